@@ -40,6 +40,7 @@ from streaming.contract.fields import TS_MAX_MS, Fields, integer, text
 from streaming.contract.topics import Cluster
 from streaming.contract.usage_events import DispatchUsage, GroupUsage, dispatch_usage, group_usage
 from streaming.kafka_io.newest import Newest
+from streaming.kafka_io.threads import use_threads
 from streaming.kafka_io.topic_watch import TopicWatch
 from streaming.metrics import serve_metrics
 from streaming.policy.policy_set import PolicySet
@@ -160,6 +161,7 @@ class AdminService:
         Raises:
             WeirError: a port is taken.
         """
+        use_threads()
         self._serve_metrics()
         listener = listen_at(self._listen, both=False)
         host, port = listener.getsockname()[:2]

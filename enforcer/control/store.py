@@ -3,11 +3,8 @@
 import asyncio
 import contextlib
 import itertools
-import threading
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
-from typing import TypeVar
 
 from confluent_kafka import Message
 
@@ -28,8 +25,6 @@ from streaming.kafka_io.policy_turn import (
     pause_s,
 )
 from streaming.kafka_io.reader import Reader
-
-T = TypeVar("T")
 
 ORIGIN = "admin"
 # A reader that lags longer waits for a transaction that somebody left open: a new turn ends it.
@@ -167,7 +162,7 @@ class KafkaPolicyStore:
 
         if self._turn is None:
             arguments = (self._bootstrap, self._topics, self._client, left())
-            self._turn = await in_thread(lambda: Turn(*arguments))
+            self._turn = await asyncio.to_thread(Turn, *arguments)
         await self._catch_up(min(left(), _LAG_LIMIT_S))
         if self._unseen is None or not self._log.arrived:
             self._unseen = None
@@ -184,7 +179,7 @@ class KafkaPolicyStore:
     async def _write(self, turn: Turn, attempt: Attempt, limit_s: float) -> None:
         try:
             self._unseen = attempt
-            await in_thread(lambda: turn.write(attempt.lines, limit_s))
+            await asyncio.to_thread(turn.write, attempt.lines, limit_s)
         except OutcomeUnknown:
             raise
         except WeirError:
@@ -206,7 +201,7 @@ class KafkaPolicyStore:
             WeirError: the cluster does not answer.
         """
         deadline = time.monotonic() + limit_s
-        end = await in_thread(lambda: self._end(limit_s))
+        end = await asyncio.to_thread(self._end, limit_s)
         while self._reached < end:
             self._moved.clear()
             try:
@@ -244,21 +239,6 @@ class KafkaPolicyStore:
 
     def _count(self, result: str) -> None:
         self._metrics.changes.labels(result).inc()
-
-
-async def in_thread(function: Callable[[], T]) -> T:
-    """Run what blocks in a thread of its own, which does not hold up the end of the process."""
-    result: Future[T] = Future()
-    result.set_running_or_notify_cancel()
-
-    def run() -> None:
-        try:
-            result.set_result(function())
-        except BaseException as error:  # noqa: BLE001  # handed to who waits
-            result.set_exception(error)
-
-    threading.Thread(target=run, name="admin change", daemon=True).start()
-    return await asyncio.wrap_future(result)
 
 
 def _raw(message: Message) -> list[tuple[bytes | None, int]]:

@@ -52,7 +52,7 @@ from streaming.contract.backlog.decisions import Planned
 from streaming.contract.namespaces import Namespaces
 from streaming.contract.topics import Cluster, Topics
 from streaming.kafka_io.weir_topics import look
-from weir.collect.feeds import Feeds
+from weir.collect.feeds import DecisionFeed, PolicyFeed, shares_in
 from weir.jars.java import java_command
 from weir.logs.reading import TopicReader
 from weir.stack.kafka import LocalKafka, Sasl
@@ -172,10 +172,12 @@ def test_the_collector_of_pulsar_works_under_its_user(secured: Secured) -> None:
 
     async def follow() -> None:
         cluster = Cluster(bootstrap=bootstrap, topics=TOPICS, client=login)
-        feeds = Feeds(cluster, lambda *_share: None, lambda: unusable.append(None))
-        await feeds.start_policies()
-        await feeds.start_shares()
-        await feeds.stop()
+        policies = PolicyFeed(cluster, lambda: unusable.append(None))
+        shares = DecisionFeed(cluster, shares_in, lambda _share: None, lambda: unusable.append(None))
+        await policies.start()
+        await shares.start(60_000)
+        await policies.stop()
+        await shares.stop()
 
     asyncio.run(follow())
     assert unusable == []

@@ -14,9 +14,9 @@ from streaming.collect.backlog.action_log import ActionLog
 from streaming.collect.backlog.cluster import BacklogCluster
 from streaming.collect.backlog.collector import BacklogCollector, Outcome
 from streaming.collect.backlog.metrics import BacklogMetrics
+from streaming.collect.backlog.packing import write_reports
 from streaming.collect.backlog.settings import BacklogSettings
 from streaming.collect.backlog.unsettled import READ_BACK_MS
-from streaming.collect.backlog.writing import write_reports
 from streaming.collect.reports import Reports
 from streaming.collect.standing_by import stand_by
 from streaming.contract.broker_events import Backlog

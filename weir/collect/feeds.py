@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final, Generic, TypeVar
 
 from confluent_kafka import Message
@@ -21,7 +21,6 @@ from streaming.contract.errors import BadEvent, WeirError
 from streaming.contract.fields import Fields
 from streaming.contract.names import namespace_of
 from streaming.contract.topics import Cluster
-from streaming.policy.groups import LIFE_ROUNDS, round_rules
 from streaming.policy.policy_set import PolicySet
 
 T = TypeVar("T")
@@ -125,70 +124,14 @@ class DecisionFeed(Generic[T]):
             self._take(one)
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """A share, and what is left of its life, ms."""
-
-    share: Share
-    left_ms: int
-
-
-class Feeds:
-    """Policies and shares, for who pushes shares.
-
-    Args:
-        cluster: that holds them.
-        take: gets every share, in the loop.
-        unusable: counts a record that cannot be used.
-    """
-
-    def __init__(
-        self,
-        cluster: Cluster,
-        take: Callable[[str, str, Mapping[str, float] | None, int], None],
-        unusable: Callable[[], None],
-    ) -> None:
-        self._policies = PolicyFeed(cluster, unusable)
-        self._shares = DecisionFeed(
-            cluster,
-            _shares_in,
-            lambda one: take(one.share.group, one.share.broker, one.share.limits, one.left_ms),
-            unusable,
-        )
-
-    def policies(self) -> PolicySet:
-        """Those in force now."""
-        return self._policies.policies()
-
-    async def start_policies(self) -> None:
-        """Read the policies to their end.
-
-        Raises:
-            WeirError: not in time.
-        """
-        await self._policies.start()
-
-    async def start_shares(self) -> None:
-        """Read the shares that still stand, and go on.
-
-        Raises:
-            WeirError: not in time.
-        """
-        await self._shares.start(LIFE_ROUNDS * round_rules(self.policies()).interval_ms)
-
-    async def stop(self) -> None:
-        """End both."""
-        await self._policies.stop()
-        await self._shares.stop()
-
-
-def _shares_in(message: Message, unusable: Callable[[str], None]) -> list[Standing]:
+def shares_in(message: Message, unusable: Callable[[str], None]) -> list[Share]:
+    """The shares in a record that still stand, each with what is left of its life."""
     # Of all decisions the shares alone matter, and there may be a great many others.
     if not packed(message) and not (message.value() or b"").startswith(_SHARE):
         return []
     age_ms = max(0, _wall_ms() - message.timestamp()[1])
     shares = [one for one in decisions_in(message, None, unusable) if isinstance(one, Share)]
-    return [Standing(one, one.ttl_ms - age_ms) for one in shares if age_ms < one.ttl_ms]
+    return [replace(one, ttl_ms=one.ttl_ms - age_ms) for one in shares if age_ms < one.ttl_ms]
 
 
 def backlogs_in(message: Message, unusable: Callable[[str], None]) -> list[BacklogDecision | BacklogAction]:

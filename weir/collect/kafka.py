@@ -15,13 +15,13 @@ from enforcer.core.settings import ProxySettings
 from streaming.collect.backlog.settings import BacklogSettings
 from streaming.collect.kafka.cluster import KafkaCluster
 from streaming.collect.kafka.settings import KafkaBacklogSettings
-from streaming.collect.threads import use_threads
 from streaming.contract.errors import WeirError
 from streaming.contract.namespaces import Namespaces
 from streaming.contract.topics import Cluster
 from streaming.kafka_io.cluster_quotas import ORIGIN, QuotaReader
 from streaming.kafka_io.policy_topic import PolicyLog, Update, differences
 from streaming.kafka_io.policy_turn import change_policies
+from streaming.kafka_io.threads import use_threads
 from streaming.metrics import serve_metrics
 from weir.collect.backlogs import BacklogPart, Watched
 from weir.foreground import write_ready_file

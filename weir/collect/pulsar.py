@@ -11,6 +11,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, Final
 
+from enforcer.core.feeds.shares import Share
 from streaming.collect.backlog.settings import BacklogSettings
 from streaming.collect.pulsar.collector import Collector, Outcome, Round
 from streaming.collect.pulsar.limits import Rates, Slot
@@ -18,29 +19,20 @@ from streaming.collect.pulsar.metrics import CollectMetrics
 from streaming.collect.pulsar.notes import Notes
 from streaming.collect.pulsar.push import Change, Pusher, PushTerms, Result
 from streaming.collect.pulsar.rest import Rest, RestError, RestTerms, check_terms
-from streaming.collect.pulsar_backlog.cluster import REQUESTS_AT_ONCE, PulsarBacklogs
+from streaming.collect.pulsar_backlog.cluster import PulsarBacklogs
 from streaming.collect.reports import Reports
 from streaming.collect.settings import AtStop, PulsarCollectSettings
 from streaming.collect.standing_by import stand_by
-from streaming.collect.threads import use_threads
 from streaming.contract.errors import TakenOver, WeirError
 from streaming.contract.printable import printable
 from streaming.contract.topics import Cluster
+from streaming.kafka_io.threads import use_threads
 from streaming.metrics import serve_metrics
+from streaming.policy.groups import LIFE_ROUNDS, round_rules
 from weir.collect.backlogs import BacklogPart, Watch, Watched
-from weir.collect.feeds import Feeds
+from weir.collect.feeds import DecisionFeed, PolicyFeed, shares_in
 from weir.foreground import write_ready_file
 from weir.stopping import stop_event, unless, until_stopped
-
-ATTEMPTS_MAX: Final = 3
-"""Attempts of one REST call before it has failed."""
-ANSWER_MAX_BYTES: Final = 256 * 1024 * 1024
-"""Limit of one answer, bytes: the metrics page of a broker with 100,000 topics fits; a larger one is a
-failure."""
-PUSH_CHANGE: Final = 0.05
-"""A limit is pushed where it differs by so much from what is set: less is noise of the counters."""
-PUSHES_MAX: Final = 200
-"""Limits pushed in one round, the others come in the next ones."""
 
 logger = logging.getLogger("weir.collect")
 
@@ -60,9 +52,6 @@ def rest_terms(args: argparse.Namespace, settings: PulsarCollectSettings) -> Res
         token_file=args.token_file or settings.token_file,
         ca_file=settings.ca_file,
         timeout_s=settings.request_timeout_ms / 1000,
-        attempts_max=ATTEMPTS_MAX,
-        at_once=REQUESTS_AT_ONCE,
-        answer_max=ANSWER_MAX_BYTES,
     )
     check_terms(terms)
     return terms
@@ -159,28 +148,29 @@ async def _begin(
             settings.request_timeout_ms / 1000,
         )
     )
-    push = PushTerms(
-        change=PUSH_CHANGE,
-        apart_ms=settings.push_apart_ms,
-        pushes_max=PUSHES_MAX,
-        override=args.override,
-    )
+    push = PushTerms(apart_ms=settings.push_apart_ms, override=args.override)
+    policies = PolicyFeed(cluster, metrics.unusable.inc)
+    stack.push_async_callback(policies.stop)
     pusher = Pusher(rest, Notes(rest, settings.notes_namespace), push, metrics)
     collector = Collector(
         rest,
         pusher,
         settings,
-        policies=lambda: feeds.policies(),
+        policies=policies.policies,
         report=reports.write,
         name=f"collect-{name}-{secrets.token_hex(4)}",
         push=args.push,
         metrics=metrics,
     )
-    feeds = Feeds(cluster, collector.take_share, metrics.unusable.inc)
-    stack.push_async_callback(feeds.stop)
-    await feeds.start_policies()
+
+    def take(share: Share) -> None:
+        collector.take_share(share.group, share.broker, share.limits, share.ttl_ms)
+
+    shares = DecisionFeed(cluster, shares_in, take, metrics.unusable.inc)
+    stack.push_async_callback(shares.stop)
+    await policies.start()
     await collector.meet()
-    await feeds.start_shares()
+    await shares.start(LIFE_ROUNDS * round_rules(policies.policies()).interval_ms)
     return collector
 
 

@@ -1,7 +1,6 @@
-"""Reports of backlogs as packed records of `weir.usage` (docs/contract.md 1 and 3.5)."""
+"""Writes reports of backlogs to `weir.usage` as packed records, under a lease (docs/contract.md 1)."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import accumulate, chain
 from typing import Any, Final
@@ -9,8 +8,10 @@ from typing import Any, Final
 import pyarrow as pa
 from kafka.partitioner.default import murmur2
 
-from streaming.columns.packed import RECORD_BYTES, columns_in, pack
+from streaming.collect.reports import Reports
+from streaming.columns.packed import CONTENT_TYPE, HEADER, RECORD_BYTES, columns_in, pack
 from streaming.contract.broker_events import Backlog
+from streaming.kafka_io.writer import Record
 
 TYPE: Final = "backlog"
 _LEDGER: Final = (("id", "id"), ("entries", "entries"), ("size", "size"), ("closeTime", "close_time"))
@@ -21,27 +22,8 @@ _SUBSCRIPTION: Final = (
     ("durable", "durable"),
     ("oldestPublishTime", "oldest_publish_time"),
 )
+_HEADERS: Final = ((HEADER, CONTENT_TYPE.encode()),)
 _OTHERS: Final = {"name": pa.string(), "durable": pa.bool_()}
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """One packed record.
-
-    Attributes:
-        partition: of `weir.usage` that it belongs to.
-        value: its bytes.
-    """
-
-    partition: int
-    value: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class TooLarge:
-    """The report of this topic is alone larger than a record may be, so that it cannot be sent."""
-
-    topic: str
 
 
 def rows_of(reports: Sequence[Backlog]) -> pa.RecordBatch:
@@ -57,10 +39,23 @@ def rows_of(reports: Sequence[Backlog]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
 
 
+def write_reports(writer: Reports, reports: Sequence[Backlog]) -> list[str]:
+    """Write reports, all or none; returns the topics whose reports were too large and left out.
+
+    Raises:
+        TakenOver: another collector of this cluster has started since.
+        WeirError: they were not written, or are not known to be.
+    """
+    records, too_large = packed_reports(reports, writer.partitions())
+    if records:
+        writer.send(records)
+    return too_large
+
+
 def packed_reports(
     reports: Iterable[Backlog], partitions: int, most: int = RECORD_BYTES
-) -> Iterator[Piece | TooLarge]:
-    """Reports as packed records, one a partition where it fits.
+) -> tuple[list[Record], list[str]]:
+    """Reports as packed records, one a partition where it fits, and the topics of those that never fit.
 
     Args:
         reports: of topics, each once.
@@ -70,12 +65,14 @@ def packed_reports(
     by_partition: dict[int, list[Backlog]] = {}
     for report in reports:
         by_partition.setdefault(partition_of(report.topic, partitions), []).append(report)
+    records, too_large = list[Record](), list[str]()
     for partition, own in by_partition.items():
         for value in pack(TYPE, rows_of(own), most):
             if len(value) <= most:
-                yield Piece(partition, value)
+                records.append(Record(value=value, partition=partition, headers=_HEADERS))
             else:
-                yield TooLarge(columns_in(value, TYPE, ["topic"])["topic"][0].as_py())
+                too_large.append(columns_in(value, TYPE, ["topic"])["topic"][0].as_py())
+    return records, too_large
 
 
 def partition_of(topic: str, partitions: int) -> int:

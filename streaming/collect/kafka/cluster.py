@@ -1,7 +1,6 @@
 """A Kafka cluster's backlogs, read and relieved (docs/contract.md 3.5, "On Kafka"; docs/backlog/kafka.md)."""
 
 import asyncio
-import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +8,7 @@ from typing import Final
 
 from confluent_kafka import KafkaException
 
-from streaming.collect.backlog.cluster import Eviction, Looked, Order, Wants
+from streaming.collect.backlog.cluster import Looked, Wants
 from streaming.collect.kafka.connection import Connection, Unanswered
 from streaming.collect.kafka.evicting import Evicting
 from streaming.collect.kafka.groups import Committed, GroupReader
@@ -17,7 +16,6 @@ from streaming.collect.kafka.known import Known, Partitions
 from streaming.collect.kafka.oldest import PublishTimes, Read, Spot
 from streaming.collect.kafka.partitions import Extent, Partition, PartitionReader, Place, now_ms, places
 from streaming.collect.kafka.settings import KafkaBacklogSettings
-from streaming.contract.backlog.actions import Position
 from streaming.contract.broker_events import Backlog, Subscription
 from streaming.contract.namespaces import Namespaces
 
@@ -31,8 +29,6 @@ FIRST_STEPS: Final = 12
 
 FAILURES_MAX: Final = 20
 """Lines of one check; the rest are counted in the last one."""
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +82,8 @@ class KafkaCluster:
         self._groups = GroupReader(self._connection, settings)
         self._partitions = Partitions(LEDGERS_MAX)
         self._times = PublishTimes(bootstrap, client)
-        self._evicting = Evicting(self._connection, self._reader, self._groups, self._partitions, settings)
+        evicting = Evicting(self._connection, self._reader, self._groups, self._partitions, settings)
+        self.prepare, self.carry_out, self.passed = evicting.prepare, evicting.carry_out, evicting.passed
 
     async def look(self, wants: Wants) -> Looked:
         """Read all topics (see BacklogCluster)."""
@@ -208,18 +205,6 @@ class KafkaCluster:
             ledgers=stretches.ledgers(slowest),
             subscriptions=tuple(subscriptions),
         )
-
-    async def prepare(self, order: Order) -> Eviction | None:
-        """What carrying it out comes to (see BacklogCluster)."""
-        return await self._evicting.prepare(order)
-
-    async def carry_out(self, eviction: Eviction) -> None:
-        """Do it, and see that it was done (see BacklogCluster)."""
-        await self._evicting.carry_out(eviction)
-
-    async def passed(self, topic: str, subscriptions: Sequence[tuple[str, Position]]) -> list[bool | None]:
-        """Whether each subscription has come so far (see BacklogCluster)."""
-        return await self._evicting.passed(topic, subscriptions)
 
     def close(self) -> None:
         """Close all connections."""

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
@@ -27,8 +26,6 @@ ATTEMPTS: Final = 3
 """Of a request that any broker may answer: some of them may be down."""
 GRACE_S: Final = 1.0
 """By which we wait longer than the client, which knows better why there is no answer."""
-
-logger = logging.getLogger(__name__)
 
 
 class Unanswered(WeirError):

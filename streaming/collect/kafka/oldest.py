@@ -4,15 +4,15 @@ It is read once for each offset, since a record does not change. The first recor
 compaction has taken it or it only ends a transaction.
 """
 
-import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaError, Message, TopicPartition
 
 from streaming.collect.kafka.partitions import Partition
+from streaming.kafka_io.reader import Reader
 
 PUBLISH_TIMES_MS: Final = 3_000
 """For so long records are read in one check, to know when they were published."""
@@ -25,10 +25,6 @@ _POLL_S: Final = 0.2
 _AT_ONCE: Final = 500
 _BATCH_BYTES: Final = 32 * 1024
 _ANSWER_BYTES: Final = 4 * 1024 * 1024
-_AT_END: Final = -191
-"""librdkafka's code for the end of a partition."""
-
-logger = logging.getLogger(__name__)
 
 
 class Spot(NamedTuple):
@@ -57,16 +53,11 @@ class PublishTimes:
 
     def __init__(self, bootstrap: str, client: Mapping[str, str]) -> None:
         self._known: dict[Spot, int] = {}
-        self._options: dict[str, Any] = {
-            **client,
-            "bootstrap.servers": bootstrap,
+        self._bootstrap, self._client = bootstrap, client
+        self._own: dict[str, Any] = {
             "client.id": "weir-collect",
-            # It is required, and nothing is committed under it.
             "group.id": "weir-collect",
-            "enable.auto.commit": False,
-            "enable.auto.offset.store": False,
             "auto.offset.reset": "error",
-            "enable.partition.eof": True,
             "isolation.level": "read_uncommitted",
             # One record a partition is wanted, and batches come whole: of most partitions in one answer if
             # they are as small as that, else of one an answer (KIP-74).
@@ -78,7 +69,7 @@ class PublishTimes:
             # Else a partition that has brought its record stands in the way of the others for a second.
             "fetch.queue.backoff.ms": 1,
         }
-        self._consumer: Consumer | None = None
+        self._reader: Reader | None = None
 
     def read(self, wanted: Iterable[Spot]) -> Read:
         """The publish times of the records at these spots; blocks. Others are forgotten.
@@ -99,9 +90,9 @@ class PublishTimes:
 
     def _turn(self, turn: Sequence[Spot], ends: float) -> dict[Spot, int | None]:
         """Read of partitions that are all different."""
-        if self._consumer is None:
-            self._consumer = Consumer(self._options)
-        consumer, waiting = self._consumer, {spot.partition: spot for spot in turn}
+        if self._reader is None:
+            self._reader = Reader(self._bootstrap, self._client, self._own)
+        consumer, waiting = self._reader.consumer, {spot.partition: spot for spot in turn}
         found: dict[Spot, int | None] = {}
         consumer.assign([TopicPartition(*spot.partition, spot.offset) for spot in turn])
         try:
@@ -124,9 +115,9 @@ class PublishTimes:
 
     def close(self) -> None:
         """Close the connections."""
-        if self._consumer is not None:
-            self._consumer.close()
-            self._consumer = None
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
 
 
 def _where(message: Message) -> Partition:
@@ -138,7 +129,7 @@ def _published(message: Message) -> int | None:
     """Its publish time; negative: there is no record, or it has none; None: an error, which says nothing."""
     error = message.error()
     if error is not None:
-        return -1 if error.code() == _AT_END else None
+        return -1 if error.code() == KafkaError._PARTITION_EOF else None
     return int(message.timestamp()[1])
 
 
@@ -153,6 +144,3 @@ def _turns(spots: Iterable[Spot], most: int) -> list[list[Spot]]:
             layers.append([])
         layers[layer].append(spot)
     return [layer[begin : begin + most] for layer in layers for begin in range(0, len(layer), most)]
-
-
-__all__ = ["KafkaException", "PublishTimes", "Read", "Spot"]

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
@@ -141,14 +141,7 @@ class Collector:
         seconds = time.monotonic() - began
         self._metrics.rounds.labels(done.outcome).inc()
         self._metrics.round_seconds.observe(seconds)
-        return Round(
-            outcome=done.outcome,
-            passed=done.passed,
-            plan=done.plan,
-            changes=done.changes,
-            results=done.results,
-            seconds=seconds,
-        )
+        return replace(done, seconds=seconds)
 
     async def _round(self) -> Round:
         policies = self._policies()

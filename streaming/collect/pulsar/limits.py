@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, Self
 
-from streaming.collect.pulsar.rest import part
+from streaming.collect.pulsar.rest import namespace_path, part
 from streaming.contract.names import NAMESPACE, TOPIC, namespace_of
 
 MSGS_MAX: Final = 2**31 - 1
@@ -48,8 +48,7 @@ class Slot(NamedTuple):
     def path(self) -> str:
         """Where it is read, set and taken away."""
         if not self.topic:
-            tenant, _, name = self.namespace.partition("/")
-            return f"/admin/v2/namespaces/{part(tenant)}/{part(name)}/{self.kind}"
+            return f"{namespace_path(self.namespace)}/{self.kind}"
         # A subscription's own rate has the name of a topic's.
         kind = f"{part(self.subscription)}/{Kind.DISPATCH}" if self.subscription else str(self.kind)
         return f"{topic_path(self.topic)}/{kind}"

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from streaming.collect.pulsar.limits import Rates, Slot
-from streaming.collect.pulsar.rest import Rest, RestError, part
+from streaming.collect.pulsar.rest import Rest, RestError, namespace_path
 from streaming.contract.errors import WeirError
 from streaming.contract.names import NAMESPACE
 
@@ -47,9 +47,8 @@ class Notes:
         if not NAMESPACE.fullmatch(namespace):
             raise WeirError(f"collect_pulsar.notes_namespace: {namespace!r}; TENANT/NAMESPACE was expected")
         self._rest = rest
-        tenant, _, name = namespace.partition("/")
         self._namespace = namespace
-        self._path = f"/admin/v2/namespaces/{part(tenant)}/{part(name)}"
+        self._path = namespace_path(namespace)
 
     async def read(self) -> dict[Slot, Note]:
         """All notes; those that cannot be read are passed over, and what they tell of is not ours then.

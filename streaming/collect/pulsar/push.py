@@ -53,9 +53,9 @@ class PushTerms:
     """When limits are pushed.
 
     Attributes:
-        change: least relative change.
+        change: least relative change; less is noise of the counters.
         apart_ms: least time between rounds with pushes, so that parts of one share change together.
-        pushes_max: of one round.
+        pushes_max: of one round, the others come in the next ones.
         override: take over what somebody else has set.
     """
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from streaming.collect.pulsar.counters import NOTHING, Counts, Place, added
 from streaming.collect.pulsar.limits import topic_path
-from streaming.collect.pulsar.rest import Rest, RestError, part
+from streaming.collect.pulsar.rest import Rest, RestError, namespace_path, part
 from streaming.collect.settings import Source
 from streaming.contract.errors import BadEvent
 from streaming.contract.names import TOPIC, namespace_of
@@ -151,7 +151,7 @@ async def _by_topics(rest: Rest, brokers: Iterable[str], concerns: Concerns) -> 
     """`stats` of each topic; who owns it stands there."""
     reading = Reading(concerns, {broker_name(one) for one in brokers})
     namespaces = [one async for one in _namespaces(rest) if concerns(one)]
-    lists = await asyncio.gather(*(rest.get(f"{_namespace_path(one)}/topics") for one in namespaces))
+    lists = await asyncio.gather(*(rest.get(f"{namespace_path(one)}/topics") for one in namespaces))
     topics = [str(topic) for found in lists for topic in found or () if _counts(str(topic))]
     answers = await asyncio.gather(*(_stats(rest, one) for one in topics))
     for topic, stats in zip(topics, answers, strict=True):
@@ -168,11 +168,6 @@ async def _namespaces(rest: Rest) -> Any:
     for tenant in await rest.get("/admin/v2/tenants") or ():
         for namespace in await rest.get(f"/admin/v2/namespaces/{part(str(tenant))}") or ():
             yield str(namespace)
-
-
-def _namespace_path(namespace: str) -> str:
-    tenant, _, name = namespace.partition("/")
-    return f"/admin/v2/namespaces/{part(tenant)}/{part(name)}"
 
 
 async def _stats(rest: Rest, topic: str) -> Any:

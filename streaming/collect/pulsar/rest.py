@@ -76,7 +76,7 @@ class RestTerms:
         timeout_s: limit of one attempt.
         attempts_max: attempts of one call.
         at_once: calls under way at a time.
-        answer_max: limit of an answer, bytes.
+        answer_max: limit of an answer, bytes; the metrics page of a broker with 100,000 topics fits.
     """
 
     base: str
@@ -91,6 +91,11 @@ class RestTerms:
 def part(name: str) -> str:
     """A name as one part of a path."""
     return quote(name, safe="")
+
+
+def namespace_path(namespace: str) -> str:
+    """The path of `TENANT/NAMESPACE`, its parts quoted."""
+    return f"/admin/v2/namespaces/{quote(namespace)}"
 
 
 class Rest:

@@ -3,10 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from operator import itemgetter
 from typing import Final
 
+from streaming.kafka_io.newest import Newest
+
 GROUPS_MAX: Final = 100_000
-"""Shares of our brokers that are kept; without a share a group is not pushed."""
+"""Shares of our brokers that are kept, the newest ones; without a share a group is not pushed."""
 
 
 class Standing(Enum):
@@ -32,8 +35,8 @@ class Shares:
     """
 
     def __init__(self) -> None:
-        self._own: dict[tuple[str, str], _Share] = {}
-        self._elsewhere: dict[str, int] = {}
+        self._own: Newest[tuple[str, str], _Share] = Newest(GROUPS_MAX, group=itemgetter(0))
+        self._elsewhere: Newest[str, int] = Newest(GROUPS_MAX)
 
     def take(
         self, group: str, broker: str, limits: Mapping[str, float] | None, until_ms: int, *, ours: bool
@@ -46,20 +49,19 @@ class Shares:
             until_ms: when its life ends, by the clock of `standing`.
             ours: the broker is one of this collector's.
         """
-        if not ours:
-            if limits is not None and (group in self._elsewhere or len(self._elsewhere) < GROUPS_MAX):
-                self._elsewhere[group] = max(until_ms, self._elsewhere.get(group, 0))
-        elif (group, broker) in self._own or len(self._own) < GROUPS_MAX:
-            self._own[group, broker] = _Share(until_ms, limits)
+        if ours:
+            self._own.put((group, broker), _Share(until_ms, limits))
+        elif limits is not None:
+            self._elsewhere.put(group, max(until_ms, self._elsewhere.get(group) or 0))
 
     def standing(self, group: str, broker: str, now_ms: int) -> Standing:
         """What is known of a broker's share now."""
         share = self._own.get((group, broker))
         if share is not None and share.limits is not None:
             return Standing.ACTIVE if now_ms < share.until_ms else Standing.SILENT
-        if now_ms < self._elsewhere.get(group, 0):
+        if now_ms < (self._elsewhere.get(group) or 0):
             return Standing.ELSEWHERE
-        others = (one for (name, _), one in self._own.items() if name == group and one.limits is not None)
+        others = (one for _, one in self._own.of_group(group) if one.limits is not None)
         return Standing.ELSEWHERE if any(now_ms < one.until_ms for one in others) else Standing.NOBODY
 
     def limit(self, group: str, broker: str, dimension: str) -> float | None:

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from streaming.collect.threads import use_threads
 from streaming.contract.errors import WeirError
+from streaming.kafka_io.threads import use_threads
 from weir.stopping import unless, until_stopped
 
 

@@ -8,7 +8,7 @@ from enforcer.control.groups import Changes, Entries
 from enforcer.control.metrics import AdminMetrics
 from enforcer.control.parts import Unavailable
 from enforcer.control.settings import AdminSettings
-from enforcer.control.store import KafkaPolicyStore, in_thread
+from enforcer.control.store import KafkaPolicyStore
 from streaming.contract.topics import Topics
 
 
@@ -53,17 +53,3 @@ def test_changes_wait_for_their_turn_within_a_limit_and_not_too_many_of_them() -
         assert busy._changing == 0
 
     asyncio.run(ask())
-
-
-def test_what_a_thread_raises_is_raised_where_it_is_waited_for() -> None:
-    """And what it returns is returned."""
-
-    def fail() -> None:
-        raise ValueError("no")
-
-    async def ask() -> int:
-        with pytest.raises(ValueError, match="no"):
-            await in_thread(fail)
-        return await in_thread(lambda: 5)
-
-    assert asyncio.run(ask()) == 5

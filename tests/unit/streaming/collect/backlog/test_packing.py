@@ -12,7 +12,7 @@ from kafka.partitioner.default import murmur2
 from law_kit import T0 as LAW_T0
 from pack_kit import records_with
 
-from streaming.collect.backlog.packing import Piece, TooLarge, packed_reports, partition_of, rows_of
+from streaming.collect.backlog.packing import packed_reports, partition_of, rows_of
 from streaming.columns.packed import unpack
 from streaming.contract.broker_events import Backlog, Ledger, Subscription
 from streaming.contract.broker_events import backlog as parsed
@@ -47,11 +47,11 @@ def events_of(value: bytes) -> list[Backlog]:
 
 
 def test_what_is_packed_is_read_back() -> None:
-    (piece,) = packed_reports([FULL, EMPTY], 1)
-    assert isinstance(piece, Piece) and piece.partition == 0
+    ((piece,), _) = packed_reports([FULL, EMPTY], 1)
+    assert piece.partition == 0
     assert events_of(piece.value) == [FULL, EMPTY]
     assert rows_of([FULL]).schema.names == ["id", "ts", "broker", "topic", "ledgers", "subscriptions"]
-    assert list(packed_reports([], 1)) == []
+    assert packed_reports([], 1) == ([], [])
 
 
 def test_the_job_decides_packed_reports_as_their_objects() -> None:
@@ -62,8 +62,7 @@ def test_the_job_decides_packed_reports_as_their_objects() -> None:
     quotas = {f"topics.{TOPIC}": {"backlogQuotaMap": {
         "destination_storage": {"limitSize": 100, "policy": "consumer_backlog_eviction"}}}}  # fmt: skip
     context = StepContext(initial=quotas, fail_fast=True)
-    (piece,) = packed_reports(reports, 1)
-    assert isinstance(piece, Piece)
+    ((piece,), _) = packed_reports(reports, 1)
     values = [orjson.dumps(_json(one)) for one in reports]
     _, packed = step("backlog", 0, None, records_with([piece.value], [True], ts=LAW_T0), context)
     _, single = step("backlog", 0, None, records_with(values, [False] * 3, ts=LAW_T0), context)
@@ -81,7 +80,7 @@ def _json(one: Backlog) -> dict[str, Any]:
 def test_rows_of_a_record_belong_to_one_partition() -> None:
     """As Kafka's clients would choose by the topic as key."""
     reports = [replace(report(f"persistent://a/b/{n}", s=1), id=f"c-1.{n}") for n in range(50)]
-    pieces = [piece for piece in packed_reports(reports, 3) if isinstance(piece, Piece)]
+    pieces, _ = packed_reports(reports, 3)
     assert sorted(piece.partition for piece in pieces) == [0, 1, 2]
     for piece in pieces:
         for event in events_of(piece.value):
@@ -97,8 +96,7 @@ def test_what_does_not_fit_is_cut_and_one_that_never_fits_left_out(most: int) ->
     small = [replace(report(f"persistent://a/b/{n}", **{f"s{n}-{k}": k for k in range(20)}), id=f"c-1.{n}")
              for n in range(40)]  # fmt: skip
     reports = [*small[:20], replace(report(**large), id="c-1.x"), *small[20:]]
-    found = list(packed_reports(reports, 1, most))
-    pieces = [one for one in found if isinstance(one, Piece)]
-    assert [one for one in found if isinstance(one, TooLarge)] == [TooLarge(TOPIC)]
+    pieces, too_large = packed_reports(reports, 1, most)
+    assert too_large == [TOPIC]
     assert len(pieces) > 1 and all(len(piece.value) <= most for piece in pieces)
     assert [event for piece in pieces for event in events_of(piece.value)] == small

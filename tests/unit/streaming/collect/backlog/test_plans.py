@@ -11,7 +11,7 @@ from collector_kit import EVICTS, TOPIC, Desk, FakeCluster, decided, policies, r
 from law_kit import T0 as LAW_T0
 from pack_kit import records_with
 
-from streaming.collect.backlog.packing import Piece, packed_reports
+from streaming.collect.backlog.packing import packed_reports
 from streaming.collect.backlog.plans import plan_of
 from streaming.contract.backlog.decisions import BacklogDecision, backlog_decision
 from streaming.contract.broker_events import Backlog, Ledger, Subscription
@@ -159,7 +159,7 @@ def test_whatever_the_job_plans_is_taken(precise: bool) -> None:
     }
     flags = {"preciseBacklogSize": precise, "preciseTimeBasedBacklogQuotaCheck": precise}
     entries: dict[str, Any] = {"namespaces.acme/orders": {"backlogQuotaMap": quotas}, "broker": flags}
-    pieces = [one for one in packed_reports(reports, 1) if isinstance(one, Piece)]
+    pieces, _ = packed_reports(reports, 1)
     context = StepContext(initial=entries, fail_fast=True)
     values = [piece.value for piece in pieces]
     _, out = step("backlog", 0, None, records_with(values, [True] * len(values), ts=LAW_T0), context)

@@ -38,10 +38,10 @@ def test_who_is_no_member_any_more_has_none() -> None:
 
 
 def test_what_is_kept_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond it nothing is known, so nothing is pushed by it."""
+    """Beyond it the one silent longest is forgotten."""
     monkeypatch.setattr(module, "GROUPS_MAX", 2)
     shares = Shares()
     for group in ("g1", "g2", "g3"):
         shares.take(group, "b1", LIMITS, 10, ours=True)
         shares.take(group, "proxy", LIMITS, 10, ours=False)
-    assert [shares.standing(group, "b1", 0) for group in ("g1", "g3")] == [Standing.ACTIVE, Standing.NOBODY]
+    assert [shares.standing(group, "b1", 0) for group in ("g1", "g3")] == [Standing.NOBODY, Standing.ACTIVE]

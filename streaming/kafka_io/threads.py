@@ -10,7 +10,7 @@ from typing import Any
 class Threads(ThreadPoolExecutor):
     """Runs each call in a daemon thread of its own; nobody waits for them at the end.
 
-    What is under way then may take its whole time limit, and a collector has to end within seconds. How many
+    What is under way then may take its whole time limit, and a process has to end within seconds. How many
     there are at a time is bounded by who calls.
     """
 
@@ -28,7 +28,7 @@ class Threads(ThreadPoolExecutor):
             else:
                 future.set_result(result)
 
-        threading.Thread(target=run, name="collector", daemon=True).start()
+        threading.Thread(target=run, name="call", daemon=True).start()
         return future
 
 
