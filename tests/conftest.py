@@ -1,7 +1,10 @@
 """What holds for every test."""
 
+import asyncio
+import inspect
 import os
 
+import pytest
 from property_kit import register_profiles
 
 # Java's second compiler pays in a run of minutes, and no test is that long: without it Spark's tests take a
@@ -9,3 +12,13 @@ from property_kit import register_profiles
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
 
 register_profiles()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine in an event loop of its own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    wanted = inspect.signature(pyfuncitem.obj).parameters
+    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in wanted}))
+    return True

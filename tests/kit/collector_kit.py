@@ -234,6 +234,12 @@ class Desk:
         self.actions.append(action)
 
 
+def rig(**read: int) -> tuple[FakeCluster, Desk]:
+    """A cluster with these positions, and a run on it."""
+    cluster = FakeCluster(**read)
+    return cluster, Desk(cluster)
+
+
 def begun(action: BacklogAction, ts: int) -> BacklogAction:
     """An action as an earlier run has begun it."""
     return replace(action, step="begun", ts=ts, actor=f"collect-kafka-{CLUSTER}-0000000f")

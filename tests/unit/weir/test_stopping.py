@@ -37,14 +37,11 @@ def test_all_end_when_one_fails() -> None:
     assert ended == ["other", "other"]
 
 
-def test_parts_that_have_ended_are_enough() -> None:
+async def test_parts_that_have_ended_are_enough() -> None:
     async def part() -> None:
         await asyncio.sleep(0)
 
-    async def run() -> None:
-        await until_stopped(asyncio.Event(), [part(), part()], [part()])
-
-    asyncio.run(run())
+    await until_stopped(asyncio.Event(), [part(), part()], [part()])
 
 
 def test_a_stop_cancels_parts_and_lets_the_orderly_end() -> None:
@@ -71,35 +68,29 @@ def test_a_stop_cancels_parts_and_lets_the_orderly_end() -> None:
     assert ended == ["part", "orderly"]
 
 
-def test_a_failure_at_the_end_is_told() -> None:
-    async def run() -> None:
-        stop = asyncio.Event()
+async def test_a_failure_at_the_end_is_told() -> None:
+    stop = asyncio.Event()
 
-        async def orderly() -> None:
-            await stop.wait()
-            raise WeirError("not withdrawn")
+    async def orderly() -> None:
+        await stop.wait()
+        raise WeirError("not withdrawn")
 
-        asyncio.get_running_loop().call_soon(stop.set)
-        with pytest.raises(WeirError, match="not withdrawn"):
-            await until_stopped(stop, [], [orderly()])
-
-    asyncio.run(run())
+    asyncio.get_running_loop().call_soon(stop.set)
+    with pytest.raises(WeirError, match="not withdrawn"):
+        await until_stopped(stop, [], [orderly()])
 
 
-def test_work_is_done_unless_stopped() -> None:
-    async def run() -> None:
-        stop = asyncio.Event()
-        assert await unless(stop, asyncio.sleep(0))
+async def test_work_is_done_unless_stopped() -> None:
+    stop = asyncio.Event()
+    assert await unless(stop, asyncio.sleep(0))
 
-        async def fails() -> None:
-            raise WeirError("no answer")
+    async def fails() -> None:
+        raise WeirError("no answer")
 
-        with pytest.raises(WeirError):
-            await unless(stop, fails())
-        asyncio.get_running_loop().call_later(0.01, stop.set)
-        assert not await unless(stop, for_ever())
-
-    asyncio.run(run())
+    with pytest.raises(WeirError):
+        await unless(stop, fails())
+    asyncio.get_running_loop().call_later(0.01, stop.set)
+    assert not await unless(stop, for_ever())
 
 
 def test_a_call_that_blocks_keeps_nobody_from_ending() -> None:

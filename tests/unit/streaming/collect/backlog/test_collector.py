@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from collector_kit import EVICTS, NAME, TOPIC, Desk, FakeCluster, policies
+from collector_kit import EVICTS, NAME, TOPIC, Desk, FakeCluster, policies, rig
 
 from streaming.collect.backlog import collector as module
 from streaming.collect.backlog.cluster import Looked, Wants
@@ -31,18 +31,15 @@ class Asked(FakeCluster):
         return await super().look(wants)
 
 
-def test_reports_are_named_and_written() -> None:
-    async def run() -> None:
-        desk = Desk(FakeCluster(a=1), name="c-1")
-        await desk.check()
-        await desk.check()
-        assert [[one.id for one in reports] for reports in desk.written] == [["c-1-1.0"], ["c-1-2.0"]]
-        assert desk.value("weir_backlog_rounds_total", result="done") == 2
-        assert desk.value("weir_backlog_reports_total") == 2
-        count = "pulsar_storage_backlog_quota_check_duration_seconds_count"
-        assert desk.value(count, cluster="c1") == 2
-
-    asyncio.run(run())
+async def test_reports_are_named_and_written() -> None:
+    desk = Desk(FakeCluster(a=1), name="c-1")
+    await desk.check()
+    await desk.check()
+    assert [[one.id for one in reports] for reports in desk.written] == [["c-1-1.0"], ["c-1-2.0"]]
+    assert desk.value("weir_backlog_rounds_total", result="done") == 2
+    assert desk.value("weir_backlog_reports_total") == 2
+    count = "pulsar_storage_backlog_quota_check_duration_seconds_count"
+    assert desk.value(count, cluster="c1") == 2
 
 
 @pytest.mark.parametrize(
@@ -53,177 +50,143 @@ def test_reports_are_named_and_written() -> None:
         (None, False, False),
     ],
 )
-def test_what_is_wanted_follows_from_the_policies(
+async def test_what_is_wanted_follows_from_the_policies(
     time_quota: dict[str, Any] | None, precise: bool, expires: bool
 ) -> None:
-    async def run() -> None:
-        cluster = Asked(a=1)
-        entries = policies(EVICTS, time_quota, preciseTimeBasedBacklogQuotaCheck=precise)
-        await Desk(cluster, entries).check()
-        assert cluster.wants.precise_age == precise
-        assert cluster.wants.expires(TOPIC) == expires
-        assert not cluster.wants.expires("persistent://acme/orders/other")
-
-    asyncio.run(run())
+    cluster = Asked(a=1)
+    entries = policies(EVICTS, time_quota, preciseTimeBasedBacklogQuotaCheck=precise)
+    await Desk(cluster, entries).check()
+    assert cluster.wants.precise_age == precise
+    assert cluster.wants.expires(TOPIC) == expires
+    assert not cluster.wants.expires("persistent://acme/orders/other")
 
 
 @pytest.mark.parametrize("error", [WeirError("no answer"), KeyError("defect")])
-def test_a_cluster_that_cannot_be_read_is_looked_at_again(error: Exception) -> None:
-    async def run() -> None:
-        cluster = FakeCluster(a=1)
-        desk = Desk(cluster)
+async def test_a_cluster_that_cannot_be_read_is_looked_at_again(error: Exception) -> None:
+    cluster, desk = rig(a=1)
 
-        async def fail() -> None:
-            raise error
+    async def fail() -> None:
+        raise error
 
-        cluster.before["look"] = fail
-        assert await desk.collector.check() is Outcome.UNREAD
-        cluster.before.clear()
-        assert await desk.collector.check() is Outcome.DONE
-        assert desk.value("weir_backlog_rounds_total", result="unread") == 1
-
-    asyncio.run(run())
+    cluster.before["look"] = fail
+    assert await desk.collector.check() is Outcome.UNREAD
+    cluster.before.clear()
+    assert await desk.collector.check() is Outcome.DONE
+    assert desk.value("weir_backlog_rounds_total", result="unread") == 1
 
 
-def test_a_defect_in_writing_reports_ends_nothing() -> None:
-    async def run() -> None:
-        desk = Desk(FakeCluster(a=1))
-        desk.write_fails = [OverflowError("a number")]
-        assert await desk.collector.check() is Outcome.UNREPORTED
-        assert await desk.collector.check() is Outcome.DONE
-
-    asyncio.run(run())
+async def test_a_defect_in_writing_reports_ends_nothing() -> None:
+    desk = Desk(FakeCluster(a=1))
+    desk.write_fails = [OverflowError("a number")]
+    assert await desk.collector.check() is Outcome.UNREPORTED
+    assert await desk.collector.check() is Outcome.DONE
 
 
-def test_publish_times_that_were_missed_are_counted() -> None:
+async def test_publish_times_that_were_missed_are_counted() -> None:
     class Late(FakeCluster):
         async def look(self, wants: Wants) -> Looked:
             return Looked(publish_times_missed=3)
 
-    async def run() -> None:
-        desk = Desk(Late())
-        await desk.check()
-        await desk.check()
-        assert desk.value("weir_backlog_publish_times_missed_total") == 6
-
-    asyncio.run(run())
+    desk = Desk(Late())
+    await desk.check()
+    await desk.check()
+    assert desk.value("weir_backlog_publish_times_missed_total") == 6
 
 
-def test_reports_that_are_not_written_are_given_up() -> None:
-    async def run() -> None:
-        desk = Desk(FakeCluster(a=1))
-        desk.write_fails = [WeirError("Kafka is away")]
-        assert await desk.collector.check() is Outcome.UNREPORTED
-        assert await desk.collector.check() is Outcome.DONE
-        assert [one.id for one in desk.written[0]] == [f"{NAME}-2.0"]
-        desk.write_fails = [TakenOver("another one")]
-        with pytest.raises(TakenOver):
-            await desk.collector.check()
-
-    asyncio.run(run())
+async def test_reports_that_are_not_written_are_given_up() -> None:
+    desk = Desk(FakeCluster(a=1))
+    desk.write_fails = [WeirError("Kafka is away")]
+    assert await desk.collector.check() is Outcome.UNREPORTED
+    assert await desk.collector.check() is Outcome.DONE
+    assert [one.id for one in desk.written[0]] == [f"{NAME}-2.0"]
+    desk.write_fails = [TakenOver("another one")]
+    with pytest.raises(TakenOver):
+        await desk.collector.check()
 
 
-def test_taken_over_it_ends_and_begins_nothing_more() -> None:
-    async def run() -> None:
-        desk = Desk(FakeCluster(a=-1))
-        desk.write_fails = [TakenOver("another one")]
-        with pytest.raises(TakenOver):
-            await desk.collector.run()
-        assert desk.actions == []
-
-    asyncio.run(run())
+async def test_taken_over_it_ends_and_begins_nothing_more() -> None:
+    desk = Desk(FakeCluster(a=-1))
+    desk.write_fails = [TakenOver("another one")]
+    with pytest.raises(TakenOver):
+        await desk.collector.run()
+    assert desk.actions == []
 
 
-def test_checks_follow_the_interval_that_is_in_force(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_checks_follow_the_interval_that_is_in_force(monkeypatch: pytest.MonkeyPatch) -> None:
     """A shorter one counts from now on, and one check never begins before the last has ended."""
     monkeypatch.setattr(module, "_LOOK_S", 0.01)
+    cluster = FakeCluster(a=90)
+    desk = Desk(cluster, policies(backlogQuotaCheckIntervalInSeconds=60))
+    looking = 0
+    checked: list[float] = []
 
-    async def run() -> None:
-        cluster = FakeCluster(a=90)
-        desk = Desk(cluster, policies(backlogQuotaCheckIntervalInSeconds=60))
-        looking = 0
-        checked: list[float] = []
+    async def one_at_a_time() -> None:
+        nonlocal looking
+        looking += 1
+        assert looking == 1
+        await asyncio.sleep(0.01)
+        looking -= 1
 
-        async def one_at_a_time() -> None:
-            nonlocal looking
-            looking += 1
-            assert looking == 1
-            await asyncio.sleep(0.01)
-            looking -= 1
-
-        cluster.before["look"] = one_at_a_time
-        task = asyncio.create_task(desk.collector.run(lambda: checked.append(time.monotonic())))
-        await reached(lambda: len(checked) == 1)
-        await asyncio.sleep(0.05)
-        assert len(checked) == 1
-        desk.entries = policies(backlogQuotaCheckIntervalInSeconds=1)
-        await reached(lambda: len(checked) == 3)
-        assert checked[2] - checked[1] > 0.9
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(run())
+    cluster.before["look"] = one_at_a_time
+    task = asyncio.create_task(desk.collector.run(lambda: checked.append(time.monotonic())))
+    await reached(lambda: len(checked) == 1)
+    await asyncio.sleep(0.05)
+    assert len(checked) == 1
+    desk.entries = policies(backlogQuotaCheckIntervalInSeconds=1)
+    await reached(lambda: len(checked) == 3)
+    assert checked[2] - checked[1] > 0.9
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
 
 
-def test_a_check_that_takes_too_long_is_said(
+async def test_a_check_that_takes_too_long_is_said(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Once a minute in the log, each time in the metric."""
     monkeypatch.setattr(module, "check_interval_s", lambda _policies: 0.001)
+    cluster, desk = rig(a=90)
+    done = 0
 
-    async def run() -> None:
-        cluster = FakeCluster(a=90)
-        desk = Desk(cluster)
-        done = 0
+    async def slow() -> None:
+        await asyncio.sleep(0.005)
 
-        async def slow() -> None:
-            await asyncio.sleep(0.005)
+    def checked() -> None:
+        nonlocal done
+        done += 1
 
-        def checked() -> None:
-            nonlocal done
-            done += 1
-
-        cluster.before["look"] = slow
-        task = asyncio.create_task(desk.collector.run(checked))
-        await reached(lambda: done >= 4)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        assert desk.value("weir_backlog_behind_total") >= 3
-        assert sum("falls behind" in line for line in caplog.messages) == 1
-
-    asyncio.run(run())
+    cluster.before["look"] = slow
+    task = asyncio.create_task(desk.collector.run(checked))
+    await reached(lambda: done >= 4)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert desk.value("weir_backlog_behind_total") >= 3
+    assert sum("falls behind" in line for line in caplog.messages) == 1
 
 
-def test_failures_are_said_once_a_minute_and_few(caplog: pytest.LogCaptureFixture) -> None:
+async def test_failures_are_said_once_a_minute_and_few(caplog: pytest.LogCaptureFixture) -> None:
     class Partly(FakeCluster):
         async def look(self, wants: Wants) -> Looked:
             looked = await super().look(wants)
             looked.unread, looked.failures = 9, [f"no leader {number}\x1b" for number in range(9)]
             return looked
 
-    async def run() -> None:
-        desk = Desk(Partly(a=1))
-        await desk.check()
-        await desk.check()
-        told = [line for line in caplog.messages if "no leader" in line]
-        assert len(told) == 5 and "\x1b" not in "".join(told)
-        assert desk.value("weir_backlog_unread_topics") == 9
-
-    asyncio.run(run())
+    desk = Desk(Partly(a=1))
+    await desk.check()
+    await desk.check()
+    told = [line for line in caplog.messages if "no leader" in line]
+    assert len(told) == 5 and "\x1b" not in "".join(told)
+    assert desk.value("weir_backlog_unread_topics") == 9
 
 
-def test_reports_that_are_too_large_count_as_unread(caplog: pytest.LogCaptureFixture) -> None:
-    async def run() -> None:
-        desk = Desk(FakeCluster(a=1))
+async def test_reports_that_are_too_large_count_as_unread(caplog: pytest.LogCaptureFixture) -> None:
+    desk = Desk(FakeCluster(a=1))
 
-        async def write(_reports: object) -> list[str]:
-            return ["persistent://a/b/large"]
+    async def write(_reports: object) -> list[str]:
+        return ["persistent://a/b/large"]
 
-        desk.collector._write = write
-        await desk.check()
-        assert desk.value("weir_backlog_unread_topics") == 1
-        assert desk.value("weir_backlog_too_large_reports_total") == 1
-        assert any("persistent://a/b/large" in line for line in caplog.messages)
-
-    asyncio.run(run())
+    desk.collector._write = write
+    await desk.check()
+    assert desk.value("weir_backlog_unread_topics") == 1
+    assert desk.value("weir_backlog_too_large_reports_total") == 1
+    assert any("persistent://a/b/large" in line for line in caplog.messages)

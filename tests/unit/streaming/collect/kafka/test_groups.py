@@ -190,24 +190,21 @@ def test_more_groups_than_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.all_unknown and "2 are read" in found.failures[0]
 
 
-def test_nothing_is_deleted_where_share_groups_may_read() -> None:
+async def test_nothing_is_deleted_where_share_groups_may_read() -> None:
     """They commit no offsets, so nobody tells whether they have read it."""
 
     class All(Brokers):
         async def metadata(self, _topics: Any) -> Any:
             return SimpleNamespace(brokers=[SimpleNamespace(node_id=node) for node in (1, 2)])
 
-    async def run() -> None:
-        brokers, settings = All(), KafkaBacklogSettings()
-        brokers.groups = {"a": (1, {T1: 1}), "b": (2, {T1: 2})}
-        connection: Any = brokers
-        reader = GroupReader(connection, settings)
-        acting = Acting(connection, PartitionReader(connection), reader, settings)
-        assert sorted(await acting.groups()) == ["a", "b"]
-        brokers.kinds["b"] = "share"
-        with pytest.raises(CannotEvict, match="share groups have read is not known, such as b"):
-            await acting.groups()
-        brokers.kinds.clear()
-        assert sorted(await acting.groups()) == ["a", "b"]
-
-    asyncio.run(run())
+    brokers, settings = All(), KafkaBacklogSettings()
+    brokers.groups = {"a": (1, {T1: 1}), "b": (2, {T1: 2})}
+    connection: Any = brokers
+    reader = GroupReader(connection, settings)
+    acting = Acting(connection, PartitionReader(connection), reader, settings)
+    assert sorted(await acting.groups()) == ["a", "b"]
+    brokers.kinds["b"] = "share"
+    with pytest.raises(CannotEvict, match="share groups have read is not known, such as b"):
+        await acting.groups()
+    brokers.kinds.clear()
+    assert sorted(await acting.groups()) == ["a", "b"]

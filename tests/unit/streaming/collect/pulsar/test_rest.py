@@ -23,22 +23,18 @@ def test_a_call_is_tried_a_few_times_and_then_failed() -> None:
     assert (len(fake.calls), caught.value.status) == (3, 500)
 
 
-def test_many_calls_to_nobody_end_soon() -> None:
+async def test_many_calls_to_nobody_end_soon() -> None:
     """Who did not answer is not asked by those that wait in line, and is again in the next round."""
     fake = FakePulsar()
     fake.fail = lambda _method, _path: None
     rest = rest_of(fake, attempts_max=2, at_once=4)
-
-    async def work() -> None:
-        calls = [rest.get(PATH) for _ in range(100)]
-        failures = await asyncio.gather(*calls, return_exceptions=True)
-        assert all(isinstance(one, RestError) and one.status is None for one in failures)
-        assert 5 <= len(fake.calls) <= 8
-        fake.fail = lambda _method, _path: 0
-        rest.ask_again()
-        assert await rest.get(PATH) is None
-
-    run(work())
+    calls = [rest.get(PATH) for _ in range(100)]
+    failures = await asyncio.gather(*calls, return_exceptions=True)
+    assert all(isinstance(one, RestError) and one.status is None for one in failures)
+    assert 5 <= len(fake.calls) <= 8
+    fake.fail = lambda _method, _path: 0
+    rest.ask_again()
+    assert await rest.get(PATH) is None
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 412])
