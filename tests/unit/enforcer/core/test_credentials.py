@@ -1,17 +1,9 @@
 """Whom a credential names."""
 
-import doctest
 
 import pytest
 
-from enforcer.core import credentials
 from enforcer.core.credentials import name_of_password, name_of_token
-
-
-def test_worked_examples() -> None:
-    """Those in the docstrings."""
-    results = doctest.testmod(credentials)
-    assert results.attempted and not results.failed
 
 
 @pytest.mark.parametrize(

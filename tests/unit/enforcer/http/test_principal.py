@@ -2,26 +2,18 @@
 
 import asyncio
 import base64
-import doctest
 
 import httpx2
 import pytest
 from http_kit import Front, jwt, reply
 from prometheus_client import CollectorRegistry
 
-from enforcer.http import principal
 from enforcer.http.metrics import HttpMetrics
 from enforcer.http.passing.upstream import UpstreamFailed
 from enforcer.http.principal import Principals, claimed
 from enforcer.http.settings import HttpSettings
 
 PATH = "/admin/v2/persistent/acme/orders/t1"
-
-
-def test_worked_examples() -> None:
-    """Those in the docstrings."""
-    results = doctest.testmod(principal)
-    assert results.attempted and not results.failed
 
 
 @pytest.mark.parametrize(

@@ -1,24 +1,15 @@
 """Rules as settings have them: what fits, and what is wrong with one, with its line."""
 
-import doctest
 from pathlib import Path
 
 import pytest
 
-from enforcer.http import rules
 from enforcer.http.pulsar_rules import PULSAR
 from enforcer.http.rules import Rules
 from enforcer.http.settings import HttpSettings
-from enforcer.wire.http import paths
 from enforcer.wire.http.paths import BadPath, plain, segments_of
 from streaming.contract.errors import ConfigError
 from streaming.policy.settings import read_settings
-
-
-def test_worked_examples() -> None:
-    """Those in the docstrings."""
-    attempted = [doctest.testmod(module) for module in (rules, paths)]
-    assert all(found.attempted and not found.failed for found in attempted)
 
 
 @pytest.mark.parametrize(

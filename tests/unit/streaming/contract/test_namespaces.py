@@ -1,18 +1,10 @@
 """Topic names and the namespaces in them."""
 
-import doctest
 
 import pytest
 
-from streaming.contract import namespaces
 from streaming.contract.errors import WeirError
 from streaming.contract.namespaces import Namespaces
-
-
-def test_worked_examples() -> None:
-    """Those in the docstring."""
-    results = doctest.testmod(namespaces)
-    assert results.attempted and not results.failed
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,11 @@
 """The table of `weir backlog`: order, units, what a row says."""
 
-import doctest
 import random
 from typing import Any
 
 import orjson
-import pytest
 
 from streaming.policy.policy_set import PolicySet
-from weir.backlog import rows as backlog_rows
-from weir.backlog import table as backlog_table
 from weir.backlog.rows import Row, is_of, ordered
 from weir.backlog.standing import Decisions
 from weir.backlog.table import HEAD, human_bytes, human_seconds, table
@@ -61,13 +57,6 @@ def cells(one: Row, now_ms: int = NOW) -> dict[str, str]:
     for title, first, end in zip(filter(None, HEAD), starts, starts[1:], strict=False):
         found[title] = line[first:end].strip()
     return found
-
-
-@pytest.mark.parametrize("module", [backlog_table, backlog_rows])
-def test_the_examples_in_the_docstrings(module: Any) -> None:
-    """They are run, not only read."""
-    results = doctest.testmod(module)
-    assert results.failed == 0 < results.attempted
 
 
 def test_the_nearest_to_its_quota_comes_first() -> None:

@@ -1,6 +1,5 @@
 """Buckets and accounts: what a proxy may use of a group, what it reports, what a share changes."""
 
-import doctest
 from math import inf
 
 import pytest
@@ -8,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from meter_kit import Waiting
 
-from enforcer.core import bucket as bucket_module
 from enforcer.core.bucket import LONGEST_WAIT_MS, Bucket
 from enforcer.core.settings import ExpiredShare
 from enforcer.laws.shares.account import DISPATCH, PUBLISH, Account, ShareRules, State
@@ -26,12 +24,6 @@ def account(
     """An account at time 0."""
     limits = GroupLimits(rates=rates, shadow=shadow)
     return Account("rg1", limits, ShareRules(**rules), 0.0, part)  # type: ignore[arg-type]
-
-
-def test_worked_examples() -> None:
-    """Those in the docstring of the bucket."""
-    results = doctest.testmod(bucket_module)
-    assert results.attempted and not results.failed
 
 
 @given(

@@ -1,6 +1,5 @@
 """What proxies use of a group before they have shares of it: together the limit, and a newcomer's part."""
 
-import doctest
 from dataclasses import dataclass, field
 
 from hypothesis import given
@@ -9,7 +8,6 @@ from meter_kit import ALICE, EPOCH_MS, GROUPS, Desk, publish, send_bytes
 from property_kit import tries
 
 from enforcer.core.feeds.shares import SLOTS, Share, slots_of
-from enforcer.laws.shares import newcomers as newcomers_module
 from enforcer.laws.shares.account import PUBLISH, State
 from enforcer.laws.shares.newcomers import SETTLE_MS, Newcomers
 
@@ -17,12 +15,6 @@ LIMIT = 300.0
 FRACTION = 0.05
 STEP_MS = 50.0
 ROUND_MS = 1_000
-
-
-def test_worked_examples() -> None:
-    """Those in the docstring."""
-    results = doctest.testmod(newcomers_module)
-    assert results.attempted and not results.failed
 
 
 def test_not_known_who_lives() -> None:

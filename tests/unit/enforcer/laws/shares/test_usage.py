@@ -1,6 +1,5 @@
 """When a proxy reports which group, and how its records are cut."""
 
-import doctest
 import logging
 from typing import Any
 
@@ -10,7 +9,6 @@ from hypothesis import strategies as st
 from meter_kit import EPOCH_MS, POLICIES, Desk, many_groups, publish
 
 from enforcer.core import bounds
-from enforcer.core.feeds import shares
 from enforcer.laws.shares import usage
 from enforcer.laws.shares.account import PUBLISH
 from enforcer.laws.shares.usage import ROUNDS_MAX
@@ -30,13 +28,6 @@ def rounds(desk: Desk, *counts: int) -> list[list[int]]:
         desk.reports.report()
         told.append([event["usage"]["rg1"]["publishedMsg"] for event in desk.events])
     return told
-
-
-def test_worked_examples() -> None:
-    """Those in the docstrings."""
-    for module in (usage, shares):
-        results = doctest.testmod(module)
-        assert results.attempted and not results.failed
 
 
 def test_a_report_is_an_event_of_the_contract() -> None:

@@ -1,12 +1,10 @@
 """The backlog law on the numbers of docs/contract.md 3.5 and docs/protocol_notes.md 4.6."""
 
-import doctest
 from typing import Any
 
 import pytest
 from broker_law_kit import NOW, T0, Decision, Event, fold, replay, through_bytes, timeline_of
 
-from streaming.laws.backlog import law as backlog
 from streaming.laws.backlog import table as backlog_table
 from streaming.laws.backlog.table import BacklogTable
 from streaming.policy.files import check_entry
@@ -64,12 +62,6 @@ def judged(event: Event, size: int | None = None, seconds: int | None = None, **
     for path, value in policies.items():
         check_entry(path, value)
     return replay([event], policies)[0]
-
-
-def test_the_examples_in_the_docstring() -> None:
-    """They are run, not only read."""
-    results = doctest.testmod(backlog)
-    assert results.failed == 0 < results.attempted
 
 
 def test_the_contracts_example() -> None:

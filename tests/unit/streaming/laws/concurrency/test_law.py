@@ -1,16 +1,10 @@
 """The concurrency law on the numbers of docs/contract.md 3.4 and docs/protocol_notes.md 5."""
 
-import doctest
 from collections.abc import Callable, Iterable
-from types import ModuleType
 from typing import Any
 
 import pytest
 from broker_law_kit import T0, TTL_MS, Decision, limit_policy, replay, sample
-
-from streaming.laws.concurrency import algorithms as limits
-from streaming.laws.concurrency import law as concurrency
-from streaming.laws.concurrency import settings as limit_settings
 
 BASE_MS = 10.0
 NO_PROBE = 2_147_483_647
@@ -27,13 +21,6 @@ def limits_of(algorithm: str, rtts_ms: Iterable[float], keys: dict[str, Any], **
 def count_until(found: list[int], reached: Callable[[int], bool]) -> int:
     """Samples up to the first limit that satisfies `reached`."""
     return next(number for number, limit in enumerate(found, start=1) if reached(limit))
-
-
-@pytest.mark.parametrize("module", [concurrency, limits, limit_settings])
-def test_the_examples_in_the_docstrings(module: ModuleType) -> None:
-    """They are run, not only read."""
-    results = doctest.testmod(module)
-    assert results.failed == 0 < results.attempted
 
 
 def test_the_contracts_example() -> None:

@@ -1,13 +1,11 @@
 """Reports as columns: whatever was parsed stands in them."""
 
-import doctest
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming.contract.fields import INT64_MAX
 from streaming.contract.usage_events import GroupReport, GroupUsage
-from streaming.laws.shares import intake
 from streaming.laws.shares.intake import ReportRows, Reports
 from streaming.laws.shares.report_rows import NOT_SAID
 
@@ -39,12 +37,6 @@ def read_back(columns: Reports) -> list[tuple[int, int, GroupUsage]]:
         )  # fmt: skip
         found.append((int(columns.source[row]), int(columns.ticks[row]), event))
     return found
-
-
-def test_the_worked_example() -> None:
-    """The one in the docstring."""
-    results = doctest.testmod(intake)
-    assert results.attempted and not results.failed
 
 
 @given(st.lists(events, max_size=6))

@@ -1,8 +1,6 @@
 """The rounds of the law of shares, told broker by broker, against their accelerator: the same bytes."""
 
-import doctest
 from collections.abc import Sequence
-from types import ModuleType
 
 import orjson
 import pytest
@@ -13,7 +11,6 @@ from shares_kit import T0, batch, histories
 from shares_model import Model
 from usage_kit import Event, entry_of, reloaded
 
-from streaming.laws.shares import law, rounds
 from streaming.laws.shares import table as shares_table
 from streaming.laws.shares.columns import Told
 from streaming.laws.shares.table import SharesTable
@@ -33,13 +30,6 @@ def written(table: SharesTable, events: Sequence[Event], timeline: PolicyTimelin
 def body(table: SharesTable) -> bytes:
     """The state as it is carried."""
     return encode(Body(columns=table.columns(), notes={}))
-
-
-@pytest.mark.parametrize("module", [law, rounds])
-def test_the_examples_in_the_docstrings(module: ModuleType) -> None:
-    """What the docstrings say is so."""
-    results = doctest.testmod(module)
-    assert results.attempted > 0 and results.failed == 0
 
 
 @tries(60)
