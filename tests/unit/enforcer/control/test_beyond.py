@@ -142,7 +142,7 @@ def test_no_spelling_of_weirs_own_goes_beyond(spelling: tuple[str, str, bool]) -
     method, target, exact = spelling
     status = asked(method, target)
     assert status != 418
-    assert exact or status == 400 or target in ("/admin/v2/resourcegroups/",)
+    assert exact or status == 400 or unquote(target.partition("?")[0]) == "/admin/v2/resourcegroups/"
     assert not exact or status == asked(method, unquote(target.replace("%2F", "%252F")))
 
 
