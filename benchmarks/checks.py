@@ -11,14 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.kit.lone_proxy import lone_context
 from benchmarks.kit.progress import Progress
 from benchmarks.kit.result import Result, Row, percentile
 from benchmarks.peers.build import CLIENT, GUBERNATOR, RATELIMIT, Program, Unavailable, build
 from benchmarks.peers.service import PEERS, Answers, Service
-from enforcer.core.clock import Clock
-from enforcer.core.metrics import Metrics
 from enforcer.core.reports import Acknowledged
-from enforcer.core.settings import ProxySettings
 from enforcer.laws.mutation.coordinator import QuotaCoordinator
 from enforcer.laws.mutation.gate import Action
 from streaming.contract.errors import WeirError
@@ -182,15 +180,11 @@ def _measure_own(scale: Scale, progress: Progress) -> Own:
 
 def _coordinator(scale: Scale) -> tuple[QuotaCoordinator, list[str]]:
     """A proxy's guard with its policies, and its users."""
-    clock = Clock(steady_ms=lambda: time.monotonic() * 1_000, wall_ms=lambda: time.time_ns() // 1_000_000)
-    settings = ProxySettings()
-    coordinator = QuotaCoordinator(
-        "bench", settings, Metrics(settings.metric_subjects_max), _Nowhere(), clock
-    )
+    coordinator = QuotaCoordinator(lone_context(_Nowhere(), lambda function: function()))
     users = [f"user-{i}" for i in range(scale.subjects)]
     quotas = {"quotas[user=<default>]": 5.0}
     quotas |= {f"quotas[user={user}]": 10.0 for user in users[::_OWN_QUOTA]}
-    in_force = clock.wall_ms() - 1_000
+    in_force = coordinator.clock.wall_ms() - 1_000
     changes = [
         PolicyChange(id=path, ts=in_force, path=path, value={"controller_mutation_rate": rate}, version=None)
         for path, rate in quotas.items()

@@ -9,9 +9,10 @@ from typing import Any, Final, Protocol, Self
 
 from kafka.protocol.admin import topics as messages
 
-from enforcer.core.feeds.decisions import Decision, Read, decisions_tail
+from enforcer.core.feeds.decisions import Read, decisions_tail
 from enforcer.core.metrics import Metrics
 from enforcer.core.reports import Reports
+from enforcer.laws.mutation.decisions import READER
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Topics
 
@@ -54,8 +55,10 @@ class EventLink:
             events_max=100_000,
             event_timeout_ms=_LATE_MS,
             metrics=Metrics(1),
+            refused=lambda _event_id: None,
+            learn=lambda _record_ms, _arrived_ms: None,
         )
-        self._tail = decisions_tail(properties, topics.decisions, self._deliver)
+        self._tail = decisions_tail(properties, topics.decisions, {READER.type: READER}, self._deliver)
 
     async def __aenter__(self) -> Self:
         self._reports.start()
@@ -91,9 +94,7 @@ class EventLink:
 
     def _deliver(self, decisions: list[Read]) -> None:
         now = time.perf_counter()
-        for decision in decisions:
-            if not isinstance(decision, Decision):
-                continue
+        for _, decision in decisions:
             number, sent = self._sent.pop(decision.id, (-1, 0.0))
             if number >= 0:
                 self.latencies[number] = (now - sent) * 1000

@@ -6,13 +6,11 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, Final
 
+from benchmarks.kit.lone_proxy import lone_context
 from benchmarks.load.events import POLICIES, SEED, user
-from enforcer.core.clock import Clock
-from enforcer.core.feeds.decisions import Decision
-from enforcer.core.metrics import Metrics
 from enforcer.core.reports import Acknowledged
-from enforcer.core.settings import ProxySettings
 from enforcer.laws.mutation.coordinator import QuotaCoordinator
+from enforcer.laws.mutation.decisions import Decision
 from enforcer.laws.mutation.request import Request
 from streaming.contract.errors import WeirError
 from streaming.contract.events import PolicyChange
@@ -78,14 +76,10 @@ def _ignore(_told: bool | Decision | None) -> None:
 
 def _coordinator() -> QuotaCoordinator:
     """A lone proxy's, that has read back all there is."""
-    clock = Clock(steady_ms=lambda: time.monotonic() * 1_000, wall_ms=lambda: time.time_ns() // 1_000_000)
-    settings = ProxySettings()
-    metrics = Metrics(settings.metric_subjects_max)
-    coordinator = QuotaCoordinator("bench", settings, metrics, _Nowhere(), clock)
     # As in the proxy's loop: what was put off is done later, here by hand.
     waiting: deque[object] = deque(maxlen=1)
-    coordinator.outgoing.soon = waiting.append
-    in_force = clock.wall_ms() - 1_000
+    coordinator = QuotaCoordinator(lone_context(_Nowhere(), waiting.append))
+    in_force = coordinator.clock.wall_ms() - 1_000
     coordinator.policies.apply(
         [
             PolicyChange(id=path, ts=in_force, path=path, value=value, version=None)

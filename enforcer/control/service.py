@@ -27,13 +27,13 @@ from enforcer.control.settings import AdminSettings
 from enforcer.control.store import KafkaPolicyStore
 from enforcer.control.usage import UsageTable
 from enforcer.core.feeds.rows import name_of, objects_of
-from enforcer.core.feeds.shares import Share, share_of
 from enforcer.core.feeds.tail import Tail
 from enforcer.host.listening import listen_at
 from enforcer.host.sockets import Address
 from streaming.contract.backlog.actions import TYPE as BACKLOG_ACTION
 from streaming.contract.backlog.actions import BacklogAction, backlog_action
 from streaming.contract.backlog.decisions import TTL_MS, BacklogDecision, backlog_decision
+from streaming.contract.decisions import Share, share_of
 from streaming.contract.errors import BadEvent
 from streaming.contract.events import MAX_AHEAD_MS
 from streaming.contract.fields import TS_MAX_MS, Fields, integer, text

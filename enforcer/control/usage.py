@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from enforcer.core.feeds.shares import Share
+from streaming.contract.decisions import Share
 from streaming.contract.names import GROUP_PREFIXES
 from streaming.contract.usage_events import DIMENSIONS, GroupReport, GroupUsage
 from streaming.kafka_io.newest import Newest

@@ -8,7 +8,6 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from enforcer.laws.mutation.balance import Counts
 from streaming.kafka_io.topic_watch import TopicMetrics
 from streaming.metrics import serve_metrics
 
@@ -51,6 +50,27 @@ class Traffic:
     brokers: int = 0
     resident: int = 0
     emptied: int = 0
+
+
+@dataclass(slots=True)
+class Counts:
+    """What went past the ordinary where requests are decided here, since the start.
+
+    Attributes:
+        folded: events that had to leave a tail before their admission was read.
+        passed_over: statements that do not hold such events.
+        forgotten: subjects that had to be forgotten while they had something to say.
+        lost: events of which nothing will ever be said.
+        between: requests refused since nobody answers questions.
+        unnamed: admissions whose ids could not be kept: read again, they would count as new.
+    """
+
+    folded: int = 0
+    passed_over: int = 0
+    forgotten: int = 0
+    lost: int = 0
+    between: int = 0
+    unnamed: int = 0
 
 
 @dataclass(slots=True)

@@ -36,6 +36,9 @@ class Reports:
         events_max: bound on events waiting to be sent; a further one is dropped and counted.
         event_timeout_ms: an event that could not be sent so long is dropped and counted.
         metrics: counts what was sent, dropped and failed.
+        refused: told, in a thread, the id of an event that Kafka will never take: it is too large for its
+            topic.
+        learn: told, in a thread, a record's time by its broker, ms, and when we heard of it, steady ms.
         connect: makes the producer; tests put another one in.
     """
 
@@ -47,6 +50,8 @@ class Reports:
         events_max: int,
         event_timeout_ms: int,
         metrics: Metrics,
+        refused: Callable[[str], None],
+        learn: Callable[[int, float], None],
         connect: Callable[[dict[str, str]], Producer] = Producer,
     ) -> None:
         self._properties = {
@@ -73,10 +78,7 @@ class Reports:
         self._crowded = False
         self._metrics = metrics
         self._connect = connect
-        self.refused: Callable[[str], None] = lambda _event_id: None
-        """Told, in a thread, the id of an event that Kafka will never take: it is too large for its topic."""
-        self.learn: Callable[[int, float], None] = lambda _record_ms, _arrived_ms: None
-        """Told, in a thread, a record's time by its broker, ms, and when we heard of it, steady ms."""
+        self._refused, self._learn = refused, learn
         self._producer: Producer | None = None
         self._dead: list[Producer] = []
         self._stopping = threading.Event()
@@ -184,13 +186,13 @@ class Reports:
         too_large = error is not None and error.code() == KafkaError.MSG_SIZE_TOO_LARGE
         if too_large:
             # Before its acknowledgement: who is told of both knows by then that it was not lost.
-            self.refused(event_id)
+            self._refused(event_id)
         if acked is not None:
             # First: an answer waits for it.
             acked(record_ms if error is None else None)
         if error is None:
             if kind == TIMESTAMP_LOG_APPEND_TIME:
-                self.learn(record_ms, time.monotonic() * 1000)
+                self._learn(record_ms, time.monotonic() * 1000)
             self._metrics.events.labels("sent").inc()
             return
         if too_large:

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from enforcer.core import bounds
-from enforcer.core.brain import Brain
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
 from enforcer.host.budget import Budget, Holder
@@ -89,7 +88,15 @@ class Client(Holder, Protocol):
 class Laws(Protocol):
     """What is enforced, without sockets to clients."""
 
-    brain: Brain
+    @property
+    def ready(self) -> asyncio.Event:
+        """Set once probe requests are decided in time."""
+        ...
+
+    @property
+    def serving(self) -> asyncio.Event:
+        """Set then, or once it decides without the job what it can."""
+        ...
 
     async def start(self) -> None:
         """Connect, and read what was decided before."""
@@ -210,12 +217,12 @@ class Host(ABC, Generic[C]):
     @property
     def ready(self) -> asyncio.Event:
         """Set once probe requests are decided in time."""
-        return self.enforcement.brain.ready
+        return self.enforcement.ready
 
     @property
     def serving(self) -> asyncio.Event:
-        """Set then, or once it decides without the job what it can (Brain)."""
-        return self.enforcement.brain.serving
+        """Set then, or once it decides without the job what it can."""
+        return self.enforcement.serving
 
     def now_ms(self) -> float:
         """The steady clock."""
@@ -246,7 +253,6 @@ class Host(ABC, Generic[C]):
             await asyncio.sleep(_TICK_S)
             self._look_at_connections()
             self.metrics.traffic.connections_max = self._room.connections(self.look())
-            self.enforcement.brain.coordinator.tick()
 
     def _look_at_connections(self) -> None:
         now_ms = self.now_ms()

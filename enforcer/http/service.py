@@ -8,19 +8,18 @@ from collections.abc import Callable, Iterable, Sequence
 from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.registry import Collector
 
-from enforcer.core.brain import Brain
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
 from enforcer.http.filling import Filling
 from enforcer.http.metrics import HttpMetrics
 from enforcer.http.proxy import HttpProxy
 from enforcer.http.settings import HttpSettings
+from enforcer.laws.enforcement import Enforcement
+from enforcer.laws.mutation.law import MutationQuotas
 from enforcer.laws.mutation.mutations import Mutations
 from streaming.contract.topics import Cluster
 
 logger = logging.getLogger(__name__)
-
-_TICK_S = 1.0
 
 
 class HttpService:
@@ -50,7 +49,7 @@ class HttpService:
         self._loop = asyncio.get_running_loop()
         metrics = Metrics(deciding.metric_subjects_max)
         registry.register(_Part(metrics.registry))
-        self._brain = Brain(
+        self._enforcement = Enforcement(
             enforcer_id,
             deciding,
             metrics,
@@ -58,15 +57,16 @@ class HttpService:
             {"bootstrap.servers": cluster.bootstrap, **cluster.client},
             cluster.topics_check_ms,
             speaks="http",
+            laws=(MutationQuotas,),
         )
-        mutations = Mutations(self._brain.coordinator, self._call_later)
+        mutations = Mutations(self._enforcement.of(MutationQuotas).coordinator, self._call_later)
         self.proxy = HttpProxy(settings, mutations, HttpMetrics(registry), fillings)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         """Read the policies and what was decided before, for a limited time (`proxy.start_timeout_ms`)."""
-        await self._brain.start()
-        self._tasks = [self._loop.create_task(work) for work in (self._brain.probe(), self._tick())]
+        await self._enforcement.start()
+        self._tasks = [self._loop.create_task(work) for work in self._enforcement.work()]
 
     async def stop(self) -> None:
         """Say what is left to be said, and end."""
@@ -75,12 +75,7 @@ class HttpService:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
         await self.proxy.close()
-        await self._brain.stop()
-
-    async def _tick(self) -> None:
-        while True:
-            await asyncio.sleep(_TICK_S)
-            self._brain.coordinator.tick()
+        await self._enforcement.stop()
 
     def _call_later(self, delay_ms: float, function: Callable[[], None]) -> asyncio.TimerHandle:
         return self._loop.call_later(delay_ms / 1000, function)

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import cast
 
 from enforcer.core import bounds
-from enforcer.core.pacing import Pacer
 from enforcer.core.settings import ProxySettings
 from enforcer.host.budget import LARGE_BYTES, Seat
 from enforcer.host.dial import Owner, Upstream
@@ -19,6 +18,7 @@ from enforcer.kafka.chain import Chain
 from enforcer.kafka.context import Context
 from enforcer.kafka.life.ending import Ending
 from enforcer.kafka.life.keeping import kept_bytes
+from enforcer.kafka.life.pacing import Pacer
 from enforcer.kafka.life.troubles import Troubles
 from enforcer.kafka.part import Request, Slot
 from enforcer.kafka.passing.incoming import Incoming

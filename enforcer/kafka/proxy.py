@@ -4,7 +4,7 @@ import ipaddress
 import itertools
 import random
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from enforcer.core import bounds
@@ -28,7 +28,11 @@ from enforcer.kafka.mutations.recent_topics import (
     RecentTopics,
 )
 from enforcer.kafka.shares.frame_meter import FrameMeter
+from enforcer.laws.backlog.blocks import Blocks
+from enforcer.laws.concurrency.limits import ConcurrencyLimits
+from enforcer.laws.dispatch.dispatch import Dispatch
 from enforcer.laws.enforcement import Enforcement
+from enforcer.laws.mutation.law import MutationQuotas
 from enforcer.wire.kafka import codec
 from streaming.contract.errors import WeirError
 
@@ -49,19 +53,17 @@ class KafkaProxy(Host[Connection]):
         self.enforcement = limits = Enforcement(
             self.proxy_id, self.settings, self.metrics, config.topics, self.properties,
             config.topics_check_ms, speaks="kafka", upstreams=self.brokers,
-            connections=lambda: self.connections,
+            connections=lambda: self.connections, hear=self._hear,
         )  # fmt: skip
-        self.brain, self.coordinator = limits.brain, limits.coordinator
-        self.groups, self.meter = limits.groups, limits.meter
-        self.dispatch, self.measuring = limits.dispatch, limits.measuring
+        self.coordinator, self.meter = limits.of(MutationQuotas).coordinator, limits.meter
+        self.dispatch, self.concurrency = limits.of(Dispatch), limits.of(ConcurrencyLimits)
         self.frame_meter = FrameMeter(self.meter)
         self.fetch_desk = FetchDesk(
             self.dispatch, self.settings, self.metrics, self.brokers, self.frame_meter.names, self.now_ms,
             seed=random.getrandbits(32),
         )  # fmt: skip
-        self._telling = Telling(self.fetch_desk, self.proxy_id, self.brain.send_usage)
-        self.brain.take_saying = self._telling.take
-        self.block_desk = BlockDesk(limits.blocks, self.settings, self.frame_meter.names)
+        self._telling = Telling(self.fetch_desk, self.proxy_id, limits.context.send_usage)
+        self.block_desk = BlockDesk(limits.of(Blocks), self.settings, self.frame_meter.names)
         self._look_after_topics()
         self.concerns = concerns_of(
             self.settings, self.metrics, self.now_ms, guard=self._guard, blocks=self.block_desk,
@@ -120,7 +122,7 @@ class KafkaProxy(Host[Connection]):
         """See Host; its broker is known from the first."""
         admitted = super().admit(connection)
         if admitted:
-            self.measuring.came(connection)
+            self.concurrency.came(connection)
         return admitted
 
     def look(self) -> int:
@@ -130,6 +132,9 @@ class KafkaProxy(Host[Connection]):
         traffic.departed = sum(connection.ending.gone for connection in self.connections)
         traffic.brokers = len(self.brokers.ports)
         return traffic.brokers
+
+    def _hear(self, proxy: str, fields: Mapping[str, Any]) -> None:
+        self._telling.take(proxy, fields)
 
     def _make_brokers(self) -> Brokers:
         host, port = self.listen

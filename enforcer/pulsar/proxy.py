@@ -7,8 +7,12 @@ from typing import Final
 
 from enforcer.host.server import Host, ProxyConfig
 from enforcer.host.sockets import Address
+from enforcer.laws.backlog.blocks import Blocks
+from enforcer.laws.concurrency.limits import ConcurrencyLimits
+from enforcer.laws.dispatch.dispatch import Dispatch
 from enforcer.laws.dispatch.smoothing import Smoothing
 from enforcer.laws.enforcement import Enforcement
+from enforcer.laws.mutation.law import MutationQuotas
 from enforcer.pulsar.connection import Connection
 from enforcer.pulsar.creating.creating import creating
 from enforcer.pulsar.delivering.delivering import Delivering
@@ -41,7 +45,7 @@ class PulsarProxyConfig(ProxyConfig):
 
 
 class BrokersBehind:
-    """The partitions of load of Pulsar's brokers (docs/contract.md 3.4), for measuring.Measuring."""
+    """The partitions of load of Pulsar's brokers (docs/contract.md 3.4), for ConcurrencyLimits."""
 
     @property
     def changes(self) -> int:
@@ -76,9 +80,11 @@ class PulsarProxy(Host[Connection]):
             connections=lambda: self.connections,
         )  # fmt: skip
         self.targets = Targets(config.pulsar, self.pulsar.targets, TARGETS_MAX)
-        publish = PublishDesk(enforcement.meter, self.settings, self.pulsar, self.metrics, enforcement.blocks)
+        coordinator, blocks = enforcement.of(MutationQuotas).coordinator, enforcement.of(Blocks)
+        self._concurrency, brokers_ms = enforcement.of(ConcurrencyLimits), enforcement.context.brokers_ms
+        publish = PublishDesk(enforcement.meter, self.settings, self.pulsar, self.metrics, blocks)
         smoothing = Smoothing(self.settings.dispatch_rows_max)
-        laws = Laws(enforcement.dispatch, enforcement.meter, enforcement.brain.brokers_ms, smoothing)
+        laws = Laws(enforcement.of(Dispatch), enforcement.meter, brokers_ms, smoothing)
         deliver = DeliveryDesk(laws, self.pulsar, self.metrics, self.call_later)
         self.parts: list[Callable[[Link], Part]] = [
             lambda link: Lookups(link, self),
@@ -87,7 +93,7 @@ class PulsarProxy(Host[Connection]):
             lambda link: Delivering(link, deliver),
             lambda link: Publishing(link, publish),
             # The last: the others see requests for new topics when they come, not when they go on.
-            creating(enforcement, self.pulsar, self.call_later),
+            creating(coordinator, brokers_ms, self.pulsar, self.call_later),
         ]
         self._bootstrap = itertools.cycle(config.pulsar)
 
@@ -101,7 +107,7 @@ class PulsarProxy(Host[Connection]):
 
     def placed(self, connection: Connection) -> None:
         """A connection's broker is known now."""
-        self.enforcement.measuring.came(connection)
+        self._concurrency.came(connection)
 
     def look(self) -> int:
         """See Host."""

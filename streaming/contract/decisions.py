@@ -1,13 +1,18 @@
-"""Decisions and dead letters as they are written (docs/contract.md 1 and 3).
+"""Dead letters as they are written, and shares as they are read (docs/contract.md 1 and 3).
 
-Every engine writes them with this code: Java and Python print doubles differently, and the bytes must
+Every engine writes dead letters with this code: Java and Python print doubles differently, and the bytes must
 not depend on who decided.
 """
 
 import base64
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 import orjson
+
+from streaming.contract.errors import BadEvent
+from streaming.contract.fields import TS_MAX_MS, Fields, integer, number, shown, text
 
 DECISIONS: Final = "decisions"
 DEADLETTER: Final = "deadletter"
@@ -43,3 +48,50 @@ def dead_letter(
             "value_base64": base64.b64encode(value).decode(),
         }
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """One broker's share of a group.
+
+    Attributes:
+        group: its name.
+        broker: whose share it is.
+        ts: when it was decided, ms since the epoch; a repeated one keeps it.
+        ttl_ms: how long it stands when nothing is heard.
+        limits: dimension -> what the broker may use per second; None: it is no member any more.
+        usage: dimension -> what it used per second.
+    """
+
+    group: str
+    broker: str
+    ts: int
+    ttl_ms: int
+    limits: Mapping[str, float] | None
+    usage: Mapping[str, float]
+
+
+def share_of(fields: Fields) -> Share:
+    """A share from its JSON object.
+
+    Raises:
+        BadEvent: it is none, or a number in it is out of range.
+    """
+    return Share(
+        group=text(fields, "group", None),
+        broker=text(fields, "broker", None),
+        ts=integer(fields, "ts", None, maximum=TS_MAX_MS),
+        ttl_ms=integer(fields, "ttl_ms", None, maximum=TS_MAX_MS),
+        limits=None if "limits" in fields and fields["limits"] is None else _rates(fields, "limits"),
+        usage=_rates(fields, "usage") if "usage" in fields else {},
+    )
+
+
+def _rates(fields: Fields, key: str) -> dict[str, float]:
+    rates = fields.get(key)
+    if not isinstance(rates, Mapping):
+        raise BadEvent(f"{key}: {shown(rates)}; an object of rates was expected")
+    try:
+        return {name: number(rates, name, None) for name in rates}
+    except BadEvent as error:
+        raise BadEvent(f"{key}.{error.reason}") from error

@@ -21,7 +21,7 @@ from proxy_kit import ProxyThread, until
 from traffic_kit import batch, fetch_request, produce
 from wire_client import Closed, WireClient
 
-from enforcer.laws.shares.account import Account
+from enforcer.core.account import Account
 from enforcer.wire.kafka.batches import count_records
 
 LIMIT = 100_000
@@ -76,19 +76,19 @@ def grouped(cluster: Cluster, guard: ProxyThread, **limits: Any) -> str:
 def entries(proxy: ProxyThread) -> Any:
     """The policies that a proxy meters by."""
     assert proxy.proxy is not None
-    return proxy.proxy.groups.meter._policies.entries
+    return proxy.proxy.meter._policies.entries
 
 
 def account(proxy: ProxyThread, topic: str) -> Account:
     """A group's account."""
     assert proxy.proxy is not None
-    return proxy.proxy.groups.meter.accounts[topic.split(".")[1]]
+    return proxy.proxy.meter.accounts[topic.split(".")[1]]
 
 
 def debt(proxy: ProxyThread, topic: str) -> float:
     """The largest debt of a group, as seconds of its limit."""
     assert proxy.proxy is not None
-    found = proxy.proxy.groups.meter.accounts.get(topic.split(".")[1])
+    found = proxy.proxy.meter.accounts.get(topic.split(".")[1])
     if found is None:
         return 0.0
     return max(bucket.debt / bucket.rate for bucket in found.buckets if bucket is not None)
@@ -269,7 +269,7 @@ def test_nobody_is_charged_before_authentication(cluster: Cluster, group: Callab
                         client.send_frame(produce(9, {topic: [batch(5_000)]}, acks)[0])
                 assert client.closed_within(5.0)
         assert guard.proxy is not None
-        assert topic.split(".")[1] not in guard.proxy.groups.meter.accounts
+        assert topic.split(".")[1] not in guard.proxy.meter.accounts
 
 
 def test_a_debt_has_a_limit(cluster: Cluster) -> None:

@@ -76,7 +76,9 @@ def test_our_own_parts_bring_no_topic_back(
     where = cluster.kafka.bootstrap
     ticker = Ticker(where, topics, {}, 1000, HostClock(Gauge("ahead", "s", registry=None)))
     delete(broker, *topics.all())
-    guarding.call(lambda: guarding.proxy and guarding.proxy.brain.send_usage({"type": "tick"}, ""))
+    proxy = guarding.proxy
+    assert proxy is not None
+    guarding.call(lambda: proxy.enforcement.context.send_usage({"type": "tick"}, ""))
     ticker._in_use, ticker._assigned = True, True
     ticker.poll(1e9)
     with pytest.raises(WeirError, match="there is no topic"):

@@ -98,7 +98,8 @@ def test_forged_balances_are_not_used(
     assert errors(wire(name).create({f"{name}-a": 20})) == {f"{name}-a": 0}
     assert errors(wire(name).create({f"{name}-b": 1})) == {f"{name}-b": 89}
     assert proxy.proxy is not None
-    fields = admission(fresh("statement"), "another", subject, ts=proxy.proxy.brain.clock.wall_ms())
+    now_ms = proxy.proxy.enforcement.context.clock.wall_ms()
+    fields = admission(fresh("statement"), "another", subject, ts=now_ms)
     forged = with_numbers(fields, "ts", "throttle_time_ms")
     finite = {b"null", b"-1", b"9223372036854775808", b"1.7e308"}
     forged += [
@@ -118,7 +119,7 @@ def test_the_longest_wait_is_what_an_answer_can_say(cluster: Cluster, asked: Any
     """A law may say 2^63 - 1 ms; 32 bits hold 24.8 days, and nothing ends with an error."""
     proxy, subject, client, topic = asked
     (ask,) = proxy.waiting(client.client_id)
-    now_ms = proxy.proxy.brain.clock.wall_ms()
+    now_ms = proxy.proxy.enforcement.context.clock.wall_ms()
     fields = admission(ask.id, proxy.proxy.coordinator.proxy_id, subject, ts=now_ms, rejected=[topic])
     forge(cluster, cluster.topics.decisions, [orjson.dumps({**fields, "throttle_time_ms": 2**63 - 1})])
     answer = client.receive(topics.CreateTopicsResponse, 7)

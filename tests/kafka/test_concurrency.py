@@ -36,14 +36,14 @@ HEARTBEAT = struct.pack(">hhih", 12, 0, 99, -1) + struct.pack(">h1sih1s", 1, b"g
 def partition(proxy: ProxyThread) -> Any:
     """What the proxy knows of the one broker's limit; None: nothing yet."""
     assert proxy.proxy is not None
-    known = proxy.proxy.measuring.partitions.known
+    known = proxy.proxy.concurrency.partitions.known
     return next(iter(known.values()), None)
 
 
 def metric(proxy: ProxyThread, name: str, **labels: str) -> float:
     """One of the broker's metrics."""
     assert proxy.proxy is not None
-    (name_of,) = proxy.proxy.measuring.partitions.known
+    (name_of,) = proxy.proxy.concurrency.partitions.known
     return proxy.proxy.metrics.registry.get_sample_value(name, {"partition": name_of, **labels}) or 0.0
 
 
@@ -269,7 +269,7 @@ def test_the_brain_away_and_back(start: Start, monkeypatch: pytest.MonkeyPatch) 
         until(lambda: found.limiter.limit > 6, what="a limit that grows")
     assert failed == []
     assert metric(world.proxy, "weir_concurrency_limit_change_total", reason="increase") > 0
-    (name,) = world.proxy.proxy.measuring.partitions.known  # type: ignore[union-attr]
+    (name,) = world.proxy.proxy.concurrency.partitions.known  # type: ignore[union-attr]
     decided = {
         "type": "limit", "id": "l1", "ts": time.time_ns() // 1_000_000, "partition": name,
         "algorithm": "aimd", "limit": 3, "estimated_limit": 3.0,
@@ -288,8 +288,8 @@ def test_a_job_that_has_nothing_to_say_is_not_away(start: Start, monkeypatch: py
     world = start(job=True)
     world.limit(FIXED)
     found = partition(world.proxy)
-    measuring = world.proxy.proxy.measuring  # type: ignore[union-attr]
-    clock = world.proxy.proxy.brain.clock  # type: ignore[union-attr]
+    measuring = world.proxy.proxy.concurrency  # type: ignore[union-attr]
+    clock = world.proxy.proxy.enforcement.context.clock  # type: ignore[union-attr]
     with WireClient(world.proxy.bootstrap) as client:
 
         def unheard_ms() -> float:

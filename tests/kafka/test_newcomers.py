@@ -9,7 +9,7 @@ from proxy_kit import PolicyWriter, ProxyThread, until
 from traffic_kit import batch, produce
 from wire_client import WireClient
 
-from enforcer.laws.shares.account import State
+from enforcer.core.account import State
 from streaming.contract.topics import Topics
 
 LIMIT = 100.0
@@ -18,7 +18,7 @@ LIMIT = 100.0
 def rate(proxy: ProxyThread, group: str) -> float | None:
     """What a proxy may use of a group; None: its clients do not use it."""
     assert proxy.proxy is not None
-    account = proxy.proxy.groups.meter.accounts.get(group)
+    account = proxy.proxy.meter.accounts.get(group)
     return None if account is None or account.state is not State.JOINING else account.rate(0)
 
 

@@ -20,7 +20,7 @@ from proxy_kit import Decider, ProxyThread, until
 from traffic_kit import batch, fetch_request, produce, produce_by_id
 from wire_client import WireClient, metadata_request
 
-from enforcer.laws.shares.account import Account
+from enforcer.core.account import Account
 from enforcer.wire.kafka.batches import count_records
 from weir.jars.java import java_command
 
@@ -83,13 +83,13 @@ def led(cluster: Cluster, topic: str) -> bool:
 def account(proxy: ProxyThread, topic: str) -> Account | None:
     """A group's account at a proxy, once there is one."""
     assert proxy.proxy is not None
-    return proxy.proxy.groups.meter.accounts.get(topic.split(".")[1])
+    return proxy.proxy.meter.accounts.get(topic.split(".")[1])
 
 
 def policies_of(proxy: ProxyThread) -> Mapping[str, Any]:
     """The entries that a proxy meters by."""
     assert proxy.proxy is not None
-    return proxy.proxy.groups.meter._policies.entries
+    return proxy.proxy.meter._policies.entries
 
 
 def metered(proxy: ProxyThread, topic: str, proxies: int = 1) -> None:
@@ -187,7 +187,7 @@ def test_every_consumer_is_counted(
 def test_without_groups_nothing_is_read(cluster: Cluster, proxy: ProxyThread) -> None:
     """The meter is off, so a broken record set costs nothing and passes."""
     assert proxy.proxy is not None
-    meter = proxy.proxy.groups.meter
+    meter = proxy.proxy.meter
     # What other tests had ends record by record: namespaces before their groups.
     until(lambda: not meter.active and not meter.accounts, what="an idle meter")
     topic = fresh("plain")

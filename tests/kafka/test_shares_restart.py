@@ -12,7 +12,7 @@ from proxy_kit import PolicyWriter, ProxyThread
 from traffic_kit import batch, produce
 from wire_client import WireClient
 
-from enforcer.laws.shares.account import State
+from enforcer.core.account import State
 from streaming.contract.topics import Topics
 
 LIFE_MS = 180_000
@@ -59,7 +59,7 @@ def test_a_restarted_proxy_goes_on_with_its_share(
             client.send_frame(produce(9, {topic: [batch(1)]}, 1)[0])
             client.receive_frame()
     assert proxy.proxy is not None
-    accounts = proxy.proxy.groups.meter.accounts
+    accounts = proxy.proxy.meter.accounts
     assert (accounts[kept].state, accounts[kept].rate(0)) == (State.ACTIVE, 80.0)
     assert {accounts[group].state for group in (ended, taken)} == {State.JOINING}
     left_ms = accounts[kept].share_until_ms - proxy.proxy.now_ms()
@@ -79,5 +79,5 @@ def test_without_decisions_clients_are_let_in_all_the_same(cluster: Cluster) -> 
     policies.put("tenants.acme", {"resourcegroup": "rg1"})
     config = replace(cluster.config(id=fresh("half"), start_timeout_ms=1_500), topics=topics)
     with ProxyThread(config) as running, WireClient(running.bootstrap) as client:
-        assert running.proxy is not None and running.proxy.groups.meter.active
+        assert running.proxy is not None and running.proxy.meter.active
         client.metadata([], 4)

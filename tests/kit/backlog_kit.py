@@ -9,6 +9,7 @@ from cluster_kit import Cluster
 from confluent_kafka import Consumer, Producer, TopicPartition
 from proxy_kit import WAIT_S, PolicyWriter, ProxyThread, until
 
+from enforcer.laws.backlog.blocks import Blocks
 from streaming.contract.backlog.decisions import BacklogDecision
 from streaming.contract.topics import Topics
 
@@ -91,7 +92,7 @@ class BacklogWriter:
 def until_blocked(proxy: ProxyThread, topic: str, *, blocked: bool = True) -> None:
     """Wait until a proxy has a block of a topic, or has none."""
     assert proxy.proxy is not None
-    blocks = proxy.proxy.enforcement.blocks
+    blocks = proxy.proxy.enforcement.of(Blocks)
     until(lambda: (blocks.block(topic) is not None) == blocked, what=f"{topic}: blocked is {blocked}")
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, cast
 
 from mutation_kit import Desk
@@ -146,28 +147,14 @@ class Timer:
         """The tests look at what was asked for, not at this."""
 
 
-def _dispatch_of(desk: Desk) -> Dispatch:
+def _dispatch_of(desk: Desk, meter: Meter) -> Dispatch:
     """Dispatch rates by the desk's clock and policies; what is reported of them goes nowhere."""
-    coordinator = desk.coordinator
-    return Dispatch(
-        "p1",
-        desk.settings,
-        Metrics(10),
-        coordinator.clock,
-        coordinator.clock.wall_ms,
-        coordinator.policies,
-        lambda _event, _key: True,
-        lambda _value, _key: True,
-    )
+    return Dispatch(replace(desk.context, metrics=Metrics(10)), meter)
 
 
 def _blocks_of(desk: Desk) -> Blocks:
     """Blocks of producers by the desk's clock and policies; what is logged of them stands in its events."""
-    coordinator = desk.coordinator
-    return Blocks(
-        "p1", desk.settings, desk.metrics, coordinator.clock, coordinator.clock.wall_ms,
-        coordinator.policies, desk.send,
-    )  # fmt: skip
+    return Blocks(desk.context)
 
 
 class Rig:
@@ -184,7 +171,7 @@ class Rig:
         self.desk = desk
         self.meter = Meter(desk.settings, desk.coordinator.clock) if beside is None else beside.meter
         self.frame_meter = FrameMeter(self.meter) if beside is None else beside.frame_meter
-        self.dispatch = _dispatch_of(desk) if beside is None else beside.dispatch
+        self.dispatch = _dispatch_of(desk, self.meter) if beside is None else beside.dispatch
         self.brokers = Brokers(
             listen_host="", advertise="", port_base=0, brokers_max=0, serve=lambda _socket, _broker: None
         )

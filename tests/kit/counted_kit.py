@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from enforcer.kafka.dispatch.part import DispatchLimit
-from enforcer.laws.dispatch.lines import Others
+from enforcer.laws.dispatch.lines import Lines, Others
 from streaming.laws.dispatch.law import DIMENSIONS, available, rolled, wait_ms
 
 SECOND = 1_000
@@ -56,7 +56,7 @@ class Counted:
         self.active, self.by_subscription = True, bool(subscriptions)
         self.by_entry, self.all_charged = False, True
         self.generation = self.others = 0
-        self.decided: Callable[[Names], None] = lambda counter: None
+        self.lines = Lines(now_ms)
         for name, value in fields.items():
             setattr(self, name, value)
         self._acquired: dict[Names, list[int]] = {}
@@ -77,6 +77,7 @@ class Counted:
         """Whether any of its groups has one."""
         return any(name == topic for name, _ in self.subscriptions)
 
+    @property
     def proxies(self) -> int:
         """Whether there are others is for tests to say."""
         return 1 + self.others

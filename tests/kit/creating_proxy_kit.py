@@ -9,6 +9,7 @@ import pulsar
 from pulsar_kit import client, fresh
 from pulsar_proxy_kit import PulsarThread, bare_proxy
 
+from enforcer.laws.mutation.law import MutationQuotas
 from enforcer.laws.mutation.request import Request
 from streaming.contract.events import PolicyChange
 
@@ -26,10 +27,11 @@ class Limited:
         self.thread = thread
         self.service = thread.bootstrap
         self.enforcement = thread.proxy.enforcement
+        self.coordinator = self.enforcement.of(MutationQuotas).coordinator
         self.user = fresh("user")
 
         def begin() -> None:
-            coordinator = self.enforcement.coordinator
+            coordinator = self.coordinator
             coordinator.begin()
             coordinator.book.set_proxies(1)
             coordinator.book.set_blind(False)
@@ -40,10 +42,10 @@ class Limited:
         """Put a quota in force now; without values it is removed."""
 
         def apply() -> None:
-            now = self.enforcement.brain.clock.wall_ms()
+            now = self.enforcement.context.clock.wall_ms()
             path = f"quotas[user={self.user}]"
             change = PolicyChange(id="x", ts=now, path=path, value=value or None, version=None)
-            self.enforcement.coordinator.policies.apply([change])
+            self.coordinator.policies.apply([change])
 
         self._in_loop(apply)
 
@@ -69,7 +71,7 @@ class Limited:
         balances: list[float | None] = []
 
         def charge() -> None:
-            coordinator = self.enforcement.coordinator
+            coordinator = self.coordinator
             request = Request(
                 user=self.user, client_id="", api="Test", api_version=0, strict=False,
                 items={"test": mutations},

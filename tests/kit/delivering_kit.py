@@ -11,12 +11,13 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from context_kit import context
+
 from enforcer.core.clock import Clock
 from enforcer.core.feeds.policies import Policies
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
 from enforcer.laws.dispatch.dispatch import Dispatch
-from enforcer.laws.dispatch.shares import DispatchShares
 from enforcer.laws.dispatch.smoothing import Smoothing
 from enforcer.laws.shares.meter import Meter
 from enforcer.pulsar.delivering.delivering import Delivering
@@ -93,13 +94,13 @@ class World:
         settings = ProxySettings(namespace_pattern="persistent://tenant/namespace/topic")
         self.clock = Clock(steady_ms=lambda: self.now_ms, wall_ms=self.brokers_ms)
         self.metrics = Metrics(10)
-        self.policies = Policies(lambda _ts: None, self.brokers_ms)
-        self.dispatch = Dispatch(
-            "p1", settings, self.metrics, self.clock, self.brokers_ms, self.policies, self._send,
-            lambda _pack, _key: True,
-        )  # fmt: skip
+        self.policies = Policies(self.brokers_ms)
         self.meter = Meter(settings, self.clock)
-        self.dispatch.shared = DispatchShares(self.meter)
+        self.context = context(
+            self.clock, settings=settings, metrics=self.metrics, policies=self.policies,
+            send_usage=self._send,
+        )  # fmt: skip
+        self.dispatch = Dispatch(self.context, self.meter)
         laws = Laws(self.dispatch, self.meter, self.brokers_ms, Smoothing(1_000))
         self.desk = Desk(laws, PulsarSettings(**(own or {})), self.metrics, self.call_later)  # type: ignore[arg-type]
         self.put(policies or {})

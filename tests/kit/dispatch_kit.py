@@ -6,10 +6,9 @@ from typing import Any
 import orjson
 from usage_kit import Event, decide
 
-from enforcer.core.feeds.dispatches import Dispatched, dispatch_of
 from enforcer.laws.dispatch.book import Book
 from enforcer.laws.dispatch.counter import Delivery
-from streaming.contract.fields import TS_MAX_MS
+from enforcer.laws.dispatch.decisions import Dispatched, dispatch_of
 from streaming.laws.dispatch.law import LEVELS
 from streaming.laws.dispatch.table import DispatchTable
 from streaming.policy.timeline import PolicyTimeline
@@ -45,7 +44,7 @@ class Job:
     def decide(self, event: Event) -> Dispatched:
         """Apply one event; its decision as a proxy reads it."""
         (decision,) = decide(self.table, [event], self.timeline)
-        said = dispatch_of(decision, TS_MAX_MS)
+        said = dispatch_of(decision)
         assert said is not None
         return said
 

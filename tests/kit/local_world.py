@@ -14,9 +14,9 @@ from random import Random
 from law_kit import T0, quota
 from mutation_kit import SUBJECT, own, statement
 
-from enforcer.core.feeds.decisions import Decision
+from enforcer.core.membership import ALIVE_EVERY_MS, Alive
 from enforcer.laws.mutation.book import Book
-from enforcer.laws.mutation.membership import ALIVE_EVERY_MS, Alive
+from enforcer.laws.mutation.decisions import Decision
 from streaming.laws.mutation.law import PERMISSIVE, STRICT, charge_bucket
 from streaming.laws.mutation.rates import FULL, refill
 from streaming.policy.timeline import PolicyTimeline

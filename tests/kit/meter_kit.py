@@ -5,19 +5,18 @@ from functools import cache
 from typing import Any, TypeVar, cast
 
 import orjson
+from context_kit import context, read
 from message_kit import Record
 from traffic_kit import batch, fetch_request, fetch_response, produce
 
 from enforcer.core import bounds
+from enforcer.core.account import PUBLISH, Wait
 from enforcer.core.clock import Clock
-from enforcer.core.feeds.decisions import decisions_in
-from enforcer.core.feeds.shares import Members, Share, slots_of
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
 from enforcer.kafka.shares.connection_meter import Admitted, ConnectionMeter
 from enforcer.kafka.shares.frame_meter import FrameMeter
-from enforcer.laws.shares import usage
-from enforcer.laws.shares.account import PUBLISH, Wait
+from enforcer.laws.shares.decisions import Members, slots_of
 from enforcer.laws.shares.meter import Meter
 from enforcer.laws.shares.topic_accounts import TopicAccounts
 from enforcer.laws.shares.usage import UsageReports
@@ -25,6 +24,7 @@ from enforcer.wire.kafka.frames import FETCH, RequestHeader
 from streaming.columns.json_rows import objects
 from streaming.columns.packed import unpack
 from streaming.columns.records import Records
+from streaming.contract.decisions import Share
 from streaming.laws.law import StepContext
 from streaming.laws.shard import step
 from streaming.policy.policy_set import PolicySet
@@ -75,10 +75,11 @@ class Desk:
         self.metrics = Metrics(self.settings.metric_subjects_max)
         self.members: dict[str, Members] = {}
         self.proxy_id = proxy_id
-        self.reports = UsageReports(
-            proxy_id, self.meter, self.send, self.send_pack, self.clock,
-            record_bytes=usage.USAGE_RECORD_BYTES, pack_min=bounds.PACK_MIN,
+        self.context = context(
+            self.clock, proxy_id=proxy_id, settings=self.settings, metrics=self.metrics,
+            send_usage=self.send, send_usage_pack=self.send_pack,
         )  # fmt: skip
+        self.reports = UsageReports(self.context, self.meter)
 
     def send(self, event: Mapping[str, Any], key: str) -> bool:
         """Take a report."""
@@ -105,7 +106,7 @@ class Desk:
 
     def take(self, value: bytes) -> None:
         """A decision arrives."""
-        (share,) = decisions_in(Record(value))  # type: ignore[arg-type]
+        (share,) = read(Record(value))
         assert isinstance(share, Share)
         if share.broker == self.proxy_id:
             self.meter.take_share(share)

@@ -4,15 +4,16 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
+from context_kit import context
 from law_kit import Event
 
 from enforcer.core.clock import Clock
-from enforcer.core.feeds.decisions import Decision
 from enforcer.core.metrics import Metrics
 from enforcer.core.reports import Acknowledged
 from enforcer.core.settings import ProxySettings
 from enforcer.laws.mutation.book import Book
 from enforcer.laws.mutation.coordinator import QuotaCoordinator
+from enforcer.laws.mutation.decisions import Decision
 from enforcer.laws.mutation.mutations import Answer, Mutations
 from enforcer.laws.mutation.request import Request
 from streaming.contract.events import PolicyChange
@@ -29,14 +30,18 @@ class Desk:
         self.now_ms = 0.0
         self.wall_ms = EPOCH_MS
         self.full = False
-        self.acknowledges = True
+        self.acknowledges = self.prompt = True
         self.unacknowledged: list[Acknowledged] = []
         self.events: list[tuple[str, dict[str, Any]]] = []
         self.settings = ProxySettings(**settings)
         self.metrics = Metrics(self.settings.metric_subjects_max)
         clock = Clock(steady_ms=lambda: self.now_ms, wall_ms=lambda: self.wall_ms)
-        self.coordinator = QuotaCoordinator("p1", self.settings, self.metrics, self, clock)
-        self.coordinator.call_at = lambda _ts, function: function()
+        self.later: list[Callable[[], None]] = []
+        self.context = context(
+            clock, settings=self.settings, metrics=self.metrics, requests=self, send_action=self.send,
+            soon=self.soon,
+        )  # fmt: skip
+        self.coordinator = QuotaCoordinator(self.context)
         self.decided: list[Decision | None] = []
 
     def stand_alone(self, proxies: int = 1) -> None:
@@ -59,6 +64,13 @@ class Desk:
     def room(self) -> bool:
         """Whether it would take one (coordinator.Sender)."""
         return not self.full
+
+    def soon(self, function: Callable[[], None]) -> None:
+        """Do what was put off at once, or let it be (`later`)."""
+        if self.prompt:
+            function()
+        else:
+            self.later.append(function)
 
     def acknowledge(self, *, stands: bool = True) -> None:
         """Kafka has all that was sent, or never will."""

@@ -90,7 +90,7 @@ class ProxyThread:
 
     def _meter(self) -> Meter:
         assert self.proxy is not None
-        return self.proxy.groups.meter
+        return self.proxy.meter
 
     def call(self, function: Callable[[], None]) -> None:
         """Run something in the proxy's loop."""

@@ -7,6 +7,7 @@ from math import inf
 from typing import Any
 
 from backlog_kit import HOLD, decision, quota
+from context_kit import context
 
 from enforcer.core.clock import Clock
 from enforcer.core.feeds.policies import Policies
@@ -78,10 +79,13 @@ class World:
         # One that is alone may use all of each limit.
         self.meter.newcomers.set_alive(1, -10_000.0)
         self.metrics = Metrics(10)
-        self.known = Policies(lambda _ts: None, clock.wall_ms)
+        self.known = Policies(clock.wall_ms)
         self.actions: list[Mapping[str, Any]] = []
         self.blocks = Blocks(
-            "p1", self.settings, self.metrics, clock, clock.wall_ms, self.known, self._note
+            context(
+                clock, settings=self.settings, metrics=self.metrics, policies=self.known,
+                send_action=self._note,
+            )
         )  # fmt: skip
         own = PulsarSettings(**pulsar)
         self.desk = Desk(self.meter, self.settings, own, self.metrics, self.blocks)

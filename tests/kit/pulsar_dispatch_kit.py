@@ -11,6 +11,8 @@ import pulsar
 from pulsar_kit import Got, client, fresh
 from pulsar_proxy_kit import PulsarThread, bare_proxy
 
+from enforcer.laws.dispatch.dispatch import Dispatch
+from enforcer.laws.shares.groups import Groups
 from enforcer.pulsar.delivering.delivering import Delivering
 from streaming.contract.events import PolicyChange
 from weir.stack.pulsar import LocalPulsar
@@ -33,15 +35,15 @@ class Limited:
         done = threading.Event()
 
         def apply() -> None:
-            ts = self.proxy.proxy.enforcement.brain.brokers_ms()
-            self.proxy.proxy.enforcement.coordinator.policies.apply(
+            ts = self.proxy.proxy.enforcement.context.brokers_ms()
+            self.proxy.proxy.enforcement.context.policies.apply(
                 [
                     PolicyChange(id=f"policy-{random.random()}", path=path, value=value, ts=ts, version=None)
                     for path, value in changes.items()
                 ]
             )
-            self.proxy.proxy.enforcement.dispatch.look()
-            self.proxy.proxy.enforcement.groups.look()
+            self.proxy.proxy.enforcement.of(Dispatch).look()
+            self.proxy.proxy.enforcement.of(Groups).look()
             done.set()
 
         self.proxy.call(apply)

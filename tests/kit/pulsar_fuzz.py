@@ -15,6 +15,9 @@ from connection_kit import FakeTransport
 from pulsar_rig import LateUpstream, connect, connected
 
 from enforcer.core.settings import ProxySettings
+from enforcer.laws.concurrency.limits import ConcurrencyLimits
+from enforcer.laws.dispatch.dispatch import Dispatch
+from enforcer.laws.shares.groups import Groups
 from enforcer.pulsar.connection import Connection
 from enforcer.pulsar.proxy import PulsarProxy, PulsarProxyConfig
 from enforcer.wire.pulsar import frames
@@ -151,16 +154,15 @@ class PulsarFuzz:
         )
         self.longest_s = 0.0
         enforcement = self.proxy.enforcement
-        now = enforcement.brain.clock.wall_ms()
-        enforcement.coordinator.policies.apply(
+        now = enforcement.context.clock.wall_ms()
+        enforcement.context.policies.apply(
             [
                 PolicyChange(id=path, ts=now, path=path, value=value, version=None)
                 for path, value in _POLICIES[kind].items()
             ]
         )
-        enforcement.groups.look()
-        enforcement.dispatch.look()
-        enforcement.measuring.look()
+        for law in (Groups, Dispatch, ConcurrencyLimits):
+            enforcement.of(law).look()
 
     @property
     def mistakes(self) -> float:

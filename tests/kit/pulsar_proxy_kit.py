@@ -8,6 +8,9 @@ from backlog_kit import decision
 from proxy_kit import ProxyThread
 
 from enforcer.core.settings import ProxySettings
+from enforcer.laws.backlog.blocks import Blocks
+from enforcer.laws.concurrency.limits import ConcurrencyLimits
+from enforcer.laws.shares.groups import Groups
 from enforcer.laws.shares.meter import Meter
 from enforcer.pulsar.proxy import PulsarProxy, PulsarProxyConfig
 from enforcer.pulsar.settings import PulsarSettings
@@ -34,16 +37,15 @@ class PulsarThread(ProxyThread):
         enforcement, done = self.proxy.enforcement, threading.Event()
 
         def apply() -> None:
-            now = enforcement.brain.clock.wall_ms()
-            known = enforcement.coordinator.policies
+            now = enforcement.context.clock.wall_ms()
+            known = enforcement.context.policies
             changes = [
                 PolicyChange(id=path, ts=now, path=path, value=value, version=None)
                 for path, value in policies.items()
             ]
             known.apply(changes)
-            enforcement.groups.look()
-            enforcement.measuring.look()
-            enforcement.blocks.look()
+            for law in (Groups, ConcurrencyLimits, Blocks):
+                enforcement.of(law).look()
             done.set()
 
         self.call(apply)
@@ -54,7 +56,7 @@ class PulsarThread(ProxyThread):
         enforcement, done = self.proxy.enforcement, threading.Event()
 
         def take() -> None:
-            enforcement.blocks.take([decision(topic, size, ts=enforcement.brain.brokers_ms())])
+            enforcement.of(Blocks).take([decision(topic, size, ts=enforcement.context.brokers_ms())])
             done.set()
 
         self.call(take)

@@ -11,6 +11,7 @@ from pulsar import CompressionType, MessageId, Result
 from pulsar_kit import Admin, Sending, client, fresh, receive, send_all
 from pulsar_proxy_kit import PulsarThread, bare_proxy
 
+from enforcer.laws.concurrency.limits import ConcurrencyLimits
 from weir.stack.pulsar import LocalPulsar
 
 
@@ -132,7 +133,7 @@ def test_sends_of_a_limited_broker_share_its_slots(proxy: PulsarThread, pulsar: 
         senders = [
             Sending(each.create_producer(fresh("slots"), batching_enabled=False)) for each in (own, other)
         ]
-        limiter = proxy.proxy.enforcement.measuring.partitions.known[partition].limiter
+        limiter = proxy.proxy.enforcement.of(ConcurrencyLimits).partitions.known[partition].limiter
         for sending in senders:
             for _ in range(100):
                 sending.send(b"x" * 100)

@@ -17,6 +17,7 @@ from pulsar_proxy_kit import PulsarThread
 from stack_kit import read_all, weir
 
 from enforcer.core.settings import ProxySettings
+from enforcer.laws.concurrency.limits import ConcurrencyLimits
 from enforcer.pulsar.proxy import PulsarProxyConfig
 from weir.stack.pulsar import LocalPulsar
 
@@ -72,7 +73,7 @@ def test_two_proxies_with_the_job(
         time.sleep(20)
         rates = driving.rates(MEASURED_S)
     assert 0.97 * RATE <= sum(rates) <= 1.03 * RATE, rates
-    known = proxies[0].proxy.enforcement.measuring.partitions.known[partition]
+    known = proxies[0].proxy.enforcement.of(ConcurrencyLimits).partitions.known[partition]
     assert known.limiter.samples.sent > 100
     assert sum(known.in_force.changes.values()) > 0
     time.sleep(3)

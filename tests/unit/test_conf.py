@@ -91,7 +91,7 @@ def test_metrics_of_the_pulsar_proxy_are_listed() -> None:
 def test_metrics_of_groups_are_listed() -> None:
     """The same for those that are there for each group."""
     desk = Desk({})
-    collector = GroupCollector(desk.meter, desk.reports, {}, "p1", 1)
+    collector = GroupCollector(desk.context, desk.meter, desk.reports, {})
     families = {family.name: family.type for family in collector.collect()}
     parts = ("weir_group_", "pulsar_resource_group_")
     listed = {name: kind for part in parts for name, (kind, _) in documented(part).items()}

@@ -86,13 +86,17 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "enforcer.wire": ("streaming.contract.errors",),
     "enforcer.host": ("enforcer.core", "streaming.contract"),
     "enforcer.core": (
-        "enforcer.laws", "streaming.contract", "streaming.policy",
-        PACKED, TOPICS_OF_WEIR, READER, BROKERS_CLOCK, METRICS, *SCALAR_LAWS,
+        "streaming.contract", "streaming.policy", PACKED, TOPICS_OF_WEIR, READER, BROKERS_CLOCK, METRICS,
+        *SCALAR_LAWS,
     ),
-    "enforcer.laws": (
-        "enforcer.core", "streaming.contract", "streaming.policy",
-        *SCALAR_LAWS, PACKED, METRICS, BROKERS_CLOCK,
-    ),
+    **{
+        f"enforcer.laws.{law}": (
+            "enforcer.core", "streaming.contract", "streaming.policy", PACKED,
+            *(scalar for scalar in SCALAR_LAWS if scalar.startswith(f"streaming.laws.{law}.")),
+        )
+        for law in LAWS
+    },
+    "enforcer.laws": ("enforcer.core", "streaming.contract", *(f"enforcer.laws.{law}" for law in LAWS)),
     "enforcer.kafka": (*PROTOCOL, "enforcer.wire.kafka"),
     **{f"enforcer.kafka.{room}": (*PART, *also) for room, also in KAFKA_ROOMS.items()},
     "enforcer.pulsar": (*PROTOCOL, "enforcer.wire.pulsar", "streaming.policy.settings"),
@@ -113,6 +117,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "benchmarks": ("benchmarks", "weir", "enforcer", "streaming"),
 }
 """What the modules of a room may import of ours beside the room itself; the longest name that fits counts."""
+ENDING = "enforcer/kafka/life/ending.py"
+"""It takes over what a connection writes once that ends."""
 LINES_MAX = 400
 CODE_LINES_MAX = 50
 FILES_MAX = 12
@@ -195,9 +201,12 @@ def test_imports_go_one_way() -> None:
         ("enforcer/laws/mutation/gate.py", "streaming.laws.mutation.table"),
         ("enforcer/laws/mutation/gate.py", "pyspark"),
         ("enforcer/laws/mutation/gate.py", "enforcer.kafka.connection"),
+        ("enforcer/laws/dispatch/shares.py", "enforcer.laws.shares.meter"),
+        ("enforcer/laws/dispatch/counter.py", "streaming.laws.shares.law"),
+        ("enforcer/core/control.py", "enforcer.laws.registry"),
+        ("enforcer/core/control.py", "enforcer.host.turns"),
         ("enforcer/laws/shares/meter.py", "enforcer.wire.kafka.frames"),
         ("enforcer/laws/shares/meter.py", "enforcer.host.turns"),
-        ("enforcer/core/brain.py", "enforcer.host.turns"),
         ("enforcer/kafka/connection.py", "enforcer.control.api"),
         ("enforcer/kafka/shares/part.py", "enforcer.laws.dispatch.book"),
         ("enforcer/kafka/shares/part.py", "enforcer.kafka.dispatch.desk"),
@@ -232,6 +241,32 @@ def test_only_the_host_makes_sockets() -> None:
         if isinstance(node, ast.Attribute) and node.attr in {"create_server", "create_connection"}
     )
     assert once == {"create_server": 1, "create_connection": 1}
+
+
+def callbacks_set(tree: ast.Module) -> Iterator[str]:
+    """Where a module gives another object a function to call, and where one waits for that."""
+    methods = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign):
+            value = node.value
+            method = isinstance(value, ast.Attribute) and value.attr in methods
+            called = method or isinstance(value, ast.Lambda)
+            others = (one for one in node.targets if isinstance(one, ast.Attribute))
+            if called and any(ast.unparse(one.value) not in ("self", "made") for one in others):
+                yield ast.unparse(node)
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.value, ast.Lambda):
+            yield ast.unparse(node)
+
+
+def test_owners_are_constructor_arguments() -> None:
+    """Nobody sets a callback of another object, and no object waits for somebody to do so."""
+    found = [
+        f"{path}: {line}"
+        for path, tree in sources()
+        if path.startswith("enforcer/") and path != ENDING
+        for line in callbacks_set(tree)
+    ]
+    assert found == []
 
 
 def test_packages_are_listed() -> None:

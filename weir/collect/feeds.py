@@ -11,12 +11,13 @@ from confluent_kafka import Message
 from enforcer.core.feeds.decisions import decisions_in
 from enforcer.core.feeds.policies import Policies, policies_tail
 from enforcer.core.feeds.rows import objects_of, packed
-from enforcer.core.feeds.shares import Share
 from enforcer.core.feeds.tail import Tail
 from enforcer.core.feeds.unusable import Complaints
+from enforcer.laws.shares.decisions import READER as SHARE_READER
 from streaming.contract.backlog.actions import TYPE as ACTION
 from streaming.contract.backlog.actions import BacklogAction, backlog_action
 from streaming.contract.backlog.decisions import BacklogDecision, backlog_decision
+from streaming.contract.decisions import Share
 from streaming.contract.errors import BadEvent, WeirError
 from streaming.contract.fields import Fields
 from streaming.contract.names import namespace_of
@@ -28,6 +29,7 @@ T = TypeVar("T")
 START_S = 30.0
 STOP_S = 2.0
 _SHARE = b'{"type":"share"'
+_SHARES: Final = {SHARE_READER.type: SHARE_READER}
 _BACKLOG: Final = "backlog"
 _BACKLOGS: Final = (b'{"type":"backlog"', b'{"type":"backlog_action"')
 
@@ -42,7 +44,7 @@ class PolicyFeed:
 
     def __init__(self, cluster: Cluster, unusable: Callable[[], None]) -> None:
         self._topic = cluster.topics.policies
-        self._policies = Policies(lambda _ts: None, _wall_ms)
+        self._policies = Policies(_wall_ms)
         self._tail = policies_tail(
             _connection(cluster), self._topic, self._policies, Complaints(self._topic, unusable)
         )
@@ -130,7 +132,7 @@ def shares_in(message: Message, unusable: Callable[[str], None]) -> list[Share]:
     if not packed(message) and not (message.value() or b"").startswith(_SHARE):
         return []
     age_ms = max(0, _wall_ms() - message.timestamp()[1])
-    shares = [one for one in decisions_in(message, None, unusable) if isinstance(one, Share)]
+    shares = [one for _, one in decisions_in(message, _SHARES, None, unusable)]
     return [replace(one, ttl_ms=one.ttl_ms - age_ms) for one in shares if age_ms < one.ttl_ms]
 
 

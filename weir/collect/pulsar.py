@@ -11,7 +11,6 @@ from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, Final
 
-from enforcer.core.feeds.shares import Share
 from streaming.collect.backlog.settings import BacklogSettings
 from streaming.collect.pulsar.collector import Collector, Outcome, Round
 from streaming.collect.pulsar.limits import Rates, Slot
@@ -23,6 +22,7 @@ from streaming.collect.pulsar_backlog.cluster import PulsarBacklogs
 from streaming.collect.reports import Reports
 from streaming.collect.settings import AtStop, PulsarCollectSettings
 from streaming.collect.standing_by import stand_by
+from streaming.contract.decisions import Share
 from streaming.contract.errors import TakenOver, WeirError
 from streaming.contract.printable import printable
 from streaming.contract.topics import Cluster

@@ -22,23 +22,24 @@ class Policies:
 
     Attributes:
         timeline: the policies over time.
-        forgetting: told before what was in force up to a time (ms since the epoch) is forgotten.
 
     Args:
-        on_change: told the time from which new policies are in force (ms since the epoch), in the loop.
         brokers_ms: the time now, ms on the brokers' clock, by which policies are dated.
     """
 
-    def __init__(self, on_change: Callable[[int], None], brokers_ms: Callable[[], int]) -> None:
+    def __init__(self, brokers_ms: Callable[[], int]) -> None:
         self.timeline = PolicyTimeline()
-        self.forgetting: Callable[[int], None] = lambda _ts: None
-        self._on_change = on_change
         self._followers: list[tuple[Callable[[int], None], Callable[[int], None]]] = []
         self._brokers_ms = brokers_ms
         self._unfolded = 0
 
     def follow(self, changed: Callable[[int], None], forgetting: Callable[[int], None]) -> None:
-        """Tell others too: of changes as `on_change`, and before any is forgotten as `forgetting`."""
+        """Tell of changes the time from which they are in force, and of what is forgotten up to what time.
+
+        Args:
+            changed: told, in the loop, once new policies are known (ms since the epoch).
+            forgetting: told before it is forgotten.
+        """
         self._followers.append((changed, forgetting))
 
     @property
@@ -67,13 +68,11 @@ class Policies:
             # Years of changes are not needed, only what late decisions may refer to. What is late is said
             # by the clock: the newest change may be dated far ahead.
             upto = self._brokers_ms() - KEEP_MS
-            self.forgetting(upto)
             for _, forgetting in self._followers:
                 forgetting(upto)
             self.timeline.forget_before(upto)
             self._unfolded = 0
         for ts in sorted({change.ts for change in changes}):
-            self._on_change(ts)
             for changed, _ in self._followers:
                 changed(ts)
 

@@ -18,7 +18,6 @@ from enforcer.kafka.groups.readers import READERS_MAX, Assigned, Client, Member,
 from enforcer.kafka.groups.trails import Trail
 from enforcer.kafka.groups.whose import Whose
 from enforcer.laws.dispatch.dispatch import Dispatch
-from enforcer.laws.dispatch.lines import Lines
 from enforcer.wire.kafka.frames import FETCH
 from enforcer.wire.kafka.mutations import is_legal_name
 from streaming.contract.namespaces import Namespaces
@@ -75,8 +74,7 @@ class FetchDesk:
         self.steady_ms = steady_ms
         self.whose = Whose(READERS_MAX, self._is_limited, lambda: self.alone, steady_ms)
         self.readers = self.whose.readers
-        self.lines = Lines(steady_ms)
-        dispatch.decided = self.lines.wake
+        self.lines = dispatch.lines
         self.metrics = metrics
         self.hold_ms = float(settings.dispatch_hold_ms)
         self.names = names
@@ -114,7 +112,7 @@ class FetchDesk:
     @property
     def alone(self) -> bool:
         """Whether no other proxy can know more of a client."""
-        return self.dispatch.proxies() < 2
+        return self.dispatch.proxies < 2
 
     def topic(self, key: bytes, ids: bool) -> str | None:
         """A topic's full name, as limits know it.

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from math import ceil, inf
 from typing import Final, NamedTuple
 
-from enforcer.core.turns.line_up import Pause
+from enforcer.core.waiting import Pause
 from enforcer.kafka.dispatch.deliveries import Deliveries, Wanted, counters_of, each, left_for
 from enforcer.kafka.dispatch.desk import FetchDesk
 from enforcer.kafka.dispatch.fetch_requests import (

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from math import inf
 from typing import Final, NamedTuple
 
-from enforcer.core.turns.line_up import Pause
+from enforcer.core.waiting import Pause
 from enforcer.kafka.dispatch.desk import FetchDesk
 from enforcer.kafka.dispatch.fetch_requests import Asked, AskedTopic
 from enforcer.kafka.groups.readers import Client

@@ -85,7 +85,7 @@ class Telling:
         desk.whose.trails.forget(now_ms - LIFE_MS)
         told, left = desk.readers.news()
         stands = desk.whose.stands.news()
-        others = desk.dispatch.proxies()
+        others = desk.dispatch.proxies
         self._came |= others > self._others
         self._others = others
         if not self._tells:

@@ -3,13 +3,14 @@
 from collections.abc import Callable, Generator, Mapping
 from typing import Final, NamedTuple
 
+from enforcer.core.account import DISPATCH, PUBLISH, Account, Wait
 from enforcer.core.metrics import Metrics
-from enforcer.core.turns.line_up import LineUp, Pause
+from enforcer.core.waiting import Pause
 from enforcer.kafka.names import ABSENT_MAX, ABSENT_MS, ASKED_AT_ONCE
 from enforcer.kafka.shares.frame_meter import FrameMeter
 from enforcer.kafka.shares.tails import whole_batches
 from enforcer.kafka.shares.topic_ids import described
-from enforcer.laws.shares.account import DISPATCH, PUBLISH, Account, Wait
+from enforcer.laws.shares.line_up import LineUp
 from enforcer.laws.shares.topic_accounts import Bill, Charged
 from enforcer.wire.kafka.frames import Frame, RequestHeader
 from enforcer.wire.kafka.outcomes import emptied, refused, surely_accepted

@@ -10,9 +10,9 @@ from typing import Final
 from cachetools import LRUCache
 
 from enforcer.core import bounds
+from enforcer.core.account import DISPATCH, PUBLISH, Account
 from enforcer.kafka.names import TOPIC_NAME_MAX
 from enforcer.kafka.part import FETCH_LIMIT_MAX
-from enforcer.laws.shares.account import DISPATCH, PUBLISH, Account
 from enforcer.laws.shares.meter import Meter
 from enforcer.laws.shares.topic_accounts import Bill, Owed, TopicAccounts
 from enforcer.wire.kafka.frames import FETCH, PRODUCE, Frame, RequestHeader

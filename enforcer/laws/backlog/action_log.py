@@ -1,41 +1,29 @@
 """Blocks as `weir.decisions` logs them: that one has begun, once it met a request, and that it ended."""
 
-from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Final
 
 from prometheus_client import Counter
 
+from enforcer.core.law import Context
 from enforcer.laws.backlog.block import Block
 from streaming.contract.backlog.actions import BEGUN, ENDED, BacklogAction
 
 _HOW: Final = {True: "hold", False: "refuse"}
 
 
-class Send(Protocol):
-    """Hands an object over to be written to `weir.decisions`; see reports.Reports.send."""
-
-    def __call__(
-        self, event: Mapping[str, Any], key: str, *, acked: Callable[[int | None], None] | None = None
-    ) -> bool:
-        """False if it was dropped; `acked` is told None if Kafka will never have it."""
-        ...
-
-
 class ActionLog:
     """What one enforcer logs of its blocks. Never waited for: what cannot be written is counted.
 
     Args:
-        actor: who acts.
-        send: writes.
-        now_ms: the brokers' time.
+        context: see there.
         counts: by step and result.
     """
 
-    def __init__(self, actor: str, send: Send, now_ms: Callable[[], int], counts: Counter) -> None:
-        self._actor = actor
-        self._send = send
-        self._now_ms = now_ms
+    def __init__(self, context: Context, counts: Counter) -> None:
+        self._context = context
+        # A block of another process of the same name is another one.
+        self._actor = f"{context.proxy_id}-{context.clock.wall_ms()}"
         self._counts = counts
         # Topic -> its block that has begun; no more than there are blocks.
         self._begun: dict[str, Block] = {}
@@ -55,7 +43,7 @@ class ActionLog:
     def _write(self, block: Block, step: str, why: str) -> None:
         action = BacklogAction(
             id=f"{block.decision}/{block.quota_type}/{self._actor}",
-            ts=self._now_ms(),
+            ts=self._context.brokers_ms(),
             topic=block.topic,
             quota_type=block.quota_type,
             policy=block.policy,
@@ -65,7 +53,7 @@ class ActionLog:
             how=_HOW[block.holds],
             reason=why,
         )
-        if not self._send(action.fields(), block.topic, acked=partial(self._acked, step)):
+        if not self._context.send_action(action.fields(), block.topic, acked=partial(self._acked, step)):
             self._counts.labels(step, "dropped").inc()
 
     def _acked(self, step: str, record_ms: int | None) -> None:

@@ -6,22 +6,21 @@ that is raised or removed lifts as soon as that is known. Nothing is decided her
 blocked.
 """
 
-import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
 from cachetools import LRUCache
 
-from enforcer.core.clock import Clock
-from enforcer.core.feeds.policies import Policies
-from enforcer.core.metrics import Metrics
-from enforcer.core.settings import BacklogStale, ProxySettings
-from enforcer.laws.backlog.action_log import ActionLog, Send
+from enforcer.core.law import Context, DecisionReader, EnforcerLaw
+from enforcer.core.settings import BacklogStale
+from enforcer.laws.backlog.action_log import ActionLog
 from enforcer.laws.backlog.block import Block, acts, block_of
 from enforcer.laws.backlog.metrics import BlockMetrics
-from streaming.contract.backlog.decisions import BacklogDecision
+from streaming.contract.backlog.decisions import TTL_MS, BacklogDecision, backlog_decision
+from streaming.contract.fields import Fields
+from streaming.contract.names import namespace_of
 from streaming.contract.printable import printable
 from streaming.policy.topics import check_interval_s
 
@@ -36,8 +35,6 @@ STALE_MIN_MS: Final = 60_000
 """No decision is too old before it: as long as one stands when nothing is heard."""
 FORGET_MS: Final = 3_600_000
 """Of a topic that nothing was heard of for so long nothing is known; the job repeats no longer either."""
-_LOOK_S: Final = 0.25
-"""How often the time is looked at: policies come into force, and decisions grow too old, at most so late."""
 _LOG_AGAIN_MS: Final = 60_000
 
 INSIDE, POLICY, STALE, OTHER, STOP = "inside", "policy", "stale", "other_quota", "stop"
@@ -63,7 +60,13 @@ class Statement(NamedTuple):
     until_ms: float
 
 
-class Blocks:
+def _decision_of(fields: Fields) -> BacklogDecision:
+    decision = backlog_decision(fields)
+    namespace_of(decision.topic)
+    return decision
+
+
+class Blocks(EnforcerLaw):
     """The blocks of one enforcer, for one event loop.
 
     Attributes:
@@ -72,34 +75,24 @@ class Blocks:
         metrics: what is told of them; whoever blocks counts there too.
 
     Args:
-        actor: who this is, in what is logged.
-        settings: bounds and rules.
-        metrics: of the process.
-        clock: our own clocks.
-        brokers_ms: the brokers' time, ms since the epoch.
-        policies: as far as they were read.
-        send: writes to `weir.decisions`.
+        context: see there.
     """
 
-    def __init__(
-        self,
-        actor: str,
-        settings: ProxySettings,
-        metrics: Metrics,
-        clock: Clock,
-        brokers_ms: Callable[[], int],
-        policies: Policies,
-        send: Send,
-    ) -> None:
+    # The plan of one topic may name thousands of subscriptions, and no enforcer needs it.
+    reads = DecisionReader(
+        type="backlog", parse=_decision_of, standing=True, unread=frozenset({"evict"})
+    )  # fmt: skip
+
+    def __init__(self, context: Context, _accounts: object = None) -> None:
         self.active = False
         self.generation = 0
-        self.metrics = BlockMetrics(metrics.registry)
-        self._settings = settings
-        self._clock = clock
-        self._brokers_ms = brokers_ms
-        self._policies = policies
-        self._used = policies.at(brokers_ms())
-        self._log = ActionLog(actor, send, brokers_ms, self.metrics.actions)
+        self.metrics = BlockMetrics(context.metrics.registry)
+        self._settings = context.settings
+        self._clock = context.clock
+        self._brokers_ms = context.brokers_ms
+        self._policies = context.policies
+        self._used = context.policies.at(context.brokers_ms())
+        self._log = ActionLog(context, self.metrics.actions)
         self._blocks: dict[str, Block] = {}
         # Beyond a quota and not; together they are bounded. The oldest stands first.
         self._beyond: dict[str, Statement] = {}
@@ -121,9 +114,9 @@ class Blocks:
         self._log.begin(block)
 
     @property
-    def acting(self) -> bool:
-        """Whether any policy in force may block producers."""
-        return acts(self._used)
+    def standing_ms(self) -> int:
+        """As long as a decision stands, where any policy in force may block producers."""
+        return TTL_MS if acts(self._used) else 0
 
     def wait(self, wake: Wake) -> None:
         """Call this, once, when some block has ended or changed."""
@@ -133,7 +126,7 @@ class Blocks:
         """Do not."""
         self._waiting.pop(wake, None)
 
-    def take(self, decisions: Iterable[BacklogDecision]) -> None:
+    def take(self, decisions: Sequence[BacklogDecision]) -> None:
         """Decisions that were read, in order."""
         self._look_at_policies()
         now_ms = self._clock.steady_ms()
@@ -146,12 +139,6 @@ class Blocks:
         self._look_at_policies()
         self._look_at_age()
         self._settle()
-
-    async def run(self) -> None:
-        """Look again and again."""
-        while True:
-            await asyncio.sleep(_LOOK_S)
-            self.look()
 
     def stop(self) -> None:
         """Log that no block of ours stands any more."""

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from enforcer.core.feeds.limits import LimitDecision
+from enforcer.laws.concurrency.decisions import LimitDecision
 from enforcer.laws.concurrency.reservoir import Sample
 from streaming.laws.concurrency.algorithms import STATE
 from streaming.laws.concurrency.law import start, take

@@ -6,7 +6,7 @@ from typing import Any, Final, Protocol
 
 from enforcer.core import bounds
 from enforcer.core.clock import Clock
-from enforcer.core.feeds.limits import LimitDecision
+from enforcer.laws.concurrency.decisions import LimitDecision
 from enforcer.laws.concurrency.in_force import LimitInForce
 from enforcer.laws.concurrency.limiter import Limiter
 from enforcer.laws.concurrency.reservoir import Reservoir, Sample, mixed

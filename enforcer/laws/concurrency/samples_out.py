@@ -5,12 +5,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from enforcer.core import bounds
+from enforcer.core.law import Context
 from enforcer.laws.concurrency.in_force import of_all
 from enforcer.laws.concurrency.reservoir import Sample
 from streaming.columns.packed import pack
 
-Send = Callable[[Mapping[str, Any], str], bool]
-SendPack = Callable[[bytes, str], bool]
 _NS_PER_MS = 1_000_000
 
 
@@ -18,30 +18,18 @@ class SamplesOut:
     """Writes the events of one enforcer.
 
     Args:
-        proxy_id: name of this enforcer; the ids begin with it.
-        send: takes (event, record key); False if it was dropped, which is counted there.
-        send_pack: the same of a packed record.
-        brokers_ms: the brokers' clock, ms since the epoch.
+        context: see there.
         now_ns: the steady clock of the samples.
         pack_min: partitions from which on they go as one packed record.
     """
 
     def __init__(
-        self,
-        proxy_id: str,
-        send: Send,
-        send_pack: SendPack,
-        brokers_ms: Callable[[], int],
-        now_ns: Callable[[], int],
-        pack_min: int,
+        self, context: Context, now_ns: Callable[[], int], pack_min: int = bounds.PACK_MIN
     ) -> None:
-        self._proxy_id = proxy_id
-        self._send = send
-        self._send_pack = send_pack
-        self._brokers_ms = brokers_ms
-        self._now_ns = now_ns
         self._pack_min = pack_min
-        self._id_head = f"{proxy_id}-latency-{brokers_ms()}"
+        self._context = context
+        self._now_ns = now_ns
+        self._id_head = f"{context.proxy_id}-latency-{context.brokers_ms()}"
         self._count = 0
 
     def __call__(self, samples: Mapping[str, list[Sample]], fractions: Mapping[str, float]) -> None:
@@ -51,7 +39,7 @@ class SamplesOut:
             samples: by partition, in order.
             fractions: this enforcer's part of each one's limit.
         """
-        ts = self._brokers_ms()
+        ts = self._context.brokers_ms()
         # All enforcers before one partition tell its starts on one clock.
         ahead_ns = ts * _NS_PER_MS - self._now_ns()
         rows: list[dict[str, Any]] = [
@@ -68,12 +56,12 @@ class SamplesOut:
         ]
         if len(rows) < self._pack_min:
             for row in rows:
-                self._send({"type": "latency", **row}, row["partition"])
+                self._context.send_usage({"type": "latency", **row}, row["partition"])
             return
         for row in rows:
             row["samples"] = [[int(part) for part in sample] for sample in row["samples"]]
         for value in pack("latency", pa.RecordBatch.from_pylist(rows)):
-            self._send_pack(value, self._proxy_id)
+            self._context.send_usage_pack(value, self._context.proxy_id)
 
     def _next_id(self) -> str:
         self._count += 1

@@ -4,11 +4,12 @@ The limit is a whole of 1,000,000 parts, of which the share law gives each enfor
 is at the moment. What an enforcer used of them is the greatest number in flight of a round.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final
 
+from enforcer.core.law import Accounts
+from enforcer.core.membership import Membership
 from enforcer.laws.concurrency.partitions import Partition
-from enforcer.laws.shares.meter import Meter
 from streaming.contract.names import INFLIGHT_GROUP_PREFIX
 from streaming.policy.groups import INFLIGHT_PARTS
 
@@ -20,18 +21,20 @@ class InflightShares:
     """Tells this enforcer's part of each limit, and reports what it used of it.
 
     Args:
-        meter: holds the groups' accounts.
-        alive: how many enforcers are alive, this one among them; None: not known.
+        accounts: of the groups.
+        membership: tells how many enforcers are alive.
     """
 
-    def __init__(self, meter: Meter, alive: Callable[[], int | None]) -> None:
-        self._meter = meter
-        self._alive = alive
+    def __init__(self, accounts: Accounts, membership: Membership) -> None:
+        self._accounts = accounts
+        self._membership = membership
         self._count = 1
 
     def of(self, partition: str) -> float:
         """The fraction, above 0 and at most 1: its share, or what may be used without one (contract 3.2)."""
-        account, alive = self._meter.of_group(f"{INFLIGHT_GROUP_PREFIX}{partition}"), self._alive()
+        membership = self._membership
+        alive = None if membership.company is None else membership.peers
+        account = self._accounts.of_group(f"{INFLIGHT_GROUP_PREFIX}{partition}")
         self._count = max(1, alive or self._count)
         if account is not None and (alive is not None or account.share[_DIMENSION] is not None):
             rate = account.rate(_DIMENSION)
@@ -46,7 +49,7 @@ class InflightShares:
         for partition in partitions:
             limiter = partition.limiter
             peak, full_ns = limiter.take_use()
-            account = self._meter.of_group(f"{INFLIGHT_GROUP_PREFIX}{limiter.partition}")
+            account = self._accounts.of_group(f"{INFLIGHT_GROUP_PREFIX}{limiter.partition}")
             if account is not None:
                 parts = peak * INFLIGHT_PARTS / partition.in_force.limit
                 account.note(_DIMENSION, round(parts * period_ms / 1000), full_ns / _NS_PER_MS)

@@ -23,8 +23,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
-from enforcer.core.feeds.dispatches import Dispatched
 from enforcer.laws.dispatch.counter import OWN, Counter, Delivery
+from enforcer.laws.dispatch.decisions import Dispatched
 from enforcer.laws.dispatch.left import UNLIMITED, Left, Present, left_of
 from enforcer.laws.dispatch.lines import Others
 from enforcer.laws.dispatch.terms import Names, Terms, all_names, terms_of

@@ -4,23 +4,19 @@ A protocol's side names the upstream broker (`broker-<id>`), the full name of th
 (docs/contract.md 3.3, "On Kafka"), asks what is left before it delivers, and says what it has delivered.
 """
 
-import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
-from typing import Final, Protocol
+from collections.abc import Sequence
+from typing import Final
 
-from enforcer.core import bounds
-from enforcer.core.clock import Clock
-from enforcer.core.feeds.dispatches import Dispatched
-from enforcer.core.feeds.policies import Policies
-from enforcer.core.metrics import Metrics
-from enforcer.core.settings import ProxySettings
+from enforcer.core.law import Accounts, Context, EnforcerLaw
 from enforcer.laws.dispatch.book import Book
 from enforcer.laws.dispatch.counter import Delivery
+from enforcer.laws.dispatch.decisions import READER, Dispatched
 from enforcer.laws.dispatch.left import Left, both
-from enforcer.laws.dispatch.lines import Counter, Others
+from enforcer.laws.dispatch.lines import Counter, Lines, Others
 from enforcer.laws.dispatch.metrics import DispatchCollector, Seen
-from enforcer.laws.dispatch.reporting import DeliveryReports, Report, Send, SendPack
+from enforcer.laws.dispatch.reporting import DeliveryReports, Report
+from enforcer.laws.dispatch.shares import DispatchShares
 from enforcer.laws.dispatch.terms import Terms, all_names, terms_of
 from streaming.laws.dispatch.law import FORGET_MS
 from streaming.policy.policy_set import PolicySet
@@ -29,26 +25,11 @@ PACK_LINGER_MS: Final = 20
 """How long the report of a delivery waits for others: less than a batch of the job takes."""
 DISPATCH_TAIL_MAX: Final = 20_000
 """Own deliveries through one broker whose decision was not read; the oldest are summed up."""
-
-_LOOK_S: Final = 0.25
-"""How often the time is looked at: policies come into force at most so late."""
 Place = tuple[str, str, str]
 """Broker, topic and subscription."""
 
 
-class Shared(Protocol):
-    """Rates across brokers, which are shared out as groups; see metering/dispatch/shares.py."""
-
-    def left(self, group: str, level: str) -> Left:
-        """What may be delivered now by this proxy's share of a group, which is that of a level."""
-        ...
-
-    def charge(self, group: str, units: int, size: int) -> None:
-        """Count a delivery."""
-        ...
-
-
-class Dispatch:
+class Dispatch(EnforcerLaw):
     """What one proxy process knows of dispatch rates.
 
     Attributes:
@@ -58,60 +39,43 @@ class Dispatch:
         all_charged: deliveries without a backlog too (dispatchThrottlingOnNonBacklogConsumerEnabled).
         precise: preciseDispatcherFlowControl.
         by_subscription: some policy in force sets a rate per subscription, so groups must be learnt.
-        proxies: tells how many proxies are alive, this one among them. Set by whoever follows them.
-        decided: told whose counters a decision was read of, where several proxies deliver: another may have
-            delivered less than it might have. Set by whoever has some wait.
-        shared: knows the rates across brokers; None: they do not limit. Set by whoever meters.
+        lines: who waits for what, in what order.
         reports: deliveries on their way to the job.
         book: the counters.
 
     Args:
-        proxy_id: name of this proxy.
-        settings: bounds.
-        metrics: gets the numbers of dispatch rates too.
-        clock: our own clocks.
-        brokers_ms: the brokers' time, ms.
-        policies: as far as they were read.
-        send: takes (event, record key) for `weir.usage`; False if it was dropped.
-        send_pack: the same of a packed record.
+        context: see there.
+        accounts: hold this proxy's shares of rates across brokers.
     """
 
-    def __init__(
-        self,
-        proxy_id: str,
-        settings: ProxySettings,
-        metrics: Metrics,
-        clock: Clock,
-        brokers_ms: Callable[[], int],
-        policies: Policies,
-        send: Send,
-        send_pack: SendPack,
-    ) -> None:
-        self.proxies: Callable[[], int] = lambda: 1
-        self.decided: Callable[[Counter], None] = lambda counter: None
-        self.shared: Shared | None = None
+    reads = READER
+
+    def __init__(self, context: Context, accounts: Accounts) -> None:
+        settings, policies, proxy_id = context.settings, context.policies, context.proxy_id
         self.generation = 0
+        self.lines = Lines(context.clock.steady_ms)
+        self._accounts = accounts
+        self._shares = DispatchShares(accounts, context.clock)
+        self._membership = context.membership
         self._policies = policies
         policies.follow(self._policies_changed, self._sweep)
-        self._brokers_ms = brokers_ms
+        self._brokers_ms = brokers_ms = context.brokers_ms
         self._use(policies.at(brokers_ms()))
         self.book = Book(
             policies.timeline,
             counters_max=settings.dispatch_rows_max,
             tail_max=DISPATCH_TAIL_MAX,
         )
-        self.reports = DeliveryReports(
-            send, send_pack, self._dropped, linger_ms=PACK_LINGER_MS, pack_min=bounds.PACK_MIN
-        )
+        self.reports = DeliveryReports(context, self._dropped, PACK_LINGER_MS)
         self._proxy_id = proxy_id
-        self._id_head = f"{proxy_id}-dispatch-{clock.wall_ms()}-"
+        self._id_head = f"{proxy_id}-dispatch-{context.clock.wall_ms()}-"
         self._seq = 0
         self._seen: OrderedDict[Place, Seen] = OrderedDict()
         self._seen_max = settings.dispatch_rows_max
         self._collector = DispatchCollector(
             self.book, self._seen, self.terms, brokers_ms, settings.metric_subjects_max
         )
-        metrics.registry.register(self._collector)
+        context.metrics.registry.register(self._collector)
 
     def terms(self) -> Terms:
         """What the policies in force say, as of the last look."""
@@ -122,7 +86,17 @@ class Dispatch:
         policies = self._policies.at(self._brokers_ms())
         if policies is not self._in_force:
             self._use(policies)
-        self.book.set_proxies(max(1, self.proxies()))
+        self.book.set_proxies(self.proxies)
+
+    @property
+    def proxies(self) -> int:
+        """How many proxies are alive that may stand before the same brokers, this one among them."""
+        return max(1, self._membership.peers)
+
+    @property
+    def standing_ms(self) -> int:
+        """As long as a share stands: a rate may be one across brokers."""
+        return self._accounts.share_life_ms if self.active else 0
 
     def limits(self, topic: str, subscription: str) -> bool:
         """Whether a rate of any level limits deliveries of a topic to a subscription.
@@ -145,12 +119,11 @@ class Dispatch:
     def left(self, broker: str, topic: str, subscription: str, others: Others | None = None) -> Left:
         """What may be delivered now; arguments as `deliver` and `Book.left`."""
         left = self.book.left(broker, topic, subscription, self._brokers_ms(), others)
-        if self.shared is not None:
-            for level, group in self._terms.groups(topic, subscription):
-                share = self.shared.left(group, level)
-                if others is not None:
-                    share = share.beside(others((group,)))
-                left = both(left, share)
+        for level, group in self._terms.groups(topic, subscription):
+            share = self._shares.left(group, level)
+            if others is not None:
+                share = share.beside(others((group,)))
+            left = both(left, share)
         return left
 
     def counters(self, broker: str, topic: str, subscription: str) -> list[Counter]:
@@ -176,14 +149,14 @@ class Dispatch:
         self._seq += 1
         delivery = Delivery(self._seq, 0, msgs, size, entries, backlog, (topic, subscription))
         ts = self.book.deliver(broker, delivery, self._brokers_ms())
-        groups = [] if self.shared is None else self._terms.groups(topic, subscription)
+        groups = self._terms.groups(topic, subscription)
         if ts is None and not groups:
             return
         place = broker, topic, subscription
         self._see(place, delivery.ts, msgs, size, entries)
-        if self.shared is not None and (backlog or self.all_charged):
+        if backlog or self.all_charged:
             for _, group in groups:
-                self.shared.charge(group, entries if self.by_entry else msgs, size)
+                self._shares.charge(group, entries if self.by_entry else msgs, size)
         if ts is None:
             return
         event_id = f"{self._id_head}{self._seq}"
@@ -203,7 +176,7 @@ class Dispatch:
         """What was to be delivered was cut, or held back, by a level's limit in a dimension; for metrics."""
         self._collector.throttled(topic, subscription, level, dimension)
 
-    def take(self, decisions: Iterable[Dispatched]) -> None:
+    def take(self, decisions: Sequence[Dispatched]) -> None:
         """Decisions were read, our own and those of others, in order."""
         for said in decisions:
             own = None
@@ -213,13 +186,7 @@ class Dispatch:
             self.book.state(said, own)
             if self.book.proxies > 1:
                 for names in all_names((said.broker, said.topic, said.subscription)):
-                    self.decided(names)
-
-    async def run(self) -> None:
-        """Look again and again, until cancelled."""
-        while True:
-            await asyncio.sleep(_LOOK_S)
-            self.look()
+                    self.lines.wake(names)
 
     def stop(self) -> None:
         """Hand over what waits to be reported."""

@@ -5,19 +5,18 @@ it was delivered, so no single event overtakes a packed one of its broker: a bro
 key, and their record's key, single or packed, is the broker, which gives all of them one partition.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
+from enforcer.core import bounds
+from enforcer.core.law import Context
 from streaming.columns.packed import pack
 
 WAITING_MAX: Final = 4_096
 """Deliveries of one broker that wait; then they go out at once."""
 _NAMES: Final = ("broker", "topic", "subscription", "proxy")
-Send = Callable[[Mapping[str, Any], str], bool]
-SendPack = Callable[[bytes, str], bool]
-CallLater = Callable[[float, Callable[[], None]], object]
 
 
 class Report(NamedTuple):
@@ -39,27 +38,15 @@ class DeliveryReports:
     """Writes the events of one proxy.
 
     Args:
-        send: takes (event, record key); False if it was dropped.
-        send_pack: the same of a packed record.
+        context: see there.
         dropped: told how many deliveries a dropped record held.
         linger_ms: how long the first one waits for others.
-        pack_min: of so many of a broker a packed record is made.
     """
 
-    def __init__(
-        self,
-        send: Send,
-        send_pack: SendPack,
-        dropped: Callable[[int], None],
-        *,
-        linger_ms: int,
-        pack_min: int,
-    ) -> None:
-        self._send, self._send_pack, self._dropped = send, send_pack, dropped
-        self._linger_ms, self._pack_min = linger_ms, pack_min
+    def __init__(self, context: Context, dropped: Callable[[int], None], linger_ms: float) -> None:
+        self._context, self._dropped = context, dropped
+        self._linger_ms, self._pack_min = linger_ms, bounds.PACK_MIN
         self._waiting: dict[str, list[Report]] = {}
-        self.call_later: CallLater = lambda _ms, function: function()
-        """Calls a function after some ms; set by whoever owns the loop."""
 
     def put(self, report: Report) -> None:
         """Report a delivery, in a moment."""
@@ -70,7 +57,7 @@ class DeliveryReports:
             del self._waiting[report.broker]
             self._write(report.broker, waiting)
         if first:
-            self.call_later(self._linger_ms, self.flush)
+            self._context.call_later(self._linger_ms, self.flush)
 
     def flush(self) -> None:
         """Hand over all that waits."""
@@ -81,11 +68,11 @@ class DeliveryReports:
     def _write(self, broker: str, reports: list[Report]) -> None:
         if len(reports) < self._pack_min:
             for report in reports:
-                if not self._send({"type": "dispatch_usage", **report._asdict()}, broker):
+                if not self._context.send_usage({"type": "dispatch_usage", **report._asdict()}, broker):
                     self._dropped(1)
             return
         for first, value in _packed(reports):
-            if not self._send_pack(value, broker):
+            if not self._context.send_usage_pack(value, broker):
                 self._dropped(first)
 
 

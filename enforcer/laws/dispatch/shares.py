@@ -7,10 +7,11 @@ been made, whatever their size, and what was too much is waited off.
 
 from math import inf
 
+from enforcer.core.account import DISPATCH, Account
 from enforcer.core.bucket import LONGEST_WAIT_MS
+from enforcer.core.clock import Clock
+from enforcer.core.law import Accounts
 from enforcer.laws.dispatch.left import UNLIMITED, Left
-from enforcer.laws.shares.account import DISPATCH, Account
-from enforcer.laws.shares.meter import Meter
 from streaming.laws.dispatch.law import DIMENSIONS
 
 
@@ -40,14 +41,15 @@ def left_of_account(account: Account, level: str, now_ms: float) -> Left:
 
 
 class DispatchShares:
-    """Asks the accounts (dispatch.Shared).
+    """Asks the accounts.
 
     Args:
-        meter: holds them.
+        accounts: see there.
+        clock: tells the time.
     """
 
-    def __init__(self, meter: Meter) -> None:
-        self._meter = meter
+    def __init__(self, accounts: Accounts, clock: Clock) -> None:
+        self._accounts, self._clock = accounts, clock
 
     def left(self, group: str, level: str) -> Left:
         """What may be delivered now by the share of a group, or the part that is used without one.
@@ -56,15 +58,15 @@ class DispatchShares:
             group: its name.
             level: what the answer calls it.
         """
-        account = self._meter.of_group(group)
+        account = self._accounts.of_group(group)
         if account is None:
             return UNLIMITED
-        return left_of_account(account, level, self._meter.clock.steady_ms())
+        return left_of_account(account, level, self._clock.steady_ms())
 
     def charge(self, group: str, units: int, size: int) -> None:
         """Count a delivery: messages, or entries where they are counted, and bytes."""
-        account = self._meter.of_group(group)
+        account = self._accounts.of_group(group)
         if account is None:
-            self._meter.unmetered += 1
+            self._accounts.unmetered += 1
             return
-        account.charge(DISPATCH, units, size, self._meter.clock.steady_ms())
+        account.charge(DISPATCH, units, size, self._clock.steady_ms())

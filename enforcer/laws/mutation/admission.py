@@ -14,9 +14,9 @@ from functools import partial
 from math import ceil
 from typing import Final, Protocol
 
-from enforcer.core.feeds.decisions import Decision
 from enforcer.core.settings import OnLate
 from enforcer.laws.mutation.coordinator import QuotaCoordinator
+from enforcer.laws.mutation.decisions import Decision
 from enforcer.laws.mutation.events import Uncharged
 from enforcer.laws.mutation.gate import (
     MOVES,

@@ -19,12 +19,14 @@ from itertools import compress, islice
 from typing import Final
 
 from enforcer.core.feeds.company import Charge
-from enforcer.core.feeds.decisions import Decision
-from enforcer.laws.mutation.balance import (
+from enforcer.core.metrics import Counts
+from enforcer.laws.mutation.decisions import Decision
+from enforcer.laws.mutation.request import Answer, Request
+from enforcer.laws.mutation.subject import (
     Balance,
-    Counts,
     Kind,
     Sent,
+    Subject,
     beyond,
     charge_admitted,
     mark_full,
@@ -33,8 +35,6 @@ from enforcer.laws.mutation.balance import (
     settle,
     take,
 )
-from enforcer.laws.mutation.request import Answer, Request
-from enforcer.laws.mutation.subject import Subject
 from streaming.laws.mutation.law import ALLOW, PERMISSIVE, REFUSED, REJECT, STRICT, charge_bucket, outcome_of
 from streaming.laws.mutation.rates import FULL, bucket_wait_ms
 from streaming.policy.policy_set import Algorithm, MutationQuota

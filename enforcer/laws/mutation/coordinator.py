@@ -4,25 +4,23 @@ Connections bring requests here; decisions and policies come in by the feeds. Al
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from math import ceil
-from typing import Any
+from typing import Any, Final
 
 from cachetools import TTLCache
 
 from enforcer.core import bounds
-from enforcer.core.clock import Clock
-from enforcer.core.feeds.decisions import Decision
-from enforcer.core.feeds.policies import Policies
-from enforcer.core.metrics import Metrics
+from enforcer.core.law import Context
 from enforcer.core.reports import Acknowledged
-from enforcer.core.settings import OnLate, ProxySettings
+from enforcer.core.settings import OnLate
 from enforcer.laws.mutation.book import OWN_EVENTS_MAX, Book
-from enforcer.laws.mutation.events import Called, Outgoing, RequestEvents, Sender, Uncharged
+from enforcer.laws.mutation.decisions import Decision
+from enforcer.laws.mutation.events import Outgoing, RequestEvents, Uncharged
 from enforcer.laws.mutation.gate import Action, Verdict, judge, remaining_ms
-from enforcer.laws.mutation.membership import Membership, ReadBack
+from enforcer.laws.mutation.read_back import ReadBack
 from enforcer.laws.mutation.request import Request
 from enforcer.laws.mutation.waiting import FreeQuestions, NotBefore, OpenQuestions, Undecided
 from streaming.contract.names import PROBE_SUFFIX
@@ -30,6 +28,8 @@ from streaming.policy.policy_set import Algorithm, Decide, MutationQuota
 
 logger = logging.getLogger(__name__)
 
+_STOOD_STILL_MS: Final = 2_000
+"""Who lives is looked at more often than that, unless the process stands still."""
 Acked = Callable[[bool], None]
 Told = Callable[[Decision | None], None]
 """Gets the decision of a request; None: Kafka will never take its event."""
@@ -39,29 +39,19 @@ class QuotaCoordinator:
     """Decides by what is known, or asks for decisions, and acts on them.
 
     Args:
-        proxy_id: name of this proxy.
-        settings: time limits and bounds.
-        metrics: counts.
-        sender: takes events.
-        clock: tells the time.
-        brokers_ms: the same as the brokers count it; None: by our own clock.
+        context: see there.
     """
 
-    def __init__(
-        self,
-        proxy_id: str,
-        settings: ProxySettings,
-        metrics: Metrics,
-        sender: Sender,
-        clock: Clock,
-        brokers_ms: Callable[[], int] | None = None,
-    ) -> None:
+    def __init__(self, context: Context) -> None:
+        proxy_id, settings, clock = context.proxy_id, context.settings, context.clock
         self.proxy_id = proxy_id
         self.settings = settings
-        self.metrics = metrics
+        self.metrics = metrics = context.metrics
         self.clock = clock
-        self._brokers_ms = brokers_ms or clock.wall_ms
-        self.policies = Policies(self._policies_changed, self._brokers_ms)
+        self.policies = context.policies
+        self._brokers_ms = context.brokers_ms
+        self._call_at, self._in_loop = context.call_at, context.in_loop
+        self._membership = context.membership
         self.not_before = NotBefore(settings.subjects_max)
         self.undecided = Undecided(pending_max=bounds.PENDING_REQUESTS_MAX)
         self.questions = OpenQuestions(bounds.OPEN_QUESTIONS_MAX, bounds.PENDING_REQUESTS_MAX)
@@ -73,13 +63,9 @@ class QuotaCoordinator:
         )
         self.reading: ReadBack | None = ReadBack(self.book)
         """Takes what was decided before the start; None: all of that is known, and we decide at once."""
-        self.members = Membership(proxy_id, metrics, self.book, self._brokers_ms)
-        self.policies.forgetting = self.book.sweep
-        self.call_at: Callable[[int, Called], object] = lambda _ts, _function: None
-        """Calls a function at a time of the brokers' clock; set by whoever owns the loop."""
-        self.in_loop: Callable[[Called], object] = lambda function: function()
-        """Calls a function in the loop, from any thread; set by whoever owns it."""
-        self.outgoing = Outgoing(sender)
+        self._membership.follow(self._looked)
+        self.policies.follow(self._policies_changed, self.book.sweep)
+        self.outgoing = Outgoing(context.requests, context.soon)
         # Events on their way to Kafka, as many as the sender holds; with the request, if decided here.
         self._unacknowledged: dict[str, Request | None] = {}
         self._probed: TTLCache[str, None] = TTLCache(
@@ -142,7 +128,7 @@ class QuotaCoordinator:
     def begin(self) -> None:
         """All is read back: decide at once from now on."""
         self.reading = None
-        self.members.look()
+        self._membership.look()
 
     def ask(self, request: Request, quota: MutationQuota | None, told: Told) -> bool:
         """Send the event of a request, and call `told` when it is decided.
@@ -248,14 +234,14 @@ class QuotaCoordinator:
             self._charge(request, "late", charge)
             self.metrics.corrections.labels("charged").inc(sum(charge.values()))
 
-    def take(self, decisions: list[Decision]) -> None:
+    def take(self, decisions: Sequence[Decision]) -> None:
         """Act on decisions read from Kafka: our own and those of other proxies."""
         for decision in decisions:
             request = None
             if decision.proxy == self.proxy_id:
                 request = self.undecided.decide(decision)
                 self._unacknowledged.pop(decision.id, None)  # its acknowledgement may come later
-                self.members.decided(decision.id)
+                self._membership.decided(decision.id)
             if decision.subject:
                 (self.book.stated if self.reading is None else self.reading.admission)(decision)
             # Before the client is told: its next request may come at once.
@@ -271,7 +257,7 @@ class QuotaCoordinator:
         now_ms = self.clock.steady_ms()
         self.not_before.expire(now_ms)
         self.undecided.expire(now_ms)
-        self.members.look()
+        self._membership.look()
         traffic = self.metrics.traffic
         traffic.subjects = len(self.not_before)
         traffic.pending = len(self.undecided.pending)
@@ -341,7 +327,9 @@ class QuotaCoordinator:
         """Decide a request by what is known here; False: the job must be asked, and its question is noted."""
         request.local = True
         ts = self._brokers_ms()
-        self.members.look_again(ts)
+        if ts - self._membership.looked_ms > _STOOD_STILL_MS:
+            # Nobody knows who lives.
+            self._membership.look()
         answer = self.book.decide(quota, request, ts)
         if answer is None:
             return False
@@ -375,11 +363,11 @@ class QuotaCoordinator:
         def told(record_ms: int | None) -> None:
             undecided = self._unacknowledged.pop(event_id, False) is not False
             if undecided and record_ms is not None:
-                self.members.stands(event_id, record_ms)
+                self._membership.stands(event_id, record_ms)
             if acked is not None:
                 acked(record_ms is not None)
 
-        return lambda record_ms: self.in_loop(partial(told, record_ms))
+        return lambda record_ms: self._in_loop(partial(told, record_ms))
 
     def _note_decided(self, request: Request, quota: MutationQuota) -> None:
         """Remember of a decision made here who must wait, and show it."""
@@ -394,7 +382,14 @@ class QuotaCoordinator:
         shown = request.subject, decision.tokens, None, decision.throttle_time_ms
         self.outgoing.later(partial(self.metrics.decided, *shown))
 
+    def _looked(self) -> None:
+        """It was looked who lives."""
+        self.book.set_proxies(self._membership.count)
+        self.book.set_blind(self._membership.blind)
+        shown = self.metrics.local
+        shown.proxies, shown.own_events, shown.counts = self.book.proxies, self.book.tail, self.book.counts
+
     def _policies_changed(self, ts: int) -> None:
         self.book.policies_changed(ts)
         # Waits that were decided under the old quota end when the new one comes into force.
-        self.call_at(ts, self.questions.wake_all)
+        self._call_at(ts, self.questions.wake_all)

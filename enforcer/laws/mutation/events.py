@@ -8,14 +8,15 @@ touched.
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import orjson
 
 from enforcer.core.clock import Clock
-from enforcer.core.feeds.decisions import LONGEST_THROTTLE_MS, Decision
+from enforcer.core.law import Sender
 from enforcer.core.metrics import Metrics
 from enforcer.core.reports import Acknowledged
+from enforcer.laws.mutation.decisions import LONGEST_THROTTLE_MS, Decision
 from enforcer.laws.mutation.gate import MutationQuota
 from enforcer.laws.mutation.request import PROBE_API, Aliases, Answer, Request
 from streaming.contract.errors import WeirError
@@ -199,18 +200,6 @@ def _fits(event: Mapping[str, Any], key: str, names: Collection[str], again: lis
     return len(orjson.dumps(event)) + len(orjson.dumps(again)) + len(key.encode()) <= EVENT_BYTES_MAX
 
 
-class Sender(Protocol):
-    """Where events go; see reports.Reports."""
-
-    def send(self, event: Mapping[str, Any], key: str, *, acked: Acknowledged | None = None) -> bool:
-        """Hand an event over; False if it was dropped."""
-        ...
-
-    def room(self) -> bool:
-        """Whether an event handed over now would not be dropped."""
-        ...
-
-
 class Outgoing:
     """Hands events over, in the order in which they were given: by their times the job counts on that.
 
@@ -219,13 +208,13 @@ class Outgoing:
 
     Args:
         sender: takes events.
+        soon: calls a function once what was written to sockets has left.
     """
 
-    def __init__(self, sender: Sender) -> None:
+    def __init__(self, sender: Sender, soon: Callable[[Called], object]) -> None:
         self._sender = sender
+        self._soon = soon
         self._waiting: deque[Called] = deque()
-        self.soon: Callable[[Called], object] = lambda function: function()
-        """Calls a function once what was written to sockets has left; set by whoever owns the loop."""
 
     def send(self, event: Mapping[str, Any], key: str, *, acked: Acknowledged | None = None) -> bool:
         """Hand an event over now, behind those that wait; False if it was dropped."""
@@ -244,7 +233,7 @@ class Outgoing:
         """Call a function in a moment, in its turn."""
         self._waiting.append(function)
         if len(self._waiting) == 1:
-            self.soon(self.catch_up)
+            self._soon(self.catch_up)
 
     def catch_up(self) -> None:
         """Do all that was put off."""
@@ -254,7 +243,7 @@ class Outgoing:
         finally:
             if self._waiting:
                 # A mistake in one: the others have their turn all the same.
-                self.soon(self.catch_up)
+                self._soon(self.catch_up)
 
     def _send(self, event: Mapping[str, Any], key: str, acked: Acknowledged) -> None:
         if not self._sender.send(event, key, acked=acked):

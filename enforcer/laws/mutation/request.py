@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from enforcer.core.feeds.decisions import Decision
+from enforcer.laws.mutation.decisions import Decision
 from streaming.contract.events import ANONYMOUS
 from streaming.contract.names import encode_name
 

@@ -15,7 +15,7 @@ from typing import Final
 from cachetools import LRUCache
 
 from enforcer.core.bucket import Bucket
-from enforcer.core.feeds.decisions import Decision
+from enforcer.laws.mutation.decisions import Decision
 from enforcer.laws.mutation.events import in_own_names
 from enforcer.laws.mutation.request import Request
 from streaming.policy.policy_set import MutationQuota

@@ -6,11 +6,11 @@ from typing import Final
 
 from cachetools import LRUCache
 
+from enforcer.core.account import Account, ShareRules, State, Use
 from enforcer.core.clock import Clock
-from enforcer.core.feeds.shares import Share
 from enforcer.core.settings import ProxySettings
-from enforcer.laws.shares.account import Account, ShareRules, State, Use
 from enforcer.laws.shares.newcomers import Newcomers
+from streaming.contract.decisions import Share
 from streaming.contract.names import DISPATCH_GROUP_PREFIX, INFLIGHT_GROUP_PREFIX, QUOTA_GROUP_PREFIX
 from streaming.contract.usage_events import DIMENSIONS
 from streaming.policy.groups import GroupLimits, group_limits

@@ -12,8 +12,9 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from enforcer.core.feeds.shares import Members
-from enforcer.laws.shares.account import Account, State
+from enforcer.core.account import Account, State
+from enforcer.core.law import Context
+from enforcer.laws.shares.decisions import Members
 from enforcer.laws.shares.meter import Meter
 from enforcer.laws.shares.usage import UsageReports
 from streaming.contract.usage_events import DIMENSIONS
@@ -32,26 +33,19 @@ class GroupCollector(Collector):
     """Reads the meter when it is asked.
 
     Args:
+        context: see there; groups and quota subjects with series of their own are the first ones in use.
         meter: holds the accounts.
         reports: know the use of the last round.
         members: of each group, as its shares tell.
-        proxy_id: our own name among them.
-        groups_max: groups and quota subjects with series of their own, the first ones in use.
     """
 
     def __init__(
-        self,
-        meter: Meter,
-        reports: UsageReports,
-        members: Mapping[str, Members],
-        proxy_id: str,
-        groups_max: int,
+        self, context: Context, meter: Meter, reports: UsageReports, members: Mapping[str, Members]
     ) -> None:
+        self._proxy_id, self._groups_max = context.proxy_id, context.settings.metric_subjects_max
         self._meter = meter
         self._reports = reports
         self._members = members
-        self._proxy_id = proxy_id
-        self._groups_max = groups_max
 
     def collect(self) -> Iterator[Family]:
         """All families, without groups too."""

@@ -1,84 +1,54 @@
 """Resource groups at this proxy: the meter with everything around it, for one event loop."""
 
 import asyncio
-from collections.abc import Callable, Iterable
-from typing import Final
+from collections.abc import Sequence
 
-from enforcer.core import bounds
-from enforcer.core.clock import Clock
-from enforcer.core.feeds.policies import Policies
-from enforcer.core.feeds.shares import Elsewhere, Members, Share, slots_of
-from enforcer.core.metrics import Metrics
-from enforcer.core.settings import ProxySettings
+from enforcer.core.law import Context, EnforcerLaw
+from enforcer.laws.shares.decisions import READER, Elsewhere, Members, slots_of
 from enforcer.laws.shares.group_metrics import GroupCollector
 from enforcer.laws.shares.meter import Meter
-from enforcer.laws.shares.usage import USAGE_RECORD_BYTES, Send, SendPack, UsageReports
-from streaming.policy.groups import LIFE_ROUNDS
-
-_LOOK_S: Final = 0.25
-"""How often the time is looked at: policies come into force, and shares end, at most so late."""
+from enforcer.laws.shares.usage import UsageReports
+from streaming.contract.decisions import Share
 
 
-class Groups:
+class Groups(EnforcerLaw):
     """Ties policies, shares, meter, reports and metrics together.
 
     Attributes:
         meter: holds the accounts.
-        alive: tells how many proxies are alive, this one among them; None: not known. Set by whoever follows
-            them.
         reports: what is told to the job.
 
     Args:
-        proxy_id: name of the proxy: the `broker` of its reports and shares.
-        settings: bounds and rules.
-        metrics: gets the groups' numbers too.
-        clock: tells the time.
-        send: takes usage reports.
-        send_pack: takes packed ones.
-        policies: as far as they were read.
+        context: its name is the `broker` of reports and shares.
+        meter: see there.
     """
 
-    def __init__(
-        self,
-        proxy_id: str,
-        settings: ProxySettings,
-        metrics: Metrics,
-        clock: Clock,
-        send: Send,
-        send_pack: SendPack,
-        policies: Policies,
-    ) -> None:
-        self.meter = Meter(settings, clock)
-        self.alive: Callable[[], int | None] = lambda: None
-        self._proxy_id = proxy_id
-        self._clock = clock
-        self._policies = policies
-        self.reports = UsageReports(
-            proxy_id,
-            self.meter,
-            send,
-            send_pack,
-            clock,
-            record_bytes=USAGE_RECORD_BYTES,
-            pack_min=bounds.PACK_MIN,
-        )
+    reads = READER
+
+    def __init__(self, context: Context, meter: Meter) -> None:
+        self.meter = meter
+        self._proxy_id = context.proxy_id
+        self._clock = context.clock
+        self._policies = context.policies
+        self._membership = context.membership
+        self.reports = UsageReports(context, meter)
         self._members: dict[str, Members] = {}
-        metrics.registry.register(
-            GroupCollector(self.meter, self.reports, self._members, proxy_id, settings.metric_subjects_max)
+        context.metrics.registry.register(
+            GroupCollector(context, meter, self.reports, self._members)
         )
 
     @property
-    def share_life_ms(self) -> int:
-        """For how long a share stands at most when it is not repeated."""
-        return LIFE_ROUNDS * self.meter.interval_ms
+    def standing_ms(self) -> int:
+        """As long as a share stands, where groups are metered."""
+        return self.meter.share_life_ms if self.meter.active else 0
 
     def look(self) -> None:
         """Follow the time: policies come into force, shares end."""
         self.meter.set_policies(self._policies.now)
-        self.meter.newcomers.set_alive(self.alive(), self._clock.steady_ms())
+        self.meter.newcomers.set_alive(self._membership.metering, self._clock.steady_ms())
         self.meter.look()
 
-    def take(self, shares: Iterable[Share | Elsewhere]) -> None:
+    def take(self, shares: Sequence[Share | Elsewhere]) -> None:
         """Shares of this proxy, and what those of others say of groups that are in use here."""
         now_ms = self._clock.steady_ms()
         for share in shares:
@@ -98,7 +68,7 @@ class Groups:
         next_ms = self._clock.steady_ms() + self.meter.interval_ms
         while True:
             left_s = max(0.0, next_ms - self._clock.steady_ms()) / 1000
-            await asyncio.sleep(min(_LOOK_S, left_s))
+            await asyncio.sleep(min(self.look_s, left_s))
             now_ms = self._clock.steady_ms()
             self.look()
             next_ms = min(next_ms, now_ms + self.meter.interval_ms)

@@ -6,17 +6,24 @@ byte rate is set, `active` is False, and nobody calls anything else.
 """
 
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Final
 
+from enforcer.core.account import DISPATCH, PUBLISH, Account, State, Use, Wait
 from enforcer.core.bucket import LONGEST_WAIT_MS
 from enforcer.core.clock import Clock
-from enforcer.core.feeds.shares import Share
 from enforcer.core.settings import ProxySettings
-from enforcer.laws.shares.account import DISPATCH, PUBLISH, Account, State, Use, Wait
 from enforcer.laws.shares.account_table import AccountTable
+from streaming.contract.decisions import Share
 from streaming.contract.names import QUOTA_GROUP_PREFIX
 from streaming.contract.namespaces import Namespaces
-from streaming.policy.groups import QUOTA_DIMENSIONS, byte_quota_subject, group_limits, round_rules
+from streaming.policy.groups import (
+    LIFE_ROUNDS,
+    QUOTA_DIMENSIONS,
+    byte_quota_subject,
+    group_limits,
+    round_rules,
+)
 from streaming.policy.policy_set import UNLIMITED, PolicySet, Section
 from streaming.policy.topics import namespace_group
 
@@ -58,6 +65,21 @@ class Meter:
         self.interval_ms = round_rules(self._policies).interval_ms
         self._rated = False
         self._by_user: OrderedDict[tuple[str, str, int], Account | None] = OrderedDict()
+        self._fillers: list[Callable[[float], None]] = []
+
+    @property
+    def share_life_ms(self) -> int:
+        """For how long a share stands at most when it is not repeated."""
+        return LIFE_ROUNDS * self.interval_ms
+
+    def before_report(self, fill: Callable[[float], None]) -> None:
+        """Call `fill` with the length (ms) of each round that is about to be reported, to add to its use."""
+        self._fillers.append(fill)
+
+    def fill(self, period_ms: float) -> None:
+        """A round of so many ms is about to be reported."""
+        for fill in self._fillers:
+            fill(period_ms)
 
     def set_policies(self, policies: PolicySet) -> None:
         """These policies are in force now; balances and debts are kept."""

@@ -3,7 +3,7 @@
 Pure: times are arguments, ms of one steady clock. One of four proxies, before and after it was seen by all,
 then with shares that stand elsewhere:
 
->>> from enforcer.core.feeds.shares import slots_of
+>>> from enforcer.laws.shares.decisions import slots_of
 >>> newcomers = Newcomers(fraction=0.06)
 >>> newcomers.set_alive(4, 0.0)
 >>> newcomers.part("rg1", 0.0), newcomers.part("rg1", 1_000.0)
@@ -20,7 +20,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from enforcer.core.feeds.shares import SLOTS, slot_of
+from enforcer.laws.shares.decisions import SLOTS, slot_of
 
 SETTLE_MS: Final = 1_000.0
 """A number of proxies that makes parts larger counts after so long: by then all have seen whoever came."""

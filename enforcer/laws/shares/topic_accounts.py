@@ -4,7 +4,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from enforcer.laws.shares.account import Account, Wait
+from enforcer.core.account import Account, Wait
 from enforcer.laws.shares.meter import Meter
 
 Key = TypeVar("Key", bound=Hashable)

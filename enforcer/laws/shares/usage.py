@@ -5,24 +5,21 @@ too large.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
 
-from enforcer.core.clock import Clock
-from enforcer.laws.shares.account import Account, Use
+from enforcer.core import bounds
+from enforcer.core.account import Account, Use
+from enforcer.core.law import Context
 from enforcer.laws.shares.meter import Meter
 from enforcer.laws.shares.usage_packs import packed_reports
 from streaming.contract.usage_events import COUNTS, DIMENSIONS
 
 USAGE_RECORD_BYTES: Final = 524_288
 """A report is split into records of this size: half of what brokers take by default (message.max.bytes)."""
-
-Send = Callable[[Mapping[str, Any], str], bool]
-SendPack = Callable[[bytes, str], bool]
-
 ROUNDS_MAX: Final = 3
 """A group in use is reported at least once in so many rounds."""
 _CHANGE: Final = 0.1
@@ -92,40 +89,20 @@ class UsageReports:
     """Writes the reports of one proxy.
 
     Args:
-        proxy_id: name of the proxy: the `broker` of its reports.
+        context: its name is the `broker` of reports.
         meter: holds the accounts.
-        send: takes (event, record key); False if it was dropped.
-        send_pack: the same of a packed record.
-        clock: tells the time.
-        record_bytes: a record is cut above this size.
-        pack_min: groups from which on a report is packed.
     """
 
-    def __init__(
-        self,
-        proxy_id: str,
-        meter: Meter,
-        send: Send,
-        send_pack: SendPack,
-        clock: Clock,
-        *,
-        record_bytes: int,
-        pack_min: int,
-    ) -> None:
-        self._proxy_id = proxy_id
+    def __init__(self, context: Context, meter: Meter) -> None:
+        self._context = context
         self._meter = meter
-        self._send_event = send
-        self._send_pack = send_pack
-        self._clock = clock
-        self._record_bytes = record_bytes
-        self._pack_min = pack_min
+        self._proxy_id = context.proxy_id
+        self._clock = clock = context.clock
         self._told: dict[str, Told] = {}
         self._since_ms = clock.steady_ms()
-        self._id_head = f"{proxy_id}-usage-{clock.wall_ms()}"
+        self._id_head = f"{context.proxy_id}-usage-{clock.wall_ms()}"
         self._count = 0
         self._quiet_until_ms: dict[str, float] = {}
-        self.before: Callable[[int], None] = lambda _period_ms: None
-        """Told the length (ms) of a round about to be reported, to add what is counted elsewhere."""
         self.rates: dict[str, tuple[float, ...]] = {}
         """Use per second in the last round, by group; for metrics."""
         self.reported: dict[str, int] = {}
@@ -138,7 +115,7 @@ class UsageReports:
         now_ms = self._clock.steady_ms()
         period_ms = max(1, round(now_ms - self._since_ms))
         self._since_ms = now_ms
-        self.before(period_ms)
+        self._meter.fill(period_ms)
         uses: dict[str, Use] = {}
         rates, held_back = {}, {}
         for account in list(self._meter.accounts.values()):
@@ -205,15 +182,15 @@ class UsageReports:
         """Send a report, of many groups as packed records, else as JSON; cut where it is too large."""
         self._count += 1
         head = {"id": f"{self._id_head}-{self._count}", "broker": self._proxy_id, "period_ms": period_ms}
-        if len(uses) >= self._pack_min:
+        if len(uses) >= bounds.PACK_MIN:
             for groups, value in packed_reports(head, uses):
-                self._sent(groups, self._send_pack(value, self._proxy_id))
+                self._sent(groups, self._context.send_usage_pack(value, self._proxy_id))
             return
-        for part, usage in enumerate(_cut(uses, self._record_bytes - _HEAD_BYTES)):
+        for part, usage in enumerate(_cut(uses, USAGE_RECORD_BYTES - _HEAD_BYTES)):
             event = {"type": "group_usage", **head, "usage": usage}
             if part:
                 event["id"] = f"{head['id']}.{part}"
-            self._sent(usage, self._send_event(event, self._proxy_id))
+            self._sent(usage, self._context.send_usage(event, self._proxy_id))
 
     def _sent(self, groups: Iterable[str], taken: bool) -> None:
         for group in groups:

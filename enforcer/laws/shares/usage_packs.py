@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from enforcer.laws.shares.account import Use
+from enforcer.core.account import Use
 from streaming.columns.packed import RECORD_BYTES, pack
 from streaming.contract.usage_events import COUNTS, DIMENSIONS
 

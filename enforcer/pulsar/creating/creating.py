@@ -6,8 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from enforcer.laws.enforcement import Enforcement
 from enforcer.laws.mutation.admission import CallLater
+from enforcer.laws.mutation.coordinator import QuotaCoordinator
 from enforcer.laws.mutation.mutations import Mutations
 from enforcer.pulsar.creating.creation import KEPT_BYTES, Creation, Found, Office
 from enforcer.pulsar.creating.known import KnownTopics
@@ -182,23 +182,22 @@ class Creating:
 
 
 def creating(
-    enforcement: Enforcement, settings: PulsarSettings, call_later: CallLater
+    coordinator: QuotaCoordinator, now_ms: Callable[[], int], settings: PulsarSettings, call_later: CallLater
 ) -> Callable[[Link], Part]:
     """What makes this part of a connection, for all connections of a proxy.
 
     Args:
-        enforcement: the laws.
+        coordinator: of the quotas.
+        now_ms: the brokers' time.
         settings: waits and bounds.
         call_later: calls a function after so many ms.
     """
-    coordinator = enforcement.coordinator
     office = Office(
         mutations=Mutations(coordinator, call_later),
         known=KnownTopics(settings.known_topic_ms, settings.known_topics_max, coordinator.clock.steady_ms),
         metrics=CreatingMetrics(coordinator.metrics.registry),
         settings=settings,
     )
-    now_ms = enforcement.brain.brokers_ms
 
     def applies(user: str) -> bool:
         now = now_ms()

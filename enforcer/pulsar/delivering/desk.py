@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from enforcer.core.metrics import Metrics
-from enforcer.laws.dispatch.lines import Lines, Waiter
+from enforcer.laws.dispatch.lines import Waiter
 from enforcer.pulsar.delivering.arrived import Arrived
 from enforcer.pulsar.delivering.held import Store
 from enforcer.pulsar.delivering.limits import FREE, GROUP, NO_TURN, USER, Laws, Limits, Room
@@ -63,7 +63,7 @@ class Desk:
         self, laws: Laws, settings: PulsarSettings, metrics: Metrics, call_later: CallLater
     ) -> None:
         self.laws, self.settings = laws, settings
-        self.lines = Lines(laws.meter.clock.steady_ms)
+        self.lines = laws.dispatch.lines
         self.held = Store()
         self.banked = 0
         self.metrics = DeliveryMetrics(
@@ -80,7 +80,6 @@ class Desk:
         self._passed_of: tuple[Taker, bool] | None = None
         self._msgs = self._size = self._entries = 0
         self._ending = False
-        laws.dispatch.decided = self.lines.wake
 
     # What is left -----------------------------------------------------------------------------------------
 

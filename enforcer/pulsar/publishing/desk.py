@@ -6,10 +6,10 @@ from typing import Final
 from prometheus_client import Histogram
 
 from enforcer.core import bounds
+from enforcer.core.account import PUBLISH, Account
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
 from enforcer.laws.backlog.blocks import Blocks
-from enforcer.laws.shares.account import PUBLISH, Account
 from enforcer.laws.shares.meter import Meter
 from enforcer.laws.shares.topic_accounts import Bill, Charged, Owed, TopicAccounts
 from enforcer.pulsar.publishing.closer import Closer

@@ -4,8 +4,8 @@ import asyncio
 from collections import deque
 from typing import Final, NamedTuple
 
-from enforcer.core.turns.line_up import LineUp
 from enforcer.laws.concurrency.limiter import Limiter
+from enforcer.laws.shares.line_up import LineUp
 from enforcer.pulsar.link import Link
 from enforcer.pulsar.publishing.desk import Desk
 from enforcer.pulsar.publishing.metrics import Unsent

@@ -9,8 +9,8 @@ from math import inf
 from typing import Any, Final
 
 from enforcer.core import bounds
+from enforcer.core.account import PUBLISH
 from enforcer.laws.concurrency.limiter import Limiter
-from enforcer.laws.shares.account import PUBLISH
 from enforcer.pulsar.link import Link
 from enforcer.pulsar.publishing.desk import Desk
 from enforcer.pulsar.publishing.metrics import Unsent

@@ -3,7 +3,7 @@
 from typing import Any
 
 from enforcer.control.usage import UsageTable
-from enforcer.core.feeds.shares import share_of
+from streaming.contract.decisions import share_of
 from streaming.contract.usage_events import GroupReport, GroupUsage
 from streaming.policy.groups import GroupLimits, RoundRules
 

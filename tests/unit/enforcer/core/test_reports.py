@@ -71,10 +71,12 @@ class Bench:
 
     def __init__(self) -> None:
         self.producers: list[FakeProducer] = []
+        self.refused, self.learnt = list[str](), list[int]()
         self.metrics = Metrics(10)
         self.reports = Reports(
             {"bootstrap.servers": "here"}, "weir.requests", events_max=2, event_timeout_ms=1_000,
-            metrics=self.metrics, connect=self._connect,  # type: ignore[arg-type]  # a fake
+            metrics=self.metrics, refused=self.refused.append,
+            learn=lambda record_ms, _arrived_ms: self.learnt.append(record_ms), connect=self._connect,  # type: ignore[arg-type]  # a fake
         )  # fmt: skip
 
     def _connect(self, properties: dict[str, str]) -> FakeProducer:
@@ -161,27 +163,25 @@ def test_what_a_dead_producer_held_is_told(monkeypatch: pytest.MonkeyPatch, repo
 
 def test_who_asked_is_told_of_an_event_that_its_topic_refuses() -> None:
     """It is counted apart, and the producer lives on."""
-    bench, refused = Bench(), list[str]()
-    bench.reports.refused = refused.append
+    bench = Bench()
     bench.reports.start()
     bench.reports.send({"id": "p1-7"}, "user=a")
     bench.producers[0].queue[0][2](KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), None)
-    assert (refused, bench.count("too_large"), bench.count("failed")) == (["p1-7"], 1, 0)
+    assert (bench.refused, bench.count("too_large"), bench.count("failed")) == (["p1-7"], 1, 0)
     bench.reports.stop(0.1)
     assert len(bench.producers) == 1
 
 
 def test_who_waits_is_told_what_came_of_an_event() -> None:
     """Its broker's time, from which the clock is learnt too; None if it was not taken."""
-    bench, told, learnt = Bench(), list[int | None](), list[int]()
-    bench.reports.learn = lambda record_ms, _arrived_ms: learnt.append(record_ms)
+    bench, told = Bench(), list[int | None]()
     bench.reports.start()
     for _ in range(2):
         bench.reports.send({}, "user=a", acked=told.append)
     (_, _, first), (_, _, second) = bench.producers[0].queue
     first(None, Acked())
     second(KafkaError(KafkaError._MSG_TIMED_OUT), None)
-    assert (told, learnt) == ([7_000, None], [7_000])
+    assert (told, bench.learnt) == ([7_000, None], [7_000])
     bench.reports.stop(0.1)
 
 

@@ -1,10 +1,10 @@
 """What is done about backlogs is logged among the decisions: their readers pass over it without a word."""
 
 import orjson
+from context_kit import read as read_record
 from message_kit import Record
 
 from enforcer.control.service import _decisions_of
-from enforcer.core.feeds.decisions import decisions_in
 from streaming.contract.backlog.actions import BacklogAction
 from weir.logs.dump_lines import History
 
@@ -36,7 +36,7 @@ def test_enforcers_and_the_collector_of_pulsar() -> None:
     """Nothing to act on, and nothing that could not be used; with a name of their own or not."""
     reasons = list[str]()
     for own in (None, "p1"):
-        assert decisions_in(record(), own, reasons.append) == []  # type: ignore[arg-type]
+        assert read_record(record(), own, reasons.append) == []
     assert reasons == []
 
 

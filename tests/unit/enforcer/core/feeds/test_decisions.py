@@ -6,12 +6,15 @@ from typing import Any
 import orjson
 import pyarrow as pa
 import pytest
+from context_kit import READERS
+from context_kit import read as read_record
 from message_kit import Record
 
-from enforcer.core.feeds.decisions import Decision, Read, decisions_in, standing
-from enforcer.core.feeds.shares import Share
+from enforcer.core.feeds.decisions import decisions_tail
+from enforcer.laws.mutation.decisions import Decision
 from streaming.columns.packed import pack
 from streaming.contract.backlog.decisions import BacklogDecision
+from streaming.contract.decisions import Share
 from streaming.contract.events import MAX_AHEAD_MS
 
 GOOD = {
@@ -24,10 +27,10 @@ SHARE = {
 }  # fmt: skip
 
 
-def read(value: Any, reasons: list[str] | None = None) -> list[Read]:
+def read(value: Any, reasons: list[str] | None = None) -> list[Any]:
     """What stands in a single record."""
     told = list[str]() if reasons is None else reasons
-    return decisions_in(Record(value), unusable=told.append)  # type: ignore[arg-type]
+    return read_record(Record(value), unusable=told.append)
 
 
 def test_a_decision_is_read() -> None:
@@ -96,11 +99,11 @@ def test_a_share_or_limit_of_another_time_is_left_out(said: dict[str, Any]) -> N
         reasons = list[str]()
         # A record has the clock of the job, which does not count where it is ahead of the brokers'.
         record = Record(said, ts=now + WEEK_MS)
-        found = decisions_in(record, None, reasons.append, now_ms=lambda ms: ms - WEEK_MS)  # type: ignore[arg-type]
+        found = read_record(record, None, reasons.append, now_ms=lambda ms: ms - WEEK_MS)
         assert (len(found), len(reasons)) == (taken, 1 - taken)
     # What is read back was written in time.
-    assert decisions_in(Record(said, ts=6), now_ms=lambda ms: ms + WEEK_MS)  # type: ignore[arg-type]
-    assert decisions_in(Record({**said, "repeat": True}, ts=WEEK_MS))  # type: ignore[arg-type]
+    assert read_record(Record(said, ts=6), now_ms=lambda ms: ms + WEEK_MS)
+    assert read_record(Record({**said, "repeat": True}, ts=WEEK_MS))
 
 
 BACKLOG = {
@@ -120,9 +123,11 @@ def test_what_stands_has_lived_by_the_brokers_clock() -> None:
         def now_ms(record_ms: int, passed_ms: int = passed_ms) -> int:
             return record_ms + passed_ms
 
-        tail = standing({}, "weir.decisions", lambda _found: None, 1_000, own="p1", now_ms=now_ms)
+        tail = decisions_tail(
+            {}, "weir.decisions", READERS, lambda _found: None, own="p1", now_ms=now_ms, standing=True
+        )
         found = tail._parse(Record(share))  # type: ignore[arg-type]
-        assert [said.ttl_ms for said in found] == left
+        assert [said.ttl_ms for _, said in found] == left
 
 
 def test_backlogs_are_read() -> None:
@@ -134,7 +139,7 @@ def test_backlogs_are_read() -> None:
     rows.append({**rows[0], "topic": "t1"})
     reasons: list[str] = []
     record = packed_record("backlog", pa.RecordBatch.from_pylist(rows))
-    (packed,) = decisions_in(record, "p1", reasons.append)  # type: ignore[arg-type]
+    (packed,) = read_record(record, "p1", reasons.append)
     assert packed == replace(single, evict=(), repeated=False)
     assert len(reasons) == 1 and "t1" in reasons[0]
 
@@ -142,8 +147,8 @@ def test_backlogs_are_read() -> None:
 def test_a_backlog_far_ahead_is_left_out() -> None:
     """Later ones would be older than it until then."""
     record, now_ms = Record(orjson.dumps(BACKLOG)), 5 - MAX_AHEAD_MS
-    assert decisions_in(record, now_ms=lambda _ms: now_ms)  # type: ignore[arg-type]
-    assert decisions_in(record, now_ms=lambda _ms: now_ms - 1) == []  # type: ignore[arg-type]
+    assert read_record(record, now_ms=lambda _ms: now_ms)
+    assert read_record(record, now_ms=lambda _ms: now_ms - 1) == []
 
 
 def packed_record(kind: str, rows: pa.RecordBatch, key: bytes = b"") -> Record:
@@ -160,7 +165,7 @@ def test_packed_admissions_are_read_row_by_row() -> None:
         [{name: row.get(name) for name in (*GOOD, "refunds", "applied_ts") if name != "type"} for row in rows]
     )
     reasons: list[str] = []
-    found = decisions_in(packed_record("admission", batch), "p1", reasons.append)  # type: ignore[arg-type]
+    found = read_record(packed_record("admission", batch), "p1", reasons.append)
     assert found[:1] == read(GOOD)
     assert found[1:] == read({k: v for k, v in last.items() if v is not None})
     assert isinstance(found[1], Decision) and (found[1].at, found[1].refunds) == (9, ("r",))
@@ -173,11 +178,11 @@ def test_packed_shares_of_others_are_passed_over() -> None:
     limits = pa.array([[("publishRateInMsgs", 5.0)]], pa.map_(pa.string(), pa.float64()))
     batch = pa.RecordBatch.from_pylist([fields]).append_column("limits", limits)
     record = packed_record("share", batch, b"b")
-    others = decisions_in(record, "other")  # type: ignore[arg-type]
+    others = read_record(record, "other")
     assert not any(isinstance(one, Share) for one in others)
-    (share,) = decisions_in(record, "b")  # type: ignore[arg-type]
+    (share,) = read_record(record, "b")
     assert [share] == read(SHARE)
-    assert decisions_in(record) == [share]  # type: ignore[arg-type]
+    assert read_record(record) == [share]
 
 
 def test_an_admission_far_ahead_is_left_out() -> None:
@@ -192,6 +197,6 @@ def test_an_admission_far_ahead_is_left_out() -> None:
     reasons: list[str] = []
     (value,) = pack("admission", batch)
     record = Record(value, ts=1_000, packed=True)
-    found = decisions_in(record, "p1", reasons.append, now_ms=int)  # type: ignore[arg-type]
+    found = read_record(record, "p1", reasons.append, now_ms=int)
     assert [one.at for one in found if isinstance(one, Decision)] == [latest, latest]
     assert len(reasons) == 2 and all("too far ahead" in reason for reason in reasons)

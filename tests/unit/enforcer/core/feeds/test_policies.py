@@ -37,7 +37,8 @@ def rate_of(user: str, rate: int, ts: int) -> PolicyChange:
 def test_policies_take_effect_in_time() -> None:
     """A change is in force from its effective time on, and its time is told."""
     told: list[int] = []
-    policies = Policies(told.append, lambda: 100)
+    policies = Policies(lambda: 100)
+    policies.follow(told.append, lambda _upto: None)
     event = {
         "type": "policy", "ts": 100, "effective_ts": 100, "version": 9,
         "path": "quotas[user=a]", "value": {"controller_mutation_rate": 5},
@@ -54,7 +55,7 @@ def test_policies_take_effect_in_time() -> None:
 
 def test_many_changes_are_folded() -> None:
     """Old changes leave memory, and what is in force stays exact."""
-    policies = Policies(lambda _ts: None, lambda: 200_000_000)
+    policies = Policies(lambda: 200_000_000)
     for number in range(1, 200):
         event = {"type": "policy", "ts": number * 1_000_000, "path": "quotas[user=a]"}
         event["value"] = {"controller_mutation_rate": number}
@@ -69,19 +70,21 @@ def test_many_changes_are_folded() -> None:
 def test_who_goes_by_policies_is_told_before_they_are_forgotten() -> None:
     """Then all that were in force are still there; and of each change."""
     changed: list[int] = []
-    policies = Policies(changed.append, lambda: NOW_TS + KEEP_MS)
+    policies = Policies(lambda: NOW_TS + KEEP_MS)
     known: list[tuple[int, int]] = []
-    policies.forgetting = lambda upto: known.append((upto, len(policies.timeline.changes(-1, upto))))
+    policies.follow(
+        changed.append, lambda upto: known.append((upto, len(policies.timeline.changes(-1, upto))))
+    )
     policies.apply([rate_of("b", number, NOW_TS - 100 + number) for number in range(100)])
     assert known == [(NOW_TS, 100)]
     assert changed == [NOW_TS - 100 + number for number in range(100)]
     desk = Desk()
-    assert desk.coordinator.policies.forgetting == desk.coordinator.book.sweep
+    assert desk.coordinator.book.sweep in [told for _, told in desk.context.policies._followers]
 
 
 def test_a_change_dated_ahead_waits_for_its_time() -> None:
     """Also when it is read with many others, as at a start, and one of them is dated later still."""
-    policies = Policies(lambda _ts: None, lambda: NOW_TS)
+    policies = Policies(lambda: NOW_TS)
     past = [rate_of("b", number, NOW_TS - 100 + number) for number in range(100)]
     ahead = [rate_of("a", 7, NOW_TS + DAY_MS), rate_of("c", 8, NOW_TS + DAY_MS + KEEP_MS)]
     policies.apply([*past, *ahead])

@@ -147,9 +147,9 @@ def test_a_decision_ends_a_wait() -> None:
     _, plan = first.sent({"t": 1})
     first.got(plan, {"t": [batch(10)]})
     assert first.plan({"t": 1}) is None and second.plan({"t": 1}) is None
-    world.counted.decided((BROKER, full("t"), "g"))
+    world.counted.lines.wake((BROKER, full("t"), "g"))
     assert (first.woken, second.woken) == (0, 0)
-    world.counted.decided((BROKER, full("t")))
+    world.counted.lines.wake((BROKER, full("t")))
     assert (first.woken, second.woken) == (1, 0)
 
 

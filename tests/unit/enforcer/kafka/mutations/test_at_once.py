@@ -7,7 +7,7 @@ import pytest
 from admission_kit import FakeLink, Scene
 from mutation_kit import EPOCH_MS, Desk, decision, own
 
-from enforcer.laws.mutation import membership
+from enforcer.core import membership
 from enforcer.laws.mutation.gate import Action
 from enforcer.wire.kafka.messages import TopicCounts
 
@@ -157,8 +157,8 @@ class Slow(Local):
     def prepare(self) -> None:
         """See Local."""
         super().prepare()
-        self.later: list[Callable[[], None]] = []
-        self.desk.coordinator.outgoing.soon = self.later.append
+        self.desk.prompt = False
+        self.later = self.desk.later
 
 
 def test_the_request_leaves_before_its_event_is_written() -> None:
@@ -243,10 +243,10 @@ def test_events_that_stand_undecided_have_a_bound(monkeypatch: pytest.MonkeyPatc
     """Of more the newest are not looked at; decided ones make room."""
     monkeypatch.setattr(membership, "_STANDING_MAX", 3)
     desk = Desk()
-    local = desk.coordinator.members
+    known = desk.context.membership
     for number in range(5):
-        local.stands(f"e{number}", EPOCH_MS + number)
-    assert list(local._standing) == ["e0", "e1", "e2"]
+        known.stands(f"e{number}", EPOCH_MS + number)
+    assert list(known._standing) == ["e0", "e1", "e2"]
     desk.coordinator.take([decision(id="e0")])
-    local.stands("e5", EPOCH_MS + 5)
-    assert list(local._standing) == ["e1", "e2", "e5"]
+    known.stands("e5", EPOCH_MS + 5)
+    assert list(known._standing) == ["e1", "e2", "e5"]

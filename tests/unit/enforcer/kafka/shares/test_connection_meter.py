@@ -8,10 +8,10 @@ from kafka_kit import decode
 from meter_kit import ALICE, GROUPS, POLICIES, TOPIC, Desk, Line, used, whole
 from traffic_kit import batch, fetch_request, fetch_response, key_of, produce, produce_response
 
+from enforcer.core.account import Account
 from enforcer.kafka.names import ABSENT_MAX, ABSENT_MS, ASKED_AT_ONCE
 from enforcer.kafka.part import FETCH_LIMIT_MAX
 from enforcer.kafka.shares.connection_meter import LEARN_MAX_BYTES, SESSION_TOPICS_MAX
-from enforcer.laws.shares.account import Account
 from enforcer.wire.kafka.frames import FETCH, RequestHeader
 from enforcer.wire.kafka.traffic import fetching
 from streaming.policy.policy_set import PolicySet

@@ -5,7 +5,7 @@ from meter_kit import ALICE, GROUPS, Desk
 from traffic_kit import batch, produce
 
 from enforcer.core import bounds
-from enforcer.laws.shares.account import PUBLISH
+from enforcer.core.account import PUBLISH
 from enforcer.wire.kafka.frames import FETCH, METADATA, PRODUCE
 
 

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from context_kit import context
 from kafka.protocol.consumer import FetchResponse
 from kafka.protocol.metadata.metadata import MetadataRequest, MetadataResponse
 from kafka.protocol.producer import ProduceResponse
@@ -22,9 +23,9 @@ from traffic_kit import (
 )
 
 from enforcer.core import bounds
-from enforcer.core.pacing import Pacer
 from enforcer.kafka.addresses.brokers import Brokers
 from enforcer.kafka.chain import Chain
+from enforcer.kafka.life.pacing import Pacer
 from enforcer.kafka.part import Part, Request, Slot
 from enforcer.kafka.shares.part import SharesLimit, SharesPart
 from enforcer.laws.mutation.coordinator import QuotaCoordinator
@@ -50,7 +51,7 @@ class Rig:
         self.timers: list[tuple[float, Callable[[], None]]] = []
         self.resumed = 0
         coordinator = QuotaCoordinator(
-            "p1", self.desk.settings, self.desk.metrics, cast(Any, None), self.desk.clock
+            context(self.desk.clock, settings=self.desk.settings, metrics=self.desk.metrics)
         )
         brokers = Brokers(
             listen_host="", advertise="", port_base=0, brokers_max=0, serve=lambda _socket, _broker: None

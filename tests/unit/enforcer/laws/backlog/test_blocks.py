@@ -24,12 +24,8 @@ class World:
 
     def __init__(self, **settings: Any) -> None:
         self.desk = Desk(**settings)
-        coordinator = self.desk.coordinator
-        self.policies = coordinator.policies
-        self.blocks = Blocks(
-            "p1", self.desk.settings, self.desk.metrics, coordinator.clock, coordinator.clock.wall_ms,
-            self.policies, self.desk.send,
-        )  # fmt: skip
+        self.policies = self.desk.context.policies
+        self.blocks = Blocks(self.desk.context)
         self.woken = 0
 
     def limit(self, path: str = PATH, value: Mapping[str, Any] | None = None) -> None:
@@ -122,9 +118,9 @@ def test_only_what_may_be_carried_out_blocks() -> None:
     world.limit(value=None)
     world.limit("broker", {"backlogQuotaDefaultLimitBytes": 5})
     world.say(10**9)
-    assert world.blocks.block(TOPIC) is None and not world.blocks.acting
+    assert world.blocks.block(TOPIC) is None and not world.blocks.standing_ms
     world.limit("namespaces.acme/orders", quota())
-    assert world.blocks.acting
+    assert world.blocks.standing_ms
     world.say(10**9)
     assert world.blocks.block(TOPIC) is not None
 
@@ -207,7 +203,8 @@ def test_a_block_is_logged_once_it_meets_a_request_and_once_it_ends(world: World
         world.blocks.began(block)
     first = world.desk.events[0][1]
     assert world.desk.events[0][0] == TOPIC
-    assert first["id"].endswith("/size/p1/begun") and first["limit"] == 5_000 and first["how"] == "hold"
+    assert first["id"].endswith("/size/p1-1795166668375/begun")
+    assert first["limit"] == 5_000 and first["how"] == "hold"
     world.say(0)
     assert world.steps() == [("begun", "size", ""), ("ended", "size", "inside")]
     assert world.desk.events[1][1]["id"] == first["id"].removesuffix("begun") + "ended"

@@ -2,7 +2,7 @@
 
 from concurrency_kit import MS
 
-from enforcer.core.feeds.limits import LimitDecision
+from enforcer.laws.concurrency.decisions import LimitDecision
 from enforcer.laws.concurrency.in_force import LimitInForce
 from enforcer.laws.concurrency.reservoir import Sample
 

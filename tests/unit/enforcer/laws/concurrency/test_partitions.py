@@ -4,7 +4,7 @@ import pytest
 from concurrency_kit import FIXED_2, Parts, Times, Waiting, partitions_at, policies_of
 
 from enforcer.core import bounds
-from enforcer.core.feeds.limits import LimitDecision
+from enforcer.laws.concurrency.decisions import LimitDecision
 
 AIMD = {"algorithm": "aimd", "useWindowed": False, "aimd": {"initialLimit": 40}}
 

@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from concurrency_kit import MS
+from context_kit import context
 
+from enforcer.core.clock import Clock
 from enforcer.laws.concurrency.reservoir import Sample
 from enforcer.laws.concurrency.samples_out import SamplesOut
 from streaming.columns.packed import unpack
@@ -33,7 +35,11 @@ class Sent:
 
     def out(self, pack_min: int = 16) -> SamplesOut:
         """What writes here."""
-        return SamplesOut("p1", self.send, self.send_pack, lambda: EPOCH_MS, lambda: NOW_NS, pack_min)
+        ends = context(
+            Clock(steady_ms=lambda: 0.0, wall_ms=lambda: EPOCH_MS),
+            send_usage=self.send, send_usage_pack=self.send_pack,
+        )  # fmt: skip
+        return SamplesOut(ends, lambda: NOW_NS, pack_min)
 
 
 def test_an_event_holds_the_samples_of_a_partition() -> None:

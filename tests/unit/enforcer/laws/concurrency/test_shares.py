@@ -3,6 +3,7 @@
 from concurrency_kit import Parts, Times, partitions_at
 from meter_kit import Desk
 
+from enforcer.core.membership import Membership
 from enforcer.laws.concurrency.shares import InflightShares
 
 GROUP = "inflight/broker-1"
@@ -11,11 +12,21 @@ AIMD = {"algorithm": "aimd", "useWindowed": False, "aimd": {"initialLimit": 40}}
 SHARED = {"backpressure.partitions.*": AIMD}
 
 
+def members(count: int | None) -> Membership:
+    """So many are alive; None: it is not known."""
+    known = Membership("p1", "kafka", lambda: 0, lambda: None)
+    known.company, known.peers = count, count or 1
+    return known
+
+
 def test_without_a_share_those_alive_divide_the_limit() -> None:
     """As many as there were, when it is not known any more."""
-    alive: list[int | None] = [None, 4, None, 2]
-    shares = InflightShares(Desk({}).meter, lambda: alive.pop(0))
-    assert [shares.of("broker-1") for _ in range(4)] == [1.0, 0.25, 0.25, 0.5]
+    known, found = members(None), []
+    shares = InflightShares(Desk({}).meter, known)
+    for known.company in (None, 4, None, 2):
+        known.peers = known.company or 1
+        found.append(shares.of("broker-1"))
+    assert found == [1.0, 0.25, 0.25, 0.5]
 
 
 def test_a_share_is_a_fraction() -> None:
@@ -23,7 +34,7 @@ def test_a_share_is_a_fraction() -> None:
     desk = Desk(SHARED)
     desk.meter.newcomers.set_alive(2, 0.0)
     desk.now_ms += 2_000
-    shares = InflightShares(desk.meter, lambda: 2)
+    shares = InflightShares(desk.meter, members(2))
     assert shares.of("broker-1") == 0.5
     desk.share(GROUP, publishRateInMsgs=300_000.0)
     assert shares.of("broker-1") == 0.3
@@ -34,12 +45,12 @@ def test_a_share_is_a_fraction() -> None:
 def test_use_is_the_greatest_in_flight_as_parts_of_the_limit() -> None:
     """With the time at the own limit; metering itself stays idle, as no traffic is counted by it."""
     desk, times = Desk(SHARED), Times()
-    shares = InflightShares(desk.meter, lambda: 2)
+    shares = InflightShares(desk.meter, members(2))
     partitions, _ = partitions_at(times, {"*": AIMD}, Parts())
     found = partitions.find("broker-1")
     assert found is not None
     found.limiter.set_limit(20)
-    desk.reports.before = lambda period_ms: shares.fill(partitions.known.values(), period_ms)
+    desk.meter.before_report(lambda period_ms: shares.fill(partitions.known.values(), period_ms))
     tickets = [found.limiter.begin("produce") for _ in range(20)]
     times.pass_ms(250)
     for ticket in tickets:
@@ -58,9 +69,10 @@ def test_who_hears_nothing_for_a_moment_keeps_its_part() -> None:
     desk = Desk(SHARED)
     desk.meter.newcomers.set_alive(2, 0.0)
     desk.now_ms += 2_000
-    alive: list[int | None] = [2, None]
-    shares = InflightShares(desk.meter, lambda: alive.pop(0))
+    known = members(2)
+    shares = InflightShares(desk.meter, known)
     assert shares.of("broker-1") == 0.5
+    known.company = None
     desk.meter.newcomers.set_alive(None, desk.now_ms)
     desk.meter.look()
     assert shares.of("broker-1") == 0.5

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from property_kit import tries
 
-from enforcer.core.feeds.dispatches import Dispatched
+from enforcer.laws.dispatch.decisions import Dispatched
 from streaming.policy.timeline import PolicyTimeline
 
 TOPICS = [TOPIC, "persistent://acme/orders/t2", "persistent://other/n/t1"]

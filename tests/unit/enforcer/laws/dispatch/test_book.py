@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from dispatch_kit import PER_SUBSCRIPTION, PLACE, T0, TOPIC, Job, Proxy, ten_a_second
 
-from enforcer.core.feeds.dispatches import Dispatched
 from enforcer.laws.dispatch.book import LOST_MS
+from enforcer.laws.dispatch.decisions import Dispatched
 from enforcer.laws.dispatch.left import Left
 from streaming.policy.timeline import PolicyTimeline
 

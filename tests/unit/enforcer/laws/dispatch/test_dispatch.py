@@ -5,16 +5,18 @@ from typing import Any
 
 import orjson
 import pytest
+from context_kit import context
 from dispatch_kit import PER_SUBSCRIPTION, PLACE, T0, TOPIC, Job
 
 from enforcer.core import bounds
 from enforcer.core.clock import Clock
-from enforcer.core.feeds.dispatches import Dispatched
 from enforcer.core.feeds.policies import Policies
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
+from enforcer.laws.dispatch.decisions import Dispatched
 from enforcer.laws.dispatch.dispatch import Dispatch
 from enforcer.laws.dispatch.left import Left
+from enforcer.laws.shares.meter import Meter
 from streaming.columns.packed import unpack
 from streaming.contract.events import PolicyChange
 from streaming.contract.usage_events import DispatchUsage
@@ -33,18 +35,14 @@ class Desk:
         self.packs: list[tuple[bytes, str]] = []
         self.later: list[tuple[float, Callable[[], None]]] = []
         self.metrics = Metrics(10)
-        self.policies = Policies(lambda _ts: None, lambda: self.now)
-        self.dispatch = Dispatch(
-            name,
-            ProxySettings(**settings),
-            self.metrics,
-            Clock(steady_ms=lambda: float(self.now), wall_ms=lambda: self.now),
-            lambda: self.now,
-            self.policies,
-            self._send,
-            self._send_pack,
-        )
-        self.dispatch.reports.call_later = lambda ms, function: self.later.append((ms, function))
+        self.policies = Policies(lambda: self.now)
+        clock = Clock(steady_ms=lambda: float(self.now), wall_ms=lambda: self.now)
+        self.context = context(
+            clock, proxy_id=name, settings=ProxySettings(**settings), metrics=self.metrics,
+            policies=self.policies, send_usage=self._send, send_usage_pack=self._send_pack,
+            call_later=lambda ms, function: self.later.append((ms, function)),
+        )  # fmt: skip
+        self.dispatch = Dispatch(self.context, Meter(self.context.settings, clock))
         self.change(policies, at=T0 - 1_000)
         self.dispatch.look()
 
@@ -90,10 +88,10 @@ TEN = {"broker": {PER_SUBSCRIPTION: 10}}
 ONE = {"dispatchThrottlingRateInMsg": 1}
 
 
-def test_who_waits_is_told_of_decisions_where_others_deliver() -> None:
+def test_who_waits_is_told_of_decisions_where_others_deliver(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of each counter that they are about; a proxy that is alone knows all before."""
     desk, told = Desk(TEN), list[tuple[str, ...]]()
-    desk.dispatch.decided = told.append
+    monkeypatch.setattr(desk.dispatch.lines, "wake", told.append)
     said = Dispatched("p2-1", T0, "p2", "broker-0", *PLACE, (None, None, (4, 0)))
     desk.dispatch.take([said])
     assert told == []
@@ -239,7 +237,7 @@ def test_a_proxy_that_starts_again_reads_back() -> None:
 def test_several_proxies() -> None:
     """Who is alive is looked at."""
     desk = Desk(TEN)
-    desk.dispatch.proxies = lambda: 2
+    desk.context.membership.peers = 2
     assert desk.left().msgs == 10
     desk.dispatch.look()
     assert desk.left().msgs == 5

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from dispatch_kit import T0, Job, Proxy, ten_a_second
 
-from enforcer.core.feeds.dispatches import Dispatched
+from enforcer.laws.dispatch.decisions import Dispatched
 from streaming.policy.timeline import PolicyTimeline
 
 RATE = 100

@@ -3,15 +3,14 @@
 from collections.abc import Mapping
 from typing import Any
 
+from context_kit import context
 from dispatch_kit import PLACE, TOPIC
 from meter_kit import EPOCH_MS, Desk
 
 from enforcer.core.feeds.policies import Policies
-from enforcer.core.feeds.shares import Share
-from enforcer.core.metrics import Metrics
 from enforcer.laws.dispatch.dispatch import Dispatch
 from enforcer.laws.dispatch.left import Left
-from enforcer.laws.dispatch.shares import DispatchShares
+from streaming.contract.decisions import Share
 from streaming.contract.events import PolicyChange
 
 ACROSS = {"dispatchThrottlingRateInMsg": 200, "ratePeriodInSecond": 2, "across_brokers": True}
@@ -24,15 +23,16 @@ class Bench:
     def __init__(self, policies: Mapping[str, Any], **settings: Any) -> None:
         self.desk = desk = Desk(policies, **settings)
         self.sent: list[Mapping[str, Any]] = []
-        known = Policies(lambda _ts: None, desk.clock.wall_ms)
+        known = Policies(desk.clock.wall_ms)
         for path, value in policies.items():
             known.apply([PolicyChange(id="x", ts=EPOCH_MS - 1, path=path, value=value, version=None)])
         desk.meter.set_policies(known.at(EPOCH_MS))
         desk.meter.newcomers.set_alive(1, -10_000.0)
-        self.dispatch = Dispatch(
-            "p1", desk.settings, Metrics(10), desk.clock, desk.clock.wall_ms, known, self._send, self._refuse
-        )
-        self.dispatch.shared = DispatchShares(desk.meter)
+        ends = context(
+            desk.clock, settings=desk.settings, policies=known, send_usage=self._send,
+            send_usage_pack=self._refuse,
+        )  # fmt: skip
+        self.dispatch = Dispatch(ends, desk.meter)
 
     def left(self, broker: str = "broker-0") -> Left:
         """What may be delivered."""

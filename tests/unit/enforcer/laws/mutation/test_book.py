@@ -8,9 +8,8 @@ from law_kit import quota
 from mutation_kit import SUBJECT, book_of, own, quota_of
 
 from enforcer.laws.mutation import subject as subject_module
-from enforcer.laws.mutation.balance import take
 from enforcer.laws.mutation.book import QUESTION_EVERY_MS, Book
-from enforcer.laws.mutation.subject import CREDIT, LOST_MS, SHORT
+from enforcer.laws.mutation.subject import CREDIT, LOST_MS, SHORT, take
 from streaming.policy.timeline import PolicyTimeline
 
 

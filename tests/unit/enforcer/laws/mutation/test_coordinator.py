@@ -7,10 +7,10 @@ import pytest
 from mutation_kit import EPOCH_MS, Desk, asked, decision
 
 from enforcer.core import bounds
-from enforcer.core.feeds.decisions import Decision
+from enforcer.core.membership import AWAY_MS
 from enforcer.core.settings import OnLate
+from enforcer.laws.mutation.decisions import Decision
 from enforcer.laws.mutation.gate import Action
-from enforcer.laws.mutation.membership import AWAY_MS
 
 
 def judged(desk: Desk, strict: bool = True) -> Action:
@@ -142,16 +142,16 @@ def test_a_decision_read_before_the_acknowledgement_leaves_nothing_awaited() -> 
     ask = desk.ask({"x": 1})
     desk.decide(ask)
     desk.acknowledge()
-    desk.stand_alone(proxies=2)
-    assert desk.coordinator.members.hears_of_no_decision
+    desk.context.membership.count = 2
+    assert desk.context.membership.hears_of_no_decision
 
 
 def test_an_event_that_is_never_decided_is_not_waited_for_for_ever() -> None:
     """Another one is asked about once the job looks away: its decision shows that it is there."""
     desk = Desk()
     desk.limit(controller_mutation_rate=1)
-    desk.stand_alone(proxies=2)
-    members = desk.coordinator.members
+    members = desk.context.membership
+    members.count = 2
     desk.ask({"x": 30})
     assert not members.hears_of_no_decision
     desk.pass_ms(AWAY_MS)

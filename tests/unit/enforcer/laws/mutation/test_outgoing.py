@@ -42,9 +42,7 @@ def turns() -> list[Callable[[], None]]:
 @pytest.fixture
 def outgoing(kafka: Kafka, turns: list[Callable[[], None]]) -> Outgoing:
     """In a loop whose turns the test takes."""
-    made = Outgoing(kafka)
-    made.soon = turns.append
-    return made
+    return Outgoing(kafka, turns.append)
 
 
 def ignore(_record_ms: int | None) -> None:

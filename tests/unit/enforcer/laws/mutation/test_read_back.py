@@ -5,8 +5,8 @@ from law_kit import quota
 from mutation_kit import SUBJECT, book_of, own, quota_of, statement
 
 from enforcer.core.feeds.company import Charge
-from enforcer.laws.mutation import membership
-from enforcer.laws.mutation.membership import BACK_MAX_MS, BACK_MS, ReadBack, back_ms
+from enforcer.laws.mutation import read_back
+from enforcer.laws.mutation.read_back import BACK_MAX_MS, BACK_MS, ReadBack, back_ms
 from streaming.policy.policy_set import PolicySet
 from streaming.policy.timeline import PolicyTimeline
 
@@ -44,7 +44,7 @@ def test_what_no_admission_holds_is_in_the_tail() -> None:
 
 def test_the_ids_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where they were let go, what is as old is taken to be held."""
-    monkeypatch.setattr(membership, "INCLUDED_MAX", 10)
+    monkeypatch.setattr(read_back, "INCLUDED_MAX", 10)
     book = book_of(INITIAL)
     back = ReadBack(book)
     for number in range(11):

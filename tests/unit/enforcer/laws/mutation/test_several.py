@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from local_world import READ_MS, Place, World
 from property_kit import tries
 
-from enforcer.laws.mutation.membership import ALIVE_EVERY_MS, UNACKNOWLEDGED_MS
+from enforcer.core.membership import ALIVE_EVERY_MS, UNACKNOWLEDGED_MS
 
 RATE, BURST = 2.0, 22.0
 ROUNDED = 1e-6

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from meter_kit import EPOCH_MS, GROUPS, Desk, many_groups, publish, send_bytes
 
-from enforcer.laws.shares.account import DISPATCH, PUBLISH, Account, State
+from enforcer.core.account import DISPATCH, PUBLISH, Account, State
 
 
 class Looked(dict[str, Account]):

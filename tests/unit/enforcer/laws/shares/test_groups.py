@@ -5,16 +5,18 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any
 
+from context_kit import context
 from meter_kit import EPOCH_MS, POLICIES, TOPIC
 
 from enforcer.core import bounds
+from enforcer.core.account import PUBLISH, State
 from enforcer.core.clock import Clock
 from enforcer.core.feeds.policies import Policies
-from enforcer.core.feeds.shares import MEMBERS_MAX, Elsewhere, Members, share_of, slots_of
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
-from enforcer.laws.shares.account import PUBLISH, State
+from enforcer.laws.shares.decisions import MEMBERS_MAX, Elsewhere, Members, share_of, slots_of
 from enforcer.laws.shares.groups import Groups
+from enforcer.laws.shares.meter import Meter
 from enforcer.laws.shares.topic_accounts import TopicAccounts
 from streaming.contract.events import PolicyChange
 
@@ -26,12 +28,16 @@ class Rig:
         self.now_ms = 0.0
         self.leap_ms = 0.0
         self.events: list[dict[str, Any]] = []
-        self.policies = Policies(lambda _ts: None, lambda: EPOCH_MS + int(self.now_ms))
+        self.policies = Policies(lambda: EPOCH_MS + int(self.now_ms))
         self.metrics = Metrics(10)
         # Our own clock is off; what has a time of its own goes by the brokers'.
         clock = Clock(steady_ms=self.steady_ms, wall_ms=lambda: EPOCH_MS + int(self.now_ms) - 10_000)
         settings = ProxySettings(metric_subjects_max=10)
-        self.groups = Groups("p1", settings, self.metrics, clock, self.send, self.send_pack, self.policies)
+        self.context = context(
+            clock, settings=settings, metrics=self.metrics, policies=self.policies, send_usage=self.send,
+            send_usage_pack=self.send_pack,
+        )  # fmt: skip
+        self.groups = Groups(self.context, Meter(settings, clock))
         self.topics = TopicAccounts(self.groups.meter, str, bounds.TOPICS_MAX, 249)
 
     def steady_ms(self) -> float:
@@ -122,7 +128,7 @@ def test_a_share_is_one_of_the_limit_at_its_time() -> None:
 def test_packed_shares_of_others_are_not_read() -> None:
     """Only which groups they are of: no metric says what is not known, and nobody takes what is theirs."""
     rig = rig_in_use()
-    rig.groups.alive = lambda: 3
+    rig.context.membership.metering = 3
     for rig.now_ms in (0.0, 1_000.0):
         rig.groups.look()
     account = rig.groups.meter.accounts["rg1"]

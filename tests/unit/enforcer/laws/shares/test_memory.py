@@ -8,7 +8,7 @@ from meter_kit import Desk
 from traffic_kit import batch, produce
 
 from enforcer.core import bounds
-from enforcer.laws.shares.account import PUBLISH
+from enforcer.core.account import PUBLISH
 from enforcer.wire.kafka.frames import RequestHeader
 
 MIB = 2**20

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from meter_kit import ALICE, EPOCH_MS, GROUPS, Desk, Waiting, publish, send_bytes, used
 
-from enforcer.core.feeds.shares import share_of
-from enforcer.laws.shares.account import DISPATCH, PUBLISH
+from enforcer.core.account import DISPATCH, PUBLISH
+from streaming.contract.decisions import share_of
 from streaming.contract.usage_events import DIMENSIONS
 from streaming.policy.policy_set import PolicySet
 

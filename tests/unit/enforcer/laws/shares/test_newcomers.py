@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from meter_kit import ALICE, EPOCH_MS, GROUPS, Desk, publish, send_bytes
 from property_kit import tries
 
-from enforcer.core.feeds.shares import SLOTS, Share, slots_of
-from enforcer.laws.shares.account import PUBLISH, State
+from enforcer.core.account import PUBLISH, State
+from enforcer.laws.shares.decisions import SLOTS, Share, slots_of
 from enforcer.laws.shares.newcomers import SETTLE_MS, Newcomers
 
 LIMIT = 300.0

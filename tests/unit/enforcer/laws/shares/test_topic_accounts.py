@@ -4,7 +4,7 @@ from typing import Any
 
 from meter_kit import ALICE, GROUPS, TOPIC, Desk, many_groups
 
-from enforcer.laws.shares.account import PUBLISH
+from enforcer.core.account import PUBLISH
 from enforcer.laws.shares.topic_accounts import Owed, TopicAccounts
 from streaming.policy.policy_set import PolicySet
 

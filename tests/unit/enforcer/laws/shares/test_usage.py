@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from meter_kit import EPOCH_MS, POLICIES, Desk, many_groups, publish
 
 from enforcer.core import bounds
+from enforcer.core.account import PUBLISH
 from enforcer.laws.shares import usage
-from enforcer.laws.shares.account import PUBLISH
 from enforcer.laws.shares.usage import ROUNDS_MAX
 from streaming.contract.usage_events import GroupUsage
 from streaming.laws.registry import LAWS

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from meter_kit import Desk, publish
 from property_kit import tries
 
-from enforcer.laws.shares.account import Use
+from enforcer.core.account import Use
 from enforcer.laws.shares.usage import _entry
 from enforcer.laws.shares.usage_packs import packed_reports
 from streaming.columns.json_rows import objects

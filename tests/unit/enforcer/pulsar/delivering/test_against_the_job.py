@@ -3,7 +3,7 @@
 from delivering_kit import EPOCH_MS, NAMESPACE, TOPIC, ModelLink, World
 from dispatch_kit import Job
 
-from enforcer.core.feeds.dispatches import Dispatched
+from enforcer.laws.dispatch.decisions import Dispatched
 
 PLACE = ("pulsar-b:6650", TOPIC, "sub")
 POLICIES = {
@@ -42,7 +42,7 @@ def test_a_decision_wakes_who_waits_for_its_part() -> None:
     """Another proxy has delivered nothing: what it leaves is delivered here, before the period ends."""
     rate = {"dispatchThrottlingRateInMsg": 10, "ratePeriodInSecond": 60}
     world = World({NAMESPACE: {"subscriptionDispatchRate": rate}})
-    world.dispatch.proxies = lambda: 2
+    world.context.membership.peers = 2
     world.dispatch.look()
     link = ModelLink(world)
     link.subscribe(1)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from meter_kit import POLICIES, World
 
-from enforcer.laws.shares.account import State
+from enforcer.core.account import State
 
 DEMANDS = {"small": 50.0, "one": 500.0, "two": 500.0}
 

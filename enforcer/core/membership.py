@@ -1,4 +1,4 @@
-"""Who else decides requests, and whether we hear enough to decide at once (docs/contract.md 3.1).
+"""Who else enforces, and whether we hear enough to decide at once (docs/contract.md 3.1).
 
 Times are ms on the brokers' clock. Every proxy writes `{"type":"alive","id","proxy"}` to `weir.usage`
 at its start, every ALIVE_EVERY_MS, and with `"leaving":true` at its end. Who counts is said by the times of
@@ -17,12 +17,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from enforcer.core.feeds.company import Charge
-from enforcer.core.feeds.decisions import Decision
-from enforcer.core.metrics import Metrics
-from enforcer.laws.mutation.book import Book
-from streaming.policy.policy_set import PolicySet, refill_times
-
 ALIVE_EVERY_MS: Final = 5_000
 """How often a proxy says that it is there."""
 ALIVE_MS: Final = 15_000
@@ -36,19 +30,12 @@ BEHIND_MS: Final = 5_000
 PROXIES_MAX: Final = 1_000
 """Other proxies that are counted; the one heard of longest ago leaves."""
 _UNACKNOWLEDGED_MAX: Final = 16
-BACK_MS: Final = 60_000
-"""The least that is read back."""
-BACK_MAX_MS: Final = 600_000
-"""The most: one slow quota must not make each start read days. Debts are repeated meanwhile."""
-INCLUDED_MAX: Final = 500_000
-"""Ids of events that admissions hold; the oldest leave."""
 METERING: Final = frozenset({"kafka", "pulsar"})
 """Protocols whose traffic is metered; others only ask for partition mutations."""
 AWAY_MS: Final = 8_000
 """The job is away once an event of ours stands on the topic undecided for so long."""
 _LOST_MS: Final = 60_000
 """One that is so much older than what the job decides now will never be decided."""
-_LOOK_MS: Final = 1_000
 _STANDING_MAX: Final = 10_000
 """Events whose decision is waited for to see that the job is there; of more the newest are not looked at."""
 
@@ -201,36 +188,58 @@ class Alive:
 
 
 class Membership:
-    """Who decides beside us, and whether the job is there: looked at once a second.
+    """The enforcers that count, as of the last look.
 
     Attributes:
-        alive: who said that they live.
-        count: how many proxies are alive, this one included; None: not known, or they may not know of us.
-        metering: how many of them see traffic that counts for groups; None as above.
+        alive: what is known of each.
+        speaks: the protocol of our clients.
+        looked_ms: when that look was, by the brokers' clock.
+        count: how many count, this one included.
+        blind: they may not know of us, or we not of them.
+        company: how many are alive; None while blind.
+        metering: how many of them see traffic that counts for groups; None while blind.
         peers: how many of them may stand before the same brokers: those of our protocol, as far as is known.
-        speaks: the protocol of our clients; set by whoever owns it.
-        read_to_ms: up to which record time all decisions are read; None: all there are. Set by who reads.
 
     Args:
-        proxy_id: name of this proxy.
-        metrics: counts.
-        book: is told.
+        proxy_id: name of this one.
+        speaks: see there.
         brokers_ms: the brokers' time.
+        read_to_ms: tells up to which record time all decisions are read; None: all that there are.
     """
 
-    def __init__(self, proxy_id: str, metrics: Metrics, book: Book, brokers_ms: Callable[[], int]) -> None:
-        self._metrics = metrics
-        self._book = book
+    def __init__(
+        self, proxy_id: str, speaks: str, brokers_ms: Callable[[], int], read_to_ms: Callable[[], int | None]
+    ) -> None:
+        self.alive = Alive(proxy_id, secrets.token_hex(8))
+        self.speaks = speaks
         self._brokers_ms = brokers_ms
+        self._read_to_ms = read_to_ms
         # Record times of own events that stand on the topic undecided, in order.
         self._standing: OrderedDict[str, int] = OrderedDict()
-        self._looked_ms = 0
-        self.alive = Alive(proxy_id, secrets.token_hex(8))
-        self.count: int | None = None
+        self._followers: list[Callable[[], None]] = []
+        self.looked_ms = 0
+        self.count = 1
+        self.blind = True
+        self.company: int | None = None
         self.metering: int | None = None
         self.peers = 1
-        self.speaks = ""
-        self.read_to_ms: Callable[[], int | None] = lambda: None
+
+    def follow(self, looked: Callable[[], None]) -> None:
+        """Call this after each look."""
+        self._followers.append(looked)
+
+    def look(self) -> None:
+        """Once a second, and with each sign of life: see who lives, and whether we hear what they take."""
+        ts = self.looked_ms = self._brokers_ms()
+        read_to_ms = self._read_to_ms()
+        self.alive.at_end(ts if read_to_ms is None else read_to_ms)
+        oldest_ms = next(iter(self._standing.values()), ts)
+        self.count, self.blind = self.alive.count(away=ts - oldest_ms >= AWAY_MS), self.alive.blind(ts)
+        self.company = None if self.blind else self.count
+        self.metering = None if self.blind else self.alive.count_of(METERING)
+        self.peers = self.alive.count_of(frozenset({self.speaks}))
+        for looked in self._followers:
+            looked()
 
     @property
     def hears_of_no_decision(self) -> bool:
@@ -238,7 +247,7 @@ class Membership:
         oldest_ms = next(iter(self._standing.values()), None)
         # One that the job never decides must not be waited for for ever.
         awaits = oldest_ms is not None and self._brokers_ms() - oldest_ms < AWAY_MS
-        return self._book.proxies > 1 and not awaits
+        return self.count > 1 and not awaits
 
     def stands(self, event_id: str, record_ms: int) -> None:
         """An own event, to be decided, stands on the topic since this time of its record."""
@@ -246,78 +255,10 @@ class Membership:
             self._standing[event_id] = record_ms
 
     def decided(self, event_id: str) -> None:
-        """The decision of an own event was read."""
+        """An own event was decided."""
         record_ms = self._standing.pop(event_id, None)
         if record_ms is None:
             return
         self.alive.decided(record_ms)
         while self._standing and next(iter(self._standing.values())) < record_ms - _LOST_MS:
             self._standing.popitem(last=False)
-
-    def look_again(self, ts: int) -> None:
-        """Look, if the process stood still: nobody knows who lives."""
-        if ts - self._looked_ms > 2 * _LOOK_MS:
-            self.look()
-
-    def look(self) -> None:
-        """Once a second: see who lives, and whether we hear of what they take."""
-        ts = self._looked_ms = self._brokers_ms()
-        read_to_ms = self.read_to_ms()
-        self.alive.at_end(ts if read_to_ms is None else read_to_ms)
-        oldest_ms = next(iter(self._standing.values()), ts)
-        count, blind = self.alive.count(away=ts - oldest_ms >= AWAY_MS), self.alive.blind(ts)
-        self.count = None if blind else count
-        self.metering = None if blind else self.alive.count_of(METERING)
-        self.peers = self.alive.count_of(frozenset({self.speaks}))
-        self._book.set_proxies(count)
-        self._book.set_blind(blind)
-        self._metrics.local.proxies = self._book.proxies
-        self._metrics.local.own_events = self._book.tail
-        self._metrics.local.counts = self._book.counts
-
-
-def back_ms(policies: PolicySet) -> int:
-    """R: how long an empty bucket takes to be full under any quota, from one minute to ten."""
-    longest_s = max((seconds for _, seconds in refill_times(policies.entries)), default=0.0)
-    return max(BACK_MS, int(min(longest_s * 1000.0, BACK_MAX_MS)))
-
-
-class ReadBack:
-    """Fills a book with what stands on the topics, before a proxy lets clients in.
-
-    1. `back_ms(policies)` is R. Read `weir.decisions` from R before its newest record on, each partition in
-       order; give every admission to `ReadBack.admission`.
-    2. Read `weir.requests` from R before the newest of these admissions on (none: before the newest record of
-       `weir.decisions`; none: before now), each partition in order; give every event with `decided`, and
-       every refund, to `ReadBack.event`, whoever sent it.
-    3. Follow both topics' decisions from where 1. ended, by `Book.stated`.
-
-    Attributes:
-        newest_ts: applied time of the newest admission, ms; None: there was none.
-
-    Args:
-        book: still empty.
-    """
-
-    def __init__(self, book: Book) -> None:
-        self.newest_ts: int | None = None
-        self._book = book
-        self._included: dict[str, int] = {}  # id -> applied time of the admission that holds it
-        self._dropped_ts = -1
-
-    def admission(self, statement: Decision) -> None:
-        """Take an admission, in order."""
-        self.newest_ts = max(self.newest_ts or 0, statement.at)
-        for name in (statement.id, *statement.refunds):
-            self._included[name] = statement.at
-        if len(self._included) > INCLUDED_MAX:
-            # Many at once: a dict steps over all that left before the first.
-            for name in list(self._included)[: INCLUDED_MAX // 2]:
-                self._dropped_ts = max(self._dropped_ts, self._included.pop(name))
-        self._book.stated(statement)
-
-    def event(self, charge: Charge) -> None:
-        """Take a decided request, or a refund, in order; one that an admission holds is passed over."""
-        # Where ids had to be let go, what is as old as they are is held by one of them.
-        if charge.id not in self._included and charge.ts > self._dropped_ts:
-            self._book.read_back(charge)

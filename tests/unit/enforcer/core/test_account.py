@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from meter_kit import Waiting
 
+from enforcer.core.account import DISPATCH, PUBLISH, Account, ShareRules, State
 from enforcer.core.bucket import LONGEST_WAIT_MS, Bucket
 from enforcer.core.settings import ExpiredShare
-from enforcer.laws.shares.account import DISPATCH, PUBLISH, Account, ShareRules, State
 from streaming.policy.groups import GroupLimits
 
 MSGS = (300.0, None, None, None)

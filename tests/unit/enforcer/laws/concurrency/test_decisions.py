@@ -2,7 +2,7 @@
 
 import pytest
 
-from enforcer.core.feeds.limits import TTL_MS, limit_of
+from enforcer.laws.concurrency.decisions import TTL_MS, limit_of
 from streaming.contract.errors import BadEvent
 
 LIMIT = {

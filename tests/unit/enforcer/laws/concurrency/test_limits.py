@@ -2,18 +2,18 @@
 
 import socket
 from collections.abc import Iterator, Mapping
-from types import SimpleNamespace
-from typing import Any, cast
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from concurrency_kit import FIXED_2
 from mutation_kit import Desk
 
-from enforcer.core.feeds.limits import LimitDecision
 from enforcer.kafka.addresses.brokers import Brokers
+from enforcer.laws.concurrency.decisions import LimitDecision
 from enforcer.laws.concurrency.limiter import Limiter
-from enforcer.laws.concurrency.measuring import Measuring
-from enforcer.laws.shares.groups import Groups
+from enforcer.laws.concurrency.limits import ConcurrencyLimits
+from enforcer.laws.shares.meter import Meter
 from streaming.contract.events import PolicyChange
 
 
@@ -25,7 +25,7 @@ class Client:
         self.limiter: Limiter | None = None
 
     def count_by(self, limiter: Limiter | None) -> None:
-        """Note it (measuring.Counted)."""
+        """Note it (limits.Counted)."""
         self.limiter = limiter
 
     @property
@@ -52,21 +52,15 @@ class World:
         self.signs: list[float] = []
         self.desk = desk
         self.policies = desk.coordinator.policies
-        clock = desk.coordinator.clock
-        self.brain = SimpleNamespace(
+        ends = replace(
+            desk.context,
             send_usage=lambda _event, key: self.sent.append(key),
             send_usage_pack=lambda _value, key: self.sent.append(key),
-            brokers_ms=clock.wall_ms,
-            clock=clock,
-            coordinator=desk.coordinator,
-            take_limits=None,
             ask_for_a_sign=lambda: self.signs.append(desk.now_ms),
+            upstreams=self.brokers,
+            connections=lambda: self.clients,
         )
-        ends = cast(Any, self.brain)
-        groups = Groups(
-            "p1", desk.settings, desk.metrics, clock, ends.send_usage, ends.send_usage_pack, self.policies
-        )
-        self.measuring = Measuring("p1", desk.metrics, ends, groups, self.brokers, lambda: self.clients)
+        self.limits = ConcurrencyLimits(ends, Meter(desk.settings, ends.clock))
 
     def put(self, version: int, name: str, value: Mapping[str, Any] | None) -> None:
         """An entry of `backpressure.partitions` from now on."""
@@ -96,24 +90,24 @@ def world() -> Iterator[World]:
 def test_connections_follow_policies_and_brokers(world: World) -> None:
     """By the address that leads to a broker; where nobody knows whose it is, nothing counts."""
     world.clients = [Client("kafka-1", 9092), Client("kafka-2", 9092)]
-    world.measuring.look()
+    world.limits.look()
     assert world.counted() == ["", ""]
     # Of one broker alone any address would be its own.
     world.brokers.address(3, "kafka-3", 9092)
     world.brokers.address(1, "kafka-1", 9092)
     world.put(1, "*", FIXED_2)
-    world.measuring.look()
+    world.limits.look()
     assert world.counted() == ["broker-1", ""]
     late = Client("kafka-1", 9092)
-    world.measuring.came(late)
+    world.limits.came(late)
     assert late.limiter is world.clients[0].limiter
     # The cluster tells of the other one, as its first answers do.
     world.brokers.address(2, "kafka-2", 9092)
-    world.measuring.look()
+    world.limits.look()
     assert world.counted() == ["broker-1", "broker-2"]
     world.put(2, "*", None)
     world.put(3, "broker-2", FIXED_2)
-    world.measuring.look()
+    world.limits.look()
     assert world.counted() == ["", "broker-2"]
 
 
@@ -122,15 +116,15 @@ def test_limits_and_samples_go_through_it(world: World) -> None:
     world.clients = [Client("kafka-1", 9092)]
     world.brokers.address(1, "kafka-1", 9092)
     world.put(1, "*", {"algorithm": "aimd"})
-    world.measuring.look()
+    world.limits.look()
     limiter = world.clients[0].limiter
     assert limiter is not None
     assert limiter.limit == 100
     limiter.end(limiter.begin("produce"))
-    world.brain.take_limits(
+    world.limits.take(
         [LimitDecision(partition="broker-1", ts=1, algorithm="aimd", limit=7, estimate=7.0, ttl_ms=60_000)]
     )
-    world.measuring.look()
+    world.limits.look()
     assert (limiter.limit, world.sent) == (7, ["broker-1"])
 
 
@@ -139,30 +133,30 @@ def test_a_silent_job_is_asked_before_it_counts_as_away(world: World) -> None:
     world.clients = [Client("kafka-1", 9092)]
     world.brokers.address(1, "kafka-1", 9092)
     world.put(1, "*", {"algorithm": "aimd"})
-    world.measuring.look()
+    world.limits.look()
     limiter = world.clients[0].limiter
     assert limiter is not None
-    found = world.measuring.partitions.known["broker-1"]
+    found = world.limits.partitions.known["broker-1"]
 
     def traffic(ms: int) -> None:
         for _ in range(ms // 100):
             limiter.end(limiter.begin("produce"))
             world.desk.now_ms += 100
-            world.measuring.look()
+            world.limits.look()
 
     traffic(6_000)
     assert found.in_force.local
     assert world.signs == [1_800, 3_500, 5_200]
-    world.brain.take_limits(
+    world.limits.take(
         [LimitDecision(partition="broker-1", ts=1, algorithm="aimd", limit=7, estimate=7.0, ttl_ms=60_000)]
     )
     world.signs.clear()
     for _ in range(5):
         traffic(2_000)
-        world.brain.take_limits([])
+        world.limits.take([])
     assert not found.in_force.local
     assert len(world.signs) == 5
     world.signs.clear()
     world.desk.now_ms += 10_000
-    world.measuring.look()
+    world.limits.look()
     assert world.signs == []

@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from context_kit import read as read_record
 from message_kit import Record
 from pack_kit import packed, stream_of
 
-from enforcer.core.feeds.decisions import decisions_in
-from enforcer.core.feeds.shares import SLOTS, Elsewhere, Share, slots_of
+from enforcer.laws.shares.decisions import SLOTS, Elsewhere, Share, slots_of
 from streaming.columns.packed import pack, unpack
 
 
@@ -36,10 +36,10 @@ def test_own_shares_and_those_of_others(small: bool) -> None:
     """Whichever way they are compressed; a group that leaves is told by null limits."""
     (value,) = packed([*SHARES, share("gone") | {"removed": "idle"}])
     (value,) = pack("share", unpack(value)[1], small=small)
-    found = decisions_in(record(value), "p1")  # type: ignore[arg-type]
+    found = read_record(record(value), "p1")
     assert [one.group for one in found if isinstance(one, Share)] == [*GROUPS, "gone"]
     assert [one.limits for one in found if isinstance(one, Share)] == [LIMITS] * 4 + [None]
-    (other,) = decisions_in(record(value), "p2")  # type: ignore[arg-type]
+    (other,) = read_record(record(value), "p2")
     assert isinstance(other, Elsewhere) and other.ttl_ms == 3_000
     assert other.slots.tolist() == slots_of(GROUPS).tolist(), "who leaves a group has no share of it"
     assert (other.slots < SLOTS).all()
@@ -50,7 +50,7 @@ def test_shares_of_others_that_were_too_late_do_not_stand(repeat: dict[str, Any]
     """A share of days ago is no share of now, unless it is said again."""
     rows = [share("old", limits=LIMITS), share("new", limits=LIMITS) | {"ts": 6}]
     (value,) = packed([row | repeat for row in rows])
-    (other,) = decisions_in(Record(value, b"p1", 60_006, packed=True), "p2")  # type: ignore[arg-type]
+    (other,) = read_record(Record(value, b"p1", 60_006, packed=True), "p2")
     assert isinstance(other, Elsewhere) and other.slots.tolist() == slots_of(stands).tolist()
 
 
@@ -72,7 +72,7 @@ HUGE = pa.array([2**64 - 1], pa.uint64())
 def test_what_is_no_pack_of_shares_is_told(value: bytes) -> None:
     """And nothing is taken from it."""
     told: list[str] = []
-    assert decisions_in(record(value), "p2", told.append) == []  # type: ignore[arg-type]
+    assert read_record(record(value), "p2", told.append) == []
     assert len(told) == 1
 
 
@@ -80,6 +80,6 @@ def test_times_out_of_range_are_brought_into_it() -> None:
     """Anybody may write to the topic; nulls say nothing."""
     lives = pa.array([None, 2**63 - 1], pa.int64())
     rows = pa.record_batch({"group": pa.array(["g", None]).dictionary_encode(), "ttl_ms": lives})
-    (found,) = decisions_in(record(stream_of(rows, "share")), "p2")  # type: ignore[arg-type]
+    (found,) = read_record(record(stream_of(rows, "share")), "p2")
     assert isinstance(found, Elsewhere) and 0 < found.ttl_ms < 2**53
     assert np.array_equal(found.slots, slots_of(["g"]))

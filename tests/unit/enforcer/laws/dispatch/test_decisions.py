@@ -5,10 +5,10 @@ from typing import Any
 import orjson
 import pyarrow as pa
 import pytest
+from context_kit import read as read_record
 from message_kit import Record
 
-from enforcer.core.feeds.decisions import decisions_in
-from enforcer.core.feeds.dispatches import Dispatched
+from enforcer.laws.dispatch.decisions import Dispatched
 from streaming.columns.packed import pack
 from streaming.contract.events import MAX_AHEAD_MS
 
@@ -25,7 +25,7 @@ READ = Dispatched("p1-1", 5, "p1", "broker-0", TOPIC, "s", ((11, 0), None, (4, 1
 def read(value: Any, reasons: list[str] | None = None, **also: Any) -> list[Any]:
     """What stands in a single record."""
     told = list[str]() if reasons is None else reasons
-    return decisions_in(Record(value), unusable=told.append, **also)  # type: ignore[arg-type]
+    return read_record(Record(value), unusable=told.append, **also)
 
 
 def test_a_decision_is_read() -> None:
@@ -73,5 +73,5 @@ def test_packed_ones_are_read() -> None:
     other = {**GOOD, "id": "p2-7", "acquired": {"topic": {"msgs": 1, "bytes": None}}}
     rows = [{name: value for name, value in one.items() if name != "type"} for one in (GOOD, other)]
     (value,) = pack("dispatch", pa.RecordBatch.from_pylist(rows))
-    found = decisions_in(Record(value, packed=True), "p1")  # type: ignore[arg-type]
+    found = read_record(Record(value, packed=True), "p1")
     assert found == [READ, READ._replace(id="p2-7", acquired=(None, (1, 0), None))]

@@ -2,28 +2,16 @@
 
 from collections.abc import Iterable
 from math import inf
-from typing import Final, Protocol
+from typing import Final
 
-from enforcer.core.turns.waiting import RESERVED_MS, WaitingLine
-from enforcer.laws.shares.account import DISPATCH, PUBLISH, Account, Wait
+from enforcer.core.account import DISPATCH, PUBLISH, Account, Wait
+from enforcer.core.waiting import RESERVED_MS, Pause, WaitingLine
 from enforcer.laws.shares.topic_accounts import Owed
 
 _AGAIN_MS: Final = 1_000.0
 """How often one that waits for very long asks whether it may pass in spite of the debt."""
 _LITTLE_MS: Final = 1.0
 """A Fetch that brings so little is not reckoned with before it does."""
-
-
-class Pause(Protocol):
-    """What holds the connection back; see pacing.Pacer."""
-
-    def pause(self, wait_ms: float) -> None:
-        """Handle nothing until `wake`, and for so long at most."""
-        ...
-
-    def wake(self) -> None:
-        """Handle the request at the head again, soon."""
-        ...
 
 
 class LineUp:

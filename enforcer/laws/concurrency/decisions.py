@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
+from enforcer.core.law import DecisionReader
 from streaming.contract.fields import TS_MAX_MS, Fields, integer, number, text
 
 TTL_MS: Final = 60_000
@@ -46,3 +47,6 @@ def limit_of(fields: Fields) -> LimitDecision:
         estimate=number(fields, "estimated_limit", float(limit)),
         ttl_ms=integer(fields, "ttl_ms", TTL_MS, maximum=TS_MAX_MS),
     )
+
+
+READER: Final = DecisionReader(type="limit", parse=limit_of, timely=True)

@@ -2,8 +2,8 @@
 
 from meter_kit import Waiting
 
-from enforcer.core.turns.line_up import LineUp
-from enforcer.laws.shares.account import DISPATCH, PUBLISH, Account, ShareRules
+from enforcer.core.account import DISPATCH, PUBLISH, Account, ShareRules
+from enforcer.laws.shares.line_up import LineUp
 from enforcer.laws.shares.topic_accounts import Owed
 from streaming.policy.groups import GroupLimits
 

@@ -1,4 +1,4 @@
-"""Shares as the proxy reads them (docs/contract.md 3.2), and what they say of a whole group."""
+"""What an enforcer reads of shares (docs/contract.md 3.2), and what they say of a whole group."""
 
 import zlib
 from collections.abc import Mapping, Sequence
@@ -10,10 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from enforcer.core.law import DecisionReader
 from streaming.columns.packed import columns_in
-from streaming.contract.decisions import LATE_MS
+from streaming.contract.decisions import LATE_MS, Share, share_of
 from streaming.contract.errors import BadEvent
-from streaming.contract.fields import TS_MAX_MS, Fields, integer, number, shown, text
+from streaming.contract.fields import TS_MAX_MS
 from streaming.contract.usage_events import DIMENSIONS
 
 SLOTS: Final = 2**18
@@ -23,27 +24,6 @@ MEMBERS_MAX: Final = 1_000
 """Members of one group that are remembered; only metrics miss the others."""
 _FULL_USE: Final = 0.95
 """As in the law: who uses this part of its share wants more (docs/contract.md 3.2, step 1)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
-    """One broker's share of a group.
-
-    Attributes:
-        group: its name.
-        broker: whose share it is.
-        ts: when it was decided, ms since the epoch; a repeated one keeps it.
-        ttl_ms: how long it stands when nothing is heard.
-        limits: dimension -> what the broker may use per second; None: it is no member any more.
-        usage: dimension -> what it used per second.
-    """
-
-    group: str
-    broker: str
-    ts: int
-    ttl_ms: int
-    limits: Mapping[str, float] | None
-    usage: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,30 +79,9 @@ def elsewhere_in(value: bytes, said_ms: int = 0) -> Elsewhere:
     return Elsewhere(slots=slots_of(groups.filter(stands).to_pylist()), ttl_ms=ttl_ms)
 
 
-def share_of(fields: Fields) -> Share:
-    """A share from its JSON object.
-
-    Raises:
-        BadEvent: it is none, or a number in it is out of range.
-    """
-    return Share(
-        group=text(fields, "group", None),
-        broker=text(fields, "broker", None),
-        ts=integer(fields, "ts", None, maximum=TS_MAX_MS),
-        ttl_ms=integer(fields, "ttl_ms", None, maximum=TS_MAX_MS),
-        limits=None if "limits" in fields and fields["limits"] is None else _rates(fields, "limits"),
-        usage=_rates(fields, "usage") if "usage" in fields else {},
-    )
-
-
-def _rates(fields: Fields, key: str) -> dict[str, float]:
-    rates = fields.get(key)
-    if not isinstance(rates, Mapping):
-        raise BadEvent(f"{key}: {shown(rates)}; an object of rates was expected")
-    try:
-        return {name: number(rates, name, None) for name in rates}
-    except BadEvent as error:
-        raise BadEvent(f"{key}.{error.reason}") from error
+READER: Final = DecisionReader(
+    type="share", parse=share_of, timely=True, standing=True, of_others=elsewhere_in
+)  # fmt: skip
 
 
 class Members:

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable
 
 from enforcer.core import bounds
-from enforcer.core.mute import Mute
+from enforcer.kafka.life.mute import Mute
 from enforcer.laws.mutation.coordinator import QuotaCoordinator
 
 CallLater = Callable[[float, Callable[[], None]], asyncio.TimerHandle]

@@ -2,7 +2,7 @@
 
 from meter_kit import Waiting
 
-from enforcer.core.turns.waiting import RESERVED_MS, WaitingLine
+from enforcer.core.waiting import RESERVED_MS, WaitingLine
 
 
 def test_first_come_first_served() -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from enforcer.core.law import DecisionReader
 from streaming.contract.errors import BadEvent
 from streaming.contract.fields import TS_MAX_MS, Fields, integer, shown, text
 from streaming.contract.names import namespace_of
@@ -32,12 +33,8 @@ class Dispatched(NamedTuple):
     acquired: tuple[tuple[int, int] | None, ...]
 
 
-def dispatch_of(fields: Fields, latest_ms: int) -> Dispatched | None:
+def dispatch_of(fields: Fields) -> Dispatched | None:
     """A dispatch decision from its JSON object; None: it does not tell its counters.
-
-    Args:
-        fields: the object.
-        latest_ms: one that is applied later is refused: all that comes would be passed over as older.
 
     Raises:
         BadEvent: it is none, or a field in it is out of range.
@@ -48,14 +45,11 @@ def dispatch_of(fields: Fields, latest_ms: int) -> Dispatched | None:
     if not isinstance(counters, Mapping):
         raise BadEvent(f"acquired: {shown(counters)}; an object of counters by level was expected")
     ts = integer(fields, "ts", None, maximum=TS_MAX_MS)
-    at = integer(fields, "applied_ts", ts, maximum=TS_MAX_MS)
-    if at > latest_ms:
-        raise BadEvent(f"applied at {at}, which is too far ahead; {latest_ms} at most was expected")
     topic = text(fields, "topic", None)
     namespace_of(topic)
     return Dispatched(
         id=text(fields, "id", None),
-        at=at,
+        at=integer(fields, "applied_ts", ts, maximum=TS_MAX_MS),
         proxy=text(fields, "proxy", ""),
         broker=text(fields, "broker", None),
         topic=topic,
@@ -75,3 +69,6 @@ def _counters(level: str, said: object) -> tuple[int, int] | None:
         return integer(counts, "msgs", 0), integer(counts, "bytes", 0)
     except BadEvent as error:
         raise BadEvent(f"acquired.{level}.{error.reason}") from error
+
+
+READER: Final = DecisionReader(type="dispatch", parse=dispatch_of, at=lambda said: said.at)

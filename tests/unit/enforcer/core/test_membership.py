@@ -1,6 +1,6 @@
 """Who counts, and when a proxy hears too little."""
 
-from enforcer.laws.mutation.membership import (
+from enforcer.core.membership import (
     ALIVE_MS,
     BEHIND_MS,
     PREDECESSOR_MS,

@@ -11,6 +11,18 @@ _LOOK_AT: Final = 8
 """Reservations that are looked at in one step, so that a step costs the same whatever their number."""
 
 
+class Pause(Protocol):
+    """What holds the connection back; see pacing.Pacer."""
+
+    def pause(self, wait_ms: float) -> None:
+        """Handle nothing until `wake`, and for so long at most."""
+        ...
+
+    def wake(self) -> None:
+        """Handle the request at the head again, soon."""
+        ...
+
+
 class Waiter(Protocol):
     """A connection that waits for its turn."""
 

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from enforcer.core.bucket import Bucket
 from enforcer.core.settings import ExpiredShare
-from enforcer.core.turns.waiting import WaitingLine
+from enforcer.core.waiting import WaitingLine
 from streaming.contract.usage_events import DIMENSIONS
 from streaming.policy.groups import MIN_LIMIT, GroupLimits
 

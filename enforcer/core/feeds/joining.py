@@ -1,0 +1,180 @@
+"""How an enforcer becomes one of those that count, and stays one (docs/contract.md 3.1).
+
+It says that it lives, learns the brokers' clock from the acknowledgement, and hears who else lives.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from math import inf
+from typing import Any, Final
+
+from prometheus_client import Counter
+
+from enforcer.core.clock import Clock
+from enforcer.core.feeds.company import Saying, Sign, alive_tail
+from enforcer.core.law import Send
+from enforcer.core.membership import ALIVE_EVERY_MS, Membership
+from streaming.contract.errors import WeirError
+from streaming.kafka_io.brokers_clock import BrokersClock
+
+logger = logging.getLogger(__name__)
+
+_STOP_S: Final = 1.0
+_RETRY_S: Final = 0.5
+_HEARD_S: Final = 1.0
+"""After our own `alive` was read: so long others may take to read it."""
+_COMPLAIN_MS: Final = 60_000
+_OWN_NAMES: Final = "give each a name of its own: --id or proxy.id, of an admin API http.id"
+Hear = Callable[[str, Mapping[str, Any]], None]
+"""Gets what another proxy says of who reads for which group: its name, and the record's fields."""
+
+
+class Joining:
+    """An enforcer's place among the others.
+
+    Attributes:
+        known: set once our own first `alive` stands on the topic; by then the brokers' clock is known.
+
+    Args:
+        name: ours.
+        membership: told what is heard.
+        clock: our own.
+        brokers: knows the brokers' clock, once some event was acknowledged.
+        topic: of usage, where signs of life stand.
+        connection: librdkafka properties of our connections.
+        send: writes to that topic.
+        in_loop: calls a function in the loop, from any thread.
+        ask_for_a_sign: makes the job say something, if it is there.
+        same_name: counts words of other processes that have our name.
+        hear: see there.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        membership: Membership,
+        clock: Clock,
+        brokers: BrokersClock,
+        topic: str,
+        connection: Mapping[str, str],
+        *,
+        send: Send,
+        in_loop: Callable[[Callable[[], None]], object],
+        ask_for_a_sign: Callable[[], None],
+        same_name: Counter,
+        hear: Hear,
+    ) -> None:
+        self._name = name
+        self._membership = membership
+        self._hear = hear
+        self._clock = clock
+        self._brokers = brokers
+        self._send = send
+        self._in_loop = in_loop
+        self._ask_for_a_sign = ask_for_a_sign
+        self._same_name = same_name
+        self._loop = asyncio.get_running_loop()
+        self._signs = alive_tail(connection, topic, self._heard)
+        self._heart: asyncio.TimerHandle | None = None
+        self.known, self._read_own, self._taken = (asyncio.Event() for _ in range(3))
+        self._beats = 0
+        self._complained_ms = -inf
+
+    def start(self) -> None:
+        """Say that we live, and listen who else does."""
+        self._signs.start(self._loop)
+        self._beat()
+
+    async def heard_of(self) -> None:
+        """Wait until the others have heard of us, and we know of them."""
+        await asyncio.gather(self._signs.caught_up.wait(), self._others_have_heard())
+
+    def check_name(self) -> None:
+        """Make sure that our name is ours.
+
+        Raises:
+            WeirError: another process has it, which had it before us.
+        """
+        if self._taken.is_set():
+            raise WeirError(f"another process is {self._name!r} and decides already; {_OWN_NAMES}")
+
+    async def stop(self) -> None:
+        """Say that we leave, and listen no more."""
+        if self._heart is not None:
+            self._heart.cancel()
+        self._say(leaving=True)
+        await self._signs.stop(_STOP_S)
+
+    def begin_anew(self) -> None:
+        """The topic was made again (from any thread)."""
+        self._signs.begin_anew()
+
+    async def _others_have_heard(self) -> None:
+        await self._read_own.wait()
+        await asyncio.sleep(_HEARD_S)
+        # One of our name that was killed says nothing more; else it will within this time.
+        left_ms = self._membership.alive.predecessor_ms(self._brokers.now_ms())
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._taken.wait(), left_ms / 1000)
+
+    def _heard(self, signs: list[Sign | Saying]) -> None:
+        alive = self._membership.alive
+        for sign in signs:
+            if isinstance(sign, Saying):
+                self._hear(sign.proxy, sign.fields)
+                continue
+            proxy, ts, leaving, speaks, instance = sign
+            if alive.heard(proxy, ts, leaving=leaving, speaks=speaks, instance=instance):
+                self._complain()
+        if alive.read_own:
+            self._read_own.set()
+        self._membership.look()
+
+    def _complain(self) -> None:
+        """Another process lives that has our name."""
+        if self._membership.alive.name_is_taken:
+            self._taken.set()
+        self._same_name.inc()
+        now_ms = self._clock.steady_ms()
+        if now_ms - self._complained_ms >= _COMPLAIN_MS:
+            self._complained_ms = now_ms
+            logger.error("another process is %r too: shares are used twice; %s", self._name, _OWN_NAMES)
+
+    def _beat(self) -> None:
+        self._say(leaving=False)
+        every_s = ALIVE_EVERY_MS / 1000 if self._brokers.known else _RETRY_S
+        if self._membership.hears_of_no_decision:
+            # Where there are others, only a decision tells that the job has theirs as well.
+            self._ask_for_a_sign()
+        self._heart = self._loop.call_later(every_s, self._beat)
+
+    def _say(self, *, leaving: bool) -> None:
+        self._beats += 1
+        name = self._name
+        event: dict[str, Any] = {
+            "type": "alive", "id": f"{name}-alive-{self._clock.wall_ms()}-{self._beats}", "proxy": name,
+            "instance": self._membership.alive.instance,
+        }  # fmt: skip
+        if self._membership.speaks:
+            event["speaks"] = self._membership.speaks
+        if leaving:
+            event["leaving"] = True
+        sent_ms = self._brokers.now_ms()
+        if self._send(event, name, acked=partial(self._told, sent_ms)):
+            self._membership.alive.sent(sent_ms)
+
+    def _told(self, sent_ms: int, record_ms: int | None) -> None:
+        """The acknowledgement of an `alive`, in a thread."""
+        if record_ms is not None:
+            self._in_loop(partial(self._stands, sent_ms))
+
+    def _stands(self, sent_ms: int) -> None:
+        self._membership.alive.acknowledged(sent_ms)
+        self.known.set()
+
+
+def unheard_of(_proxy: str, _fields: Mapping[str, Any]) -> None:
+    """Nobody wants to know."""

@@ -1,0 +1,62 @@
+"""What a proxy reads back before it lets clients in (docs/contract.md 3.1)."""
+
+from typing import Final
+
+from enforcer.core.feeds.company import Charge
+from enforcer.laws.mutation.book import Book
+from enforcer.laws.mutation.decisions import Decision
+from streaming.policy.policy_set import PolicySet, refill_times
+
+BACK_MS: Final = 60_000
+"""The least that is read back."""
+BACK_MAX_MS: Final = 600_000
+"""The most: one slow quota must not make each start read days. Debts are repeated meanwhile."""
+INCLUDED_MAX: Final = 500_000
+"""Ids of events that admissions hold; the oldest leave."""
+
+
+def back_ms(policies: PolicySet) -> int:
+    """R: how long an empty bucket takes to be full under any quota, from one minute to ten."""
+    longest_s = max((seconds for _, seconds in refill_times(policies.entries)), default=0.0)
+    return max(BACK_MS, int(min(longest_s * 1000.0, BACK_MAX_MS)))
+
+
+class ReadBack:
+    """Fills a book with what stands on the topics, before a proxy lets clients in.
+
+    1. `back_ms(policies)` is R. Read `weir.decisions` from R before its newest record on, each partition in
+       order; give every admission to `ReadBack.admission`.
+    2. Read `weir.requests` from R before the newest of these admissions on (none: before the newest record of
+       `weir.decisions`; none: before now), each partition in order; give every event with `decided`, and
+       every refund, to `ReadBack.event`, whoever sent it.
+    3. Follow both topics' decisions from where 1. ended, by `Book.stated`.
+
+    Attributes:
+        newest_ts: applied time of the newest admission, ms; None: there was none.
+
+    Args:
+        book: still empty.
+    """
+
+    def __init__(self, book: Book) -> None:
+        self.newest_ts: int | None = None
+        self._book = book
+        self._included: dict[str, int] = {}  # id -> applied time of the admission that holds it
+        self._dropped_ts = -1
+
+    def admission(self, statement: Decision) -> None:
+        """Take an admission, in order."""
+        self.newest_ts = max(self.newest_ts or 0, statement.at)
+        for name in (statement.id, *statement.refunds):
+            self._included[name] = statement.at
+        if len(self._included) > INCLUDED_MAX:
+            # Many at once: a dict steps over all that left before the first.
+            for name in list(self._included)[: INCLUDED_MAX // 2]:
+                self._dropped_ts = max(self._dropped_ts, self._included.pop(name))
+        self._book.stated(statement)
+
+    def event(self, charge: Charge) -> None:
+        """Take a decided request, or a refund, in order; one that an admission holds is passed over."""
+        # Where ids had to be let go, what is as old as they are is held by one of them.
+        if charge.id not in self._included and charge.ts > self._dropped_ts:
+            self._book.read_back(charge)

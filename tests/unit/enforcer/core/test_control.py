@@ -1,0 +1,143 @@
+"""An enforcer's own timers and its start, without a cluster; and a law that nobody else names."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+import orjson
+from message_kit import Record
+from mutation_kit import Desk
+
+from enforcer.core.control import ControlPlane
+from enforcer.core.feeds.decisions import decisions_in
+from enforcer.core.law import Context, DecisionReader, EnforcerLaw
+from enforcer.core.metrics import Metrics
+from enforcer.core.settings import ProxySettings
+from enforcer.laws.enforcement import Enforcement
+from enforcer.laws.mutation.law import MutationQuotas
+from enforcer.laws.registry import LAWS
+from streaming.contract.fields import integer
+from streaming.contract.topics import Topics
+
+DAY_MS = 86_400_000
+NOBODY = {"bootstrap.servers": "127.0.0.1:9"}
+
+
+def test_a_policy_dated_days_ahead_is_looked_at_again_until_its_time() -> None:
+    """No timer of the loop is set farther ahead than a day; the function is called once, at its time.
+
+    By the brokers' clock, as policies come into force by it.
+    """
+    called: list[float] = []
+
+    async def run() -> None:
+        control = ControlPlane("p1", ProxySettings(), Metrics(10), Topics(), NOBODY, speaks="kafka")
+        now_ms = 0.0
+        timers: list[tuple[float, Callable[..., None], tuple[Any, ...]]] = []
+        loop = SimpleNamespace(
+            call_later=lambda delay_s, function, *given: timers.append((delay_s, function, given)),
+            call_soon=lambda function: function(),
+        )
+        control._loop = cast(asyncio.AbstractEventLoop, loop)
+        control.brokers_ms = lambda: int(now_ms)
+        control.call_at(2 * DAY_MS + 5, lambda: called.append(now_ms))
+        while timers:
+            ((delay_s, function, given),) = timers
+            assert delay_s <= DAY_MS / 1000
+            timers.clear()
+            now_ms += delay_s * 1000
+            function(*given)
+
+    asyncio.run(run())
+    assert called == [2 * DAY_MS + 5]
+
+
+def test_it_serves_while_the_job_is_away() -> None:
+    """Once all is read back and the limit of the start is over; the job that comes makes it ready."""
+    seen: list[tuple[bool, bool, bool]] = []
+
+    async def run() -> None:
+        desk = Desk()
+        law = MutationQuotas(desk.context)
+
+        def look() -> None:
+            seen.append((law.serving.is_set(), law.ready.is_set(), desk.metrics.local.alone))
+
+        async def ask() -> bool:
+            look()
+            if len(seen) == 2:
+                law.coordinator.begin()
+            if len(seen) == 3:
+                desk.pass_ms(desk.settings.start_timeout_ms)
+            return len(seen) > 4
+
+        law._ask_probe = ask  # type: ignore[method-assign]  # no broker
+        await law.probe()
+        look()
+
+    asyncio.run(run())
+    assert seen == [(False, False, False)] * 3 + [(True, False, True)] * 4 + [(True, True, False)]
+
+
+class Hearts(EnforcerLaw):
+    """A toy law: counts the beats that were decided."""
+
+    reads = DecisionReader(
+        type="pulse",
+        parse=lambda fields: SimpleNamespace(ts=fields["ts"], beats=integer(fields, "beats", None)),
+    )
+
+    def __init__(self, context: Context, _accounts: object) -> None:
+        self.name = context.proxy_id
+        self.beats: list[list[int]] = []
+        self.steps: list[str] = []
+
+    def take(self, decisions: Sequence[Any]) -> None:
+        """See EnforcerLaw."""
+        self.beats.append([pulse.beats for pulse in decisions])
+
+    def look(self) -> None:
+        """See EnforcerLaw."""
+        self.steps.append("look")
+
+    def work(self) -> list[Coroutine[None, None, None]]:
+        """See EnforcerLaw."""
+        self.steps.append("work")
+        return []
+
+    def stop(self) -> None:
+        """See EnforcerLaw."""
+        self.steps.append("stop")
+
+
+def test_a_law_is_one_class_and_one_registration() -> None:
+    """It is made, given its decisions, looked at, run and stopped; nothing else names it."""
+    LAWS.append(Hearts)
+    told: list[str] = []
+
+    async def run() -> Hearts:
+        settings = ProxySettings(start_timeout_ms=1)
+        enforcement = Enforcement("p1", settings, Metrics(10), Topics(), NOBODY, speaks="kafka")
+        law = enforcement.of(Hearts)
+        await enforcement.start()
+        control = enforcement._control
+        values = [
+            {"type": "pulse", "ts": 5, "beats": 7}, {"type": "pulse", "ts": 5, "beats": -1},
+            {"type": "limit", "ts": 5, "partition": "b", "algorithm": "aimd", "limit": 7, "ttl_ms": 60_000},
+            {"type": "pulse", "ts": 5, "beats": 9},
+        ]  # fmt: skip
+        for value in values:
+            record = cast(Any, Record(orjson.dumps(value)))
+            control._take(decisions_in(record, control._readers(), "p1", told.append))
+        for work in enforcement.work():
+            work.close()
+        await enforcement.stop()
+        return law
+
+    try:
+        law = asyncio.run(run())
+    finally:
+        LAWS.remove(Hearts)
+    assert (law.name, law.beats, law.steps) == ("p1", [[7], [], [9]], ["look", "work", "stop"])
+    assert len(told) == 1 and "beats" in told[0]
