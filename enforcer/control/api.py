@@ -42,9 +42,11 @@ from enforcer.control.middleware import AccessControl, Beyond, reason_body
 from enforcer.control.parts import (
     NAMESPACE,
     NO_CONTENT,
+    Decide,
     Name,
     Parts,
     Unavailable,
+    add_change,
     body_of,
     namespace_holder,
 )
@@ -176,36 +178,24 @@ def _group_routes(parts: Parts, *, plural: bool) -> APIRouter:
         now_ms = time.time_ns() // 1_000_000
         return JSONResponse(parts.usage.view(rg, limits, round_rules(policies), now_ms))
 
-    _add_group_changes(router, parts, deleted=NO_CONTENT if plural else 200)  # 200 is PIP-82's own answer
-    return router
+    async def put(rg: Name, request: Request) -> Decide:
+        fields = group_fields(await body_of(request, parts.settings))
+        return lambda entries: put_group(entries, rg, fields)
 
+    async def delete(rg: Name) -> Decide:
+        return lambda entries: delete_group(entries, rg)
 
-def _add_group_changes(router: APIRouter, parts: Parts, *, deleted: int) -> None:
-    store = parts.store
-
-    @router.put(
-        "/{rg}",
-        status_code=NO_CONTENT,
-        response_class=Response,
-        responses=refusals(400, 408, 412, 413),
+    add_change(
+        router, parts, "PUT", "/{rg}", put, (400, 408, 412, 413),
         openapi_extra=admin_docs.body(GROUP_FIELDS.schema),
         summary="Create a resource group, or change the fields that are given",
-    )
-    async def put(rg: Name, request: Request) -> Response:
-        fields = group_fields(await body_of(request, parts.settings))
-        await store.change(lambda entries: put_group(entries, rg, fields))
-        return Response(status_code=NO_CONTENT)
-
-    @router.delete(
-        "/{rg}",
-        status_code=deleted,
-        response_class=Response,
-        responses=refusals(404, 412),
+    )  # fmt: skip
+    add_change(
+        router, parts, "DELETE", "/{rg}", delete, (404, 412),
+        NO_CONTENT if plural else 200,  # 200 is PIP-82's own answer
         summary="Remove a resource group that nobody is attached to",
-    )
-    async def delete(rg: Name) -> Response:
-        await store.change(lambda entries: delete_group(entries, rg))
-        return Response(status_code=deleted)
+    )  # fmt: skip
+    return router
 
 
 def _tenant(tenant: Name) -> Holder:
@@ -225,31 +215,18 @@ def _holder_routes(parts: Parts, prefix: str, tag: str, holder: Callable[..., Ho
     async def get(who: Holder = of_holder) -> Response:
         return PlainTextResponse(attached_group(store.entries, who) or "")
 
-    async def attach_to(rg: Name, who: Holder = of_holder) -> Response:
-        await store.change(lambda entries: attach(entries, who, rg))
-        return Response(status_code=NO_CONTENT)
+    async def attach_to(rg: Name, who: Holder = of_holder) -> Decide:
+        return lambda entries: attach(entries, who, rg)
 
+    async def detach_it(who: Holder = of_holder) -> Decide:
+        return lambda entries: detach(entries, who)
+
+    attaches = "Attach to a group, in place of the one before"
     # Pulsar has POST, PIP-82 PUT.
-    for method in (router.post, router.put):
-        method(
-            "/{rg}",
-            status_code=NO_CONTENT,
-            response_class=Response,
-            responses=refusals(412),
-            summary="Attach to a group, in place of the one before",
-        )(attach_to)
-
-    @router.delete(
-        "",
-        status_code=NO_CONTENT,
-        response_class=Response,
-        responses=refusals(412),
-        summary="Detach from the group, if there is one",
-    )
-    async def detach_it(who: Holder = of_holder) -> Response:
-        await store.change(lambda entries: detach(entries, who))
-        return Response(status_code=NO_CONTENT)
-
+    for method in ("POST", "PUT"):
+        add_change(router, parts, method, "/{rg}", attach_to, (412,), summary=attaches)
+    detaches = "Detach from the group, if there is one"
+    add_change(router, parts, "DELETE", "", detach_it, (412,), summary=detaches)
     return router
 
 

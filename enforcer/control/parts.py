@@ -32,6 +32,10 @@ Flag = Annotated[str, Query(json_schema_extra={"enum": ["true", "false"]})]
 """A parameter of a query that `flag` reads."""
 
 
+Decide = Callable[[Entries], Changes]
+"""The entries as they are -> what to change."""
+
+
 class Unavailable(WeirError):
     """Policies cannot be read or changed now; a change may have been made all the same."""
 
@@ -47,7 +51,7 @@ class PolicyStore(Protocol):
             Unavailable: they have not been read yet.
         """
 
-    async def change(self, decide: Callable[[Entries], Changes]) -> None:
+    async def change(self, decide: Decide) -> None:
         """Make a change, visible in `entries` when this returns.
 
         Args:
@@ -138,26 +142,50 @@ def add_changes(
         summaries: of both.
         told: what else is said of both.
     """
-    of_path = Depends(place_of)
-    told |= {"status_code": NO_CONTENT, "response_class": Response}
-    refused = told.pop("refused", ())
+    of_path, refused = Depends(place_of), told.pop("refused", ())
 
-    @router.post(
-        path,
-        responses=refusals(400, *refused, 408, 412, 413),
-        openapi_extra=admin_docs.body(schema),
-        summary=summaries[0],
-        **told,
-    )
-    async def post(request: Request, place: Any = of_path) -> Response:
+    async def post(request: Request, place: Any = of_path) -> Decide:
         fields = fields_of(await body_of(request, parts.settings), place)
-        await parts.store.change(lambda entries: put(entries, place, fields))
-        return Response(status_code=NO_CONTENT)
+        return lambda entries: put(entries, place, fields)
 
-    @router.delete(path, responses=refusals(400, *refused, 412), summary=summaries[1], **told)
-    async def delete(place: Any = of_path) -> Response:
-        await parts.store.change(lambda entries: remove(entries, place))
-        return Response(status_code=NO_CONTENT)
+    async def delete(place: Any = of_path) -> Decide:
+        return lambda entries: remove(entries, place)
+
+    described = {**told, "openapi_extra": admin_docs.body(schema), "summary": summaries[0]}
+    add_change(router, parts, "POST", path, post, (400, *refused, 408, 412, 413), **described)
+    add_change(router, parts, "DELETE", path, delete, (400, *refused, 412), summary=summaries[1], **told)
+
+
+def add_change(
+    router: APIRouter,
+    parts: Parts,
+    method: str,
+    path: str,
+    decision: Callable[..., Any],
+    refused: Sequence[int],
+    status: int = NO_CONTENT,
+    **told: Any,
+) -> None:
+    """An endpoint that changes policies and answers nothing.
+
+    Args:
+        router, parts, path: see add_changes.
+        method: its method.
+        decision: a dependency; what it returns is asked for the changes.
+        refused: statuses that it may answer with instead.
+        status: its answer's.
+        told: what else is said of it.
+    """
+    of_request = Depends(decision)
+
+    async def change(decide: Any = of_request) -> Response:
+        await parts.store.change(decide)
+        return Response(status_code=status)
+
+    router.add_api_route(
+        path, change, methods=[method], status_code=status, response_class=Response,
+        responses=refusals(*refused), name=decision.__name__, **told,
+    )  # fmt: skip
 
 
 async def body_of(request: Request, settings: AdminSettings) -> bytes:

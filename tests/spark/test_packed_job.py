@@ -102,7 +102,7 @@ def in_one_step(bootstrap: str) -> dict[str, bytes]:
     rows += until(bootstrap, TOPICS.requests, 0)
     records = Records(
         topic=[one.topic for one in rows], partition=[one.partition for one in rows],
-        offset=[one.offset * 1000 + (one.row or 0) for one in rows], ts=[one.ts for one in rows],
+        offset=[one.offset * 1000 + max(0, one.row) for one in rows], ts=[one.ts for one in rows],
         value=[one.value for one in rows],
     )  # fmt: skip
     _, outputs = step("mutation", 0, None, records, StepContext(fail_fast=True))

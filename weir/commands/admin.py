@@ -114,22 +114,17 @@ class _Front:
 
     def make(self, parts: "Parts") -> "ASGIApp":
         """The proxy; Pulsar's answers get what Weir knows."""
-        from enforcer.control.backlog import filled as backlog_filled
-        from enforcer.control.dispatch import filled as dispatch_filled
+        from enforcer.control.backlog.filled import fills
         from enforcer.http.filling import Filling
         from enforcer.http.service import HttpService
         from enforcer.http.settings import Table
 
         of_pulsar = self._http.table is Table.PULSAR
-        fills = {**dispatch_filled.fills(parts), **backlog_filled.fills(parts)} if of_pulsar else {}
-        fillings = [Filling(path=path, fill=fill) for path, fill in fills.items()]
+        filled = fills(parts) if of_pulsar else {}
+        fillings = [Filling(path=path, fill=fill) for path, fill in filled.items()]
+        registry = parts.metrics.registry
         self._service = HttpService(
-            self._id,
-            self._http,
-            self._deciding,
-            self._cluster,
-            parts.metrics.registry,
-            fillings,
+            self._id, self._http, self._deciding, self._cluster, registry, fillings
         )
         return self._service.proxy
 

@@ -8,9 +8,8 @@ from typing import IO
 from streaming.contract.errors import BadEvent, WeirError
 from streaming.contract.events import MAX_AHEAD_MS, load_object
 from streaming.contract.topics import Cluster
-from streaming.kafka_io.reader import Span
 from streaming.replay import is_parquet, whole, write_lines
-from weir.logs.dump_lines import Annotator, Counts, History, Line, RawRecord
+from weir.logs.dump_lines import Annotator, Counts, History, Line
 from weir.logs.reading import TopicReader
 from weir.logs.sorted_lines import SortedLines
 from weir.logs.times import BEGINNING_MS
@@ -38,26 +37,21 @@ def dump(
     topics, counts, history = cluster.topics, Counts(), History(max_ahead_ms)
     reader = TopicReader(cluster.bootstrap, cluster.client)
 
-    def records(span: Span) -> Iterator[RawRecord]:
-        for each in reader.read(span):
-            row = -1 if each.row is None else each.row
-            yield RawRecord(each.topic, each.partition, each.offset, each.ts, each.value, row)
-
     try:
         spans = [s for topic in (topics.requests, topics.usage) for s in reader.spans(topic, from_ms, to_ms)]
         for span in spans:
             if span.topic == topics.requests:
-                history.look_for_own(records(span))
+                history.look_for_own(reader.read(span))
         progress(f"reading {topics.decisions} for those that were applied late or at another time")
         # To the topic's end: a decision comes after its request.
         for span in reader.spans(topics.decisions, from_ms, None):
-            history.read_decisions(record.value for record in records(span))
+            history.read_decisions(record.value for record in reader.read(span))
         history.place_others()
         policies = reader.spans(topics.policies, BEGINNING_MS, to_ms)
         with SortedLines() as lines:
             for each, is_policy in ((policies, True), (spans, False)):
                 annotator = Annotator(history, counts, is_policy=is_policy)
-                for line in (annotator.line(record) for span in each for record in records(span)):
+                for line in (annotator.line(record) for span in each for record in reader.read(span)):
                     if line is not None:
                         lines.add(line)
             if is_parquet(out.name):

@@ -15,27 +15,11 @@ import orjson
 from streaming.contract.errors import WeirError
 from streaming.contract.events import MAX_AHEAD_MS, own_at
 from streaming.laws.mutation.statements import LISTED_MS
+from weir.logs.reading import Record
 
 # Held in memory while a dump is written; more than that is a shorter dump's work.
 IDS_MAX = 1_000_000
 _REFUND: Final = "refund"
-
-
-class RawRecord(NamedTuple):
-    """A record of Kafka, or a row of a packed one; see reading.Record."""
-
-    topic: str
-    partition: int
-    offset: int
-    ts: int
-    value: bytes
-    row: int = -1
-
-    @property
-    def name(self) -> str:
-        """Id of an event that names none itself (docs/contract.md 1)."""
-        whole = f"{self.topic}-{self.partition}-{self.offset}"
-        return whole if self.row < 0 else f"{whole}/{self.row}"
 
 
 class _Refund(NamedTuple):
@@ -104,7 +88,7 @@ class History:
         self._newest: dict[str, int] = {}
         self._moved: dict[str, int] = {}
 
-    def look_for_own(self, records: Iterable[RawRecord]) -> None:
+    def look_for_own(self, records: Iterable[Record]) -> None:
         """Note refunds, and what a proxy with a clock that is ahead has sent of its own."""
         for record in records:
             event = _object(record.value)
@@ -198,7 +182,7 @@ class Annotator:
         self._counts = counts
         self._is_policy = is_policy
 
-    def line(self, record: RawRecord) -> Line | None:
+    def line(self, record: Record) -> Line | None:
         """One record as a line; None if it cannot stand in a file of lines, or must not: that is counted."""
         event, value, at, turn = _object(record.value), record.value, record.ts, 0
         if event is not None and not self._is_policy and self._history.buried(event, record.ts):
@@ -260,7 +244,7 @@ def _whose(decision: dict[str, Any]) -> object:
     return decision.get("subject")
 
 
-def _name(event: dict[str, Any], record: RawRecord) -> str:
+def _name(event: dict[str, Any], record: Record) -> str:
     name = event.get("id")
     return name if isinstance(name, str) else record.name
 

@@ -2,8 +2,7 @@
 
 import logging
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, replace
-from typing import cast
+from typing import NamedTuple, cast
 
 from confluent_kafka import Message, TopicPartition
 
@@ -17,14 +16,13 @@ _POLL_S = 0.5
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class Record(NamedTuple):
     """One Kafka record, or one row of a packed one.
 
     Attributes:
         ts: its timestamp, ms since the epoch; of a topic with LogAppendTime the time of arrival.
         value: its bytes, empty for a tombstone; of a row its JSON object.
-        row: number of the row, from 0; None: it is not packed, or cannot be unpacked.
+        row: number of the row, from 0; -1: it is not packed, or cannot be unpacked.
     """
 
     topic: str
@@ -32,7 +30,13 @@ class Record:
     offset: int
     ts: int
     value: bytes
-    row: int | None = None
+    row: int = -1
+
+    @property
+    def name(self) -> str:
+        """Id of an event that names none itself (docs/contract.md 1)."""
+        whole = f"{self.topic}-{self.partition}-{self.offset}"
+        return whole if self.row < 0 else f"{whole}/{self.row}"
 
 
 class TopicReader(Reader):
@@ -81,4 +85,4 @@ def records_of(message: Message, types: Collection[str] = ()) -> Iterator[Record
         yield whole
         return
     for number, value in enumerate(objects(kind, rows).to_pylist()):
-        yield replace(whole, value=value, row=number)
+        yield whole._replace(value=value, row=number)

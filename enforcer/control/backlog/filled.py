@@ -1,19 +1,25 @@
-"""In front of a Pulsar: its own stats of topics, with what it does not say of backlogs filled in.
+"""In front of a Pulsar: its own answers, with what Weir knows of dispatch and of backlogs filled in.
 
 Quotas are Weir's there, so their limits are too. What else Pulsar says it has counted itself, and stays. An
 age of -1 without a name is no saying: 4.0.7 leaves it so while the ledger is open, whatever the backlog.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from enforcer.control.backlog.stats import OLDEST, limits_of, partitioned_backlog, topic_backlog
-from enforcer.control.dispatch.filled import Fill, filled_stats
+from enforcer.control.dispatch.broker import NAMES, values
+from enforcer.control.dispatch.routes import NAMES_PATH
+from enforcer.control.dispatch.stats import topic_stats
 from enforcer.control.parts import TOPIC, Parts, topic_holder
 from streaming.contract.errors import BadEvent
 from streaming.policy.policy_set import UNLIMITED, PolicySet
 
+Fill = Callable[[Mapping[str, str], Any, str], Any]
+"""Names in the path, what the broker says, what the client calls us -> what the client is told."""
+_PULSARS: Final = frozenset(("msgRateOut", "msgThroughputOut", "msgOutCounter", "bytesOutCounter"))
+"""What both count: the broker knows what it delivered."""
 _NOT_KNOWN: Final = -1
 """An age that Pulsar does not say, or that there is none."""
 
@@ -21,13 +27,15 @@ _NOT_KNOWN: Final = -1
 def fills(parts: Parts) -> dict[str, Fill]:
     """By path of a GET: what fills its answer in."""
     return {
+        NAMES_PATH: lambda _, value, __: filled_names(value),
+        f"{NAMES_PATH}/values": lambda _, value, __: filled_values(parts, value),
         f"{TOPIC}/stats": lambda names, value, _: _filled(parts, names, value, partitioned=False),
         f"{TOPIC}/partitioned-stats": lambda names, value, _: _filled(parts, names, value, partitioned=True),
     }
 
 
 def _filled(parts: Parts, names: Mapping[str, str], value: Any, *, partitioned: bool) -> Any:
-    value = filled_stats(parts, names, value)
+    value = _dispatch_stats(parts, names, value)
     topic = topic_holder(names["tenant"], names["namespace"], names["topic"]).name
     if not isinstance(value, dict):
         return value
@@ -71,3 +79,35 @@ def _limits(policies: PolicySet, topic: str) -> dict[str, int]:
     except BadEvent:
         return {}  # nothing is kept under a name that is none
     return {name: limit for name, limit in limits.items() if limit != UNLIMITED}
+
+
+def _dispatch_stats(parts: Parts, names: Mapping[str, str], value: Any) -> Any:
+    """The stats of a topic as its broker tells them, and what limits its dispatch now."""
+    topic = f"persistent://{names['tenant']}/{names['namespace']}/{names['topic']}"
+    now_ms = time.time_ns() // 1_000_000
+    known = topic_stats(parts.deliveries, topic, PolicySet(parts.store.entries), now_ms)
+    if known is None or not isinstance(value, dict):
+        return value
+    told = value.get("subscriptions", {})
+    subscriptions = {
+        name: _with_ours(of_pulsar, known["subscriptions"].get(name, {})) for name, of_pulsar in told.items()
+    }
+    return {**_with_ours(value, known), "subscriptions": subscriptions}
+
+
+def filled_names(value: Any) -> Any:
+    """Names of settings: the broker's and ours."""
+    return sorted({*value, *NAMES}) if isinstance(value, list) else value
+
+
+def filled_values(parts: Parts, value: Any) -> Any:
+    """Settings that are set; where a name is ours it is Weir's that is in force."""
+    if not isinstance(value, dict):
+        return value
+    others = {name: text for name, text in value.items() if name not in NAMES}
+    return {**others, **values(parts.store.entries)}
+
+
+def _with_ours(value: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
+    ours = {name: item for name, item in known.items() if name not in _PULSARS and name != "subscriptions"}
+    return {**value, **ours}

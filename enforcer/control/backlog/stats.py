@@ -5,12 +5,13 @@ the policies as they are, as in Pulsar: one that was just set is shown at once, 
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from typing import Any, Final
 
 from pydantic import BaseModel, Field
 
 from enforcer.control.backlog.records import Behind
-from enforcer.control.backlog.table import BacklogTable, Evicted, Row
+from enforcer.control.backlog.table import BacklogTable, Evictions, Row
 from streaming.contract.backlog.actions import QUOTA_TYPES
 from streaming.policy.policy_set import PolicySet, Section
 from streaming.policy.topics import KIND_OF, BacklogKind, backlog_quota, check_interval_s
@@ -22,16 +23,6 @@ LEAST_KEPT_MS: Final = 60_000
 EVICTIONS: Final = {"size": "evictionsBySizeQuota", "time": "evictionsByTimeQuota"}
 OLDEST: Final = ("oldestBacklogMessageAgeSeconds", "oldestBacklogMessageSubscriptionName")
 LIMITS: Final = {BacklogKind.SIZE: "backlogQuotaLimitSize", BacklogKind.AGE: "backlogQuotaLimitTime"}
-
-
-class Evictions(BaseModel):
-    """What was evicted since this process began to read."""
-
-    times: int = Field(description="checks at which something was")
-    failures: int = Field(description="attempts, one a subscription, that failed")
-    msgs: int
-    bytes: int
-    lastTime: int | None = Field(description="ms since the epoch")
 
 
 class Block(BaseModel):
@@ -134,7 +125,7 @@ def _view(row: Row, topic: str, policies: PolicySet) -> dict[str, Any]:
         **shown,
         **limits_of(policies, topic),
         "backlogCheckTime": row.checked_ts,
-        **{name: _evictions(row.evicted.get(kind) or Evicted()) for kind, name in EVICTIONS.items()},
+        **{name: asdict(row.evicted.get(kind) or Evictions()) for kind, name in EVICTIONS.items()},
         "producerBlocks": row.times_blocked,
         "producersBlockedBy": _blocks(row),
         "subscriptions": {each.name: _subscription(each, precise) for each in listed},
@@ -147,16 +138,6 @@ def _subscription(behind: Behind, precise: bool) -> dict[str, Any]:
         "backlogSize": round(behind.precise_size if precise else behind.size),
         "earliestMsgPublishTimeInBacklog": behind.earliest,
         "isDurable": behind.durable,
-    }
-
-
-def _evictions(evicted: Evicted) -> dict[str, Any]:
-    return {
-        "times": evicted.times,
-        "failures": evicted.failures,
-        "msgs": evicted.msgs,
-        "bytes": evicted.bytes,
-        "lastTime": evicted.last_ts or None,
     }
 
 

@@ -22,21 +22,21 @@ REMEMBERED_MAX: Final = 100
 
 
 @dataclass(slots=True)
-class Evicted:
+class Evictions:
     """What a quota of one type has cost a topic's subscriptions.
 
     Attributes:
         times: checks that something was evicted at; several subscriptions at one check are one time.
         failures: attempts, of a subscription each, that failed.
         msgs, bytes: what was evicted.
-        last_ts: of the last time, ms since the epoch; 0: never.
+        lastTime: of the last time, ms since the epoch; None: never.
     """
 
     times: int = 0
     failures: int = 0
     msgs: int = 0
     bytes: int = 0
-    last_ts: int = 0
+    lastTime: int | None = None
 
 
 @dataclass(slots=True)
@@ -55,7 +55,7 @@ class Row:
 
     report: Report | None = None
     decision: BacklogDecision | None = None
-    evicted: dict[str, Evicted] = field(default_factory=dict)
+    evicted: dict[str, Evictions] = field(default_factory=dict)
     blocks: OrderedDict[str, BacklogAction] = field(default_factory=OrderedDict)
     times_blocked: int = 0
     remembered: OrderedDict[str, None] = field(default_factory=OrderedDict)
@@ -133,13 +133,13 @@ class BacklogTable:
 def _count(row: Row, action: BacklogAction) -> None:
     if action.step not in (DONE, FAILED) or not _remember(row, f"{action.step} {action.id}"):
         return
-    evicted = row.evicted.setdefault(action.quota_type, Evicted())
+    evicted = row.evicted.setdefault(action.quota_type, Evictions())
     if action.step == FAILED:
         evicted.failures += 1
         return
     evicted.msgs += action.messages
     evicted.bytes += action.bytes
-    evicted.last_ts = max(evicted.last_ts, action.ts)
+    evicted.lastTime = max(evicted.lastTime or 0, action.ts)
     # The actions of one check differ in what stands behind its id.
     check = action.id.removesuffix(f"/{action.quota_type}/{action.subscription}")
     evicted.times += _remember(row, f"{action.quota_type} {check}")

@@ -23,9 +23,11 @@ from enforcer.control.groups import Refused
 from enforcer.control.parts import (
     NAMESPACE,
     TOPIC,
+    Decide,
     Flag,
     Name,
     Parts,
+    add_change,
     add_changes,
     if_applied,
     namespace_holder,
@@ -66,26 +68,15 @@ def broker_routes(parts: Parts) -> APIRouter:
     async def held() -> Response:
         return JSONResponse(values(store.entries))
 
-    @router.post(
-        "/{name}/{value}",
-        response_class=Response,
-        responses=refusals(400, 412),
-        summary="Set a setting for all brokers",
-    )
-    async def put(name: Name, value: Name) -> Response:
-        await store.change(lambda entries: put_value(entries, name, value))
-        return Response()
+    async def put(name: Name, value: Name) -> Decide:
+        return lambda entries: put_value(entries, name, value)
 
-    @router.delete(
-        "/{name}",
-        response_class=Response,
-        responses=refusals(412),
-        summary="Back to the default",
-    )
-    async def delete(name: Name) -> Response:
-        await store.change(lambda entries: delete_value(entries, name))
-        return Response()
+    async def delete(name: Name) -> Decide:
+        return lambda entries: delete_value(entries, name)
 
+    sets = "Set a setting for all brokers"
+    add_change(router, parts, "POST", "/{name}/{value}", put, (400, 412), 200, summary=sets)
+    add_change(router, parts, "DELETE", "/{name}", delete, (412,), 200, summary="Back to the default")
     return router
 
 

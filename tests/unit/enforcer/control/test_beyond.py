@@ -19,8 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 from enforcer.control.api import create_app
 from enforcer.control.auth import Grant, Role, digest_of
-from enforcer.control.backlog import filled as backlog_filled
-from enforcer.control.dispatch import filled as dispatch_filled
+from enforcer.control.backlog.filled import fills
 from enforcer.control.dispatch.records import dispatch_of
 from enforcer.control.parts import Parts
 from streaming.contract.usage_events import dispatch_usage
@@ -216,8 +215,7 @@ def test_requests_beyond_are_counted_as_such() -> None:
 
 def fill(made: Parts, path: str, value: Any, **names: str) -> Any:
     """An answer, filled in."""
-    fills = {**dispatch_filled.fills(made), **backlog_filled.fills(made)}
-    return fills[path](names, value, "proxy")
+    return fills(made)[path](names, value, "proxy")
 
 
 def test_stats_are_pulsars_with_what_limits_dispatch() -> None:

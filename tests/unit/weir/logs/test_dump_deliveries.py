@@ -9,7 +9,8 @@ from property_kit import tries
 from streaming.columns.records import Records
 from streaming.laws.law import StepContext
 from streaming.laws.shard import replay_all, step
-from weir.logs.dump_lines import Annotator, Counts, History, RawRecord
+from weir.logs.dump_lines import Annotator, Counts, History
+from weir.logs.reading import Record
 
 POLICIES: dict[str, Event] = {
     "namespaces.acme/a": {
@@ -65,7 +66,7 @@ def test_a_dump_gives_what_proxies_were_told(batches: Log) -> None:
     history.read_decisions(live)
     annotator = Annotator(history, Counts())
     raw = [
-        RawRecord("weir.usage", 0, number, ts, orjson.dumps(event))
+        Record("weir.usage", 0, number, ts, orjson.dumps(event))
         for number, (ts, event) in enumerate(one for batch in batches for one in batch)
     ]
     lines = sorted(line for line in map(annotator.line, raw) if line is not None)

@@ -7,13 +7,14 @@ import pytest
 
 from streaming.contract.errors import WeirError
 from weir.logs import dump_lines
-from weir.logs.dump_lines import Annotator, Counts, History, Line, RawRecord
+from weir.logs.dump_lines import Annotator, Counts, History, Line
+from weir.logs.reading import Record
 
 
-def record(offset: int, event: Any, ts: int = 1000, topic: str = "weir.requests") -> RawRecord:
+def record(offset: int, event: Any, ts: int = 1000, topic: str = "weir.requests") -> Record:
     """A record of partition 0."""
     value = event if isinstance(event, bytes) else orjson.dumps(event)
-    return RawRecord(topic, 0, offset, ts, value)
+    return Record(topic, 0, offset, ts, value)
 
 
 def request(**fields: Any) -> dict[str, Any]:
@@ -118,7 +119,7 @@ def test_a_row_of_a_packed_record_is_named_after_it() -> None:
     """And stands behind the rows before it."""
     annotator = Annotator(History(), Counts())
     value = b'{"type":"request"}'
-    lines = [annotator.line(RawRecord("weir.requests", 0, 7, 5, value, row)) for row in (1, 0)]
+    lines = [annotator.line(Record("weir.requests", 0, 7, 5, value, row)) for row in (1, 0)]
     assert [written(line)["id"] for line in sorted(filter(None, lines))] == [
         "weir.requests-0-7/0", "weir.requests-0-7/1",
     ]  # fmt: skip

@@ -12,7 +12,8 @@ from streaming.columns.records import Records
 from streaming.contract.events import MAX_AHEAD_MS
 from streaming.laws.law import StepContext
 from streaming.laws.shard import step
-from weir.logs.dump_lines import Annotator, Counts, History, Line, RawRecord
+from weir.logs.dump_lines import Annotator, Counts, History, Line
+from weir.logs.reading import Record
 
 USERS = ("alice", "bob")
 PATHS = [f"quotas[user={user}]" for user in USERS]
@@ -91,14 +92,14 @@ def dumped(batches: Log, decisions: list[Event], changes: list[Event]) -> list[E
     """The lines that a dump writes of it."""
     log = [one for batch in batches for one in batch]
     records = [
-        RawRecord("weir.requests", 0, offset, ts, orjson.dumps(event))
+        Record("weir.requests", 0, offset, ts, orjson.dumps(event))
         for offset, (ts, event) in enumerate(log)
     ]
     history, counts = History(MAX_AHEAD_MS), Counts()
     history.look_for_own(records)
     history.read_decisions(map(orjson.dumps, decisions))
     history.place_others()
-    policies = [RawRecord("weir.policies", 0, n, T0, orjson.dumps(one)) for n, one in enumerate(changes)]
+    policies = [Record("weir.policies", 0, n, T0, orjson.dumps(one)) for n, one in enumerate(changes)]
     lines: list[Line | None] = [
         *map(Annotator(history, counts, is_policy=True).line, policies),
         *map(Annotator(history, counts).line, records),

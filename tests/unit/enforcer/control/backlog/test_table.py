@@ -68,7 +68,7 @@ def test_an_eviction_counts_once_a_check() -> None:
     row = made.row(T, 0)
     assert row is not None
     size, age = row.evicted["size"], row.evicted["time"]
-    assert (size.times, size.failures, size.msgs, size.bytes, size.last_ts) == (2, 1, 12, 1_200, 1_300)
+    assert (size.times, size.failures, size.msgs, size.bytes, size.lastTime) == (2, 1, 12, 1_200, 1_300)
     assert (age.times, age.msgs) == (1, 4)
 
 
