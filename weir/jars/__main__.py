@@ -12,6 +12,9 @@ from streaming.contract.errors import WeirError
 from streaming.contract.printable import printable_lines
 from weir.jars import fetching, maven
 from weir.jars.waiting import Wait
+from weir.log import teller
+
+_say = teller("setup", stdout=True)
 
 
 def main() -> int:
@@ -37,10 +40,6 @@ def main() -> int:
         print(printable_lines(f"setup: {error}"), file=sys.stderr)
         return 1
     return 0
-
-
-def _say(text: str) -> None:
-    print(printable_lines(f"setup: {text}"), flush=True)
 
 
 if __name__ == "__main__":

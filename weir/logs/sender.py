@@ -3,9 +3,9 @@
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, Producer
 
 from streaming.contract.errors import WeirError
 from streaming.contract.times import clock
@@ -21,19 +21,6 @@ _PROGRESS_S: Final = 1.0
 _POLL_S: Final = 0.1
 
 
-class Producer(Protocol):
-    """What is used of confluent_kafka.Producer."""
-
-    def produce(self, topic: str, *, value: bytes, key: bytes, on_delivery: Callable[..., None]) -> None:
-        """Queue a record; raises BufferError if the queue is full."""
-
-    def poll(self, timeout: float) -> int:
-        """Report deliveries for `timeout` s at most."""
-
-    def flush(self, timeout: float) -> int:
-        """Wait `timeout` s at most until nothing is queued; returns what still is."""
-
-
 def producer_for(cluster: Cluster) -> Producer:
     """An idempotent producer (docs/contract.md 1) with a bounded queue."""
     own = {
@@ -42,8 +29,7 @@ def producer_for(cluster: Cluster) -> Producer:
         "message.timeout.ms": int(DELIVERY_LIMIT_S * 1000),
         "linger.ms": 5,
     }
-    producer: Producer = connected(cluster.client, own)
-    return producer
+    return connected(cluster.client, own)
 
 
 class Sender:

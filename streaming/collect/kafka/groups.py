@@ -13,7 +13,7 @@ from typing import Any, Final
 from kafka.protocol.admin import ListGroupsRequest
 from kafka.protocol.consumer import OffsetFetchRequest
 
-from streaming.collect.kafka.connection import Connection, Unanswered, gathered, why
+from streaming.collect.kafka.connection import Connection, Unanswered, chunks, gathered, why
 from streaming.collect.kafka.partitions import Partition, by_topic
 from streaming.collect.kafka.settings import KafkaBacklogSettings
 from streaming.contract.printable import printable
@@ -133,10 +133,7 @@ class GroupReader:
                     self._missed(group, result)
                 continue
             for group in answer.groups:
-                code = group.error_code or next(
-                    (one.error_code for topic in group.topics for one in topic.partitions if one.error_code),
-                    0,
-                )
+                code = _code(group)
                 if code == NOT_FOUND:
                     self._had.pop(group.group_id, None)
                 elif code:
@@ -190,22 +187,28 @@ class GroupReader:
             Unanswered: of at least one it is not known.
         """
         found = dict[str, int]()
-        step = self._settings.offsets_per_request
-        for begin in range(0, len(groups), step):
-            answer = await self._connection.send(
-                _fetch_request(groups[begin : begin + step], partition), node
-            )
+        for piece in chunks(groups, self._settings.offsets_per_request):
+            answer = await self._connection.send(_fetch_request(piece, partition), node)
             for group in answer.groups:
-                parts = [one for topic in group.topics for one in topic.partitions]
-                code = group.error_code or next((one.error_code for one in parts if one.error_code), 0)
+                code = _code(group)
                 if code and code != NOT_FOUND:
                     raise Unanswered(
                         f"broker {node}: {why(code)} for the offsets of {printable(group.group_id)}"
                     )
-                for one in parts:
+                for one in _parts(group):
                     if not code and one.committed_offset >= 0:
                         found[group.group_id] = one.committed_offset
         return found
+
+
+def _parts(group: Any) -> list[Any]:
+    """What an answer says of each partition of a group."""
+    return [one for topic in group.topics for one in topic.partitions]
+
+
+def _code(group: Any) -> int:
+    """What is wrong with an answer, 0: nothing."""
+    return group.error_code or next((one.error_code for one in _parts(group) if one.error_code), 0)
 
 
 def _list_request() -> Any:
