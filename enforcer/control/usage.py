@@ -1,5 +1,6 @@
 """What each broker uses of each resource group, and the share it has: `GET .../{rg}/usage`."""
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, Final
@@ -135,8 +136,16 @@ def _named(values: Any) -> dict[str, Any]:
 
 
 def _sums(parts: list[dict[str, Any]]) -> dict[str, Any]:
-    return {
-        name: sum(part[name] for part in parts if name in part)
-        for name in DIMENSIONS
-        if any(name in part for part in parts)
-    }
+    return folded(parts, dict.fromkeys(DIMENSIONS, sum))
+
+
+def folded(
+    parts: Sequence[Mapping[str, Any]], rules: Mapping[str, Callable[[list[Any]], Any]]
+) -> dict[str, Any]:
+    """Several views as one: of each field what its rule makes of the views that have it.
+
+    >>> folded([{"a": 1, "b": 5}, {"a": 2}, {}], {"a": sum, "b": min, "c": max})
+    {'a': 3, 'b': 5}
+    """
+    values = {name: [part[name] for part in parts if name in part] for name in rules}
+    return {name: rules[name](found) for name, found in values.items() if found}

@@ -4,14 +4,17 @@ What the last check saw and decided is shown as it was, the age too, as PIP-323 
 the policies as they are, as in Pulsar: one that was just set is shown at once, judged by at the next check.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
+from itertools import chain
+from operator import itemgetter
 from typing import Any, Final
 
 from pydantic import BaseModel, Field
 
 from enforcer.control.backlog.records import Behind
 from enforcer.control.backlog.table import BacklogTable, Evictions, Row
+from enforcer.control.usage import folded
 from streaming.contract.backlog.actions import QUOTA_TYPES
 from streaming.policy.policy_set import PolicySet, Section
 from streaming.policy.topics import KIND_OF, BacklogKind, backlog_quota, check_interval_s
@@ -153,59 +156,48 @@ def _blocks(row: Row) -> list[dict[str, Any]]:
 
 
 def _together(views: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Partitions as one: sums; the oldest with its subscription; the last one's limits, as in Pulsar."""
-    shown: dict[str, Any] = {}
-    if any("storageSize" in view for view in views):
-        shown["storageSize"] = sum(view.get("storageSize", 0) for view in views)
-        shown["earliestMsgPublishTimeInBacklogs"] = _earliest(
-            view.get("earliestMsgPublishTimeInBacklogs", 0) for view in views
-        )
-    decided = [view for view in views if "backlogSize" in view]
-    if decided:
+    """Partitions as one; the oldest with its subscription."""
+    shown = folded(views, _RULES)
+    if decided := [view for view in views if "backlogSize" in view]:
         age, name = OLDEST
         # Where no age is known, who holds most back.
         held = max(decided, key=lambda view: (view[age], view[name] is not None, view["backlogSize"]))
-        shown |= {
-            "backlogSize": sum(view["backlogSize"] for view in decided),
-            age: held[age],
-            name: held[name],
-            "backlogQuotaExceeded": sorted(
-                {kind for view in decided for kind in view["backlogQuotaExceeded"]}
-            ),
-        }
-    names = dict.fromkeys(name for view in views for name in view["subscriptions"])
-    return {
-        **shown,
-        **{limit: views[-1][limit] for limit in LIMITS.values()},
-        # What is older than this may be so of one partition.
-        "backlogCheckTime": min(view["backlogCheckTime"] for view in views),
-        **{name: _summed_evictions([view[name] for view in views]) for name in EVICTIONS.values()},
-        "producerBlocks": sum(view["producerBlocks"] for view in views),
-        "producersBlockedBy": [block for view in views for block in view["producersBlockedBy"]],
-        "subscriptions": {
-            name: _merged([view["subscriptions"][name] for view in views if name in view["subscriptions"]])
-            for name in names
-        },
-    }
+        shown |= {key: held[key] for key in OLDEST}
+    return shown
 
 
-def _summed_evictions(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    last = max((part["lastTime"] or 0 for part in parts), default=0)
-    return {name: sum(part[name] for part in parts) for name in ("times", "failures", "msgs", "bytes")} | {
-        "lastTime": last or None
-    }
-
-
-def _merged(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    earliest = "earliestMsgPublishTimeInBacklog"
-    return {
-        "msgBacklog": sum(part["msgBacklog"] for part in parts),
-        "backlogSize": sum(part["backlogSize"] for part in parts),
-        earliest: _earliest(part[earliest] for part in parts),
-        "isDurable": any(part["isDurable"] for part in parts),
-    }
+def _subscriptions(parts: list[dict[str, Any]]) -> dict[str, Any]:
+    names = dict.fromkeys(name for part in parts for name in part)
+    return {name: folded([part[name] for part in parts if name in part], _OF_SUBSCRIPTIONS) for name in names}
 
 
 def _earliest(times: Iterable[int]) -> int:
     """The earliest of times, of which 0 is none."""
     return min((time for time in times if time), default=0)
+
+
+def _newest(times: Iterable[int | None]) -> int | None:
+    return max((time or 0 for time in times), default=0) or None
+
+
+_OF_SUBSCRIPTIONS: Final[dict[str, Callable[[list[Any]], Any]]] = {
+    "msgBacklog": sum, "backlogSize": sum, "earliestMsgPublishTimeInBacklog": _earliest, "isDurable": any,
+}  # fmt: skip
+_OF_EVICTIONS: Final[dict[str, Callable[[list[Any]], Any]]] = {
+    **dict.fromkeys(("times", "failures", "msgs", "bytes"), sum), "lastTime": _newest,
+}  # fmt: skip
+_RULES: Final[dict[str, Callable[[list[Any]], Any]]] = {
+    "storageSize": sum,
+    "earliestMsgPublishTimeInBacklogs": _earliest,
+    "backlogSize": sum,
+    "backlogQuotaExceeded": lambda kinds: sorted(set(chain.from_iterable(kinds))),
+    # As in Pulsar, those of the last one.
+    **dict.fromkeys(LIMITS.values(), itemgetter(-1)),
+    # What is older than this may be so of one partition.
+    "backlogCheckTime": min,
+    **dict.fromkeys(EVICTIONS.values(), lambda parts: folded(parts, _OF_EVICTIONS)),
+    "producerBlocks": sum,
+    "producersBlockedBy": lambda blocks: list(chain.from_iterable(blocks)),
+    "subscriptions": _subscriptions,
+}
+"""What partitions come to together, by field."""

@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field
 
 from enforcer.control.dispatch.records import Dispatch
 from enforcer.control.dispatch.table import CUTS, Counter, DeliveryTable, Key, Row
+from enforcer.control.usage import folded
 from streaming.laws.dispatch.law import (
     DIMENSIONS,
     LEVELS,
@@ -225,22 +226,11 @@ def _as_decided(decision: Dispatch, now_ms: int) -> dict[str, Any]:
 def _together(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Several brokers' parts as one: sums; held back as the one that goes on last."""
     last = max(parts, key=lambda part: part["resumeTime"] or 0)
-    decided = [part["decidedTime"] for part in parts if part["decidedTime"] is not None]
-    levels = [level for level in LEVELS if any(level in part["acquired"] for part in parts)]
-    return {
-        **_sums(parts),
-        "available": _added(part["available"] for part in parts),
-        "acquired": {level: _added(part["acquired"].get(level) for part in parts) for level in levels},
-        "debt": _added(part["debt"] for part in parts),
-        "limitedBy": last["limitedBy"],
-        "resumeTime": last["resumeTime"],
-        "decidedTime": max(decided, default=None),
-    }
+    return {**folded(parts, _RULES), "limitedBy": last["limitedBy"], "resumeTime": last["resumeTime"]}
 
 
 def _sums(parts: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    listed = list(parts)
-    return {name: sum(part[name] for part in listed) for name in _COUNTS}
+    return folded(list(parts), _COUNTED)
 
 
 def _added(parts: Iterable[dict[str, int | None] | None]) -> dict[str, int | None] | None:
@@ -258,3 +248,18 @@ def _amounts(counts: Iterable[Any]) -> dict[str, int | None]:
     return {
         name: None if count is None else int(count) for name, count in zip(DIMENSIONS, counts, strict=True)
     }
+
+
+def _newest(times: list[int | None]) -> int | None:
+    return max((time for time in times if time is not None), default=None)
+
+
+_COUNTED: Final[dict[str, Callable[[list[Any]], Any]]] = dict.fromkeys(_COUNTS, sum)
+_RULES: Final[dict[str, Callable[[list[Any]], Any]]] = {
+    **_COUNTED,
+    "available": _added,
+    "acquired": lambda levels: folded(levels, dict.fromkeys(LEVELS, _added)),
+    "debt": _added,
+    "decidedTime": _newest,
+}
+"""What brokers' parts come to together, by field."""
