@@ -96,25 +96,6 @@ def test_interrupt_is_no_traceback(command: Any, capsys: Any) -> None:
     assert capsys.readouterr().err == "weir: interrupted\n"
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        [],
-        ["nonsense"],
-        ["up", "--listen", "here"],
-        ["tail", "--nonsense"],
-        ["dump", "--out", "x", "--to", "soon"],
-        ["admin", "--upstream", "pulsar:8080"],
-        ["admin", "--upstream", "http://pulsar:nonsense"],
-    ],
-)
-def test_bad_usage_ends_with_2(words: list[str]) -> None:
-    """argparse's own status is the contract's."""
-    with pytest.raises(SystemExit) as ended:
-        cli.main(words)
-    assert ended.value.code == 2
-
-
 def test_bad_rules_of_an_admin_api_end_with_2(tmp_path: Path, capsys: Any) -> None:
     """File, line, key, and what was expected, before anything is connected."""
     file = tmp_path / "weir.yaml"
@@ -152,3 +133,21 @@ def test_help_and_version_load_no_heavy_library() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True
     )
     assert shown.stdout == "[]\n"
+
+
+def test_wrong_settings_of_pulsar(tmp_path: Path, capsys: Any) -> None:
+    """The section `pulsar` is read with the line of every mistake."""
+    file = tmp_path / "weir.yaml"
+    file.write_text("pulsar:\n  targets: none\n")
+    assert cli.main(["proxy", "--pulsar", "b:6650", "--settings", str(file)]) == 2
+    assert "weir.yaml:2: pulsar.targets" in capsys.readouterr().err
+
+
+def test_what_a_pulsar_is_given_as() -> None:
+    """An address or `local`; nothing by default."""
+    parser = cli.build_parser("up")
+    assert parser.parse_args(["up"]).pulsar is None
+    assert parser.parse_args(["up", "--pulsar", "local"]).pulsar == "local"
+    given = parser.parse_args(["up", "--pulsar", "h:6650", "--pulsar-admin", "http://h:8080/"])
+    assert (given.pulsar, given.pulsar_admin) == ("h:6650", "http://h:8080")
+    assert given.pulsar_listen == ("127.0.0.1", 16650)

@@ -152,20 +152,6 @@ def test_every_option_that_takes_a_path_is_tried() -> None:
     assert there == {(command, option) for command, option, *_ in OPTIONS}
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        "collect pulsar --admin http://[x", "collect pulsar --admin http://a:99999", "admin --upstream http://[x",
-        "up --pulsar-admin http://[x", "up --pulsar [x", "proxy --kafka [x --pulsar [x", "admin --listen [",
-        "up --metrics 1:2:x", "admin --binary-address http://a", "collect --metrics a:65536",
-    ],
-)  # fmt: skip
-def test_a_wrong_address_is_bad_usage(words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Nobody is asked for the address of a host in brackets."""
-    status, said = run(words.split(), capsys)
-    assert status == 2 and "Traceback" not in said and words.split()[-1] in said
-
-
 def test_a_device_is_written_to_and_stays(wrong: WrongPaths, tmp_path: Path) -> None:
     """Root could replace it by a file: /dev/stdout and /dev/null are no drafts' places."""
     from streaming.replay import write_lines

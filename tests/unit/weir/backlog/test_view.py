@@ -173,25 +173,6 @@ def test_a_terminal_is_drawn_anew(
     assert capsys.readouterr().out.startswith("\x1b[H\x1b[2J")
 
 
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["--limit", "0"], "'0'; expected a whole number at least 1"),
-        (["--limit", "x"], "'x'; expected a whole number at least 1"),
-        (["--watch", "nan"], "'nan'; expected a number at least 0.1 and at most 86400"),
-        (["--watch", "0"], "'0'; expected a number at least 0.1 and at most 86400"),
-        (["--topic", "a.b.c"], "--topic: 'a.b.c' may mean two topics"),
-        (["--topic", "a b"], "--topic: 'a b' is not a valid name"),
-    ],
-)
-def test_bad_usage_is_refused(capsys: pytest.CaptureFixture[str], words: list[str], told: str) -> None:
-    """Status 2, before any cluster is asked."""
-    with pytest.raises(SystemExit) as ended:
-        main(["backlog", *words])
-    assert ended.value.code == 2
-    assert told in capsys.readouterr().err
-
-
 def test_topics_may_be_named_in_short(turns: type[FakeStanding], capsys: pytest.CaptureFixture[str]) -> None:
     """A Kafka topic without tenant and namespace is Pulsar's in public/default; unknown: status 1."""
     turns.turns = iter([said(T1, T2), said()])

@@ -11,7 +11,6 @@ from confluent_kafka import KafkaError, KafkaException
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster, Topics
 from streaming.kafka_io.policy_topic import PolicyLog
-from weir.cli import build_parser
 from weir.logs.send_lines import Addresser, Outgoing, recorded
 from weir.logs.sender import BUFFER_MAX, DELIVERY_LIMIT_S, Pace, Sender, producer_for, send
 
@@ -186,15 +185,3 @@ def test_a_record_goes_out_whole() -> None:
     sender = Sender(producer, progress=lambda line: None, now_s=producer.clock.now)
     sender.send(Outgoing(due=0, topic="t", key=b"k", value=b"v"))
     assert producer.records == [(NOW_S, "t", b"k", b"v")]
-
-
-@pytest.mark.parametrize(
-    "words",
-    [["--speed", "0"], ["--speed", "nan"], ["--speed", "2", "--at-once"], ["--now", "--keep-times"], []],
-)
-def test_bad_usage_is_refused(words: list[str]) -> None:
-    """No speed of 0, no two paces, no two times, no send without a file."""
-    files = ["e.jsonl"] if words else []
-    with pytest.raises(SystemExit) as ended:
-        build_parser("send").parse_args(["send", *files, *words])
-    assert ended.value.code == 2

@@ -59,29 +59,6 @@ def test_a_partitions_own_settings(policies: str, capsys: pytest.CaptureFixture[
     assert (last["partition"], last["algorithm"], last["windowed"]) == ("broker-1", "vegas", True)
 
 
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["--arrival-rate", "0"], "'0'; expected a number at least 0.001"),
-        (["--service-rate", "nan"], "'nan'; expected a number"),
-        (["--slow-factor", "0.5"], "'0.5'; expected a number at least 1"),
-        (["--proxies", "0"], "'0'; expected a whole number at least 1"),
-        (["--seconds", "1.5"], "'1.5'; expected a whole number"),
-        (["--first-part", "0.5"], "expected --proxies of at least 2"),
-        (["--slow-at", "80"], "expected a slow time within the simulation"),
-        (["--arrival-rate", "5", "--clients", "5"], "not allowed with"),
-        (["--partition", "broker-1"], "--policies and --partition go together"),
-        (["--nonsense"], "--nonsense"),
-    ],
-)
-def test_bad_usage_ends_with_2(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """And says what was expected."""
-    with pytest.raises(SystemExit) as ended:
-        main([*COMMAND, *words])
-    assert ended.value.code == 2
-    assert told in capsys.readouterr().err
-
-
 def test_a_partition_without_a_limit_is_bad_usage(policies: str, capsys: pytest.CaptureFixture[str]) -> None:
     """As is a file that is wrong."""
     with pytest.raises(SystemExit) as ended:

@@ -1,0 +1,86 @@
+"""Words that no command understands: status 2, and what was expected, before anything is asked."""
+
+import shlex
+
+import pytest
+
+from weir import cli
+
+SEVERAL = "--workers with --pulsar needs pulsar.targets"
+"""Each worker would refuse clients that asked another one where their topic is."""
+T = "persistent://acme/orders/t1"
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("", "usage: weir"),
+        ("nonsense", "usage: weir"),
+        ("up --listen here", "usage: weir"),
+        ("tail --nonsense", "usage: weir"),
+        ("dump --out x --to soon", "usage: weir dump"),
+        ("admin --upstream pulsar:8080", "usage: weir admin"),
+        ("admin --upstream http://pulsar:nonsense", "usage: weir admin"),
+        ("proxy --workers 0", "--workers: expected 1 to 64"),
+        ("proxy --pulsar nonsense", "--pulsar: 'nonsense' is not HOST:PORT"),
+        ("proxy --kafka nonsense --pulsar b:6650", "--kafka: 'nonsense' is not HOST:PORT"),
+        ("proxy --pulsar b:6650 --workers 2", SEVERAL),
+        ("up --pulsar here", "--pulsar: invalid HOST:PORT or local value: 'here'"),
+        ("up --pulsar h:70000", "--pulsar: invalid HOST:PORT or local value"),
+        ("up --pulsar-admin h:8080", "--pulsar-admin: invalid http://HOST:PORT value: 'h:8080'"),
+        ("up --pulsar-admin http://", "--pulsar-admin: invalid http://HOST:PORT value"),
+        ("up --pulsar-admin http://h/?a=b", "--pulsar-admin: invalid http://HOST:PORT value"),
+        ("up --pulsar-admin http://[::1", "--pulsar-admin: invalid http://HOST:PORT value"),
+        ("up --pulsar-listen 16650", "--pulsar-listen: invalid HOST:PORT value: '16650'"),
+        # Nobody is asked for the address of a host in brackets.
+        ("collect pulsar --admin http://[x", "http://[x"),
+        ("collect pulsar --admin http://a:99999", "http://a:99999"),
+        ("admin --upstream http://[x", "http://[x"),
+        ("up --pulsar-admin http://[x", "http://[x"),
+        ("up --pulsar [x", "[x"),
+        ("proxy --kafka [x --pulsar [x", "[x"),
+        ("admin --listen [", "["),
+        ("up --metrics 1:2:x", "1:2:x"),
+        ("admin --binary-address http://a", "http://a"),
+        ("collect --metrics a:65536", "a:65536"),
+        ("policy explain --policies good.yaml", "usage: weir policy explain"),
+        ("policy explain --policies good.yaml --subscription s", "usage: weir policy explain"),
+        ("policy explain --policies good.yaml --topic 't 1'", "usage: weir policy explain"),
+        ("policy explain --policies good.yaml --topic acme.orders.t1", "usage: weir policy explain"),
+        (f"policy explain --policies good.yaml --topic {T} --user alice", "usage: weir policy explain"),
+        (f"policy explain --policies good.yaml --topic {T} --client-id x", "usage: weir policy explain"),
+        ("backlog --limit 0", "'0'; expected a whole number at least 1"),
+        ("backlog --limit x", "'x'; expected a whole number at least 1"),
+        ("backlog --watch nan", "'nan'; expected a number at least 0.1 and at most 86400"),
+        ("backlog --watch 0", "'0'; expected a number at least 0.1 and at most 86400"),
+        ("backlog --topic a.b.c", "--topic: 'a.b.c' may mean two topics"),
+        ("backlog --topic 'a b'", "--topic: 'a b' is not a valid name"),
+        ("send e.jsonl --speed 0", "usage: weir send"),
+        ("send e.jsonl --speed nan", "usage: weir send"),
+        ("send e.jsonl --speed 2 --at-once", "usage: weir send"),
+        ("send e.jsonl --now --keep-times", "usage: weir send"),
+        ("send", "usage: weir send"),
+        ("simulate concurrency --arrival-rate 0", "'0'; expected a number at least 0.001"),
+        ("simulate concurrency --service-rate nan", "'nan'; expected a number"),
+        ("simulate concurrency --slow-factor 0.5", "'0.5'; expected a number at least 1"),
+        ("simulate concurrency --proxies 0", "'0'; expected a whole number at least 1"),
+        ("simulate concurrency --seconds 1.5", "'1.5'; expected a whole number"),
+        ("simulate concurrency --first-part 0.5", "expected --proxies of at least 2"),
+        ("simulate concurrency --slow-at 80", "expected a slow time within the simulation"),
+        ("simulate concurrency --arrival-rate 5 --clients 5", "not allowed with"),
+        ("simulate concurrency --partition broker-1", "--policies and --partition go together"),
+        ("simulate concurrency --nonsense", "--nonsense"),
+    ],
+)
+def test_what_no_command_understands_ends_with_2(
+    words: str, told: str, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It says what is wrong, and there is no traceback."""
+    good = tmp_path_factory.getbasetemp() / "good.yaml"
+    good.write_text("version: 1\n")
+    try:
+        status: object = cli.main(shlex.split(words.replace("good.yaml", str(good))))
+    except SystemExit as ended:
+        status = ended.code
+    said = capsys.readouterr().err
+    assert status == 2 and told in said and "Traceback" not in said
