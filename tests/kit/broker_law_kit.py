@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import orjson
+from event_kit import T0, Event
 from usage_kit import gathered_of
 
 from streaming.laws.backlog.table import BacklogTable
@@ -14,25 +15,11 @@ from streaming.policy.files import check_entry
 from streaming.policy.timeline import PolicyTimeline
 from streaming.state.body import Body, decode, encode
 
-T0 = 1_795_166_700_000
 NOW = T0 + 100_000
 TTL_MS = 60_000
 TABLES: dict[str, type[LawState]] = {"latency": ConcurrencyTable, "backlog": BacklogTable}
 
-Event = dict[str, Any]
 Decision = dict[str, Any]
-
-
-def sample(name: str, at_ms: int, rtt_ms: float, inflight: int = 1000, **fields: Any) -> Event:
-    """A latency event `at_ms` after T0 of a request that ended then."""
-    return {
-        "type": "latency",
-        "id": name,
-        "ts": T0 + at_ms,
-        "partition": "orders-3",
-        "rtt_ns": int(rtt_ms * 1_000_000),
-        "inflight": inflight,
-    } | fields
 
 
 def limit_policy(partition: str = "*", **value: Any) -> dict[str, Any]:

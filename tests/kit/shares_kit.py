@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from event_kit import T0, report, tick
 from hypothesis import strategies as st
 from usage_kit import Event, batch_from, entry_of
 
@@ -9,7 +10,6 @@ from streaming.contract.usage_events import DIMENSIONS
 from streaming.laws.law import Batch
 from streaming.policy.timeline import PolicyTimeline
 
-T0 = 1_795_166_700_000
 SECOND = 1000
 GROUPS = ["rg1", "rg2", "quota/user=alice", "ghost"]
 COUNTS = ["publishedMsg", "publishedBytes", "dispatchedMsg", "dispatchedBytes"]
@@ -47,19 +47,12 @@ def histories(draw: st.DrawFn) -> tuple[list[Event], PolicyTimeline]:
             path = draw(st.sampled_from(sorted(POLICY_VALUES)))
             timeline.apply(path, draw(POLICY_VALUES[path]), now + draw(st.sampled_from([0, 1500])))
         elif kind == "tick":
-            events.append({"type": "tick", "id": f"t{number}", "ts": now})
+            events.append(tick(now - T0))
         else:
             late = draw(st.sampled_from([500, 2000, 7000])) if kind == "late" else 0
-            events.append(
-                {
-                    "type": "group_usage",
-                    "id": f"u{number}",
-                    "ts": now - late,
-                    "broker": draw(st.sampled_from(["b1", "b2", "b3"])),
-                    "period_ms": SECOND,
-                    "usage": draw(st.dictionaries(st.sampled_from(GROUPS), usages, min_size=1, max_size=3)),
-                }
-            )
+            usage = draw(st.dictionaries(st.sampled_from(GROUPS), usages, min_size=1, max_size=3))
+            broker = draw(st.sampled_from(["b1", "b2", "b3"]))
+            events.append(report(now - late - T0, broker, usage, SECOND, id=f"u{number}"))
     return events, timeline
 
 

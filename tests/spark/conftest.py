@@ -4,11 +4,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from job_broker_kit import Broker
 from pyspark.sql import SparkSession
 
+from streaming.contract.topics import Topics
 from streaming.job.spark.session import Session, build_session, stop_session
 from streaming.job.spark.settings import JobSettings
 from weir.jars.folders import jars_dir
+from weir.stack.kafka import LocalKafka
+from weir.stack.topics import ensure_topics
 
 HERE = Path(__file__).parent
 
@@ -36,3 +40,21 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
 def spark(session: Session) -> SparkSession:
     """The session itself."""
     return session.spark
+
+
+@pytest.fixture
+def bootstrap(tmp_path: Path) -> Iterator[str]:
+    """A broker with Weir's topics."""
+    with LocalKafka(tmp_path / "kafka") as kafka:
+        ensure_topics(kafka.bootstrap, Topics())
+        yield kafka.bootstrap
+
+
+@pytest.fixture
+def broker(bootstrap: str) -> Iterator[Broker]:
+    """A connection to it."""
+    connected = Broker(bootstrap)
+    try:
+        yield connected
+    finally:
+        connected.close()

@@ -26,24 +26,6 @@ from weir.stack.kafka import LocalKafka
 from weir.stack.topics import ensure_topics
 
 
-@pytest.fixture(scope="module")
-def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A broker with Weir's topics."""
-    with LocalKafka(tmp_path_factory.mktemp("kafka")) as kafka:
-        ensure_topics(kafka.bootstrap, Topics())
-        yield kafka.bootstrap
-
-
-@pytest.fixture
-def broker(bootstrap: str) -> Iterator[Broker]:
-    """A connection to it."""
-    connected = Broker(bootstrap)
-    try:
-        yield connected
-    finally:
-        connected.close()
-
-
 @pytest.fixture
 def job(bootstrap: str, tmp_path: Path) -> Iterator[Job]:
     """A job that is not started yet."""

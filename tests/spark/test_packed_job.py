@@ -1,40 +1,23 @@
 """Packed requests and reports through `weir job` on a real broker, among single ones."""
 
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import orjson
 import pyarrow as pa
 import pytest
-from confluent_kafka import Producer
-from job_kit import Job
+from bench_kit import PACKED, TOPICS, WAIT_S, Bench, bench
 from law_kit import quota, request
 from pack_kit import Event, packed
+from stack_kit import until
 
-from streaming.columns.packed import CONTENT_TYPE, HEADER
 from streaming.columns.records import Records
-from streaming.contract.topics import Topics
 from streaming.laws.law import StepContext
 from streaming.laws.name_hashes import partition_of
 from streaming.laws.shard import step
-from weir.logs.reading import Record, TopicReader
-from weir.stack.kafka import LocalKafka
-from weir.stack.topics import ensure_topics
+from weir.logs.reading import Record
 
-WAIT_S = 60.0
 PARTITIONS = 2
-TOPICS = Topics()
 SEVERAL = "job:\n  profile: throughput\n  shuffle_partitions: 2\n  shards: 4\n"
-HEADERS = [(HEADER, CONTENT_TYPE.encode())]
-
-
-@pytest.fixture
-def bootstrap(tmp_path: Path) -> Iterator[str]:
-    """A broker of its own with Weir's topics."""
-    with LocalKafka(tmp_path / "kafka") as kafka:
-        ensure_topics(kafka.bootstrap, TOPICS, partitions=PARTITIONS)
-        yield kafka.bootstrap
 
 
 def by_partition(events: list[Event]) -> list[list[Event]]:
@@ -55,51 +38,36 @@ def asked(count: int) -> list[Event]:
     return [*events]
 
 
-def write(bootstrap: str, events: list[Event]) -> None:
+def write(busy: Bench, events: list[Event]) -> None:
     """Policies, then the events: a third one by one, a third packed, and so on; rubbish between."""
-    producer = Producer({"bootstrap.servers": bootstrap, "partitioner": "murmur2"})
-    for user in range(9):
-        path = f"quotas[user=u{user}]"
-        change = {"type": "policy", "ts": 1, "path": path, "value": quota(1 + user)}
-        producer.produce(TOPICS.policies, orjson.dumps(change), path)
-    assert producer.flush(WAIT_S) == 0
+    busy.tell({f"quotas[user=u{user}]": quota(1 + user) for user in range(9)})
     for partition, own in enumerate(by_partition(events)):
         third = len(own) // 3
         for piece in (own[:third], own[third:]):
             for event in piece[: third // 2]:
-                producer.produce(TOPICS.requests, orjson.dumps(event), str(event["subject"]))
+                busy.write(TOPICS.requests, {**event}, str(event["subject"]))
             for value in packed(piece[third // 2 :]):
-                producer.produce(TOPICS.requests, value, partition=partition, headers=HEADERS)
-        producer.produce(TOPICS.requests, b"rubbish", partition=partition, headers=HEADERS)
+                busy.write(TOPICS.requests, value, partition=partition, headers=PACKED)
+        busy.write(TOPICS.requests, b"rubbish", partition=partition, headers=PACKED)
         usage: Event = {"type": "dispatch_usage", "topic": "persistent://a/b/t", "subscription": "s"}
         usage = {**usage, "broker": f"b{partition}", "msgs": 1, "bytes": 1, "entries": 1, "backlog": True}
         for value in packed([usage, usage]):
-            producer.produce(TOPICS.usage, value, partition=partition, headers=HEADERS)
-    assert producer.flush(WAIT_S) == 0
+            busy.write(TOPICS.usage, value, partition=partition, headers=PACKED)
 
 
-def until(bootstrap: str, topic: str, wanted: int) -> list[Record]:
+def whole(busy: Bench, topic: str, wanted: int) -> list[Record]:
     """Everything on a topic, once it has so many rows."""
-    deadline = time.monotonic() + WAIT_S
-    while True:
-        reader = TopicReader(bootstrap, {})
-        try:
-            found = [one for span in reader.spans(topic, 0, None) for one in reader.read(span)]
-        finally:
-            reader.close()
-        if len(found) >= wanted:
-            return found
-        assert time.monotonic() < deadline, f"{len(found)} of {wanted} on {topic}"
-        time.sleep(0.2)
+    until(lambda: len(busy.records(topic)) >= wanted, what=f"{wanted} rows on {topic}", limit_s=WAIT_S)
+    return busy.records(topic)
 
 
-def in_one_step(bootstrap: str) -> dict[str, bytes]:
+def in_one_step(busy: Bench) -> dict[str, bytes]:
     """Admissions by id of the law's own step over everything, in one shard and batch."""
     rows = [
         Record(topic=TOPICS.policies, partition=9, offset=0, ts=0, value=one.value)
-        for one in until(bootstrap, TOPICS.policies, 9)
+        for one in busy.records(TOPICS.policies)
     ]
-    rows += until(bootstrap, TOPICS.requests, 0)
+    rows += busy.records(TOPICS.requests)
     records = Records(
         topic=[one.topic for one in rows], partition=[one.partition for one in rows],
         offset=[one.offset * 1000 + max(0, one.row) for one in rows], ts=[one.ts for one in rows],
@@ -109,23 +77,18 @@ def in_one_step(bootstrap: str) -> dict[str, bytes]:
     return {name: value for name, value in zip(outputs.id, outputs.value, strict=True) if name}
 
 
-@pytest.mark.parametrize("settings", ["", SEVERAL], ids=["one-shard", "several-shards"])
-def test_packed_and_single_events_are_decided_alike(settings: str, bootstrap: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("settings", ["job: {}\n", SEVERAL], ids=["one-shard", "several-shards"])
+def test_packed_and_single_events_are_decided_alike(settings: str, tmp_path: Path) -> None:
     events = asked(300)
-    write(bootstrap, events)
-    file = tmp_path / "weir.yaml"
-    file.write_text(settings or "job: {}\n")
-    job = Job(tmp_path, bootstrap, "--settings", str(file))
-    try:
-        job.start()
+    with bench(tmp_path, settings, PARTITIONS) as busy:
+        write(busy, events)
+        busy.job.start()
         wanted = len(events) - 1 + 2 * PARTITIONS
-        values = [one.value for one in until(bootstrap, TOPICS.decisions, wanted)]
-        letters = [orjson.loads(one.value) for one in until(bootstrap, TOPICS.deadletter, 1 + PARTITIONS)]
-    finally:
-        job.close()
+        values = [one.value for one in whole(busy, TOPICS.decisions, wanted)]
+        letters = [orjson.loads(one.value) for one in whole(busy, TOPICS.deadletter, 1 + PARTITIONS)]
+        expected = in_one_step(busy)
     decided = [orjson.loads(value) for value in values]
     named = {one["id"]: value for one, value in zip(decided, values, strict=True)}
-    expected = in_one_step(bootstrap)
     assert len(expected) == len(events) - 1
     assert {name: named[name] for name in expected} == expected
     assert {one["outcome"] for one in decided if one["type"] == "admission"} == {"allow", "reject"}

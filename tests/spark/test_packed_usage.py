@@ -1,25 +1,15 @@
 """What proxies measure and deliver, packed, through `weir job` on a real broker."""
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
-from confluent_kafka import Producer
-from job_kit import Job
-from packed_events_kit import Event, rows_of
+from bench_kit import PACKED, TOPICS, Bench, Event, bench
+from packed_events_kit import rows_of
 
-from streaming.columns.packed import CONTENT_TYPE, HEADER, pack
-from streaming.contract.topics import Topics
-from weir.logs.reading import TopicReader
-from weir.stack.kafka import LocalKafka
-from weir.stack.topics import ensure_topics
+from streaming.columns.packed import pack
 
-WAIT_S = 60.0
-TOPICS = Topics()
-HEADERS = [(HEADER, CONTENT_TYPE.encode())]
 TOPIC = "persistent://acme/orders/t1"
 DAY = {"dispatchThrottlingRateInMsg": 100, "ratePeriodInSecond": 86_400}
 POLICIES: dict[str, Event] = {
@@ -30,57 +20,19 @@ POLICIES: dict[str, Event] = {
 NS = 10**6
 
 
-class Bench:
-    """A broker with a job that ticks each second, and packs all that it can."""
-
-    def __init__(self, folder: Path, bootstrap: str) -> None:
-        self.bootstrap = bootstrap
-        self._producer = Producer({"bootstrap.servers": bootstrap, "partitioner": "murmur2"})
-        file = folder / "weir.yaml"
-        file.write_text("job: {tick_interval_ms: 1000, pack_min: 2}\n")
-        self.job = Job(folder, bootstrap, "--settings", str(file))
-
-    def tell(self) -> None:
-        """Write the policies."""
-        for path, value in POLICIES.items():
-            change = {"type": "policy", "ts": 1, "path": path, "value": value}
-            self._producer.produce(TOPICS.policies, orjson.dumps(change), path)
-        assert self._producer.flush(WAIT_S) == 0
-
-    def send(self, *events: Event) -> None:
-        """Write events of one type as one packed record."""
-        for value in pack(events[0]["type"], rows_of(events)):
-            self._producer.produce(TOPICS.usage, value, headers=HEADERS)
-        assert self._producer.flush(WAIT_S) == 0
-
-    def until(self, enough: Callable[[list[Event]], bool]) -> list[Event]:
-        """The decisions so far, once they are enough."""
-        deadline = time.monotonic() + WAIT_S
-        while True:
-            reader = TopicReader(self.bootstrap, {})
-            try:
-                spans = reader.spans(TOPICS.decisions, 0, None)
-                found = [orjson.loads(one.value) for span in spans for one in reader.read(span)]
-            finally:
-                reader.close()
-            if enough(found):
-                return found
-            assert time.monotonic() < deadline, found
-            time.sleep(0.2)
-
-
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
-    """A job on a broker of its own, which has read the policies."""
-    with LocalKafka(tmp_path / "kafka") as kafka:
-        ensure_topics(kafka.bootstrap, TOPICS, partitions=1)
-        bench = Bench(tmp_path, kafka.bootstrap)
-        bench.tell()
-        try:
-            bench.job.start()
-            yield bench
-        finally:
-            bench.job.close()
+def busy(tmp_path: Path) -> Iterator[Bench]:
+    """A job that ticks each second, packs all that it can, and has read the policies."""
+    with bench(tmp_path, "job: {tick_interval_ms: 1000, pack_min: 2}\n", partitions=1) as made:
+        made.tell(POLICIES)
+        made.job.start()
+        yield made
+
+
+def send(busy: Bench, *events: Event) -> None:
+    """Write events of one type as one packed record."""
+    for value in pack(events[0]["type"], rows_of(events)):
+        busy.write(TOPICS.usage, value, headers=PACKED)
 
 
 def measured(name: str, partition: str, *rtts_ms: int, inflight: int = 60) -> Event:
@@ -93,28 +45,29 @@ def of_type(decisions: list[Event], name: str) -> list[Event]:
     return [one for one in decisions if one["type"] == name]
 
 
-def test_samples_in_packs_move_limits_which_are_said_again(bench: Bench) -> None:
+def test_samples_in_packs_move_limits_which_are_said_again(busy: Bench) -> None:
     """One decision a partition and batch, only if the limit changed; repeated at a quarter of its life."""
-    bench.send(measured("a", "broker-1", 300, 300), measured("b", "broker-2", 10))
-    first = bench.until(lambda found: len(of_type(found, "limit")) >= 2)
+    send(busy, measured("a", "broker-1", 300, 300), measured("b", "broker-2", 10))
+    first = busy.until(lambda found: len(of_type(found, "limit")) >= 2)
     limits: dict[str, Any] = {one["id"]: (one["partition"], one["limit"]) for one in of_type(first, "limit")}
     assert limits == {"a/1": ("broker-1", 81), "b/0": ("broker-2", 101)}
     # With so few in flight the second partition's limit stays: nothing is to be said.
-    bench.send(
+    send(
+        busy,
         measured("c", "broker-1", 10, 10, 10, 300),
         measured("calm", "broker-2", 10, 10, inflight=1),
         measured("d", "broker-3", 10),
     )
-    told = bench.until(lambda found: any(one["id"] == "d/0" for one in found))
+    told = busy.until(lambda found: any(one["id"] == "d/0" for one in found))
     assert [one["limit"] for one in of_type(told, "limit") if one["id"] == "c/3"] == [int((81 + 3) * 0.9)]
     assert not any(one["id"].startswith("calm") for one in told)
-    said = bench.until(lambda found: sum(one.get("repeat", False) for one in of_type(found, "limit")) >= 3)
+    said = busy.until(lambda found: sum(one.get("repeat", False) for one in of_type(found, "limit")) >= 3)
     again = {one["id"]: one for one in of_type(said, "limit") if one.get("repeat")}
     assert set(again) == {"b/0", "c/3", "d/0"}
     assert all(one["ttl_ms"] == 60_000 for one in again.values())
 
 
-def test_deliveries_in_packs_are_answered_with_counters(bench: Bench) -> None:
+def test_deliveries_in_packs_are_answered_with_counters(busy: Bench) -> None:
     """Two proxies deliver for one broker: the second is told of what the first has delivered, too."""
     delivery = {
         "type": "dispatch_usage", "broker": "broker-1", "topic": TOPIC, "subscription": "s", "entries": 1,
@@ -125,8 +78,8 @@ def test_deliveries_in_packs_are_answered_with_counters(bench: Bench) -> None:
         for number in range(3)
         for proxy in ("p1", "p2")
     ]
-    bench.send(*rows)
-    decided = of_type(bench.until(lambda found: len(of_type(found, "dispatch")) >= len(rows)), "dispatch")
+    send(busy, *rows)
+    decided = of_type(busy.until(lambda found: len(of_type(found, "dispatch")) >= len(rows)), "dispatch")
     assert [one["id"] for one in decided] == [row["id"] for row in rows]
     assert [one["proxy"] for one in decided] == ["p1", "p2"] * 3
     msgs = [one["acquired"]["subscription"] for one in decided]
@@ -138,16 +91,16 @@ def test_deliveries_in_packs_are_answered_with_counters(bench: Bench) -> None:
 
 
 @pytest.mark.soak
-def test_counters_are_said_again(bench: Bench) -> None:
+def test_counters_are_said_again(busy: Bench) -> None:
     """After half a minute, while they are not 0."""
     delivery = {
         "type": "dispatch_usage", "broker": "broker-2", "topic": TOPIC, "subscription": "s", "entries": 1,
         "backlog": True, "id": "again", "proxy": "p1", "msgs": 130, "bytes": 4,
     }  # fmt: skip
-    bench.send(delivery)
+    send(busy, delivery)
 
     def said(found: Any) -> list[dict[str, Any]]:
         return [one for one in of_type(found, "dispatch") if one["broker"] == "broker-2"]
 
-    first, again = said(bench.until(lambda found: len(said(found)) == 2))
+    first, again = said(busy.until(lambda found: len(said(found)) == 2))
     assert again == first | {"repeat": True}

@@ -7,33 +7,12 @@ from typing import Any
 
 import pytest
 import yaml
-from job_broker_kit import Broker
 from job_kit import Job
 from spark_cluster_kit import WatchedCluster
 
-from streaming.contract.topics import Topics
-from weir.stack.kafka import HOST, LocalKafka
-from weir.stack.topics import ensure_topics
+from weir.stack.kafka import HOST
 
 JobMaker = Callable[..., Job]
-
-
-@pytest.fixture
-def bootstrap(tmp_path: Path) -> Iterator[str]:
-    """A broker with Weir's topics."""
-    with LocalKafka(tmp_path / "kafka") as kafka:
-        ensure_topics(kafka.bootstrap, Topics())
-        yield kafka.bootstrap
-
-
-@pytest.fixture
-def broker(bootstrap: str) -> Iterator[Broker]:
-    """A connection to it."""
-    connected = Broker(bootstrap)
-    try:
-        yield connected
-    finally:
-        connected.close()
 
 
 @pytest.fixture

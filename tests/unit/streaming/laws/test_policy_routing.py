@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import orjson
+from event_kit import backlog, delivery, ledger, quotas, report, subscription
 from hypothesis import given
 from hypothesis import strategies as st
 from law_kit import T0, Event, policy, quota, records_of, request
@@ -27,7 +28,7 @@ INITIAL: dict[str, Any] = {
     "backpressure.partitions.*": {"algorithm": "aimd"},
     "broker": {"resourceUsagePublishIntervalInSecs": 2, "dispatchThrottlingRateInMsg": 9},
 }
-BACKLOG = {"destination_storage": {"limitSize": 10, "policy": "producer_request_hold"}}
+BACKLOG = quotas(10, policy="producer_request_hold")
 VALUES: dict[str, list[dict[str, Any]]] = {
     "quotas[user=<default>]": [quota(1), quota(9), {"producer_byte_rate": 10}],
     "quotas[user=alice]": [quota(2), quota(2, algorithm="sampled_rate"), {"producer_byte_rate": 20}],
@@ -40,7 +41,7 @@ VALUES: dict[str, list[dict[str, Any]]] = {
         {"dispatchRate": {"dispatchThrottlingRateInMsg": 3}},
         {"dispatchRate": {"dispatchThrottlingRateInMsg": 30, "across_brokers": True}},
     ],
-    "namespaces.acme/b": [{"resourcegroup": "rg1"}, {"backlogQuotaMap": BACKLOG}],
+    "namespaces.acme/b": [{"resourcegroup": "rg1"}, BACKLOG],
     f"topics.{TOPICS[0]}": [{"subscriptionDispatchRate": {"dispatchThrottlingRateInMsg": 2}}],
     "broker": [{}, {"resourceUsagePublishIntervalInSecs": 3}, {"dispatchThrottlingRatePerTopicInMsg": 4}],
     "backpressure.partitions.p0": [{"algorithm": "vegas"}, {"algorithm": "fixed", "fixed": {"limit": 3}}],
@@ -48,37 +49,21 @@ VALUES: dict[str, list[dict[str, Any]]] = {
 }
 
 
-def report(groups: Sequence[str], broker: str) -> Event:
+def used(groups: Sequence[str], broker: str) -> Event:
     counts = {"publishedMsg": 5, "publishedBytes": 70, "dispatchedMsg": 2}
-    usage = {group: counts for group in groups}
-    return {"type": "group_usage", "broker": broker, "period_ms": 1000, "usage": usage}
-
-
-def delivery(topic: str) -> Event:
-    return {
-        "type": "dispatch_usage", "broker": "b", "topic": topic, "subscription": "s", "msgs": 5, "bytes": 50,
-        "entries": 5, "backlog": True,
-    }  # fmt: skip
-
-
-def backlog(topic: str) -> Event:
-    return {
-        "type": "backlog", "topic": topic,
-        "ledgers": [{"id": 1, "entries": 9, "size": 99, "closeTime": None}],
-        "subscriptions": [{"name": "s", "ledger": 1, "entry": -1, "durable": True, "oldestPublishTime": T0}],
-    }  # fmt: skip
+    return report(0, broker, dict.fromkeys(groups, counts))
 
 
 EVENTS: list[Event] = [
     request("r", 0, 4),
     request("r", 0, 4, client_id="c"),
     request("r", 0, 4, user="bob"),
-    report(["rg1", "rg2", "quota/user=alice", "quota/user=bob", "unknown"], "b1"),
-    report(["rg1", "quota/user=bob"], "b2"),
-    report([f"dispatch/{TOPICS[0]}", f"dispatch/{TOPICS[0]}/s", "inflight/p0", "inflight/p1"], "b1"),
+    used(["rg1", "rg2", "quota/user=alice", "quota/user=bob", "unknown"], "b1"),
+    used(["rg1", "quota/user=bob"], "b2"),
+    used([f"dispatch/{TOPICS[0]}", f"dispatch/{TOPICS[0]}/s", "inflight/p0", "inflight/p1"], "b1"),
     {"type": "tick"},
-    *map(delivery, TOPICS),
-    *map(backlog, TOPICS),
+    *(delivery(0, 5, 50, topic=topic) for topic in TOPICS),
+    *(backlog([ledger(1, 9, 99)], subscription("s", 1, -1, 0), topic=topic) for topic in TOPICS),
     *({"type": "latency", "partition": name, "rtt_ns": 10**8, "inflight": 60} for name in ("p0", "p1")),
 ]
 CHANGES = st.sampled_from(list(VALUES)).flatmap(
@@ -146,7 +131,7 @@ def test_a_law_keeps_what_it_asks_for() -> None:
 
 def test_a_namespace_that_only_has_a_group_is_not_kept() -> None:
     """It takes the place of one that had limits."""
-    limits = {"resourcegroup": "rg1", "backlogQuotaMap": BACKLOG}
+    limits = {"resourcegroup": "rg1", **BACKLOG}
     both = [("namespaces.acme/a", limits), ("namespaces.acme/b", limits)]
     assert set(kept("backlog", [*both, ("namespaces.acme/b", {"resourcegroup": "rg2"})])) == {both[0][0]}
 

@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 import pytest
 from blob_store_kit import MemoryBlobStore
+from event_kit import backlog, delivery, ledger, report, sample, subscription
 from law_kit import T0, policy, quota, refund, request
 
 from streaming.columns.records import Records
@@ -42,21 +43,13 @@ RUBBISH = {"type": "rubbish"}
 
 def event(law: str, at_ms: int) -> Event:
     """An event of a law; of resource groups each closes the round of the one before."""
-    if law == "mutation":
-        return request(f"m{at_ms}", at_ms, 5, subject="user=alice")
-    if law == "backlog":
-        own = {"name": "s", "ledger": 1, "entry": -1, "durable": True}
-        ledgers = [{"id": 1, "entries": 1, "size": 9, "closeTime": None}]
-        told = {"topic": TOPIC, "ledgers": ledgers, "subscriptions": [own]}
-        return {"type": "backlog", "id": f"k{at_ms}", "ts": T0 + at_ms, **told}
-    if law == "concurrency":
-        told = {"partition": "p", "rtt_ns": 300_000_000, "inflight": 100}
-        return {"type": "latency", "id": f"l{at_ms}", "ts": T0 + at_ms, **told}
-    if law == "dispatch":
-        told = {"broker": "b", "topic": TOPIC, "subscription": "s", "msgs": 2, "bytes": 2, "entries": 2}
-        return {"type": "dispatch_usage", "id": f"d{at_ms}", "ts": T0 + at_ms, "backlog": True, **told}
-    usage = {"g": {"publishedMsg": 50}}
-    return {"type": "group_usage", "ts": T0 + at_ms, "broker": "b", "period_ms": 1000, "usage": usage}
+    return {
+        "mutation": request(f"m{at_ms}", at_ms, 5, subject="user=alice"),
+        "backlog": backlog([ledger(1, 1, 9)], subscription("s", 1, -1), at_ms=at_ms, topic=TOPIC),
+        "concurrency": sample(f"l{at_ms}", at_ms, 300, 100),
+        "dispatch": delivery(at_ms, 2, 2, topic=TOPIC),
+        "shares": report(at_ms, "b", {"g": {"publishedMsg": 50}}),
+    }[law]
 
 
 class Live:

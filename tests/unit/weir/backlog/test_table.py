@@ -4,6 +4,7 @@ import random
 from typing import Any
 
 import orjson
+from event_kit import EVICT, quotas
 
 from streaming.policy.policy_set import PolicySet
 from weir.backlog.rows import Row, is_of, ordered
@@ -11,17 +12,7 @@ from weir.backlog.standing import Decisions
 from weir.backlog.table import HEAD, human_bytes, human_seconds, table
 
 NOW = 1_795_166_700_000
-EVICT, HOLD, REFUSE = "consumer_backlog_eviction", "producer_request_hold", "producer_exception"
-
-
-def quotas(size: int = -1, seconds: int = -1, policy: str = EVICT, **more: Any) -> dict[str, Any]:
-    """An entry with quotas of both types."""
-    return {
-        "backlogQuotaMap": {
-            "destination_storage": {"limitSize": size, "policy": policy} | more,
-            "message_age": {"limitTime": seconds, "policy": policy} | more,
-        }
-    }
+HOLD, REFUSE = "producer_request_hold", "producer_exception"
 
 
 POLICIES = PolicySet(

@@ -3,57 +3,25 @@
 from typing import Any
 
 import pytest
-from broker_law_kit import NOW, T0, Decision, Event, fold, replay, through_bytes, timeline_of
+from broker_law_kit import NOW, Decision, fold, replay, through_bytes, timeline_of
+from event_kit import EVICT, T0, TOPIC, Event, backlog, quotas, subscription
 
 from streaming.laws.backlog import table as backlog_table
 from streaming.laws.backlog.table import BacklogTable
 from streaming.policy.files import check_entry
 
-TOPIC = "persistent://acme/orders/t1"
-EVICT, HOLD = "consumer_backlog_eviction", "producer_request_hold"
+HOLD = "producer_request_hold"
 CLOSED = {"id": 1, "entries": 100, "size": 103_600, "closeTime": T0 - 100_000}
 OPEN = {"id": 2, "entries": 3, "size": 300, "closeTime": None}
 Json = dict[str, Any]
 
 
-def subscription(name: str, ledger: int, entry: int, published: int | None = None, **fields: Any) -> Json:
-    """A durable subscription whose oldest message was published `published` ms before T0."""
-    time = None if published is None else T0 - published
-    return {
-        "name": name,
-        "ledger": ledger,
-        "entry": entry,
-        "durable": True,
-        "oldestPublishTime": time,
-    } | fields
-
-
 SLOW = subscription("slow", 1, -1, 200_000)
 
 
-def report(
-    *subscriptions: Json, ledgers: list[Json] | None = None, at_ms: int = 0, topic: str = TOPIC
-) -> Event:
+def report(*subscriptions: Json, ledgers: list[Json] | None = None, **more: Any) -> Event:
     """The contract's report with other subscriptions."""
-    return {
-        "type": "backlog",
-        "id": f"k{at_ms}",
-        "ts": T0 + at_ms,
-        "broker": "b1",
-        "topic": topic,
-        "ledgers": [CLOSED, OPEN] if ledgers is None else ledgers,
-        "subscriptions": list(subscriptions),
-    }
-
-
-def quotas(size: int | None = None, seconds: int | None = None, policy: str = EVICT) -> Json:
-    """An entry's backlogQuotaMap."""
-    found: Json = {}
-    if size is not None:
-        found["destination_storage"] = {"limitSize": size, "policy": policy}
-    if seconds is not None:
-        found["message_age"] = {"limitTime": seconds, "policy": policy}
-    return {"backlogQuotaMap": found}
+    return backlog([CLOSED, OPEN] if ledgers is None else ledgers, *subscriptions, **more)
 
 
 def judged(event: Event, size: int | None = None, seconds: int | None = None, **broker: Any) -> Decision:

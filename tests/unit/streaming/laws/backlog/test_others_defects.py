@@ -8,7 +8,9 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from broker_law_kit import T0, Decision, Event, fold, replay, through_bytes, timeline_of
+from broker_law_kit import Decision, Event, fold, replay, through_bytes, timeline_of
+from event_kit import EVICT, T0, ledger, subscription
+from event_kit import backlog as report
 from hypothesis import given
 from hypothesis import strategies as st
 from property_kit import tries
@@ -17,8 +19,7 @@ from streaming.contract.errors import BadEvent
 from streaming.laws.backlog.table import BacklogTable
 from streaming.policy.files import check_entry
 
-TOPIC = "persistent://acme/orders/t1"
-EVICT, HOLD, REFUSE = "consumer_backlog_eviction", "producer_request_hold", "producer_exception"
+HOLD, REFUSE = "producer_request_hold", "producer_exception"
 Json = dict[str, Any]
 Place = tuple[int, int]
 
@@ -38,26 +39,6 @@ def by_size(limit: int, policy: str = EVICT) -> Json:
 def by_age(limit: int, policy: str = EVICT) -> Json:
     """A quota of time alone."""
     return quotas(message_age={"limitTime": limit, "policy": policy})
-
-
-def subscription(name: str, ledger: int, entry: int, ago_ms: int | None = None, **more: Any) -> Json:
-    """A subscription whose oldest message was published so long before T0."""
-    published = None if ago_ms is None else T0 - ago_ms
-    return {"name": name, "ledger": ledger, "entry": entry, "oldestPublishTime": published} | more
-
-
-def report(ledgers: list[Json], *subscriptions: Json, at_ms: int = 0) -> Event:
-    """A report."""
-    return {
-        "type": "backlog", "id": f"k{at_ms}", "ts": T0 + at_ms, "topic": TOPIC, "ledgers": ledgers,
-        "subscriptions": list(subscriptions),
-    }  # fmt: skip
-
-
-def ledger(id_: int, entries: int, size: int, closed_ago_ms: int | None = None) -> Json:
-    """A ledger, closed so long before T0; None: it is open."""
-    closed = None if closed_ago_ms is None else T0 - closed_ago_ms
-    return {"id": id_, "entries": entries, "size": size, "closeTime": closed}
 
 
 def judged(event: Event, policies: Json) -> Decision:

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from broker_law_kit import T0, Decision, Event, fold, replay, through_bytes, timeline_of
+from broker_law_kit import Decision, Event, fold, replay, through_bytes, timeline_of
+from event_kit import T0, backlog, quotas
 from hypothesis import given
 from hypothesis import strategies as st
 from property_kit import tries
@@ -10,7 +11,6 @@ from property_kit import tries
 from streaming.laws.backlog.table import BacklogTable
 from streaming.laws.law import LawState
 
-EVICT = "consumer_backlog_eviction"
 Json = dict[str, Any]
 Position = tuple[int, int]
 
@@ -35,27 +35,14 @@ def reports(draw: st.DrawFn, number: int = 0) -> Event:
         }
         for name in draw(st.lists(st.sampled_from("abcdef"), max_size=6, unique=True))
     ]
-    return {
-        "type": "backlog",
-        "id": f"k{number}",
-        "ts": T0 + number,
-        "broker": "b1",
-        "topic": f"persistent://acme/orders/t{draw(st.integers(0, 2))}",
-        "ledgers": ledgers,
-        "subscriptions": subscriptions,
-    }
+    topic = f"persistent://acme/orders/t{draw(st.integers(0, 2))}"
+    return backlog(ledgers, *subscriptions, at_ms=number, topic=topic)
 
 
 def policies_of(limit: int, precise: bool, seconds: int = -1) -> Json:
     """Both quotas for every topic of the namespace, evicting."""
-    quotas = {
-        "destination_storage": {"limitSize": limit, "policy": EVICT},
-        "message_age": {"limitTime": seconds, "policy": EVICT},
-    }
-    return {
-        "namespaces.acme/orders": {"backlogQuotaMap": quotas},
-        "broker": {"preciseBacklogSize": precise, "preciseTimeBasedBacklogQuotaCheck": precise},
-    }
+    flags = {"preciseBacklogSize": precise, "preciseTimeBasedBacklogQuotaCheck": precise}
+    return {"namespaces.acme/orders": quotas(limit, seconds), "broker": flags}
 
 
 LIMITS = st.one_of(st.integers(0, 5000), st.sampled_from([0, 99, 100, 2**40, 2**42]))

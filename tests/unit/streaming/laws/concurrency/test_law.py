@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
-from broker_law_kit import T0, TTL_MS, Decision, limit_policy, replay, sample
+from broker_law_kit import T0, TTL_MS, Decision, limit_policy, replay
+from event_kit import sample
 
 BASE_MS = 10.0
 NO_PROBE = 2_147_483_647

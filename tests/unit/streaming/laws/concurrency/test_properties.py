@@ -13,10 +13,10 @@ from broker_law_kit import (
     fold,
     limit_policy,
     replay,
-    sample,
     through_bytes,
     timeline_of,
 )
+from event_kit import sample
 from hypothesis import given
 from hypothesis import strategies as st
 from interpreted_kit import interpreted

@@ -4,7 +4,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from broker_law_kit import NOW, T0, Event, fold, limit_policy, replay, sample, through_bytes, timeline_of
+from broker_law_kit import NOW, T0, Event, fold, limit_policy, replay, through_bytes, timeline_of
+from event_kit import sample
 
 from streaming.laws.concurrency import table as concurrency_table
 from streaming.laws.concurrency.table import STANDS_MS, ConcurrencyTable

@@ -4,6 +4,7 @@ from typing import Any
 
 import orjson
 import pytest
+from event_kit import T0, TOPIC, delivery
 from packed_events_kit import json_records, stepped
 from usage_kit import Event, decide
 
@@ -12,9 +13,7 @@ from streaming.laws.dispatch.table import DispatchTable
 from streaming.laws.law import Decision
 from streaming.policy.timeline import PolicyTimeline
 
-T0 = 1_795_166_700_000
 HOUR = 3_600_000
-TOPIC = "persistent://acme/orders/t1"
 NAMESPACE = "namespaces.acme/orders"
 
 
@@ -31,22 +30,6 @@ def subscription_rate(msgs: int = -1, size: int = -1, period_s: int = 1) -> dict
 
 
 TEN = subscription_rate(10)
-
-
-def delivery(at_ms: int, msgs: int = 0, size: int = 0, entries: int | None = None, **fields: Any) -> Event:
-    """A delivery `at_ms` after T0, in entries of one message unless said otherwise."""
-    return {
-        "type": "dispatch_usage",
-        "id": f"d{at_ms}",
-        "ts": T0 + at_ms,
-        "broker": "b1",
-        "topic": TOPIC,
-        "subscription": "sub1",
-        "msgs": msgs,
-        "bytes": size,
-        "entries": msgs if entries is None else entries,
-        "backlog": True,
-    } | fields
 
 
 def run(policies: dict[str, Any], *events: Event) -> list[Decision]:

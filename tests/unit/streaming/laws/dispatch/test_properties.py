@@ -1,6 +1,7 @@
 """Properties of the dispatch law: how much can be delivered, and what must never change a decision."""
 
 import pytest
+from event_kit import T0, delivery
 from hypothesis import given
 from hypothesis import strategies as st
 from interpreted_kit import interpreted
@@ -14,7 +15,6 @@ from streaming.policy.dispatch_limits import NO_LIMIT, limit_of
 from streaming.policy.policy_set import PolicySet
 from streaming.policy.timeline import PolicyTimeline
 
-T0 = 1_795_166_700_000
 TOPICS = ["persistent://acme/a/t1", "persistent://acme/a/t2", "persistent://acme/b/t1"]
 RATES = st.fixed_dictionaries(
     {},
@@ -40,6 +40,7 @@ BROKER = st.fixed_dictionaries(
     },
 )
 POLICIES = {"broker": BROKER, "namespaces.acme/a": KINDS, f"topics.{TOPICS[0]}": KINDS}
+PLACES = {"broker": ["b1", "b2"], "topic": TOPICS, "subscription": ["s1", "s2"]}
 COUNTS = st.sampled_from([0, 1, 6, 10, 45, 300])
 GAPS = [0, 1, 400, 1000, 2600, 60_000, 3_600_000, 3_600_001, 90_000_000]
 
@@ -56,21 +57,10 @@ def histories(draw: st.DrawFn) -> tuple[list[Event], PolicyTimeline]:
             path = draw(st.sampled_from(sorted(POLICIES)))
             timeline.apply(path, draw(st.none() | POLICIES[path]), now)
         fields = draw(st.sampled_from([{}, {"avg_publish_entry_bytes": 30}]))
-        events.append(
-            {
-                "type": "dispatch_usage",
-                "id": f"e{number:02}",
-                "ts": now,
-                "broker": draw(st.sampled_from(["b1", "b2"])),
-                "topic": draw(st.sampled_from(TOPICS)),
-                "subscription": draw(st.sampled_from(["s1", "s2"])),
-                "msgs": draw(COUNTS),
-                "bytes": draw(COUNTS),
-                "entries": draw(COUNTS),
-                "backlog": draw(st.booleans()),
-                **fields,
-            }
-        )
+        place = {name: draw(st.sampled_from(own)) for name, own in PLACES.items()}
+        counts = draw(COUNTS), draw(COUNTS), draw(COUNTS)
+        own = {"id": f"e{number:02}", "backlog": draw(st.booleans()), **place, **fields}
+        events.append(delivery(now - T0, *counts, **own))
     return events, timeline
 
 

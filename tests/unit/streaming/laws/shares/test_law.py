@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from event_kit import T0, tick
+from event_kit import report as group_usage
 from usage_kit import Event, batch_from, decide, decisions_of, entry_of
 
 from streaming.laws.law import Decision
@@ -13,7 +15,6 @@ from streaming.laws.shares.rounds import NO_SOURCE
 from streaming.laws.shares.table import SharesTable
 from streaming.policy.timeline import PolicyTimeline
 
-T0 = 1_795_166_700_000
 ROUND = T0 // 60_000
 MINUTE = 60_000
 LIMITS = {"resourcegroups.rg1": {"publishRateInMsgs": 100}}
@@ -21,19 +22,8 @@ LIMITS = {"resourcegroups.rg1": {"publishRateInMsgs": 100}}
 
 def report(round_number: int, broker: str, msgs: float, *, at_ms: int = 0, **fields: Any) -> Event:
     """What a broker published per second in the minute before round `round_number`, all in group rg1."""
-    usage = {"publishedMsg": int(msgs * 60)} | fields.pop("counts", {})
-    return {
-        "type": "group_usage",
-        "id": f"{broker}-{round_number}",
-        "ts": T0 + round_number * MINUTE + at_ms,
-        "broker": broker,
-        "period_ms": MINUTE,
-        "usage": {fields.pop("group", "rg1"): usage},
-    } | fields
-
-
-def tick(ts: int) -> Event:
-    return {"type": "tick", "ts": ts}
+    usage = {fields.pop("group", "rg1"): {"publishedMsg": int(msgs * 60)} | fields.pop("counts", {})}
+    return group_usage(round_number * MINUTE + at_ms, broker, usage, MINUTE, **fields)
 
 
 def reports(*rounds: dict[str, float]) -> list[Event]:
@@ -176,12 +166,12 @@ def test_rounds_without_reports_are_closed_while_there_are_members() -> None:
 def test_tick_closes_the_rounds_of_every_group() -> None:
     """A round is closed by a tick at its end, not before; what a tick decides answers the tick."""
     table, timeline = SharesTable(), PolicyTimeline(LIMITS)
-    entries = [entry_of(report(0, "b1", 50), 3), entry_of(tick(T0 + MINUTE - 1), 4)]
+    entries = [entry_of(report(0, "b1", 50), 3), entry_of(tick(MINUTE - 1), 4)]
     assert len(table.fold(batch_from(entries, timeline))) == 0
-    ((source, decision),) = decisions_of(table.fold(batch_from([entry_of(tick(T0 + MINUTE), 5)], timeline)))
+    ((source, decision),) = decisions_of(table.fold(batch_from([entry_of(tick(MINUTE), 5)], timeline)))
     assert (source, decision["round"]) == (5, ROUND)
-    assert decide(table, [tick(T0 + 6 * MINUTE)], timeline) == []
-    assert [d["removed"] for d in decide(table, [tick(T0 + 7 * MINUTE)], timeline)] == ["expired"]
+    assert decide(table, [tick(6 * MINUTE)], timeline) == []
+    assert [d["removed"] for d in decide(table, [tick(7 * MINUTE)], timeline)] == ["expired"]
     assert len(table) == 0
 
 
@@ -191,7 +181,7 @@ def test_end_closes_open_rounds_once() -> None:
         SharesTable(),
         PolicyTimeline(LIMITS | {"resourcegroups.rg2": LIMITS["resourcegroups.rg1"]}),
     )
-    decide(table, [report(0, "b1", 50), tick(T0 + MINUTE)], timeline)
+    decide(table, [report(0, "b1", 50), tick(MINUTE)], timeline)
     decide(table, [report(1, "b1", 50, group="rg2")], timeline)
     ended = decisions_of(table.fold(batch_from([], timeline, end=True)))
     assert [(source, d["group"]) for source, d in ended] == [(NO_SOURCE, "rg2")]
@@ -231,7 +221,7 @@ def test_sweep_keeps_reports_that_may_count_yet() -> None:
         timeline.apply("resourcegroups.rg1", {"publishRateInMsgs": 100}, T0 + MINUTE)
         table = SharesTable()
         decide(table, [report(0, "b1", 30)], timeline)
-        decide(table, [tick(T0 + MINUTE)], PolicyTimeline({"resourcegroups.rg1": {}}))
+        decide(table, [tick(MINUTE)], PolicyTimeline({"resourcegroups.rg1": {}}))
         table.sweep(timeline, T0 + swept_rounds * MINUTE + 1)
         events = [report(swept_rounds, "b2", 20)]
         assert shares(decide(table, events, timeline, end=True)) == [expected]
@@ -253,7 +243,7 @@ def test_dimension_that_is_no_longer_limited_ends_membership() -> None:
     """A member that uses nothing limited any more is told so, at the end of a round without reports too."""
     timeline = PolicyTimeline(LIMITS)
     timeline.apply("resourcegroups.rg1", {"dispatchRateInMsgs": 5}, T0 + 2 * MINUTE)
-    decided = decide(SharesTable(), [report(0, "b1", 50), tick(T0 + 5 * MINUTE)], timeline)
+    decided = decide(SharesTable(), [report(0, "b1", 50), tick(5 * MINUTE)], timeline)
     assert [(d["round"], d.get("removed")) for d in decided] == [(ROUND, None), (ROUND + 1, "idle")]
 
 

@@ -6,10 +6,11 @@ from typing import Any
 
 import orjson
 import pytest
+from event_kit import T0, report, tick
 from hypothesis import given
 from hypothesis import strategies as st
 from property_kit import tries
-from shares_kit import SECOND, T0, batch, histories
+from shares_kit import SECOND, batch, histories
 from usage_kit import Event, decisions_of, in_order, reloaded
 
 from streaming.contract.usage_events import split_group_usage
@@ -107,19 +108,13 @@ def simulate(demands: Sequence[float], start: Sequence[float], rounds: int) -> l
     for number in range(rounds + 1):
         used = shares if number == 0 else [min(pair) for pair in zip(demands, shares, strict=True)]
         # A period of 1,000,000 s makes the rates fine-grained.
-        events: list[Event] = [
-            {
-                "type": "group_usage",
-                "ts": T0 + number * SECOND,
-                "broker": f"b{member}",
-                "period_ms": 10**9,
-                "usage": {"rg1": {"publishedBytes": round(rate * 10**6)}},
-            }
+        events = [
+            report(number * SECOND, f"b{member}", {"rg1": {"publishedBytes": round(rate * 10**6)}}, 10**9)
             for member, rate in enumerate(used)
         ]
         decided = decisions_of(table.fold(batch(events, timeline, end=False)))
-        tick = {"type": "tick", "ts": T0 + (number + 1) * SECOND}
-        decided += decisions_of(table.fold(batch([tick], timeline, end=False)))
+        end = tick((number + 1) * SECOND)
+        decided += decisions_of(table.fold(batch([end], timeline, end=False)))
         shares = [decision["limits"]["publishRateInBytes"] for _, decision in decided]
         history.append(shares)
     return history

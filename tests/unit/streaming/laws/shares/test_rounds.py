@@ -4,10 +4,11 @@ from collections.abc import Sequence
 
 import orjson
 import pytest
+from event_kit import T0, report, tick
 from hypothesis import given
 from hypothesis import strategies as st
 from property_kit import tries
-from shares_kit import T0, batch, histories
+from shares_kit import batch, histories
 from shares_model import Model
 from usage_kit import Event, entry_of, reloaded
 
@@ -92,12 +93,10 @@ def test_room_for_decisions_grows(monkeypatch: pytest.MonkeyPatch, room: int) ->
     monkeypatch.setattr(shares_table, "no_told", small)
     timeline = PolicyTimeline({"resourcegroups.rg1": {"publishRateInMsgs": 5}})
     events = [
-        {
-            "type": "group_usage", "ts": T0 + number * 60_000, "broker": f"b{broker}", "period_ms": 1000,
-            "usage": {"rg1": {"publishedMsg": broker + 1}},
-        }
-        for number in range(20) for broker in range(30)
-    ]  # fmt: skip
+        report(number * 60_000, f"b{broker}", {"rg1": {"publishedMsg": broker + 1}})
+        for number in range(20)
+        for broker in range(30)
+    ]
     decided = written(SharesTable(), events, timeline, end=True)
     assert len(decided) == 20 * 30 and len(asked) == 1
     entries = [entry_of(event, source) for source, event in enumerate(events)]
@@ -109,10 +108,7 @@ def test_names_of_any_kind_are_written_as_orjson_writes_them() -> None:
     """Quotes, controls, other scripts; keys and ids are the names themselves."""
     name, broker = 'a"b\\c\n\u00e9\u4e2d', "b\t\U0001f600"
     timeline = PolicyTimeline({f"resourcegroups.{name}": {"publishRateInMsgs": 5}})
-    event = {
-        "type": "group_usage", "ts": T0, "broker": broker, "period_ms": 1000,
-        "usage": {name: {"publishedMsg": 1}},
-    }  # fmt: skip
+    event = report(0, broker, {name: {"publishedMsg": 1}})
     ((_, value, key, id, _),) = written(SharesTable(), [event], timeline, end=True)
     decision = orjson.loads(value)
     assert value == orjson.dumps(decision)
@@ -124,13 +120,10 @@ def test_a_tick_that_changes_nothing_keeps_the_columns() -> None:
     """So that they need not be written again."""
     timeline = PolicyTimeline({"resourcegroups.rg1": {"publishRateInMsgs": 5}})
     table = SharesTable()
-    event = {
-        "type": "group_usage", "ts": T0, "broker": "b", "period_ms": 1000,
-        "usage": {"rg1": {"publishedMsg": 1}},
-    }  # fmt: skip
+    event = report(0, "b", {"rg1": {"publishedMsg": 1}})
     table.fold(batch([event], timeline, end=False))
     before = table.columns()
-    table.fold(batch([{"type": "tick", "ts": T0 + 1}], timeline, end=False))
+    table.fold(batch([tick(1)], timeline, end=False))
     assert table.repeats(T0 + 1) is None
     assert table.columns() is before
 
@@ -139,14 +132,11 @@ def test_a_group_that_is_not_known_any_more_is_not_said_again() -> None:
     """Nobody has shares of it: its last ones end with their life time."""
     timeline = PolicyTimeline({"resourcegroups.rg1": {"publishRateInMsgs": 5}})
     table = SharesTable()
-    event = {
-        "type": "group_usage", "ts": T0, "broker": "b", "period_ms": 1000,
-        "usage": {"rg1": {"publishedMsg": 1}},
-    }  # fmt: skip
-    table.fold(batch([event, {"type": "tick", "ts": T0 + 60_000}], timeline, end=False))
+    event = report(0, "b", {"rg1": {"publishedMsg": 1}})
+    table.fold(batch([event, tick(60_000)], timeline, end=False))
     assert table.repeats(T0 + 60_000) is None
     again = table.repeats(T0 + 120_000)
     assert again is not None and again.column("key").to_pylist() == ["rg1/b"]
     timeline.apply("resourcegroups.rg1", None, T0 + 130_000)
-    table.fold(batch([{"type": "tick", "ts": T0 + 200_000}], timeline, end=False))
+    table.fold(batch([tick(200_000)], timeline, end=False))
     assert table.repeats(T0 + 10**9) is None
