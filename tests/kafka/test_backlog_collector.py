@@ -48,16 +48,12 @@ def test_an_action_is_written_and_read_back(cluster: Cluster, topics: Topics) ->
     assert backlog_action(orjson.loads(value)) == ACTION
 
 
-def test_what_nobody_takes_is_told_within_the_limit() -> None:
+async def test_what_nobody_takes_is_told_within_the_limit() -> None:
     """Nobody listens there."""
-
-    async def run() -> None:
-        log = ActionLog("127.0.0.1:1", "weir.decisions", {}, 0.5)
-        with pytest.raises(WeirError, match="not written to weir"):
-            await log.write(ACTION)
-        log.close()
-
-    asyncio.run(run())
+    log = ActionLog("127.0.0.1:1", "weir.decisions", {}, 0.5)
+    with pytest.raises(WeirError, match="not written to weir"):
+        await log.write(ACTION)
+    log.close()
 
 
 class Collector:

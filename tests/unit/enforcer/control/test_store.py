@@ -23,33 +23,25 @@ def store(**settings: int) -> KafkaPolicyStore:
     return KafkaPolicyStore("127.0.0.1:1", Topics(), {}, settings=limits, metrics=AdminMetrics())
 
 
-def test_before_the_policies_are_read_nothing_is_answered() -> None:
+async def test_before_the_policies_are_read_nothing_is_answered() -> None:
     """An empty table would be a wrong answer, and a change made from it would undo what is there."""
-
-    async def ask() -> None:
-        unread = store()
-        with pytest.raises(Unavailable, match="not been read yet"):
-            _ = unread.entries
-        with pytest.raises(Unavailable, match="not been read yet"):
-            await unread.change(nothing)
-
-    asyncio.run(ask())
+    unread = store()
+    with pytest.raises(Unavailable, match="not been read yet"):
+        _ = unread.entries
+    with pytest.raises(Unavailable, match="not been read yet"):
+        await unread.change(nothing)
 
 
-def test_changes_wait_for_their_turn_within_a_limit_and_not_too_many_of_them() -> None:
+async def test_changes_wait_for_their_turn_within_a_limit_and_not_too_many_of_them() -> None:
     """The one beyond `changes_max` is refused at once, the others when their time is over."""
-
-    async def ask() -> None:
-        busy = store(changes_max=2, change_timeout_ms=100)
-        busy.read.set()
-        await busy._one_at_a_time.acquire()
-        waiting = [asyncio.create_task(busy.change(nothing)) for _ in range(2)]
-        await asyncio.sleep(0)
-        with pytest.raises(Unavailable, match="2 changes are under way already"):
-            await busy.change(nothing)
-        for change in waiting:
-            with pytest.raises(Unavailable, match="took too long"):
-                await change
-        assert busy._changing == 0
-
-    asyncio.run(ask())
+    busy = store(changes_max=2, change_timeout_ms=100)
+    busy.read.set()
+    await busy._one_at_a_time.acquire()
+    waiting = [asyncio.create_task(busy.change(nothing)) for _ in range(2)]
+    await asyncio.sleep(0)
+    with pytest.raises(Unavailable, match="2 changes are under way already"):
+        await busy.change(nothing)
+    for change in waiting:
+        with pytest.raises(Unavailable, match="took too long"):
+            await change
+    assert busy._changing == 0

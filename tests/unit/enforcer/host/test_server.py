@@ -65,21 +65,17 @@ def test_a_connection_that_cannot_be_looked_at_ends_no_watch(caplog: pytest.LogC
 
 
 @pytest.mark.parametrize("in_time", [True, False])
-def test_a_stop_waits_for_clients(in_time: bool) -> None:
+async def test_a_stop_waits_for_clients(in_time: bool) -> None:
     """So long as they may take; who comes meanwhile is not let in, and who stays is dropped."""
-
-    async def stop() -> None:
-        host, one = BareHost(stop_timeout_ms=5_000 if in_time else 10), Client()
-        await host.start()
-        _, writer = await asyncio.open_connection(*host.listen)
-        await asyncio.wait_for(host.came.wait(), 5)
-        assert host.admit(one) and host.metrics.traffic.connections == 1
-        if in_time:
-            one.drain = lambda: host.forget(one)  # type: ignore[method-assign]
-        await host.stop()
-        assert one.said == ([] if in_time else ["drain", "stop"]) and not host.admit(Client())
-        with pytest.raises(OSError):
-            await asyncio.open_connection(*host.listen)
-        writer.close()
-
-    asyncio.run(stop())
+    host, one = BareHost(stop_timeout_ms=5_000 if in_time else 10), Client()
+    await host.start()
+    _, writer = await asyncio.open_connection(*host.listen)
+    await asyncio.wait_for(host.came.wait(), 5)
+    assert host.admit(one) and host.metrics.traffic.connections == 1
+    if in_time:
+        one.drain = lambda: host.forget(one)  # type: ignore[method-assign]
+    await host.stop()
+    assert one.said == ([] if in_time else ["drain", "stop"]) and not host.admit(Client())
+    with pytest.raises(OSError):
+        await asyncio.open_connection(*host.listen)
+    writer.close()

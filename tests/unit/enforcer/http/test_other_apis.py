@@ -1,6 +1,5 @@
 """Rules of the example for a Kafka REST API, before a small server that answers as one does."""
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -57,29 +56,25 @@ def costs(front: Front) -> list[tuple[str, Any]]:
     ]
 
 
-def test_a_kafka_rest_api() -> None:
+async def test_a_kafka_rest_api() -> None:
     """Created, grown, deleted, tried, refused."""
-
-    async def run() -> None:
-        settings = read_settings(HttpSettings, "http", str(EXAMPLE)).model_dump()
-        front = Front(rate=1, burst=100, **settings)
-        rest = KafkaRest(front)
-        new = {"topic_name": "t1", "partitions_count": 5}
-        assert (await front.ask("POST", TOPICS, {**new, "validate_only": True})).status == 201
-        assert (await front.ask("POST", TOPICS, new)).status == 201
-        assert (await front.ask("POST", TOPICS, {"topic_name": "t2"})).status == 201
-        assert (await front.ask("PATCH", f"{TOPICS}/t1", {"partitions_count": 8})).status == 200
-        assert (await front.ask("PATCH", f"{TOPICS}/t1", {})).status == 400
-        assert (await front.ask("DELETE", f"{TOPICS}/t1")).status == 204
-        assert (await front.ask("DELETE", f"{TOPICS}/t1")).status == 404
-        assert rest.topics == {"t2": 1}
-        assert costs(front) == [
-            ("CreateTopics", {"t1": 5}), ("CreateTopics", {"t1": 5}), ("CreateTopics", {"t2": 1}),
-            ("CreatePartitions", {"t1": 3}), ("DeleteTopics", {"t1": 8}),
-        ]  # fmt: skip
-        assert [event["validate_only"] for event in front.desk.of_type("request")] == [True] + [False] * 4
-        assert front.desk.of_type("refund") == []
-        await front.ask("POST", TOPICS, {"topic_name": "t1", "partitions_count": 500})
-        assert (await front.ask("POST", TOPICS, new)).status == 429
-
-    asyncio.run(run())
+    settings = read_settings(HttpSettings, "http", str(EXAMPLE)).model_dump()
+    front = Front(rate=1, burst=100, **settings)
+    rest = KafkaRest(front)
+    new = {"topic_name": "t1", "partitions_count": 5}
+    assert (await front.ask("POST", TOPICS, {**new, "validate_only": True})).status == 201
+    assert (await front.ask("POST", TOPICS, new)).status == 201
+    assert (await front.ask("POST", TOPICS, {"topic_name": "t2"})).status == 201
+    assert (await front.ask("PATCH", f"{TOPICS}/t1", {"partitions_count": 8})).status == 200
+    assert (await front.ask("PATCH", f"{TOPICS}/t1", {})).status == 400
+    assert (await front.ask("DELETE", f"{TOPICS}/t1")).status == 204
+    assert (await front.ask("DELETE", f"{TOPICS}/t1")).status == 404
+    assert rest.topics == {"t2": 1}
+    assert costs(front) == [
+        ("CreateTopics", {"t1": 5}), ("CreateTopics", {"t1": 5}), ("CreateTopics", {"t2": 1}),
+        ("CreatePartitions", {"t1": 3}), ("DeleteTopics", {"t1": 8}),
+    ]  # fmt: skip
+    assert [event["validate_only"] for event in front.desk.of_type("request")] == [True] + [False] * 4
+    assert front.desk.of_type("refund") == []
+    await front.ask("POST", TOPICS, {"topic_name": "t1", "partitions_count": 500})
+    assert (await front.ask("POST", TOPICS, new)).status == 429

@@ -89,82 +89,62 @@ def test_a_credential_counts_if_it_is_told_from_a_wrong_one(right: int, wrong: i
     assert asyncio.run(Asked(right, wrong).principals().user(jwt(sub="ann").encode())) == user
 
 
-def test_the_answer_is_believed_for_a_time() -> None:
+async def test_the_answer_is_believed_for_a_time() -> None:
     """One question for each credential, and one for a wrong one."""
-
-    async def run() -> None:
-        asked = Asked(200, 401)
-        principals = asked.principals(credential_ms=1_000)
-        for _ in range(3):
-            assert await principals.user(jwt(sub="ann").encode()) == "ann"
-            assert await principals.user(jwt(sub="eve").encode()) == "ANONYMOUS"
-        assert len(asked.asked) == 3
-        asked.now_s, asked.right = 1.1, 401
-        assert await principals.user(jwt(sub="ann").encode()) == "ANONYMOUS"
-
-    asyncio.run(run())
-
-
-def test_the_table_has_a_bound() -> None:
-    """Who was asked about longest ago is asked about again."""
-
-    async def run() -> None:
-        asked = Asked(200, 401)
-        principals = asked.principals(credentials_max=2)
-        for number in range(4):
-            await principals.user(jwt(sub=f"user{number}").encode())
-        before = len(asked.asked)
-        await principals.user(jwt(sub="user0").encode())
-        assert len(asked.asked) == before + 1
-
-    asyncio.run(run())
-
-
-def test_an_upstream_that_is_down_says_nothing() -> None:
-    """Nobody in particular, and asked again the next time."""
-
-    async def run() -> None:
-        asked = Asked(200, 401)
-        asked.down = True
-        principals = asked.principals()
-        assert await principals.user(jwt(sub="ann").encode()) == "ANONYMOUS"
-        asked.down = False
+    asked = Asked(200, 401)
+    principals = asked.principals(credential_ms=1_000)
+    for _ in range(3):
         assert await principals.user(jwt(sub="ann").encode()) == "ann"
-        assert await principals.user(None) == "ANONYMOUS"
+        assert await principals.user(jwt(sub="eve").encode()) == "ANONYMOUS"
+    assert len(asked.asked) == 3
+    asked.now_s, asked.right = 1.1, 401
+    assert await principals.user(jwt(sub="ann").encode()) == "ANONYMOUS"
 
-    asyncio.run(run())
+
+async def test_the_table_has_a_bound() -> None:
+    """Who was asked about longest ago is asked about again."""
+    asked = Asked(200, 401)
+    principals = asked.principals(credentials_max=2)
+    for number in range(4):
+        await principals.user(jwt(sub=f"user{number}").encode())
+    before = len(asked.asked)
+    await principals.user(jwt(sub="user0").encode())
+    assert len(asked.asked) == before + 1
 
 
-def test_who_is_not_accepted_uses_nobodys_quota_up() -> None:
+async def test_an_upstream_that_is_down_says_nothing() -> None:
+    """Nobody in particular, and asked again the next time."""
+    asked = Asked(200, 401)
+    asked.down = True
+    principals = asked.principals()
+    assert await principals.user(jwt(sub="ann").encode()) == "ANONYMOUS"
+    asked.down = False
+    assert await principals.user(jwt(sub="ann").encode()) == "ann"
+    assert await principals.user(None) == "ANONYMOUS"
+
+
+async def test_who_is_not_accepted_uses_nobodys_quota_up() -> None:
     """A forged token is charged to nobody in particular, and given back as it is refused."""
-
-    async def run() -> None:
-        front = Front()
-        front.pulsar.known = {jwt(sub="ann"): "ann"}
-        forged = jwt(sub="ann") + "x"
-        assert (await front.ask("PUT", f"{PATH}/partitions", 30, authorization=forged)).status == 401
-        (event,) = front.desk.of_type("request")
-        assert event["user"] == "ANONYMOUS" and len(front.desk.of_type("refund")) == 1
-        assert (await front.ask("PUT", f"{PATH}/partitions", 30, authorization=jwt(sub="ann"))).status == 204
-
-    asyncio.run(run())
+    front = Front()
+    front.pulsar.known = {jwt(sub="ann"): "ann"}
+    forged = jwt(sub="ann") + "x"
+    assert (await front.ask("PUT", f"{PATH}/partitions", 30, authorization=forged)).status == 401
+    (event,) = front.desk.of_type("request")
+    assert event["user"] == "ANONYMOUS" and len(front.desk.of_type("refund")) == 1
+    assert (await front.ask("PUT", f"{PATH}/partitions", 30, authorization=jwt(sub="ann"))).status == 204
 
 
-def test_basic_credentials_are_asked_about_in_their_own_scheme() -> None:
+async def test_basic_credentials_are_asked_about_in_their_own_scheme() -> None:
     """The wrong one too."""
+    front = Front()
+    right = "Basic " + base64.b64encode(b"ann:secret").decode()
 
-    async def run() -> None:
-        front = Front()
-        right = "Basic " + base64.b64encode(b"ann:secret").decode()
+    def answer(seen: object) -> httpx2.Response:
+        return reply(200 if front.pulsar.seen[-1].header("authorization") == right else 401)
 
-        def answer(seen: object) -> httpx2.Response:
-            return reply(200 if front.pulsar.seen[-1].header("authorization") == right else 401)
-
-        front.pulsar.answers["GET /admin/v2/clusters"] = answer
-        await front.ask("PUT", PATH, authorization=right)
-        (event,) = front.desk.of_type("request")
-        assert event["user"] == "ann"
-        asked = [seen.header("authorization") or "" for seen in front.pulsar.seen if seen.method == "GET"]
-        assert [header.partition(" ")[0] for header in asked] == ["basic", "Basic"]
-
-    asyncio.run(run())
+    front.pulsar.answers["GET /admin/v2/clusters"] = answer
+    await front.ask("PUT", PATH, authorization=right)
+    (event,) = front.desk.of_type("request")
+    assert event["user"] == "ann"
+    asked = [seen.header("authorization") or "" for seen in front.pulsar.seen if seen.method == "GET"]
+    assert [header.partition(" ")[0] for header in asked] == ["basic", "Basic"]

@@ -1,6 +1,5 @@
 """What the upstream sends on: followed inside, within bounds, and charged once."""
 
-import asyncio
 from collections.abc import Callable
 
 import httpx2
@@ -15,37 +14,29 @@ def sent_on(location: str, status: int = 307) -> Sends:
     return lambda _seen: reply(status, location=location)
 
 
-def test_it_is_followed_with_body_and_credential_and_charged_once() -> None:
+async def test_it_is_followed_with_body_and_credential_and_charged_once() -> None:
     """As a broker sends it to another one; the query is that of the new address."""
-
-    async def run() -> None:
-        front = Front(allowed_hosts=["broker-*:8080"])
-        front.pulsar.answers[f"PUT pulsar:8080{TOPIC}"] = sent_on(
-            f"http://broker-2:8080{TOPIC}?authoritative=true"
-        )
-        answer = await front.ask("PUT", f"{TOPIC}?x=1", {"a": "b"}, authorization="Bearer t", cookie="c=d")
-        assert answer.status == 204 and "location" not in answer.headers
-        first, second = front.pulsar.seen
-        assert (first.target, second.target) == (f"{TOPIC}?x=1", f"{TOPIC}?authoritative=true")
-        assert (second.host, second.body, second.method) == ("broker-2:8080", b'{"a":"b"}', "PUT")
-        assert second.header("authorization") == "Bearer t" and second.header("cookie") is None
-        assert second.header("content-length") == first.header("content-length") == "9"
-        assert len(front.desk.events) == 1
-        assert front.count("weir_http_redirects_total", result="followed") == 1
-
-    asyncio.run(run())
+    front = Front(allowed_hosts=["broker-*:8080"])
+    front.pulsar.answers[f"PUT pulsar:8080{TOPIC}"] = sent_on(
+        f"http://broker-2:8080{TOPIC}?authoritative=true"
+    )
+    answer = await front.ask("PUT", f"{TOPIC}?x=1", {"a": "b"}, authorization="Bearer t", cookie="c=d")
+    assert answer.status == 204 and "location" not in answer.headers
+    first, second = front.pulsar.seen
+    assert (first.target, second.target) == (f"{TOPIC}?x=1", f"{TOPIC}?authoritative=true")
+    assert (second.host, second.body, second.method) == ("broker-2:8080", b'{"a":"b"}', "PUT")
+    assert second.header("authorization") == "Bearer t" and second.header("cookie") is None
+    assert second.header("content-length") == first.header("content-length") == "9"
+    assert len(front.desk.events) == 1
+    assert front.count("weir_http_redirects_total", result="followed") == 1
 
 
-def test_the_final_status_settles() -> None:
+async def test_the_final_status_settles() -> None:
     """What the last server refuses is given back."""
-
-    async def run() -> None:
-        front = Front()
-        front.pulsar.answers[f"DELETE pulsar:8080{TOPIC}"] = sent_on(f"http://pulsar:8081{TOPIC}", 308)
-        assert (await front.ask("DELETE", TOPIC)).status == 404
-        assert len(front.desk.of_type("refund")) == 1
-
-    asyncio.run(run())
+    front = Front()
+    front.pulsar.answers[f"DELETE pulsar:8080{TOPIC}"] = sent_on(f"http://pulsar:8081{TOPIC}", 308)
+    assert (await front.ask("DELETE", TOPIC)).status == 404
+    assert len(front.desk.of_type("refund")) == 1
 
 
 @pytest.mark.parametrize(
@@ -55,80 +46,56 @@ def test_the_final_status_settles() -> None:
         "//elsewhere/x", "http://pulsar@elsewhere/x", "ftp://pulsar/x", "http://[::1", "http://pulsar:x/",
     ],
 )  # fmt: skip
-def test_only_known_hosts(location: str) -> None:
+async def test_only_known_hosts(location: str) -> None:
     """Anything else would get the client's credential: 502, and nothing stays charged."""
-
-    async def run() -> None:
-        front = Front(allowed_hosts=["broker-*:8080"])
-        front.pulsar.answers[f"PUT {TOPIC}"] = sent_on(location)
-        answer = await front.ask("PUT", TOPIC, authorization="Bearer t")
-        assert answer.status == 502 and answer.json["reason"] and len(front.pulsar.seen) == 1
-        assert len(front.desk.of_type("refund")) == 1
-        assert front.count("weir_http_redirects_total", result="refused") == 1
-
-    asyncio.run(run())
+    front = Front(allowed_hosts=["broker-*:8080"])
+    front.pulsar.answers[f"PUT {TOPIC}"] = sent_on(location)
+    answer = await front.ask("PUT", TOPIC, authorization="Bearer t")
+    assert answer.status == 502 and answer.json["reason"] and len(front.pulsar.seen) == 1
+    assert len(front.desk.of_type("refund")) == 1
+    assert front.count("weir_http_redirects_total", result="refused") == 1
 
 
-def test_a_relative_address_is_of_the_same_server() -> None:
+async def test_a_relative_address_is_of_the_same_server() -> None:
     """As HTTP has it."""
-
-    async def run() -> None:
-        front = Front(upstream="http://pulsar:8080/base")
-        front.pulsar.answers["GET /base/old"] = sent_on("new?x=%2F")
-        front.pulsar.answers["GET /base/new"] = lambda seen: reply(200, seen.target)
-        assert (await front.ask("GET", "/old")).json == "/base/new?x=%2F"
-
-    asyncio.run(run())
+    front = Front(upstream="http://pulsar:8080/base")
+    front.pulsar.answers["GET /base/old"] = sent_on("new?x=%2F")
+    front.pulsar.answers["GET /base/new"] = lambda seen: reply(200, seen.target)
+    assert (await front.ask("GET", "/old")).json == "/base/new?x=%2F"
 
 
 @pytest.mark.parametrize(("most", "status"), [(3, 200), (2, 502), (0, 502)])
-def test_there_is_an_end(most: int, status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_there_is_an_end(most: int, status: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A request is sent on so often and not more."""
-
-    async def run() -> None:
-        monkeypatch.setattr("enforcer.http.proxy.REDIRECTS_MAX", most)
-        front = Front()
-        for number in range(3):
-            front.pulsar.answers[f"GET /{number}"] = sent_on(f"http://pulsar:8080/{number + 1}")
-        front.pulsar.answers["GET /3"] = lambda _seen: reply(200)
-        assert (await front.ask("GET", "/0")).status == status
-        assert len(front.pulsar.seen) == most + 1
-
-    asyncio.run(run())
+    monkeypatch.setattr("enforcer.http.proxy.REDIRECTS_MAX", most)
+    front = Front()
+    for number in range(3):
+        front.pulsar.answers[f"GET /{number}"] = sent_on(f"http://pulsar:8080/{number + 1}")
+    front.pulsar.answers["GET /3"] = lambda _seen: reply(200)
+    assert (await front.ask("GET", "/0")).status == status
+    assert len(front.pulsar.seen) == most + 1
 
 
-def test_a_body_that_was_not_kept_cannot_be_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_body_that_was_not_kept_cannot_be_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Larger than what is kept."""
-
-    async def run() -> None:
-        monkeypatch.setattr("enforcer.http.proxy.REPLAY_BODY_BYTES", 2)
-        front = Front()
-        front.pulsar.answers["POST /any"] = sent_on("http://pulsar:8080/other")
-        answer = await front.ask("POST", "/any", chunks=(b"abc", b"def"))
-        assert answer.status == 502 and "too large" in answer.json["reason"]
-
-    asyncio.run(run())
+    monkeypatch.setattr("enforcer.http.proxy.REPLAY_BODY_BYTES", 2)
+    front = Front()
+    front.pulsar.answers["POST /any"] = sent_on("http://pulsar:8080/other")
+    answer = await front.ask("POST", "/any", chunks=(b"abc", b"def"))
+    assert answer.status == 502 and "too large" in answer.json["reason"]
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 304])
-def test_others_pass(status: int) -> None:
+async def test_others_pass(status: int) -> None:
     """Pages that a browser is sent to, such as a login."""
-
-    async def run() -> None:
-        front = Front()
-        front.pulsar.answers["GET /any"] = sent_on("https://login.example/", status)
-        answer = await front.ask("GET", "/any")
-        assert (answer.status, answer.headers["location"]) == (status, "https://login.example/")
-
-    asyncio.run(run())
+    front = Front()
+    front.pulsar.answers["GET /any"] = sent_on("https://login.example/", status)
+    answer = await front.ask("GET", "/any")
+    assert (answer.status, answer.headers["location"]) == (status, "https://login.example/")
 
 
-def test_without_a_location_it_is_an_answer() -> None:
+async def test_without_a_location_it_is_an_answer() -> None:
     """Passed as it is."""
-
-    async def run() -> None:
-        front = Front()
-        front.pulsar.answers["GET /any"] = lambda _seen: reply(307)
-        assert (await front.ask("GET", "/any")).status == 307
-
-    asyncio.run(run())
+    front = Front()
+    front.pulsar.answers["GET /any"] = lambda _seen: reply(307)
+    assert (await front.ask("GET", "/any")).status == 307

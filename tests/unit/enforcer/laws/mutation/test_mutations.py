@@ -119,22 +119,18 @@ async def test_no_items_cost_nothing() -> None:
 
 
 @pytest.mark.parametrize("rejected", [False, True])
-def test_strict_waits_for_its_decision(rejected: bool) -> None:
+async def test_strict_waits_for_its_decision(rejected: bool) -> None:
     """The job decides; the time starts when the question was sent."""
-
-    async def run() -> None:
-        bureau = Bureau(local=False)
-        task = await bureau.begin({"a": 5})
-        (event,) = bureau.desk.of_type("request")
-        assert event["deadline_ms"] == 2_000 and not task.done()
-        names, wait_ms = (frozenset({"a"}), 7_000) if rejected else (frozenset(), 0)
-        made = decision(id=event["id"], rejected=names, throttle_time_ms=wait_ms, tokens=-7.0)
-        bureau.desk.coordinator.take([made])
-        answer = await task
-        assert (answer.allowed, answer.retry_ms, answer.tokens) == (not rejected, wait_ms, -7.0)
-        assert not bureau.desk.coordinator.questions.busy("user=a")
-
-    asyncio.run(run())
+    bureau = Bureau(local=False)
+    task = await bureau.begin({"a": 5})
+    (event,) = bureau.desk.of_type("request")
+    assert event["deadline_ms"] == 2_000 and not task.done()
+    names, wait_ms = (frozenset({"a"}), 7_000) if rejected else (frozenset(), 0)
+    made = decision(id=event["id"], rejected=names, throttle_time_ms=wait_ms, tokens=-7.0)
+    bureau.desk.coordinator.take([made])
+    answer = await task
+    assert (answer.allowed, answer.retry_ms, answer.tokens) == (not rejected, wait_ms, -7.0)
+    assert not bureau.desk.coordinator.questions.busy("user=a")
 
 
 @in_a_loop
@@ -151,22 +147,18 @@ async def test_strict_is_refused_by_the_not_before_time_and_reported() -> None:
 
 
 @pytest.mark.parametrize("on_late", ["allow", "reject"])
-def test_a_late_decision_goes_by_the_setting(on_late: str) -> None:
+async def test_a_late_decision_goes_by_the_setting(on_late: str) -> None:
     """With allow it is charged when decided, with reject it never is."""
-
-    async def run() -> None:
-        bureau = Bureau(local=False, on_late_decision=on_late)
-        task = await bureau.begin({"a": 5})
-        await bureau.pass_ms(2_000)
-        answer = task.result()
-        assert answer.outcome == f"late_{on_late}" and answer.allowed is (on_late == "allow")
-        bureau.mutations.settle(answer, {"a": 0})
-        ask = bureau.desk.of_type("request")[0]["id"]
-        bureau.desk.coordinator.take([decision(id=ask, late=True)])
-        refunds = bureau.desk.of_type("refund")
-        assert len(refunds) == (on_late == "allow")
-
-    asyncio.run(run())
+    bureau = Bureau(local=False, on_late_decision=on_late)
+    task = await bureau.begin({"a": 5})
+    await bureau.pass_ms(2_000)
+    answer = task.result()
+    assert answer.outcome == f"late_{on_late}" and answer.allowed is (on_late == "allow")
+    bureau.mutations.settle(answer, {"a": 0})
+    ask = bureau.desk.of_type("request")[0]["id"]
+    bureau.desk.coordinator.take([decision(id=ask, late=True)])
+    refunds = bureau.desk.of_type("refund")
+    assert len(refunds) == (on_late == "allow")
 
 
 @in_a_loop
@@ -192,18 +184,14 @@ async def test_between_several_proxies_an_answer_is_acted_on() -> None:
 
 
 @pytest.mark.parametrize("local", [False, True])
-def test_an_event_for_which_there_is_no_room_is_late(local: bool) -> None:
+async def test_an_event_for_which_there_is_no_room_is_late(local: bool) -> None:
     """Decided here it is refused, since nobody would ever know."""
-
-    async def run() -> None:
-        bureau = Bureau(local=local)
-        bureau.desk.full = True
-        answer = await bureau.answer({"a": 5})
-        assert answer.outcome == ("late_reject" if local else "late_allow")
-        bureau.mutations.settle(answer, {"a": 5})
-        assert bureau.desk.events == []
-
-    asyncio.run(run())
+    bureau = Bureau(local=local)
+    bureau.desk.full = True
+    answer = await bureau.answer({"a": 5})
+    assert answer.outcome == ("late_reject" if local else "late_allow")
+    bureau.mutations.settle(answer, {"a": 5})
+    assert bureau.desk.events == []
 
 
 @in_a_loop

@@ -10,30 +10,26 @@ from enforcer.core import bounds
 
 
 @pytest.mark.parametrize("moment", ["question", "acknowledgement", "line"])
-def test_who_leaves_is_not_charged(moment: str) -> None:
+async def test_who_leaves_is_not_charged(moment: str) -> None:
     """A client that is gone while its request waits for anything."""
-
-    async def run() -> None:
-        bureau = Bureau(local=moment != "question")
-        if moment == "question":
-            task = await bureau.begin({"a": 5})
-        else:
-            await bureau.answer({"a": 30})
-            bureau.desk.acknowledges = False
-            task = await bureau.begin({"b": 3}, wait_ms=60_000 if moment == "line" else 0)
-        assert not task.done()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert bureau.mutations.waiting == 0 and not bureau.desk.coordinator.questions.busy("user=a")
-        if moment == "question":
-            bureau.desk.coordinator.take([decision(id=bureau.desk.of_type("request")[0]["id"])])
-            (refund,) = bureau.desk.of_type("refund")
-            assert refund["items"] == [{"name": "a", "mutations": 5}]
-        else:
-            assert bureau.desk.of_type("refund") == []
-
-    asyncio.run(run())
+    bureau = Bureau(local=moment != "question")
+    if moment == "question":
+        task = await bureau.begin({"a": 5})
+    else:
+        await bureau.answer({"a": 30})
+        bureau.desk.acknowledges = False
+        task = await bureau.begin({"b": 3}, wait_ms=60_000 if moment == "line" else 0)
+    assert not task.done()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert bureau.mutations.waiting == 0 and not bureau.desk.coordinator.questions.busy("user=a")
+    if moment == "question":
+        bureau.desk.coordinator.take([decision(id=bureau.desk.of_type("request")[0]["id"])])
+        (refund,) = bureau.desk.of_type("refund")
+        assert refund["items"] == [{"name": "a", "mutations": 5}]
+    else:
+        assert bureau.desk.of_type("refund") == []
 
 
 @in_a_loop
@@ -144,23 +140,19 @@ async def test_questions_of_one_subject_line_up(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("shadow", [False, True])
-def test_dry_runs_have_a_rate_of_their_own(shadow: bool) -> None:
+async def test_dry_runs_have_a_rate_of_their_own(shadow: bool) -> None:
     """They are charged nothing, and beyond their rate refused, or not reported."""
-
-    async def run() -> None:
-        bureau = Bureau(dry_run_factor=1)
-        bureau.desk.limit(controller_mutation_rate=1, shadow=shadow)
-        answers = [await bureau.answer({"a": 12}, wait_ms=1_000, dry=True) for _ in range(2)]
-        assert [answer.outcome for answer in answers] == (
-            ["shadow", "shadow"] if shadow else ["allow", "dry_run"]
-        )
-        assert len(bureau.desk.events) == 1
-        bureau.mutations.settle(answers[0], {})
-        assert bureau.desk.of_type("refund") == []
-        if not shadow:
-            assert answers[1].retry_ms == 1_000 and "Dry runs" in answers[1].message
-
-    asyncio.run(run())
+    bureau = Bureau(dry_run_factor=1)
+    bureau.desk.limit(controller_mutation_rate=1, shadow=shadow)
+    answers = [await bureau.answer({"a": 12}, wait_ms=1_000, dry=True) for _ in range(2)]
+    assert [answer.outcome for answer in answers] == (
+        ["shadow", "shadow"] if shadow else ["allow", "dry_run"]
+    )
+    assert len(bureau.desk.events) == 1
+    bureau.mutations.settle(answers[0], {})
+    assert bureau.desk.of_type("refund") == []
+    if not shadow:
+        assert answers[1].retry_ms == 1_000 and "Dry runs" in answers[1].message
 
 
 @in_a_loop

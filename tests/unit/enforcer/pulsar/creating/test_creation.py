@@ -33,24 +33,20 @@ async def test_a_topic_that_is_there_costs_nothing() -> None:
 
 
 @pytest.mark.parametrize("kind", ["producer", "consumer"])
-def test_a_new_topic_is_charged_and_goes_on(kind: str) -> None:
+async def test_a_new_topic_is_charged_and_goes_on(kind: str) -> None:
     """The answer goes to the client, and the topic is known."""
-
-    async def scene() -> None:
-        yard = Yard()
-        client = Client(yard)
-        assert not await (client.produce() if kind == "producer" else client.subscribe())
-        await client.answer(None)
-        assert yard.charged() == [{"t": 1}]
-        (event,) = yard.desk.of_type("request")
-        api = {"producer": "PRODUCER", "consumer": "SUBSCRIBE"}[kind]
-        assert (event["user"], event["client_id"], event["api"]) == ("a", "", api)
-        assert not await client.made(1) and client.told().request_id == 1
-        assert await client.produce()
-        assert not yard.desk.of_type("refund") and yard.found() == {"missing": 1, "known": 1}
-        assert client.part.held_bytes == 0 and not client.part.down
-
-    asyncio.run(scene())
+    yard = Yard()
+    client = Client(yard)
+    assert not await (client.produce() if kind == "producer" else client.subscribe())
+    await client.answer(None)
+    assert yard.charged() == [{"t": 1}]
+    (event,) = yard.desk.of_type("request")
+    api = {"producer": "PRODUCER", "consumer": "SUBSCRIBE"}[kind]
+    assert (event["user"], event["client_id"], event["api"]) == ("a", "", api)
+    assert not await client.made(1) and client.told().request_id == 1
+    assert await client.produce()
+    assert not yard.desk.of_type("refund") and yard.found() == {"missing": 1, "known": 1}
+    assert client.part.held_bytes == 0 and not client.part.down
 
 
 @in_a_loop
@@ -82,28 +78,24 @@ OF_PRODUCER = (
 
 
 @pytest.mark.parametrize(("kind", "mine"), [(PRODUCER, OF_PRODUCER), (SUBSCRIBE, OF_CONSUMER)])
-def test_what_follows_a_withheld_answer_stays_behind_it(kind: int, mine: tuple[bytes, ...]) -> None:
+async def test_what_follows_a_withheld_answer_stays_behind_it(kind: int, mine: tuple[bytes, ...]) -> None:
     """A client that hears of an end before the beginning uses what is no more. What is of others passes."""
-
-    async def scene() -> None:
-        yard = Yard()
-        yard.desk.acknowledges = False
-        client = Client(yard)
-        await (client.produce() if kind == PRODUCER else client.subscribe())
-        await client.answer(None)
-        await client.made(1)
-        for frame in mine:
-            assert not await client.tell(frame)
-        others = OF_CONSUMER if kind == PRODUCER else OF_PRODUCER[1:]
-        assert all([await client.tell(frame) for frame in others])
-        assert not client.wire.down
-        yard.desk.acknowledge()
-        await settle_down()
-        assert tuple(client.wire.down[1:]) == mine and parse(client.wire.down[0]).request_id == 1
-        # From then on all pass.
-        assert all([await client.tell(frame) for frame in mine])
-
-    asyncio.run(scene())
+    yard = Yard()
+    yard.desk.acknowledges = False
+    client = Client(yard)
+    await (client.produce() if kind == PRODUCER else client.subscribe())
+    await client.answer(None)
+    await client.made(1)
+    for frame in mine:
+        assert not await client.tell(frame)
+    others = OF_CONSUMER if kind == PRODUCER else OF_PRODUCER[1:]
+    assert all([await client.tell(frame) for frame in others])
+    assert not client.wire.down
+    yard.desk.acknowledge()
+    await settle_down()
+    assert tuple(client.wire.down[1:]) == mine and parse(client.wire.down[0]).request_id == 1
+    # From then on all pass.
+    assert all([await client.tell(frame) for frame in mine])
 
 
 @in_a_loop
@@ -236,25 +228,21 @@ async def test_whoever_waits_too_long_for_another_is_to_try_again(monkeypatch: p
 
 
 @pytest.mark.parametrize(("error", "told"), [(6, 6), (14, 6), (1, 6), (4, None), (17, None)])
-def test_when_the_broker_cannot_say(error: int, told: int | None) -> None:
+async def test_when_the_broker_cannot_say(error: int, told: int | None) -> None:
     """What is soon over is tried again; else the topic may be new, and the request decides."""
-
-    async def scene() -> None:
-        yard = Yard()
-        client = Client(yard)
-        await client.produce()
-        await client.answer(None, error)
-        if told is not None:
-            assert client.told().error == told and not yard.charged()
-            return
-        assert yard.charged() == [{"t": 1}]
-        client.wire.up.clear()
-        await client.refused(1, error)
-        await asyncio.sleep(SURE_S)
-        await client.answer(None, error)
-        assert yard.refunded() == 1
-
-    asyncio.run(scene())
+    yard = Yard()
+    client = Client(yard)
+    await client.produce()
+    await client.answer(None, error)
+    if told is not None:
+        assert client.told().error == told and not yard.charged()
+        return
+    assert yard.charged() == [{"t": 1}]
+    client.wire.up.clear()
+    await client.refused(1, error)
+    await asyncio.sleep(SURE_S)
+    await client.answer(None, error)
+    assert yard.refunded() == 1
 
 
 @in_a_loop

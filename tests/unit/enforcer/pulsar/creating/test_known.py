@@ -52,31 +52,27 @@ def test_the_tables_have_bounds() -> None:
     assert [shelf.known.default_partitions(f"a/{number}") for number in range(5)] == [None, None, 2, 3, 4]
 
 
-def test_one_at_a_time_has_the_turn() -> None:
+async def test_one_at_a_time_has_the_turn() -> None:
     """In order; whoever waits too long, or goes away, is out of it; nothing is left over."""
+    known = Shelf().known
+    order: list[str] = []
 
-    async def scene() -> None:
-        known = Shelf().known
-        order: list[str] = []
+    async def work(name: str, limit_s: float = 5) -> None:
+        async with known.turn("t", limit_s) as others:
+            order.append(f"{name} {others}")
+            await asyncio.sleep(0.02)
 
-        async def work(name: str, limit_s: float = 5) -> None:
-            async with known.turn("t", limit_s) as others:
-                order.append(f"{name} {others}")
-                await asyncio.sleep(0.02)
-
-        first = asyncio.create_task(work("first"))
-        await asyncio.sleep(0)
-        late = asyncio.create_task(work("late", 0.005))
-        gone = asyncio.create_task(work("gone"))
-        second = asyncio.create_task(work("second"))
-        await asyncio.sleep(0)
-        gone.cancel()
-        with pytest.raises(TimeoutError):
-            await late
-        assert known.turns == 1
-        await asyncio.gather(first, second)
-        assert order == ["first False", "second True"] and known.turns == 0
-        await work("third")
-        assert order[-1] == "third False"
-
-    asyncio.run(scene())
+    first = asyncio.create_task(work("first"))
+    await asyncio.sleep(0)
+    late = asyncio.create_task(work("late", 0.005))
+    gone = asyncio.create_task(work("gone"))
+    second = asyncio.create_task(work("second"))
+    await asyncio.sleep(0)
+    gone.cancel()
+    with pytest.raises(TimeoutError):
+        await late
+    assert known.turns == 1
+    await asyncio.gather(first, second)
+    assert order == ["first False", "second True"] and known.turns == 0
+    await work("third")
+    assert order[-1] == "third False"
