@@ -28,7 +28,7 @@ from enforcer.control.groups import (
     PIP_82_NAMES,
     GroupView,
     Holder,
-    Refused,
+    Refusal,
     attach,
     attached_group,
     delete_group,
@@ -38,7 +38,7 @@ from enforcer.control.groups import (
     group_view,
     put_group,
 )
-from enforcer.control.middleware import AccessControl, Beyond, reason_body
+from enforcer.control.middleware import AccessControl, UpstreamApi, reason_body
 from enforcer.control.parts import (
     NAMESPACE,
     NO_CONTENT,
@@ -69,7 +69,7 @@ def create_app(parts: Parts) -> FastAPI:
         dependencies=[Security(BEARER)],
         responses=refusals(401, 403, 503),
         exception_handlers={
-            Refused: _refused,
+            Refusal: _refused,
             Unavailable: _unavailable,
             HTTPException: _http_error,
         },
@@ -103,7 +103,7 @@ def create_app(parts: Parts) -> FastAPI:
         )
     beyond = None
     if parts.beyond is not None:
-        beyond = Beyond(parts.beyond, partial(_is_ours, app), partial(_check_spelling, app))
+        beyond = UpstreamApi(parts.beyond, partial(_is_ours, app), partial(_check_spelling, app))
     app.add_middleware(
         AccessControl, grants=parts.grants, metrics=parts.metrics, settings=parts.settings, beyond=beyond
     )
@@ -117,20 +117,20 @@ def _is_ours(app: FastAPI, scope: Scope) -> bool:
 
 
 def _check_spelling(app: FastAPI, scope: Scope) -> None:
-    """Raises Refused (400) for one of Weir's own whose path servers cut into parts in several ways."""
+    """Raises Refusal (400) for one of Weir's own whose path servers cut into parts in several ways."""
     sent = scope["raw_path"].decode("latin-1")
     # A consumer group's name, the last but one, may hold a slash: its endpoint looks at what was sent.
     *names, _, last = ["", "", *_segments(scope)]
     plainly = sent == plain(sent) and "//" not in sent and not any("/" in name for name in (*names, last))
     if not plainly or not _answers(app, scope, scope["path"]):
-        raise Refused(400, "This path may be read in several ways; write it as the description does")
+        raise Refusal(400, "This path may be read in several ways; write it as the description does")
 
 
 def _segments(scope: Scope) -> tuple[str, ...]:
     try:
         return segments_of(plain(scope["raw_path"].decode("latin-1")))
     except BadPath as bad:
-        raise Refused(400, str(bad)) from None
+        raise Refusal(400, str(bad)) from None
 
 
 def _answers(app: FastAPI, scope: Scope, path: str) -> bool:
@@ -174,7 +174,7 @@ def _group_routes(parts: Parts, *, plural: bool) -> APIRouter:
         policies = PolicySet(store.entries)
         limits = group_limits(policies, rg)
         if limits is None:
-            raise Refused(404, "ResourceGroup does not exist")
+            raise Refusal(404, "ResourceGroup does not exist")
         now_ms = time.time_ns() // 1_000_000
         return JSONResponse(parts.usage.view(rg, limits, round_rules(policies), now_ms))
 
@@ -235,7 +235,7 @@ def _answer(status: int, reason: str, headers: Any = None) -> Response:
 
 
 async def _refused(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, Refused)
+    assert isinstance(error, Refusal)
     return _answer(error.status, error.reason)
 
 

@@ -18,7 +18,7 @@ from pydantic import ConfigDict, Field, Strict, model_validator
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from enforcer.control.groups import Refused
+from enforcer.control.groups import Refusal
 from streaming.contract.errors import ConfigError, Problem
 from streaming.policy.validation import ClosedMapping, Form, expected, sorted_problems, wrong
 from streaming.policy.yaml.lines import read_yaml
@@ -69,7 +69,7 @@ async def admit(grants: Sequence[Grant], request: Request, origins: Collection[s
         origins: of pages that may use the API from a browser.
 
     Raises:
-        Refused: 401 without a token that is known, 403 without the right to do this.
+        Refusal: 401 without a token that is known, 403 without the right to do this.
     """
     if not grants:
         return _admit_loopback(request, origins)
@@ -78,9 +78,9 @@ async def admit(grants: Sequence[Grant], request: Request, origins: Collection[s
     token = await _token(request)
     grant = None if token is None else _find(grants, digest_of(token))
     if grant is None:
-        raise Refused(401, "No valid token; expected Authorization: Bearer TOKEN")
+        raise Refusal(401, "No valid token; expected Authorization: Bearer TOKEN")
     if request.method not in SAFE_METHODS and grant.role is not Role.ADMIN:
-        raise Refused(403, f"Don't have admin permissions: the role of {grant.name} is {grant.role}")
+        raise Refusal(403, f"Don't have admin permissions: the role of {grant.name} is {grant.role}")
     return grant.name
 
 
@@ -125,7 +125,7 @@ def _admit_loopback(request: Request, origins: Collection[str]) -> str:
     if origin in origins:
         return f"loopback, a page of {origin}"
     if origin is not None and origin != f"http://{request.headers['host']}":
-        raise Refused(403, "Without configured tokens no other site may ask but admin.allowed_origins")
+        raise Refusal(403, "Without configured tokens no other site may ask but admin.allowed_origins")
     if request.method not in SAFE_METHODS:
         _must_not_be_sent_by_a_site(request)
     return "loopback"
@@ -134,9 +134,9 @@ def _admit_loopback(request: Request, origins: Collection[str]) -> str:
 def _must_be_here(request: Request) -> None:
     address = request.client.host if request.client else ""
     if not is_loopback(address) or any(name in request.headers for name in _FORWARDED):
-        raise Refused(403, "Without configured tokens only clients on this machine are answered")
+        raise Refusal(403, "Without configured tokens only clients on this machine are answered")
     if not is_loopback(_host(f"//{request.headers.get('host', '')}")):
-        raise Refused(403, "Without configured tokens the Host header must name this machine")
+        raise Refusal(403, "Without configured tokens the Host header must name this machine")
 
 
 def _must_not_be_sent_by_a_site(request: Request) -> None:
@@ -145,10 +145,10 @@ def _must_not_be_sent_by_a_site(request: Request) -> None:
     A POST they send at once, if a form could have sent it. We never agree when asked.
     """
     if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-        raise Refused(403, "Without configured tokens no other site may change anything")
+        raise Refusal(403, "Without configured tokens no other site may change anything")
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if request.method == "POST" and media_type != _JSON and ASKS_FIRST_HEADER not in request.headers:
-        raise Refused(
+        raise Refusal(
             403,
             f"Without configured tokens a POST needs Content-Type: {_JSON} or a header X-Requested-By, "
             "which no page of another site can send",

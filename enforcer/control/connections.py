@@ -27,7 +27,7 @@ _IPV6_SITE_BITS: Final = 64
 """What one customer gets at least, so addresses within it are one."""
 
 
-class Ended(StrEnum):
+class EndReason(StrEnum):
     """Why we ended a connection."""
 
     HEADER_TIMEOUT = "header_timeout"
@@ -72,7 +72,7 @@ class Connections:
             displaced = next(iter(in_the_way), None)
             if displaced is None:
                 return False
-            displaced.cut(Ended.DISPLACED)
+            displaced.cut(EndReason.DISPLACED)
         self._counts[new.source] += 1
         self._total += 1
         self.waits(new)
@@ -100,7 +100,7 @@ class Connections:
             if not waiting:
                 del self._waiting[connection.source]
 
-    def count(self, why: Ended) -> None:
+    def count(self, why: EndReason) -> None:
         """Count one that we end."""
         self._metrics.connections_ended.labels(why).inc()
 
@@ -130,7 +130,7 @@ class GuardedProtocol(H11Protocol):
         self.source = source_of(self.client[0] if self.client else "")
         self._entered = self._table.enter(self)
         if not self._entered:
-            self._table.count(Ended.FULL)
+            self._table.count(EndReason.FULL)
             transport.write(_FULL)
             transport.close()
         self._look()
@@ -165,7 +165,7 @@ class GuardedProtocol(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:
         """See uvicorn, which would log each."""
-        self._table.count(Ended.BAD_REQUEST)
+        self._table.count(EndReason.BAD_REQUEST)
         super().send_400_response(msg)
 
     def timeout_keep_alive_handler(self) -> None:
@@ -175,7 +175,7 @@ class GuardedProtocol(H11Protocol):
         else:
             self.cut(None)
 
-    def cut(self, why: Ended | None) -> None:
+    def cut(self, why: EndReason | None) -> None:
         """End it now, without waiting for what the client has not taken."""
         if why is not None:
             self._table.count(why)
@@ -206,9 +206,9 @@ class GuardedProtocol(H11Protocol):
         if phase is _Phase.IDLE:
             return  # uvicorn's own time-out
         settings = self._table.settings
-        why, limit_ms = Ended.REQUEST_TIMEOUT, settings.request_timeout_ms
+        why, limit_ms = EndReason.REQUEST_TIMEOUT, settings.request_timeout_ms
         if phase is _Phase.HEAD:
-            why, limit_ms = Ended.HEADER_TIMEOUT, settings.header_timeout_ms
+            why, limit_ms = EndReason.HEADER_TIMEOUT, settings.header_timeout_ms
         self._timer = self.loop.call_later(limit_ms / 1000, self.cut, why)
 
     def _stop_timer(self) -> None:

@@ -49,7 +49,7 @@ _SHOWN_USERS: Final = 3
 _PARTITION: Final = "-partition-"
 
 
-class Refused(WeirError):
+class Refusal(WeirError):
     """A request that is not carried out.
 
     Args:
@@ -76,18 +76,18 @@ class Holder:
         return f"{self.section}.{self.name}"
 
     def check(self) -> None:
-        """Raises Refused (412, as Pulsar) if the name cannot be one."""
+        """Raises Refusal (412, as Pulsar) if the name cannot be one."""
         try:
             check_entry(self.path, None)
         except BadEvent:
-            raise Refused(412, f"{self.section.capitalize().removesuffix('s')} name is not valid") from None
+            raise Refusal(412, f"{self.section.capitalize().removesuffix('s')} name is not valid") from None
 
     def check_policies(self) -> None:
-        """Raises Refused (412, as Pulsar): as `check`, or it is one partition, which has none of its own."""
+        """Raises Refusal (412, as Pulsar): as `check`, or it is one partition, which has none of its own."""
         self.check()
         topic, _, partition = self.name.rpartition(_PARTITION)
         if self.section is Section.TOPICS and topic and partition.isdecimal():
-            raise Refused(412, "Not allowed to set/get topic policy for a partition")
+            raise Refusal(412, "Not allowed to set/get topic policy for a partition")
 
 
 class GroupFields(ClosedMapping):
@@ -122,17 +122,17 @@ def group_fields(body: bytes) -> dict[str, Any]:
     {'publishRateInMsgs': 5}
 
     Raises:
-        Refused: 400, no object, or all that is wrong with its fields.
+        Refusal: 400, no object, or all that is wrong with its fields.
     """
     given = object_of(body, '{"publishRateInMsgs":100}')
     fields: dict[str, Any] = {}
     for name, value in given.items():
         known = _FIELDS.get(name.lower(), name)
         if value is not None and fields.setdefault(known, value) != value:
-            raise Refused(400, f"{known}: is given twice with different values")
+            raise Refusal(400, f"{known}: is given twice with different values")
     findings = GROUP_FIELDS.check(fields)
     if findings:
-        raise Refused(400, " | ".join(f"{dotted(path)}: {message}" for path, message in findings))
+        raise Refusal(400, " | ".join(f"{dotted(path)}: {message}" for path, message in findings))
     return {
         name: int(value) if isinstance(value, float) and value.is_integer() else value
         for name, value in fields.items()
@@ -143,25 +143,25 @@ def object_of(body: bytes, example: str) -> Fields:
     """The JSON object that a body is.
 
     Raises:
-        Refused: 400, it is none; an empty one is shown the example.
+        Refusal: 400, it is none; an empty one is shown the example.
     """
     if not body.strip():
-        raise Refused(400, f"The body is empty; an object such as {example} was expected")
+        raise Refusal(400, f"The body is empty; an object such as {example} was expected")
     try:
         return load_object(body)
     except BadEvent as bad:
-        raise Refused(400, f"The body is {bad.reason}") from None
+        raise Refusal(400, f"The body is {bad.reason}") from None
 
 
 def group_view(entries: Entries, group: str) -> dict[str, Any]:
     """A group as Pulsar answers; -1 where nothing limits.
 
     Raises:
-        Refused: 404, there is none.
+        Refusal: 404, there is none.
     """
     value = entries.get(_group_path(group))
     if value is None:
-        raise Refused(404, "ResourceGroup does not exist")
+        raise Refusal(404, "ResourceGroup does not exist")
     view = {name: value.get(name, UNLIMITED) for name in DIMENSIONS}
     return {**view, "shadow": True} if value.get("shadow") else view
 
@@ -176,12 +176,12 @@ def put_group(entries: Entries, group: str, fields: Mapping[str, Any]) -> Change
     """Create a group, or change the given fields of one; the others keep their value.
 
     Raises:
-        Refused: 412, no name for a new group.
+        Refusal: 412, no name for a new group.
     """
     path = _group_path(group)
     held = entries.get(path)
     if held is None and not (_GROUP_NAME.fullmatch(group) and group.strip(".")):
-        raise Refused(412, "ResourceGroup name is not valid; expected letters, digits and - = : . _")
+        raise Refusal(412, "ResourceGroup name is not valid; expected letters, digits and - = : . _")
     return {path: {**(held or {}), **fields}}
 
 
@@ -189,11 +189,11 @@ def delete_group(entries: Entries, group: str) -> Changes:
     """Remove a group that nobody is attached to.
 
     Raises:
-        Refused: 404, there is none; 412, it is in use.
+        Refusal: 404, there is none; 412, it is in use.
     """
     path = _group_path(group)
     if path not in entries:
-        raise Refused(404, "ResourceGroup does not exist")
+        raise Refusal(404, "ResourceGroup does not exist")
     users = [
         f"{section.removesuffix('s')} {holder.removeprefix(f'{section}.')}"
         for section in (Section.TENANTS, Section.NAMESPACES)
@@ -202,7 +202,7 @@ def delete_group(entries: Entries, group: str) -> Changes:
     ]
     if users:
         more = f" and {len(users) - _SHOWN_USERS} more" if len(users) > _SHOWN_USERS else ""
-        raise Refused(412, f"ResourceGroup is in use by {', '.join(users[:_SHOWN_USERS])}{more}")
+        raise Refusal(412, f"ResourceGroup is in use by {', '.join(users[:_SHOWN_USERS])}{more}")
     return {path: None}
 
 
@@ -210,7 +210,7 @@ def attached_group(entries: Entries, holder: Holder) -> str | None:
     """The group that a tenant or namespace is attached to itself, None if none.
 
     Raises:
-        Refused: 412, no such name.
+        Refusal: 412, no such name.
     """
     holder.check()
     group = entries.get(holder.path, {}).get("resourcegroup")
@@ -221,11 +221,11 @@ def attach(entries: Entries, holder: Holder, group: str) -> Changes:
     """Attach to a group, in place of the one before; one record, so there is no moment without a group.
 
     Raises:
-        Refused: 412, no such name or no such group.
+        Refusal: 412, no such name or no such group.
     """
     holder.check()
     if _group_path(group) not in entries:
-        raise Refused(412, "ResourceGroup does not exist")
+        raise Refusal(412, "ResourceGroup does not exist")
     return {holder.path: {**entries.get(holder.path, {}), "resourcegroup": group}}
 
 
@@ -233,7 +233,7 @@ def detach(entries: Entries, holder: Holder) -> Changes:
     """Detach; nothing to do if it is attached to none. What else the entry says stays.
 
     Raises:
-        Refused: 412, no such name.
+        Refusal: 412, no such name.
     """
     if attached_group(entries, holder) is None:
         return {}

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from enforcer.control.auth import SAFE_METHODS, Grant, admit, is_ours
-from enforcer.control.groups import Refused
+from enforcer.control.groups import Refusal
 from enforcer.control.metrics import AdminMetrics
 from enforcer.control.settings import AdminSettings
 
@@ -30,13 +30,13 @@ def reason_body(reason: str) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Beyond:
+class UpstreamApi:
     """What is not Weir's own, where it stands in front of another admin API.
 
     Attributes:
         app: passes requests on; who may ask is for that API to say.
         ours: whether a request is for Weir itself.
-        check: raises Refused for one of Weir's own that may be read in several ways.
+        check: raises Refusal for one of Weir's own that may be read in several ways.
     """
 
     app: ASGIApp
@@ -61,7 +61,7 @@ class AccessControl:
         grants: Sequence[Grant],
         metrics: AdminMetrics,
         settings: AdminSettings,
-        beyond: Beyond | None = None,
+        beyond: UpstreamApi | None = None,
     ) -> None:
         self._app = app
         self._beyond = beyond
@@ -87,10 +87,10 @@ class AccessControl:
 
         try:
             if self._requests > self._settings.requests_max:
-                raise Refused(503, f"{self._settings.requests_max} requests are under way already")
+                raise Refusal(503, f"{self._settings.requests_max} requests are under way already")
             if self._beyond is not None and not self._beyond.ours(scope):
                 if not self._settings.share_tokens and is_ours(self._grants, Request(scope)):
-                    raise Refused(401, "This is a token of Weir's, and is not shown to the API behind it")
+                    raise Refusal(401, "This is a token of Weir's, and is not shown to the API behind it")
                 route = _BEYOND
                 await self._beyond.app(scope, receive, note)
                 return
@@ -98,7 +98,7 @@ class AccessControl:
                 self._beyond.check(scope)
             who = await admit(self._grants, Request(scope), self._settings.allowed_origins)
             await self._app(scope, receive, note)
-        except Refused as refused:
+        except Refusal as refused:
             # The reason names the token's holder where there is one, and never the token.
             self._refusals.warn(f"{_asked(scope)} refused: {refused.status} {refused.reason}")
             await _refuse(note, refused.status, refused.reason)

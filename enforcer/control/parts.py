@@ -14,7 +14,7 @@ from enforcer.control.auth import Grant
 from enforcer.control.backlog.table import BacklogTable
 from enforcer.control.dispatch.table import DeliveryTable
 from enforcer.control.docs import refusals
-from enforcer.control.groups import Changes, Entries, Holder, Refused
+from enforcer.control.groups import Changes, Entries, Holder, Refusal
 from enforcer.control.metrics import AdminMetrics
 from enforcer.control.settings import AdminSettings
 from enforcer.control.usage import UsageTable
@@ -58,7 +58,7 @@ class PolicyStore(Protocol):
             decide: the entries as they are -> what to change; called again if somebody else came in between.
 
         Raises:
-            Refused: by `decide`; nothing was changed.
+            Refusal: by `decide`; nothing was changed.
             Unavailable: no answer within the limit.
         """
 
@@ -92,17 +92,17 @@ def flag(name: str, text: str) -> bool:
     """The value of a parameter.
 
     Raises:
-        Refused: 400, neither true nor false.
+        Refusal: 400, neither true nor false.
     """
     if text.lower() not in _FLAGS:
-        raise Refused(400, f"{name}: expected true or false")
+        raise Refusal(400, f"{name}: expected true or false")
     return _FLAGS[text.lower()]
 
 
 def not_global(text: str) -> None:
-    """Raises Refused (400, 412) where policies of all clusters are asked for."""
+    """Raises Refusal (400, 412) where policies of all clusters are asked for."""
     if flag("isGlobal", text):
-        raise Refused(
+        raise Refusal(
             412, "Policies here are those of one cluster; there are no global ones that others would follow"
         )
 
@@ -192,7 +192,7 @@ async def body_of(request: Request, settings: AdminSettings) -> bytes:
     """The body, within its limits of size and time.
 
     Raises:
-        Refused: 413, too large; 408, too slow; 400, cut off.
+        Refusal: 413, too large; 408, too slow; 400, cut off.
     """
     body = bytearray()
     try:
@@ -200,9 +200,9 @@ async def body_of(request: Request, settings: AdminSettings) -> bytes:
             async for chunk in request.stream():
                 body += chunk
                 if len(body) > settings.body_max_bytes:
-                    raise Refused(413, f"The body is larger than {settings.body_max_bytes} bytes")
+                    raise Refusal(413, f"The body is larger than {settings.body_max_bytes} bytes")
     except TimeoutError:
-        raise Refused(408, f"The body did not come within {settings.body_timeout_ms} ms") from None
+        raise Refusal(408, f"The body did not come within {settings.body_timeout_ms} ms") from None
     except ClientDisconnect:
-        raise Refused(400, "The connection ended before the body did") from None
+        raise Refusal(400, "The connection ended before the body did") from None
     return bytes(body)

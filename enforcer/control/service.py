@@ -15,11 +15,11 @@ from starlette.types import ASGIApp
 
 from enforcer.control.api import create_app
 from enforcer.control.auth import Grant, grants_of_file, grants_of_text
-from enforcer.control.backlog.records import Report, report_of
+from enforcer.control.backlog.records import BacklogReport, report_of
 from enforcer.control.backlog.stats import kept_since
 from enforcer.control.backlog.table import BacklogTable
 from enforcer.control.connections import Connections, guarded
-from enforcer.control.dispatch.records import Dispatch, dispatch_of
+from enforcer.control.dispatch.records import DispatchDecision, dispatch_of
 from enforcer.control.dispatch.table import DeliveryTable
 from enforcer.control.metrics import AdminMetrics
 from enforcer.control.parts import Parts, Unavailable
@@ -51,8 +51,8 @@ _TAIL_STOP_S = 1.0
 _HEAD_MAX_BYTES = 16_384
 _BACK_MS: Final = TTL_MS
 """Read back at the start: what was decided on backlogs and not repeated since does not stand any more."""
-_Reported = GroupUsage | DispatchUsage | Report
-_Decided = Share | Dispatch | BacklogDecision | BacklogAction
+_Reported = GroupUsage | DispatchUsage | BacklogReport
+_Decided = Share | DispatchDecision | BacklogDecision | BacklogAction
 _REPORTS: Final[Mapping[str, Callable[[Fields, str, int], _Reported]]] = {
     "group_usage": group_usage,
     "dispatch_usage": dispatch_usage,
@@ -216,13 +216,15 @@ class AdminService:
     def _take_decisions(self, decisions: list[tuple[_Decided, int]]) -> None:
         with self._counted():
             for decision, ts in decisions:
+                latest = ts + MAX_AHEAD_MS
+                # One from the future would stand until then, whatever comes.
                 if isinstance(decision, Share):
                     self._usage.take_share(decision, ts)
-                # One from the future would stand until then, whatever comes.
-                elif (decision.at if isinstance(decision, Dispatch) else decision.ts) > ts + MAX_AHEAD_MS:
+                elif isinstance(decision, DispatchDecision):
+                    if decision.at <= latest:
+                        self._deliveries.take_decision(decision)
+                elif decision.ts > latest:
                     continue
-                elif isinstance(decision, Dispatch):
-                    self._deliveries.take_decision(decision)
                 elif isinstance(decision, BacklogDecision):
                     self._backlogs.take_decision(decision)
                 else:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from confluent_kafka import Message
 
-from enforcer.control.groups import Changes, Entries, Refused
+from enforcer.control.groups import Changes, Entries, Refusal
 from enforcer.control.metrics import AdminMetrics
 from enforcer.control.parts import Unavailable
 from enforcer.control.settings import AdminSettings
@@ -135,7 +135,7 @@ class KafkaPolicyStore:
         for lost in itertools.count():
             try:
                 await self._attempt(decide, deadline)
-            except Refused:
+            except Refusal:
                 raise
             except (TurnLost, OutcomeUnknown, _Behind) as failure:
                 self._turn = None

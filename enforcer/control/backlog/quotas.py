@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from enforcer.control.groups import Changes, Entries, Holder, Refused, object_of, placed
+from enforcer.control.groups import Changes, Entries, Holder, Refusal, object_of, placed
 from streaming.contract.fields import shown
 from streaming.policy.policy_set import UNLIMITED, PolicySet, Section
 from streaming.policy.schema import VALUES
@@ -82,7 +82,7 @@ def quota_fields(body: bytes, place: QuotaPlace) -> dict[str, Any]:
     pulsar-admin sends both limits, the one that is not of this type as -1; it is left out.
 
     Raises:
-        Refused: 400, no object, or all that is wrong with its fields. Above all an absent limit: Pulsar
+        Refusal: 400, no object, or all that is wrong with its fields. Above all an absent limit: Pulsar
             takes it for 0, which every topic exceeds.
     """
     given = object_of(body, '{"limitSize":1000000,"policy":"producer_request_hold"}')
@@ -112,7 +112,7 @@ def quota_fields(body: bytes, place: QuotaPlace) -> dict[str, Any]:
     if not wrong and place.kind is BacklogKind.AGE and fields[_LIMITS[place.kind]] > _INT32_MAX:
         wrong.append(f"limitTime: expected at most {_INT32_MAX}, as Pulsar's clients read it")
     if wrong:
-        raise Refused(400, " | ".join(wrong))
+        raise Refusal(400, " | ".join(wrong))
     return fields
 
 
@@ -120,7 +120,7 @@ def quotas_at(entries: Entries, holder: Holder) -> dict[str, Any]:
     """The quotas that a namespace or a topic has itself, by type, as Pulsar answers.
 
     Raises:
-        Refused: 412, no such name.
+        Refusal: 412, no such name.
     """
     holder.check_policies()
     held = entries.get(holder.path, {}).get(MAP, {})
@@ -131,7 +131,7 @@ def applied_quotas(entries: Entries, holder: Holder) -> dict[str, Any]:
     """What applies to a topic by precedence (docs/contract.md 2), by type; always both, limit -1: none.
 
     Raises:
-        Refused: 412, no such name.
+        Refusal: 412, no such name.
     """
     holder.check_policies()
     applied = {}
@@ -147,7 +147,7 @@ def put_quota(entries: Entries, place: QuotaPlace, fields: Mapping[str, Any]) ->
     """Set a quota in place of the one before, whose `actions` and the like stay if nothing is said of them.
 
     Raises:
-        Refused: 412, no such name.
+        Refusal: 412, no such name.
     """
     place.holder.check_policies()
     value = entries.get(place.holder.path, {})
@@ -160,7 +160,7 @@ def delete_quota(entries: Entries, place: QuotaPlace) -> Changes:
     """Remove a quota; nothing to do if there is none. With the last key of an entry the entry goes.
 
     Raises:
-        Refused: 412, no such name.
+        Refusal: 412, no such name.
     """
     if place.kind.value not in quotas_at(entries, place.holder):
         return {}

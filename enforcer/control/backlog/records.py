@@ -14,7 +14,7 @@ from streaming.laws.backlog.law import Log
 
 
 @dataclass(frozen=True, slots=True)
-class Behind:
+class SubscriptionLag:
     """How far behind one subscription is.
 
     Attributes:
@@ -35,7 +35,7 @@ class Behind:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class BacklogReport:
     """What was seen of one topic.
 
     Attributes:
@@ -48,10 +48,10 @@ class Report:
     topic: str
     ts: int
     storage: int
-    subscriptions: tuple[Behind, ...]
+    subscriptions: tuple[SubscriptionLag, ...]
 
 
-def report_of(fields: Fields, name: str, ts: int) -> Report:
+def report_of(fields: Fields, name: str, ts: int) -> BacklogReport:
     """A `backlog` event named `name` of time `ts`, cut down.
 
     Raises:
@@ -64,7 +64,7 @@ def report_of(fields: Fields, name: str, ts: int) -> Report:
     return cut_down(backlog(fields, name, ts))
 
 
-def cut_down(event: Backlog) -> Report:
+def cut_down(event: Backlog) -> BacklogReport:
     """What is shown of a report, by the law's own sizes."""
     whole, precise = (Log(event.ledgers, precise=flag) for flag in (False, True))
     counts = accumulate((ledger.entries for ledger in reversed(event.ledgers)), initial=0)
@@ -75,7 +75,7 @@ def cut_down(event: Backlog) -> Report:
         number, acknowledged = place
         msgs = rest[number] - acknowledged
         subscriptions.append(
-            Behind(
+            SubscriptionLag(
                 name=each.name,
                 durable=each.durable,
                 msgs=msgs,
@@ -85,7 +85,7 @@ def cut_down(event: Backlog) -> Report:
             )
         )
     storage = sum(ledger.size for ledger in event.ledgers)
-    return Report(event.topic, event.ts, storage, tuple(subscriptions))
+    return BacklogReport(event.topic, event.ts, storage, tuple(subscriptions))
 
 
 def _without_nulls(item: Any) -> Any:

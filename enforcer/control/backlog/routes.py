@@ -27,7 +27,7 @@ from enforcer.control.backlog.stats import (
 )
 from enforcer.control.dispatch.stats import SubscriptionStats, TopicStats, topic_stats
 from enforcer.control.docs import refusals
-from enforcer.control.groups import Holder, Refused
+from enforcer.control.groups import Holder, Refusal
 from enforcer.control.parts import (
     NAMESPACE,
     TOPIC,
@@ -87,10 +87,10 @@ def stats_routes(parts: Parts) -> APIRouter:
         name, policies, now_ms = _asked(parts, tenant, namespace, topic)
         backlog = topic_backlog(parts.backlogs, name, policies, now_ms)
         if backlog is None and partitioned_backlog(parts.backlogs, name, policies, now_ms) is not None:
-            raise Refused(404, f"Topic {name} not found; it is partitioned: see partitioned-stats")
+            raise Refusal(404, f"Topic {name} not found; it is partitioned: see partitioned-stats")
         found = joined(topic_stats(parts.deliveries, name, policies, now_ms), backlog)
         if found is None:
-            raise Refused(404, f"Topic {name} not found")
+            raise Refusal(404, f"Topic {name} not found")
         return JSONResponse(found)
 
     @router.get(
@@ -106,7 +106,7 @@ def stats_routes(parts: Parts) -> APIRouter:
         name, policies, now_ms = _asked(parts, tenant, namespace, topic)
         found = partitioned_backlog(parts.backlogs, name, policies, now_ms)
         if found is None:
-            raise Refused(404, f"Partitioned Topic {name} not found")
+            raise Refusal(404, f"Partitioned Topic {name} not found")
         answer = joined(topic_stats(parts.deliveries, name, policies, now_ms), found) or {}
         return JSONResponse(answer if each else {**answer, "partitions": {}})
 
@@ -171,5 +171,5 @@ def _of_topic(tenant: Name, namespace: Name, topic: Name, isGlobal: Flag = "fals
 def _kind(backlogQuotaType: _Kind = BacklogKind.SIZE.value) -> BacklogKind:
     if backlogQuotaType not in _KINDS:
         # Not 400, as in Pulsar.
-        raise Refused(404, f"backlogQuotaType: expected one of {', '.join(_KINDS)}")
+        raise Refusal(404, f"backlogQuotaType: expected one of {', '.join(_KINDS)}")
     return BacklogKind(backlogQuotaType)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel, Field
 
-from enforcer.control.backlog.records import Behind
+from enforcer.control.backlog.records import SubscriptionLag
 from enforcer.control.backlog.table import BacklogTable, Evictions, Row
 from enforcer.control.usage import folded
 from streaming.contract.backlog.actions import QUOTA_TYPES
@@ -135,7 +135,7 @@ def _view(row: Row, topic: str, policies: PolicySet) -> dict[str, Any]:
     }
 
 
-def _subscription(behind: Behind, precise: bool) -> dict[str, Any]:
+def _subscription(behind: SubscriptionLag, precise: bool) -> dict[str, Any]:
     return {
         "msgBacklog": behind.msgs,
         "backlogSize": round(behind.precise_size if precise else behind.size),

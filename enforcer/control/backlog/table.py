@@ -11,7 +11,7 @@ from itertools import takewhile
 from operator import attrgetter
 from typing import Final
 
-from enforcer.control.backlog.records import Report
+from enforcer.control.backlog.records import BacklogReport
 from streaming.contract.backlog.actions import BEGUN, DONE, FAILED, BacklogAction
 from streaming.contract.backlog.decisions import BacklogDecision
 from streaming.contract.names import partitioned_topic_of
@@ -53,7 +53,7 @@ class Row:
         heard_ts: the newest of all of these, ms since the epoch.
     """
 
-    report: Report | None = None
+    report: BacklogReport | None = None
     decision: BacklogDecision | None = None
     evicted: dict[str, Evictions] = field(default_factory=dict)
     blocks: OrderedDict[str, BacklogAction] = field(default_factory=OrderedDict)
@@ -85,7 +85,7 @@ class BacklogTable:
             rows_max, group=partitioned_topic_of, weight=attrgetter("weight")
         )
 
-    def take_report(self, report: Report) -> None:
+    def take_report(self, report: BacklogReport) -> None:
         """Take in what was seen; older than what is known it says nothing."""
         row = self._heard(report.topic, report.ts)
         if row.report is None or report.ts >= row.report.ts:

@@ -3,7 +3,7 @@
 import re
 from typing import Any, Final
 
-from enforcer.control.groups import Changes, Entries, Refused
+from enforcer.control.groups import Changes, Entries, Refusal
 from streaming.policy.policy_set import Section
 from streaming.policy.schema import VALUES
 
@@ -25,12 +25,12 @@ def put_value(entries: Entries, name: str, text: str) -> Changes:
     """Set one setting.
 
     Raises:
-        Refused: 412, no such setting; 400, no such value.
+        Refusal: 412, no such setting; 400, no such value.
     """
     _check(name)
     value = _value(text)
     if found := _FORM.check({name: value}):
-        raise Refused(400, " | ".join(f"{name}: {message}" for _, message in found))
+        raise Refusal(400, " | ".join(f"{name}: {message}" for _, message in found))
     return {_PATH: {**entries.get(_PATH, {}), name: value}}
 
 
@@ -38,7 +38,7 @@ def delete_value(entries: Entries, name: str) -> Changes:
     """Back to the default; nothing to do if it has it.
 
     Raises:
-        Refused: 412, no such setting.
+        Refusal: 412, no such setting.
     """
     _check(name)
     held = entries.get(_PATH, {})
@@ -49,7 +49,7 @@ def delete_value(entries: Entries, name: str) -> Changes:
 
 def _check(name: str) -> None:
     if name not in NAMES:
-        raise Refused(412, f"Can't update non-dynamic configuration; known are {', '.join(NAMES)}")
+        raise Refusal(412, f"Can't update non-dynamic configuration; known are {', '.join(NAMES)}")
 
 
 def _value(text: str) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from enforcer.control.groups import Changes, Entries, Holder, Refused, object_of, placed
+from enforcer.control.groups import Changes, Entries, Holder, Refusal, object_of, placed
 from streaming.contract.errors import BadEvent
 from streaming.policy.files import check_entry
 from streaming.policy.policy_set import UNLIMITED, PolicySet, Section
@@ -35,7 +35,7 @@ _INT32_MAX: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class RatePlace:
     """Where a dispatch rate stands.
 
     Attributes:
@@ -56,13 +56,13 @@ class Place:
         return ("subscriptions", self.subscription, RateKind.TOPIC.value)
 
     def check(self) -> None:
-        """Raises Refused (412, as Pulsar): a name cannot be one, or is that of one partition."""
+        """Raises Refusal (412, as Pulsar): a name cannot be one, or is that of one partition."""
         self.holder.check_policies()
         if self.subscription is not None:
             try:
                 check_entry(self.holder.path, {"subscriptions": {self.subscription: {}}})
             except BadEvent:
-                raise Refused(412, "Subscription name is not valid") from None
+                raise Refusal(412, "Subscription name is not valid") from None
 
 
 def rate_fields(body: bytes) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def rate_fields(body: bytes) -> dict[str, Any]:
     {'dispatchThrottlingRateInMsg': 5}
 
     Raises:
-        Refused: 400, no object, or all that is wrong with its fields.
+        Refusal: 400, no object, or all that is wrong with its fields.
     """
     given = object_of(body, '{"dispatchThrottlingRateInMsg":100,"ratePeriodInSecond":1}')
     fields = {name: value for name, value in given.items() if value is not None}
@@ -90,15 +90,15 @@ def rate_fields(body: bytes) -> dict[str, Any]:
             f"{MSG_RATE}: is {fields[MSG_RATE]}; expected at most {_INT32_MAX}, as Pulsar's clients read it"
         )
     if wrong:
-        raise Refused(400, " | ".join(wrong))
+        raise Refusal(400, " | ".join(wrong))
     return fields
 
 
-def rate_at(entries: Entries, place: Place) -> Mapping[str, Any] | None:
+def rate_at(entries: Entries, place: RatePlace) -> Mapping[str, Any] | None:
     """What stands there, None if nothing does.
 
     Raises:
-        Refused: 412, no such name.
+        Refusal: 412, no such name.
     """
     place.check()
     value: Any = entries.get(place.holder.path)
@@ -107,11 +107,11 @@ def rate_at(entries: Entries, place: Place) -> Mapping[str, Any] | None:
     return None if value is None else dict(value)
 
 
-def applied_rate(entries: Entries, place: Place) -> dict[str, Any]:
+def applied_rate(entries: Entries, place: RatePlace) -> dict[str, Any]:
     """What applies to a topic or a subscription by precedence (docs/contract.md 2), absent fields filled in.
 
     Raises:
-        Refused: 412, no such name.
+        Refusal: 412, no such name.
     """
     place.check()
     levels = dispatch_candidates(PolicySet(entries), place.holder.name, place.subscription, place.kind)
@@ -119,21 +119,21 @@ def applied_rate(entries: Entries, place: Place) -> dict[str, Any]:
     return {**_UNSET, **(won or {})}
 
 
-def put_rate(entries: Entries, place: Place, fields: Mapping[str, Any]) -> Changes:
+def put_rate(entries: Entries, place: RatePlace, fields: Mapping[str, Any]) -> Changes:
     """Set a rate in place of the one before; what else the entry says stays.
 
     Raises:
-        Refused: 412, no such name.
+        Refusal: 412, no such name.
     """
     place.check()
     return {place.holder.path: placed(entries.get(place.holder.path, {}), place.keys, fields)}
 
 
-def delete_rate(entries: Entries, place: Place) -> Changes:
+def delete_rate(entries: Entries, place: RatePlace) -> Changes:
     """Remove a rate; nothing to do if there is none. With the last key of an entry the entry goes.
 
     Raises:
-        Refused: 412, no such name.
+        Refusal: 412, no such name.
     """
     if rate_at(entries, place) is None:
         return {}

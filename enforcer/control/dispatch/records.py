@@ -13,7 +13,7 @@ Counts = tuple[int | None, int | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dispatch:
+class DispatchDecision:
     """What may still be delivered to a subscription at a broker.
 
     Attributes:
@@ -41,7 +41,7 @@ class Dispatch:
     repeated: bool
 
 
-def dispatch_of(fields: Fields) -> Dispatch:
+def dispatch_of(fields: Fields) -> DispatchDecision:
     """A decision from its JSON object.
 
     Raises:
@@ -49,7 +49,7 @@ def dispatch_of(fields: Fields) -> Dispatch:
     """
     limited_by = _object(fields, "limited_by")
     acquired = _object(fields, "acquired")
-    return Dispatch(
+    return DispatchDecision(
         broker=text(fields, "broker", None),
         topic=text(fields, "topic", None),
         subscription=text(fields, "subscription", None),

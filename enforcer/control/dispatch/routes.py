@@ -11,7 +11,7 @@ from enforcer.control import docs as admin_docs
 from enforcer.control.dispatch.broker import NAMES, delete_value, put_value, values
 from enforcer.control.dispatch.rates import (
     RATE_SCHEMA,
-    Place,
+    RatePlace,
     applied_rate,
     delete_rate,
     put_rate,
@@ -19,7 +19,7 @@ from enforcer.control.dispatch.rates import (
     rate_fields,
 )
 from enforcer.control.docs import refusals
-from enforcer.control.groups import Refused
+from enforcer.control.groups import Refusal
 from enforcer.control.parts import (
     NAMESPACE,
     TOPIC,
@@ -85,7 +85,7 @@ def _add_rates(
     parts: Parts,
     path: str,
     tag: str,
-    place_of: Callable[..., Place],
+    place_of: Callable[..., RatePlace],
     applied_of: Callable[..., bool],
 ) -> None:
     """GET, POST and DELETE of the rates at one kind of place."""
@@ -98,7 +98,7 @@ def _add_rates(
         tags=[tag],
         response_class=Response,
     )
-    async def get(place: Place = of_path, applied: bool = asked) -> Response:
+    async def get(place: RatePlace = of_path, applied: bool = asked) -> Response:
         rate = applied_rate(store.entries, place) if applied else rate_at(store.entries, place)
         # As JSON: of an empty text pulsar-admin's client makes nothing, and waits for ever.
         return Response(media_type="application/json") if rate is None else JSONResponse(rate)
@@ -112,17 +112,17 @@ def _add_rates(
     )  # fmt: skip
 
 
-def _of_namespace(kind: RateKind) -> Callable[..., Place]:
-    def place(tenant: Name, namespace: Name) -> Place:
-        return Place(holder=namespace_holder(tenant, namespace), kind=kind)
+def _of_namespace(kind: RateKind) -> Callable[..., RatePlace]:
+    def place(tenant: Name, namespace: Name) -> RatePlace:
+        return RatePlace(holder=namespace_holder(tenant, namespace), kind=kind)
 
     return place
 
 
-def _of_topic(kind: RateKind) -> Callable[..., Place]:
-    def place(tenant: Name, namespace: Name, topic: Name, isGlobal: Flag = "false") -> Place:
+def _of_topic(kind: RateKind) -> Callable[..., RatePlace]:
+    def place(tenant: Name, namespace: Name, topic: Name, isGlobal: Flag = "false") -> RatePlace:
         not_global(isGlobal)
-        return Place(holder=topic_holder(tenant, namespace, topic), kind=kind)
+        return RatePlace(holder=topic_holder(tenant, namespace, topic), kind=kind)
 
     return place
 
@@ -134,11 +134,11 @@ def _of_subscription(
     topic: Name,
     subscription: _Subscription,
     isGlobal: Flag = "false",
-) -> Place:
+) -> RatePlace:
     not_global(isGlobal)
     # As it was sent: pulsar-admin writes a space as a plus, which only Pulsar reads so in a path.
     sent = "/".join(request.scope["raw_path"].decode("ascii", "replace").split("/")[_BEFORE_SUBSCRIPTION:-1])
     if unquote(sent) != subscription:
-        raise Refused(412, "Topic name is not valid")
+        raise Refusal(412, "Topic name is not valid")
     holder = topic_holder(tenant, namespace, topic)
-    return Place(holder=holder, kind=RateKind.SUBSCRIPTION, subscription=unquote_plus(sent))
+    return RatePlace(holder=holder, kind=RateKind.SUBSCRIPTION, subscription=unquote_plus(sent))

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 from pydantic import BaseModel, Field
 
-from enforcer.control.dispatch.records import Dispatch
+from enforcer.control.dispatch.records import DispatchDecision
 from enforcer.control.dispatch.table import CUTS, Counter, DeliveryTable, Key, Row
 from enforcer.control.usage import folded
 from streaming.laws.dispatch.law import (
@@ -209,7 +209,7 @@ _UNKNOWN: Final[dict[str, Any]] = {
 }  # fmt: skip
 
 
-def _as_decided(decision: Dispatch, now_ms: int) -> dict[str, Any]:
+def _as_decided(decision: DispatchDecision, now_ms: int) -> dict[str, Any]:
     """A decision that does not say its counters holds as long as it throttles."""
     resume = decision.at + decision.throttle_ms
     if decision.limited_by is None or now_ms >= resume:

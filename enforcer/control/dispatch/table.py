@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter, itemgetter
 from typing import Final, NamedTuple
 
-from enforcer.control.dispatch.records import Dispatch
+from enforcer.control.dispatch.records import DispatchDecision
 from streaming.contract.usage_events import DispatchUsage
 from streaming.kafka_io.newest import Newest
 from streaming.laws.dispatch.law import DIMENSIONS, LEVELS
@@ -90,7 +90,7 @@ class Counter:
     """
 
     rows: int = 0
-    decided: Dispatch | None = None
+    decided: DispatchDecision | None = None
 
 
 class DeliveryTable:
@@ -113,7 +113,7 @@ class DeliveryTable:
         row.entries += event.entries
         row.reported_ts = max(row.reported_ts, ts)
 
-    def take_decision(self, decision: Dispatch) -> None:
+    def take_decision(self, decision: DispatchDecision) -> None:
         """Take a decision in; one that is older than what is known counts as held back, and no more."""
         key = Key(decision.topic, decision.subscription, decision.broker, decision.proxy)
         row = self._row(key, decision.at)

@@ -10,7 +10,7 @@ import pytest
 from starlette.requests import Request
 
 from enforcer.control.auth import Grant, Role, admit, digest_of, grants_of_file, grants_of_text
-from enforcer.control.groups import Refused
+from enforcer.control.groups import Refusal
 from enforcer.control.service import read_grants
 from enforcer.control.settings import AdminSettings
 from streaming.contract.errors import ConfigError
@@ -33,7 +33,7 @@ def status(
     request = Request({"type": "http", "method": method, "client": client, "headers": raw})
     try:
         return asyncio.run(admit(grants, request, origins))
-    except Refused as refused:
+    except Refusal as refused:
         return refused.status
 
 

@@ -13,7 +13,7 @@ from enforcer.control.backlog.quotas import (
     quota_fields,
     quotas_at,
 )
-from enforcer.control.groups import Holder, Refused
+from enforcer.control.groups import Holder, Refusal
 from streaming.policy.policy_set import Section
 from streaming.policy.topics import BacklogKind
 
@@ -67,7 +67,7 @@ def test_what_pulsar_admin_sends_is_taken() -> None:
 )  # fmt: skip
 def test_bad_bodies(place: QuotaPlace, fields: dict[str, Any], said: str) -> None:
     """400; above all an absent limit, which Pulsar takes for 0."""
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(Refusal) as refused:
         read(place, **fields)
     assert refused.value.status == 400 and said in refused.value.reason
 
@@ -75,7 +75,7 @@ def test_bad_bodies(place: QuotaPlace, fields: dict[str, Any], said: str) -> Non
 @pytest.mark.parametrize("body", [b"", b"xx", b"[]", b"\xff"])
 def test_what_is_no_object(body: bytes) -> None:
     """400."""
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(Refusal) as refused:
         quota_fields(body, SIZE)
     assert refused.value.status == 400
 
@@ -141,6 +141,6 @@ def test_names_that_have_no_quota_of_their_own(name: str) -> None:
         lambda: put_quota({}, QuotaPlace(holder=holder, kind=BacklogKind.SIZE), {}),
         lambda: delete_quota({}, QuotaPlace(holder=holder, kind=BacklogKind.SIZE)),
     ):
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(Refusal) as refused:
             act()
         assert refused.value.status == 412

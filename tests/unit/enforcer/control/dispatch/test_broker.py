@@ -3,7 +3,7 @@
 import pytest
 
 from enforcer.control.dispatch.broker import NAMES, delete_value, put_value, values
-from enforcer.control.groups import Refused
+from enforcer.control.groups import Refusal
 from streaming.policy.files import check_entry
 
 HELD = {"broker": {"dispatchThrottlingRateInMsg": 5, "preciseBacklogSize": True}}
@@ -43,7 +43,7 @@ def test_texts_become_values(name: str, text: str, value: object) -> None:
 )
 def test_nonsense_is_refused(name: str, text: str, status: int, reason: str) -> None:
     """Where Pulsar takes any text for a number."""
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(Refusal) as refused:
         put_value({}, name, text)
     assert refused.value.status == status
     assert reason in refused.value.reason
@@ -55,7 +55,7 @@ def test_a_removed_setting_has_its_default() -> None:
     assert left == {"broker": {"dispatchThrottlingRateInMsg": 5}}
     assert delete_value({"broker": left["broker"]}, "dispatchThrottlingRateInMsg") == {"broker": None}
     assert delete_value(HELD, "preciseDispatcherFlowControl") == {}
-    with pytest.raises(Refused):
+    with pytest.raises(Refusal):
         delete_value(HELD, "nosuch")
 
 

@@ -3,23 +3,23 @@
 import pytest
 
 from enforcer.control.dispatch.rates import (
-    Place,
+    RatePlace,
     applied_rate,
     delete_rate,
     put_rate,
     rate_at,
     rate_fields,
 )
-from enforcer.control.groups import Holder, Refused
+from enforcer.control.groups import Holder, Refusal
 from streaming.policy.policy_set import Section
 from streaming.policy.topics import RateKind
 
 ORDERS = Holder(section=Section.NAMESPACES, name="acme/orders")
 T1 = Holder(section=Section.TOPICS, name="persistent://acme/orders/t1")
-OF_ORDERS = Place(holder=ORDERS, kind=RateKind.TOPIC)
-OF_T1 = Place(holder=T1, kind=RateKind.TOPIC)
-OF_ALL = Place(holder=T1, kind=RateKind.SUBSCRIPTION)
-OF_SUB = Place(holder=T1, kind=RateKind.SUBSCRIPTION, subscription="sub1")
+OF_ORDERS = RatePlace(holder=ORDERS, kind=RateKind.TOPIC)
+OF_T1 = RatePlace(holder=T1, kind=RateKind.TOPIC)
+OF_ALL = RatePlace(holder=T1, kind=RateKind.SUBSCRIPTION)
+OF_SUB = RatePlace(holder=T1, kind=RateKind.SUBSCRIPTION, subscription="sub1")
 TEN = {"dispatchThrottlingRateInMsg": 10}
 FIVE = {"dispatchThrottlingRateInByte": 5, "ratePeriodInSecond": 2}
 
@@ -62,7 +62,7 @@ def test_absent_fields_stay_absent(body: bytes, fields: dict[str, object]) -> No
 )
 def test_what_pulsar_would_take_is_refused(body: bytes, reason: str) -> None:
     """400, with what is wrong."""
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(Refusal) as refused:
         rate_fields(body)
     assert refused.value.status == 400
     assert reason in refused.value.reason
@@ -112,19 +112,20 @@ def test_what_applies_is_found_by_precedence() -> None:
 @pytest.mark.parametrize(
     ("place", "reason"),
     [
-        (Place(holder=Holder(section=Section.NAMESPACES, name="acme/a b"), kind=RateKind.TOPIC), "Namespace"),
-        (Place(holder=Holder(section=Section.TOPICS, name="persistent://a/b c/t"), kind=RateKind.TOPIC),
+        (RatePlace(holder=Holder(section=Section.NAMESPACES, name="acme/a b"), kind=RateKind.TOPIC),
+         "Namespace"),
+        (RatePlace(holder=Holder(section=Section.TOPICS, name="persistent://a/b c/t"), kind=RateKind.TOPIC),
          "Topic name is not valid"),
-        (Place(holder=Holder(section=Section.TOPICS, name=f"{T1.name}-partition-0"), kind=RateKind.TOPIC),
+        (RatePlace(holder=Holder(section=Section.TOPICS, name=f"{T1.name}-partition-0"), kind=RateKind.TOPIC),
          "Not allowed to set/get topic policy for a partition"),
-        (Place(holder=T1, kind=RateKind.SUBSCRIPTION, subscription=""), "Subscription"),
-        (Place(holder=T1, kind=RateKind.SUBSCRIPTION, subscription="x" * 1_025), "Subscription"),
+        (RatePlace(holder=T1, kind=RateKind.SUBSCRIPTION, subscription=""), "Subscription"),
+        (RatePlace(holder=T1, kind=RateKind.SUBSCRIPTION, subscription="x" * 1_025), "Subscription"),
     ],
 )  # fmt: skip
-def test_names_are_checked(place: Place, reason: str) -> None:
+def test_names_are_checked(place: RatePlace, reason: str) -> None:
     """412, whatever is asked."""
     for ask in (rate_at, applied_rate, delete_rate, lambda entries, at: put_rate(entries, at, TEN)):
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(Refusal) as refused:
             ask({}, place)
         assert refused.value.status == 412
         assert reason in refused.value.reason
