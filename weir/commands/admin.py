@@ -80,19 +80,25 @@ def run(args: argparse.Namespace) -> int:
     cluster = cluster_of(args)
     check_topics(cluster)
 
+    own = settings
+    if http.upstream:
+        # Others' answers may take as long as those who wait for them have patience.
+        longest_ms = max(settings.request_timeout_ms, http.answer_timeout_ms + http.wait_ms)
+        own = settings.model_copy(update={"request_timeout_ms": longest_ms})
+
     async def serve() -> None:
-        front = _Front(args.listen, http, deciding, cluster) if http.upstream else None
-        own = settings
-        if front is not None:
-            # Others' answers may take as long as those who wait for them have patience.
-            longest_ms = max(settings.request_timeout_ms, http.answer_timeout_ms + http.wait_ms)
-            own = settings.model_copy(update={"request_timeout_ms": longest_ms})
-        made = None if front is None else front.make
+        fronts: list[HttpService] = []
+
+        def beyond(parts: "Parts") -> "ASGIApp":
+            fronts.append(_front(args.listen, http, deciding, cluster, parts))
+            return fronts[0].proxy
+
+        made = beyond if http.upstream else None
         service = AdminService(cluster, own, grants, args.listen, args.metrics, made)
         try:
-            await _serve(service, front, args.ready_file)
+            await _serve(service, fronts, args.ready_file)
         finally:
-            if front is not None:
+            for front in fronts:
                 await front.stop()
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -100,50 +106,33 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-class _Front:
-    """Ties the proxy of another admin API to our own: what is not ours goes there."""
+def _front(
+    listen: tuple[str, int],
+    http: "HttpSettings",
+    deciding: "ProxySettings",
+    cluster: "Cluster",
+    parts: "Parts",
+) -> "HttpService":
+    """The proxy of another admin API, which gets what is not ours; Pulsar's answers get what Weir knows."""
+    from enforcer.control.backlog.filled import fills
+    from enforcer.http.filling import Filling
+    from enforcer.http.service import HttpService
+    from enforcer.http.settings import Table
 
-    def __init__(
-        self, listen: tuple[str, int], http: "HttpSettings", deciding: "ProxySettings", cluster: "Cluster"
-    ) -> None:
-        # Another one on the same machine has another port; any free one may be another the next time.
-        port = listen[1] or f"any-{os.getpid()}"
-        self._id = http.id or f"{socket.gethostname()}-http-{port}"
-        self._http, self._deciding, self._cluster = http, deciding, cluster
-        self._service: HttpService | None = None
-
-    def make(self, parts: "Parts") -> "ASGIApp":
-        """The proxy; Pulsar's answers get what Weir knows."""
-        from enforcer.control.backlog.filled import fills
-        from enforcer.http.filling import Filling
-        from enforcer.http.service import HttpService
-        from enforcer.http.settings import Table
-
-        of_pulsar = self._http.table is Table.PULSAR
-        filled = fills(parts) if of_pulsar else {}
-        fillings = [Filling(path=path, fill=fill) for path, fill in filled.items()]
-        registry = parts.metrics.registry
-        self._service = HttpService(
-            self._id, self._http, self._deciding, self._cluster, registry, fillings
-        )
-        return self._service.proxy
-
-    async def start(self) -> None:
-        """Before clients are let in."""
-        if self._service is not None:
-            await self._service.start()
-
-    async def stop(self) -> None:
-        """When the last one has left."""
-        if self._service is not None:
-            await self._service.stop()
+    # Another one on the same machine has another port; any free one may be another the next time.
+    port = listen[1] or f"any-{os.getpid()}"
+    name = http.id or f"{socket.gethostname()}-http-{port}"
+    filled = fills(parts) if http.table is Table.PULSAR else {}
+    fillings = [Filling(path=path, fill=fill) for path, fill in filled.items()]
+    return HttpService(name, http, deciding, cluster, parts.metrics.registry, fillings)
 
 
-async def _serve(service: "AdminService", front: _Front | None, ready_file: Path | None) -> None:
+async def _serve(service: "AdminService", fronts: "list[HttpService]", ready_file: Path | None) -> None:
     stop = stop_event()
-    # It may take long while Kafka is away: a stop must not wait for it.
-    if front is not None and not await unless(stop, front.start()):
-        return
+    for front in fronts:
+        # It may take long while Kafka is away: a stop must not wait for it.
+        if not await unless(stop, front.start()):
+            return
     await service.start()
     try:
         await until_stopped(stop, [_say_ready(service, ready_file), _watch_over(service)])
