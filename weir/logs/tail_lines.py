@@ -1,10 +1,8 @@
 """Decisions as lines for people: when, what is allowed, to whom, and why (docs/contract.md 3).
 
-The laws say how theirs are shown; what else is logged on the topic stands in LOGGED.
+The laws say how theirs are shown; actions on backlogs stand on the topic beside decisions.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
@@ -14,7 +12,6 @@ from streaming.contract.errors import BadEvent
 from streaming.contract.names import is_probe
 from streaming.contract.printable import printable, printable_json
 from streaming.contract.times import clock
-from streaming.laws.law import Said
 from streaming.laws.registry import LAWS
 from weir.logs import action_lines
 
@@ -26,33 +23,15 @@ TEXT_MAX: Final = 1_000
 _FLAGS: Final = ("late", "shadow", "repeat")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Logged:
-    """What one type of record that no law decides looks like to people.
-
-    Attributes:
-        subject: the field that names whom it is about.
-        line: as of a law (LawSpec).
-    """
-
-    subject: str
-    line: Callable[[Mapping[str, Any]], Said]
-
-
-LOGGED: Final[Mapping[str, Logged]] = {actions.TYPE: Logged(subject="topic", line=action_lines.line)}
-"""By `type`: what stands on the topic beside decisions."""
-
-
 def subject_of(decision: dict[str, Any]) -> str:
     """Whom a decision is about; empty if it does not say as it should.
 
     >>> subject_of({"type": "share", "group": "rg1", "broker": "b1"}), subject_of({"type": "share"})
     ('rg1/b1', '')
     """
-    kind = decision.get("type")
-    if isinstance(kind, str) and kind in LOGGED:
-        subject = decision.get(LOGGED[kind].subject)
-        return subject if isinstance(subject, str) else ""
+    if decision.get("type") == actions.TYPE:
+        topic = decision.get("topic")
+        return topic if isinstance(topic, str) else ""
     try:
         return LAWS.subject_of(decision)
     except BadEvent:
@@ -73,8 +52,8 @@ def _described(decision: dict[str, Any]) -> str:
     when = clock(ts) if isinstance(ts, int) and not isinstance(ts, bool) else "?"
     kind = decision.get("type", "?")
     try:
-        shown = LOGGED[kind] if kind in LOGGED else LAWS.by_decision[kind]
-        outcome, numbers, reasons = shown.line(decision)
+        line = action_lines.line if kind == actions.TYPE else LAWS.by_decision[kind].line
+        outcome, numbers, reasons = line(decision)
     except (BadEvent, KeyError, TypeError, ValueError, AttributeError, IndexError):
         rest = {key: value for key, value in decision.items() if key not in ("type", "ts")}
         return f"{when}  {kind!s:<{OUTCOME_WIDTH}} {_cut(orjson.dumps(rest).decode())}"

@@ -111,7 +111,7 @@ class LocalServer(ABC):
 
 
 class Broker:
-    """One of them and what is told of it.
+    """A server that `weir up` runs, and what is told of it.
 
     Args:
         name: how messages call it.

@@ -92,13 +92,10 @@ class Unsettled:
             self._drop(action.id)
         elif action.step == BEGUN and action.subscription and action.id not in self._begun:
             # Whatever clock has said when: it was begun before we read it.
-            self._keep(replace(action, ts=min(action.ts, self._wall_ms())))
+            self.hold(replace(action, ts=min(action.ts, self._wall_ms())))
 
     def hold(self, action: BacklogAction) -> bool:
-        """This run has begun one, and does not know whether it was carried out; False: there is no room."""
-        return self._keep(action)
-
-    def _keep(self, action: BacklogAction) -> bool:
+        """One was begun, and it is not known whether it was carried out; False: there is no room."""
         if len(self._begun) >= UNSETTLED_MAX:
             self._metrics.lost.inc()
             return False
