@@ -1,9 +1,9 @@
 """One request for partition mutations, its connection and its broker played by the test."""
 
-import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any
 
+from clock_kit import Timer
 from kafka.protocol.admin import topics
 from kafka_kit import build, decode, request, response
 from mutation_kit import Desk
@@ -19,18 +19,6 @@ from enforcer.wire.kafka.mutations import decode_request
 CREATED = topics.CreateTopicsResponse
 
 
-class FakeTimer:
-    """A timer that the test fires."""
-
-    def __init__(self, function: Callable[[], None]) -> None:
-        self.fire = function
-        self.cancelled = False
-
-    def cancel(self) -> None:
-        """It is not wanted any more."""
-        self.cancelled = True
-
-
 class FakeLink:
     """A connection that keeps what it is given."""
 
@@ -39,7 +27,7 @@ class FakeLink:
         self.looked_up: list[list[str]] = []
         self.forwarded: list[tuple[bytes, Callable[[bytes], None]]] = []
         self.answers: list[tuple[bytes, float]] = []
-        self.timers: list[FakeTimer] = []
+        self.timers: list[Timer] = []
         self.broken = False
 
     def look_up(
@@ -64,10 +52,10 @@ class FakeLink:
         """Keeps it."""
         self.answers.append((answer, mute_ms))
 
-    def call_later(self, delay_ms: float, function: Callable[[], None]) -> asyncio.TimerHandle:
+    def call_later(self, delay_ms: float, function: Callable[[], None]) -> Timer:
         """A timer for the test."""
-        self.timers.append(FakeTimer(function))
-        return cast(asyncio.TimerHandle, self.timers[-1])
+        self.timers.append(Timer(function))
+        return self.timers[-1]
 
 
 class Scene:

@@ -1,17 +1,16 @@
 """A connection whose client and broker the test plays, and its part that watches over new topics."""
 
-import asyncio
-from collections.abc import Callable
 from typing import Any
 
 from mutation_kit import Bureau, settle_down
+from part_link_kit import PartLink
 from prometheus_client import CollectorRegistry
 
 from enforcer.pulsar.creating.creating import Creating
 from enforcer.pulsar.creating.creation import Office
 from enforcer.pulsar.creating.known import KnownTopics
 from enforcer.pulsar.creating.metrics import CreatingMetrics
-from enforcer.pulsar.link import Features, Part
+from enforcer.pulsar.link import Features
 from enforcer.pulsar.settings import PulsarSettings
 from enforcer.wire.pulsar.commands import command, parse
 from enforcer.wire.pulsar.frames import (
@@ -30,21 +29,14 @@ SURE_S = 0.03
 """After so long a refused creation has been looked at again (see the conftest of the tests)."""
 
 
-class Wire:
-    """A connection that keeps what goes either way (link.Link)."""
+class Wire(PartLink):
+    """A connection that keeps what goes either way."""
 
     def __init__(self, bureau: Bureau, user: str) -> None:
-        self._bureau = bureau
-        self.broker = ("b", 6650)
-        self.user = user
+        super().__init__(bureau.desk, user)
         self.features = Features(protocol_version=21, get_partitioned_metadata_without_auto_creation=True)
-        self.limiter = None
-        self.connect = b""
         self.up: list[bytes] = []
         self.down: list[bytes] = []
-        self.ended: list[str] = []
-        self.paused = self.stalled = False
-        self.looks = 0
 
     def to_broker(self, frame: bytes) -> None:
         """Keeps it."""
@@ -53,42 +45,6 @@ class Wire:
     def to_client(self, frame: bytes) -> None:
         """Keeps it."""
         self.down.append(frame)
-
-    def answer(self, frame: bytes) -> None:
-        """Keeps it."""
-        self.down.append(frame)
-
-    def look_again(self) -> None:
-        """Counts."""
-        self.looks += 1
-
-    def pause(self, part: object) -> None:
-        """The client is not read."""
-        self.paused = True
-
-    def resume(self, part: object) -> None:
-        """The client is read."""
-        self.paused = False
-
-    def pause_broker(self, part: object) -> None:
-        """Nobody does."""
-        raise AssertionError
-
-    def resume_broker(self, part: object) -> None:
-        """Nobody does."""
-        raise AssertionError
-
-    def call_later(self, delay_ms: float, function: Callable[[], None]) -> asyncio.TimerHandle:
-        """A timer for the test."""
-        return self._bureau.call_later(delay_ms, function)
-
-    def now_ms(self) -> float:
-        """The test's clock."""
-        return self._bureau.desk.now_ms
-
-    def end(self, why: str) -> None:
-        """Keeps why."""
-        self.ended.append(why)
 
 
 class Client:
@@ -102,8 +58,7 @@ class Client:
     def __init__(self, yard: "Yard", user: str = "a") -> None:
         self.wire = Wire(yard.bureau, user)
         self.part = Creating(self.wire, yard.office, yard.applies)
-        # What sees each frame, in this order.
-        self.parts: list[Part] = [self.part]
+        self.wire.parts.append(self.part)
         self._numbers = 0
 
     async def send(self, kind: int, **fields: Any) -> bool:
@@ -115,8 +70,7 @@ class Client:
 
     async def give(self, frame: bytes) -> bool:
         """A frame of the client's comes; True if it passes at once."""
-        kind = frame[9]
-        passed = all(part.take_up(kind, frame) is not None for part in self.parts if kind in part.up)
+        passed = self.wire.shown(frame, up=True) is not None
         await settle_down()
         return passed
 
@@ -146,8 +100,7 @@ class Client:
 
     async def tell(self, frame: bytes) -> bool:
         """The same with a whole frame."""
-        kind = frame[9]
-        passed = all(part.take_down(kind, frame) is not None for part in self.parts if kind in part.down)
+        passed = self.wire.shown(frame, up=False) is not None
         await settle_down()
         return passed
 

@@ -5,13 +5,13 @@ permits, reads as many entries at a time as it has permits, and counts below zer
 each entry as it comes, and gives permits again for each half of its queue.
 """
 
-import heapq
-import itertools
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+from clock_kit import SteadyClock
 from context_kit import context
+from part_link_kit import PartLink
 
 from enforcer.core.clock import Clock
 from enforcer.core.feeds.policies import Policies
@@ -23,7 +23,7 @@ from enforcer.laws.shares.meter import Meter
 from enforcer.pulsar.delivering.delivering import Delivering
 from enforcer.pulsar.delivering.desk import Desk
 from enforcer.pulsar.delivering.limits import Laws
-from enforcer.pulsar.link import Features
+from enforcer.pulsar.link import Part
 from enforcer.pulsar.settings import PulsarSettings
 from enforcer.wire.pulsar import frames
 from enforcer.wire.pulsar.commands import build, command, parse
@@ -63,18 +63,7 @@ def per_subscription(msgs: int = -1, size: int = -1, period: int = 1) -> dict[st
     return {NAMESPACE: {"subscriptionDispatchRate": rate}}
 
 
-class Handle:
-    """A timer."""
-
-    def __init__(self) -> None:
-        self.cancelled = False
-
-    def cancel(self) -> None:
-        """It shall not fire."""
-        self.cancelled = True
-
-
-class World:
+class World(SteadyClock):
     """One proxy: time, laws, desk.
 
     Args:
@@ -87,10 +76,8 @@ class World:
         self, policies: Mapping[str, Any] | None = None, own: Mapping[str, Any] | None = None,
         start_ms: float = 300.0,
     ) -> None:  # fmt: skip
-        self.now_ms = start_ms
+        super().__init__(start_ms)
         self.events: list[Mapping[str, Any]] = []
-        self._timers: list[tuple[float, int, Handle, Callable[[], None]]] = []
-        self._count = itertools.count()
         settings = ProxySettings(namespace_pattern="persistent://tenant/namespace/topic")
         self.clock = Clock(steady_ms=lambda: self.now_ms, wall_ms=self.brokers_ms)
         self.metrics = Metrics(10)
@@ -102,7 +89,7 @@ class World:
         )  # fmt: skip
         self.dispatch = Dispatch(self.context, self.meter)
         laws = Laws(self.dispatch, self.meter, self.brokers_ms, Smoothing(1_000))
-        self.desk = Desk(laws, PulsarSettings(**(own or {})), self.metrics, self.call_later)  # type: ignore[arg-type]
+        self.desk = Desk(laws, PulsarSettings(**(own or {})), self.metrics, self.call_later)
         self.put(policies or {})
 
     def brokers_ms(self) -> int:
@@ -121,22 +108,6 @@ class World:
         self.dispatch.look()
         self.meter.set_policies(self.policies.at(ts))
 
-    def call_later(self, delay_ms: float, function: Callable[[], None]) -> Handle:
-        """As a loop's."""
-        handle = Handle()
-        heapq.heappush(self._timers, (self.now_ms + delay_ms, next(self._count), handle, function))
-        return handle
-
-    def run(self, ms: float) -> None:
-        """Let time pass."""
-        until = self.now_ms + ms
-        while self._timers and self._timers[0][0] <= until:
-            at, _, handle, function = heapq.heappop(self._timers)
-            self.now_ms = max(self.now_ms, at)
-            if not handle.cancelled:
-                function()
-        self.now_ms = until
-
     def count(self, name: str, **labels: str) -> float:
         """A metric, `weir_consumer_...`."""
         return self.metrics.registry.get_sample_value(f"weir_consumer_{name}", labels) or 0.0
@@ -153,8 +124,8 @@ class Entry:
         self.number, self.msgs, self.size = number, msgs, size
 
 
-class ModelLink:
-    """One connection (link.Link), with its broker on one side and its client on the other.
+class ModelLink(PartLink):
+    """One connection, with its broker on one side and its client on the other.
 
     Args:
         world: the proxy.
@@ -170,11 +141,8 @@ class ModelLink:
     """
 
     def __init__(self, world: World, *, batched: bool = True) -> None:
+        super().__init__(world, "alice")
         self.world = world
-        self.broker, self.user, self.features, self.limiter = ("b", 6650), "alice", Features(), None
-        self.connect = b""
-        self.ended: list[str] = []
-        self.paused = False
         self.batched = batched
         self.backlogs: dict[int, deque[Entry]] = {}
         self.unacked: dict[int, list[Entry]] = {}
@@ -188,7 +156,8 @@ class ModelLink:
         self._queue: dict[int, int] = {}
         self._taken: dict[int, int] = {}
         self._down: deque[bytes] = deque()
-        self.part = Delivering(self, world.desk)  # type: ignore[arg-type]
+        self.part = Delivering(self, world.desk)
+        self.parts.append(self.part)
         self._upto = 0.0
 
     # What the part sees ------------------------------------------------------------------------------------
@@ -217,29 +186,14 @@ class ModelLink:
             self.flow(number, self._taken[number])
             self._taken[number] = 0
 
-    def look_again(self) -> None:
-        """The model asks the part for each frame."""
-
-    def pause_broker(self, part: Any) -> None:
+    def pause_broker(self, part: Part) -> None:
         """Nothing is read from the broker."""
-        self.paused = True
+        self.broker_read = False
 
-    def resume_broker(self, part: Any) -> None:
+    def resume_broker(self, part: Part) -> None:
         """It is again."""
-        self.paused = False
+        self.broker_read = True
         self.call_later(0, self._read)
-
-    def call_later(self, delay_ms: float, function: Callable[[], None]) -> Handle:
-        """The world's."""
-        return self.world.call_later(delay_ms, function)
-
-    def now_ms(self) -> float:
-        """The world's."""
-        return self.world.now_ms
-
-    def end(self, why: str) -> None:
-        """Noted."""
-        self.ended.append(why)
 
     # What the client does ----------------------------------------------------------------------------------
 
@@ -247,7 +201,7 @@ class ModelLink:
         self, number: int, subscription: str = "sub", topic: str = TOPIC, queue: int = 100, kind: int = 0
     ) -> None:
         """A consumer begins, with its permits."""
-        self.up(
+        self.from_client(
             command(
                 frames.SUBSCRIBE, topic=topic, subscription=subscription, sub_type=kind, consumer_id=number,
                 request_id=1_000 + number,
@@ -266,16 +220,16 @@ class ModelLink:
     def flow(self, number: int, permits: int) -> None:
         """The client gives permits."""
         self.given[number] += permits
-        self.up(command(frames.FLOW, consumer_id=number, message_permits=permits))
+        self.from_client(command(frames.FLOW, consumer_id=number, message_permits=permits))
 
     def redeliver(self, number: int) -> None:
         """The client asks for all again that it has not acknowledged."""
-        self.up(command(frames.REDELIVER, consumer_id=number))
+        self.from_client(command(frames.REDELIVER, consumer_id=number))
 
     def close_consumer(self, number: int) -> None:
         """The client ends a consumer."""
         self._queue.pop(number, None)
-        self.up(command(frames.CLOSE_CONSUMER, consumer_id=number, request_id=2_000 + number))
+        self.from_client(command(frames.CLOSE_CONSUMER, consumer_id=number, request_id=2_000 + number))
 
     def publish(self, number: int, entries: int, msgs: int = 1, size: int = 100) -> None:
         """A consumer's backlog grows."""
@@ -288,14 +242,6 @@ class ModelLink:
         backlog.extend(Entry(last + 1 + each, msgs, size) for each in range(entries))
         self._serve(number)
 
-    def up(self, frame: bytes) -> None:
-        """A frame from the client."""
-        going: bytes | None = frame
-        if frame[9] in self.part.up:
-            going = self.part.take_up(frame[9], frame)
-        if going is not None:
-            self.to_broker(going)
-
     def down(self, frame: bytes) -> None:
         """A frame from the broker, in a moment; one after the other."""
         self._down.append(frame)
@@ -304,13 +250,8 @@ class ModelLink:
     # ---------------------------------------------------------------------------------------------------
 
     def _read(self) -> None:
-        while self._down and not self.paused:
-            frame = self._down.popleft()
-            going: bytes | None = frame
-            if frame[9] in self.part.down:
-                going = self.part.take_down(frame[9], frame)
-            if going is not None:
-                self.to_client(going)
+        while self._down and self.broker_read:
+            self.from_broker(self._down.popleft())
 
     def _at_broker(self, frame: bytes) -> None:
         kind, body = frame[9], parse(frame)

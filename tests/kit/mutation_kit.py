@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any
 
+from clock_kit import SteadyClock
 from context_kit import context
 from law_kit import Event
 
@@ -23,12 +24,11 @@ EPOCH_MS = 1_795_166_668_375
 SUBJECT = "user=alice"
 
 
-class Desk:
+class Desk(SteadyClock):
     """A coordinator, its clocks, and the events it sent."""
 
     def __init__(self, **settings: Any) -> None:
-        self.now_ms = 0.0
-        self.wall_ms = EPOCH_MS
+        super().__init__()
         self.full = False
         self.acknowledges = self.prompt = True
         self.unacknowledged: list[Acknowledged] = []
@@ -43,6 +43,11 @@ class Desk:
         )  # fmt: skip
         self.coordinator = QuotaCoordinator(self.context)
         self.decided: list[Decision | None] = []
+
+    @property
+    def wall_ms(self) -> int:
+        """The brokers' time."""
+        return EPOCH_MS + int(self.now_ms)
 
     def stand_alone(self, proxies: int = 1) -> None:
         """All is read back, and so many proxies are alive: what is decided here is, from now on."""
@@ -83,9 +88,8 @@ class Desk:
         return [event for _, event in self.events if event["type"] == kind]
 
     def pass_ms(self, count: float) -> None:
-        """Both clocks go on."""
+        """Both clocks go on; nothing is called."""
         self.now_ms += count
-        self.wall_ms += int(count)
 
     def limit(self, path: str = "quotas[user=a]", version: int | None = None, **value: Any) -> None:
         """Put a quota in force now; without values it is removed."""
@@ -126,19 +130,6 @@ def decision(**fields: Any) -> Decision:
     return Decision(**{**default, **fields})
 
 
-class Timer:
-    """One that fires when the test lets time pass."""
-
-    def __init__(self, due_ms: float, function: Callable[[], None]) -> None:
-        self.due_ms = due_ms
-        self.function = function
-        self.cancelled = False
-
-    def cancel(self) -> None:
-        """It is not wanted any more."""
-        self.cancelled = True
-
-
 class Bureau:
     """Decides requests of user a under a quota of rate 1 and burst 11.
 
@@ -150,24 +141,13 @@ class Bureau:
 
     def __init__(self, *, local: bool = True, proxies: int = 1, **settings: Any) -> None:
         self.desk = Desk(decide="local" if local else "strict", **settings)
-        self.timers: list[Timer] = []
-        self.mutations = Mutations(self.desk.coordinator, self.call_later)
+        self.mutations = Mutations(self.desk.coordinator, self.desk.call_later)
         self.desk.limit(controller_mutation_rate=1)
         self.desk.stand_alone(proxies)
 
-    def call_later(self, delay_ms: float, function: Callable[[], None]) -> asyncio.TimerHandle:
-        """A timer for the test."""
-        self.timers.append(Timer(self.desk.now_ms + delay_ms, function))
-        return cast(asyncio.TimerHandle, self.timers[-1])
-
     async def pass_ms(self, count: float) -> None:
         """Let time pass, and whoever waited for it go on."""
-        self.desk.pass_ms(count)
-        due = [timer for timer in self.timers if timer.due_ms <= self.desk.now_ms]
-        self.timers = [timer for timer in self.timers if timer not in due and not timer.cancelled]
-        for timer in due:
-            if not timer.cancelled:
-                timer.function()
+        self.desk.run(count)
         await settle_down()
 
     async def begin(

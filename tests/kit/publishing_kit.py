@@ -1,13 +1,13 @@
 """Connections of Pulsar's without sockets, whose publishing part and clock a test drives."""
 
-import heapq
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import count
-from math import inf
 from typing import Any
 
 from backlog_kit import HOLD, decision, quota
+from clock_kit import SteadyClock
 from context_kit import context
+from part_link_kit import PartLink
 
 from enforcer.core.clock import Clock
 from enforcer.core.feeds.policies import Policies
@@ -16,7 +16,6 @@ from enforcer.core.settings import ProxySettings
 from enforcer.laws.backlog.blocks import Blocks
 from enforcer.laws.concurrency.limiter import Limiter
 from enforcer.laws.shares.meter import Meter
-from enforcer.pulsar.link import Features
 from enforcer.pulsar.proxy import NAMES
 from enforcer.pulsar.publishing.desk import Desk
 from enforcer.pulsar.publishing.publishing import Publishing
@@ -44,22 +43,10 @@ TEN: dict[str, Any] = {
 LIMITED, FREE = "persistent://acme/limited/a", "persistent://acme/free/b"
 
 
-class Timer:
-    """What call_later gives."""
-
-    def __init__(self, function: Callable[[], None]) -> None:
-        self.function: Callable[[], None] | None = function
-
-    def cancel(self) -> None:
-        """It will not run."""
-        self.function = None
-
-
-class World:
+class World(SteadyClock):
     """A meter, a clock and connections.
 
     Attributes:
-        now_ms: the steady clock.
         meter: all accounts.
         known: policies as they were read, for blocks.
         blocks: topics that take nothing of their producers.
@@ -72,7 +59,7 @@ class World:
     """
 
     def __init__(self, policies: Mapping[str, Any] | None = None, **pulsar: Any) -> None:
-        self.now_ms = 0.0
+        super().__init__()
         self.settings = ProxySettings(namespace_pattern=NAMES)
         clock = Clock(steady_ms=lambda: self.now_ms, wall_ms=self._wall_ms)
         self.meter = Meter(self.settings, clock)
@@ -90,9 +77,8 @@ class World:
         own = PulsarSettings(**pulsar)
         self.desk = Desk(self.meter, self.settings, own, self.metrics, self.blocks)
         self.links: list[FakeLink] = []
-        self._timers: list[tuple[float, int, Timer]] = []
-        self._numbers = count()
         self.set(policies or {})
+        self.call_later(1_000, self._second)
 
     def set(self, policies: Mapping[str, Any]) -> None:
         """These policies are in force now."""
@@ -127,62 +113,34 @@ class World:
         self.links.append(link)
         return link
 
-    def call_later(self, delay_ms: float, function: Callable[[], None]) -> Timer:
-        """As the loop does."""
-        timer = Timer(function)
-        heapq.heappush(self._timers, (self.now_ms + delay_ms, next(self._numbers), timer))
-        return timer
-
-    def run(self, ms: float = 0.0) -> None:
-        """Let time pass: timers run when they are due, and connections are looked at once a second."""
-        end_ms = self.now_ms + ms
-        while True:
-            second_ms = (int(self.now_ms / 1000) + 1) * 1000.0
-            timer_ms = self._timers[0][0] if self._timers else inf
-            if min(second_ms, timer_ms) > end_ms:
-                break
-            if second_ms < timer_ms:
-                self.now_ms = second_ms
-                for link in self.links:
-                    link.part.check(self.now_ms)
-                continue
-            at_ms, _, timer = heapq.heappop(self._timers)
-            self.now_ms = max(self.now_ms, at_ms)
-            if timer.function is not None:
-                timer.function()
-        self.now_ms = end_ms
+    def _second(self) -> None:
+        """Connections are looked at."""
+        self.call_later(1_000, self._second)
+        for link in self.links:
+            link.part.check(self.now_ms)
 
     def number(self, name: str, **labels: str) -> float:
         """A metric."""
         return self.metrics.registry.get_sample_value(name, labels) or 0.0
 
 
-class FakeLink:
-    """A connection (link.Link); keeps what is sent.
+class FakeLink(PartLink):
+    """A connection; keeps what is sent.
 
     Attributes:
         part: its publishing.
         sent: what the broker got: (kind, body), each with the time.
         got: what the client got.
-        read: whether the client is read.
     """
 
     def __init__(self, world: World, limiter: Limiter | None, user: str) -> None:
-        self.world = world
-        self.broker = ("broker", 6650)
-        self.user = user
-        self.features = Features()
-        self.limiter = limiter
-        self.connect = b""
-        self.stalled = False
-        self.read = True
-        self.looked_again = 0
+        super().__init__(world, user)
+        self.world, self.limiter = world, limiter
         self.sent: list[tuple[float, int, Any]] = []
         self.got: list[tuple[int, Any]] = []
         self._requests = count(1)
         self.part = Publishing(self, world.desk)
-
-    # What the part uses
+        self.parts.append(self.part)
 
     def to_broker(self, frame: bytes) -> None:
         """See link.Link."""
@@ -193,58 +151,18 @@ class FakeLink:
         kind = kind_of(frame)
         self.got.append((kind, None if kind == 19 else parse(frame)))
 
-    def look_again(self) -> None:
-        """See link.Link."""
-        self.looked_again += 1
-
-    def pause(self, part: Any) -> None:
-        """See link.Link."""
-        assert part is self.part
-        self.read = False
-
-    def resume(self, part: Any) -> None:
-        """See link.Link."""
-        assert part is self.part
-        self.read = True
-
-    def pause_broker(self, part: Any) -> None:
-        """See link.Link."""
-        raise AssertionError("the broker is always read")
-
-    resume_broker = pause_broker
-
-    def call_later(self, delay_ms: float, function: Callable[[], None]) -> Any:
-        """See link.Link."""
-        return self.world.call_later(delay_ms, function)
-
-    def now_ms(self) -> float:
-        """See link.Link."""
-        return self.world.now_ms
-
     def end(self, why: str) -> None:
         """See link.Link."""
         raise AssertionError(why)
 
-    # What a test does
-
-    def up(self, frame: bytes) -> None:
-        """The client sends a frame; the broker gets it if the part does not want it or lets it pass."""
-        kind = kind_of(frame)
-        going = self.part.take_up(kind, frame) if kind in self.part.up else frame
-        if going is not None:
-            self.to_broker(going)
-
     def down(self, kind: int, **fields: Any) -> None:
         """The broker sends a frame."""
-        frame = command(kind, **fields)
-        going = self.part.take_down(kind, frame) if kind in self.part.down else frame
-        if going is not None:
-            self.to_client(going)
+        self.from_broker(command(kind, **fields))
 
     def ask(self, producer_id: int, topic: str) -> int:
         """The client asks for a producer; returns the request's id."""
         request_id = next(self._requests)
-        self.up(command(PRODUCER, topic=topic, producer_id=producer_id, request_id=request_id))
+        self.from_client(command(PRODUCER, topic=topic, producer_id=producer_id, request_id=request_id))
         return request_id
 
     def make(self, producer_id: int, topic: str) -> None:
@@ -254,7 +172,7 @@ class FakeLink:
     def send(self, producer_id: int, *sequence_ids: int, **message: Any) -> None:
         """The client sends messages, see send_frame."""
         for sequence_id in sequence_ids:
-            self.up(send_frame(producer_id, sequence_id, **message))
+            self.from_client(send_frame(producer_id, sequence_id, **message))
 
     def receipt(self, producer_id: int, *sequence_ids: int) -> None:
         """The broker answers them."""
@@ -272,7 +190,7 @@ class FakeLink:
     def close(self, producer_id: int) -> int:
         """The client closes a producer; returns the request's id."""
         request_id = next(self._requests)
-        self.up(command(CLOSE_PRODUCER, producer_id=producer_id, request_id=request_id))
+        self.from_client(command(CLOSE_PRODUCER, producer_id=producer_id, request_id=request_id))
         return request_id
 
     def closings(self) -> list[int]:

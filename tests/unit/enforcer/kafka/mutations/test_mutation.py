@@ -28,7 +28,7 @@ def test_strict_forwards_only_what_was_admitted() -> None:
     ]
     scene.desk.pass_ms(100)
     scene.decide(throttle_time_ms=4_000, rejected=frozenset({"y"}), ts=scene.desk.wall_ms - 100)
-    assert scene.asked_for() == ["x", "z"] and scene.link.timers[0].cancelled
+    assert scene.asked_for() == ["x", "z"] and scene.link.timers[0].undone
     scene.desk.pass_ms(50)
     scene.broker_says(x=0, z=36)
     assert scene.client_hears() == ({"x": 0, "z": 36, "y": 89}, 3_850, 3_850)
@@ -175,7 +175,7 @@ def test_an_event_that_kafka_refuses_is_no_late_one() -> None:
     scene = Scene(Action.ASK, {"x": 5})
     scene.desk.coordinator.refused(scene.admission.request.id)
     scene.desk.coordinator.refused("unknown")
-    assert scene.link.forwarded == [] and scene.link.timers[0].cancelled
+    assert scene.link.forwarded == [] and scene.link.timers[0].undone
     assert scene.client_hears() == ({"x": 89}, 2_000, 2_000)
     scene.admission.gone()
 

@@ -26,9 +26,9 @@ async def test_without_a_quota_all_passes_unseen() -> None:
     assert not client.part.up and not client.part.down
     yard.desk.limit("quotas[user=b]", controller_mutation_rate=1)
     client.part.check(0)
-    assert PRODUCER in client.part.up and client.wire.looks == 1
+    assert PRODUCER in client.part.up and client.wire.looked_again == 1
     client.part.check(1_000)
-    assert client.wire.looks == 1
+    assert client.wire.looked_again == 1
     yard.desk.limit("quotas[user=b]")
     client.part.check(2_000)
     assert not client.part.up
@@ -82,7 +82,7 @@ def test_a_client_that_stops_waiting(kind: int) -> None:
         await yard.drain()
         client = Client(yard)
         # As in the proxy.
-        client.parts.insert(0, Publishing(client.wire, World().desk))
+        client.wire.parts.insert(0, Publishing(client.wire, World().desk))
         await client.produce("p")
         await client.answer(None)
         await client.subscribe("c")
@@ -140,12 +140,12 @@ async def test_more_requests_than_may_be_looked_at(monkeypatch: pytest.MonkeyPat
     client = Client(yard)
     for name in "abc":
         await client.look_up(name)
-    assert client.wire.paused
+    assert not client.wire.read
     await client.look_up("d")
     await client.answer(0)
-    assert client.wire.paused
+    assert not client.wire.read
     await client.answer(0)
-    assert not client.wire.paused
+    assert client.wire.read
 
 
 @in_a_loop

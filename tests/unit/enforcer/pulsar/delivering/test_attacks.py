@@ -41,7 +41,7 @@ def refused(link: ModelLink) -> list[tuple[int, int]]:
 def test_a_forged_refusal_leaves_no_consumer_behind() -> None:
     """Another request of the same id fails: then the broker closes what the SUBSCRIBE may have made."""
     link = Watched(World(per_subscription(10)))
-    link.up(subscribe(1, 70))
+    link.from_client(subscribe(1, 70))
     link.down(command(frames.ERROR, request_id=70, error=0, message="of another request"))
     link.world.run(5)
     kind, close = link.sent[-1]
@@ -51,7 +51,7 @@ def test_a_forged_refusal_leaves_no_consumer_behind() -> None:
     link.world.run(5)
     # The client did not ask for it.
     assert len(link.other) == seen
-    link.up(subscribe(1, 71))
+    link.from_client(subscribe(1, 71))
     assert link.sent[-1][1].request_id == 71
 
 
@@ -59,7 +59,7 @@ def test_a_forged_end_of_a_subscription_ends_the_consumer() -> None:
     """The same with UNSUBSCRIBE, which fails while another request of its id succeeds."""
     link = Watched(World(per_subscription(10)))
     link.subscribe(1)
-    link.up(command(frames.UNSUBSCRIBE, consumer_id=1, request_id=5))
+    link.from_client(command(frames.UNSUBSCRIBE, consumer_id=1, request_id=5))
     link.down(command(frames.SUCCESS, request_id=5))
     link.world.run(5)
     assert link.sent[-1][0] == frames.CLOSE_CONSUMER
@@ -73,8 +73,8 @@ def test_a_forged_end_of_a_subscription_ends_the_consumer() -> None:
 def test_a_late_refusal_does_not_touch_the_next_consumer() -> None:
     """It was for the one before, which its client has closed meanwhile."""
     link = Watched(World(per_subscription(10)))
-    link.up(subscribe(1, 1))
-    link.up(command(frames.CLOSE_CONSUMER, consumer_id=1, request_id=2))
+    link.from_client(subscribe(1, 1))
+    link.from_client(command(frames.CLOSE_CONSUMER, consumer_id=1, request_id=2))
     link.subscribe(1)
     link.down(command(frames.ERROR, request_id=1, error=0, message="closed before"))
     link.publish(1, 100)
@@ -87,12 +87,12 @@ def test_a_number_that_is_taken_is_not_given_twice() -> None:
     link = Watched(World(per_subscription(10)))
     link.subscribe(1)
     count = len(link.sent)
-    link.up(subscribe(1, 9, "persistent://free/free/t"))
+    link.from_client(subscribe(1, 9, "persistent://free/free/t"))
     assert len(link.sent) == count
     assert refused(link) == [(9, ServerError.SERVICE_NOT_READY)]
     link.down(command(frames.CLOSE_CONSUMER, consumer_id=1, request_id=2**64 - 1))
     link.world.run(5)
-    link.up(subscribe(1, 10))
+    link.from_client(subscribe(1, 10))
     assert link.sent[-1][1].request_id == 10
 
 
@@ -108,7 +108,7 @@ def test_a_number_that_is_taken_is_not_given_twice() -> None:
 def test_names_that_only_the_broker_understands_do_not_reach_it(topic: str, subscription: str) -> None:
     """Nothing would limit such a consumer."""
     link = Watched(World(per_subscription(10)))
-    link.up(subscribe(1, 9, topic, subscription))
+    link.from_client(subscribe(1, 9, topic, subscription))
     assert not link.sent and refused(link) == [(9, ServerError.INVALID_TOPIC_NAME)]
 
 
@@ -159,14 +159,14 @@ def test_requests_without_answers_have_a_bound(monkeypatch: pytest.MonkeyPatch) 
     link.subscribe(1)
     for request in range(4):
         assert not link.ended
-        link.up(command(frames.UNSUBSCRIBE, consumer_id=1, request_id=request))
+        link.from_client(command(frames.UNSUBSCRIBE, consumer_id=1, request_id=request))
     assert link.ended == ["too_many_consumers"]
     link = ModelLink(world)
     for request in range(3):
-        link.up(subscribe(1, request))
-        link.up(command(frames.CLOSE_CONSUMER, consumer_id=1, request_id=9))
+        link.from_client(subscribe(1, request))
+        link.from_client(command(frames.CLOSE_CONSUMER, consumer_id=1, request_id=9))
         assert not link.ended
-    link.up(subscribe(1, 4))
+    link.from_client(subscribe(1, 4))
     assert link.ended == ["too_many_consumers"]
 
 
@@ -176,9 +176,9 @@ def test_requests_that_are_never_answered_do_not_add_up(monkeypatch: pytest.Monk
     world = World(per_subscription(10))
     link = ModelLink(world)
     for request in range(0, 100, 2):
-        link.up(subscribe(1, request))
-        link.up(command(frames.UNSUBSCRIBE, consumer_id=1, request_id=request + 1))
-        link.up(command(frames.CLOSE_CONSUMER, consumer_id=1, request_id=1_000))
+        link.from_client(subscribe(1, request))
+        link.from_client(command(frames.UNSUBSCRIBE, consumer_id=1, request_id=request + 1))
+        link.from_client(command(frames.CLOSE_CONSUMER, consumer_id=1, request_id=1_000))
         link.part.check(world.now_ms)
     assert not link.ended and not link.part._beginning and not link.part._ending
 
@@ -186,9 +186,9 @@ def test_requests_that_are_never_answered_do_not_add_up(monkeypatch: pytest.Monk
 def test_names_count_as_what_the_connection_holds() -> None:
     """A hundred thousand of them are not little."""
     link = ModelLink(World())
-    link.up(subscribe(1, 1, TOPIC + "x" * 3_000, "s" * 3_000))
+    link.from_client(subscribe(1, 1, TOPIC + "x" * 3_000, "s" * 3_000))
     assert link.part.held_bytes > 6_000
-    link.up(command(frames.CLOSE_CONSUMER, consumer_id=1, request_id=9))
+    link.from_client(command(frames.CLOSE_CONSUMER, consumer_id=1, request_id=9))
     assert link.part.held_bytes == 0
 
 

@@ -50,7 +50,7 @@ def test_whatever_happens_nothing_is_lost_doubled_or_out_of_order(
                 link.redeliver(1)
                 world.run(5)
             else:
-                link.up(command(frames.CLOSE_CONSUMER, consumer_id=1, request_id=5))
+                link.from_client(command(frames.CLOSE_CONSUMER, consumer_id=1, request_id=5))
                 world.run(5)
                 link.subscribe(1, queue=queue)
                 returned = 0

@@ -84,7 +84,7 @@ class Rounds:
             client.count += 1
             client.pending.append(client.count)
             if client.made:
-                self.link.up(send_frame(producer_id, client.count))
+                self.link.from_client(send_frame(producer_id, client.count))
 
     def time(self, ms: float) -> None:
         """Time passes, and clients ask for what they miss."""
@@ -135,7 +135,7 @@ class Rounds:
             client = self.clients[producer_id]
             client.asked, client.made = False, kind == PRODUCER_SUCCESS
             for number in client.pending if client.made else ():
-                self.link.up(send_frame(producer_id, number))
+                self.link.from_client(send_frame(producer_id, number))
 
 
 @given(st.lists(steps, min_size=15, max_size=40))

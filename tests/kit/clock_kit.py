@@ -1,0 +1,51 @@
+"""The fake clock of all rigs: time passes when a test says so, and what was asked for is called then."""
+
+import asyncio
+import heapq
+from collections.abc import Callable
+from itertools import count
+
+
+class Timer(asyncio.TimerHandle):
+    """A call to come, which may be undone, or made by a test before its time."""
+
+    def __init__(self, fire: Callable[[], None]) -> None:
+        self.fire, self.undone = fire, False
+
+    def cancel(self) -> None:
+        """It will not be made."""
+        self.undone = True
+
+
+class SteadyClock:
+    """A steady clock, and the calls that a loop would make by it.
+
+    Attributes:
+        now_ms: the time; a test may move it without a call being made.
+    """
+
+    def __init__(self, now_ms: float = 0.0) -> None:
+        self.now_ms = now_ms
+        self._due: list[tuple[float, int, Timer]] = []
+        self._numbers = count()
+
+    def call_later(self, delay_ms: float, function: Callable[[], None]) -> Timer:
+        """As a loop does it."""
+        timer = Timer(function)
+        heapq.heappush(self._due, (self.now_ms + delay_ms, next(self._numbers), timer))
+        return timer
+
+    def run(self, ms: float = 0.0) -> None:
+        """Let time pass: each call is made at its own time."""
+        end_ms = self.now_ms + ms
+        while self._due and self._due[0][0] <= end_ms:
+            at_ms, _, timer = heapq.heappop(self._due)
+            self.now_ms = max(self.now_ms, at_ms)
+            if not timer.undone:
+                timer.fire()
+        self.now_ms = end_ms
+
+    @property
+    def waiting(self) -> int:
+        """How many calls are still to come."""
+        return sum(not timer.undone for _, _, timer in self._due)
