@@ -9,12 +9,18 @@ from itertools import count
 class Timer(asyncio.TimerHandle):
     """A call to come, which may be undone, or made by a test before its time."""
 
-    def __init__(self, fire: Callable[[], None]) -> None:
-        self.fire, self.undone = fire, False
+    def __init__(self, function: Callable[[], None]) -> None:
+        self._function, self.undone = function, False
 
     def cancel(self) -> None:
         """It will not be made."""
         self.undone = True
+
+    def fire(self) -> None:
+        """It is made, once, unless it was undone."""
+        if not self.undone:
+            self.undone = True
+            self._function()
 
 
 class SteadyClock:
@@ -41,8 +47,7 @@ class SteadyClock:
         while self._due and self._due[0][0] <= end_ms:
             at_ms, _, timer = heapq.heappop(self._due)
             self.now_ms = max(self.now_ms, at_ms)
-            if not timer.undone:
-                timer.fire()
+            timer.fire()
         self.now_ms = end_ms
 
     @property

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, cast
 
+from clock_kit import Timer
 from mutation_kit import Desk
 
 from enforcer.core import bounds
@@ -140,13 +141,6 @@ class FakeUpstream(Upstream):
         return frames_of(self.data)
 
 
-class Timer:
-    """What a call in the future can be undone by."""
-
-    def cancel(self) -> None:
-        """The tests look at what was asked for, not at this."""
-
-
 def _dispatch_of(desk: Desk, meter: Meter) -> Dispatch:
     """Dispatch rates by the desk's clock and policies; what is reported of them goes nowhere."""
     return Dispatch(replace(desk.context, metrics=Metrics(10)), meter)
@@ -189,13 +183,13 @@ class Rig:
             mutations=Mutations(self.coordinator, recent), dispatch=self.fetch_desk,
             frames=self.frame_meter,
         )  # fmt: skip
-        self.turns = Turns(lambda function: self.timers.append(function), lambda: self.now_s)
+        self.turns = Turns(lambda function: self.call_later(0, function), lambda: self.now_s)
         self.now_s = 0.0
         gathered = bounds.GATHERED_BYTES
         self.budget = Budget(1 << 30, gathered, tuple, self.metrics.traffic)
         self.mover = Mover()
         self.client = FakeTransport()
-        self.timers: list[Callable[[], None]] = []
+        self.timers: list[Timer] = []
         self.over = False
         self.connect()
 
@@ -232,13 +226,13 @@ class Rig:
     def run_timers(self) -> None:
         """All that were asked for until now."""
         due, self.timers = self.timers, []
-        for function in due:
-            function()
+        for timer in due:
+            timer.fire()
 
-    def call_later(self, delay_ms: float, function: Callable[[], None]) -> asyncio.TimerHandle:
-        """Kept for the test to call (context.Context)."""
-        self.timers.append(function)
-        return cast(asyncio.TimerHandle, Timer())
+    def call_later(self, delay_ms: float, function: Callable[[], None]) -> Timer:
+        """Made when the desk's time passes, or when a test says so (context.Context)."""
+        self.timers.append(self.desk.call_later(delay_ms, function))
+        return self.timers[-1]
 
     def admit(self, connection: Any) -> bool:
         """Everybody comes in (context.Context)."""

@@ -98,11 +98,7 @@ class Desk:
 
     def share(self, group: str = "rg1", ttl_ms: int = 3_000, ts: int = EPOCH_MS, **rates: float) -> None:
         """A share of this proxy arrives; without rates it is removed."""
-        decision = {
-            "type": "share", "group": group, "broker": self.proxy_id, "ts": ts, "ttl_ms": ttl_ms,
-            "limits": rates or None,
-        }  # fmt: skip
-        self.take(orjson.dumps(decision))
+        self.take(_share(self.proxy_id, group, ttl_ms, ts, rates))
 
     def take(self, value: bytes) -> None:
         """A decision arrives."""
@@ -112,6 +108,18 @@ class Desk:
             self.meter.take_share(share)
         elif share.limits:
             self.meter.newcomers.stand(slots_of([share.group]), self.now_ms, share.ttl_ms)
+
+
+def share(meter: Meter, ts: int, **rates: float) -> None:
+    """A share of rg1 arrives at a meter."""
+    (said,) = read(Record(_share("p1", "rg1", 3_000, ts, rates)))
+    assert isinstance(said, Share)
+    meter.take_share(said)
+
+
+def _share(broker: str, group: str, ttl_ms: int, ts: int, rates: Mapping[str, float]) -> bytes:
+    decision = {"type": "share", "group": group, "broker": broker, "ts": ts, "ttl_ms": ttl_ms}
+    return orjson.dumps({**decision, "limits": rates or None})
 
 
 def whole(steps: Generator[None, None, Result]) -> Result:

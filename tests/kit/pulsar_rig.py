@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, cast
 
-from connection_kit import FakeTransport, FakeUpstream, Timer
+from clock_kit import Timer
+from connection_kit import FakeTransport, FakeUpstream
 
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
@@ -110,7 +111,6 @@ class PulsarRig:
             *((lambda _link, part=part: part) for part in parts),
         ]
         self.now = 0.0
-        self.timers: list[tuple[float, Callable[[], None]]] = []
         self.forgotten = 0
         self.full = False
         self.client = FakeTransport()
@@ -126,10 +126,9 @@ class PulsarRig:
         """The test's clock."""
         return self.now
 
-    def call_later(self, delay_ms: float, function: Callable[[], None]) -> Any:
-        """Noted."""
-        self.timers.append((delay_ms, function))
-        return Timer()
+    def call_later(self, delay_ms: float, function: Callable[[], None]) -> Timer:
+        """Never made."""
+        return Timer(function)
 
     def bootstrap(self) -> Address:
         """The only broker."""

@@ -242,7 +242,7 @@ def test_requests_that_are_read_take_turns() -> None:
     rig.connection.data_received(REFUSED * 20)
     assert 0 < len(rig.client.answered()) < 20
     while rig.timers:
-        rig.timers.pop(0)()
+        rig.timers.pop(0).fire()
     assert rig.client.answered() == [2] * 20
 
 
@@ -261,7 +261,7 @@ def test_turns_are_taken_in_the_order_of_coming(monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setattr(handler, "handle", lambda _frame, number=number: handle(number))
         rig.connection.data_received(REFUSED * 4)
     while first.timers:
-        first.timers.pop(0)()
+        first.timers.pop(0).fire()
     assert order == [0] + [0, 1, 2] * 3 + [1, 2]
 
 

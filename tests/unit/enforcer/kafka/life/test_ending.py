@@ -197,8 +197,7 @@ def test_who_listens_is_found_out_by_asking(listens: bool) -> None:
         if not listens:
             far.close()
             rig.client.socket.sendall(b"\0")
-        look = rig.timers[-1]
-        look()
+        rig.timers[-1].fire()
         assert rig.client.aborted is not listens
         rig.answer([unknown()])
         if listens:

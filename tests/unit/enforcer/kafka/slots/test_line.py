@@ -1,11 +1,11 @@
 """Random histories of connections before one limit: who waits does so for a slot, and while there is none."""
 
-import asyncio
 import random
 from collections.abc import Callable
 
 import pytest
-from concurrency_kit import MS, Times, limiter_at
+from clock_kit import Timer
+from concurrency_kit import Times, limiter_at
 from connection_kit import API_VERSIONS, Rig, framed, header, opaque
 from traffic_kit import batch, produce
 
@@ -29,44 +29,11 @@ SENT: tuple[Callable[[int], bytes], ...] = (
 )
 
 
-class Call(asyncio.TimerHandle):
-    """A call to come."""
-
-    def __init__(self, at_ns: int, function: Callable[[], None]) -> None:
-        self.at_ns, self.function, self.undone = at_ns, function, False
-
-    def cancel(self) -> None:
-        """It will not come."""
-        self.undone = True
-
-
-class Schedule:
-    """Calls in the order of their times, by a clock that stands still while they are made."""
-
-    def __init__(self, times: Times) -> None:
-        self.times = times
-        self.calls: list[Call] = []
-
-    def call_later(self, delay_ms: float, function: Callable[[], None]) -> Call:
-        """As the loop does it."""
-        call = Call(self.times.ns + int(delay_ms * MS), function)
-        self.calls.append(call)
-        return call
-
-    def run(self) -> None:
-        """Make all that are due, and those that they ask for at once."""
-        while due := [call for call in self.calls if call.at_ns <= self.times.ns]:
-            self.calls = [call for call in self.calls if call.at_ns > self.times.ns]
-            for call in due:
-                if not call.undone:
-                    call.function()
-
-
 class Timed(Rig):
     """A connection with timers that can be undone, some of whose requests are held for an account's debt."""
 
-    def __init__(self, schedule: Schedule, turns: Turns) -> None:
-        self.schedule = schedule
+    def __init__(self, times: Times, turns: Turns) -> None:
+        self.times = times
         super().__init__()
         self.turns = turns
         self.owes = False
@@ -83,9 +50,9 @@ class Timed(Rig):
 
         handler.handle = handle_or_hold  # type: ignore[method-assign]
 
-    def call_later(self, delay_ms: float, function: Callable[[], None]) -> asyncio.TimerHandle:
-        """At its time (link.Hub)."""
-        return self.schedule.call_later(delay_ms, function)
+    def call_later(self, delay_ms: float, function: Callable[[], None]) -> Timer:
+        """At its time (context.Context)."""
+        return self.times.call_later(delay_ms, function)
 
 
 class History:
@@ -94,10 +61,9 @@ class History:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.times = Times()
-        self.schedule = Schedule(self.times)
         self.limiter: Limiter = limiter_at(self.times, self.random.randrange(1, 3))
         self.limiter.exempt = frozenset({"heartbeat"})
-        self.turns = Turns(lambda go: self.schedule.call_later(0.0, go), lambda: self.times.ns / 1e9)
+        self.turns = Turns(lambda go: self.times.call_later(0.0, go), lambda: self.times.ns / 1e9)
         self.rigs = [self._come() for _ in range(6)]
         self.rests: dict[Timed, bytes] = {}
         self.number = 0
@@ -112,7 +78,7 @@ class History:
         )
         what(rig)
         self.waited += self.limiter.waiting
-        self.schedule.run()
+        self.times.run()
 
     def check(self) -> None:
         """Who waits while a slot is free would wait for ever: nobody has it, so nobody gives it back."""
@@ -120,7 +86,7 @@ class History:
         assert limiter.in_flight >= limiter.limit or not limiter.waiting
 
     def _come(self) -> Timed:
-        rig = Timed(self.schedule, self.turns)
+        rig = Timed(self.times, self.turns)
         rig.connection.count_by(self.limiter)
         return rig
 
