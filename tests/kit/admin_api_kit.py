@@ -3,13 +3,15 @@
 from collections.abc import Callable
 from typing import Any
 
+import orjson
+import pytest
 from fastapi.testclient import TestClient
 
 from enforcer.control.api import create_app
 from enforcer.control.auth import Grant
 from enforcer.control.backlog.table import BacklogTable
 from enforcer.control.dispatch.table import DeliveryTable
-from enforcer.control.groups import Changes, Entries
+from enforcer.control.groups import Changes, Entries, Refusal
 from enforcer.control.metrics import AdminMetrics
 from enforcer.control.parts import Parts, Unavailable
 from enforcer.control.settings import AdminSettings
@@ -60,3 +62,18 @@ def client(made: Parts, address: str = "127.0.0.1") -> TestClient:
         client=(address, 50_000),
         raise_server_exceptions=False,
     )
+
+
+def answer(api: TestClient, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+    """Status and body of an answer, as JSON where it is."""
+    content = body if isinstance(body, bytes) or body is None else orjson.dumps(body)
+    response = api.request(method, path, content=content, headers={"content-type": "application/json"})
+    is_json = response.headers.get("content-type") == "application/json"
+    return response.status_code, response.json() if is_json and response.content else response.text
+
+
+def refusal(act: Callable[..., Any], *given: Any) -> tuple[int, str]:
+    """Status and reason of what must be refused."""
+    with pytest.raises(Refusal) as refused:
+        act(*given)
+    return refused.value.status, refused.value.reason

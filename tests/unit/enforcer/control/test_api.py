@@ -4,9 +4,8 @@ import asyncio
 import time
 from typing import Any
 
-import orjson
 import pytest
-from admin_api_kit import MemoryStore, client, parts
+from admin_api_kit import MemoryStore, answer, client, parts
 from fastapi.testclient import TestClient
 
 from enforcer.control.api import create_app
@@ -17,20 +16,6 @@ GROUPS = "/admin/v2/resourcegroups"
 SINGULAR = "/admin/v2/resourcegroup"
 ORDERS = "/admin/v2/namespaces/acme/orders/resourcegroup"
 ACME = "/admin/v2/tenants/acme/resourcegroup"
-
-
-@pytest.fixture
-def api() -> TestClient:
-    """A client on this machine, nothing set yet."""
-    return client(parts())
-
-
-def answer(api: TestClient, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-    """Status and body, as JSON where it is."""
-    content = body if isinstance(body, bytes) or body is None else orjson.dumps(body)
-    response = api.request(method, path, content=content, headers={"content-type": "application/json"})
-    is_json = response.headers.get("content-type") == "application/json"
-    return response.status_code, response.json() if is_json else response.text
 
 
 def test_a_group_lives_as_in_pulsar(api: TestClient) -> None:

@@ -1,11 +1,9 @@
 """The endpoints of backlogs, over a store in memory."""
 
 import time
-from typing import Any
 
-import orjson
 import pytest
-from admin_api_kit import client, parts
+from admin_api_kit import answer, client, parts
 from admin_backlog_kit import T, decision, report, take
 from delivery_kit import deliver
 from fastapi.testclient import TestClient
@@ -14,19 +12,6 @@ N = "/admin/v2/namespaces/acme/orders"
 P = "/admin/v2/persistent/acme/orders/t1"
 HOLD = "producer_request_hold"
 SIZE = {"limit": 100, "limitSize": 100, "limitTime": -1, "policy": HOLD}
-
-
-@pytest.fixture
-def api() -> TestClient:
-    """A client on this machine, nothing set yet."""
-    return client(parts())
-
-
-def answer(api: TestClient, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-    """Status and body, if there is one."""
-    content = body if isinstance(body, bytes) or body is None else orjson.dumps(body)
-    response = api.request(method, path, content=content, headers={"content-type": "application/json"})
-    return response.status_code, response.json() if response.content else ""
 
 
 @pytest.mark.parametrize("path", [N, P])

@@ -1,11 +1,9 @@
 """The endpoints of dispatch limits, over a store in memory."""
 
 import time
-from typing import Any
 
-import orjson
 import pytest
-from admin_api_kit import client, parts
+from admin_api_kit import answer, client, parts
 from delivery_kit import decide, deliver
 from fastapi.testclient import TestClient
 
@@ -20,19 +18,6 @@ PLACES = (
     f"{N}/dispatchRate", f"{N}/subscriptionDispatchRate", f"{P}/dispatchRate",
     f"{P}/subscriptionDispatchRate", f"{P}/sub1/dispatchRate", f"{P}/a%2Fb%25c%2Bd+e/dispatchRate",
 )  # fmt: skip
-
-
-@pytest.fixture
-def api() -> TestClient:
-    """A client on this machine, nothing set yet."""
-    return client(parts())
-
-
-def answer(api: TestClient, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-    """Status and body, if there is one."""
-    content = body if isinstance(body, bytes) or body is None else orjson.dumps(body)
-    response = api.request(method, path, content=content, headers={"content-type": "application/json"})
-    return response.status_code, response.json() if response.content else ""
 
 
 @pytest.mark.parametrize("path", PLACES)
