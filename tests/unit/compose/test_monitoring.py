@@ -107,17 +107,9 @@ def test_summaries_name_labels_that_the_alert_has() -> None:
         assert said <= summed | OF_THE_SCRAPE, rule["alert"]
 
 
-def test_prometheus_asks_where_compose_serves() -> None:
-    """Service and port of each part, and the folders that Prometheus and Grafana are given."""
+def test_prometheus_and_grafana_are_given_their_folders() -> None:
+    """Where their files say that they look."""
     services = yaml.safe_load((COMPOSE / "compose.yaml").read_text())["services"]
-    scraped = yaml.safe_load((COMPOSE / "prometheus" / "prometheus.yml").read_text())["scrape_configs"]
-    targets = [
-        target for job in scraped for one in job.get("static_configs", []) for target in one["targets"]
-    ]
-    assert targets
-    for target in targets:
-        name, _, port = target.partition(":")
-        assert f"--metrics 0.0.0.0:{port}" in services[name]["command"]
     assert "./prometheus:/etc/prometheus:ro" in services["prometheus"]["volumes"]
     provider = yaml.safe_load((COMPOSE / "grafana/provisioning/dashboards/weir.yml").read_text())
     folder = provider["providers"][0]["options"]["path"]

@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 import pytest
-from law_kit import T0, quota, refund, request
+from law_kit import T0, quota, request
 from pack_kit import Event, json_of, packed, records_with, stream_of
 
 from streaming.columns.json_columns import columns_of
@@ -112,13 +112,3 @@ def test_what_is_for_all_shards_is_never_packed(event: Event) -> None:
 def test_a_type_that_nobody_knows_is_buried_row_by_row() -> None:
     outputs = mutation(packed([{"type": "unheard", "id": "a"}, {"type": "unheard", "id": "b"}]), [True])
     assert [orjson.loads(value)["row"] for value in outputs.value] == [0, 1]
-
-
-def test_a_failing_law_buries_rows_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: Any) -> None:
-        raise RuntimeError("a bug")
-
-    monkeypatch.setattr(LAWS.by_name["mutation"].table, "fold", fail)
-    outputs = decided("mutation", packed([request("a", 0, 1), refund(0, 0, 1)]), [True, True], StepContext())
-    assert [orjson.loads(value)["row"] for value in outputs.value] == [0, 0]
-    assert all("a bug" in orjson.loads(value)["reason"] for value in outputs.value)

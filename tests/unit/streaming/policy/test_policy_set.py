@@ -126,19 +126,6 @@ def test_resolution_equals_the_slow_reference(table: dict[Any, Any], user: str, 
         assert policies.mutation_quota_of_subject(quota.subject) == quota
 
 
-def test_a_rate_of_minus_one_is_passed_over() -> None:
-    """An entry takes part in the search only if it sets the mutation rate."""
-    policies = PolicySet(
-        {
-            "quotas[user=alice,client-id=cli]": {"producer_byte_rate": 100},
-            "quotas[user=alice]": entry(-1),
-            "quotas[client-id=cli]": entry(7),
-        }
-    )
-    assert seen(policies.mutation_quota("alice", "cli")) == (7, 7.0, "client-id=cli")
-    assert policies.mutation_quota("alice", "other") is None
-
-
 def test_the_burst_is_eleven_times_the_rate_unless_given() -> None:
     """Defaults of a quota: burst, algorithm, shadow."""
     policies = PolicySet(
@@ -165,13 +152,6 @@ def test_an_entry_may_say_where_it_is_decided() -> None:
     )
     found = [policies.mutation_quota("a", client_id) for client_id in ("", "c", "d")]
     assert [quota and quota.decide for quota in found] == ["strict", "strict", None]
-
-
-def test_anonymous_and_the_empty_client_id_are_names_like_any_other() -> None:
-    """Both match their own entries and the defaults."""
-    policies = PolicySet({"quotas[user=<default>]": entry(3), "quotas[user=<default>,client-id=]": entry(4)})
-    assert seen(policies.mutation_quota(DEFAULT_USER, "x")) == (6, 3.0, "user=ANONYMOUS")
-    assert seen(policies.mutation_quota("bob", "")) == (4, 4.0, "user=bob,client-id=")
 
 
 @pytest.mark.parametrize(

@@ -159,30 +159,6 @@ def test_changes_lists_distinct_times_in_a_half_open_span(changes: list[Any], af
     assert timeline_of(changes).changes(after, upto) == expected
 
 
-def test_a_change_is_in_force_at_its_own_time() -> None:
-    """Policies come first among things of one time."""
-    timeline = timeline_of([("quotas[user=a]", {"controller_mutation_rate": 2}, 100, None)])
-    rates = [timeline.at(ts).entries["quotas[user=a]"]["controller_mutation_rate"] for ts in (99, 100, 101)]
-    assert rates == [9, 2, 2]
-
-
-def test_versions_follow_the_event_if_it_names_a_greater_one() -> None:
-    """Otherwise they count up by one."""
-    timeline = timeline_of(
-        [("broker", {}, 1, 7), ("broker", {}, 2, 5), ("broker", {}, 3, None), ("broker", {}, 4, 20)]
-    )
-    assert [timeline.at(ts).version for ts in range(5)] == [1, 7, 8, 9, 20]
-
-
-def test_a_late_change_is_filed_at_its_time() -> None:
-    """A newer change of the same entry still wins after it, and versions rise with time."""
-    timeline = timeline_of([("broker", {"n": 2}, 10, None)])
-    assert timeline.at(10).version == 2
-    timeline.apply("broker", {"n": 1}, 5)
-    assert [timeline.at(ts).entries.get("broker") for ts in (4, 5, 10)] == [None, {"n": 1}, {"n": 2}]
-    assert [timeline.at(ts).version for ts in (4, 5, 10)] == [1, 2, 3]
-
-
 def test_the_same_set_is_given_again() -> None:
     """Its cache of quotas stays warm between changes."""
     timeline = timeline_of([("broker", {}, 10, None)])

@@ -89,6 +89,13 @@ class World:
         return asyncio.run(self.reader.read(metadata))
 
 
+def heard() -> World:
+    """One whose brokers have all answered once."""
+    world = World()
+    world.read()
+    return world
+
+
 def test_all_answer() -> None:
     """Offsets by partition and group; a partition without a committed offset is not the group's."""
     found = World().read()
@@ -98,8 +105,7 @@ def test_all_answer() -> None:
 
 def test_a_silent_broker_costs_what_its_groups_had() -> None:
     """Once it has been heard; others' topics go on."""
-    world = World()
-    world.read()
+    world = heard()
     world.brokers.silent = {2}
     found = world.read()
     assert found.unknown == {T2, T1} and not found.all_unknown
@@ -119,8 +125,7 @@ def test_a_broker_that_was_never_heard_costs_all() -> None:
 
 def test_a_coordinator_that_tells_no_offsets() -> None:
     """As a silent one; a group that was never read costs all topics."""
-    world = World()
-    world.read()
+    world = heard()
     world.brokers.deaf = {1}
     assert world.read().unknown == {T1}
     world.brokers.groups["new"] = (1, {T3: 1})
@@ -129,8 +134,7 @@ def test_a_coordinator_that_tells_no_offsets() -> None:
 
 def test_a_coordinator_that_still_loads() -> None:
     """Its list is not whole: groups that are missing from it have not gone."""
-    world = World()
-    world.read()
+    world = heard()
     world.brokers.listing = {2: LOADING}
     del world.brokers.groups["b"]
     found = world.read()
@@ -139,8 +143,7 @@ def test_a_coordinator_that_still_loads() -> None:
 
 def test_groups_whose_coordinator_is_nowhere() -> None:
     """A partition of their topic without a leader: they are on no list, and have not gone."""
-    world = World()
-    world.read()
+    world = heard()
     world.leaderless = 1
     del world.brokers.groups["b"]
     found = world.read()
@@ -154,8 +157,7 @@ def test_groups_whose_coordinator_is_nowhere() -> None:
 
 def test_one_group_is_refused_or_has_gone() -> None:
     """Gone meanwhile: it is none. Refused: its topics are unread, and it is named."""
-    world = World()
-    world.read()
+    world = heard()
     world.brokers.errors = {"a": GONE, "b": LOADING}
     found = world.read()
     assert found.unknown == {T2} and dict(found.offsets) == {T1: {"c": 1}}

@@ -31,6 +31,12 @@ def step(
     return run(work())
 
 
+def pushing() -> tuple[FakePulsar, Pusher]:
+    """A Pulsar without limits, and a collector that has just started."""
+    fake = FakePulsar()
+    return fake, pusher_of(fake)
+
+
 def held(fake: FakePulsar, slot: Slot) -> object:
     """What the fake holds."""
     return fake.set.get(unquote(slot.path))
@@ -38,8 +44,7 @@ def held(fake: FakePulsar, slot: Slot) -> object:
 
 def test_only_real_changes_are_pushed_and_not_too_often() -> None:
     """5 % more or less is no change, and the next pushes come 10 s later at the earliest, all together."""
-    fake = FakePulsar()
-    pusher = pusher_of(fake)
+    fake, pusher = pushing()
     assert step(pusher, {TOPIC: 100}, 0) == {TOPIC: Result.SET}
     assert step(pusher, {TOPIC: 105}, 20_000) == {}
     assert step(pusher, {TOPIC: 110}, 20_000) == {TOPIC: Result.SET}
@@ -59,8 +64,7 @@ def test_policies_are_pushed_as_they_are() -> None:
 
 def test_topics_come_before_their_namespace_and_leave_after_it() -> None:
     """In between a topic must not fall back on what is there for newcomers."""
-    fake = FakePulsar()
-    pusher = pusher_of(fake)
+    fake, pusher = pushing()
     step(pusher, {NAMESPACE: 5, TOPIC: 100, DISPATCH: 9}, 0)
     assert [path for _, path in fake.changes()][-1] == NAMESPACE.path
     fake.calls.clear()
@@ -92,8 +96,7 @@ def test_what_somebody_else_set_is_left_alone() -> None:
 
 def test_what_somebody_else_changed_is_left_alone_from_then_on() -> None:
     """Our own limit, altered by an operator, is the operator's."""
-    fake = FakePulsar()
-    pusher = pusher_of(fake)
+    fake, pusher = pushing()
     step(pusher, {TOPIC: 100}, 0)
     fake.hold(TOPIC, Rates(333, -1))
     assert step(pusher, {TOPIC: 50}, APART_MS) == {TOPIC: Result.FOREIGN}
@@ -149,8 +152,7 @@ def test_a_push_that_half_succeeded_is_ours_either_way(carried_out: bool) -> Non
 
 def test_what_became_of_a_push_is_not_forgotten_meanwhile() -> None:
     """Neither by the notes of others, nor when its policy goes before anybody looked."""
-    fake = FakePulsar()
-    pusher = pusher_of(fake)
+    fake, pusher = pushing()
 
     def fail(method: str, path: str) -> int | None:
         if method == "POST" and path == TOPIC.path:
@@ -223,8 +225,7 @@ def test_after_a_failure_the_rest_of_a_namespace_waits() -> None:
 
 def test_a_namespace_that_is_gone_takes_its_limits_with_it() -> None:
     """It is looked for again after a minute; others are not touched by it."""
-    fake = FakePulsar()
-    pusher = pusher_of(fake)
+    fake, pusher = pushing()
     step(pusher, {TOPIC: 100, OTHER: 9}, 0)
     fake.absent = ("/admin/v2/persistent/a/b/", "/admin/v2/namespaces/a/b/")
     assert step(pusher, {TOPIC: 50, OTHER: 5}, APART_MS) == {TOPIC: Result.GONE, OTHER: Result.SET}

@@ -9,7 +9,7 @@ from streaming.collect.backlog.cluster import CannotEvict, Order
 from streaming.collect.pulsar.rest import RestError
 from streaming.collect.pulsar_backlog import cluster
 from streaming.collect.pulsar_backlog.closings import Closings
-from streaming.collect.pulsar_backlog.cluster import FAILURES_MAX
+from streaming.collect.pulsar_backlog.cluster import FAILURES_MAX, PulsarBacklogs
 from streaming.collect.pulsar_backlog.readings import TopicLog
 from streaming.contract.backlog.decisions import Planned
 from streaming.contract.broker_events import Ledger, Subscription
@@ -30,6 +30,12 @@ def times(topic: FakeTopic) -> FakeTopic:
     first = NOW_MS - 60_000
     topic.published = {one: first + 1_000 * number for number, one in enumerate(topic.entries())}
     return topic
+
+
+def watched(topic: FakeTopic) -> tuple[FakeBacklogs, PulsarBacklogs]:
+    """A cluster of this topic, and its reader."""
+    fake = FakeBacklogs({T1: topic})
+    return fake, cluster_of(fake)
 
 
 def test_a_topic_is_reported_as_it_stands() -> None:
@@ -61,8 +67,7 @@ def test_pulsars_own_topics_are_left_out() -> None:
 def test_a_steady_round_asks_once_a_topic() -> None:
     """`stats` only when a subscription is new, or was made anew under the same name."""
     topic = FakeTopic({1: 10}, {"a": (1, -1)})
-    fake = FakeBacklogs({T1: topic})
-    rounds = cluster_of(fake)
+    fake, rounds = watched(topic)
     counts = []
     for change in (None, None, {"b": (1, -1)}, None):
         topic.positions |= change or {}
@@ -77,8 +82,8 @@ def test_a_steady_round_asks_once_a_topic() -> None:
 def test_publish_times_are_asked_again_only_where_a_position_moved() -> None:
     """Each costs Pulsar a read; without a backlog there is none."""
     topic = times(FakeTopic({1: 10, 2: 3}, {"done": (2, 2), "fast": (1, 8), "slow": (1, 2)}))
-    fake = FakeBacklogs({T1: topic})
-    rounds, first = cluster_of(fake), NOW_MS - 60_000
+    fake, rounds = watched(topic)
+    first = NOW_MS - 60_000
     asked, seen = [], []
     for move in (None, None, {"slow": (1, 3)}, {"done": (2, 2)}):
         topic.positions |= move or {}
@@ -93,8 +98,7 @@ def test_publish_times_are_asked_again_only_where_a_position_moved() -> None:
 def test_of_precise_ages_only_the_oldest_is_asked() -> None:
     """Another one's position may move as it likes."""
     topic = times(FakeTopic({1: 10}, {"fast": (1, 5), "slow": (1, 2), "reader": (1, 0)}, readers={"reader"}))
-    fake = FakeBacklogs({T1: topic})
-    rounds = cluster_of(fake)
+    fake, rounds = watched(topic)
     for entry in (5, 6, 7):
         topic.positions["fast"] = (1, entry)
         [report] = run(rounds.look(wants(precise_age=True))).reports
@@ -105,8 +109,7 @@ def test_of_precise_ages_only_the_oldest_is_asked() -> None:
 def test_an_unknown_publish_time_is_asked_again() -> None:
     """0 is none, and is not kept."""
     topic = FakeTopic({1: 10}, {"slow": (1, 2)})
-    fake = FakeBacklogs({T1: topic})
-    rounds = cluster_of(fake)
+    fake, rounds = watched(topic)
     for _ in range(2):
         [report] = run(rounds.look(wants(precise_age=True))).reports
         assert report.subscriptions[0].oldest_publish_time is None
@@ -116,8 +119,7 @@ def test_an_unknown_publish_time_is_asked_again() -> None:
 def test_after_a_start_old_ledgers_are_dated_by_what_follows_them() -> None:
     """Once for a ledger, and only for that of the oldest subscription."""
     topic = times(FakeTopic({1: 10, 2: 10, 3: 10, 4: 0}, {"slow": (1, 2), "fast": (3, 2)}))
-    fake = FakeBacklogs({T1: topic})
-    rounds = cluster_of(fake)
+    fake, rounds = watched(topic)
     for _ in range(2):
         [report] = run(rounds.look(wants())).reports
         closed = [one.close_time for one in report.ledgers]
@@ -130,9 +132,8 @@ def test_after_a_start_old_ledgers_are_dated_by_what_follows_them() -> None:
 def test_a_failed_dating_costs_nothing_but_age() -> None:
     """The later time stands, and the next round asks again."""
     topic = times(FakeTopic({1: 10, 2: 10, 3: 0}, {"slow": (1, 2)}))
-    fake = FakeBacklogs({T1: topic})
+    fake, rounds = watched(topic)
     fake.fail = lambda method, _path: 403 if method == "HEAD" else 0
-    rounds = cluster_of(fake)
     looked = run(rounds.look(wants()))
     assert (looked.unread, looked.reports[0].ledgers[0].close_time) == (0, NOW_MS - 5_000)
     fake.fail = lambda _method, _path: 0

@@ -14,21 +14,6 @@ from streaming.laws.routing import shard_of
 from streaming.replay import replay_local
 
 
-@given(histories(), st.data())
-@tries(150)
-def test_splitting_a_batch_anywhere_changes_nothing(events: list[Event], data: st.DataObject) -> None:
-    """Nor does encoding and decoding the state between the parts, or idle subjects leaving the table."""
-    expected = whole(events)
-    live = Shard(INITIAL)
-    # Live shards sweep and trust what proxies stamped; here nothing is stamped, so both resolve alike.
-    live.replay = False
-    cuts = sorted(data.draw(st.sets(st.integers(0, len(events)), max_size=4)))
-    found = []
-    for start, end in zip([0, *cuts], [*cuts, len(events)], strict=True):
-        found += live.step(events[start:end])
-    assert expected == found
-
-
 @given(histories(), st.integers(2, 7))
 @tries(60)
 def test_sharding_in_any_number_changes_nothing(events: list[Event], shards: int) -> None:
@@ -122,18 +107,6 @@ def test_live_batches_are_the_same_interpreted(capsys: pytest.CaptureFixture[str
     compiled = capsys.readouterr().out
     assert compiled.count("'type': 'admission'") == 15
     assert compiled == interpreted(LIVE).decode()
-
-
-def test_a_bug_in_the_law_buries_its_batch_and_keeps_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every record of that batch becomes a dead letter with the traceback; the next batch goes on."""
-    shard = Shard(INITIAL, fail_fast=False)
-    shard.step([request("a", 0, 5)])
-    with monkeypatch.context() as broken:
-        broken.setattr("streaming.laws.mutation.table.walk", lambda *args: 1 / 0)
-        assert shard.step([request("b", 0, 5), request("c", 0, 5)]) == []
-    assert ["ZeroDivisionError" in letter["reason"] for letter in shard.dead_letters] == [True, True]
-    (decision,) = shard.step([request("d", 0, 1)])
-    assert decision["tokens"] == 14.0
 
 
 def test_idle_subjects_leave_the_table() -> None:
