@@ -237,8 +237,13 @@ class ControlPlane:
             self._decisions = None
         decisions = self._decisions or self._follow()
         await asyncio.gather(decisions.caught_up.wait(), self._joining.heard_of())
-        for law in self._laws:
-            await law.open(decisions.newest_ms)
+        await asyncio.gather(*(self._open_law(law, decisions.newest_ms) for law in self._laws))
+
+    async def _open_law(self, law: EnforcerLaw, newest_ms: int) -> None:
+        try:
+            await law.open(newest_ms)
+        except Exception:
+            logger.critical("the law of %s cannot begin, restart it", law.reads.type, exc_info=True)
 
     def _follow(self) -> Tail[Read]:
         """Follow the decisions from as far back as the policies say."""
@@ -273,7 +278,10 @@ class ControlPlane:
 
     def _hand_over(self, decisions: list[Read], laws: Sequence[EnforcerLaw]) -> None:
         for law in laws if decisions else ():
-            law.take([said for kind, said in decisions if kind == law.reads.type])
+            try:
+                law.take([said for kind, said in decisions if kind == law.reads.type])
+            except Exception:  # one law's trouble must not be that of those after it
+                logger.exception("decisions of type %s met a mistake in their law", law.reads.type)
 
     def _begin_anew(self, topic: str) -> None:
         """A topic was made again: its new records count from the first on; the policies known so far stay."""

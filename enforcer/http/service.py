@@ -1,7 +1,6 @@
 """The proxy of an admin API with its own ties to the job."""
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Iterable, Sequence
 
@@ -10,6 +9,7 @@ from prometheus_client.registry import Collector
 
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
+from enforcer.host.tasks import Tasks
 from enforcer.http.filling import Filling
 from enforcer.http.metrics import HttpMetrics
 from enforcer.http.proxy import HttpProxy
@@ -61,19 +61,17 @@ class HttpService:
         )
         mutations = Mutations(self._enforcement.of(MutationQuotas).coordinator, self._call_later)
         self.proxy = HttpProxy(settings, mutations, HttpMetrics(registry), fillings)
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks = Tasks()
 
     async def start(self) -> None:
         """Read the policies and what was decided before, for a limited time (`proxy.start_timeout_ms`)."""
         await self._enforcement.start()
-        self._tasks = [self._loop.create_task(work) for work in self._enforcement.work()]
+        for work in self._enforcement.work():
+            self._tasks.spawn(work)
 
     async def stop(self) -> None:
         """Say what is left to be said, and end."""
-        for task in self._tasks:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        self._tasks.cancel()
         await self.proxy.close()
         await self._enforcement.stop()
 

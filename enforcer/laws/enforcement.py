@@ -5,6 +5,7 @@ it after the last client has left.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -17,6 +18,8 @@ from enforcer.laws.mutation.law import MutationQuotas
 from enforcer.laws.registry import LAWS
 from enforcer.laws.shares.meter import Meter
 from streaming.contract.topics import CHECK_MS, Topics
+
+logger = logging.getLogger(__name__)
 
 Law = TypeVar("Law", bound=EnforcerLaw)
 
@@ -73,6 +76,7 @@ class Enforcement:
         )  # fmt: skip
         self.meter = Meter(settings, control.clock)
         self.context = control.context(upstreams or NoUpstreams(), connections)
+        assert len({law.reads.type for law in laws}) == len(laws), "each law has decisions of its own type"
         self._laws = {law: law(self.context, self.meter) for law in laws}
 
     def of(self, law: type[Law]) -> Law:
@@ -107,5 +111,8 @@ class Enforcement:
     async def stop(self) -> None:
         """Say what is left to be said, and end."""
         for law in self._laws.values():
-            law.stop()
+            try:
+                law.stop()
+            except Exception:  # the others, and that we leave, are said all the same
+                logger.exception("the law of %s did not stop well", law.reads.type)
         await self._control.stop()

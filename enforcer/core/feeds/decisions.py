@@ -62,6 +62,9 @@ def decisions_in(
             except BadEvent as bad:
                 unusable(bad.reason)
                 continue
+            except Exception as mistake:  # noqa: BLE001 — counted and told; else this thread would end
+                unusable(f"a mistake in its reader: {mistake!r}")
+                continue
             if decision is not None:
                 found.append((kind, decision))
     except BadEvent as bad:

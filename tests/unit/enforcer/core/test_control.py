@@ -2,10 +2,12 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import orjson
+import pytest
 from message_kit import Record
 from mutation_kit import Desk
 
@@ -111,9 +113,31 @@ class Hearts(EnforcerLaw):
         self.steps.append("stop")
 
 
-def test_a_law_is_one_class_and_one_registration() -> None:
-    """It is made, given its decisions, looked at, run and stopped; nothing else names it."""
-    LAWS.append(Hearts)
+class Ailing(Hearts):
+    """Another, full of mistakes."""
+
+    reads = replace(Hearts.reads, type="ail")
+
+    def take(self, _decisions: Sequence[Any]) -> None:
+        """See EnforcerLaw."""
+        raise ValueError
+
+    async def open(self, _newest_ms: int) -> None:
+        """See EnforcerLaw."""
+        raise ValueError
+
+    def stop(self) -> None:
+        """See EnforcerLaw."""
+        raise ValueError
+
+
+@pytest.mark.parametrize("laws", [[Hearts], [Ailing, Hearts]])
+def test_a_law_is_one_class_and_one_registration(laws: list[type[EnforcerLaw]]) -> None:
+    """It is made, given its decisions, looked at, run and stopped; nothing else names it.
+
+    Mistakes of another law are not its own.
+    """
+    LAWS.extend(laws)
     told: list[str] = []
 
     async def run() -> Hearts:
@@ -126,6 +150,7 @@ def test_a_law_is_one_class_and_one_registration() -> None:
             {"type": "pulse", "ts": 5, "beats": 7}, {"type": "pulse", "ts": 5, "beats": -1},
             {"type": "limit", "ts": 5, "partition": "b", "algorithm": "aimd", "limit": 7, "ttl_ms": 60_000},
             {"type": "pulse", "ts": 5, "beats": 9},
+            {"type": "pulse", "beats": 9}, {"type": "ail", "ts": 5, "beats": 1},
         ]  # fmt: skip
         for value in values:
             record = cast(Any, Record(orjson.dumps(value)))
@@ -138,6 +163,8 @@ def test_a_law_is_one_class_and_one_registration() -> None:
     try:
         law = asyncio.run(run())
     finally:
-        LAWS.remove(Hearts)
-    assert (law.name, law.beats, law.steps) == ("p1", [[7], [], [9]], ["look", "work", "stop"])
-    assert len(told) == 1 and "beats" in told[0]
+        for each in laws:
+            LAWS.remove(each)
+    assert (law.name, law.steps) == ("p1", ["look", "work", "stop"])
+    assert [beats for beats in law.beats if beats] == [[7], [9]]
+    assert len(told) == 2 and "beats" in told[0] and "mistake" in told[1]
