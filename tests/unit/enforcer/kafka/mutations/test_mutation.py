@@ -35,13 +35,6 @@ def test_strict_forwards_only_what_was_admitted() -> None:
     assert scene.desk.of_type("refund") == []
 
 
-def test_strict_answers_alone_when_all_is_rejected() -> None:
-    """Nothing admitted: the broker is not bothered."""
-    scene = Scene(Action.ASK, {"x": 5})
-    scene.decide(throttle_time_ms=4_000, rejected=frozenset({"x"}))
-    assert scene.link.forwarded == [] and scene.client_hears() == ({"x": 89}, 4_000, 4_000)
-
-
 def test_strict_asks_nobody_about_what_must_fail() -> None:
     """Items that cost nothing go to the broker without a question."""
     scene = Scene(Action.ASK, {"x": 5}, existing={"x": 3})
@@ -245,18 +238,3 @@ def test_dry_runs_beyond_their_rate_are_refused_without_an_event() -> None:
     assert b"Dry runs of user=a are beyond 1 times" in scene.link.answers[0][0]
     assert len(scene.desk.of_type("request")) == 1
     assert scene.desk.metrics.unreported._value.get() == 1
-
-
-def test_dry_runs_under_a_shadow_quota_are_reported_at_their_rate() -> None:
-    """The first is; the balance is in debt then, so the next is passed on and nobody is told."""
-    scene = Scene(Action.FORWARD, {f"t{number}": 1 for number in range(12)}, dry=True, shadow=True)
-    scene.again(Action.FORWARD)
-    assert (len(scene.link.forwarded), len(scene.desk.of_type("request"))) == (2, 1)
-
-
-def test_dry_runs_that_nothing_limits_are_not_reported() -> None:
-    """They are passed on: nobody is charged, and nobody decides."""
-    scene = Scene(Action.FORWARD, {"x": 5}, dry=True, shadow=True)
-    before = len(scene.desk.events)
-    scene.again(Action.FORWARD, user="b")
-    assert (len(scene.link.forwarded), len(scene.desk.events)) == (2, before)

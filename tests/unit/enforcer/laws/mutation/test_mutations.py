@@ -133,19 +133,6 @@ async def test_strict_waits_for_its_decision(rejected: bool) -> None:
     assert not bureau.desk.coordinator.questions.busy("user=a")
 
 
-@in_a_loop
-async def test_strict_is_refused_by_the_not_before_time_and_reported() -> None:
-    """Nobody is asked; beyond the rate of what costs nothing nobody is told either."""
-    bureau = Bureau(local=False, refusal_factor=1)
-    desk = bureau.desk
-    quota = desk.coordinator.quota("a", "c")
-    desk.coordinator.not_before.postpone("user=a", 5_000, quota)
-    answers = [await bureau.answer({"a": 5}) for _ in range(14)]
-    assert {(answer.outcome, answer.retry_ms) for answer in answers} == {("not_before", 5_000)}
-    assert len([event for event in desk.of_type("request") if event["answered"] == "not_before"]) == 12
-    assert desk.metrics.unreported._value.get() == 2
-
-
 @pytest.mark.parametrize("on_late", ["allow", "reject"])
 async def test_a_late_decision_goes_by_the_setting(on_late: str) -> None:
     """With allow it is charged when decided, with reject it never is."""
@@ -159,47 +146,3 @@ async def test_a_late_decision_goes_by_the_setting(on_late: str) -> None:
     bureau.desk.coordinator.take([decision(id=ask, late=True)])
     refunds = bureau.desk.of_type("refund")
     assert len(refunds) == (on_late == "allow")
-
-
-@in_a_loop
-async def test_between_several_proxies_it_is_asked_and_refused_if_nobody_answers() -> None:
-    """What lies between the own part and the balance is never charged too late."""
-    bureau = Bureau(proxies=2)
-    assert (await bureau.answer({"a": 6})).allowed
-    task = await bureau.begin({"b": 5})
-    event = bureau.desk.of_type("request")[1]
-    assert event["on_late"] == "reject" and "decided" not in event
-    await bureau.pass_ms(2_000)
-    assert (task.result().outcome, task.result().retry_ms) == ("late_reject", 2_000)
-
-
-@in_a_loop
-async def test_between_several_proxies_an_answer_is_acted_on() -> None:
-    """As that of a strict request."""
-    bureau = Bureau(proxies=2)
-    await bureau.answer({"a": 6})
-    task = await bureau.begin({"b": 5})
-    bureau.desk.coordinator.take([decision(id=bureau.desk.of_type("request")[1]["id"], tokens=0.0)])
-    assert (await task).outcome == "allow"
-
-
-@pytest.mark.parametrize("local", [False, True])
-async def test_an_event_for_which_there_is_no_room_is_late(local: bool) -> None:
-    """Decided here it is refused, since nobody would ever know."""
-    bureau = Bureau(local=local)
-    bureau.desk.full = True
-    answer = await bureau.answer({"a": 5})
-    assert answer.outcome == ("late_reject" if local else "late_allow")
-    bureau.mutations.settle(answer, {"a": 5})
-    assert bureau.desk.events == []
-
-
-@in_a_loop
-async def test_too_large_is_refused_before_and_after() -> None:
-    """By the bound on records, and by Kafka itself."""
-    bureau = Bureau(local=False)
-    too_many = {f"{number}-{'x' * 240}": 1 for number in range(30_000)}
-    assert (await bureau.answer(too_many)).outcome == "too_large"
-    task = await bureau.begin({"a": 5})
-    bureau.desk.coordinator.refused(bureau.desk.of_type("request")[0]["id"])
-    assert (await task).outcome == "too_large"
