@@ -177,7 +177,7 @@ class Deliveries:
         cut = False
         for want in each(wanted):
             if not want.wait_ms and want.topic.key in parts:
-                cut |= self._take(response, parts[want.topic.key], want, asked.committed, stops)
+                cut |= self._take(response, parts[want.topic.key], want, asked.isolation == 1, stops)
         self._caught_up &= {topic.key for topic in asked.topics}
         missing = self.missing({place: want for place, want in wanted.items() if want.wait_ms})
         if cut:
@@ -283,7 +283,7 @@ class Deliveries:
 
 def _end(got: Got, committed: bool) -> int:
     """The end of what is there for a consumer."""
-    return got.marks.stable if committed and got.marks.stable >= 0 else got.marks.high
+    return got.stable if committed and got.stable >= 0 else got.high
 
 
 def _position(part: _Read, count: int) -> int:

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
-from enforcer.kafka.dispatch.parts import after_tags, count_at, room_left, topic_at
+from enforcer.wire.kafka.codec import asked as reader
 from enforcer.wire.kafka.fields import array_length
 from enforcer.wire.kafka.frames import (
     FETCH,
@@ -17,19 +17,16 @@ from enforcer.wire.kafka.frames import (
     RequestHeader,
     is_flexible,
 )
-from enforcer.wire.kafka.traffic import FETCH_IDS_FROM, FETCH_PARTS_MAX
+from enforcer.wire.kafka.traffic import FETCH_PARTS_MAX
 
 SESSIONS_FROM: Final = 7
-_LIMIT_FROM: Final = 3
 _REPLICA_STATE_FROM: Final = 15
 NO_SESSION: Final = -1
 """The epoch of a request outside of sessions, which also ends the one that it names."""
 UNKNOWN_SESSION: Final = -1
 """A session that no broker has: theirs are positive."""
 
-_INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
-_INT64: Final = struct.Struct(">q")
 _PAIR: Final = struct.Struct(">ii")
 
 
@@ -74,7 +71,7 @@ class Asked(NamedTuple):
         min_bytes: the minimum.
         limit_at: where its size limit stands; 0: this version has none.
         limit: that, bytes.
-        committed: whether it reads what is committed only.
+        isolation: 1: it reads what is committed only.
         session_at: where its session stands, and the epoch in it; 0: this version has none.
         session: its session.
         epoch: the epoch in it; above 0 the request only tells what changes.
@@ -88,7 +85,7 @@ class Asked(NamedTuple):
     min_bytes: int
     limit_at: int
     limit: int
-    committed: bool
+    isolation: int
     session_at: int
     session: int
     epoch: int
@@ -120,64 +117,23 @@ def with_session(frame: bytes, at: int, session: int, epoch: int) -> bytes:
     return b"".join((frame[:at], _PAIR.pack(session, epoch), frame[at + _PAIR.size :]))
 
 
+_PARTITIONS: Final = "Partitions(Partition FetchOffset at:PartitionMaxBytes PartitionMaxBytes)"
+_ASKED: Final = reader(
+    FETCH,
+    "at:MaxWaitMs MaxWaitMs MinBytes at:MaxBytes MaxBytes IsolationLevel at:SessionId SessionId SessionEpoch"
+    f" at:Topics Topics(Topic|TopicId at end {_PARTITIONS}) end:Topics",
+    room=FETCH_PARTS_MAX, rows=1, types={"Topics": AskedTopic, "Partitions": AskedPart},
+)  # fmt: skip
+
+
 def asked_of(frame: Frame, header: RequestHeader) -> Asked:
     """Read a Fetch request.
 
     Raises:
         BadFrame: it ends too early, has too many parts, or a length in it is impossible.
     """
-    try:
-        return _asked(frame, header)
-    except (struct.error, IndexError) as error:
-        raise BadFrame(Reason.TRUNCATED_BODY) from error
-
-
-def _asked(frame: Frame, header: RequestHeader) -> Asked:
-    version, offset = header.api_version, header.body_offset
     # Whoever says that it is a replica is a client all the same: real ones do not come through a proxy.
-    wait_at = offset = offset + (4 if version < _REPLICA_STATE_FROM else 0)
-    wait_ms, min_bytes = _PAIR.unpack_from(frame, offset)
-    offset += 8
-    limit_at = limit = 0
-    if version >= _LIMIT_FROM:
-        limit_at = offset
-        (limit,) = _INT32.unpack_from(frame, offset)
-        offset += 4
-    committed = False
-    if version >= 4:
-        committed = frame[offset] == 1
-        offset += 1
-    session_at, session, epoch = session_of(frame, header)
-    offset += 8 if version >= SESSIONS_FROM else 0
-    topics, end = _topics(frame, offset, version)
-    return Asked(
-        wait_at, wait_ms, min_bytes, limit_at, limit, committed, session_at, session, epoch,
-        offset, topics, end,
-    )  # fmt: skip
-
-
-def _topics(frame: Frame, offset: int, version: int) -> tuple[list[AskedTopic], int]:
-    flexible, ids = is_flexible(FETCH, version), version >= FETCH_IDS_FROM
-    offset_at = 4 + (4 if version >= 9 else 0)
-    limit_at = offset_at + 8 + (4 if version >= 12 else 0) + (8 if version >= 5 else 0)
-    count, offset = count_at(frame, offset, flexible)
-    room = room_left(FETCH_PARTS_MAX, count)
-    topics: list[AskedTopic] = []
-    for _ in range(count):
-        start = offset
-        key, offset = topic_at(frame, offset, flexible, ids)
-        partitions, offset = count_at(frame, offset, flexible)
-        room = room_left(room, partitions)
-        parts = []
-        for _ in range(partitions):
-            (number,) = _INT32.unpack_from(frame, offset)
-            (fetch_offset,) = _INT64.unpack_from(frame, offset + offset_at)
-            (limit,) = _INT32.unpack_from(frame, offset + limit_at)
-            parts.append(AskedPart(number, fetch_offset, offset + limit_at, limit))
-            offset = after_tags(frame, offset + limit_at + 4, flexible)
-        offset = after_tags(frame, offset, flexible)
-        topics.append(AskedTopic(key, start, offset, parts))
-    return topics, offset
+    return Asked(*_ASKED(frame, header))
 
 
 def forwarded(

@@ -4,28 +4,16 @@ Source: Kafka's message schema FetchResponse 0-18; KIP-219 for the empty answer.
 """
 
 import struct
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from enforcer.kafka.dispatch.entries import Aborted
-from enforcer.kafka.dispatch.parts import after_tags, count_at, room_left, topic_at
+from enforcer.wire.kafka.codec import told
 from enforcer.wire.kafka.fields import NO_TAGS, array_length, int16, int32, uvarint
-from enforcer.wire.kafka.frames import (
-    FETCH,
-    BadFrame,
-    Frame,
-    Reason,
-    is_flexible,
-    response_body_offset,
-)
+from enforcer.wire.kafka.frames import FETCH, Frame, is_flexible
 from enforcer.wire.kafka.traffic import FETCH_IDS_FROM, FETCH_PARTS_MAX
 
-_INT16: Final = struct.Struct(">h")
-_INT32: Final = struct.Struct(">i")
-_INT64: Final = struct.Struct(">q")
-_ROW: Final = struct.Struct(">ihq")  # index, error, high watermark
 _EMPTY: Final = struct.Struct(">hqqq")  # error, high watermark, last stable offset, log's start offset
-_ABORTED: Final = struct.Struct(">qq")
 
 
 class Marks(NamedTuple):
@@ -48,7 +36,9 @@ class Got(NamedTuple):
     Attributes:
         number: its number.
         error: what went wrong; 0: nothing.
-        marks: its offsets.
+        high: the high watermark.
+        stable: the last stable offset.
+        first: the log's start offset.
         aborted: the aborted transactions among its records.
         length_at: where the length of its records stands in the frame.
         start: where its records begin.
@@ -57,11 +47,18 @@ class Got(NamedTuple):
 
     number: int
     error: int
-    marks: Marks
-    aborted: list[Aborted]
+    high: int
+    stable: int
+    first: int
+    aborted: Sequence[Aborted]
     length_at: int
     start: int
     end: int
+
+    @property
+    def marks(self) -> Marks:
+        """Its offsets."""
+        return Marks(self.high, self.stable, self.first)
 
 
 class GotTopic(NamedTuple):
@@ -106,69 +103,24 @@ class Missing(NamedTuple):
     parts: list[tuple[int, Marks]]
 
 
+_PART: Final = (
+    "PartitionIndex ErrorCode HighWatermark LastStableOffset LogStartOffset"
+    " AbortedTransactions(ProducerId FirstOffset) at:Records of:Records end:Records"
+)
+_ANSWER: Final = told(
+    FETCH, f"ErrorCode at:Responses of:Responses Responses(Topic|TopicId Partitions({_PART})) end:Responses",
+    room=FETCH_PARTS_MAX, rows=1,
+    types={"Responses": GotTopic, "Partitions": Got, "AbortedTransactions": Aborted},
+)  # fmt: skip
+
+
 def answer_of(frame: Frame, version: int) -> Answer:
     """Read a Fetch response.
 
     Raises:
         BadFrame: it ends too early, has too many parts, or a length in it is impossible.
     """
-    try:
-        return _answer(frame, version)
-    except (struct.error, IndexError) as error:
-        raise BadFrame(Reason.TRUNCATED_BODY) from error
-
-
-def _answer(frame: Frame, version: int) -> Answer:
-    flexible, ids = is_flexible(FETCH, version), version >= FETCH_IDS_FROM
-    offset = response_body_offset(FETCH, version, frame) + (4 if version >= 1 else 0)
-    error = 0
-    if version >= 7:
-        (error,) = _INT16.unpack_from(frame, offset)
-        offset += 6
-    topics_at = offset
-    count, offset = count_at(frame, offset, flexible)
-    first_at = offset
-    room = room_left(FETCH_PARTS_MAX, count)
-    topics: list[GotTopic] = []
-    for _ in range(count):
-        key, offset = topic_at(frame, offset, flexible, ids)
-        partitions, offset = count_at(frame, offset, flexible)
-        room = room_left(room, partitions)
-        parts = []
-        for _ in range(partitions):
-            got, offset = _part(frame, offset, version, flexible)
-            room = room_left(room, len(got.aborted))
-            parts.append(got)
-        offset = after_tags(frame, offset, flexible)
-        topics.append(GotTopic(key, parts))
-    return Answer(error, topics_at, first_at, topics, offset)
-
-
-def _part(frame: Frame, offset: int, version: int, flexible: bool) -> tuple[Got, int]:
-    number, error, high = _ROW.unpack_from(frame, offset)
-    offset += _ROW.size
-    stable = start = -1
-    if version >= 4:
-        (stable,) = _INT64.unpack_from(frame, offset)
-        offset += 8
-    if version >= 5:
-        (start,) = _INT64.unpack_from(frame, offset)
-        offset += 8
-    aborted: list[Aborted] = []
-    if version >= 4:
-        count, offset = count_at(frame, offset, flexible)
-        room_left(FETCH_PARTS_MAX, count)
-        for _ in range(count):
-            aborted.append(Aborted(*_ABORTED.unpack_from(frame, offset)))
-            offset = after_tags(frame, offset + _ABORTED.size, flexible)
-    offset += 4 if version >= 11 else 0  # preferred read replica
-    length_at = offset
-    size, offset = count_at(frame, offset, flexible)
-    end = offset + size
-    if end > len(frame):
-        raise BadFrame(Reason.TRUNCATED_BODY)
-    got = Got(number, error, Marks(high, stable, start), aborted, length_at, offset, end)
-    return got, after_tags(frame, end, flexible)
+    return Answer(*_ANSWER(frame, version))
 
 
 def changed(

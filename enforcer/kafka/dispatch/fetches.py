@@ -23,7 +23,6 @@ from enforcer.kafka.dispatch.fetch_requests import (
     with_session,
 )
 from enforcer.kafka.dispatch.fetch_responses import nothing_yet
-from enforcer.kafka.dispatch.parts import TooManyParts
 from enforcer.kafka.dispatch.session import Known, LookUp, Meeting, Naming, Reading, Session
 from enforcer.kafka.groups.readers import Client
 from enforcer.kafka.part import FETCH_LIMIT_MAX
@@ -111,7 +110,9 @@ class Fetches:
         """
         try:
             return self._plan(frame, header, client, address)
-        except TooManyParts:
+        except BadFrame as bad:
+            if bad.reason is not Reason.TOO_MANY_ITEMS:
+                raise
             return self._by_itself(frame, header)
 
     def _plan(
@@ -125,7 +126,7 @@ class Fetches:
         if asked is None:
             read = fetching(frame, header)
             if read.more:
-                raise TooManyParts(Reason.TOO_MANY_ITEMS)
+                raise BadFrame(Reason.TOO_MANY_ITEMS)
             keys = read.topics
         else:
             keys = [topic.key for topic in asked.topics]

@@ -97,10 +97,10 @@ class Reader:
         return source, source.struct(body(self._key, version, self._kind), wants, whole=False)
 
 
-def asked(key: int, wanted: str, **more: Any) -> Callable[[Frame, RequestHeader], Any]:
+def asked(key: int, wanted: str, room: int = ROWS_MAX, **more: Any) -> Callable[[Frame, RequestHeader], Any]:
     """A reader of requests; see `Reader`."""
     reader = Reader(key, "request", wanted, **more)
-    return lambda frame, header: reader(frame, header.api_version, header.body_offset)
+    return lambda frame, header: reader(frame, header.api_version, header.body_offset, room)
 
 
 def told(key: int, wanted: str, room: int = ROWS_MAX, **more: Any) -> Callable[[Frame, int], Any]:

@@ -8,7 +8,8 @@ What is wanted is said by the names of Kafka's fields:
   U+FFFD. A `?` behind it: it may be null although its definition does not allow that.
 - `A|B`: whichever of them the version has.
 - `Topics(...)`: these of each struct; of an array a list. `Topics:count`: how many it has, -1 for null.
-- `at:Name`, `end:Name`: the offset where it begins and ends. `at`, `end`: the same of the struct.
+- `at:Name`, `end:Name`: the offset where it begins and ends, `of:Name` where its bytes begin, behind their
+  length. `at`, `end`: the same of the struct.
 
 The answer is a tuple in this order, or the value itself where one is wanted. A field that the version lacks
 has its default, an offset of one is 0, and an array that is null has no elements. Behind the last field that
@@ -47,7 +48,7 @@ CODES: Final[Mapping[str, str]] = MappingProxyType(
         "float64": "d", "uuid": "16s",
     }
 )  # fmt: skip
-_MARKS: Final = ("at", "end")
+_MARKS: Final = ("at", "of", "end")
 
 
 class Want(NamedTuple):
@@ -55,7 +56,7 @@ class Want(NamedTuple):
 
     Attributes:
         names: the field, or those of which one is meant; none: the struct itself.
-        how: `value`, `text`, `count`, `at` or `end`.
+        how: `value`, `text`, `count`, `at`, `of` or `end`.
         null: it may be null.
         inner: what is wanted of its structs; None: all of it, as a dict.
     """
@@ -78,7 +79,7 @@ def parse(said: str) -> tuple[Want, ...]:
             levels[-1][-1] = levels[-1][-1]._replace(inner=inner)
         else:
             mark, _, marked = token.partition(":")
-            if mark in ("at", "end"):
+            if mark in _MARKS:
                 levels[-1].append(Want((marked,) if marked else (), mark))
             else:
                 how = marked.rstrip("?") or "value"
@@ -217,8 +218,8 @@ class Source:
                 if wants[place].how in ("value", "text"):
                     valued = found[place] = self._variable_of(part.name)
                 else:
-                    ends = wants[place].how == "end"
-                    found[place] = self._mark(part.name + _MARKS[ends].title(), at + part.width * ends)
+                    how = wants[place].how
+                    found[place] = self._mark(part.name + how.title(), at + part.width * (how == "end"))
             if valued:
                 code += (f"{skipped}x" if skipped else "") + CODES[part.kind]
                 variables.append(valued)
@@ -241,10 +242,14 @@ class Source:
         for place in places:
             if wants[place].how == "at":
                 found[place] = self._mark(part.name + "At")
-            elif wants[place].how != "end":
+            elif wants[place].how not in _MARKS:
                 valued = place
         want = None if valued is None else wants[valued]
         variable = "" if want is None else self._variable_of(part.name)
+        if part.kind != "struct":
+            self._length("h" if part.kind == "string" else "i")
+        for place in (place for place in places if wants[place].how == "of"):
+            found[place] = self._mark(part.name + "Of")
         if part.kind in ("string", "bytes"):
             self._text(part, want, variable)
         elif part.kind == "struct":
@@ -267,7 +272,6 @@ class Source:
             self._add(f"offset += {struct.calcsize(code)}")
 
     def _text(self, part: Field, want: Want | None, variable: str) -> None:
-        self._length("h" if part.kind == "string" else "i")
         with self._block("if count < 0:"):
             allowed = want is None or want.null or part.nullable
             self._add(f"{variable or '_'} = null(count, {allowed})")
@@ -301,7 +305,6 @@ class Source:
         return name + (value if value.startswith("(") else f"({value})")
 
     def _array(self, part: Field, want: Want | None, variable: str) -> None:
-        self._length("i")
         with self._block("if not -1 <= count <= size - offset:"):
             self._add("wrong_count(count)")
         if want is not None and want.how == "count":
@@ -327,6 +330,7 @@ class Source:
 
     def _element(self, part: Field, want: Want | None) -> str:
         variable = "" if want is None else self._variable_of("element")
+        self._length("h")
         self._text(part, want, variable)
         return variable
 

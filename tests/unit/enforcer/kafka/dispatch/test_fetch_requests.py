@@ -49,7 +49,7 @@ def test_reads_what_is_asked(version: int) -> None:
     assert [part.number for part in asked.topics[2].parts] == [0, 1, 2]
     assert {(part.offset, part.limit) for topic in asked.topics for part in topic.parts} == {(12, 1 << 20)}
     assert (asked.wait_ms, asked.min_bytes, asked.limit) == (500, 1, 7_777)
-    assert not asked.committed
+    assert not asked.isolation
     at, session, epoch = session_of(frame, header)
     assert (session, epoch) == ((99, 3) if version >= 7 else (0, NO_SESSION))
     assert asked.session_at == at
@@ -113,7 +113,7 @@ def test_too_many_parts_are_refused() -> None:
     """A claim of more partitions than are gone through ends one connection."""
     frame, header = fetch_request(12, {"a": 1})
     at = frame.index(b"\2a") + 2
-    bomb = frame[:at] + b"\xff\xff\x7f" + frame[at + 1 :]
+    bomb = frame[:at] + b"\xff\xff\x7f" + frame[at + 1 :] + bytes(1 << 21)
     with pytest.raises(BadFrame) as caught:
         asked_of(bomb, header)
     assert caught.value.reason is Reason.TOO_MANY_ITEMS
