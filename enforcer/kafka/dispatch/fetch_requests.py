@@ -11,16 +11,12 @@ from enforcer.wire.kafka.codec import asked as reader
 from enforcer.wire.kafka.fields import array_length
 from enforcer.wire.kafka.frames import (
     FETCH,
-    BadFrame,
     Frame,
-    Reason,
     RequestHeader,
     is_flexible,
 )
 from enforcer.wire.kafka.traffic import FETCH_PARTS_MAX
 
-SESSIONS_FROM: Final = 7
-_REPLICA_STATE_FROM: Final = 15
 NO_SESSION: Final = -1
 """The epoch of a request outside of sessions, which also ends the one that it names."""
 UNKNOWN_SESSION: Final = -1
@@ -94,21 +90,16 @@ class Asked(NamedTuple):
     topics_end: int
 
 
+_SESSION: Final = reader(FETCH, "at:SessionId SessionId SessionEpoch")
+
+
 def session_of(frame: Frame, header: RequestHeader) -> tuple[int, int, int]:
     """Where the session of a Fetch request stands (0: nowhere), the session and its epoch.
 
     Raises:
         BadFrame: it ends too early.
     """
-    version = header.api_version
-    if version < SESSIONS_FROM:
-        return 0, 0, NO_SESSION
-    # Waiting time, minimum, limit and isolation; until version 14 a replica id before them.
-    at = header.body_offset + 13 + (4 if version < _REPLICA_STATE_FROM else 0)
-    try:
-        session, epoch = _PAIR.unpack_from(frame, at)
-    except struct.error as error:
-        raise BadFrame(Reason.TRUNCATED_BODY) from error
+    at, session, epoch = _SESSION(frame, header)
     return at, session, epoch
 
 

@@ -173,10 +173,9 @@ class Source:
                     found[place] = _absent(part, wants[place].how)
             elif left:
                 left -= bool(places) and not whole
-                if not left and not part.width and all(wants[place].how == "at" for place in places):
+                if not left and not part.width and all(wants[place].how in ("at", "of") for place in places):
                     self._fixed(run, wants, found)
-                    for place in places:
-                        found[place] = self._mark(part.name + "At")
+                    self._begin(part, places, wants, found)
                 elif part.width:
                     run.append((part, places))
                 else:
@@ -238,18 +237,10 @@ class Source:
         self, part: Field, places: Sequence[int], wants: Sequence[Want], found: list[str]
     ) -> None:
         """Read a field whose size its bytes tell."""
-        valued = None
-        for place in places:
-            if wants[place].how == "at":
-                found[place] = self._mark(part.name + "At")
-            elif wants[place].how not in _MARKS:
-                valued = place
+        valued = next((place for place in places if wants[place].how not in _MARKS), None)
         want = None if valued is None else wants[valued]
         variable = "" if want is None else self._variable_of(part.name)
-        if part.kind != "struct":
-            self._length("h" if part.kind == "string" else "i")
-        for place in (place for place in places if wants[place].how == "of"):
-            found[place] = self._mark(part.name + "Of")
+        self._begin(part, places, wants, found)
         if part.kind in ("string", "bytes"):
             self._text(part, want, variable)
         elif part.kind == "struct":
@@ -261,6 +252,16 @@ class Source:
                 found[place] = self._mark(part.name + "End")
         if valued is not None:
             found[valued] = variable
+
+    def _begin(self, part: Field, places: Sequence[int], wants: Sequence[Want], found: list[str]) -> None:
+        """Read the length in front of a field whose size its bytes tell."""
+        marks = {wants[place].how: place for place in places}
+        if "at" in marks:
+            found[marks["at"]] = self._mark(part.name + "At")
+        if part.kind != "struct":
+            self._length("h" if part.kind == "string" else "i")
+        if "of" in marks:
+            found[marks["of"]] = self._mark(part.name + "Of")
 
     def _length(self, code: str) -> None:
         if self._flexible:

@@ -28,8 +28,8 @@ STRING: Final = 1
 INT32_ARRAY: Final = 4
 """What a row of `Cursor.skip_rows` holds, by the bytes that its length counts."""
 TAGS_ROOM: Final = 10_000
-"""Tagged fields of one message that are gone through, about 1 µs each; real ones have a handful, or one for each
-partition that has a new leader."""
+"""Tagged fields of one message that are gone through, about 1 µs each; real ones have a handful, or one for
+each partition that has a new leader."""
 
 Fields = dict[str, Any]
 """A struct: its fields by Kafka's names."""

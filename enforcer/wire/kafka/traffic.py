@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from enforcer.wire.kafka.batches import count_records
+from enforcer.wire.kafka.codec import Reader, asked, spliced
+from enforcer.wire.kafka.fields import array_length
 from enforcer.wire.kafka.frames import (
     FETCH,
     PRODUCE,
@@ -36,9 +38,6 @@ FETCH_IDS_FROM: Final = 13
 METADATA_IDS_FROM: Final = 10
 
 _TAGS_MAX: Final = 8
-_FLEXIBLE_TOPIC_PARTS: Final = 2
-"""A topic of a flexible version takes the time of two of a classic one."""
-
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 _INT32_PAIR: Final = struct.Struct(">ii")
@@ -97,6 +96,12 @@ class Fetching(NamedTuple):
     more: bool
 
 
+_PRODUCED: Final = asked(
+    PRODUCE, "TopicData(Name|TopicId PartitionData(Index of:Records end:Records))",
+    room=PRODUCE_PARTS_MAX, rows=1,
+)  # fmt: skip
+
+
 def produced(frame: Frame, header: RequestHeader, parts: list[Part]) -> list[Passed]:
     """What a Produce request brings, per topic.
 
@@ -108,64 +113,15 @@ def produced(frame: Frame, header: RequestHeader, parts: list[Part]) -> list[Pas
     Raises:
         BadFrame: it ends too early or a length in it is impossible.
     """
-    version = header.api_version
-    try:
-        if is_flexible(PRODUCE, version):
-            size, offset = read_uvarint(frame, header.body_offset)
-            offset += max(0, size - 1) + 6
-            return _produced_flexible(frame, offset, version >= PRODUCE_IDS_FROM, parts)
-        offset = header.body_offset
-        if version >= 3:
-            offset += 2 + max(0, _INT16.unpack_from(frame, offset)[0])
-        return _produced_classic(frame, offset + 6, parts)
-    except (struct.error, IndexError) as error:
-        raise BadFrame(Reason.TRUNCATED_BODY) from error
-
-
-def _produced_classic(frame: Frame, offset: int, parts: list[Part]) -> list[Passed]:
     found = []
-    (topics,) = _INT32.unpack_from(frame, offset)
-    room = _room(PRODUCE_PARTS_MAX, topics)
-    offset += 4
-    for _ in range(topics):
-        topic, offset = _classic_name(frame, offset)
-        (partitions,) = _INT32.unpack_from(frame, offset)
-        room = _room(room, partitions)
-        offset += 4
+    for topic, partitions in _PRODUCED(frame, header):
         records = size = 0
-        for _ in range(partitions):
-            index, length = _INT32_PAIR.unpack_from(frame, offset)
-            start = offset + 8
-            offset = start + max(0, length)
-            count = count_records(frame, start, _within(frame, offset))
-            size += offset - start
+        for index, start, end in partitions:
+            count = count_records(frame, start, end)
+            size += end - start
             records += count
             if len(parts) < PARTS_MAX:
-                parts.append(Part(topic, index, count, offset - start))
-        found.append(Passed(topic, records, size))
-    return found
-
-
-def _produced_flexible(frame: Frame, offset: int, ids: bool, parts: list[Part]) -> list[Passed]:
-    found = []
-    topics, offset = read_uvarint(frame, offset)
-    room = _room(PRODUCE_PARTS_MAX, topics)
-    for _ in range(topics - 1):
-        topic, offset = _flexible_topic(frame, offset, ids)
-        partitions, offset = read_uvarint(frame, offset)
-        room = _room(room, partitions)
-        records = size = 0
-        for _ in range(partitions - 1):
-            (index,) = _INT32.unpack_from(frame, offset)
-            length, start = read_uvarint(frame, offset + 4)
-            offset = start + max(0, length - 1)
-            count = count_records(frame, start, _within(frame, offset))
-            size += offset - start
-            records += count
-            if len(parts) < PARTS_MAX:
-                parts.append(Part(topic, index, count, offset - start))
-            offset = _after_tags(frame, offset)
-        offset = _after_tags(frame, offset)
+                parts.append(Part(topic, index, count, end - start))
         found.append(Passed(topic, records, size))
     return found
 
@@ -260,30 +216,28 @@ def _fetched_flexible(frame: Frame, offset: int, ids: bool, found: list[Passed])
             yield
 
 
+_FETCHING: Final = Reader(FETCH, "request", "Topics(Topic|TopicId) at:MaxBytes MaxBytes SessionEpoch", rows=1)
+_TOPICS_AT: Final = asked(FETCH, "at:Topics of:Topics")
+
+
 def fetching(frame: Frame, header: RequestHeader) -> Fetching:
     """What a Fetch request asks for.
 
     Raises:
         BadFrame: it ends too early or a length in it is impossible.
     """
-    version, offset = header.api_version, header.body_offset
-    # Replica id (in the tags from version 15 on), wait and minimum.
-    offset += 8 if version >= 15 else 12
+    version, body, more = header.api_version, header.body_offset, False
     try:
-        limit_offset, limit_bytes = None, 0
-        if version >= 3:
-            limit_offset, limit_bytes = offset, _INT32.unpack_from(frame, offset)[0]
-            offset += 4
-        offset += 1 if version >= 4 else 0  # isolation level
-        full = True
-        if version >= 7:
-            # The epoch in a session: 0 begins one, -1 ends it.
-            full = _INT32.unpack_from(frame, offset + 4)[0] <= 0
-            offset += 8
-        topics, more = _fetch_topics(frame, offset, version)
-        return Fetching(topics, limit_offset, limit_bytes, full, more)
-    except (struct.error, IndexError) as error:
-        raise BadFrame(Reason.TRUNCATED_BODY) from error
+        topics, limit_offset, limit_bytes, epoch = _FETCHING(frame, version, body, FETCH_PARTS_MAX)
+    except BadFrame as bad:
+        if bad.reason is not Reason.TOO_MANY_ITEMS:
+            raise
+        start, end = _TOPICS_AT(frame, header)
+        first = array_length(FETCH_PARTS_MAX, is_flexible(FETCH, version))
+        fewer, more = spliced(bytes(frame), [(start, end, first)]), True
+        topics, limit_offset, limit_bytes, epoch = _FETCHING(fewer, version, body, FETCH_PARTS_MAX)
+    # The epoch in a session: 0 begins one, -1 ends it.
+    return Fetching(topics, limit_offset or None, limit_bytes, epoch <= 0, more)
 
 
 def with_limit(frame: bytes, asked: Fetching, limit: int) -> bytes:
@@ -293,42 +247,6 @@ def with_limit(frame: bytes, asked: Fetching, limit: int) -> bytes:
     least = min(_INT32.unpack_from(frame, at - 4)[0], limit)
     most = min(asked.limit_bytes, limit)
     return b"".join((frame[: at - 4], _INT32_PAIR.pack(least, most), frame[at + 4 :]))
-
-
-def _fetch_topics(frame: Frame, offset: int, version: int) -> tuple[list[bytes], bool]:
-    # Index, offset and size limit; leader epoch, log start and the epoch fetched last.
-    width = 16 + (4 if version >= 9 else 0) + (8 if version >= 5 else 0) + (4 if version >= 12 else 0)
-    topics: list[bytes] = []
-    room = FETCH_PARTS_MAX
-    if not is_flexible(FETCH, version):
-        (count,) = _INT32.unpack_from(frame, offset)
-        offset += 4
-        for _ in range(min(count, room)):
-            topic, offset = _classic_name(frame, offset)
-            (partitions,) = _INT32.unpack_from(frame, offset)
-            offset = _within(frame, offset + 4 + width * max(0, partitions))
-            topics.append(topic)
-        return topics, count > room
-    count, offset = read_uvarint(frame, offset)
-    for _ in range(count - 1):
-        if room <= 0:
-            return topics, True
-        topic, offset = _flexible_topic(frame, offset, version >= FETCH_IDS_FROM)
-        topics.append(topic)
-        partitions, offset = read_uvarint(frame, offset)
-        room -= _FLEXIBLE_TOPIC_PARTS
-        # Nearly always no partition has tags: then the last byte of each is zero, and all are of one size.
-        end = offset + (width + 1) * (partitions - 1)
-        if frame[offset + width : end : width + 1].count(0) == partitions - 1:
-            offset = _within(frame, end)
-        else:
-            room -= partitions
-            if room < 0:
-                return topics, True
-            for _ in range(partitions - 1):
-                offset = _after_tags(frame, offset + width)
-        offset = _after_tags(frame, offset)
-    return topics, False
 
 
 def _classic_name(frame: Frame, offset: int) -> tuple[bytes, int]:

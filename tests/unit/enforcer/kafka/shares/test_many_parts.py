@@ -23,7 +23,7 @@ def test_a_large_response_is_read_in_steps() -> None:
 
 def test_more_topics_than_are_read_are_metered_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """By id the names of the others are asked for once they bring something, which does not pass before."""
-    monkeypatch.setattr("enforcer.wire.kafka.traffic.FETCH_PARTS_MAX", 4)
+    monkeypatch.setattr("enforcer.wire.kafka.traffic.FETCH_PARTS_MAX", 2)
     desk = Desk(GROUPS)
     line, header = Line(desk), RequestHeader(FETCH, 16, 1, "c", 0)
     names = ["a", "b", TOPIC]

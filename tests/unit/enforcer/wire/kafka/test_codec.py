@@ -212,7 +212,7 @@ def test_some_fields_are_those_of_the_whole(which: tuple[int, int, str], by: Ran
 COMPILED = """\
 def read(data, offset, room):
     try:
-        size, tags_room = len(data), 2000
+        size, tags_room = len(data), 10000
         count = data[offset] - 1
         offset += 1
         if count > 126:
