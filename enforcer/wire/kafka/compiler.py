@@ -12,8 +12,8 @@ What is wanted is said by the names of Kafka's fields:
   length. `at`, `end`: the same of the struct.
 
 The answer is a tuple in this order, or the value itself where one is wanted. A field that the version lacks
-has its default, an offset of one is 0, and an array that is null has no elements. Behind the last field that
-is wanted of a body nothing is read.
+has its default, an offset of one is 0, and an array that is null has no elements. Behind what is wanted of a
+body nothing is read.
 
 A body that is changed is written anew from what was read, tagged fields as they came, so what the broker gets
 is what was judged. A list of structs of fixed size is read as `Rows`, which costs the same for any length.
@@ -48,7 +48,7 @@ CODES: Final[Mapping[str, str]] = MappingProxyType(
         "float64": "d", "uuid": "16s",
     }
 )  # fmt: skip
-_MARKS: Final = ("at", "of", "end")
+_MARKS, _BEGINNING = ("at", "of", "end"), {"at", "of", "count"}
 
 
 class Want(NamedTuple):
@@ -173,7 +173,7 @@ class Source:
                     found[place] = _absent(part, wants[place].how)
             elif left:
                 left -= bool(places) and not whole
-                if not left and not part.width and all(wants[place].how in ("at", "of") for place in places):
+                if not left and not part.width and all(wants[place].how in _BEGINNING for place in places):
                     self._fixed(run, wants, found)
                     self._begin(part, places, wants, found)
                 elif part.width:
@@ -237,7 +237,7 @@ class Source:
         self, part: Field, places: Sequence[int], wants: Sequence[Want], found: list[str]
     ) -> None:
         """Read a field whose size its bytes tell."""
-        valued = next((place for place in places if wants[place].how not in _MARKS), None)
+        valued = next((place for place in places if wants[place].how in ("value", "text")), None)
         want = None if valued is None else wants[valued]
         variable = "" if want is None else self._variable_of(part.name)
         self._begin(part, places, wants, found)
@@ -262,6 +262,12 @@ class Source:
             self._length("h" if part.kind == "string" else "i")
         if "of" in marks:
             found[marks["of"]] = self._mark(part.name + "Of")
+        if part.kind.startswith("[]"):
+            with self._block("if not -1 <= count <= size - offset:"):
+                self._add("wrong_count(count)")
+        if "count" in marks:
+            found[marks["count"]] = self._variable_of(part.name)
+            self._add(f"{found[marks['count']]} = count")
 
     def _length(self, code: str) -> None:
         if self._flexible:
@@ -306,11 +312,6 @@ class Source:
         return name + (value if value.startswith("(") else f"({value})")
 
     def _array(self, part: Field, want: Want | None, variable: str) -> None:
-        with self._block("if not -1 <= count <= size - offset:"):
-            self._add("wrong_count(count)")
-        if want is not None and want.how == "count":
-            self._add(f"{variable} = count")
-            want, variable = None, ""
         everything = want is not None and want.inner is None
         if variable:
             self._add(f"{variable} = []")

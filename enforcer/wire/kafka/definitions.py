@@ -163,19 +163,19 @@ def body(key: int, version: int, kind: str) -> tuple[Field, ...]:
         key: of the API.
         version: its version.
         kind: request or response. With `.Name` behind it one field of it, as the content of a tagged one is;
-            with `.Name()` a struct of such a list.
+            with `.Name()` a struct of such a list, `.Name().Name()` one in that.
 
     Raises:
         OSError: there is no definition of it.
     """
-    kind, _, name = kind.partition(".")
+    kind, *names = kind.split(".")
     definition = _definition(key, kind)
     common = {part["name"]: part["fields"] for part in definition.get("commonStructs", ())}
-    if not name:
-        return _fields(definition["fields"], common, version)
-    alone = {**_named(definition["fields"], name.removesuffix("()"), version), "taggedVersions": "none"}
-    found = _fields([alone], common, version)
-    return found[0].fields if name.endswith("()") else found
+    parts = definition["fields"]
+    for name in names:
+        one = _named(parts, name.removesuffix("()"), version)
+        parts = one["fields"] if name.endswith("()") else [{**one, "taggedVersions": "none"}]
+    return _fields(parts, common, version)
 
 
 def newest(key: int) -> int:

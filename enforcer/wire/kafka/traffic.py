@@ -1,9 +1,7 @@
 """How many records and bytes pass, read from Produce requests and Fetch responses without decompressing.
 
-Hot path: a pass over the partitions with a few reads each and one read per record batch; records are neither
-touched nor copied. Offsets are plain integers in local variables, since a cursor object would cost as much
-again. Sources: Kafka's message schemas (ProduceRequest 0-13, FetchRequest and FetchResponse 0-18) and the
-layout of record batches in its documentation; docs/protocol_notes.md 3.1.
+Hot path: a pass over the partitions and one read per record batch; records are neither touched nor copied.
+See docs/protocol_notes.md 3.1.
 """
 
 import struct
@@ -11,7 +9,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from enforcer.wire.kafka.batches import count_records
-from enforcer.wire.kafka.codec import Reader, asked, spliced
+from enforcer.wire.kafka.codec import Reader, asked, spliced, told
 from enforcer.wire.kafka.fields import array_length
 from enforcer.wire.kafka.frames import (
     FETCH,
@@ -21,8 +19,6 @@ from enforcer.wire.kafka.frames import (
     Reason,
     RequestHeader,
     is_flexible,
-    read_uvarint,
-    response_body_offset,
     skip_tags,
 )
 
@@ -37,7 +33,6 @@ PRODUCE_IDS_FROM: Final = 13
 FETCH_IDS_FROM: Final = 13
 METADATA_IDS_FROM: Final = 10
 
-_TAGS_MAX: Final = 8
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 _INT32_PAIR: Final = struct.Struct(">ii")
@@ -138,81 +133,33 @@ def fetched(frame: Frame, version: int) -> list[Passed]:
     return found
 
 
+_RESPONSES: Final = told(FETCH, "of:Responses Responses:count")
+_TOPIC: Final = Reader(FETCH, "response.Responses()", "Topic|TopicId of:Partitions Partitions:count")
+_PARTITION: Final = Reader(FETCH, "response.Responses().Partitions()", "of:Records end:Records end")
+
+
 def fetched_in_steps(frame: Frame, version: int, found: list[Passed]) -> Iterator[None]:
     """The same, put into `found`; it halts after each STEP_PARTS topics and partitions."""
-    try:
-        offset = response_body_offset(FETCH, version, frame)
-        offset += (4 if version >= 1 else 0) + (6 if version >= 7 else 0)
-        if is_flexible(FETCH, version):
-            yield from _fetched_flexible(frame, offset, version >= FETCH_IDS_FROM, found)
-        else:
-            yield from _fetched_classic(frame, offset, version, found)
-    except (struct.error, IndexError) as error:
-        raise BadFrame(Reason.TRUNCATED_BODY) from error
-
-
-def _fetched_classic(frame: Frame, offset: int, version: int, found: list[Passed]) -> Iterator[None]:
-    # Index, error and high watermark; then the last stable and the log's start offset.
-    before = 14 + (8 if version >= 4 else 0) + (8 if version >= 5 else 0)
-    (topics,) = _INT32.unpack_from(frame, offset)
-    offset, room = offset + 4, STEP_PARTS
+    flexible, left = is_flexible(FETCH, version), STEP_PARTS
+    offset, topics = _RESPONSES(frame, version)
     for _ in range(topics):
-        topic, offset = _classic_name(frame, offset)
-        (partitions,) = _INT32.unpack_from(frame, offset)
-        offset += 4
+        topic, offset, partitions = _TOPIC(frame, version, offset)
         records = size = 0
-        for left in range(partitions, 0, -STEP_PARTS):
-            for _ in range(min(left, STEP_PARTS)):
-                offset += before
-                if version >= 4:
-                    (aborted,) = _INT32.unpack_from(frame, offset)
-                    offset += 4 + 16 * max(0, aborted)
-                offset += 4 if version >= 11 else 0
-                (length,) = _INT32.unpack_from(frame, offset)
-                start = offset + 4
-                offset = start + max(0, length)
-                if length > 0:
-                    size += length
-                    records += count_records(frame, start, _within(frame, offset))
-            if left > STEP_PARTS:
+        for _ in range(partitions):
+            start, end, offset = _PARTITION(frame, version, offset)
+            if end > start:
+                size += end - start
+                records += count_records(frame, start, end)
+            left -= 1
+            if not left:
+                left = STEP_PARTS
                 yield
+        offset = skip_tags(frame, offset) if flexible else offset
         if size:
             found.append(Passed(topic, records, size))
-        room -= 1 + partitions
-        if room <= 0:
-            room = STEP_PARTS
-            yield
-
-
-def _fetched_flexible(frame: Frame, offset: int, ids: bool, found: list[Passed]) -> Iterator[None]:
-    topics, offset = read_uvarint(frame, offset)
-    room = STEP_PARTS
-    for _ in range(topics - 1):
-        topic, offset = _flexible_topic(frame, offset, ids)
-        partitions, offset = read_uvarint(frame, offset)
-        records = size = 0
-        for left in range(partitions - 1, 0, -STEP_PARTS):
-            for _ in range(min(left, STEP_PARTS)):
-                # Index, error, high watermark, last stable and log start offset.
-                aborted, offset = read_uvarint(frame, offset + 30)
-                _room(FETCH_PARTS_MAX, aborted - 1)
-                room -= aborted
-                for _ in range(aborted - 1):
-                    offset = _after_tags(frame, offset + 16)
-                length, start = read_uvarint(frame, offset + 4)
-                offset = start + max(0, length - 1)
-                if length > 1:
-                    size += length - 1
-                    records += count_records(frame, start, _within(frame, offset))
-                offset = _after_tags(frame, offset)
-            if left > STEP_PARTS:
-                yield
-        offset = _after_tags(frame, offset)
-        if size:
-            found.append(Passed(topic, records, size))
-        room -= partitions
-        if room <= 0:
-            room = STEP_PARTS
+        left -= 1
+        if not left:
+            left = STEP_PARTS
             yield
 
 
@@ -247,40 +194,3 @@ def with_limit(frame: bytes, asked: Fetching, limit: int) -> bytes:
     least = min(_INT32.unpack_from(frame, at - 4)[0], limit)
     most = min(asked.limit_bytes, limit)
     return b"".join((frame[: at - 4], _INT32_PAIR.pack(least, most), frame[at + 4 :]))
-
-
-def _classic_name(frame: Frame, offset: int) -> tuple[bytes, int]:
-    start = offset + 2
-    end = _within(frame, start + max(0, _INT16.unpack_from(frame, offset)[0]))
-    return bytes(frame[start:end]), end
-
-
-def _flexible_topic(frame: Frame, offset: int, ids: bool) -> tuple[bytes, int]:
-    if ids:
-        end = offset + TOPIC_ID_BYTES
-    else:
-        size, offset = read_uvarint(frame, offset)
-        end = offset + max(0, size - 1)
-    return bytes(frame[offset : _within(frame, end)]), end
-
-
-def _after_tags(frame: Frame, offset: int) -> int:
-    # Nearly always there are none: one zero byte. Kafka 4.1 has at most three in a partition.
-    if frame[offset] == 0:
-        return offset + 1
-    if frame[offset] > _TAGS_MAX:
-        raise BadFrame(Reason.TOO_MANY_ITEMS)
-    return skip_tags(frame, offset)
-
-
-def _room(room: int, count: int) -> int:
-    """How many parts may still be gone through after so many more."""
-    if count > room:
-        raise BadFrame(Reason.TOO_MANY_ITEMS)
-    return room - max(0, count)
-
-
-def _within(frame: Frame, end: int) -> int:
-    if end > len(frame):
-        raise BadFrame(Reason.TRUNCATED_BODY)
-    return end
