@@ -8,11 +8,11 @@ from typing import Final, NamedTuple
 
 from enforcer.kafka.dispatch.desk import FetchDesk
 from enforcer.kafka.dispatch.entries import Entry, entries
-from enforcer.kafka.dispatch.fetch_requests import Asked, AskedTopic
+from enforcer.kafka.dispatch.fetch_requests import FetchRequest, TopicRequest
 from enforcer.kafka.dispatch.fetch_responses import (
-    Got,
+    EmptyTopic,
     Marks,
-    Missing,
+    PartitionAnswer,
     answer_of,
     changed,
 )
@@ -49,7 +49,7 @@ class Wanted:
         counters: those that limit it, once one did: it takes turns at them.
     """
 
-    topic: AskedTopic
+    topic: TopicRequest
     broker: str
     name: str
     groups: tuple[str, ...]
@@ -92,7 +92,7 @@ def counters_of(desk: FetchDesk, want: Wanted) -> list[Counter]:
 class _Read(NamedTuple):
     """A partition of a response, the offset asked for, the end of what is there, and its entries."""
 
-    got: Got
+    got: PartitionAnswer
     offset: int
     end: int
     entries: list[Entry]
@@ -154,14 +154,16 @@ class Deliveries:
         """Whether the last response left nothing of a topic unread."""
         return key in self._caught_up
 
-    def missing(self, waiting: Mapping[int, Wanted]) -> list[Missing]:
+    def missing(self, waiting: Mapping[int, Wanted]) -> list[EmptyTopic]:
         """Topics that must wait, as a response tells of them."""
         return [
-            Missing(topic.key, [(part.number, self._seen(topic.key, part.number)[0]) for part in topic.parts])
-            for topic in (want.topic for want in each(waiting))
+            EmptyTopic(key, [(part.number, self._seen(key, part.number)[0]) for part in parts])
+            for key, _, _, parts in (want.topic for want in each(waiting))
         ]
 
-    def taken(self, response: bytes, version: int, asked: Asked, wanted: Mapping[int, Wanted]) -> bytes:
+    def taken(
+        self, response: bytes, version: int, asked: FetchRequest, wanted: Mapping[int, Wanted]
+    ) -> bytes:
         """A response as the client gets it; what that brings is delivered.
 
         Raises:
@@ -170,7 +172,7 @@ class Deliveries:
         answer = answer_of(response, version)
         if answer.error:
             return response
-        parts: dict[bytes, list[Got]] = {}
+        parts: dict[bytes, list[PartitionAnswer]] = {}
         for topic in answer.topics:
             parts.setdefault(topic.key, []).extend(topic.parts)
         stops: dict[int, int] = {}
@@ -185,7 +187,12 @@ class Deliveries:
         return changed(response, answer, version, stops, missing) if stops or missing else response
 
     def _take(
-        self, response: bytes, came: list[Got], want: Wanted, committed: bool, stops: dict[int, int]
+        self,
+        response: bytes,
+        came: list[PartitionAnswer],
+        want: Wanted,
+        committed: bool,
+        stops: dict[int, int],
     ) -> bool:
         """Deliver what may be of a topic; whether anything may not."""
         dispatch, key = self._desk.dispatch, want.topic.key
@@ -230,7 +237,7 @@ class Deliveries:
                 dispatch.throttled(want.broker, want.name, want.group, left.level, left.dimension)
         return cut
 
-    def _take_nothing(self, came: list[Got], want: Wanted, committed: bool) -> None:
+    def _take_nothing(self, came: list[PartitionAnswer], want: Wanted, committed: bool) -> None:
         """The same where nothing has come, as of most topics of a request for hundreds."""
         key, offsets = want.topic.key, {part.number: part.offset for part in want.topic.parts}
         known = backlog = False
@@ -243,7 +250,7 @@ class Deliveries:
         (self._caught_up.add if known and not backlog else self._caught_up.discard)(key)
 
     def _read(
-        self, response: bytes, came: list[Got], want: Wanted, committed: bool, most: float
+        self, response: bytes, came: list[PartitionAnswer], want: Wanted, committed: bool, most: float
     ) -> list[_Read]:
         """The partitions without an error, those first that were served longest ago; `most` as in entries."""
         key = want.topic.key
@@ -271,7 +278,7 @@ class Deliveries:
             self._note(key, part.got, self._served)
         return count
 
-    def _note(self, key: bytes, got: Got, served: int) -> None:
+    def _note(self, key: bytes, got: PartitionAnswer, served: int) -> None:
         place = key, got.number
         if place not in self._marks and len(self._marks) >= MARKS_MAX:
             del self._marks[next(iter(self._marks))]
@@ -281,7 +288,7 @@ class Deliveries:
         return self._marks.get((key, number), (_UNKNOWN, 0))
 
 
-def _end(got: Got, committed: bool) -> int:
+def _end(got: PartitionAnswer, committed: bool) -> int:
     """The end of what is there for a consumer."""
     return got.stable if committed and got.stable >= 0 else got.high
 

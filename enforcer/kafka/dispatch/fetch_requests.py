@@ -26,7 +26,7 @@ _INT32: Final = struct.Struct(">i")
 _PAIR: Final = struct.Struct(">ii")
 
 
-class AskedPart(NamedTuple):
+class PartitionRequest(NamedTuple):
     """A partition of a request.
 
     Attributes:
@@ -42,7 +42,7 @@ class AskedPart(NamedTuple):
     limit: int
 
 
-class AskedTopic(NamedTuple):
+class TopicRequest(NamedTuple):
     """A topic of a request.
 
     Attributes:
@@ -55,10 +55,10 @@ class AskedTopic(NamedTuple):
     key: bytes
     start: int
     end: int
-    parts: list[AskedPart]
+    parts: list[PartitionRequest]
 
 
-class Asked(NamedTuple):
+class FetchRequest(NamedTuple):
     """A request.
 
     Attributes:
@@ -86,7 +86,7 @@ class Asked(NamedTuple):
     session: int
     epoch: int
     topics_at: int
-    topics: list[AskedTopic]
+    topics: list[TopicRequest]
     topics_end: int
 
 
@@ -113,23 +113,23 @@ _ASKED: Final = reader(
     FETCH,
     "at:MaxWaitMs MaxWaitMs MinBytes at:MaxBytes MaxBytes IsolationLevel at:SessionId SessionId SessionEpoch"
     f" at:Topics Topics(Topic|TopicId at end {_PARTITIONS}) end:Topics",
-    room=FETCH_PARTS_MAX, rows=1, types={"Topics": AskedTopic, "Partitions": AskedPart},
+    room=FETCH_PARTS_MAX, rows=1, types={"Topics": TopicRequest, "Partitions": PartitionRequest},
 )  # fmt: skip
 
 
-def asked_of(frame: Frame, header: RequestHeader) -> Asked:
+def asked_of(frame: Frame, header: RequestHeader) -> FetchRequest:
     """Read a Fetch request.
 
     Raises:
         BadFrame: it ends too early, has too many parts, or a length in it is impossible.
     """
     # Whoever says that it is a replica is a client all the same: real ones do not come through a proxy.
-    return Asked(*_ASKED(frame, header))
+    return FetchRequest(*_ASKED(frame, header))
 
 
 def forwarded(
     frame: bytes,
-    asked: Asked,
+    asked: FetchRequest,
     version: int,
     *,
     left_out: Collection[int],

@@ -30,7 +30,7 @@ class Marks(NamedTuple):
     start: int = -1
 
 
-class Got(NamedTuple):
+class PartitionAnswer(NamedTuple):
     """A partition of a response.
 
     Attributes:
@@ -61,7 +61,7 @@ class Got(NamedTuple):
         return Marks(self.high, self.stable, self.first)
 
 
-class GotTopic(NamedTuple):
+class TopicAnswer(NamedTuple):
     """A topic of a response.
 
     Attributes:
@@ -70,10 +70,10 @@ class GotTopic(NamedTuple):
     """
 
     key: bytes
-    parts: list[Got]
+    parts: list[PartitionAnswer]
 
 
-class Answer(NamedTuple):
+class FetchAnswer(NamedTuple):
     """A response.
 
     Attributes:
@@ -87,12 +87,12 @@ class Answer(NamedTuple):
     error: int
     topics_at: int
     first_at: int
-    topics: list[GotTopic]
+    topics: list[TopicAnswer]
     topics_end: int
 
 
-class Missing(NamedTuple):
-    """A topic that the broker was not asked for.
+class EmptyTopic(NamedTuple):
+    """A topic that the broker was not asked for, which brings no records.
 
     Attributes:
         key: its name or id.
@@ -110,25 +110,25 @@ _PART: Final = (
 _ANSWER: Final = told(
     FETCH, f"ErrorCode at:Responses of:Responses Responses(Topic|TopicId Partitions({_PART})) end:Responses",
     room=FETCH_PARTS_MAX, rows=1,
-    types={"Responses": GotTopic, "Partitions": Got, "AbortedTransactions": Aborted},
+    types={"Responses": TopicAnswer, "Partitions": PartitionAnswer, "AbortedTransactions": Aborted},
 )  # fmt: skip
 
 
-def answer_of(frame: Frame, version: int) -> Answer:
+def answer_of(frame: Frame, version: int) -> FetchAnswer:
     """Read a Fetch response.
 
     Raises:
         BadFrame: it ends too early, has too many parts, or a length in it is impossible.
     """
-    return Answer(*_ANSWER(frame, version))
+    return FetchAnswer(*_ANSWER(frame, version))
 
 
 def changed(
     frame: Frame,
-    answer: Answer,
+    answer: FetchAnswer,
     version: int,
     stops: Mapping[int, int],
-    missing: Collection[Missing],
+    missing: Collection[EmptyTopic],
 ) -> bytes:
     """A response with less in it, or more partitions, or both.
 
@@ -156,8 +156,10 @@ def changed(
     return b"".join(pieces)
 
 
-def nothing_yet(correlation_id: int, version: int, topics: Iterable[Missing], throttle_ms: int) -> bytes:
+def nothing_yet(correlation_id: int, version: int, topics: Iterable[EmptyTopic], throttle_ms: int) -> bytes:
     """The answer to a request of which nothing may be read now: all that it asks for, without records.
+
+    Written by hand: one of 500 partitions takes 0.4 ms, by the codec's writer of dicts 2.0 (version 12).
 
     Args:
         correlation_id: of the request.
@@ -175,7 +177,7 @@ def nothing_yet(correlation_id: int, version: int, topics: Iterable[Missing], th
     return b"".join((head, throttle, session, array_length(len(asked), flexible), *rows, end))
 
 
-def _missing(topic: Missing, version: int, flexible: bool) -> bytes:
+def _missing(topic: EmptyTopic, version: int, flexible: bool) -> bytes:
     if version >= FETCH_IDS_FROM:
         head = topic.key
     elif flexible:

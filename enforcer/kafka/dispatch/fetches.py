@@ -15,8 +15,8 @@ from enforcer.kafka.dispatch.desk import FetchDesk
 from enforcer.kafka.dispatch.fetch_requests import (
     NO_SESSION,
     UNKNOWN_SESSION,
-    Asked,
-    AskedTopic,
+    FetchRequest,
+    TopicRequest,
     asked_of,
     forwarded,
     session_of,
@@ -187,10 +187,12 @@ class Fetches:
         """The client is gone, though what it sent may still be carried out."""
         self._desk.whose.trails.leave(self._trail)
 
-    def _asked(self, frame: bytes, header: RequestHeader) -> Asked:
+    def _asked(self, frame: bytes, header: RequestHeader) -> FetchRequest:
         return self._known.waited(frame) or asked_of(frame, header)
 
-    def _wanted(self, asked: Asked, client: Client, ids: bool, address: tuple[str, int]) -> dict[int, Wanted]:
+    def _wanted(
+        self, asked: FetchRequest, client: Client, ids: bool, address: tuple[str, int]
+    ) -> dict[int, Wanted]:
         """The limited topics of a request, by their places in it."""
         found = dict[int, Wanted]()
         broker = self._desk.broker(address)
@@ -212,7 +214,7 @@ class Fetches:
                 found |= dict.fromkeys(its, Wanted(topic, *reading))
         return found
 
-    def _reading(self, topic: AskedTopic, client: Client, ids: bool, broker: str) -> Reading | None:
+    def _reading(self, topic: TopicRequest, client: Client, ids: bool, broker: str) -> Reading | None:
         """Who reads a topic; None: nothing limits it."""
         desk = self._desk
         name = desk.topic(topic.key, ids)
@@ -238,12 +240,12 @@ class Fetches:
             self._known.keep(topic, groups, reading, name if tracked else "")
         return reading
 
-    def _track(self, name: str, topic: AskedTopic) -> None:
+    def _track(self, name: str, topic: TopicRequest) -> None:
         asked = ((part.number, part.offset) for part in topic.parts)
         self._trail.asked(name, asked, self._desk.steady_ms())
 
     def _limited(
-        self, frame: bytes, header: RequestHeader, asked: Asked, wanted: dict[int, Wanted]
+        self, frame: bytes, header: RequestHeader, asked: FetchRequest, wanted: dict[int, Wanted]
     ) -> Plan | None:
         self._settle()
         self._give_up(wanted)
@@ -348,7 +350,7 @@ class Fetches:
         self,
         frame: bytes,
         header: RequestHeader,
-        asked: Asked,
+        asked: FetchRequest,
         waiting: dict[int, Wanted],
         soonest_ms: float,
     ) -> Plan | None:

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from enforcer.core.waiting import Pause
 from enforcer.kafka.dispatch.desk import FetchDesk
-from enforcer.kafka.dispatch.fetch_requests import Asked, AskedTopic
+from enforcer.kafka.dispatch.fetch_requests import FetchRequest, TopicRequest
 from enforcer.kafka.groups.readers import Client
 from enforcer.kafka.names import ABSENT_MAX, ABSENT_MS, ASKED_AT_ONCE
 from enforcer.laws.dispatch.lines import Claim
@@ -259,7 +259,7 @@ class Known:
         # and then the topic's full name if its connections' trails matter.
         self._topics: dict[bytes, tuple[list[int], Reading | None, str]] = {}
         self._groups: set[str] = set()
-        self._waiting: tuple[bytes, Asked] | None = None
+        self._waiting: tuple[bytes, FetchRequest] | None = None
 
     def begin(self, client: Client, broker: str, ids: bool) -> None:
         """A request of a client begins, to a broker, that names topics or ids."""
@@ -271,7 +271,7 @@ class Known:
             self._topics.clear()
             self._groups.clear()
 
-    def of(self, topic: AskedTopic) -> tuple[bool, Reading | None, str]:
+    def of(self, topic: TopicRequest) -> tuple[bool, Reading | None, str]:
         """Whether it is known who reads these partitions, and if so, who; the name if its trail matters."""
         found = self._topics.get(topic.key)
         if found is None or found[0] != [part.number for part in topic.parts]:
@@ -279,18 +279,18 @@ class Known:
         return True, found[1], found[2]
 
     def keep(
-        self, topic: AskedTopic, groups: tuple[str, ...], reading: Reading | None, tracked: str
+        self, topic: TopicRequest, groups: tuple[str, ...], reading: Reading | None, tracked: str
     ) -> None:
         """It was found out."""
         if len(self._topics) < KNOWN_MAX or topic.key in self._topics:
             self._topics[topic.key] = [part.number for part in topic.parts], reading, tracked
             self._groups.update(group for group in groups if group)
 
-    def wait(self, frame: bytes, asked: Asked) -> None:
+    def wait(self, frame: bytes, asked: FetchRequest) -> None:
         """A request waits, and will be asked for again."""
         self._waiting = (frame, asked) if len(frame) <= FRAME_MAX else None
 
-    def waited(self, frame: bytes) -> Asked | None:
+    def waited(self, frame: bytes) -> FetchRequest | None:
         """What that request asks for, if it is this one; it is forgotten."""
         kept, self._waiting = self._waiting, None
         return kept[1] if kept is not None and kept[0] == frame else None

@@ -22,18 +22,16 @@ from enforcer.wire.kafka.frames import (
     skip_tags,
 )
 
-TOPIC_ID_BYTES: Final = 16
 PRODUCE_PARTS_MAX: Final = 10_000
 """Topics and partitions of one Produce request that are gone through; more would hold up other traffic."""
 FETCH_PARTS_MAX: Final = 50_000
 """The same of a Fetch request, whose parts take a fifth of the time."""
 STEP_PARTS: Final = 10_000
-"""And of a Fetch response in one step: at most twice as many, however a broker divides them."""
+"""And of a Fetch response in one step."""
 PRODUCE_IDS_FROM: Final = 13
 FETCH_IDS_FROM: Final = 13
 METADATA_IDS_FROM: Final = 10
 
-_INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 _INT32_PAIR: Final = struct.Struct(">ii")
 

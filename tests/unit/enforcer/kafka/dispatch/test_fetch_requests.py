@@ -1,6 +1,5 @@
 """Fetch requests read and written again, checked against kafka-python's own encoding."""
 
-import random
 from typing import Any
 
 import pytest
@@ -82,31 +81,6 @@ def test_another_session(version: int) -> None:
     at, _, epoch = session_of(frame, header)
     found = decode(FetchRequest, version, with_session(frame, at, UNKNOWN_SESSION, epoch))
     assert (found.session_id, found.session_epoch) == (UNKNOWN_SESSION, 3)
-
-
-def test_damage_is_a_bad_frame() -> None:
-    """Whatever is cut off or changed is read or refused, and never anything else."""
-    chance = random.Random(4)
-    for version in VERSIONS:
-        frame, header = fetch_request(version, TOPICS)
-        for size in range(header.body_offset, len(frame) - 1):
-            with pytest.raises(BadFrame):
-                _whole(frame[:size], header)
-        for _ in range(300):
-            damaged = bytearray(frame)
-            for _ in range(chance.randint(1, 4)):
-                damaged[chance.randrange(header.body_offset, len(frame))] = chance.randrange(256)
-            try:
-                asked_of(bytes(damaged), header)
-            except BadFrame as bad:
-                assert bad.reason is not Reason.INTERNAL
-
-
-def _whole(frame: bytes, header: Any) -> None:
-    """What follows the topics is not read: a cut there goes unseen."""
-    asked = asked_of(frame, header)
-    if asked.topics_end <= len(frame):
-        raise BadFrame(Reason.TRUNCATED_BODY)
 
 
 def test_too_many_parts_are_refused() -> None:

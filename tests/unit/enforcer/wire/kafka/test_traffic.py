@@ -246,13 +246,6 @@ def test_of_very_many_topics_the_first_are_read(version: int) -> None:
         assert (asked.topics, asked.more) == ([key_of(name, version >= 13) for name in "tu"], False)
 
 
-def test_partitions_with_tags_are_gone_through() -> None:
-    """One by one: what stands behind them is read, too."""
-    frame, header = fetch_request(12, {"t": 3, "u": 1})
-    tagged = with_tag(frame, header.body_offset + 25 + 1 + 2 + 1 + 32)
-    assert fetching(tagged, header).topics == [b"t", b"u"]
-
-
 @pytest.mark.parametrize("version", [4, 11, 12, 16])
 @pytest.mark.parametrize("shape", [(2 * STEP_PARTS, 1), (1, 3 * STEP_PARTS), (3, STEP_PARTS // 2)])
 def test_a_response_is_read_in_steps(version: int, shape: tuple[int, int]) -> None:
