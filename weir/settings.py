@@ -57,7 +57,6 @@ class LocalSettings(Settings):
     restarts_max: int = setting(
         10, "restarts of one part; it counts anew after it ran for five minutes", minimum=1
     )
-    scrape_timeout_s: float = setting(1.0, "limit for one part's answer to a metrics request, s", minimum=0.1)
 
 
 class CollectSettings(Settings):
@@ -67,4 +66,3 @@ class CollectSettings(Settings):
         True, "publish the cluster's own client quotas (kafka-configs) as policies; a file's entry wins"
     )
     interval_ms: int = setting(5_000, "how often the cluster's quotas are read, ms", minimum=100)
-    request_timeout_ms: int = setting(5_000, "limit of one request to the cluster, ms", minimum=100)

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
+from typing import Final
 
 import orjson
 from starlette.requests import Request
@@ -15,6 +16,8 @@ from enforcer.control.groups import Refusal
 from enforcer.control.metrics import AdminMetrics
 from enforcer.control.settings import AdminSettings
 
+REQUESTS_MAX: Final = 200
+"""Requests at a time; further ones get 503."""
 logger = logging.getLogger("weir.admin")
 
 _CHALLENGES = 'Bearer, Basic realm="weir"'
@@ -86,8 +89,8 @@ class AccessControl:
             await send(message)
 
         try:
-            if self._requests > self._settings.requests_max:
-                raise Refusal(503, f"{self._settings.requests_max} requests are under way already")
+            if self._requests > REQUESTS_MAX:
+                raise Refusal(503, f"{REQUESTS_MAX} requests are under way already")
             if self._beyond is not None and not self._beyond.ours(scope):
                 if not self._settings.share_tokens and is_ours(self._grants, Request(scope)):
                     raise Refusal(401, "This is a token of Weir's, and is not shown to the API behind it")

@@ -22,6 +22,10 @@ from streaming.contract.errors import WeirError
 from streaming.policy.policy_set import Section
 from streaming.policy.validation import Schema
 
+BODY_TIMEOUT_MS: Final = 5_000
+"""Limit for a body to arrive, then 408."""
+BODY_MAX_BYTES: Final = 65_536
+"""Largest body of a request; a larger one gets 413."""
 NO_CONTENT: Final = 204
 Name = Annotated[str, Path(min_length=1)]
 """A part of a path."""
@@ -196,13 +200,13 @@ async def body_of(request: Request, settings: AdminSettings) -> bytes:
     """
     body = bytearray()
     try:
-        async with asyncio.timeout(settings.body_timeout_ms / 1000):
+        async with asyncio.timeout(BODY_TIMEOUT_MS / 1000):
             async for chunk in request.stream():
                 body += chunk
-                if len(body) > settings.body_max_bytes:
-                    raise Refusal(413, f"The body is larger than {settings.body_max_bytes} bytes")
+                if len(body) > BODY_MAX_BYTES:
+                    raise Refusal(413, f"The body is larger than {BODY_MAX_BYTES} bytes")
     except TimeoutError:
-        raise Refusal(408, f"The body did not come within {settings.body_timeout_ms} ms") from None
+        raise Refusal(408, f"The body did not come within {BODY_TIMEOUT_MS} ms") from None
     except ClientDisconnect:
         raise Refusal(400, "The connection ended before the body did") from None
     return bytes(body)

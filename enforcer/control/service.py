@@ -45,6 +45,12 @@ from streaming.kafka_io.topic_watch import TopicWatch
 from streaming.metrics import serve_metrics
 from streaming.policy.policy_set import PolicySet
 
+_ROWS_MAX: Final = 100_000
+"""Rows of each table of usage, deliveries and backlogs; those silent longest go first."""
+_STOP_S: Final = 2
+"""Limit for answering what is under way at a stop."""
+_IDLE_S: Final = 15
+"""An idle connection is closed after it."""
 logger = logging.getLogger("weir.admin")
 
 _TAIL_STOP_S = 1.0
@@ -102,9 +108,9 @@ class AdminService:
         self._listen, self._metrics_address, self._settings = listen, metrics, settings
         self.has_tokens = bool(grants)
         self._metrics = AdminMetrics()
-        self._usage = UsageTable(settings.usage_rows_max)
-        self._deliveries = DeliveryTable(settings.dispatch_rows_max)
-        self._backlogs = BacklogTable(settings.backlog_rows_max)
+        self._usage = UsageTable(_ROWS_MAX)
+        self._deliveries = DeliveryTable(_ROWS_MAX)
+        self._backlogs = BacklogTable(_ROWS_MAX)
         self._topics = cluster.topics
         self._watch = self._watch_over(cluster)
         self._store = KafkaPolicyStore(
@@ -270,8 +276,8 @@ def _server_config(app: FastAPI, settings: AdminSettings, connections: Connectio
         h11_max_incomplete_event_size=_HEAD_MAX_BYTES,
         # Its warnings are one for each request that is no HTTP: counted, since anybody may send them.
         log_level=logging.ERROR,
-        timeout_keep_alive=settings.idle_timeout_s,
-        timeout_graceful_shutdown=settings.stop_timeout_s,
+        timeout_keep_alive=_IDLE_S,
+        timeout_graceful_shutdown=_STOP_S,
     )
 
 

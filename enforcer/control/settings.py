@@ -38,10 +38,6 @@ class AdminSettings(Settings):
     change_timeout_ms: int = setting(
         10_000, "limit for a change to be written and read back, then 503, ms", minimum=100
     )
-    changes_max: int = setting(100, "changes waiting for their turn; further ones get 503", minimum=1)
-    body_max_bytes: int = setting(65_536, "largest body of a request; a larger one gets 413", minimum=1_024)
-    body_timeout_ms: int = setting(5_000, "limit for a body to arrive, then 408, ms", minimum=100)
-    requests_max: int = setting(200, "requests at a time; further ones get 503", minimum=1)
     allowed_origins: list[Origin] = setting(
         [],
         "origins of pages, such as https://ops.example.org, whose scripts may use the API from a browser; "
@@ -64,18 +60,3 @@ class AdminSettings(Settings):
     connections_per_address: int = setting(
         100, "the same for those of one address, of this machine, or of an IPv6 network (/64)", minimum=1
     )
-    idle_timeout_s: int = setting(15, "an idle connection is closed after it, s", minimum=1)
-    usage_rows_max: int = setting(
-        100_000, "pairs of group and broker whose use is kept; those silent longest go first", minimum=1
-    )
-    dispatch_rows_max: int = setting(
-        100_000,
-        "subscriptions at a broker, by proxy, whose deliveries are kept; those silent longest go first",
-        minimum=1,
-    )
-    backlog_rows_max: int = setting(
-        100_000,
-        "topics and their subscriptions whose backlogs are kept; topics silent longest go first",
-        minimum=1,
-    )
-    stop_timeout_s: int = setting(2, "limit for answering what is under way at a stop, s", minimum=0)

@@ -5,6 +5,7 @@ import contextlib
 import itertools
 import time
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from confluent_kafka import Message
 
@@ -26,6 +27,8 @@ from streaming.kafka_io.policy_turn import (
 )
 from streaming.kafka_io.reader import Reader
 
+CHANGES_MAX: Final = 100
+"""Changes waiting for their turn; further ones get 503."""
 ORIGIN = "admin"
 # A reader that lags longer waits for a transaction that somebody left open: a new turn ends it.
 _LAG_LIMIT_S = 2.0
@@ -113,7 +116,7 @@ class KafkaPolicyStore:
         self._check_read()
         if wrong := self._wrong():
             raise Unavailable(f"Not changed, since it could get lost: {wrong}")
-        if self._changing >= self._settings.changes_max:
+        if self._changing >= CHANGES_MAX:
             raise Unavailable(f"{self._changing} changes are under way already")
         limit_s = self._settings.change_timeout_ms / 1000
         deadline = time.monotonic() + limit_s

@@ -76,11 +76,6 @@ class ProxySettings(Settings):
         "where requests are decided whose quota does not say it: local, at once, by what is known of the"
         " subject, or strict: the job is asked, and the request waits",
     )
-    event_ack_ms: int = setting(
-        100,
-        "how long an answer that was decided at once waits until Kafka has its event, ms; then it is counted",
-        minimum=0,
-    )
     decision_timeout_ms: int = setting(2_000, "how long a request waits for its decision, ms", minimum=1)
     on_late_decision: OnLate = setting(
         OnLate.ALLOW,

@@ -20,6 +20,10 @@ from enforcer.http.passing.upstream import UpstreamFailed
 from enforcer.http.settings import HttpSettings
 from streaming.contract.events import ANONYMOUS
 
+CREDENTIALS_MAX: Final = 10_000
+"""Credentials whose answer is kept."""
+CREDENTIAL_S: Final = 60.0
+"""How long it is believed that the upstream knows a credential."""
 _REFUSALS: Final = frozenset((401, 403))
 _BEARER, _BASIC = b"bearer", b"basic"
 
@@ -44,10 +48,9 @@ class Principals:
         self._claim = settings.token_claim
         self._metrics = metrics
         self._ask = ask
-        kept_s = settings.credential_ms / 1000
-        self._users: TTLCache[bytes, str] = TTLCache(settings.credentials_max, kept_s, now_s)
+        self._users: TTLCache[bytes, str] = TTLCache(CREDENTIALS_MAX, CREDENTIAL_S, now_s)
         # By scheme: what the upstream says of a credential that cannot be right.
-        self._wrong: TTLCache[bytes, int] = TTLCache(2, kept_s, now_s)
+        self._wrong: TTLCache[bytes, int] = TTLCache(2, CREDENTIAL_S, now_s)
 
     async def user(self, authorization: bytes | None) -> str:
         """Whose request it is.

@@ -33,6 +33,12 @@ from enforcer.laws.mutation.mutations import Answer, Mutations
 from enforcer.laws.mutation.request import Request
 from enforcer.wire.http.paths import BadPath, plain
 
+_CONNECTIONS_MAX: Final = 100
+"""Connections to the upstream; further requests wait as long as for a connection, then 503."""
+_CONNECT_S: Final = 5.0
+"""Limit of a connection attempt to the upstream, then 502."""
+REPLAY_BYTES: Final = 67_108_864
+"""Bodies kept for redirects, and answers that are read, of all requests at a time."""
 REDIRECTS_MAX: Final = 5
 """How often one request may be sent on: brokers send it to the owner at once, and a circle ends."""
 REPLAY_BODY_BYTES: Final = 5_242_880
@@ -74,11 +80,11 @@ class HttpProxy:
         self._metrics = metrics
         self._rules = settings.all_rules()
         self._fillings = Fillings([*lookups(settings.binary_address), *fillings])
-        self._memory = ReplayMemory(settings.replay_memory_bytes, metrics)
+        self._memory = ReplayMemory(REPLAY_BYTES, metrics)
         self._upstream = Upstream(
-            settings.connect_timeout_ms / 1000,
+            _CONNECT_S,
             settings.answer_timeout_ms / 1000,
-            settings.connections_max,
+            _CONNECTIONS_MAX,
             metrics,
             transport,
         )

@@ -57,8 +57,6 @@ class HttpSettings(Settings):
         "/admin/v2/clusters",
         "path of the upstream that is asked (GET) whether it knows a credential, before its user is charged",
     )
-    credential_ms: int = setting(60_000, "how long the answer is believed, ms", minimum=0)
-    credentials_max: int = setting(10_000, "credentials whose answer is kept", minimum=1)
     token_claim: str = setting("sub", "claim of a token that names the user, as the upstream has it")
     allowed_hosts: list[str] = setting(
         [],
@@ -70,22 +68,10 @@ class HttpSettings(Settings):
         "HOST:PORT that answers to lookups of topics tell clients: of our own proxy of Pulsar's binary "
         "protocol; empty: such lookups are refused; --binary-address wins over it",
     )
-    replay_memory_bytes: int = setting(
-        67_108_864,
-        "the same for all requests at a time, and for answers that are read, bytes; beyond it bodies are "
-        "streamed and not sent on, and what must be read is refused",
-        minimum=0,
-    )
-    connect_timeout_ms: int = setting(
-        5_000, "limit of a connection attempt to the upstream, then 502, ms", minimum=1
-    )
     answer_timeout_ms: int = setting(
         300_000, "limit for the upstream to answer, and for each next part of its answer, then 504, ms",
         minimum=100,
     )  # fmt: skip
-    connections_max: int = setting(
-        100, "connections to the upstream; further requests wait for connect_timeout_ms, then 503", minimum=1
-    )
 
     def all_rules(self) -> Rules:
         """Our own and the built-in ones."""

@@ -32,16 +32,8 @@ class PulsarSettings(Settings):
         " such a time, and a CLOSE_PRODUCER waits no longer for its SENDs, ms; to be below the clients' 30 s",
         minimum=100,
     )
-    publish_queue_total_bytes: int = setting(
-        134_217_728,
-        "the same of all connections; above it those are not read that hold more than their part, bytes",
-        minimum=1,
-    )
     exempt_users: list[str] = setting(
         [], "users whose SENDs are neither limited nor counted, such as that of geo-replication"
-    )
-    held_message_bytes_total: int = setting(
-        268_435_456, "the same of all connections together; then of each one that adds to it", minimum=1
     )
     create_wait_ms: int = setting(
         12_000,
@@ -50,10 +42,3 @@ class PulsarSettings(Settings):
         minimum=0,
         maximum=20_000,
     )
-    known_topic_ms: int = setting(
-        5_000,
-        "how long a topic that was there is believed to be, ms; one deleted and created again within it may"
-        " cost nothing",
-        minimum=0,
-    )
-    known_topics_max: int = setting(10_000, "topics known that way", minimum=1)

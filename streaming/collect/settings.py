@@ -41,7 +41,6 @@ class PulsarCollectSettings(Settings):
     interval_ms: int = setting(
         5_000, "how often the brokers' counters are read, ms; never longer than a round", minimum=500
     )
-    request_timeout_ms: int = setting(10_000, "limit of one attempt of a REST call, ms", minimum=100)
     topics_max: int = setting(
         100_000, "topics and subscriptions whose counters are kept; others are counted", minimum=1
     )

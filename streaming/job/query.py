@@ -109,8 +109,6 @@ def start_query(
         .option("kafka.bootstrap.servers", bootstrap)
         .options(**_SENDS[settings.profile] | settings.kafka_options)
     )
-    if settings.trigger_interval_ms:
-        writer = writer.trigger(processingTime=f"{settings.trigger_interval_ms} milliseconds")
     return writer.start()
 
 

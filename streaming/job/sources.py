@@ -1,6 +1,7 @@
 """Where records come from: Kafka for the live job, staged files for a replay."""
 
 from pathlib import Path
+from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamReader
@@ -9,6 +10,8 @@ from streaming.contract.topics import Topics
 from streaming.job import schemas
 from streaming.job.spark.settings import JobSettings, Profile
 
+_FETCH_WAIT_MS: Final = 20
+"""How long a broker may hold an empty fetch; it delays the next batch."""
 _FETCHES = {
     Profile.LATENCY: {},
     # Kafka's defaults suit readers of many partitions; here one partition may hold all.
@@ -75,6 +78,6 @@ def _kafka(spark: SparkSession, settings: JobSettings, bootstrap: str, topic: st
         # A topic that is gone must not come back with the broker's settings because we read it.
         "kafka.allow.auto.create.topics": "false",
         # An executor's consumer prefetches: without new data its next poll would sit out the default 500 ms.
-        "kafka.fetch.max.wait.ms": str(settings.fetch_max_wait_ms),
+        "kafka.fetch.max.wait.ms": str(_FETCH_WAIT_MS),
     }
     return spark.readStream.format("kafka").options(**(options | settings.kafka_options))

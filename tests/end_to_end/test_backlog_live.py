@@ -28,7 +28,7 @@ def test_whoever_is_killed_in_the_middle_nothing_is_evicted_twice(tmp_path: Path
     settings = tmp_path / "weir.yaml"
     settings.write_text(
         "local: {kafka_port: 0, restart_backoff_s: 0.1}\n"
-        "backlog: {order_timeout_ms: 2000, topics_at_once: 2}\n"
+        "backlog: {order_timeout_ms: 2000}\n"
     )
     names = [f"acme.killed.t{number}" for number in range(20)]
     generator = random.Random(16)

@@ -6,6 +6,7 @@ from mutation_kit import Bureau, settle_down
 from part_link_kit import PartLink
 from prometheus_client import CollectorRegistry
 
+from enforcer.pulsar.creating import creating
 from enforcer.pulsar.creating.creating import Creating
 from enforcer.pulsar.creating.creation import Office
 from enforcer.pulsar.creating.known import KnownTopics
@@ -130,9 +131,7 @@ class Yard:
         self.desk = self.bureau.desk
         self.settings = PulsarSettings(**(settings or {}))
         self.metrics = CreatingMetrics(CollectorRegistry())
-        self.known = KnownTopics(
-            self.settings.known_topic_ms, self.settings.known_topics_max, lambda: self.desk.now_ms
-        )
+        self.known = KnownTopics(creating.KNOWN_MS, creating.KNOWN_TOPICS_MAX, lambda: self.desk.now_ms)
         self.office = Office(
             mutations=self.bureau.mutations, known=self.known, metrics=self.metrics, settings=self.settings
         )

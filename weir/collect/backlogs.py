@@ -25,6 +25,8 @@ from streaming.contract.printable import printable
 from streaming.contract.topics import Cluster
 from weir.collect.feeds import DecisionFeed, PolicyFeed, backlogs_in
 
+_WRITE_S: Final = 10.0
+"""Limit of one write to Kafka."""
 logger = logging.getLogger("weir.collect")
 
 AGAIN_S: Final = 5.0
@@ -112,7 +114,6 @@ class BacklogPart:
     async def _start(self, stack: AsyncExitStack, *, once: bool) -> BacklogCollector:
         cluster, settings = self._cluster, self._settings
         watched = await self._watch(stack)
-        timeout_s = settings.request_timeout_ms / 1000
         actor = f"collect-{watched.kind}-{watched.name}"
         lease = f"{cluster.topics.usage}-backlog-{watched.kind}-{watched.name}{'-once' if once else ''}"
         if self._metrics is None:
@@ -136,10 +137,10 @@ class BacklogPart:
         stack.push_async_callback(stop)
         await policies.start()
         writer = await asyncio.to_thread(
-            Reports, cluster.bootstrap, cluster.topics.usage, lease, cluster.client, timeout_s
+            Reports, cluster.bootstrap, cluster.topics.usage, lease, cluster.client, _WRITE_S
         )
         stack.enter_context(writer)
-        log = ActionLog(cluster.bootstrap, cluster.topics.decisions, cluster.client, timeout_s)
+        log = ActionLog(cluster.bootstrap, cluster.topics.decisions, cluster.client, _WRITE_S)
         stack.callback(log.close)
 
         async def write(reports: Sequence[Backlog]) -> Sequence[str]:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from prometheus_client import CollectorRegistry
 
@@ -29,6 +29,8 @@ from weir.settings import CollectSettings
 from weir.stack.topics import cluster_id
 from weir.stopping import stop_event, until_stopped
 
+_REQUEST_MS: Final = 5_000
+"""Limit of one request to the cluster."""
 logger = logging.getLogger("weir.collect")
 
 
@@ -82,10 +84,10 @@ async def _quotas(
     Raises:
         WeirError: with `once`: the round failed.
     """
-    reader = QuotaReader(cluster.bootstrap, client=cluster.client, timeout_ms=settings.request_timeout_ms)
+    reader = QuotaReader(cluster.bootstrap, client=cluster.client, timeout_ms=_REQUEST_MS)
     while True:
         try:
-            await asyncio.to_thread(collect_once, reader, cluster, settings.request_timeout_ms / 1000)
+            await asyncio.to_thread(collect_once, reader, cluster, _REQUEST_MS / 1000)
         except WeirError as failure:
             if once:
                 raise

@@ -34,6 +34,8 @@ from weir.collect.feeds import DecisionFeed, PolicyFeed, shares_in
 from weir.foreground import write_ready_file
 from weir.stopping import stop_event, unless, until_stopped
 
+_ATTEMPT_S: Final = 10.0
+"""Limit of one attempt of a REST call."""
 logger = logging.getLogger("weir.collect")
 
 PROGRESS_S: Final = 60.0
@@ -51,7 +53,7 @@ def rest_terms(args: argparse.Namespace, settings: PulsarCollectSettings) -> Res
         base=args.admin or settings.admin,
         token_file=args.token_file or settings.token_file,
         ca_file=settings.ca_file,
-        timeout_s=settings.request_timeout_ms / 1000,
+        timeout_s=_ATTEMPT_S,
     )
     check_terms(terms)
     return terms
@@ -145,7 +147,7 @@ async def _begin(
             cluster.topics.usage,
             f"{cluster.topics.usage}-pulsar-{name}",
             cluster.client,
-            settings.request_timeout_ms / 1000,
+            _ATTEMPT_S,
         )
     )
     push = PushTerms(apart_ms=settings.push_apart_ms, override=args.override)

@@ -4,7 +4,7 @@ import argparse
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from streaming.contract.errors import ConfigError, Problem, WeirError
 from streaming.policy.settings import read_settings
@@ -15,6 +15,8 @@ from weir.stack.kafka import port_is_free
 from weir.stack.local import POLL_S, Stack, StackOptions, StackSettings
 from weir.stack.scrape import MetricsServer
 
+_SCRAPE_S: Final = 1.0
+"""Limit of one part's answer to a metrics request."""
 _FORCED = 1
 _say = teller("weir")
 
@@ -57,7 +59,7 @@ def serve(
         _check_port(options.admin, "--admin")
         if options.pulsar:
             _check_port(options.pulsar_listen, "--pulsar-listen")
-        server = MetricsServer(args.metrics, stack.metrics_sources, settings.local.scrape_timeout_s)
+        server = MetricsServer(args.metrics, stack.metrics_sources, _SCRAPE_S)
         if stack.start():
             _announce(stack, server, args.ready_file)
             if not meanwhile(stack, stop):

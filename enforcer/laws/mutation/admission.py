@@ -31,6 +31,8 @@ from enforcer.laws.mutation.gate import (
 )
 from enforcer.laws.mutation.request import Request
 
+EVENT_ACK_MS: Final = 100
+"""How long an answer that was decided at once waits until Kafka has its event; then it is counted."""
 CallLater = Callable[[float, Callable[[], None]], asyncio.TimerHandle]
 """Calls a function after so many ms."""
 _AT_ONCE: Final = frozenset({"not_before", "dry_run"})
@@ -297,7 +299,7 @@ class Admission:
         if request.dry_run:
             coordinator.free.dry_runs.charge(quota, sum(request.items.values()))
         self._unacknowledged = self._here
-        self._acknowledge_until_ms = self._now_ms() + self._settings.event_ack_ms
+        self._acknowledge_until_ms = self._now_ms() + EVENT_ACK_MS
         try:
             if self._here:
                 put = coordinator.decide(request, quota, self._hear, self.acknowledged)

@@ -140,7 +140,7 @@ class Mutations:
         self._coordinator.report(request.as_done(items), self._quota(request))
 
     async def acknowledged(self, answer: Answer) -> None:
-        """Wait until Kafka has the event of a decision, for a limited time (`event_ack_ms`)."""
+        """Wait until Kafka has the event of a decision, for a limited time (EVENT_ACK_MS)."""
         if answer.allowed and answer.admission is not None:
             answer.over = asyncio.get_running_loop().create_future()
             answer.admission.finish()

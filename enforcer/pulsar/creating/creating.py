@@ -25,6 +25,10 @@ from enforcer.wire.pulsar.frames import (
     SUCCESS,
 )
 
+KNOWN_TOPICS_MAX: Final = 10_000
+"""Topics known that way."""
+KNOWN_MS: Final = 5_000
+"""How long a topic that was there is believed to be; made again within it, it may cost nothing."""
 CREATIONS_MAX: Final = 1_000
 """Requests of one connection looked at at a time that may create topics; then reading stops."""
 
@@ -194,7 +198,7 @@ def creating(
     """
     office = Office(
         mutations=Mutations(coordinator, call_later),
-        known=KnownTopics(settings.known_topic_ms, settings.known_topics_max, coordinator.clock.steady_ms),
+        known=KnownTopics(KNOWN_MS, KNOWN_TOPICS_MAX, coordinator.clock.steady_ms),
         metrics=CreatingMetrics(coordinator.metrics.registry),
         settings=settings,
     )

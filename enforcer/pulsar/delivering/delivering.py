@@ -27,6 +27,8 @@ from enforcer.wire.pulsar.frames import (
 )
 from enforcer.wire.pulsar.names import BadName
 
+HELD_TOTAL_BYTES: Final = 268_435_456
+"""Messages held of all connections together; above it each one that adds to them is not read."""
 CONSUMERS_MAX: Final = 20_000
 """Consumers of one connection; one that subscribes more ends."""
 HELD_MESSAGE_BYTES: Final = 33_554_432
@@ -152,13 +154,13 @@ class Delivering:
 
     def holds(self) -> None:
         """See consumer.Owner: too much held stops reading the broker until half of that is gone."""
-        store, settings = self.store, self._desk.settings
+        store = self.store
         if self._full_from:
             if store.size * 2 <= self._full_from:
                 self._full_from = 0
                 self.link.resume_broker(self)
         elif store.size > HELD_MESSAGE_BYTES or (
-            store.frames and self._desk.held.size > settings.held_message_bytes_total
+            store.frames and self._desk.held.size > HELD_TOTAL_BYTES
         ):
             self._full_from = store.size
             self._desk.metrics.full.inc()

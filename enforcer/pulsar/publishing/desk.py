@@ -20,6 +20,8 @@ from enforcer.wire.pulsar.commands import TEXT_MAX
 from streaming.contract.names import QUOTA_GROUP_PREFIX
 from streaming.contract.usage_events import DIMENSIONS
 
+_QUEUES_BYTES: Final = 134_217_728
+"""SENDs that wait, of all connections; above it those are not read that hold more than their part."""
 PUBLISH_QUEUE_BYTES: Final = 16_777_216
 """SENDs of one connection that wait: an eighth of what all may have; above it the client is not read until
 half of them are gone."""
@@ -60,7 +62,7 @@ class Desk:
         self.settings = settings
         self.pulsar = pulsar
         self.closer = Closer(blocks)
-        self.room = Room(PUBLISH_QUEUE_BYTES, pulsar.publish_queue_total_bytes)
+        self.room = Room(PUBLISH_QUEUE_BYTES, _QUEUES_BYTES)
         self.numbers = Numbers(Counter(), Counter(), settings.metric_subjects_max)
         self.waits = Histogram(
             "weir_publish_wait_seconds",

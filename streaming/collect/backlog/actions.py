@@ -33,6 +33,10 @@ from streaming.contract.printable import printable
 from streaming.policy.policy_set import PolicySet
 from streaming.policy.topics import KIND_OF, BacklogQuota, backlog_quota
 
+STOP_MS: Final = 2_000
+"""How long evictions under way may last at the end; the next run settles what is left."""
+TOPICS_AT_ONCE: Final = 8
+"""Topics that are evicted from at a time; of one topic one subscription at a time."""
 ORDERS_MAX: Final = 1_000
 """Evictions begun after one check; others wait for the next."""
 
@@ -148,14 +152,14 @@ class Actions:
         self._left = 0
         tasks = list(self._busy.values())
         if tasks:
-            await asyncio.wait(tasks, timeout=self._settings.stop_timeout_ms / 1000)
+            await asyncio.wait(tasks, timeout=STOP_MS / 1000)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _begin(self) -> None:
         """Take on what waits, as far as there is room."""
-        while len(self._busy) < self._settings.topics_at_once:
+        while len(self._busy) < TOPICS_AT_ONCE:
             topic = next((one for one in self._waiting if one not in self._busy), None)
             if topic is None:
                 return

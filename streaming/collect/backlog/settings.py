@@ -14,23 +14,11 @@ class BacklogSettings(Settings):
         "what a Kafka cluster is called in metrics and actions; empty: its own id. Pulsar's name is"
         " collect_pulsar.cluster",
     )
-    topics_at_once: int = setting(
-        8,
-        "topics that are evicted from at a time; of one topic one subscription at a time",
-        minimum=1,
-        maximum=256,
-    )
     order_timeout_ms: int = setting(
         15_000,
         "limit of each step of an eviction, ms; what was begun or left without an answer so long ago is"
         " settled",
         minimum=100,
-    )
-    request_timeout_ms: int = setting(10_000, "limit of one write to Kafka, ms", minimum=100)
-    stop_timeout_ms: int = setting(
-        2_000,
-        "how long evictions under way may last at the end, ms; the next run settles what is left",
-        minimum=0,
     )
     topic_metrics: bool = setting(
         True, "metrics of each topic, as Pulsar's exposeTopicLevelMetricsInPrometheus; else of each namespace"

@@ -37,9 +37,6 @@ class JobSettings(Settings):
         minimum=1,
         maximum=4096,
     )
-    trigger_interval_ms: int = setting(
-        0, "least time between two batches, ms; 0: as soon as there is an event", minimum=0
-    )
     tick_interval_ms: int = setting(
         10_000,
         "longest time between two ticks, ms; rounds shorter than it have one each, down to 1 s",
@@ -119,9 +116,6 @@ class JobSettings(Settings):
     )
     driver_host: str = setting(
         "", "name or address at which executors reach the driver; empty: what this machine calls itself"
-    )
-    fetch_max_wait_ms: int = setting(
-        20, "how long a broker may hold an empty fetch, ms; it delays the next batch", minimum=1, maximum=500
     )
     topics_timeout_s: int = setting(
         60, "limit for the cluster and Weir's topics to be there at the start, s", minimum=1

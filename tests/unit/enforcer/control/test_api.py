@@ -153,13 +153,14 @@ async def unsent(app: Any) -> int:
     return status
 
 
-def test_a_body_has_its_limits() -> None:
+def test_a_body_has_its_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of size, 413, and of time, 408; and so has the number of requests, 503."""
-    api = client(parts(body_max_bytes=1_024))
-    assert answer(api, "PUT", f"{GROUPS}/rg1", b" " * 1_025)[0] == 413
+    monkeypatch.setattr("enforcer.control.parts.BODY_TIMEOUT_MS", 200)
+    monkeypatch.setattr("enforcer.control.middleware.REQUESTS_MAX", 2)
+    assert answer(client(parts()), "PUT", f"{GROUPS}/rg1", b" " * 65_537)[0] == 413
 
     async def slow() -> list[int]:
-        made = create_app(parts(body_timeout_ms=200, requests_max=2))
+        made = create_app(parts())
         return await asyncio.gather(*(unsent(made) for _ in range(3)))
 
     assert sorted(asyncio.run(slow())) == [408, 408, 503]

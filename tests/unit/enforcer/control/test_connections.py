@@ -37,7 +37,7 @@ class Server:
     """A server with small limits, and clients of it."""
 
     def __init__(self, **settings: Any) -> None:
-        limits = {"header_timeout_ms": 300, "request_timeout_ms": 600, "idle_timeout_s": 1, **settings}
+        limits = {"header_timeout_ms": 300, "request_timeout_ms": 600, **settings}
         self.settings = AdminSettings(**limits)
         self.metrics = AdminMetrics()
         self.port = 0
@@ -53,7 +53,7 @@ class Server:
             lifespan="off",
             log_config=None,
             log_level=logging.ERROR,
-            timeout_keep_alive=self.settings.idle_timeout_s,
+            timeout_keep_alive=1,
             timeout_graceful_shutdown=1,
         )
         server = uvicorn.Server(config)

@@ -32,9 +32,12 @@ async def test_before_the_policies_are_read_nothing_is_answered() -> None:
         await unread.change(nothing)
 
 
-async def test_changes_wait_for_their_turn_within_a_limit_and_not_too_many_of_them() -> None:
-    """The one beyond `changes_max` is refused at once, the others when their time is over."""
-    busy = store(changes_max=2, change_timeout_ms=100)
+async def test_changes_wait_for_their_turn_within_a_limit_and_not_too_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The one beyond CHANGES_MAX is refused at once, the others when their time is over."""
+    monkeypatch.setattr("enforcer.control.store.CHANGES_MAX", 2)
+    busy = store(change_timeout_ms=100)
     busy.read.set()
     await busy._one_at_a_time.acquire()
     waiting = [asyncio.create_task(busy.change(nothing)) for _ in range(2)]

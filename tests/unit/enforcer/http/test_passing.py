@@ -75,9 +75,10 @@ async def test_a_large_body_is_streamed(declared: str | None, monkeypatch: pytes
 
 
 @in_a_loop
-async def test_kept_bodies_have_a_bound_together() -> None:
+async def test_kept_bodies_have_a_bound_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond it they are streamed, and those of mutations refused."""
-    front = Front(replay_memory_bytes=4)
+    monkeypatch.setattr("enforcer.http.proxy.REPLAY_BYTES", 4)
+    front = Front()
     front.pulsar.answers["POST /any"] = lambda seen: reply(200, seen.body)
     assert (await front.ask("POST", "/any", chunks=(b"abc", b"def"))).body == b"abcdef"
     assert (await front.ask("PUT", TOPIC, b'{"a":"b"}')).status == 413

@@ -92,19 +92,20 @@ def test_a_credential_counts_if_it_is_told_from_a_wrong_one(right: int, wrong: i
 async def test_the_answer_is_believed_for_a_time() -> None:
     """One question for each credential, and one for a wrong one."""
     asked = Asked(200, 401)
-    principals = asked.principals(credential_ms=1_000)
+    principals = asked.principals()
     for _ in range(3):
         assert await principals.user(jwt(sub="ann").encode()) == "ann"
         assert await principals.user(jwt(sub="eve").encode()) == "ANONYMOUS"
     assert len(asked.asked) == 3
-    asked.now_s, asked.right = 1.1, 401
+    asked.now_s, asked.right = 60.1, 401
     assert await principals.user(jwt(sub="ann").encode()) == "ANONYMOUS"
 
 
-async def test_the_table_has_a_bound() -> None:
+async def test_the_table_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who was asked about longest ago is asked about again."""
+    monkeypatch.setattr("enforcer.http.principal.CREDENTIALS_MAX", 2)
     asked = Asked(200, 401)
-    principals = asked.principals(credentials_max=2)
+    principals = asked.principals()
     for number in range(4):
         await principals.user(jwt(sub=f"user{number}").encode())
     before = len(asked.asked)

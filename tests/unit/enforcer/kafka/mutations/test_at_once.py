@@ -53,7 +53,7 @@ def test_it_is_forwarded_at_once_and_answered_when_kafka_has_its_event() -> None
 
 @pytest.mark.parametrize("stands", [None, False])
 def test_it_is_answered_without_and_counted(stands: bool | None) -> None:
-    """After event_ack_ms, or when Kafka will never have the event."""
+    """After EVENT_ACK_MS, or when Kafka will never have the event."""
     scene = Local(Action.DECIDE, {"a": 5})
     scene.broker_says(a=0)
     if stands is None:

@@ -50,8 +50,8 @@ async def test_it_is_decided_at_once_and_its_event_goes_beside_it() -> None:
 
 @in_a_loop
 async def test_the_wait_for_the_acknowledgement_has_a_bound() -> None:
-    """After event_ack_ms it is counted."""
-    bureau = Bureau(event_ack_ms=100)
+    """After EVENT_ACK_MS it is counted."""
+    bureau = Bureau()
     bureau.desk.acknowledges = False
     answer = await bureau.answer({"a": 5})
     waiting = asyncio.create_task(bureau.mutations.acknowledged(answer))

@@ -149,9 +149,10 @@ async def test_more_requests_than_may_be_looked_at(monkeypatch: pytest.MonkeyPat
 
 
 @in_a_loop
-async def test_thousands_of_names() -> None:
+async def test_thousands_of_names(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables have bounds, and nothing is left of what is over."""
-    yard = Yard({"known_topics_max": 100})
+    monkeypatch.setattr("enforcer.pulsar.creating.creating.KNOWN_TOPICS_MAX", 100)
+    yard = Yard()
     client = Client(yard)
     for number in range(1_000):
         await client.look_up(f"t{number}")

@@ -8,6 +8,7 @@ from loop_kit import in_a_loop
 from mutation_kit import settle_down
 
 from enforcer.pulsar.creating import creation
+from enforcer.pulsar.creating.creating import KNOWN_MS
 from enforcer.wire.pulsar import frames
 from enforcer.wire.pulsar.commands import command, parse
 from enforcer.wire.pulsar.frames import PRODUCER, SUBSCRIBE
@@ -27,7 +28,7 @@ async def test_a_topic_that_is_there_costs_nothing() -> None:
     # For a while it is known, by whatever way it is written, to all connections.
     assert await client.produce(HERE + "t")
     assert await Client(yard).subscribe("public/default/t")
-    yard.desk.pass_ms(yard.settings.known_topic_ms)
+    yard.desk.pass_ms(KNOWN_MS)
     assert not await client.produce()
     assert not yard.charged() and yard.found() == {"exists": 1, "known": 2}
 
@@ -51,7 +52,7 @@ async def test_a_new_topic_is_charged_and_goes_on(kind: str) -> None:
 
 @in_a_loop
 async def test_the_answer_waits_until_kafka_has_the_event() -> None:
-    """For event_ack_ms."""
+    """For EVENT_ACK_MS."""
     yard = Yard()
     yard.desk.acknowledges = False
     client = Client(yard)

@@ -243,9 +243,10 @@ def test_other_frames_of_a_consumer_keep_their_place() -> None:
 
 def test_too_much_held_stops_reading_the_broker_until_half_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of one connection, and of all together."""
-    for own, each in (({}, 5_000), ({"held_message_bytes_total": 5_000}, 1 << 25)):
+    for total, each in ((1 << 28, 5_000), (5_000, 1 << 25)):
         monkeypatch.setattr("enforcer.pulsar.delivering.delivering.HELD_MESSAGE_BYTES", each)
-        world = World(own=own)
+        monkeypatch.setattr("enforcer.pulsar.delivering.delivering.HELD_TOTAL_BYTES", total)
+        world = World()
         link = ModelLink(world)
         link.subscribe(1, queue=1_000)
         world.run(20)

@@ -222,9 +222,10 @@ async def test_no_more_is_begun_after_a_check_than_is_set(monkeypatch: pytest.Mo
     assert desk.value("weir_backlog_evictions_total", quota_type="size", outcome="done") == 5
 
 
-async def test_so_many_topics_at_a_time_and_of_one_topic_one() -> None:
+async def test_so_many_topics_at_a_time_and_of_one_topic_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streaming.collect.backlog.actions.TOPICS_AT_ONCE", 2)
     cluster, entries = many(6)
-    desk = Desk(cluster, entries, topics_at_once=2)
+    desk = Desk(cluster, entries)
 
     async def slow() -> None:
         await asyncio.sleep(0.01)
@@ -262,11 +263,12 @@ async def test_a_newer_decision_takes_back_what_still_waits(monkeypatch: pytest.
     assert cluster.calls.count("carry_out a") == 1
 
 
-@pytest.mark.parametrize("stop_timeout_ms", [0, 5_000])
-async def test_at_the_end_what_is_under_way_has_a_while(stop_timeout_ms: int) -> None:
+@pytest.mark.parametrize("stop_ms", [0, 5_000])
+async def test_at_the_end_what_goes_on_has_a_while(stop_ms: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut off, it stays begun, for the next run to settle."""
+    monkeypatch.setattr("streaming.collect.backlog.actions.STOP_MS", stop_ms)
     cluster = FakeCluster(a=-1, b=-1)
-    desk = Desk(cluster, stop_timeout_ms=stop_timeout_ms)
+    desk = Desk(cluster)
     reports = await desk.check()
     going = asyncio.Event()
 
@@ -278,7 +280,7 @@ async def test_at_the_end_what_is_under_way_has_a_while(stop_timeout_ms: int) ->
     desk.collector.take(decided(reports[0], desk.entries))
     await going.wait()
     await desk.collector.actions.close()
-    assert desk.steps() == [("a", "begun"), ("a", "done")][: 1 + (stop_timeout_ms > 0)]
+    assert desk.steps() == [("a", "begun"), ("a", "done")][: 1 + (stop_ms > 0)]
 
 
 async def test_no_more_ends_are_tried_than_can_be_said() -> None:

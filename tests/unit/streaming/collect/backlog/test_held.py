@@ -50,7 +50,8 @@ async def test_without_room_to_settle_it_has_failed(monkeypatch: pytest.MonkeyPa
     cluster, entries = many(2)
     cluster.refused = [NotKnown("no answer"), NotKnown("no answer")]
     monkeypatch.setattr("streaming.collect.backlog.unsettled.UNSETTLED_MAX", 1)
-    desk = Desk(cluster, entries, topics_at_once=1)
+    monkeypatch.setattr(actions, "TOPICS_AT_ONCE", 1)
+    desk = Desk(cluster, entries)
     await desk.round()
     assert desk.steps() == [("slow", "begun"), ("slow", "begun"), ("slow", "failed")]
     assert desk.value("weir_backlog_unsettled_evictions") == 1
