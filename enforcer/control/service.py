@@ -27,7 +27,6 @@ from enforcer.control.settings import AdminSettings
 from enforcer.control.store import KafkaPolicyStore
 from enforcer.control.usage import UsageTable
 from enforcer.core.feeds.rows import name_of, objects_of
-from enforcer.core.feeds.tail import Tail
 from enforcer.host.listening import listen_at
 from enforcer.host.sockets import Address
 from streaming.contract.backlog.actions import TYPE as BACKLOG_ACTION
@@ -40,6 +39,7 @@ from streaming.contract.fields import TS_MAX_MS, Fields, integer, text
 from streaming.contract.topics import Cluster
 from streaming.contract.usage_events import DispatchUsage, GroupUsage, dispatch_usage, group_usage
 from streaming.kafka_io.newest import Newest
+from streaming.kafka_io.tail import Tail
 from streaming.kafka_io.threads import use_threads
 from streaming.kafka_io.topic_watch import TopicWatch
 from streaming.metrics import serve_metrics

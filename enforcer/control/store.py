@@ -13,7 +13,6 @@ from enforcer.control.groups import Changes, Entries, Refusal
 from enforcer.control.metrics import AdminMetrics
 from enforcer.control.parts import Unavailable
 from enforcer.control.settings import AdminSettings
-from enforcer.core.feeds.tail import Tail
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Topics
 from streaming.kafka_io.policy_topic import PolicyLog, Update
@@ -26,6 +25,7 @@ from streaming.kafka_io.policy_turn import (
     pause_s,
 )
 from streaming.kafka_io.reader import Reader
+from streaming.kafka_io.tail import Tail
 
 CHANGES_MAX: Final = 100
 """Changes waiting for their turn; further ones get 503."""

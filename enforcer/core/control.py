@@ -15,7 +15,6 @@ from enforcer.core.clock import Clock
 from enforcer.core.feeds.decisions import Read, decisions_tail
 from enforcer.core.feeds.joining import Hear, Joining, unheard_of
 from enforcer.core.feeds.policies import Policies, policies_tail
-from enforcer.core.feeds.tail import Tail
 from enforcer.core.feeds.unusable import Complaints
 from enforcer.core.law import Context, EnforcerLaw, Upstreams
 from enforcer.core.membership import Membership
@@ -24,6 +23,7 @@ from enforcer.core.reports import EVENTS_MAX, Reports
 from enforcer.core.settings import ProxySettings
 from streaming.contract.topics import CHECK_MS, Topics
 from streaming.kafka_io.brokers_clock import BrokersClock
+from streaming.kafka_io.tail import Tail
 from streaming.kafka_io.topic_watch import TopicWatch
 
 logger = logging.getLogger(__name__)

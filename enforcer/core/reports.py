@@ -12,6 +12,7 @@ from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaExceptio
 
 from enforcer.core.metrics import Metrics
 from streaming.columns.packed import CONTENT_TYPE, HEADER
+from streaming.kafka_io.writer import connected
 
 EVENTS_MAX: Final = 20_000
 """Events waiting to be sent, twice the requests that may wait; further ones are dropped and counted."""
@@ -23,7 +24,7 @@ Acknowledged = Callable[[int | None], object]
 _POLL_S = 0.2
 LAST_S = 1.0
 """So long a dead producer may take to tell of what it had sent; the rest it gives up."""
-_QUEUE_KB = "131072"
+_QUEUE_KB = 131_072
 """128 MiB of events that wait to be sent; a further one is dropped, as beyond their number."""
 
 
@@ -52,25 +53,16 @@ class Reports:
         metrics: Metrics,
         refused: Callable[[str], None],
         learn: Callable[[int, float], None],
-        connect: Callable[[dict[str, str]], Producer] = Producer,
+        connect: Callable[[Mapping[str, Any], Mapping[str, Any]], Producer] = connected,
     ) -> None:
-        self._properties = {
-            **properties,
-            # Nothing is sent twice (docs/contract.md 1), so nothing is charged twice.
-            "enable.idempotence": "true",
-            "linger.ms": "0",
-            # As in Kafka's own clients, so that one subject is in one partition whoever writes.
-            "partitioner": "murmur2_random",
-            # Above what any of our events has.
-            "message.max.bytes": "1000000",
-            "queue.buffering.max.messages": str(events_max),
+        self._properties = properties
+        self._own = {
+            "queue.buffering.max.messages": events_max,
             # Each may be large, and many wait while Kafka takes none.
             "queue.buffering.max.kbytes": _QUEUE_KB,
-            "message.timeout.ms": str(event_timeout_ms),
-            "allow.auto.create.topics": "false",
-            "topic.metadata.refresh.fast.interval.ms": "250",
-            "reconnect.backoff.max.ms": "1000",
-            "log_level": "0",
+            "message.timeout.ms": event_timeout_ms,
+            "topic.metadata.refresh.fast.interval.ms": 250,
+            "reconnect.backoff.max.ms": 1_000,
         }
         self._topic = topic
         self._events_max = events_max
@@ -88,7 +80,7 @@ class Reports:
 
     def start(self) -> None:
         """Connect, in the background."""
-        self._producer = self._connect(self._properties)
+        self._producer = self._connect(self._properties, self._own)
         self._thread.start()
 
     def send(
@@ -208,4 +200,4 @@ class Reports:
             if error.fatal() and self._producer is producer and not self._stopping.is_set():
                 logger.warning("the event producer starts again: %s", error)
                 self._dead.append(producer)
-                self._producer = self._connect(self._properties)
+                self._producer = self._connect(self._properties, self._own)

@@ -10,7 +10,7 @@ from confluent_kafka import Message, Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from proxy_kit import until
 
-from enforcer.core.feeds.tail import Tail
+from streaming.kafka_io.tail import Tail
 
 
 class Writer:

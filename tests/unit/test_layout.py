@@ -26,12 +26,8 @@ EVENTS_IN_COLUMNS = ("streaming.laws.row_fields", "streaming.laws.sheet", "strea
 METRICS = "streaming.metrics"
 """Every part shows its metrics in one way."""
 STREAMING_BELOW_JOB = (*BELOW_LAWS, METRICS, "streaming.laws", "streaming.kafka_io", "streaming.replay")
-TOPICS_OF_WEIR = "streaming.kafka_io.topic_watch"
-"""Every part looks after them, so that what they must be is said once."""
-READER = "streaming.kafka_io.reader"
-"""Whoever reads Weir's topics reads with this."""
-BROKERS_CLOCK = "streaming.kafka_io.brokers_clock"
-"""Job and enforcers learn it alike."""
+KAFKA_IO = tuple(f"streaming.kafka_io.{name}" for name in ("brokers_clock", "tail", "topic_watch", "writer"))
+"""How everybody reads and writes Weir's topics, looks after them, and learns their brokers' time."""
 PACKED = "streaming.columns.packed"
 """How many events stand in one record: who reads and writes those needs no more of columns."""
 PATHS = "enforcer.wire.http"
@@ -86,8 +82,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "enforcer.wire": ("streaming.contract.errors",),
     "enforcer.host": ("enforcer.core", "streaming.contract"),
     "enforcer.core": (
-        "streaming.contract", "streaming.policy", PACKED, TOPICS_OF_WEIR, READER, BROKERS_CLOCK, METRICS,
-        *SCALAR_LAWS,
+        "streaming.contract", "streaming.policy", PACKED, METRICS, *KAFKA_IO, *SCALAR_LAWS,
     ),
     **{
         f"enforcer.laws.{law}": (

@@ -11,7 +11,6 @@ from confluent_kafka import Message
 from enforcer.core.feeds.decisions import decisions_in
 from enforcer.core.feeds.policies import Policies, policies_tail
 from enforcer.core.feeds.rows import objects_of, packed
-from enforcer.core.feeds.tail import Tail
 from enforcer.core.feeds.unusable import Complaints
 from enforcer.laws.shares.decisions import READER as SHARE_READER
 from streaming.contract.backlog.actions import TYPE as ACTION
@@ -22,6 +21,7 @@ from streaming.contract.errors import BadEvent, WeirError
 from streaming.contract.fields import Fields
 from streaming.contract.names import namespace_of
 from streaming.contract.topics import Cluster
+from streaming.kafka_io.tail import Tail
 from streaming.policy.policy_set import PolicySet
 
 T = TypeVar("T")

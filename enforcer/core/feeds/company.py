@@ -6,10 +6,10 @@ from typing import Any, Final, NamedTuple
 from confluent_kafka import Message
 
 from enforcer.core.feeds.rows import name_of, objects_of
-from enforcer.core.feeds.tail import Tail
 from streaming.contract.errors import BadEvent
 from streaming.contract.events import REQUEST_READERS, Refund, Request, load_object, own_at
 from streaming.contract.fields import TS_MAX_MS, flag, integer, text
+from streaming.kafka_io.tail import Tail
 
 _SIGN_BYTES: Final = 4_096
 _SAYING_BYTES: Final = 131_072

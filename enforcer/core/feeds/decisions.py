@@ -7,7 +7,6 @@ from typing import Any
 from confluent_kafka import Message
 
 from enforcer.core.feeds.rows import objects_of, packed
-from enforcer.core.feeds.tail import Tail
 from enforcer.core.feeds.unusable import Unusable, unheard
 from enforcer.core.law import DecisionReader
 from streaming.columns.packed import type_of
@@ -15,6 +14,7 @@ from streaming.contract.decisions import LATE_MS
 from streaming.contract.errors import BadEvent
 from streaming.contract.events import MAX_AHEAD_MS
 from streaming.contract.fields import TS_MAX_MS, Fields, flag, text
+from streaming.kafka_io.tail import Tail
 
 Read = tuple[str, Any]
 """The type of a decision, and what its law's reader made of it."""

@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
-from enforcer.core.feeds.tail import Tail
 from enforcer.core.feeds.unusable import Unusable, unheard
 from streaming.contract.errors import BadEvent
 from streaming.contract.events import PolicyChange, parse
+from streaming.kafka_io.tail import Tail
 from streaming.policy.files import check_entry
 from streaming.policy.policy_set import MutationQuota, PolicySet
 from streaming.policy.timeline import PolicyTimeline

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 import orjson
 import pytest
@@ -17,8 +18,7 @@ from streaming.columns.packed import CONTENT_TYPE, HEADER
 class FakeProducer:
     """A producer whose queue holds two events."""
 
-    def __init__(self, properties: dict[str, str]) -> None:
-        self.properties = properties
+    def __init__(self) -> None:
         self.queue: list[tuple[bytes, bytes, Callable[..., None]]] = []
         self.headers: list[object] = []
         self.fatal: KafkaError | None = None
@@ -79,8 +79,9 @@ class Bench:
             learn=lambda record_ms, _arrived_ms: self.learnt.append(record_ms), connect=self._connect,  # type: ignore[arg-type]  # a fake
         )  # fmt: skip
 
-    def _connect(self, properties: dict[str, str]) -> FakeProducer:
-        self.producers.append(FakeProducer(properties))
+    def _connect(self, _client: object, own: dict[str, Any]) -> FakeProducer:
+        self.own = own
+        self.producers.append(FakeProducer())
         return self.producers[-1]
 
     def count(self, result: str) -> float:
@@ -95,8 +96,7 @@ def test_events_are_bounded_and_counted() -> None:
     assert not bench.reports.send({"type": "request"}, "early")
     bench.reports.start()
     (producer,) = bench.producers
-    assert producer.properties["enable.idempotence"] == "true"
-    assert producer.properties["queue.buffering.max.messages"] == "2"
+    assert bench.own["queue.buffering.max.messages"] == 2
     assert [bench.reports.send({"n": n}, "user=a") for n in range(3)] == [True, True, False]
     assert bench.count("dropped") == 2
     (value, key, first), (_, _, second) = producer.queue
