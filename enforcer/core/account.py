@@ -11,8 +11,8 @@ from math import inf
 from typing import Final, NamedTuple
 
 from enforcer.core.bucket import Bucket
+from enforcer.core.lines import Lines
 from enforcer.core.settings import ExpiredShare
-from enforcer.core.waiting import WaitingLine
 from streaming.contract.usage_events import DIMENSIONS
 from streaming.policy.groups import MIN_LIMIT, GroupLimits
 
@@ -102,24 +102,28 @@ class Account:
         state: how it stands towards its shares.
         part: of the limit, which may be used in a dimension without a share.
         wanting: there is such a dimension.
-        lines: who waits for it, to publish and to dispatch.
+        counters: its names in the lines, to publish and to dispatch.
+        lines: who waits for it.
+        split_from_ms: from when on one may publish in spite of the debt.
         earlier: what its group used in this period before it last made room for others.
 
     Args:
         name: of the group.
         limits: of the whole group.
         rules: how shares are used.
+        lines, part: see there.
         now_ms: now.
-        part: see there.
     """
 
     __slots__ = (
         "_carry", "_counted", "_debt", "_debt_ms", "_divided", "_forgiven", "_rules", "_share_ts",
-        "_taken_back", "buckets", "earlier", "limits", "lines", "name", "part", "refunded", "share",
-        "share_until_ms", "state", "used", "wanting",
+        "_taken_back", "buckets", "counters", "earlier", "limits", "lines", "name", "part", "refunded",
+        "share", "share_until_ms", "split_from_ms", "state", "used", "wanting",
     )  # fmt: skip
 
-    def __init__(self, name: str, limits: GroupLimits, rules: ShareRules, now_ms: float, part: float) -> None:
+    def __init__(
+        self, name: str, limits: GroupLimits, rules: ShareRules, lines: Lines, now_ms: float, part: float
+    ) -> None:
         self.name = name
         self.part = part
         self.limits = limits
@@ -129,7 +133,9 @@ class Account:
         self.share_until_ms = -inf
         self.state = State.JOINING
         self.buckets: list[Bucket | None] = [None] * len(DIMENSIONS)
-        self.lines = (WaitingLine(), WaitingLine())
+        self.counters = (name, "publish"), (name, "dispatch")
+        self.lines = lines
+        self.split_from_ms = -inf
         self.earlier: Use | None = None
         self._rules = rules
         self._share_ts = 0
@@ -198,7 +204,7 @@ class Account:
                 bucket.give_back(max(0.0, count - forgiven))
                 # It was not used after all, so it is not taken off the use as forgiven either.
                 self._forgiven[place] += min(count, forgiven)
-        self.lines[direction >> 1].wake_next()
+        self.lines.wake(self.counters[direction >> 1])
 
     def charge(self, direction: int, records: int, size: int, now_ms: float) -> Wait | None:
         """Count what passes; says how long nothing more should pass after it, None: no time.
@@ -341,9 +347,8 @@ class Account:
 
     def release(self) -> None:
         """The group is gone: nobody waits for it any longer."""
-        for line in self.lines:
-            for waiter in line:
-                waiter.wake()
+        for counter in self.counters:
+            self.lines.wake_all(counter)
 
     @property
     def idle(self) -> bool:
@@ -380,5 +385,5 @@ class Account:
             bucket.debt_max = debt_max
             if rate != bucket.rate:
                 bucket.set_rate(rate, now_ms)
-        for line in self.lines:
-            line.wake_next()
+        for counter in self.counters:
+            self.lines.wake(counter)

@@ -333,7 +333,7 @@ def test_who_reads_no_answers_keeps_nobody_waiting(
         assert guard.proxy is not None
         connections = guard.proxy.connections
         until(lambda: sum(each._full for each in connections) == len(attackers), what="full sockets")
-        assert len(account(guard, topic).lines[0]) == len(attackers)
+        assert guard.proxy.meter.lines.waiting(account(guard, topic).counters[0]) == len(attackers)
         bystander.send_frame(one)
         assert error_of(bystander) == 0
         began, count = time.monotonic(), 0

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from enforcer.core.lines import Lines, Others
 from enforcer.kafka.dispatch.part import DispatchLimit
-from enforcer.laws.dispatch.lines import Lines, Others
 from streaming.laws.dispatch.law import DIMENSIONS, available, rolled, wait_ms
 
 SECOND = 1_000

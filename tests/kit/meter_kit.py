@@ -12,6 +12,7 @@ from traffic_kit import batch, fetch_request, fetch_response, produce
 from enforcer.core import bounds
 from enforcer.core.account import PUBLISH, Wait
 from enforcer.core.clock import Clock
+from enforcer.core.lines import Claim
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
 from enforcer.kafka.shares.connection_meter import Admitted, ConnectionMeter
@@ -146,7 +147,7 @@ def send_bytes(desk: Desk, user: str, client_id: str, direction: int, size: int)
 
 
 class Waiting:
-    """A connection that waits (waiting.Waiter)."""
+    """A connection that waits (lines.Waiter)."""
 
     def __init__(self) -> None:
         self.woken = 0
@@ -154,6 +155,11 @@ class Waiting:
     def wake(self) -> None:
         """Counted."""
         self.woken += 1
+
+    @property
+    def claim(self) -> Claim:
+        """Its place."""
+        return self, "t", "g"
 
 
 def used(meter: Meter) -> dict[str, list[int]]:

@@ -6,6 +6,7 @@ from functools import partial
 from math import inf
 from typing import Final, NamedTuple
 
+from enforcer.core.lines import Claim, Counter
 from enforcer.kafka.dispatch.desk import FetchDesk
 from enforcer.kafka.dispatch.entries import Entry, entries
 from enforcer.kafka.dispatch.fetch_requests import FetchRequest, TopicRequest
@@ -18,7 +19,6 @@ from enforcer.kafka.dispatch.fetch_responses import (
 )
 from enforcer.kafka.groups.trails import Trail
 from enforcer.laws.dispatch.left import Left, both
-from enforcer.laws.dispatch.lines import Claim, Counter
 from enforcer.wire.kafka.batches import BATCHES_MAX
 
 MARKS_MAX: Final = 10_000

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from math import ceil, inf
 from typing import Final, NamedTuple
 
-from enforcer.core.waiting import Pause
+from enforcer.core.lines import RESERVED_MS, Claim, Pause
 from enforcer.kafka.dispatch.deliveries import Deliveries, Wanted, counters_of, each, left_for
 from enforcer.kafka.dispatch.desk import FetchDesk
 from enforcer.kafka.dispatch.fetch_requests import (
@@ -26,7 +26,6 @@ from enforcer.kafka.dispatch.fetch_responses import nothing_yet
 from enforcer.kafka.dispatch.session import Known, LookUp, Meeting, Naming, Reading, Session
 from enforcer.kafka.groups.readers import Client
 from enforcer.kafka.part import FETCH_LIMIT_MAX
-from enforcer.laws.dispatch.lines import RESERVED_MS, Claim
 from enforcer.wire.kafka.frames import BadFrame, Reason, RequestHeader
 from enforcer.wire.kafka.traffic import FETCH_IDS_FROM, fetching, with_limit
 

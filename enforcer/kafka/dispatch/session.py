@@ -7,12 +7,11 @@ from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from math import inf
 from typing import Final, NamedTuple
 
-from enforcer.core.waiting import Pause
+from enforcer.core.lines import Claim, Pause
 from enforcer.kafka.dispatch.desk import FetchDesk
 from enforcer.kafka.dispatch.fetch_requests import FetchRequest, TopicRequest
 from enforcer.kafka.groups.readers import Client
 from enforcer.kafka.names import ABSENT_MAX, ABSENT_MS, ASKED_AT_ONCE
-from enforcer.laws.dispatch.lines import Claim
 
 LookUp = Callable[[list[bytes], Callable[[Mapping[bytes, str]], None]], None]
 _AGAIN_MS: Final = 1_000.0

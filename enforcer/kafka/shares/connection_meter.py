@@ -4,8 +4,8 @@ from collections.abc import Callable, Generator, Mapping
 from typing import Final, NamedTuple
 
 from enforcer.core.account import DISPATCH, PUBLISH, Account, Wait
+from enforcer.core.lines import Pause
 from enforcer.core.metrics import Metrics
-from enforcer.core.waiting import Pause
 from enforcer.kafka.names import ABSENT_MAX, ABSENT_MS, ASKED_AT_ONCE
 from enforcer.kafka.shares.frame_meter import FrameMeter
 from enforcer.kafka.shares.tails import whole_batches
@@ -76,7 +76,7 @@ class ConnectionMeter:
         self._metrics = metrics
         self._pause = pause
         self._look_up = look_up
-        self._line_up = LineUp(pause, frames.split_ms, frames.slice_ms)
+        self._line_up = LineUp(frames.meter.lines, pause, frames.split_ms, frames.slice_ms)
         self._asking = False
         self._asked: set[bytes] = set()
         self._absent: dict[bytes, float] = {}
@@ -110,7 +110,8 @@ class ConnectionMeter:
         charged = bill.charge(PUBLISH, now_ms)
         told_ms = 0
         if charged.wait is not None:
-            told_ms = self._told_ms(charged.wait, charged.wait.account.lines[0].queued_ms)
+            queued_ms = self._meter.lines.cost(charged.wait.account.counters[0])
+            told_ms = self._told_ms(charged.wait, queued_ms)
         return Admitted(bill, charged, parts, told_ms)
 
     def answered(self, admitted: Admitted, response: bytes, version: int) -> bool:

@@ -23,10 +23,10 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
+from enforcer.core.lines import Others
 from enforcer.laws.dispatch.counter import OWN, Counter, Delivery
 from enforcer.laws.dispatch.decisions import Dispatched
 from enforcer.laws.dispatch.left import UNLIMITED, Left, Present, left_of
-from enforcer.laws.dispatch.lines import Others
 from enforcer.laws.dispatch.terms import Names, Terms, all_names, terms_of
 from streaming.policy.policy_set import PolicySet
 from streaming.policy.timeline import PolicyTimeline

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from enforcer.core.law import Accounts, Context, EnforcerLaw
+from enforcer.core.lines import Counter, Lines, Others
 from enforcer.laws.dispatch.book import Book
 from enforcer.laws.dispatch.counter import Delivery
 from enforcer.laws.dispatch.decisions import READER, Dispatched
 from enforcer.laws.dispatch.left import Left, both
-from enforcer.laws.dispatch.lines import Counter, Lines, Others
 from enforcer.laws.dispatch.metrics import DispatchCollector, Seen
 from enforcer.laws.dispatch.reporting import DeliveryReports, Report
 from enforcer.laws.dispatch.shares import DispatchShares

@@ -23,8 +23,8 @@ from collections.abc import Iterable
 from itertools import repeat
 from typing import NamedTuple
 
+from enforcer.core.lines import NOTHING, Taken
 from enforcer.laws.dispatch.counter import Counter
-from enforcer.laws.dispatch.lines import NOTHING, Taken
 from enforcer.laws.dispatch.parts import WHOLE
 from streaming.laws.dispatch.law import DIMENSIONS, LEVELS, available, wait_ms
 from streaming.policy.dispatch_limits import NOT_LIMITED, Limit

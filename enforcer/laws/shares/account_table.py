@@ -8,6 +8,7 @@ from cachetools import LRUCache
 
 from enforcer.core.account import Account, ShareRules, State, Use
 from enforcer.core.clock import Clock
+from enforcer.core.lines import Lines
 from enforcer.core.settings import ProxySettings
 from enforcer.laws.shares.newcomers import Newcomers
 from streaming.contract.decisions import Share
@@ -41,6 +42,7 @@ class AccountTable:
         accounts: by the group's name.
         nowhere: stands for the accounts that there is no room for: it has no limits, and is never reported.
         newcomers: tells what may be used without a share.
+        lines: who waits for an account.
 
     Args:
         settings: bounds and rules.
@@ -61,8 +63,9 @@ class AccountTable:
             burst_s=SHARE_BURST_MS / 1000,
             debt_max_s=settings.debt_max_s,
         )
+        self.lines = Lines(clock.steady_ms)
         no_limits = GroupLimits(rates=(None,) * len(DIMENSIONS), shadow=False)
-        self.nowhere = Account("", no_limits, self._rules, 0.0, part=1.0)
+        self.nowhere = Account("", no_limits, self._rules, self.lines, 0.0, part=1.0)
         self.newcomers = Newcomers(settings.joining_fraction)
         self._early: LRUCache[str, tuple[Share, GroupLimits | None, float]] = LRUCache(
             settings.accounts_max * _EARLY_BYTES,
@@ -91,7 +94,7 @@ class AccountTable:
                 self._left[made_up][group] = earlier
             return self.nowhere
         account = self.accounts[group] = Account(
-            group, limits, self._rules, now_ms, self.newcomers.part(group, now_ms)
+            group, limits, self._rules, self.lines, now_ms, self.newcomers.part(group, now_ms)
         )
         self._count[made_up] += 1
         account.earlier = earlier

@@ -39,6 +39,7 @@ class Meter:
         accounts: group -> its account.
         nowhere: stands for every account that there is no room for; it has no limits.
         newcomers: tells what may be used without a share.
+        lines: who waits for an account.
         unmetered: how often traffic was not counted: no room for its account, or for its use until the next
             report, or a topic without a name.
         interval_ms: time between two usage reports.
@@ -56,6 +57,7 @@ class Meter:
         self.accounts = self._table.accounts
         self.nowhere = self._table.nowhere
         self.newcomers = self._table.newcomers
+        self.lines = self._table.lines
         self.unmetered = 0
         self.generation = 0
         self.clock = clock

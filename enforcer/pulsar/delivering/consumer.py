@@ -9,7 +9,7 @@ import asyncio
 from math import inf
 from typing import Final, Protocol
 
-from enforcer.laws.dispatch.lines import RESERVED_MS, Counter
+from enforcer.core.lines import RESERVED_MS, Counter
 from enforcer.pulsar.delivering.arrived import Arrived
 from enforcer.pulsar.delivering.desk import Desk, has_room
 from enforcer.pulsar.delivering.held import Held, Queue, Store

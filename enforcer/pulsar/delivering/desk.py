@@ -8,8 +8,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from enforcer.core.lines import Waiter
 from enforcer.core.metrics import Metrics
-from enforcer.laws.dispatch.lines import Waiter
 from enforcer.pulsar.delivering.arrived import Arrived
 from enforcer.pulsar.delivering.held import Store
 from enforcer.pulsar.delivering.limits import FREE, GROUP, NO_TURN, USER, Laws, Limits, Room

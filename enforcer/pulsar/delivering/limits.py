@@ -11,9 +11,9 @@ from math import inf
 from typing import Final, NamedTuple
 
 from enforcer.core.account import DISPATCH, Account
+from enforcer.core.lines import Counter
 from enforcer.laws.dispatch.dispatch import Dispatch
 from enforcer.laws.dispatch.left import UNLIMITED, both
-from enforcer.laws.dispatch.lines import Counter
 from enforcer.laws.dispatch.shares import left_of_account
 from enforcer.laws.dispatch.smoothing import Limiting, Smoothing
 from enforcer.laws.shares.meter import Meter

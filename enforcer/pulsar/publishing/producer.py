@@ -81,7 +81,7 @@ class Producer:
         self._lane = lane
         self._wait_ms = float(lane.desk.pulsar.publish_wait_ms)
         self._needs_slot = topic.namespace != SYSTEM
-        self._line_up = LineUp(self, self._wait_ms, 0.0)
+        self._line_up = LineUp(lane.desk.meter.lines, self, self._wait_ms, 0.0)
         self._queue: deque[Waiting] = deque()
         self._closings: list[bytes] = []
         self._limiter: Limiter | None = None

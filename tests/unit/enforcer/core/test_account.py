@@ -9,6 +9,7 @@ from meter_kit import Waiting
 
 from enforcer.core.account import DISPATCH, PUBLISH, Account, ShareRules, State
 from enforcer.core.bucket import LONGEST_WAIT_MS, Bucket
+from enforcer.core.lines import Lines
 from enforcer.core.settings import ExpiredShare
 from streaming.policy.groups import GroupLimits
 
@@ -23,7 +24,7 @@ def account(
 ) -> Account:
     """An account at time 0."""
     limits = GroupLimits(rates=rates, shadow=shadow)
-    return Account("rg1", limits, ShareRules(**rules), 0.0, part)  # type: ignore[arg-type]
+    return Account("rg1", limits, ShareRules(**rules), Lines(lambda: 0.0), 0.0, part)  # type: ignore[arg-type]
 
 
 @given(
@@ -129,7 +130,7 @@ def test_a_share_above_a_limit_that_was_cut() -> None:
     """Its part of the limit counts at once; a removed one frees those who wait."""
     one, waiting = account(), Waiting()
     one.take_share({"publishRateInMsgs": 200.0}, 1, 3_000, 0.0)
-    one.lines[0].join(waiting, 0.0)
+    one.lines.join(one.counters[:1], waiting.claim)
     one.set_limits(GroupLimits(rates=(150.0, None, None, None), shadow=False), 0.0)
     assert one.rate(0) == 100.0
     before = waiting.woken
@@ -172,8 +173,8 @@ def test_who_waits_in_front_hears_of_a_larger_share() -> None:
     """It looks again, and finds a tenth of the wait left; who stands behind has its turn after it."""
     one, first, second = account(burst_s=0.001), Waiting(), Waiting()
     one.charge(PUBLISH, 150, 0, 0.0)
-    one.lines[0].join(first, 0.0)
-    one.lines[0].join(second, 0.0)
+    one.lines.join(one.counters[:1], first.claim)
+    one.lines.join(one.counters[:1], second.claim)
     before = one.debt(PUBLISH, 0.0)
     one.take_share({"publishRateInMsgs": 150.0}, 1, 3_000, 0.0)
     after = one.debt(PUBLISH, 0.0)
@@ -207,7 +208,7 @@ def test_a_refund_leaves_nothing_behind() -> None:
     one, waiting = account(part=1.0, burst_s=0.001), Waiting()
     one.charge(PUBLISH, 150, 10, 0.0)
     one.charge(PUBLISH, 9_000, 90, 0.0)
-    one.lines[0].join(waiting, 0.0)
+    one.lines.join(one.counters[:1], waiting.claim)
     one.refund(PUBLISH, 9_000, 90)
     debt = one.debt(PUBLISH, 0.0)
     assert waiting.woken == 1 and debt is not None and debt.ms == pytest.approx(499, abs=1)

@@ -8,7 +8,6 @@ from kafka_kit import decode
 from meter_kit import ALICE, GROUPS, POLICIES, TOPIC, Desk, Line, used, whole
 from traffic_kit import batch, fetch_request, fetch_response, key_of, produce, produce_response
 
-from enforcer.core.account import Account
 from enforcer.kafka.names import ABSENT_MAX, ABSENT_MS, ASKED_AT_ONCE
 from enforcer.kafka.part import FETCH_LIMIT_MAX
 from enforcer.kafka.shares.connection_meter import LEARN_MAX_BYTES, SESSION_TOPICS_MAX
@@ -336,7 +335,6 @@ def test_a_closed_connection_waits_for_nothing() -> None:
     line, next_one = Line(desk), Line(desk)
     line.told(100)
     assert line.produce(1) is None and next_one.produce(1) is None
-    account: Account = desk.meter.accounts["rg1"]
-    assert len(account.lines[0]) == 2
+    assert len(desk.meter.lines) == 2
     line.connection_meter.close()
-    assert len(account.lines[0]) == 1 and next_one.woken == 1
+    assert len(desk.meter.lines) == 1 and next_one.woken == 1

@@ -1,19 +1,29 @@
 """When a request may go on while somebody owes, one connection among many."""
 
+import pytest
 from meter_kit import Waiting
 
 from enforcer.core.account import DISPATCH, PUBLISH, Account, ShareRules
+from enforcer.core.lines import Lines
 from enforcer.laws.shares.line_up import LineUp
 from enforcer.laws.shares.topic_accounts import Owed
 from streaming.policy.groups import GroupLimits
 
 SPLIT_MS = 25_000.0
 RULES = ShareRules(burst_s=0.5, debt_max_s=60.0)
+LINES = Lines(lambda: 0.0)
 
 
-def account(shadow: bool = False) -> Account:
+@pytest.fixture(autouse=True)
+def nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test has lines of its own."""
+    monkeypatch.setitem(globals(), "LINES", Lines(lambda: 0.0))
+
+
+def account(name: str = "g", shadow: bool = False) -> Account:
     """100 records a second both ways, 50 in stock."""
-    return Account("g", GroupLimits(rates=(100.0, None, 100.0, None), shadow=shadow), RULES, 0.0, part=1.0)
+    limits = GroupLimits(rates=(100.0, None, 100.0, None), shadow=shadow)
+    return Account(name, limits, RULES, LINES, 0.0, part=1.0)
 
 
 class Line(Waiting):
@@ -22,7 +32,7 @@ class Line(Waiting):
     def __init__(self) -> None:
         super().__init__()
         self.pauses: list[float] = []
-        self.line_up = LineUp(self, SPLIT_MS, 250.0)
+        self.line_up = LineUp(LINES, self, SPLIT_MS, 250.0)
 
     def pause(self, wait_ms: float) -> None:
         """Noted."""
@@ -112,7 +122,7 @@ def test_fetches_on_their_way_are_reckoned_with() -> None:
         assert line.answer(one, 0, 1.0)
     assert idle.woken and idle.fetch(one, 1.0) and idle.answer(one, 0, 1.0)
     assert all(line.fetch(one, 2.0) for line in (first, second, third, idle))
-    assert not one.lines[1].busy
+    assert len(LINES) == 0
 
 
 def test_who_leaves_keeps_nobody_waiting() -> None:
@@ -134,21 +144,21 @@ def test_who_steps_aside_keeps_nobody_waiting() -> None:
     one.charge(PUBLISH, 100, 0, 0.0)
     assert not first.produce(one, 1, 0.0) and not second.produce(one, 1, 0.0)
     first.line_up.step_aside()
-    assert second.woken == 1 and len(one.lines[0]) == 1
+    assert second.woken == 1 and LINES.waiting(one.counters[0]) == 1
     assert not first.produce(one, 1, 1.0) and second.produce(one, 1, 500.0) and first.woken == 1
-    assert first.produce(one, 1, 510.0) and not one.lines[0].busy
+    assert first.produce(one, 1, 510.0) and not LINES.busy(one.counters[0])
 
 
 def test_a_request_of_two_groups_waits_for_both() -> None:
     """In one line at a time."""
-    one, two, line = account(), account(), Line()
+    one, two, line = account(), account("h"), Line()
     one.charge(PUBLISH, 100, 0, 0.0)
     two.charge(PUBLISH, 150, 0, 0.0)
     owed = [Owed(one, b"t", 1, 0), Owed(two, b"u", 1, 0)]
-    assert not line.line_up.admits(owed, 0.0) and len(one.lines[0]) == 1
+    assert not line.line_up.admits(owed, 0.0) and LINES.waiting(one.counters[0]) == 1
     assert not line.line_up.admits(owed, 500.0)
-    assert (len(one.lines[0]), len(two.lines[0])) == (0, 1)
-    assert line.line_up.admits(owed, 1_000.0) and not two.lines[0].busy
+    assert [LINES.waiting(each.counters[0]) for each in (one, two)] == [0, 1]
+    assert line.line_up.admits(owed, 1_000.0) and not LINES.busy(two.counters[0])
 
 
 def test_in_shadow_nobody_waits() -> None:

@@ -101,7 +101,7 @@ def test_move_detach_and_a_change_of_limits() -> None:
     desk, waiting = Desk(GROUPS), Waiting()
     wait = publish(desk, 100)
     assert wait is not None
-    wait.account.lines[0].join(waiting, 0.0)
+    desk.meter.lines.join(wait.account.counters[:1], waiting.claim)
     policies = {**GROUPS, "namespaces.acme/orders": {"resourcegroup": "rg2"}}
     desk.meter.set_policies(PolicySet(policies))
     publish(desk, 1)

@@ -1,11 +1,14 @@
 """Who may go on first where several wait for the same counters, and what is on its way to those who have.
 
-Held back are whole topics of a connection for one subscription: a *claim*. Several counters may limit it, a
-subscription's beside the topic's, and it stands in the line of each. What a counter leaves is divided among
-those who may come now, so that a claim that needs less than its part leaves the rest to the others within the
-same period; they go on in the order in which they began to wait. One that goes on keeps free what it may
-bring until it has come, or for a moment: else all would read at once what only one of them may have, and the
-same one might be the first each time.
+First come, first served. Held back are whole connections (docs/resource_groups.md, "Turns"), or their topics
+for one subscription: a *claim*. Several counters may limit it, a subscription's beside the topic's, and it
+stands in the line of each. The one in front looks again by a timer of its own, and is woken when something
+changes; all others are woken on reaching the front, so a step costs the same whatever their number.
+
+What a counter leaves is divided among those who may come now, so that a claim that needs less than its part
+leaves the rest to the others within the same period; they go on in the order in which they began to wait. One
+that goes on keeps free what it may bring until it has come, or for a moment: else all would read at once what
+only one of them may have, and the same one might be the first each time.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +17,7 @@ from math import ceil, inf
 from typing import Final, NamedTuple, Protocol
 
 RESERVED_MS: Final = 100.0
-"""For how long a claim keeps others waiting: a broker with records answers sooner."""
+"""For how long what a claim may bring keeps others waiting: a broker with records answers sooner."""
 PLACES_MAX: Final = 100_000
 """Claims in all lines; who finds no place goes on when something is left, whoever waits."""
 _LOOK_AT: Final = 8
@@ -23,7 +26,19 @@ _SOON_MS: Final = 5.0
 """Who may come so soon comes now: all wait for the same period's end, and are not woken at once."""
 
 Counter = tuple[str, ...]
-"""Whose counters: a broker's, a topic's at a broker, a subscription's of that."""
+"""Whose counters: a group's one way; a broker's, a topic's at a broker, a subscription's of that."""
+
+
+class Pause(Protocol):
+    """What holds a connection back; see pacing.Pacer."""
+
+    def pause(self, wait_ms: float) -> None:
+        """Handle nothing until `wake`, and for so long at most."""
+        ...
+
+    def wake(self) -> None:
+        """Handle the request at the head again, soon."""
+        ...
 
 
 class Waiter(Protocol):
@@ -60,6 +75,7 @@ class Taken(NamedTuple):
         return max(0, ceil((left - self[1 + dimension]) / self.claims))
 
 
+_NOTHING: Final = (0.0, 0.0, 0.0)
 NOTHING: Final = Taken(1, 0.0, 0.0)
 """Nobody else takes any."""
 Others = Callable[[Counter], Taken]
@@ -67,12 +83,13 @@ Others = Callable[[Counter], Taken]
 
 
 class _Line:
-    """The claims that wait for a counter: from when they may come, until when their places are kept."""
+    """The claims that wait for a counter: from when they may come, how long their places are kept, costs."""
 
-    __slots__ = ("msgs", "reserved", "size", "waiting")
+    __slots__ = ("cost", "msgs", "reserved", "size", "waiting")
 
     def __init__(self) -> None:
-        self.waiting: dict[Claim, tuple[float, float]] = {}
+        self.waiting: dict[Claim, tuple[float, float, float]] = {}
+        self.cost = 0.0
         self.reserved: dict[Claim, tuple[float, float, float]] = {}
         self.msgs = self.size = 0.0
 
@@ -95,6 +112,10 @@ class Lines:
     def __len__(self) -> int:
         return len(self._places) + len(self._reservations)
 
+    def busy(self, counter: Counter) -> bool:
+        """Whether anybody waits, or may have something on its way."""
+        return counter in self._lines
+
     def taken(self, counter: Counter, claim: Claim) -> Taken:
         """What others than a claim take of what a counter leaves."""
         line = self._lines.get(counter)
@@ -105,8 +126,8 @@ class Lines:
         claims = 1 + self._rivals(line, claim) if line.waiting else 1
         return Taken(claims, *self.others(counter, claim)) if line.reserved else Taken(claims, 0.0, 0.0)
 
-    def others(self, counter: Counter, claim: Claim) -> tuple[float, float]:
-        """Messages and bytes that are on their way to others."""
+    def others(self, counter: Counter, claim: Claim | None) -> tuple[float, float]:
+        """Messages and bytes that are on their way to others; to anybody, without a claim."""
         line = self._lines.get(counter)
         if line is None or not line.reserved:
             return 0.0, 0.0
@@ -116,7 +137,7 @@ class Lines:
                 # They stand in the order of time, so the rest is younger.
                 break
             self._take_back(old)
-        own_msgs, own_size, _ = line.reserved.get(claim, (0.0, 0.0, 0.0))
+        own_msgs, own_size, _ = _NOTHING if claim is None else line.reserved.get(claim, _NOTHING)
         return line.msgs - own_msgs, line.size - own_size
 
     def is_next(self, counter: Counter, claim: Claim) -> bool:
@@ -125,7 +146,7 @@ class Lines:
         if line is None or not line.waiting:
             return True
         now_ms = self._steady_ms()
-        for first, (ready_ms, until_ms) in list(islice(line.waiting.items(), _LOOK_AT)):
+        for first, (ready_ms, until_ms, _) in list(islice(line.waiting.items(), _LOOK_AT)):
             if first == claim:
                 return True
             if until_ms <= now_ms:
@@ -143,6 +164,17 @@ class Lines:
         line = self._lines.get(counter)
         return 0 if line is None else len(line.waiting)
 
+    def cost(self, counter: Counter) -> float:
+        """What those who wait will cost."""
+        line = self._lines.get(counter)
+        return 0.0 if line is None else line.cost
+
+    def wake_all(self, counter: Counter) -> None:
+        """There is nothing to wait for any more."""
+        line = self._lines.get(counter)
+        for claim in () if line is None else list(line.waiting):
+            claim[0].wake()
+
     def wake(self, counter: Counter) -> None:
         """Something has changed: the one in front looks again."""
         line = self._lines.get(counter)
@@ -150,8 +182,9 @@ class Lines:
             next(iter(line.waiting))[0].wake()
 
     def join(
-        self, counters: Sequence[Counter], claim: Claim, *, wait_ms: float = 0.0, within_ms: float = inf
-    ) -> None:
+        self, counters: Sequence[Counter], claim: Claim, *, wait_ms: float = 0.0, within_ms: float = inf,
+        cost: float = 0.0,
+    ) -> None:  # fmt: skip
         """Wait, behind those who do. Who waits already keeps its places.
 
         Args:
@@ -159,6 +192,7 @@ class Lines:
             claim: who waits.
             wait_ms: when it may come; until then nobody waits for it.
             within_ms: its places are kept for so long.
+            cost: what it will cost.
         """
         counters = tuple(counters)
         if self._places.get(claim, counters) != counters:
@@ -168,18 +202,24 @@ class Lines:
         self._places[claim] = counters
         now_ms = self._steady_ms()
         for counter in counters:
-            self._line(counter).waiting[claim] = now_ms + wait_ms, now_ms + within_ms
+            line = self._line(counter)
+            line.cost += cost - line.waiting.get(claim, _NOTHING)[2]
+            line.waiting[claim] = now_ms + wait_ms, now_ms + within_ms, cost
 
     def leave(self, claim: Claim) -> None:
         """Wait no more."""
         for counter in self._places.pop(claim, ()):
             line = self._lines[counter]
             was_first = self._first(line) == claim
-            del line.waiting[claim]
-            self._end(counter, line, wake=was_first)
+            cost = line.waiting.pop(claim)[2]
+            # Sums of differences drift; with nobody there it is nothing.
+            line.cost = line.cost - cost if line.waiting else 0.0
+            self._end(counter, line)
+            if was_first:
+                self._wake_next(line)
 
-    def reserve(self, counters: Sequence[Counter], claim: Claim, msgs: float, size: float) -> None:
-        """So much may be on its way now; what this claim had reserved before is settled."""
+    def reserve(self, counters: Sequence[Counter], claim: Claim, msgs: float, size: float = 0.0) -> None:
+        """So much may be on its way now (`msgs`: or ms of a rate); what was reserved before is settled."""
         self._take_back(claim)
         if len(self) >= self._places_max:
             return
@@ -194,16 +234,17 @@ class Lines:
     def settle(self, claim: Claim) -> None:
         """It has come, or will not come."""
         for counter in self._take_back(claim):
-            self._end(counter, self._line(counter), wake=True)
+            if (line := self._lines.get(counter)) is not None:
+                self._wake_next(line)
 
     def _rivals(self, line: _Line, claim: Claim) -> int:
         """How many others may come now; where all that are looked at may, all do."""
         now_ms = self._steady_ms() + _SOON_MS
         first = list(islice(line.waiting.items(), _LOOK_AT))
-        ready = sum(ready_ms <= now_ms for _, (ready_ms, _) in first)
+        ready = sum(ready_ms <= now_ms for _, (ready_ms, _, _) in first)
         if ready == len(first):
             return len(line.waiting) - (claim in line.waiting)
-        return ready - any(its == claim and ready_ms <= now_ms for its, (ready_ms, _) in first)
+        return ready - any(its == claim and ready_ms <= now_ms for its, (ready_ms, _, _) in first)
 
     def _line(self, counter: Counter) -> _Line:
         line = self._lines.get(counter)
@@ -217,21 +258,25 @@ class Lines:
         for counter in counters:
             line = self._lines[counter]
             msgs, size, _ = line.reserved.pop(claim)
-            # Sums of differences drift; with nobody there it is nothing.
             line.msgs = line.msgs - msgs if line.reserved else 0.0
             line.size = line.size - size if line.reserved else 0.0
-            self._end(counter, line, wake=False)
+            self._end(counter, line)
         return counters
 
     def _first(self, line: _Line) -> Claim | None:
         """Who is in front, of those that may come now."""
+        if not line.waiting:
+            return None
         now_ms = self._steady_ms() + _SOON_MS
         some = islice(line.waiting.items(), _LOOK_AT)
-        return next((claim for claim, (ready_ms, _) in some if ready_ms <= now_ms), None)
+        return next((claim for claim, (ready_ms, _, _) in some if ready_ms <= now_ms), None)
 
-    def _end(self, counter: Counter, line: _Line, *, wake: bool) -> None:
-        """Somebody waits or takes no more: who is in front may look again; a line of nobody goes."""
-        if wake and (first := self._first(line)) is not None:
+    def _wake_next(self, line: _Line) -> None:
+        """Somebody waits or takes no more: who is in front may look again."""
+        if (first := self._first(line)) is not None:
             first[0].wake()
+
+    def _end(self, counter: Counter, line: _Line) -> None:
+        """A line of nobody goes."""
         if not (line.waiting or line.reserved):
             self._lines.pop(counter, None)
