@@ -12,10 +12,10 @@ from functools import partial
 from typing import Any, Final
 
 from enforcer.core.clock import Clock
+from enforcer.core.feeds.complaints import Complaints
 from enforcer.core.feeds.decisions import Read, decisions_tail
 from enforcer.core.feeds.joining import Hear, Joining, unheard_of
 from enforcer.core.feeds.policies import Policies, policies_tail
-from enforcer.core.feeds.unusable import Complaints
 from enforcer.core.law import Context, EnforcerLaw, Upstreams
 from enforcer.core.membership import Membership
 from enforcer.core.metrics import Metrics

@@ -53,7 +53,7 @@ Claim = tuple[Waiter, str, str]
 """Who waits, for what topic and subscription."""
 
 
-class Taken(NamedTuple):
+class OtherClaims(NamedTuple):
     """What others take of what a counter leaves.
 
     Attributes:
@@ -69,16 +69,16 @@ class Taken(NamedTuple):
     def leaves(self, left: int, dimension: int) -> int:
         """What a claim may take of so much: whole messages or bytes, as long as there are any.
 
-        >>> [Taken(3, 2.5, 0.0).leaves(left, 0) for left in (40, 3, 2)]
+        >>> [OtherClaims(3, 2.5, 0.0).leaves(left, 0) for left in (40, 3, 2)]
         [13, 1, 0]
         """
         return max(0, ceil((left - self[1 + dimension]) / self.claims))
 
 
 _NOTHING: Final = (0.0, 0.0, 0.0)
-NOTHING: Final = Taken(1, 0.0, 0.0)
+NOTHING: Final = OtherClaims(1, 0.0, 0.0)
 """Nobody else takes any."""
-Others = Callable[[Counter], Taken]
+Others = Callable[[Counter], OtherClaims]
 """Tells what others take of what a counter leaves."""
 
 
@@ -116,7 +116,7 @@ class Lines:
         """Whether anybody waits, or may have something on its way."""
         return counter in self._lines
 
-    def taken(self, counter: Counter, claim: Claim) -> Taken:
+    def taken(self, counter: Counter, claim: Claim) -> OtherClaims:
         """What others than a claim take of what a counter leaves."""
         line = self._lines.get(counter)
         if line is None or len(line.waiting) + len(line.reserved) == (claim in line.waiting) + (
@@ -124,7 +124,7 @@ class Lines:
         ):
             return NOTHING
         claims = 1 + self._rivals(line, claim) if line.waiting else 1
-        return Taken(claims, *self.others(counter, claim)) if line.reserved else Taken(claims, 0.0, 0.0)
+        return OtherClaims(claims, *self.others(counter, claim))
 
     def others(self, counter: Counter, claim: Claim | None) -> tuple[float, float]:
         """Messages and bytes that are on their way to others; to anybody, without a claim."""

@@ -8,7 +8,7 @@ from usage_kit import Event, decide
 
 from enforcer.laws.dispatch.book import Book
 from enforcer.laws.dispatch.counter import Delivery
-from enforcer.laws.dispatch.decisions import Dispatched, dispatch_of
+from enforcer.laws.dispatch.decisions import CounterStatement, dispatch_of
 from streaming.laws.dispatch.law import LEVELS
 from streaming.laws.dispatch.table import DispatchTable
 from streaming.policy.timeline import PolicyTimeline
@@ -41,7 +41,7 @@ class Job:
         self.timeline = timeline
         self.table = DispatchTable()
 
-    def decide(self, event: Event) -> Dispatched:
+    def decide(self, event: Event) -> CounterStatement:
         """Apply one event; its decision as a proxy reads it."""
         (decision,) = decide(self.table, [event], self.timeline)
         said = dispatch_of(decision)
@@ -105,7 +105,7 @@ class Proxy:
         name = f"{self.name}-{self.seq}"
         return event_of(name, ts, msgs, size, entries, backlog, (broker, *place), self.name)
 
-    def read(self, said: Dispatched) -> None:
+    def read(self, said: CounterStatement) -> None:
         """Read a decision."""
         own = int(said.id.rpartition("-")[2]) if said.proxy == self.name else None
         self.book.state(said, own)

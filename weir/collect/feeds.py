@@ -8,10 +8,10 @@ from typing import Final, Generic, TypeVar
 
 from confluent_kafka import Message
 
+from enforcer.core.feeds.complaints import Complaints
 from enforcer.core.feeds.decisions import decisions_in
 from enforcer.core.feeds.policies import Policies, policies_tail
 from enforcer.core.feeds.rows import objects_of, packed
-from enforcer.core.feeds.unusable import Complaints
 from enforcer.laws.shares.decisions import READER as SHARE_READER
 from streaming.contract.backlog.actions import TYPE as ACTION
 from streaming.contract.backlog.actions import BacklogAction, backlog_action

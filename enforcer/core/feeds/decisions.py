@@ -6,8 +6,8 @@ from typing import Any
 
 from confluent_kafka import Message
 
+from enforcer.core.feeds.complaints import Unusable, unheard
 from enforcer.core.feeds.rows import objects_of, packed
-from enforcer.core.feeds.unusable import Unusable, unheard
 from enforcer.core.law import DecisionReader
 from streaming.columns.packed import type_of
 from streaming.contract.decisions import LATE_MS

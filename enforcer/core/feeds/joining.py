@@ -14,7 +14,7 @@ from typing import Any, Final
 from prometheus_client import Counter
 
 from enforcer.core.clock import Clock
-from enforcer.core.feeds.company import Saying, Sign, alive_tail
+from enforcer.core.feeds.peers import ReadersReport, Sign, alive_tail
 from enforcer.core.law import Send
 from enforcer.core.membership import ALIVE_EVERY_MS, Membership
 from streaming.contract.errors import WeirError
@@ -120,10 +120,10 @@ class Joining:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._taken.wait(), left_ms / 1000)
 
-    def _heard(self, signs: list[Sign | Saying]) -> None:
+    def _heard(self, signs: list[Sign | ReadersReport]) -> None:
         alive = self._membership.alive
         for sign in signs:
-            if isinstance(sign, Saying):
+            if isinstance(sign, ReadersReport):
                 self._hear(sign.proxy, sign.fields)
                 continue
             proxy, ts, leaving, speaks, instance = sign

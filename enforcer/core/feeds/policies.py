@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
-from enforcer.core.feeds.unusable import Unusable, unheard
+from enforcer.core.feeds.complaints import Unusable, unheard
 from streaming.contract.errors import BadEvent
 from streaming.contract.events import PolicyChange, parse
 from streaming.kafka_io.tail import Tail

@@ -10,7 +10,7 @@ from enforcer.kafka.mutations.costs import ItemCost, count_mutations
 from enforcer.kafka.mutations.recent_topics import RecentTopics
 from enforcer.laws.mutation.admission import Admission
 from enforcer.laws.mutation.coordinator import QuotaCoordinator
-from enforcer.laws.mutation.gate import Action, MutationQuota, Told, Verdict
+from enforcer.laws.mutation.gate import Action, MutationQuota, Reply, Verdict
 from enforcer.laws.mutation.request import Request
 from enforcer.wire.kafka.fields import NO_ID
 from enforcer.wire.kafka.messages import NOTHING_KNOWN, TopicCounts
@@ -124,7 +124,7 @@ class Mutation:
         keep = [item.position for item in self._request.items if item.position not in positions]
         return self._link.forward(subset(self._request, keep), self._answered)
 
-    def answer(self, told: Told) -> Callable[[float], None]:
+    def answer(self, told: Reply) -> Callable[[float], None]:
         """See admission.Shell."""
         request, response, left_ms = self._request, self._response, told.left_ms
         if response is None:

@@ -11,7 +11,7 @@ from enforcer.kafka.shares.frame_meter import FrameMeter
 from enforcer.kafka.shares.tails import whole_batches
 from enforcer.kafka.shares.topic_ids import described
 from enforcer.laws.shares.line_up import LineUp
-from enforcer.laws.shares.topic_accounts import Bill, Charged
+from enforcer.laws.shares.topic_accounts import Bill, ChargeResult
 from enforcer.wire.kafka.frames import Frame, RequestHeader
 from enforcer.wire.kafka.outcomes import emptied, refused, surely_accepted
 from enforcer.wire.kafka.traffic import (
@@ -49,7 +49,7 @@ class Admitted(NamedTuple):
     """
 
     bill: Bill
-    charged: Charged
+    charged: ChargeResult
     parts: list[Part]
     told_ms: int
 

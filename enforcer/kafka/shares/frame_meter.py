@@ -14,7 +14,7 @@ from enforcer.core.account import DISPATCH, PUBLISH, Account
 from enforcer.kafka.names import TOPIC_NAME_MAX
 from enforcer.kafka.part import FETCH_LIMIT_MAX
 from enforcer.laws.shares.meter import Meter
-from enforcer.laws.shares.topic_accounts import Bill, Owed, TopicAccounts
+from enforcer.laws.shares.topic_accounts import Bill, BillItem, TopicAccounts
 from enforcer.wire.kafka.frames import FETCH, PRODUCE, Frame, RequestHeader
 from enforcer.wire.kafka.traffic import FETCH_IDS_FROM, PRODUCE_IDS_FROM, Fetching, Part, Passed, produced
 
@@ -133,12 +133,12 @@ class FrameMeter:
         limit = max(_FETCH_LIMIT_MIN, min((FETCH_LIMIT_MAX, *limits)))
         return int(limit) if limit < asked.limit_bytes else None
 
-    def _users(self, user: str, header: RequestHeader, direction: int, size: int) -> Owed | None:
+    def _users(self, user: str, header: RequestHeader, direction: int, size: int) -> BillItem | None:
         account = self.meter.of_user(user, header.client_id or "", direction)
         if account is None:
             return None
         self.meter.unmetered += account is self.meter.nowhere
-        return Owed(account, None, 0, size)
+        return BillItem(account, None, 0, size)
 
 
 def _decoded(topic: bytes) -> str:

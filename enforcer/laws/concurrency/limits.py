@@ -18,7 +18,7 @@ _ASKED: Final = 3
 """So often a job is asked for a sign before it counts as away; it has at least as long to answer the last."""
 
 
-class Counted(Protocol):
+class ClientConnection(Protocol):
     """A client connection.
 
     Attributes:
@@ -39,7 +39,7 @@ class ConcurrencyLimits(EnforcerLaw):
         partitions: the limiters.
 
     Args:
-        context: its connections are Counted.
+        context: its connections are ClientConnections.
         accounts: hold this enforcer's shares of the limits.
     """
 
@@ -86,7 +86,7 @@ class ConcurrencyLimits(EnforcerLaw):
         self.partitions.heard()
         self.partitions.take(limits)
 
-    def came(self, connection: Counted) -> None:
+    def came(self, connection: ClientConnection) -> None:
         """A client came."""
         if self.partitions.active:
             connection.count_by(self._limiter_of(connection.address))

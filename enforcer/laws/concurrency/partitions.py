@@ -27,7 +27,7 @@ _PREFIX: Final = f"{Section.PARTITIONS}."
 logger = logging.getLogger(__name__)
 
 
-class Tell(Protocol):
+class SendSamples(Protocol):
     """Where samples go; see samples_out.SamplesOut."""
 
     def __call__(self, samples: Mapping[str, list[Sample]], fractions: Mapping[str, float]) -> None:
@@ -84,7 +84,7 @@ class Partitions:
         clock: Clock,
         now_ns: Callable[[], int],
         fractions: Fractions,
-        tell: Tell,
+        tell: SendSamples,
     ) -> None:
         self.active = False
         self.generation = 0

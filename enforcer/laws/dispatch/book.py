@@ -25,7 +25,7 @@ from typing import Final
 
 from enforcer.core.lines import Others
 from enforcer.laws.dispatch.counter import OWN, Counter, Delivery
-from enforcer.laws.dispatch.decisions import Dispatched
+from enforcer.laws.dispatch.decisions import CounterStatement
 from enforcer.laws.dispatch.left import UNLIMITED, Left, Present, left_of
 from enforcer.laws.dispatch.terms import Names, Terms, all_names, terms_of
 from streaming.policy.policy_set import PolicySet
@@ -153,7 +153,7 @@ class Book:
             self._fold(broker, known)
         return ts
 
-    def state(self, said: Dispatched, own: int | None) -> None:
+    def state(self, said: CounterStatement, own: int | None) -> None:
         """Take a decision.
 
         An own delivery that was decided leaves the tail, and so do the earlier ones of its broker. A broker

@@ -11,7 +11,7 @@ from streaming.contract.names import namespace_of
 _LEVELS: Final = ("broker", "topic", "subscription")
 
 
-class Dispatched(NamedTuple):
+class CounterStatement(NamedTuple):
     """What a decision says of a broker's counters.
 
     Attributes:
@@ -33,7 +33,7 @@ class Dispatched(NamedTuple):
     acquired: tuple[tuple[int, int] | None, ...]
 
 
-def dispatch_of(fields: Fields) -> Dispatched | None:
+def dispatch_of(fields: Fields) -> CounterStatement | None:
     """A dispatch decision from its JSON object; None: it does not tell its counters.
 
     Raises:
@@ -47,7 +47,7 @@ def dispatch_of(fields: Fields) -> Dispatched | None:
     ts = integer(fields, "ts", None, maximum=TS_MAX_MS)
     topic = text(fields, "topic", None)
     namespace_of(topic)
-    return Dispatched(
+    return CounterStatement(
         id=text(fields, "id", None),
         at=integer(fields, "applied_ts", ts, maximum=TS_MAX_MS),
         proxy=text(fields, "proxy", ""),

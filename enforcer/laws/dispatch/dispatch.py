@@ -12,9 +12,9 @@ from enforcer.core.law import Accounts, Context, EnforcerLaw
 from enforcer.core.lines import Counter, Lines, Others
 from enforcer.laws.dispatch.book import Book
 from enforcer.laws.dispatch.counter import Delivery
-from enforcer.laws.dispatch.decisions import READER, Dispatched
+from enforcer.laws.dispatch.decisions import READER, CounterStatement
 from enforcer.laws.dispatch.left import Left, both
-from enforcer.laws.dispatch.metrics import DispatchCollector, Seen
+from enforcer.laws.dispatch.metrics import DeliveryTotals, DispatchCollector
 from enforcer.laws.dispatch.reporting import DeliveryReports, Report
 from enforcer.laws.dispatch.shares import DispatchShares
 from enforcer.laws.dispatch.terms import Terms, all_names, terms_of
@@ -70,7 +70,7 @@ class Dispatch(EnforcerLaw):
         self._proxy_id = proxy_id
         self._id_head = f"{proxy_id}-dispatch-{context.clock.wall_ms()}-"
         self._seq = 0
-        self._seen: OrderedDict[Place, Seen] = OrderedDict()
+        self._seen: OrderedDict[Place, DeliveryTotals] = OrderedDict()
         self._seen_max = settings.dispatch_rows_max
         self._collector = DispatchCollector(
             self.book, self._seen, self.terms, brokers_ms, settings.metric_subjects_max
@@ -176,7 +176,7 @@ class Dispatch(EnforcerLaw):
         """What was to be delivered was cut, or held back, by a level's limit in a dimension; for metrics."""
         self._collector.throttled(topic, subscription, level, dimension)
 
-    def take(self, decisions: Sequence[Dispatched]) -> None:
+    def take(self, decisions: Sequence[CounterStatement]) -> None:
         """Decisions were read, our own and those of others, in order."""
         for said in decisions:
             own = None
@@ -210,7 +210,7 @@ class Dispatch(EnforcerLaw):
         if seen is None:
             if len(self._seen) >= self._seen_max:
                 self._seen.popitem(last=False)
-            seen = Seen()
+            seen = DeliveryTotals()
         elif ts - seen.last > FORGET_MS:
             seen.msgs = seen.bytes = seen.entries = 0
         seen.take(ts, msgs, size, entries)

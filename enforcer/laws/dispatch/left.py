@@ -23,7 +23,7 @@ from collections.abc import Iterable
 from itertools import repeat
 from typing import NamedTuple
 
-from enforcer.core.lines import NOTHING, Taken
+from enforcer.core.lines import NOTHING, OtherClaims
 from enforcer.laws.dispatch.counter import Counter
 from enforcer.laws.dispatch.parts import WHOLE
 from streaming.laws.dispatch.law import DIMENSIONS, LEVELS, available, wait_ms
@@ -48,7 +48,7 @@ class Left(NamedTuple):
     level: str
     dimension: str
 
-    def beside(self, others: Taken) -> "Left":
+    def beside(self, others: OtherClaims) -> "Left":
         """What is left for one of several."""
         return self._replace(
             msgs=None if self.msgs is None else others.leaves(self.msgs, 0),
@@ -80,7 +80,7 @@ Present = tuple[int, Limit, Counter]
 """A counter as it is now: its place in LEVELS, its limit."""
 
 
-def left_of(presents: Iterable[Present], at: int, others: Iterable[Taken] = repeat(NOTHING)) -> Left:
+def left_of(presents: Iterable[Present], at: int, others: Iterable[OtherClaims] = repeat(NOTHING)) -> Left:
     """The least that the counters leave, and the longest wait.
 
     Args:

@@ -27,7 +27,7 @@ _EVENTS: Final = {
 
 
 @dataclass(slots=True)
-class Seen:
+class DeliveryTotals:
     """What was delivered of a topic to a subscription through a broker.
 
     Attributes:
@@ -66,7 +66,7 @@ class DispatchCollector(Collector):
     def __init__(
         self,
         book: Book,
-        seen: Mapping[tuple[str, str, str], Seen],
+        seen: Mapping[tuple[str, str, str], DeliveryTotals],
         terms: Callable[[], Terms],
         brokers_ms: Callable[[], int],
         places_max: int,
@@ -148,7 +148,7 @@ class DispatchCollector(Collector):
         yield from (left, debt, resume, limited_by)
 
 
-def _totals(seen: list[tuple[tuple[str, str, str], Seen]]) -> Iterator[Family]:
+def _totals(seen: list[tuple[tuple[str, str, str], DeliveryTotals]]) -> Iterator[Family]:
     for number, name in enumerate(("msgs", "bytes", "entries")):
         total = CounterMetricFamily(
             f"weir_dispatch_delivered_{name}", f"Delivered under a rate, {name}", labels=_PLACE

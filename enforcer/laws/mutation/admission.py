@@ -21,11 +21,11 @@ from enforcer.laws.mutation.events import Uncharged
 from enforcer.laws.mutation.gate import (
     MOVES,
     Action,
-    Done,
     Input,
     MutationQuota,
+    Progress,
+    Reply,
     Stage,
-    Told,
     Verdict,
     explain,
 )
@@ -64,7 +64,7 @@ class Shell(Protocol):
         """Have it carried out but for these: `carried_out` is told. False: that is no longer possible."""
         ...
 
-    def answer(self, told: Told) -> Callable[[float], None]:
+    def answer(self, told: Reply) -> Callable[[float], None]:
         """Make its answer; returns what gives it, and then makes its connection wait for so many ms."""
         ...
 
@@ -100,7 +100,7 @@ class Admission:
         verdict: Verdict, *, whole: bool = False,
     ) -> None:  # fmt: skip
         self.request, self.quota = request, quota
-        self.stage, self.done, self.outcome = Stage.COUNTING, Done.NOTHING, ""
+        self.stage, self.done, self.outcome = Stage.COUNTING, Progress.NOTHING, ""
         self._coordinator = coordinator
         self._settings = coordinator.settings
         self._now_ms = coordinator.clock.steady_ms
@@ -129,12 +129,12 @@ class Admission:
     @property
     def admitted(self) -> bool:
         """Whether it is carried out whatever the client does."""
-        return not self._gated or self.done is not Done.NOTHING
+        return not self._gated or self.done is not Progress.NOTHING
 
     @property
     def waits_for_decision(self) -> bool:
         """Whether all but its decision is known, so that it can be answered without the cluster."""
-        return not self._gated and self._counted and self.done is Done.ALL
+        return not self._gated and self._counted and self.done is Progress.ALL
 
     def counted(self, items: Mapping[str, int]) -> None:
         """What it would change is known: name -> mutations, of what costs something."""
@@ -175,7 +175,7 @@ class Admission:
             executed: name -> mutations that were made; what is missing was not.
             unforeseen: the same of what seemed to cost nothing.
         """
-        self.done = Done.ALL
+        self.done = Progress.ALL
         self.request.executed = executed
         self._coordinator.settle(self.request)
         if unforeseen:
@@ -183,7 +183,7 @@ class Admission:
 
     def finish(self) -> None:
         """Answer the client, if all is known that it is told, once Kafka has what was decided here."""
-        if self.stage is not Stage.SETTLED or (self.done is not Done.ALL and not self._gated):
+        if self.stage is not Stage.SETTLED or (self.done is not Progress.ALL and not self._gated):
             return
         told = self._told()
         mute_ms = min(told.left_ms, ceil(self._excess_ms)) if self._told_to_wait else told.left_ms
@@ -213,12 +213,12 @@ class Admission:
         stage = self.stage
         self._move(Input.LEAVE)
         if self._gated:
-            if self.done is not Done.NOTHING:
+            if self.done is not Progress.NOTHING:
                 return
             # Nothing was done: whatever is, or will be, charged is given back.
             self.request.executed = {}
             self._coordinator.settle(self.request)
-        elif stage is Stage.COUNTING and self.done is Done.SENT:
+        elif stage is Stage.COUNTING and self.done is Progress.SENT:
             self.request.items = self._shell.stated()
             if self.request.items:
                 self._coordinator.report(self.request, self.quota)
@@ -248,7 +248,7 @@ class Admission:
 
     def _carry_out(self) -> None:
         if self._shell.carry_out(self._rejected):
-            self.done = Done.SENT
+            self.done = Progress.SENT
 
     def _pass(self, quota: MutationQuota | None) -> None:
         """Nothing limits it, or only a shadow quota: it is reported."""
@@ -346,28 +346,28 @@ class Admission:
             self._coordinator.settle(self.request)
         self._move(Input.DECIDE, "reject" if rejected else "allow", rejected)
 
-    def _told(self) -> Told:
+    def _told(self) -> Reply:
         decision, rejected = self.request.decision, self._rejected
         if self._gated and not rejected:
-            return Told((), 0, "")
+            return Reply((), 0, "")
         if self.outcome == "too_large":
             text = self._shell.too_large.format(len(self.request.items))
-            return Told(rejected, self._settings.decision_timeout_ms, text)
+            return Reply(rejected, self._settings.decision_timeout_ms, text)
         if self.outcome in _AT_ONCE:
             left_ms = max(1, ceil(self._wait_until_ms - self._now_ms()))
             if self._verdict.dry and self.quota is not None:
                 text = self._coordinator.free.explain_dry_runs(self.quota, left_ms)
-                return Told(rejected, left_ms, text)
-            return Told(rejected, left_ms, explain(self.quota, None, left_ms))
+                return Reply(rejected, left_ms, text)
+            return Reply(rejected, left_ms, explain(self.quota, None, left_ms))
         if not self._gated and self.outcome not in ("throttle", "allow"):
-            return Told((), 0, "")
+            return Reply((), 0, "")
         # Without a decision the time limit itself is the only hint when it may be worth a retry.
         left_ms = self._settings.decision_timeout_ms
         if decision is not None:
             left_ms = ceil(self._coordinator.remaining_ms(decision, self.request.sent_ms))
         if self._gated:
             left_ms = max(1, left_ms)
-        return Told(rejected, left_ms, explain(self.quota, decision, left_ms))
+        return Reply(rejected, left_ms, explain(self.quota, decision, left_ms))
 
     def _begin_turn(self) -> None:
         """A question of its subject is open: only so many may be."""

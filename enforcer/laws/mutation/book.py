@@ -18,14 +18,14 @@ from collections.abc import Sequence
 from itertools import compress, islice
 from typing import Final
 
-from enforcer.core.feeds.company import Charge
+from enforcer.core.feeds.peers import Charge
 from enforcer.core.metrics import Counts
 from enforcer.laws.mutation.decisions import Decision
 from enforcer.laws.mutation.request import Answer, Request
 from enforcer.laws.mutation.subject import (
     Balance,
     Kind,
-    Sent,
+    OwnEvent,
     Subject,
     beyond,
     charge_admitted,
@@ -123,7 +123,7 @@ class Book:
             charged = [count for count, gone in zip(mutations, rejected, strict=True) if not gone]
         if request.dry_run:
             charged = []
-        self._append(subject, quota, Sent(request.id, subject.ts, Kind.CHARGE, charged), tokens, charged)
+        self._append(subject, quota, OwnEvent(request.id, subject.ts, Kind.CHARGE, charged), tokens, charged)
         return Answer(OUTCOMES[outcome], names, wait_ms, tokens, subject.ts, between)
 
     def surely_admits(self, name: str) -> bool:
@@ -139,18 +139,18 @@ class Book:
         """A request was sent to be decided by the job, for another reason than `decide`."""
         mutations = () if request.dry_run else tuple(float(count) for count in request.sent.values())
         kind = Kind.UNDECIDED if request.strict else Kind.CHARGE
-        self._send(request.subject, Sent(request.id, ts, kind, mutations, timed=False))
+        self._send(request.subject, OwnEvent(request.id, ts, kind, mutations, timed=False))
 
     def refunded(self, name: str, refund_id: str, ts: int, mutations: int) -> int:
         """A refund is about to be sent; returns the time that it must carry, ms."""
-        sent = Sent(refund_id, ts, Kind.REFUND, (float(mutations),))
+        sent = OwnEvent(refund_id, ts, Kind.REFUND, (float(mutations),))
         sent.ts = self._send(name, sent)
         return sent.ts
 
     def read_back(self, charge: Charge) -> None:
         """An event was found on the topic that no admission holds; see `ReadBack`."""
         kind = Kind.REFUND if charge.refund else Kind.CHARGE
-        self._send(charge.subject, Sent(charge.id, charge.ts, kind, tuple(map(float, charge.mutations))))
+        self._send(charge.subject, OwnEvent(charge.id, charge.ts, kind, tuple(map(float, charge.mutations))))
 
     def unanswered(self, name: str, event_id: str) -> None:
         """A question's deadline passed: its client was refused, and the job will not charge it."""
@@ -251,7 +251,7 @@ class Book:
         rejected: Sequence[bool], tokens: float,
     ) -> None:  # fmt: skip
         subject.asked_ts = subject.ts
-        sent = Sent(event_id, subject.ts, Kind.UNDECIDED, mutations, timed=False, question=True)
+        sent = OwnEvent(event_id, subject.ts, Kind.UNDECIDED, mutations, timed=False, question=True)
         admitted = [count for count, gone in zip(mutations, rejected, strict=True) if not gone]
         self._append(subject, quota, sent, tokens, admitted)
 
@@ -282,7 +282,7 @@ class Book:
         return max(1, wait_ms)
 
     def _append(
-        self, subject: Subject, quota: MutationQuota, sent: Sent, tokens: float, charged: Sequence[float]
+        self, subject: Subject, quota: MutationQuota, sent: OwnEvent, tokens: float, charged: Sequence[float]
     ) -> None:
         """Put an event into the tail whose effect on the balance is known."""
         now = subject.now
@@ -293,14 +293,14 @@ class Book:
         note(now, sent)
         self._put(subject, sent)
 
-    def _send(self, name: str, sent: Sent) -> int:
+    def _send(self, name: str, sent: OwnEvent) -> int:
         """Put an event into the tail and take the balance through it; returns the subject's time."""
         subject, now = self._at(name, sent.ts)
         take(now, sent, name, self._timeline, self._proxies)
         self._put(subject, sent)
         return subject.ts
 
-    def _put(self, subject: Subject, sent: Sent) -> None:
+    def _put(self, subject: Subject, sent: OwnEvent) -> None:
         before = subject.weight
         subject.add(sent)
         self._tail_changed(subject, before)

@@ -22,7 +22,7 @@ from enforcer.laws.mutation.events import Outgoing, RequestEvents, Uncharged
 from enforcer.laws.mutation.gate import Action, Verdict, judge, remaining_ms
 from enforcer.laws.mutation.read_back import ReadBack
 from enforcer.laws.mutation.request import Request
-from enforcer.laws.mutation.waiting import FreeQuestions, NotBefore, OpenQuestions, Undecided
+from enforcer.laws.mutation.waiting import FreeQuestions, NotBefore, OpenQuestions, PendingRequests
 from streaming.contract.names import PROBE_SUFFIX
 from streaming.policy.policy_set import Algorithm, Decide, MutationQuota
 
@@ -53,7 +53,7 @@ class QuotaCoordinator:
         self._call_at, self._in_loop = context.call_at, context.in_loop
         self._membership = context.membership
         self.not_before = NotBefore(settings.subjects_max)
-        self.undecided = Undecided(pending_max=bounds.PENDING_REQUESTS_MAX)
+        self.undecided = PendingRequests(pending_max=bounds.PENDING_REQUESTS_MAX)
         self.questions = OpenQuestions(bounds.OPEN_QUESTIONS_MAX, bounds.PENDING_REQUESTS_MAX)
         self.free = FreeQuestions(
             settings.dry_run_factor, settings.refusal_factor, settings.subjects_max, clock.steady_ms

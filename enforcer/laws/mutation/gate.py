@@ -156,7 +156,7 @@ MOVES: Final[Mapping[Stage, Mapping[Input, Stage]]] = {
 """What is missing here does nothing: an answer that comes too late changes nothing any more."""
 
 
-class Done(Enum):
+class Progress(Enum):
     """How far the cluster has carried it out."""
 
     NOTHING = auto()
@@ -164,7 +164,7 @@ class Done(Enum):
     ALL = auto()
 
 
-class Told(NamedTuple):
+class Reply(NamedTuple):
     """What its client is told beside what the cluster says.
 
     Attributes:

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Coroutine, Sequence
 from typing import Final
 
-from enforcer.core.feeds.company import Charge, requests_since
+from enforcer.core.feeds.peers import Charge, requests_since
 from enforcer.core.law import Context, EnforcerLaw
 from enforcer.laws.mutation.coordinator import QuotaCoordinator
 from enforcer.laws.mutation.decisions import READER, Decision

@@ -16,7 +16,7 @@ from typing import Final
 from enforcer.core import bounds
 from enforcer.laws.mutation.admission import Admission, CallLater
 from enforcer.laws.mutation.coordinator import QuotaCoordinator
-from enforcer.laws.mutation.gate import Done, MutationQuota, Told, Verdict
+from enforcer.laws.mutation.gate import MutationQuota, Progress, Reply, Verdict
 from enforcer.laws.mutation.request import Request
 from enforcer.laws.mutation.waiting import line_of
 
@@ -80,7 +80,7 @@ class Answer:
         _done(self.over)
         return True
 
-    def answer(self, told: Told) -> Callable[[float], None]:
+    def answer(self, told: Reply) -> Callable[[float], None]:
         """See admission.Shell."""
         self.allowed = not told.message
         self.retry_ms, self.message = told.left_ms, told.message
@@ -216,7 +216,7 @@ class Mutations:
             await answer.over
         except asyncio.CancelledError:
             admission.gone()
-            if admission.done is Done.SENT:
+            if admission.done is Progress.SENT:
                 # It might have been carried out, and will not be.
                 admission.carried_out({})
             raise

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from enforcer.core.feeds.company import Charge
+from enforcer.core.feeds.peers import Charge
 from enforcer.laws.mutation.book import Book
 from enforcer.laws.mutation.decisions import Decision
 from streaming.policy.policy_set import PolicySet, refill_times

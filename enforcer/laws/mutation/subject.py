@@ -69,7 +69,7 @@ class Kind(Enum):
 
 
 @dataclass(slots=True, eq=False)
-class Sent:
+class OwnEvent:
     """An event of ours whose admission was not read, and the balance after it.
 
     Attributes:
@@ -149,7 +149,7 @@ def mark_full(balance: Balance, quota: MutationQuota, elapsed_ms: int, proxies: 
         balance.part = FULL
 
 
-def take(balance: Balance, sent: Sent, subject: str, timeline: PolicyTimeline, proxies: int) -> None:
+def take(balance: Balance, sent: OwnEvent, subject: str, timeline: PolicyTimeline, proxies: int) -> None:
     """Take a balance through an event, and note there what it is afterwards.
 
     A subject's time never goes back: an event that is older than the balance is applied at its time.
@@ -170,7 +170,7 @@ def take(balance: Balance, sent: Sent, subject: str, timeline: PolicyTimeline, p
     note(balance, sent)
 
 
-def note(balance: Balance, sent: Sent) -> None:
+def note(balance: Balance, sent: OwnEvent) -> None:
     """Write down the balance after an event."""
     sent.tokens, sent.part, sent.at = balance.tokens, balance.part, balance.at
 
@@ -191,7 +191,7 @@ def beyond(part: float, mutations: Sequence[float], rejected: Sequence[bool]) ->
     return False
 
 
-def weight_of(sent: Sent) -> int:
+def weight_of(sent: OwnEvent) -> int:
     """What an event counts in the bound of all tails: itself, its items, and a name that is very long."""
     return 1 + len(sent.mutations) + len(sent.id) // _ID_CHARS
 
@@ -224,7 +224,7 @@ class Subject:
         self.name = name
         self.base = Balance(FULL, FULL, ts)
         self.now = self.base.copy()
-        self.tail: OrderedDict[str, Sent] = OrderedDict()
+        self.tail: OrderedDict[str, OwnEvent] = OrderedDict()
         self.weight = 0
         self.ts = ts
         self.stated_at = -1
@@ -237,19 +237,19 @@ class Subject:
         self.stale = False
         self.credit = 0
 
-    def add(self, sent: Sent) -> None:
+    def add(self, sent: OwnEvent) -> None:
         """Put an event at the end of the tail; the caller has taken `now` through it."""
         self.tail[sent.id] = sent
         self.weight += weight_of(sent)
         self.open += sent.question
 
-    def drop(self, sent: Sent) -> None:
+    def drop(self, sent: OwnEvent) -> None:
         """Take an event out of the tail."""
         del self.tail[sent.id]
         self.weight -= weight_of(sent)
         self.open -= sent.question
 
-    def give_up(self, sent: Sent) -> None:
+    def give_up(self, sent: OwnEvent) -> None:
         """A question was not answered in time, and is not charged any more."""
         self.weight -= weight_of(sent)
         self.open -= sent.question
@@ -271,7 +271,7 @@ class Subject:
             self.now = now
         return self.now
 
-    def state(self, statement: Balance, own: Sent | None, refunds: Iterable[str], proxies: int) -> int:
+    def state(self, statement: Balance, own: OwnEvent | None, refunds: Iterable[str], proxies: int) -> int:
         """Take a statement, and what it holds out of the tail.
 
         Args:
@@ -337,7 +337,7 @@ class Subject:
             self.drop(oldest)
         return lost, none
 
-    def _drop_before(self, own: Sent, at: int) -> tuple[int, bool]:
+    def _drop_before(self, own: OwnEvent, at: int) -> tuple[int, bool]:
         """Drop an own event that was decided, and those before it: they are in its statement, or lost.
 
         Events that carry their time are applied in the order sent. A question carries none, and may be

@@ -86,7 +86,7 @@ class NotBefore:
             del self._waits[subject]
 
 
-class Undecided:
+class PendingRequests:
     """Requests without their decision: those that wait for it, and those that were answered without it.
 
     Args:

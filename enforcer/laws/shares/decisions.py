@@ -27,7 +27,7 @@ _FULL_USE: Final = 0.95
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Elsewhere:
+class OthersShares:
     """What a packed record with shares of another broker says to this one.
 
     Attributes:
@@ -49,7 +49,7 @@ def slot_of(group: str) -> int:
     return zlib.crc32(group.encode()) % SLOTS
 
 
-def elsewhere_in(value: bytes, said_ms: int = 0) -> Elsewhere:
+def elsewhere_in(value: bytes, said_ms: int = 0) -> OthersShares:
     """Read of which groups a packed record tells shares that stand, and nothing else of it.
 
     Args:
@@ -76,7 +76,7 @@ def elsewhere_in(value: bytes, said_ms: int = 0) -> Elsewhere:
         except pa.ArrowException as error:
             raise BadEvent(f"a time that is none: {error}") from error
     ttl_ms = min(TS_MAX_MS, max(0, pc.max(lives).as_py() or 0))
-    return Elsewhere(slots=slots_of(groups.filter(stands).to_pylist()), ttl_ms=ttl_ms)
+    return OthersShares(slots=slots_of(groups.filter(stands).to_pylist()), ttl_ms=ttl_ms)
 
 
 READER: Final = DecisionReader(

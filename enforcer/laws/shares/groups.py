@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from enforcer.core.law import Context, EnforcerLaw
-from enforcer.laws.shares.decisions import READER, Elsewhere, Members, slots_of
+from enforcer.laws.shares.decisions import READER, Members, OthersShares, slots_of
 from enforcer.laws.shares.group_metrics import GroupCollector
 from enforcer.laws.shares.meter import Meter
 from enforcer.laws.shares.usage import UsageReports
@@ -48,11 +48,11 @@ class Groups(EnforcerLaw):
         self.meter.newcomers.set_alive(self._membership.metering, self._clock.steady_ms())
         self.meter.look()
 
-    def take(self, shares: Sequence[Share | Elsewhere]) -> None:
+    def take(self, shares: Sequence[Share | OthersShares]) -> None:
         """Shares of this proxy, and what those of others say of groups that are in use here."""
         now_ms = self._clock.steady_ms()
         for share in shares:
-            if isinstance(share, Elsewhere):
+            if isinstance(share, OthersShares):
                 self.meter.newcomers.stand(share.slots, now_ms, share.ttl_ms)
                 self.meter.newcomers.unread = True
                 continue

@@ -6,7 +6,7 @@ from typing import Final
 
 from enforcer.core.account import DISPATCH, PUBLISH, Account, Wait
 from enforcer.core.lines import RESERVED_MS, Claim, Counter, Lines, Pause
-from enforcer.laws.shares.topic_accounts import Owed
+from enforcer.laws.shares.topic_accounts import BillItem
 
 _AGAIN_MS: Final = 1_000.0
 """How often one that waits for very long asks whether it may pass in spite of the debt."""
@@ -36,7 +36,7 @@ class LineUp:
         """It may be this connection's turn (lines.Waiter)."""
         self._pause.wake()
 
-    def admits(self, owed: Iterable[Owed], now_ms: float) -> bool:
+    def admits(self, owed: Iterable[BillItem], now_ms: float) -> bool:
         """Whether a Produce request may go on; if so, it is to be charged before anything else is asked."""
         for account, _, records, size in owed:
             if not self._lines.busy(account.counters[0]) and account.debt(PUBLISH, now_ms) is None:
@@ -66,7 +66,7 @@ class LineUp:
             self._reserved = True
         return True
 
-    def fetched(self, owed: Iterable[Owed], now_ms: float) -> Wait | None:
+    def fetched(self, owed: Iterable[BillItem], now_ms: float) -> Wait | None:
         """A Fetch is answered, with so much; the next one is taken to bring as much.
 
         Returns:

@@ -10,7 +10,7 @@ from enforcer.laws.shares.meter import Meter
 Key = TypeVar("Key", bound=Hashable)
 
 
-class Owed(NamedTuple):
+class BillItem(NamedTuple):
     """What an account is to be charged for one thing that passes.
 
     Attributes:
@@ -29,7 +29,7 @@ class Owed(NamedTuple):
 _NOTHING: Final = (0.0, 0.0)
 
 
-class Charged(NamedTuple):
+class ChargeResult(NamedTuple):
     """What came of a charge.
 
     Attributes:
@@ -42,7 +42,7 @@ class Charged(NamedTuple):
 
 
 # What comes of most; it need not be made anew.
-_FREE: Final = Charged(None, {})
+_FREE: Final = ChargeResult(None, {})
 
 
 class Bill(NamedTuple):
@@ -53,10 +53,10 @@ class Bill(NamedTuple):
         unknown: topics whose names are not known.
     """
 
-    owed: list[Owed]
+    owed: list[BillItem]
     unknown: list[Any]
 
-    def charge(self, direction: int, now_ms: float) -> Charged:
+    def charge(self, direction: int, now_ms: float) -> ChargeResult:
         """Charge all of it."""
         longest = None
         forgiven: dict[Any, tuple[float, float]] = {}
@@ -69,9 +69,9 @@ class Bill(NamedTuple):
                     # A request may list a topic several times.
                     few, less = forgiven.get(topic, _NOTHING)
                     forgiven[topic] = (few + wait.forgiven[0], less + wait.forgiven[1])
-        return _FREE if longest is None else Charged(longest, forgiven)
+        return _FREE if longest is None else ChargeResult(longest, forgiven)
 
-    def refund(self, direction: int, topic: Any, records: int, size: int, charged: "Charged") -> None:
+    def refund(self, direction: int, topic: Any, records: int, size: int, charged: "ChargeResult") -> None:
         """Undo a part of what was charged for a topic; what was forgiven of it is not given back too."""
         few, less = charged.forgiven.pop(topic, _NOTHING)
         if few or less:
@@ -105,7 +105,7 @@ class TopicAccounts(Generic[Key]):
         self._generation = meter.generation
         self._accounts: OrderedDict[Key, Account | None] = OrderedDict()
 
-    def bill(self, passed: Iterable[tuple[Key, int, int]], users: Owed | None = None) -> Bill:
+    def bill(self, passed: Iterable[tuple[Key, int, int]], users: BillItem | None = None) -> Bill:
         """Whom to charge for some topics.
 
         Args:
@@ -129,7 +129,7 @@ class TopicAccounts(Generic[Key]):
                 account = self._find(topic, name)
                 meter.unmetered += account is meter.nowhere
             if account is not None:
-                owed.append(Owed(account, topic, records, size))
+                owed.append(BillItem(account, topic, records, size))
         if generation != meter.generation:
             owed = [each if meter.has(each.account) else self._lost(each) for each in owed]
         return Bill(owed, unknown)
@@ -146,7 +146,7 @@ class TopicAccounts(Generic[Key]):
         name = self._name_of(topic)
         return None if name is None else self._find(topic, name)
 
-    def _lost(self, owed: Owed) -> Owed:
+    def _lost(self, owed: BillItem) -> BillItem:
         """Its account has made room for others within the same frame: nobody would report it."""
         self._meter.unmetered += 1
         return owed._replace(account=self._meter.nowhere)

@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Told:
+class LastReport:
     """What was last reported of a group.
 
     Attributes:
@@ -53,10 +53,10 @@ class Told:
     zeros: int = 0
 
 
-def worth_telling(told: Told | None, rates: tuple[float, ...], share: tuple[float | None, ...]) -> bool:
+def worth_telling(told: LastReport | None, rates: tuple[float, ...], share: tuple[float | None, ...]) -> bool:
     """Whether a group that is not throttled is reported in this round.
 
-    >>> told = Told(rates=(100.0, 0.0, 0.0, 0.0), share=(None,) * 4)
+    >>> told = LastReport(rates=(100.0, 0.0, 0.0, 0.0), share=(None,) * 4)
     >>> [worth_telling(told, (use, 0.0, 0.0, 0.0), told.share) for use in (109.0, 110.0, 0.0)]
     [False, True, True]
 
@@ -98,7 +98,7 @@ class UsageReports:
         self._meter = meter
         self._proxy_id = context.proxy_id
         self._clock = clock = context.clock
-        self._told: dict[str, Told] = {}
+        self._told: dict[str, LastReport] = {}
         self._since_ms = clock.steady_ms()
         self._id_head = f"{context.proxy_id}-usage-{clock.wall_ms()}"
         self._count = 0
@@ -152,7 +152,7 @@ class UsageReports:
             del self._told[name]
         for name, use in left.items():
             uses[name] = use
-            self._told[name] = Told(rates=_rates(use, period_ms), share=_NO_SHARE)
+            self._told[name] = LastReport(rates=_rates(use, period_ms), share=_NO_SHARE)
         return uses
 
     def _log(self, account: Account, use: Use, now_ms: float) -> None:
@@ -175,7 +175,7 @@ class UsageReports:
                     del self._told[account.name]
             return False
         zeros = 0 if any(rates) else 1 if told is None else told.zeros + 1
-        self._told[account.name] = Told(rates=rates, share=share, zeros=zeros)
+        self._told[account.name] = LastReport(rates=rates, share=share, zeros=zeros)
         return True
 
     def _send(self, uses: Mapping[str, Use], period_ms: int) -> None:

@@ -11,7 +11,7 @@ from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
 from enforcer.laws.backlog.blocks import Blocks
 from enforcer.laws.shares.meter import Meter
-from enforcer.laws.shares.topic_accounts import Bill, Charged, Owed, TopicAccounts
+from enforcer.laws.shares.topic_accounts import Bill, BillItem, ChargeResult, TopicAccounts
 from enforcer.pulsar.publishing.closer import Closer
 from enforcer.pulsar.publishing.metrics import WAIT_BUCKETS_S, Numbers, PublishCollector
 from enforcer.pulsar.publishing.room import Room
@@ -90,10 +90,10 @@ class Desk:
         owed = None
         if own is not None:
             self.meter.unmetered += own is self.meter.nowhere
-            owed = Owed(own, None, 0, size)
+            owed = BillItem(own, None, 0, size)
         return self._by_namespace.bill([(namespace, messages, size)], owed)
 
-    def charge(self, bill: Bill, now_ms: float) -> Charged:
+    def charge(self, bill: Bill, now_ms: float) -> ChargeResult:
         """Charge it."""
         charged = bill.charge(PUBLISH, now_ms)
         if charged.wait is not None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from enforcer.laws.concurrency.limiter import Limiter, Ticket
-from enforcer.laws.shares.topic_accounts import Bill, Charged
+from enforcer.laws.shares.topic_accounts import Bill, ChargeResult
 from enforcer.pulsar.publishing.sends import Send
 
 
@@ -26,7 +26,7 @@ class Pending:
         self,
         send: Send,
         bill: Bill,
-        charged: Charged,
+        charged: ChargeResult,
         sent_ms: float,
         limiter: Limiter | None = None,
         ticket: Ticket | None = None,

@@ -2,7 +2,7 @@
 
 from meter_kit import Waiting
 
-from enforcer.core.lines import NOTHING, RESERVED_MS, Lines, Taken
+from enforcer.core.lines import NOTHING, RESERVED_MS, Lines, OtherClaims
 
 COUNTER = ("broker-1", "t")
 
@@ -79,12 +79,12 @@ def test_a_claim_stands_in_the_line_of_each_counter() -> None:
     # Until its own limit is free nobody waits for it.
     assert lines.taken(COUNTER, hungry.claim) == NOTHING and lines.is_next(COUNTER, hungry.claim)
     lines.now_ms = 300
-    assert lines.taken(COUNTER, hungry.claim) == Taken(2, 0.0, 0.0) == lines.taken(COUNTER, small.claim)
+    assert lines.taken(COUNTER, hungry.claim) == OtherClaims(2, 0.0, 0.0) == lines.taken(COUNTER, small.claim)
     assert not lines.is_next(COUNTER, hungry.claim) and lines.taken(COUNTER, third.claim).claims == 3
     lines.reserve([own, COUNTER], small.claim, 10, 1_000)
     lines.leave(small.claim)
     assert hungry.woken == 1 and lines.waiting(own) == 0
-    assert lines.taken(COUNTER, hungry.claim) == Taken(1, 10.0, 1_000.0)
+    assert lines.taken(COUNTER, hungry.claim) == OtherClaims(1, 10.0, 1_000.0)
     lines.settle(small.claim)
     lines.leave(hungry.claim)
     assert len(lines) == 0 and not lines._lines

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from property_kit import tries
 
-from enforcer.laws.dispatch.decisions import Dispatched
+from enforcer.laws.dispatch.decisions import CounterStatement
 from streaming.policy.timeline import PolicyTimeline
 
 TOPICS = [TOPIC, "persistent://acme/orders/t2", "persistent://other/n/t1"]
@@ -47,7 +47,7 @@ class World:
         self.job = Job(self.timeline)
         self.proxies = [Proxy(f"p{number}", self.timeline, **bounds) for number in range(proxies)]
         self.log: deque[dict[str, Any]] = deque()
-        self.said: list[Dispatched] = []
+        self.said: list[CounterStatement] = []
         self.now = T0
 
     def step(self) -> None:

@@ -6,7 +6,7 @@ import pytest
 from dispatch_kit import PER_SUBSCRIPTION, PLACE, T0, TOPIC, Job, Proxy, ten_a_second
 
 from enforcer.laws.dispatch.book import LOST_MS
-from enforcer.laws.dispatch.decisions import Dispatched
+from enforcer.laws.dispatch.decisions import CounterStatement
 from enforcer.laws.dispatch.left import Left
 from streaming.policy.timeline import PolicyTimeline
 
@@ -142,7 +142,7 @@ def test_summed_up_deliveries_that_were_lost_are_given_up() -> None:
     proxy = proxy_of({"broker": {PER_SUBSCRIPTION: 10, "dispatchThrottlingRateInMsg": 1}}, tail_max=1)
     proxy.deliver(T0, 50)
     proxy.deliver(T0, 1)
-    other = Dispatched("x", T0 + LOST_MS, "p2", "b1", *PLACE, ((7, 0), None, (7, 0)))
+    other = CounterStatement("x", T0 + LOST_MS, "p2", "b1", *PLACE, ((7, 0), None, (7, 0)))
     proxy.read(other)
     assert (proxy.book.counts.passed_over, proxy.book.counts.folded) == (0, 1)
     assert left(proxy, T0 + LOST_MS).msgs == 0
@@ -170,7 +170,7 @@ def test_a_lost_report_goes_with_the_next_of_its_broker() -> None:
 def test_a_decision_far_ahead_is_waited_for() -> None:
     """A broker's time never goes back: until ours is there its periods end later for us."""
     proxy = proxy_of(ten_a_second())
-    proxy.read(Dispatched("x", T0 + 5_400, "p2", "b1", *PLACE, (None, None, (10, 0))))
+    proxy.read(CounterStatement("x", T0 + 5_400, "p2", "b1", *PLACE, (None, None, (10, 0))))
     assert left(proxy, T0) == Left(0, None, 6_000, "subscription", "msgs")
     event = proxy.deliver(T0, 1)
     assert event is not None and event["ts"] == T0 + 5_400
@@ -187,11 +187,11 @@ def test_counters_are_bounded() -> None:
     assert left(proxy, T0, place=places[3]).msgs == 10 and proxy.book.counts.unkept == 1
     # Their decisions are read, and a period at a time all is paid off.
     for number, place in enumerate(places[:3]):
-        said = Dispatched(f"p1-{number + 1}", T0, "p1", "b1", *place, (None, None, (25, 0)))
+        said = CounterStatement(f"p1-{number + 1}", T0, "p1", "b1", *place, (None, None, (25, 0)))
         proxy.read(said)
     for number, place in enumerate(places[4:]):
         proxy.deliver(T0 + 3_000, 1, place=place)
-        proxy.read(Dispatched(f"p1-{number + 5}", T0 + 3_000, "p1", "b1", *place, (None, None, (0, 0))))
+        proxy.read(CounterStatement(f"p1-{number + 5}", T0 + 3_000, "p1", "b1", *place, (None, None, (0, 0))))
         assert len(proxy.book.counters) <= 3
     assert proxy.book.counts.unkept == 1
 
@@ -199,7 +199,7 @@ def test_counters_are_bounded() -> None:
 def test_decisions_of_what_is_paid_off_take_no_room() -> None:
     """Counters at 0 are not kept for others' sake."""
     proxy = proxy_of(ten_a_second())
-    proxy.read(Dispatched("x", T0, "p2", "b9", *PLACE, (None, None, (0, 0))))
+    proxy.read(CounterStatement("x", T0, "p2", "b9", *PLACE, (None, None, (0, 0))))
     assert not proxy.book.counters
 
 
@@ -247,7 +247,7 @@ def test_changes_may_be_forgotten() -> None:
     timeline.forget_before(T0 + 400_000)
     assert left(proxy, T0 + 1_000_000) == before
     assert set(proxy.book.counters) == {("b1", TOPIC), ("b1", *PLACE)}
-    proxy.read(Dispatched("p1-2", T0 + 1_000_000, "p1", "b1", *PLACE, (None, (41, 0), (1, 0))))
+    proxy.read(CounterStatement("p1-2", T0 + 1_000_000, "p1", "b1", *PLACE, (None, (41, 0), (1, 0))))
     left(proxy, T0 + 2_000_000)
     proxy.book.sweep(T0 + 1_900_000)
     assert set(proxy.book.counters) == {("b1", TOPIC)}

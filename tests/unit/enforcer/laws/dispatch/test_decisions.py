@@ -8,7 +8,7 @@ import pytest
 from context_kit import read as read_record
 from message_kit import Record
 
-from enforcer.laws.dispatch.decisions import Dispatched
+from enforcer.laws.dispatch.decisions import CounterStatement
 from streaming.columns.packed import pack
 from streaming.contract.events import MAX_AHEAD_MS
 
@@ -19,7 +19,7 @@ GOOD: dict[str, Any] = {
     "entries_to_read": 0, "shadow": False, "ttl_ms": 1000, "proxy": "p1",
     "acquired": {"broker": {"msgs": 11, "bytes": 0}, "subscription": {"msgs": 4, "bytes": 1100}},
 }  # fmt: skip
-READ = Dispatched("p1-1", 5, "p1", "broker-0", TOPIC, "s", ((11, 0), None, (4, 1100)))
+READ = CounterStatement("p1-1", 5, "p1", "broker-0", TOPIC, "s", ((11, 0), None, (4, 1100)))
 
 
 def read(value: Any, reasons: list[str] | None = None, **also: Any) -> list[Any]:

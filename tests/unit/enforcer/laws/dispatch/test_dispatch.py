@@ -13,7 +13,7 @@ from enforcer.core.clock import Clock
 from enforcer.core.feeds.policies import Policies
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
-from enforcer.laws.dispatch.decisions import Dispatched
+from enforcer.laws.dispatch.decisions import CounterStatement
 from enforcer.laws.dispatch.dispatch import Dispatch
 from enforcer.laws.dispatch.left import Left
 from enforcer.laws.shares.meter import Meter
@@ -92,7 +92,7 @@ def test_who_waits_is_told_of_decisions_where_others_deliver(monkeypatch: pytest
     """Of each counter that they are about; a proxy that is alone knows all before."""
     desk, told = Desk(TEN), list[tuple[str, ...]]()
     monkeypatch.setattr(desk.dispatch.lines, "wake", told.append)
-    said = Dispatched("p2-1", T0, "p2", "broker-0", *PLACE, (None, None, (4, 0)))
+    said = CounterStatement("p2-1", T0, "p2", "broker-0", *PLACE, (None, None, (4, 0)))
     desk.dispatch.take([said])
     assert told == []
     desk.dispatch.book.set_proxies(2)
@@ -290,6 +290,6 @@ def test_metrics() -> None:
 def test_a_decision_of_another_broker_is_none_of_ours() -> None:
     """Others may stand before brokers that we have no traffic with."""
     desk = Desk(TEN)
-    desk.dispatch.take([Dispatched("x", T0, "p2", "broker-9", *PLACE, (None, None, (4, 0)))])
+    desk.dispatch.take([CounterStatement("x", T0, "p2", "broker-9", *PLACE, (None, None, (4, 0)))])
     assert desk.left().msgs == 10
     assert desk.dispatch.left("broker-9", *PLACE).msgs == 6

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from dispatch_kit import T0, Job, Proxy, ten_a_second
 
-from enforcer.laws.dispatch.decisions import Dispatched
+from enforcer.laws.dispatch.decisions import CounterStatement
 from streaming.policy.timeline import PolicyTimeline
 
 RATE = 100
@@ -38,7 +38,7 @@ class Several:
         """What each has to deliver in a period."""
         self.delivered: list[list[int]] = []
         """In each period, of each proxy."""
-        self.on_their_way: list[tuple[int, int, Proxy, Dispatched]] = []
+        self.on_their_way: list[tuple[int, int, Proxy, CounterStatement]] = []
         self.order = count()
 
     def run(self, periods: int = PERIODS, *, away: bool = False) -> list[list[int]]:

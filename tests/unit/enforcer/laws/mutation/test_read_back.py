@@ -4,7 +4,7 @@ import pytest
 from law_kit import quota
 from mutation_kit import SUBJECT, book_of, own, quota_of, statement
 
-from enforcer.core.feeds.company import Charge
+from enforcer.core.feeds.peers import Charge
 from enforcer.laws.mutation import read_back
 from enforcer.laws.mutation.read_back import BACK_MAX_MS, BACK_MS, ReadBack, back_ms
 from streaming.policy.policy_set import PolicySet

@@ -6,7 +6,7 @@ import pytest
 from mutation_kit import decision
 
 from enforcer.laws.mutation.request import Request
-from enforcer.laws.mutation.waiting import NotBefore, Undecided
+from enforcer.laws.mutation.waiting import NotBefore, PendingRequests
 from streaming.policy.policy_set import MutationQuota
 
 
@@ -18,9 +18,9 @@ def quota(rate: float = 1.0) -> MutationQuota:
     )  # fmt: skip
 
 
-def undecided(**bounds: Any) -> Undecided:
+def undecided(**bounds: Any) -> PendingRequests:
     """With small bounds."""
-    return Undecided(**{"pending_max": 2, "late_max": 2, "late_keep_ms": 1_000, **bounds})
+    return PendingRequests(**{"pending_max": 2, "late_max": 2, "late_keep_ms": 1_000, **bounds})
 
 
 def ask(name: str = "p1-1", **fields: Any) -> Request:

@@ -14,7 +14,7 @@ from enforcer.core.clock import Clock
 from enforcer.core.feeds.policies import Policies
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
-from enforcer.laws.shares.decisions import MEMBERS_MAX, Elsewhere, Members, share_of, slots_of
+from enforcer.laws.shares.decisions import MEMBERS_MAX, Members, OthersShares, share_of, slots_of
 from enforcer.laws.shares.groups import Groups
 from enforcer.laws.shares.meter import Meter
 from enforcer.laws.shares.topic_accounts import TopicAccounts
@@ -134,7 +134,7 @@ def test_packed_shares_of_others_are_not_read() -> None:
     account = rig.groups.meter.accounts["rg1"]
     limit = account.limits.rates[0]
     assert limit is not None and account.rate(0) == limit / 3
-    rig.groups.take([Elsewhere(slots=slots_of(["rg1", "rg9"]), ttl_ms=3_000)])
+    rig.groups.take([OthersShares(slots=slots_of(["rg1", "rg9"]), ttl_ms=3_000)])
     rig.groups.look()
     assert account.rate(0) == limit * 0.05 / 2
     rig.share("p1", 60.0, 60.0)

@@ -6,7 +6,7 @@ from meter_kit import Waiting
 from enforcer.core.account import DISPATCH, PUBLISH, Account, ShareRules
 from enforcer.core.lines import Lines
 from enforcer.laws.shares.line_up import LineUp
-from enforcer.laws.shares.topic_accounts import Owed
+from enforcer.laws.shares.topic_accounts import BillItem
 from streaming.policy.groups import GroupLimits
 
 SPLIT_MS = 25_000.0
@@ -40,7 +40,7 @@ class Line(Waiting):
 
     def produce(self, one: Account, records: int, now_ms: float) -> bool:
         """Produce if that may be."""
-        admitted = self.line_up.admits([Owed(one, b"t", records, 0)], now_ms)
+        admitted = self.line_up.admits([BillItem(one, b"t", records, 0)], now_ms)
         if admitted:
             one.charge(PUBLISH, records, 0, now_ms)
         return admitted
@@ -51,7 +51,7 @@ class Line(Waiting):
 
     def answer(self, one: Account, records: int, now_ms: float) -> bool:
         """So many records come; whether they may pass."""
-        passes = self.line_up.fetched([Owed(one, b"t", records, 0)], now_ms) is None
+        passes = self.line_up.fetched([BillItem(one, b"t", records, 0)], now_ms) is None
         if passes:
             one.charge(DISPATCH, records, 0, now_ms)
         return passes
@@ -154,7 +154,7 @@ def test_a_request_of_two_groups_waits_for_both() -> None:
     one, two, line = account(), account("h"), Line()
     one.charge(PUBLISH, 100, 0, 0.0)
     two.charge(PUBLISH, 150, 0, 0.0)
-    owed = [Owed(one, b"t", 1, 0), Owed(two, b"u", 1, 0)]
+    owed = [BillItem(one, b"t", 1, 0), BillItem(two, b"u", 1, 0)]
     assert not line.line_up.admits(owed, 0.0) and LINES.waiting(one.counters[0]) == 1
     assert not line.line_up.admits(owed, 500.0)
     assert [LINES.waiting(each.counters[0]) for each in (one, two)] == [0, 1]

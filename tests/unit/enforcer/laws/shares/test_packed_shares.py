@@ -9,7 +9,7 @@ from context_kit import read as read_record
 from message_kit import Record
 from pack_kit import packed, stream_of
 
-from enforcer.laws.shares.decisions import SLOTS, Elsewhere, Share, slots_of
+from enforcer.laws.shares.decisions import SLOTS, OthersShares, Share, slots_of
 from streaming.columns.packed import pack, unpack
 
 
@@ -40,7 +40,7 @@ def test_own_shares_and_those_of_others(small: bool) -> None:
     assert [one.group for one in found if isinstance(one, Share)] == [*GROUPS, "gone"]
     assert [one.limits for one in found if isinstance(one, Share)] == [LIMITS] * 4 + [None]
     (other,) = read_record(record(value), "p2")
-    assert isinstance(other, Elsewhere) and other.ttl_ms == 3_000
+    assert isinstance(other, OthersShares) and other.ttl_ms == 3_000
     assert other.slots.tolist() == slots_of(GROUPS).tolist(), "who leaves a group has no share of it"
     assert (other.slots < SLOTS).all()
 
@@ -51,7 +51,7 @@ def test_shares_of_others_that_were_too_late_do_not_stand(repeat: dict[str, Any]
     rows = [share("old", limits=LIMITS), share("new", limits=LIMITS) | {"ts": 6}]
     (value,) = packed([row | repeat for row in rows])
     (other,) = read_record(Record(value, b"p1", 60_006, packed=True), "p2")
-    assert isinstance(other, Elsewhere) and other.slots.tolist() == slots_of(stands).tolist()
+    assert isinstance(other, OthersShares) and other.slots.tolist() == slots_of(stands).tolist()
 
 
 NUMBERS = pa.array([1], pa.int64())
@@ -81,5 +81,5 @@ def test_times_out_of_range_are_brought_into_it() -> None:
     lives = pa.array([None, 2**63 - 1], pa.int64())
     rows = pa.record_batch({"group": pa.array(["g", None]).dictionary_encode(), "ttl_ms": lives})
     (found,) = read_record(record(stream_of(rows, "share")), "p2")
-    assert isinstance(found, Elsewhere) and 0 < found.ttl_ms < 2**53
+    assert isinstance(found, OthersShares) and 0 < found.ttl_ms < 2**53
     assert np.array_equal(found.slots, slots_of(["g"]))

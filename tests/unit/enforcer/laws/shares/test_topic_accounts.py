@@ -5,7 +5,7 @@ from typing import Any
 from meter_kit import ALICE, GROUPS, TOPIC, Desk, many_groups
 
 from enforcer.core.account import PUBLISH
-from enforcer.laws.shares.topic_accounts import Owed, TopicAccounts
+from enforcer.laws.shares.topic_accounts import BillItem, TopicAccounts
 from streaming.policy.policy_set import PolicySet
 
 
@@ -50,7 +50,7 @@ def test_the_longest_wait_is_told() -> None:
     desk = Desk({**GROUPS, **ALICE})
     user = desk.meter.of_user("alice", "app", PUBLISH)
     assert user is not None
-    bill = desk.topics.bill([("acme.other.t", 100, 0), (TOPIC, 100, 0)], Owed(user, None, 0, 100))
+    bill = desk.topics.bill([("acme.other.t", 100, 0), (TOPIC, 100, 0)], BillItem(user, None, 0, 100))
     wait = bill.charge(PUBLISH, 0.0).wait
     assert wait is not None and wait.account.name == "rg1"
     assert desk.topics.bill([("plain", 10**9, 0)]).charge(PUBLISH, 0.0).wait is None

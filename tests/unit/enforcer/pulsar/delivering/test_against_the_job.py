@@ -3,7 +3,7 @@
 from delivering_kit import EPOCH_MS, NAMESPACE, TOPIC, ModelLink, World
 from dispatch_kit import Job
 
-from enforcer.laws.dispatch.decisions import Dispatched
+from enforcer.laws.dispatch.decisions import CounterStatement
 
 PLACE = ("pulsar-b:6650", TOPIC, "sub")
 POLICIES = {
@@ -52,6 +52,6 @@ def test_a_decision_wakes_who_waits_for_its_part() -> None:
     world.dispatch.stop()
     last = world.events[-1]
     acquired = (None, None, (5, 0))
-    world.dispatch.take([Dispatched(last["id"], EPOCH_MS + 700, "p1", *PLACE, acquired)])
+    world.dispatch.take([CounterStatement(last["id"], EPOCH_MS + 700, "p1", *PLACE, acquired)])
     world.run(20)
     assert len(link.got[1]) == 8

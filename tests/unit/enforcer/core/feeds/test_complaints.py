@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from enforcer.core.feeds.unusable import Complaints
+from enforcer.core.feeds.complaints import Complaints
 
 
 def test_one_a_minute_is_told_of(caplog: pytest.LogCaptureFixture) -> None:

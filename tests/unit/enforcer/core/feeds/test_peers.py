@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from message_kit import Record
 
-from enforcer.core.feeds.company import Charge, Sign, charges_in, signs_in
+from enforcer.core.feeds.peers import Charge, Sign, charges_in, signs_in
 
 REQUEST = {
     "type": "request", "id": "p1-1", "ts": 5_000, "proxy": "p1", "user": "a", "subject": "user=a",

@@ -36,7 +36,7 @@ class Sign(NamedTuple):
     instance: str = ""
 
 
-class Saying(NamedTuple):
+class ReadersReport(NamedTuple):
     """What a proxy has told of who reads for which group (docs/contract.md 3.3, "Who reads").
 
     Attributes:
@@ -49,8 +49,8 @@ class Saying(NamedTuple):
 
 
 def alive_tail(
-    properties: Mapping[str, str], topic: str, deliver: Callable[[list[Sign | Saying]], None]
-) -> Tail[Sign | Saying]:
+    properties: Mapping[str, str], topic: str, deliver: Callable[[list[Sign | ReadersReport]], None]
+) -> Tail[Sign | ReadersReport]:
     """Follow who lives and what they tell, from a little before the newest record on.
 
     Reports of use are passed over unread.
@@ -67,7 +67,7 @@ def alive_tail(
     )
 
 
-def signs_in(message: Message) -> list[Sign | Saying]:
+def signs_in(message: Message) -> list[Sign | ReadersReport]:
     """The sign of life in a record, or what it tells; none stands in a packed record. Never raises."""
     value = message.value() or b""
     # Reports of use are larger as a rule, and far more.
@@ -77,7 +77,7 @@ def signs_in(message: Message) -> list[Sign | Saying]:
     try:
         fields = load_object(value)
         if fields.get("type") == "readers":
-            return [Saying(text(fields, "proxy", None), fields)]
+            return [ReadersReport(text(fields, "proxy", None), fields)]
         if fields.get("type") != "alive":
             return []
         return [
