@@ -163,3 +163,9 @@ class Yard:
         answer = await self.bureau.answer({"drained": 20})
         assert answer.allowed
         self.desk.events.clear()
+
+
+def asking(*given: Any, **proxy: Any) -> tuple[Yard, Client]:
+    """A client of user a, see Yard."""
+    yard = Yard(*given, **proxy)
+    return yard, Client(yard)

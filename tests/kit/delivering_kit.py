@@ -280,3 +280,14 @@ class ModelLink(PartLink):
                 self.unacked[number].append(entry)
                 self.permits[number] -= entry.msgs
                 self.down(message(number, entry.number, entry.msgs, entry.size))
+
+
+def reading(
+    policies: Mapping[str, Any] | None = None, *, own: Mapping[str, Any] | None = None,
+    start_ms: float = 300.0, batched: bool = True, **consumer: Any,
+) -> tuple[World, ModelLink]:  # fmt: skip
+    """A connection with consumer 1, see World, ModelLink and subscribe."""
+    world = World(policies, own, start_ms)
+    link = ModelLink(world, batched=batched)
+    link.subscribe(1, **consumer)
+    return world, link

@@ -207,6 +207,17 @@ class FakeLink(PartLink):
         return [kind for _, kind, _ in self.sent]
 
 
+def joined(
+    *topics: str, policies: Mapping[str, Any] | None = None, **pulsar: Any
+) -> tuple[World, FakeLink]:  # fmt: skip
+    """A client with producers 1, 2, ... of these topics; the rest as in World."""
+    world = World(policies, **pulsar)
+    link = world.join()
+    for producer_id, topic in enumerate(topics, 1):
+        link.make(producer_id, topic)
+    return world, link
+
+
 def send_frame(
     producer_id: int,
     sequence_id: int,

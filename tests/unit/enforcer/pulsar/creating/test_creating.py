@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from creating_kit import Client, Yard
+from creating_kit import Client, Yard, asking
 from loop_kit import in_a_loop
 from mutation_kit import decision, settle_down
 from publishing_kit import World
@@ -37,8 +37,7 @@ async def test_without_a_quota_all_passes_unseen() -> None:
 @in_a_loop
 async def test_a_request_id_twice_at_a_time_ends_the_connection() -> None:
     """Answers could not be told apart."""
-    yard = Yard()
-    client = Client(yard)
+    _yard, client = asking()
     await client.produce(request_id=7)
     await client.subscribe("u", request_id=7)
     assert client.wire.ended == ["request_id"]
@@ -48,8 +47,7 @@ async def test_a_request_id_twice_at_a_time_ends_the_connection() -> None:
 async def test_a_broker_that_does_not_say_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """The client is to try again; what the broker says later is for nobody."""
     monkeypatch.setattr("enforcer.pulsar.creating.creation.CREATE_QUESTION_MS", 20)
-    yard = Yard()
-    client = Client(yard)
+    _yard, client = asking()
     await client.produce()
     await client.look_up()
     await asyncio.sleep(0.03)
@@ -64,8 +62,7 @@ async def test_a_broker_that_does_not_say_in_time(monkeypatch: pytest.MonkeyPatc
 @in_a_loop
 async def test_what_creates_nothing_passes() -> None:
     """Subscriptions that force nothing, questions that create nothing, topics that are not stored."""
-    yard = Yard()
-    client = Client(yard)
+    yard, client = asking()
     assert await client.subscribe(force_topic_creation=False)
     assert await client.look_up(metadata_auto_creation_enabled=False)
     assert await client.produce("non-persistent://public/default/n")
@@ -102,8 +99,7 @@ def test_a_client_that_stops_waiting(kind: int) -> None:
 @in_a_loop
 async def test_a_client_that_goes_away() -> None:
     """What it waits for is given back; what is at the broker may well be created, and stays."""
-    yard = Yard(local=False)
-    client = Client(yard)
+    yard, client = asking(local=False)
     await client.produce("t")
     await client.answer(None)
     assert yard.charged() == [{"t": 1}] and not client.wire.up
@@ -113,8 +109,7 @@ async def test_a_client_that_goes_away() -> None:
     (event,) = yard.desk.of_type("request")
     yard.desk.coordinator.take([decision(id=event["id"], ts=yard.desk.wall_ms)])
     assert yard.refunded() == 1
-    yard = Yard()
-    client = Client(yard)
+    yard, client = asking()
     await client.produce("t")
     await client.answer(None)
     client.part.close()
@@ -125,8 +120,7 @@ async def test_a_client_that_goes_away() -> None:
 @in_a_loop
 async def test_a_broker_that_cannot_be_asked() -> None:
     """A question would create the topic; it is counted."""
-    yard = Yard()
-    client = Client(yard)
+    yard, client = asking()
     client.wire.features = client.wire.features._replace(get_partitioned_metadata_without_auto_creation=False)
     assert await client.produce() and await client.look_up()
     assert yard.found() == {"unasked": 2}
@@ -136,8 +130,7 @@ async def test_a_broker_that_cannot_be_asked() -> None:
 async def test_more_requests_than_may_be_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     """The client is not read until there are fewer."""
     monkeypatch.setattr("enforcer.pulsar.creating.creating.CREATIONS_MAX", 3)
-    yard = Yard()
-    client = Client(yard)
+    _yard, client = asking()
     for name in "abc":
         await client.look_up(name)
     assert not client.wire.read
@@ -152,8 +145,7 @@ async def test_more_requests_than_may_be_looked_at(monkeypatch: pytest.MonkeyPat
 async def test_thousands_of_names(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables have bounds, and nothing is left of what is over."""
     monkeypatch.setattr("enforcer.pulsar.creating.creating.KNOWN_TOPICS_MAX", 100)
-    yard = Yard()
-    client = Client(yard)
+    yard, client = asking()
     for number in range(1_000):
         await client.look_up(f"t{number}")
         await client.answer(number % 2)
@@ -165,8 +157,7 @@ async def test_thousands_of_names(monkeypatch: pytest.MonkeyPatch) -> None:
 @in_a_loop
 async def test_a_mistake_of_ours_ends_the_connection() -> None:
     """And it alone."""
-    yard = Yard()
-    client = Client(yard)
+    yard, client = asking()
     await client.produce()
     yard.office.mutations.decide = None  # type: ignore[assignment, method-assign]
     await client.answer(None)

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from creating_kit import HERE, SURE_S, Client, Yard
+from creating_kit import HERE, SURE_S, Client, Yard, asking
 from loop_kit import in_a_loop
 from mutation_kit import settle_down
 
@@ -17,8 +17,7 @@ from enforcer.wire.pulsar.frames import PRODUCER, SUBSCRIBE
 @in_a_loop
 async def test_a_topic_that_is_there_costs_nothing() -> None:
     """The broker is asked so that nothing is created; then the request goes on as it came."""
-    yard = Yard()
-    client = Client(yard)
+    yard, client = asking()
     assert not await client.produce()
     question = await client.answer(0)
     assert question.topic == HERE + "t" and question.request_id >= 1 << 63
@@ -36,8 +35,7 @@ async def test_a_topic_that_is_there_costs_nothing() -> None:
 @pytest.mark.parametrize("kind", ["producer", "consumer"])
 async def test_a_new_topic_is_charged_and_goes_on(kind: str) -> None:
     """The answer goes to the client, and the topic is known."""
-    yard = Yard()
-    client = Client(yard)
+    yard, client = asking()
     assert not await (client.produce() if kind == "producer" else client.subscribe())
     await client.answer(None)
     assert yard.charged() == [{"t": 1}]
@@ -159,8 +157,7 @@ async def test_beyond_the_quota_a_long_wait_is_refused() -> None:
 @in_a_loop
 async def test_what_the_broker_refuses_costs_nothing() -> None:
     """Whether it has is asked a little later, since clients could forge its answer."""
-    yard = Yard()
-    client = Client(yard)
+    yard, client = asking()
     await client.produce()
     await client.answer(None)
     client.wire.up.clear()
@@ -174,8 +171,7 @@ async def test_what_the_broker_refuses_costs_nothing() -> None:
 @in_a_loop
 async def test_a_forged_refusal_gives_nothing_back() -> None:
     """Another request under the same id fails, while the topic is created all the same."""
-    yard = Yard()
-    client = Client(yard)
+    yard, client = asking()
     await client.produce()
     await client.answer(None)
     client.wire.up.clear()
@@ -231,8 +227,7 @@ async def test_whoever_waits_too_long_for_another_is_to_try_again(monkeypatch: p
 @pytest.mark.parametrize(("error", "told"), [(6, 6), (14, 6), (1, 6), (4, None), (17, None)])
 async def test_when_the_broker_cannot_say(error: int, told: int | None) -> None:
     """What is soon over is tried again; else the topic may be new, and the request decides."""
-    yard = Yard()
-    client = Client(yard)
+    yard, client = asking()
     await client.produce()
     await client.answer(None, error)
     if told is not None:
@@ -249,8 +244,7 @@ async def test_when_the_broker_cannot_say(error: int, told: int | None) -> None:
 @in_a_loop
 async def test_a_forged_refusal_of_a_partitioned_topics_own_name() -> None:
     """It is not known whether that is there, so it stays paid."""
-    yard = Yard()
-    client = Client(yard)
+    yard, client = asking()
     await client.produce()
     await client.answer(3)
     client.wire.up.clear()
@@ -264,8 +258,7 @@ async def test_a_forged_refusal_of_a_partitioned_topics_own_name() -> None:
 async def test_a_late_decision() -> None:
     """As the setting says: it goes on, or is refused."""
     for way, goes_on in (("allow", True), ("reject", False)):
-        yard = Yard(local=False, on_late_decision=way, decision_timeout_ms=100)
-        client = Client(yard)
+        yard, client = asking(local=False, on_late_decision=way, decision_timeout_ms=100)
         await client.produce()
         await client.answer(None)
         await yard.bureau.pass_ms(100)
@@ -293,8 +286,7 @@ async def test_an_answer_that_never_comes() -> None:
     """The client has given up; what it asked for stays charged, and a late answer passes."""
     limit, creation._ANSWER_LIMIT_S = creation._ANSWER_LIMIT_S, 0.02
     try:
-        yard = Yard()
-        client = Client(yard)
+        yard, client = asking()
         await client.send(SUBSCRIBE, topic="t", consumer_id=1)
         await client.answer(None)
         await asyncio.sleep(0.03)
@@ -338,8 +330,7 @@ async def test_who_waited_and_finds_nothing_waits_for_its_turn() -> None:
 @in_a_loop
 async def test_who_reads_nothing_gets_no_turn() -> None:
     """It could hear no answer: others do not wait for that."""
-    yard = Yard()
-    client = Client(yard)
+    yard, client = asking()
     client.wire.stalled = True
     await client.produce()
     assert client.told().error == 6 and yard.known.turns == 0 and not client.wire.up

@@ -1,6 +1,6 @@
 """Questions for partitions, which may create them, and what partitions cost."""
 
-from creating_kit import HERE, NOT_FOUND, Client, Yard
+from creating_kit import HERE, NOT_FOUND, Client, Yard, asking
 from loop_kit import in_a_loop
 
 from enforcer.wire.pulsar.commands import parse
@@ -9,8 +9,7 @@ from enforcer.wire.pulsar.commands import parse
 @in_a_loop
 async def test_partitions_are_paid_with_their_topic() -> None:
     """One beyond them, or of no topic, is one of its own."""
-    yard = Yard()
-    client = Client(yard)
+    yard, client = asking()
     await client.produce("t-partition-2")
     assert (await client.answer(3)).topic == HERE + "t"
     assert client.asked().topic == "t-partition-2"
@@ -34,8 +33,7 @@ async def test_partitions_are_paid_with_their_topic() -> None:
 @in_a_loop
 async def test_names_that_only_the_broker_knows() -> None:
     """They are asked for as they are."""
-    yard = Yard()
-    client = Client(yard)
+    _yard, client = asking()
     for name in ("Persistent://public/default/t", "a//b", "", "public/default/t%2F", "persistent://p/c/n/t"):
         await client.produce(name)
         assert parse(client.wire.up[-1]).topic.removeprefix("persistent://") in name
@@ -46,8 +44,7 @@ async def test_names_that_only_the_broker_knows() -> None:
 @in_a_loop
 async def test_a_question_for_partitions_is_asked_so_that_it_creates_nothing() -> None:
     """Its answer is given under the client's id."""
-    yard = Yard()
-    client = Client(yard)
+    yard, client = asking()
     await client.look_up()
     question = await client.answer(4)
     assert question.request_id != 1 and not question.metadata_auto_creation_enabled
@@ -62,8 +59,7 @@ async def test_a_question_for_partitions_is_asked_so_that_it_creates_nothing() -
 @in_a_loop
 async def test_how_many_partitions_come_of_a_question_is_learnt() -> None:
     """One is charged, then what came besides; the next time all at once, and nothing if nothing came."""
-    yard = Yard()
-    client = Client(yard)
+    yard, client = asking()
     await client.look_up("a")
     await client.answer(None)
     question = await client.answer(3)
@@ -92,8 +88,7 @@ async def test_how_many_partitions_come_of_a_question_is_learnt() -> None:
 @in_a_loop
 async def test_a_namespace_where_nothing_is_created_by_itself() -> None:
     """What was charged is given back, and the next question is free."""
-    yard = Yard()
-    client = Client(yard)
+    yard, client = asking()
     for name in ("a", "b"):
         await client.look_up(name)
         await client.answer(None)

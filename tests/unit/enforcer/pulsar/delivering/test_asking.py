@@ -1,7 +1,7 @@
 """Brokers that count a consumer's permits otherwise than the proxy, and what asking them costs."""
 
 import pytest
-from delivering_kit import NAMESPACE, ModelLink, World, per_subscription
+from delivering_kit import NAMESPACE, ModelLink, World, per_subscription, reading
 from hypothesis import given
 from hypothesis import strategies as st
 from property_kit import tries
@@ -22,9 +22,7 @@ def seconds_pass(link: ModelLink, seconds: int) -> None:
 @pytest.mark.parametrize("batch", [1, 7])
 def test_a_permit_that_a_broker_loses_holds_nobody_up(lost: int, batch: int) -> None:
     """Some take permits for entries that they then do not send; nothing else would ever show it."""
-    world = World(per_subscription(RATE))
-    link = ModelLink(world)
-    link.subscribe(1, queue=QUEUE)
+    world, link = reading(per_subscription(RATE), queue=QUEUE)
     link.publish(1, 2_000, batch)
     seconds_pass(link, 2)
     link.permits[1] -= lost
@@ -42,9 +40,7 @@ def test_whatever_a_broker_counts_who_has_permits_left_is_served(
     steps: list[tuple[int, int]], batch: int
 ) -> None:
     """However often it is off, by what, and when: within seconds all goes on, and the rate holds."""
-    world = World(per_subscription(RATE))
-    link = ModelLink(world)
-    link.subscribe(1, queue=QUEUE)
+    world, link = reading(per_subscription(RATE), queue=QUEUE)
     link.publish(1, 6_000, batch)
     for wait_ms, more in steps:
         world.run(wait_ms)
@@ -61,9 +57,7 @@ def test_whatever_a_broker_counts_who_has_permits_left_is_served(
 
 def test_who_has_read_all_is_asked_for_ever_more_rarely() -> None:
     """And gets what comes then at once."""
-    world = World(per_subscription(RATE))
-    link = ModelLink(world)
-    link.subscribe(1, queue=QUEUE)
+    world, link = reading(per_subscription(RATE), queue=QUEUE)
     seconds_pass(link, 60)
     first = link.stats_asked
     seconds_pass(link, 3_600)
@@ -77,9 +71,7 @@ def test_who_has_read_all_is_asked_for_ever_more_rarely() -> None:
 
 def test_nobody_is_asked_for_without_a_limit_or_without_permits() -> None:
     """A shadow limits nothing, and a client that gives no permits waits for nothing."""
-    world = World({**GROUP, **SHADOW})
-    link = ModelLink(world)
-    link.subscribe(1, queue=QUEUE)
+    world, link = reading({**GROUP, **SHADOW}, queue=QUEUE)
     seconds_pass(link, 60)
     world.put(per_subscription(RATE))
     link.subscribe(2, "other", queue=1)
@@ -137,9 +129,7 @@ def test_thousands_are_not_asked_for_at_once() -> None:
 @pytest.mark.parametrize("shadow", [True, False])
 def test_permits_that_pass_while_it_is_asked_are_not_forgotten(shadow: bool) -> None:
     """A limit that is shadow for a moment lets FLOW pass: an answer older than that would be too low."""
-    world = World()
-    link = ModelLink(world)
-    link.subscribe(1, queue=QUEUE)
+    world, link = reading(queue=QUEUE)
     world.run(20)
     world.put(GROUP)
     world.run(50)

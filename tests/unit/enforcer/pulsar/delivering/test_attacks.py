@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from delivering_kit import NAMESPACE, TOPIC, ModelLink, World, message, per_subscription
+from delivering_kit import NAMESPACE, TOPIC, ModelLink, World, message, per_subscription, reading
 
 from enforcer.pulsar.delivering.arrived import arrived
 from enforcer.wire.pulsar import frames
@@ -125,9 +125,7 @@ def test_names_that_only_the_broker_understands_do_not_reach_it(topic: str, subs
 )
 def test_names_of_their_own_kind_are_limited_as_all_others(local: str) -> None:
     """Names that no policy can have, and names that only look like those of Pulsar's own topics."""
-    world = World(per_subscription(10))
-    link = ModelLink(world)
-    link.subscribe(1, topic=f"persistent://acme/orders/{local}")
+    world, link = reading(per_subscription(10), topic=f"persistent://acme/orders/{local}")
     link.publish(1, 100)
     world.run(2_900)
     assert 20 <= len(link.got[1]) <= 30
@@ -135,9 +133,7 @@ def test_names_of_their_own_kind_are_limited_as_all_others(local: str) -> None:
 
 def test_nothing_comes_uncounted_behind_a_close() -> None:
     """Whoever closes and reads on gets no message for nothing; the broker sends it again."""
-    world = World(per_subscription(10))
-    link = ModelLink(world)
-    link.subscribe(1)
+    world, link = reading(per_subscription(10))
     link.close_consumer(1)
     assert link.part.take_down(frames.MESSAGE, message(1, 1)) is None
     link.part.check(world.now_ms)
@@ -154,9 +150,7 @@ def test_nothing_comes_uncounted_behind_a_close() -> None:
 def test_requests_without_answers_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are kept until the broker answers, which a client can keep from being read."""
     monkeypatch.setattr("enforcer.pulsar.delivering.delivering.CONSUMERS_MAX", 3)
-    world = World(per_subscription(10))
-    link = ModelLink(world)
-    link.subscribe(1)
+    world, link = reading(per_subscription(10))
     for request in range(4):
         assert not link.ended
         link.from_client(command(frames.UNSUBSCRIBE, consumer_id=1, request_id=request))

@@ -1,6 +1,6 @@
 """Whatever clients, brokers and policies do, in whatever order: permits and messages are conserved."""
 
-from delivering_kit import NAMESPACE, ModelLink, World, per_subscription
+from delivering_kit import NAMESPACE, ModelLink, per_subscription, reading
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -27,9 +27,7 @@ def test_whatever_happens_nothing_is_lost_doubled_or_out_of_order(
     steps: list[tuple[str, int]], batch: int, queue: int, batched: bool
 ) -> None:
     """Permits are those that the client gave; while one limit stands it is passed by one entry at most."""
-    world = World()
-    link = ModelLink(world, batched=batched)
-    link.subscribe(1, queue=queue)
+    world, link = reading(batched=batched, queue=queue)
     returned = highest = 0
     for step, count in steps:
         if step == "run":

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from delivering_kit import NAMESPACE, TOPIC, ModelLink, World, message, per_subscription
+from delivering_kit import NAMESPACE, TOPIC, ModelLink, World, message, per_subscription, reading
 
 from enforcer.wire.pulsar import frames
 from enforcer.wire.pulsar.commands import command
@@ -31,9 +31,7 @@ def test_a_rate_holds_in_each_second_up_to_one_entry(
     rate: int, batch: int, batched: bool, start_ms: float
 ) -> None:
     """From the first message on, wherever in a period that is, and in both ways that brokers read."""
-    world = World(per_subscription(rate), start_ms=start_ms)
-    link = ModelLink(world, batched=batched)
-    link.subscribe(1, queue=1_000)
+    world, link = reading(per_subscription(rate), start_ms=start_ms, batched=batched, queue=1_000)
     link.publish(1, 30 * rate // batch + 200, batch)
     world.run(20_500)
     found = seconds(link, 1)[:20]
@@ -46,9 +44,7 @@ def test_a_rate_holds_in_each_second_up_to_one_entry(
 def test_bytes_are_charged_as_brokers_count_them() -> None:
     """Everything behind the command, and one entry at most beyond the rate."""
     size = len(message(1, 0)) - len(command(frames.FLOW))
-    world = World(per_subscription(size=10_000))
-    link = ModelLink(world)
-    link.subscribe(1)
+    world, link = reading(per_subscription(size=10_000))
     link.publish(1, 5_000)
     world.run(10_000)
     total = sum(event["bytes"] for event in world.events)
@@ -58,9 +54,7 @@ def test_bytes_are_charged_as_brokers_count_them() -> None:
 
 def test_a_limit_that_begins_while_it_reads_holds_what_is_on_its_way() -> None:
     """The broker has a thousand permits then: what they bring is held, and its balance is asked for."""
-    world = World()
-    link = ModelLink(world)
-    link.subscribe(1, queue=1_000)
+    world, link = reading(queue=1_000)
     link.publish(1, 30, 30)
     world.run(50)
     assert len(link.got[1]) == 30
@@ -81,9 +75,7 @@ def test_a_limit_that_begins_while_it_reads_holds_what_is_on_its_way() -> None:
 
 def test_permits_are_kept_until_the_broker_has_said_what_it_has() -> None:
     """A broker in debt of permits would starve for ever by a wrong guess; by its answer it does not."""
-    world = World()
-    link = ModelLink(world)
-    link.subscribe(1, queue=100)
+    world, link = reading(queue=100)
     # The last read goes far below zero.
     link.publish(1, 100, 50)
     world.run(30)
@@ -117,9 +109,7 @@ def test_a_broker_that_does_not_say_is_left_its_permits(monkeypatch: pytest.Monk
 
 def test_limits_gone_all_permits_go_on() -> None:
     """What the client gave is forwarded whole, and frames pass unseen again."""
-    world = World(per_subscription(10))
-    link = ModelLink(world)
-    link.subscribe(1, queue=1_000)
+    world, link = reading(per_subscription(10), queue=1_000)
     link.publish(1, 50)
     world.run(100)
     assert frames.FLOW in link.part.up
@@ -164,9 +154,7 @@ def test_a_subscription_with_less_of_its_own_beside_a_hungry_one(batch: int) -> 
 
 def test_a_standby_gets_no_permits() -> None:
     """Until the broker says that it is served: permits of who is not served would be stranded."""
-    world = World(per_subscription(10))
-    link = ModelLink(world)
-    link.subscribe(1, kind=2)
+    world, link = reading(per_subscription(10), kind=2)
     link.subscribe(2, kind=2)
     world.run(10)
     link.down(command(frames.ACTIVE_CONSUMER_CHANGE, consumer_id=1, is_active=True))
@@ -201,9 +189,7 @@ def test_a_second_connection_has_no_bucket_of_its_own() -> None:
 
 def test_redelivery_is_charged_again_and_nothing_comes_twice() -> None:
     """What is held when a client asks for all again would come twice: it is dropped, its permits are not."""
-    world = World()
-    link = ModelLink(world)
-    link.subscribe(1, queue=200)
+    world, link = reading(queue=200)
     link.publish(1, 10)
     world.run(20)
     world.put(per_subscription(10))
@@ -320,9 +306,7 @@ def test_a_group_and_a_user_are_charged_and_waited_for() -> None:
 def test_who_has_no_backlog_may_be_left_alone() -> None:
     """With the broker's flag off young messages pass uncharged; once they are old, the rate holds."""
     flag = {"broker": {"dispatchThrottlingOnNonBacklogConsumerEnabled": False}}
-    world = World({**per_subscription(10), **flag})
-    link = ModelLink(world)
-    link.subscribe(1, queue=1_000)
+    world, link = reading({**per_subscription(10), **flag}, queue=1_000)
     world.run(50)
     for number in range(200):
         link.unacked[1].append(type("E", (), {"number": number, "msgs": 1})())
@@ -357,9 +341,7 @@ def test_names_that_are_no_text_end_their_connection() -> None:
 
 def test_frames_of_nobody_pass() -> None:
     """Of consumers that are not there, or whose SUBSCRIBE was refused; FLOW 0 is the broker's to judge."""
-    world = World(per_subscription(10))
-    link = ModelLink(world)
-    link.subscribe(1)
+    world, link = reading(per_subscription(10))
     part = link.part
     unknown = command(frames.FLOW, consumer_id=7, message_permits=5)
     assert part.take_up(frames.FLOW, unknown) is unknown

@@ -1,7 +1,7 @@
 """Clients that try to publish more than their limits let them."""
 
 import pytest
-from publishing_kit import FREE, LIMITED, TEN, World
+from publishing_kit import FREE, LIMITED, TEN, World, joined
 
 from enforcer.wire.pulsar.frames import CLOSE_PRODUCER, PRODUCER_SUCCESS, BadFrame
 
@@ -19,9 +19,7 @@ def test_a_broken_send_gives_nothing_back_of_another_with_its_id(
     stored: dict[str, int], broken: dict[str, int], error: int
 ) -> None:
     """Its error comes at once, while the one that is stored waits for the disk."""
-    world = World(TEN)
-    link = world.join()
-    link.make(1, LIMITED)
+    world, link = joined(LIMITED, policies=TEN)
     link.send(1, stored["sequence"], highest=stored["highest"], batch=5, claimed=5)
     link.send(1, broken["sequence"], highest=broken["highest"])
     link.refuse(1, error)
@@ -34,9 +32,7 @@ def test_a_broken_send_gives_nothing_back_of_another_with_its_id(
 
 def test_a_number_that_the_broker_frees_is_not_anothers_in_secret() -> None:
     """A second PRODUCER of an id that passes before the broker's close, and comes after it, is a new one."""
-    world = World(TEN)
-    link = world.join()
-    link.make(1, FREE)
+    _world, link = joined(FREE, policies=TEN)
     second = link.ask(1, LIMITED)
     link.down(CLOSE_PRODUCER, producer_id=1, request_id=2**64 - 1)
     with pytest.raises(BadFrame):

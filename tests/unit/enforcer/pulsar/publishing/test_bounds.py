@@ -1,7 +1,7 @@
 """Bounds of what waits and of what is unfinished, each reached."""
 
 import pytest
-from publishing_kit import FREE, LIMITED, TEN, World
+from publishing_kit import FREE, LIMITED, TEN, World, joined
 
 from enforcer.wire.pulsar.frames import PONG
 
@@ -9,9 +9,7 @@ from enforcer.wire.pulsar.frames import PONG
 def test_a_connection_above_its_bound_is_not_read_until_half_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Meanwhile its client gets a PONG now and then, since it gives up after a minute without a frame."""
     monkeypatch.setattr("enforcer.pulsar.publishing.desk.PUBLISH_QUEUE_BYTES", 40_000)
-    world = World(TEN)
-    link = world.join()
-    link.make(1, LIMITED)
+    world, link = joined(LIMITED, policies=TEN)
     number = 0
     while link.read:
         link.send(1, number)
@@ -29,9 +27,7 @@ def test_a_connection_above_its_bound_is_not_read_until_half_is_gone(monkeypatch
 def test_a_client_that_is_not_read_hears_a_pong(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every 20 s, and only then; the broker gets none that its client did not send."""
     monkeypatch.setattr("enforcer.pulsar.publishing.desk.PUBLISH_QUEUE_BYTES", 1)
-    world = World(TEN)
-    link = world.join()
-    link.make(1, LIMITED)
+    world, link = joined(LIMITED, policies=TEN)
     link.send(1, 0, batch=300, claimed=300, payload=b"x" * 1_800)
     link.send(1, 1, 2)
     assert not link.read
@@ -49,10 +45,7 @@ def test_so_many_are_unfinished_at_a_time(monkeypatch: pytest.MonkeyPatch) -> No
     """A broker throws what is beyond of a non-persistent topic; the rest waits until half are answered."""
     wide = {"resourcegroups.wide": {"publishRateInMsgs": 10**6}, "tenants.acme": {"resourcegroup": "wide"}}
     monkeypatch.setattr("enforcer.pulsar.publishing.publishing.PENDING_SENDS_MAX", 10)
-    world = World(wide)
-    link = world.join()
-    link.make(1, "non-persistent://acme/free/b")
-    link.make(2, FREE)
+    world, link = joined("non-persistent://acme/free/b", FREE, policies=wide)
     link.send(1, *range(12))
     link.send(2, 0)
     assert link.arrived(1) == list(range(10))

@@ -1,16 +1,14 @@
 """Producers that come and go, and what happens to SENDs of theirs that wait."""
 
 import pytest
-from publishing_kit import FREE, LIMITED, TEN, World
+from publishing_kit import FREE, LIMITED, TEN, World, joined
 
 from enforcer.wire.pulsar.frames import CLOSE_PRODUCER, ERROR, PRODUCER, PRODUCER_SUCCESS, SEND, BadFrame
 
 
 def test_one_close_waits_for_its_queue() -> None:
     """The broker gets all that was sent before, then the close."""
-    world = World(TEN)
-    link = world.join()
-    link.make(1, LIMITED)
+    world, link = joined(LIMITED, policies=TEN)
     link.send(1, *range(10))
     link.close(1)
     # The broker would not take it any more either.
@@ -28,9 +26,7 @@ def test_one_close_waits_for_its_queue() -> None:
 
 def test_a_close_waits_no_longer_than_the_limit_and_the_rest_is_not_sent() -> None:
     """Their client takes them as failed when it hears that the producer is closed."""
-    world = World(TEN, publish_wait_ms=2_000)
-    link = world.join()
-    link.make(1, LIMITED)
+    world, link = joined(LIMITED, policies=TEN, publish_wait_ms=2_000)
     link.send(1, *range(100))
     link.close(1)
     world.run(1_900)
@@ -44,9 +40,7 @@ def test_a_close_waits_no_longer_than_the_limit_and_the_rest_is_not_sent() -> No
 
 def test_a_producer_closed_by_the_broker_loses_its_queue() -> None:
     """Its client sends all again that it has no receipt for; else each would be stored twice."""
-    world = World(TEN)
-    link = world.join()
-    link.make(1, LIMITED)
+    world, link = joined(LIMITED, policies=TEN)
     link.send(1, *range(20))
     sent = len(link.arrived(1))
     link.close(1)
@@ -64,9 +58,7 @@ def test_a_producer_closed_by_the_broker_loses_its_queue() -> None:
 
 def test_the_end_of_a_connection_drops_what_waits() -> None:
     """Nobody waits for it, and its room is free."""
-    world = World(TEN)
-    link = world.join()
-    link.make(1, LIMITED)
+    world, link = joined(LIMITED, policies=TEN)
     link.send(1, *range(20))
     world.links.clear()
     link.part.close()
@@ -80,8 +72,7 @@ def test_the_end_of_a_connection_drops_what_waits() -> None:
 
 def test_sends_before_the_broker_has_made_the_producer_wait_for_it() -> None:
     """So that nobody sends uncharged in that moment; refused, they are of no use."""
-    world = World(TEN)
-    link = world.join()
+    world, link = joined(policies=TEN)
     request = link.ask(1, LIMITED)
     link.send(1, 1, 2)
     assert link.arrived(1) == []
@@ -104,9 +95,7 @@ def test_sends_before_the_broker_has_made_the_producer_wait_for_it() -> None:
 
 def test_a_second_producer_of_the_same_id_changes_nothing() -> None:
     """The broker keeps to the first; who could rename it would send to a limited topic for free."""
-    world = World(TEN)
-    link = world.join()
-    link.make(1, LIMITED)
+    _world, link = joined(LIMITED, policies=TEN)
     link.make(1, FREE)
     link.send(1, *range(50))
     assert len(link.arrived(1)) == 6
@@ -119,9 +108,7 @@ def test_a_second_producer_of_the_same_id_changes_nothing() -> None:
 
 def test_a_closed_id_can_be_used_again() -> None:
     """Also before the close has come through: then it comes through at once."""
-    world = World(TEN)
-    link = world.join()
-    link.make(1, LIMITED)
+    _world, link = joined(LIMITED, policies=TEN)
     link.send(1, *range(50))
     link.close(1)
     link.make(1, FREE)
@@ -134,8 +121,7 @@ def test_a_closed_id_can_be_used_again() -> None:
 @pytest.mark.parametrize("parked", [False, True])
 def test_a_close_does_not_wait_for_the_answer_to_its_producer(parked: bool) -> None:
     """A broker that does not answer takes the close, and then the next one of that id, as without a proxy."""
-    world = World(TEN)
-    link = world.join()
+    world, link = joined(policies=TEN)
     first = link.ask(1, LIMITED)
     if parked:
         link.down(PRODUCER_SUCCESS, request_id=first, producer_ready=False)

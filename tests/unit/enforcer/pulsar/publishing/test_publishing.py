@@ -1,7 +1,7 @@
 """SENDs under groups and byte rates of users: what passes and what waits."""
 
 import pytest
-from publishing_kit import FREE, LIMITED, TEN, World, send_frame
+from publishing_kit import FREE, LIMITED, TEN, World, joined, send_frame
 
 from enforcer.wire.pulsar.frames import PRODUCER, SEND, SEND_RECEIPT, BadFrame
 
@@ -18,9 +18,7 @@ def test_without_limits_nothing_but_producers_is_looked_at() -> None:
 
 def test_a_connection_whose_topics_are_not_limited_is_not_looked_at() -> None:
     """Also where others' are."""
-    world = World(TEN)
-    link = world.join()
-    link.make(1, FREE)
+    _world, link = joined(FREE, policies=TEN)
     assert SEND not in link.part.up
     link.make(2, LIMITED)
     assert SEND in link.part.up
@@ -28,10 +26,7 @@ def test_a_connection_whose_topics_are_not_limited_is_not_looked_at() -> None:
 
 def test_sends_beyond_the_limit_wait_in_order_and_others_pass() -> None:
     """Ten a second; the other producer of the connection never waits, nor does anything else."""
-    world = World(TEN)
-    link = world.join()
-    link.make(1, LIMITED)
-    link.make(2, FREE)
+    world, link = joined(LIMITED, FREE, policies=TEN)
     link.send(1, *range(100))
     # Half a second of the limit, and one that leaves a debt.
     assert link.arrived(1) == list(range(6))
@@ -52,9 +47,7 @@ def test_sends_beyond_the_limit_wait_in_order_and_others_pass() -> None:
 
 def test_batches_cost_what_they_hold() -> None:
     """A batch of 30 is three seconds of ten a second."""
-    world = World(TEN)
-    link = world.join()
-    link.make(1, LIMITED)
+    world, link = joined(LIMITED, policies=TEN)
     link.send(1, *range(4), batch=30, claimed=30, payload=b"x" * 600)
     assert link.arrived(1) == [0]
     world.run(2_400)
@@ -106,9 +99,7 @@ def test_exempt_users_are_not_limited() -> None:
 def test_a_shadow_group_limits_nothing_and_is_counted() -> None:
     """Its use is told all the same."""
     shadow = {**TEN, "resourcegroups.ten": {"publishRateInMsgs": 10, "shadow": True}}
-    world = World(shadow)
-    link = world.join()
-    link.make(1, LIMITED)
+    world, link = joined(LIMITED, policies=shadow)
     link.send(1, *range(100))
     assert len(link.arrived(1)) == 100
     assert world.meter.accounts["ten"].used[0] == 100
@@ -116,9 +107,7 @@ def test_a_shadow_group_limits_nothing_and_is_counted() -> None:
 
 def test_what_the_broker_refuses_is_given_back() -> None:
     """By its sequence id, or a batch by its highest one; a receipt gives nothing back."""
-    world = World(TEN)
-    link = world.join()
-    link.make(1, LIMITED)
+    world, link = joined(LIMITED, policies=TEN)
     link.send(1, 1)
     link.send(1, 2, batch=3, claimed=3, highest=4)
     account = world.meter.accounts["ten"]
@@ -133,9 +122,7 @@ def test_what_the_broker_refuses_is_given_back() -> None:
 
 def test_limits_come_and_go_while_producers_are_there() -> None:
     """What waits goes on when nobody limits it any more, in order, before what comes later."""
-    world = World()
-    link = world.join()
-    link.make(1, LIMITED)
+    world, link = joined(LIMITED)
     link.send(1, *range(50))
     world.set(TEN)
     world.run(1_000)
@@ -153,9 +140,7 @@ def test_limits_come_and_go_while_producers_are_there() -> None:
 
 def test_a_namespace_that_moves_to_another_group_waits_for_that_one() -> None:
     """A debt of the old group keeps nobody waiting who is not its member any more."""
-    world = World(TEN)
-    link = world.join()
-    link.make(1, LIMITED)
+    world, link = joined(LIMITED, policies=TEN)
     link.send(1, 1, batch=90, claimed=90, payload=b"x" * 600)
     link.send(1, 2)
     world.run(1_000)

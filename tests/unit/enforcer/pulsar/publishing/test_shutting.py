@@ -2,7 +2,7 @@
 
 import pytest
 from backlog_kit import EXCEPTION, HOLD
-from publishing_kit import FREE, LIMITED, TEN, FakeLink, World
+from publishing_kit import FREE, LIMITED, TEN, FakeLink, World, joined
 
 from enforcer.pulsar.publishing.closer import Closer
 from enforcer.pulsar.publishing.shutting import FORGET_MS, TOLD_MS
@@ -39,8 +39,7 @@ def answer(link: FakeLink) -> None:
 @pytest.mark.parametrize(("policy", "code"), [(HOLD, 7), (EXCEPTION, 8)])
 def test_a_producer_of_a_blocked_topic_is_refused(policy: str, code: int) -> None:
     """By the code that its policy has, with the figures; those of other topics are made; logged once."""
-    world = World()
-    link = world.join()
+    world, link = joined()
     world.block(FREE, policy)
     for _ in range(2):
         request_id = link.ask(1, "acme/free/b")
@@ -61,8 +60,7 @@ def test_a_producer_of_a_blocked_topic_is_refused(policy: str, code: int) -> Non
 
 def test_a_partition_is_a_topic_of_its_own() -> None:
     """The other partitions go on."""
-    world = World()
-    link = world.join()
+    world, link = joined()
     for number in range(3):
         link.make(number, f"{FREE}-partition-{number}")
     world.block(f"{FREE}-partition-1")
@@ -72,10 +70,7 @@ def test_a_partition_is_a_topic_of_its_own() -> None:
 
 def test_what_the_broker_has_is_acknowledged_before_the_client_is_told() -> None:
     """The broker is told first; what comes meanwhile goes nowhere; all kinds are as before in the end."""
-    world = World()
-    link = world.join()
-    link.make(1, FREE)
-    link.make(2, LIMITED)
+    world, link = joined(FREE, LIMITED)
     up, down = link.part.up, link.part.down
     link.send(1, 0, 1)
     world.block(FREE)
@@ -107,9 +102,7 @@ def test_what_the_broker_has_is_acknowledged_before_the_client_is_told() -> None
 
 def test_what_waits_here_is_dropped_with_its_producer() -> None:
     """The client has no receipt for it; slots of what the broker has are kept until it answers."""
-    world = World(TEN)
-    link = world.join()
-    link.make(1, LIMITED)
+    world, link = joined(LIMITED, policies=TEN)
     link.send(1, *range(20))
     assert len(link.arrived(1)) == 6
     world.block(LIMITED)
@@ -130,8 +123,7 @@ def test_what_waits_here_is_dropped_with_its_producer() -> None:
 
 def test_a_producer_that_is_made_while_its_topic_is_blocked_is_closed() -> None:
     """Its request was at the broker when the block began; one that waits for its topic is, once it has it."""
-    world = World()
-    link = world.join()
+    world, link = joined()
     first, second = link.ask(1, FREE), link.ask(2, FREE)
     link.down(PRODUCER_SUCCESS, request_id=second, producer_ready=False)
     world.block(FREE)
@@ -149,9 +141,7 @@ def test_a_producer_that_is_made_while_its_topic_is_blocked_is_closed() -> None:
 
 def test_a_broker_that_does_not_answer_keeps_no_client_waiting() -> None:
     """It is told after a while, and its next producer waits until the broker has done with this one."""
-    world = World()
-    link = world.join()
-    link.make(1, FREE)
+    world, link = joined(FREE)
     world.block(FREE)
     world.run(1_000 + TOLD_MS)
     assert told(link) == [(1, CONNECTION)]
@@ -167,10 +157,7 @@ def test_a_broker_that_does_not_answer_keeps_no_client_waiting() -> None:
 
 def test_one_that_is_never_answered_is_forgotten() -> None:
     """By either side."""
-    world = World()
-    link = world.join()
-    link.make(1, FREE)
-    link.make(2, FREE)
+    world, link = joined(FREE, FREE)
     kinds = link.part.up, link.part.down
     world.block(FREE)
     world.run(1_000)
@@ -187,10 +174,7 @@ def test_one_that_is_never_answered_is_forgotten() -> None:
 
 def test_a_client_that_closes_it_is_answered() -> None:
     """When the broker has done, once; also when it is told already, and twice as a broker would."""
-    world = World()
-    link = world.join()
-    link.make(1, FREE)
-    link.make(2, FREE)
+    world, link = joined(FREE, FREE)
     world.block(FREE)
     world.run(1_000)
     wanted = link.close(1)
@@ -209,9 +193,7 @@ def test_a_client_that_closes_it_is_answered() -> None:
 
 def test_one_that_its_client_is_closing_is_closed_by_that() -> None:
     """The close that waited behind SENDs goes on at once, and they fail with it."""
-    world = World(TEN)
-    link = world.join()
-    link.make(1, LIMITED)
+    world, link = joined(LIMITED, policies=TEN)
     link.send(1, *range(20))
     wanted = link.close(1)
     assert link.closings() == []
@@ -225,9 +207,7 @@ def test_one_that_its_client_is_closing_is_closed_by_that() -> None:
 
 def test_a_broker_that_closes_it_too_is_heard_once() -> None:
     """Its own quota, or a topic that moves."""
-    world = World()
-    link = world.join()
-    link.make(1, FREE)
+    world, link = joined(FREE)
     world.block(FREE)
     world.run(1_000)
     link.down(CLOSE_PRODUCER, producer_id=1, request_id=CONNECTION)
@@ -253,9 +233,7 @@ def test_producers_are_closed_on_all_connections_so_many_at_a_time() -> None:
 
 def test_a_connection_that_ends_leaves_nothing() -> None:
     """In the middle of it."""
-    world = World()
-    link = world.join()
-    link.make(1, FREE)
+    world, link = joined(FREE)
     world.block(FREE)
     world.run(1_000)
     link.part.close()
@@ -266,9 +244,7 @@ def test_a_connection_that_ends_leaves_nothing() -> None:
 
 def test_nothing_is_looked_at_while_nothing_is_blocked() -> None:
     """SENDs pass as bytes, also beside a block of other topics."""
-    world = World()
-    link = world.join()
-    link.make(1, FREE)
+    world, link = joined(FREE)
     world.block(LIMITED)
     world.run(2_000)
     assert link.looked_again == 0
