@@ -88,10 +88,6 @@ class Cursor:
         self.skip(4)
         return int(_INT32.unpack_from(self.data, start)[0])
 
-    def int64(self) -> int:
-        """A signed 64-bit number."""
-        return int.from_bytes(self.raw(8), "big", signed=True)
-
     def uvarint(self) -> int:
         """An unsigned varint."""
         value, self.offset = read_uvarint(self.data, self.offset)
@@ -115,17 +111,6 @@ class Cursor:
         if value is None:
             raise BadFrame(Reason.UNEXPECTED_NULL)
         return value
-
-    def skip_string(self) -> None:
-        """Moves over a string or null."""
-        self.skip(max(0, self.string_length()))
-
-    def skip_bytes(self) -> None:
-        """Moves over a byte string without copying it: record batches may be megabytes."""
-        length = self.uvarint() - 1 if self.flexible else self.int32()
-        if length < -1:
-            raise BadFrame(Reason.NEGATIVE_LENGTH)
-        self.skip(max(0, length))
 
     def array_length(self) -> int:
         """How many elements follow, -1 for a null array."""

@@ -131,6 +131,8 @@ class TooManyItems(Exception):
 def decode_request(frame: bytes, header: RequestHeader, items_max: int = fields.ROWS_MAX) -> MutationRequest:
     """Reads CreateTopics 2-7, DeleteTopics 1-6 or CreatePartitions 0-3.
 
+    By hand: of too many items those in bounds are handed on; the codec reads all or nothing.
+
     Args:
         frame: the request.
         header: its header.
