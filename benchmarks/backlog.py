@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from statistics import median
@@ -27,6 +27,7 @@ from benchmarks.kit.progress import Progress
 from benchmarks.kit.result import Result, Row
 from benchmarks.kit.stack import Stack, work_dir
 from streaming.collect.backlog.cluster import Wants
+from streaming.collect.kafka import groups
 from streaming.collect.kafka.cluster import KafkaCluster
 from streaming.collect.kafka.settings import KafkaBacklogSettings
 from streaming.contract.errors import WeirError
@@ -45,8 +46,9 @@ _LIMIT_S: Final = 60.0
 _PATTERN: Final = "tenant.namespace.topic"
 _IN_FLIGHT: Final = 32
 _CREATED_AT_ONCE: Final = 500
-_NAIVE: Final = {"offsets_per_request": 1, "look_timeout_ms": 120_000}
-"""An OffsetFetch for each group."""
+_NAIVE: Final = 1
+"""Offsets in a request: an OffsetFetch for each group."""
+_LOOK_MS: Final = 120_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +107,7 @@ def run(smoke: bool, progress: Progress) -> Result:
         names = [f"acme.orders.t{number:05d}" for number in range(scale.topics)]
         _fill(stack.bootstrap, names, scale.records)
         progress.step("checking", 0.7)
-        with _collector(stack.bootstrap, len(names), {}) as own:
+        with _collector(stack.bootstrap, len(names), groups.OFFSETS_PER_REQUEST) as own:
             first = own.check()
             same = [own.check() for _ in range(scale.checks)]
             grown = []
@@ -173,8 +175,8 @@ def _result(
 
 
 @contextmanager
-def _collector(bootstrap: str, topics: int, settings: Mapping[str, int]) -> Iterator[_Collector]:
-    command = [sys.executable, "-m", "benchmarks.backlog", bootstrap, orjson.dumps(settings).decode()]
+def _collector(bootstrap: str, topics: int, offsets: int) -> Iterator[_Collector]:
+    command = [sys.executable, "-m", "benchmarks.backlog", bootstrap, str(offsets)]
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, preexec_fn=die_with_parent
     )
@@ -246,11 +248,11 @@ def _commit_request(topic: str, group: str, offset: int) -> Any:
     )
 
 
-async def _serve(bootstrap: str, settings: Mapping[str, int]) -> None:
+async def _serve(bootstrap: str, offsets: int) -> None:
     """The process that checks, told by its input."""
-    cluster = KafkaCluster(
-        bootstrap, {}, KafkaBacklogSettings(**settings), Namespaces(_PATTERN), own_prefix="weir"
-    )
+    groups.OFFSETS_PER_REQUEST = offsets  # type: ignore[misc]  # measured against the constant
+    settings = KafkaBacklogSettings(look_timeout_ms=_LOOK_MS)
+    cluster = KafkaCluster(bootstrap, {}, settings, Namespaces(_PATTERN), own_prefix="weir")
     for line in sys.stdin:
         precise = orjson.loads(line)["precise"]
         begun = time.monotonic()
@@ -265,4 +267,4 @@ async def _serve(bootstrap: str, settings: Mapping[str, int]) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(_serve(sys.argv[1], orjson.loads(sys.argv[2])))
+    asyncio.run(_serve(sys.argv[1], int(sys.argv[2])))

@@ -32,7 +32,7 @@ class KafkaSettings(Settings):
 
 
 class LocalSettings(Settings):
-    """The stack of `weir up`; its limits say how long each step may take."""
+    """The stack of `weir up`."""
 
     kafka_port: int = setting(
         LOCAL_KAFKA_PORT, "port of the local Kafka; any free one if it is taken, or with 0", minimum=0
@@ -49,8 +49,6 @@ class LocalSettings(Settings):
     partitions: int = setting(
         1, "partitions of a topic of Weir when it is created; one has the lowest latency", minimum=1
     )
-    start_timeout_s: int = setting(120, "limit for one part to be ready, s", minimum=5)
-    stop_timeout_s: int = setting(18, "limit for stopping all parts, then they are killed, s", minimum=1)
     restart_backoff_s: float = setting(
         1.0, "pause before a part is restarted (--restart), doubled each time up to 30 s, s", minimum=0.1
     )

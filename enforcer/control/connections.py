@@ -23,6 +23,10 @@ _FULL: Final = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nconnection: close\r\n"
     b"content-length: %d\r\n\r\n%s" % (len(_REASON), _REASON)
 )
+HEAD_MS: Final = 5_000
+"""Limit for the head of a request to arrive; then the connection is ended."""
+REQUEST_MS: Final = 30_000
+"""The same from the head of a request until its answer is taken."""
 _IPV6_SITE_BITS: Final = 64
 """What one customer gets at least, so addresses within it are one."""
 
@@ -48,22 +52,23 @@ class Connections:
     """All connections, and which of them wait for their client, longest first.
 
     Args:
-        settings: the limits.
+        settings: how many there may be.
         metrics: where ended connections are counted.
+        request_ms: limit from the head of a request until its answer is taken.
     """
 
-    def __init__(self, settings: AdminSettings, metrics: AdminMetrics) -> None:
-        self.settings = settings
-        self._metrics = metrics
+    def __init__(self, settings: AdminSettings, metrics: AdminMetrics, request_ms: int) -> None:
+        self._settings, self._metrics = settings, metrics
+        self.request_ms = request_ms
         self._counts: Counter[str] = Counter()
         self._total = 0
         self._waiting: dict[str, dict[GuardedProtocol, None]] = {}
 
     def enter(self, new: "GuardedProtocol") -> bool:
         """Make room for a new one; False if none of those in its way waits for its client."""
-        if self._counts[new.source] >= self.settings.connections_per_address:
+        if self._counts[new.source] >= self._settings.connections_per_address:
             in_the_way = self._waiting.get(new.source, {})
-        elif self._total >= self.settings.connections_max:
+        elif self._total >= self._settings.connections_max:
             # Whoever has most of those that wait, so that few clients are not displaced by many of one.
             in_the_way = max(self._waiting.values(), key=len, default={})
         else:
@@ -205,10 +210,9 @@ class GuardedProtocol(H11Protocol):
         self._stop_timer()
         if phase is _Phase.IDLE:
             return  # uvicorn's own time-out
-        settings = self._table.settings
-        why, limit_ms = EndReason.REQUEST_TIMEOUT, settings.request_timeout_ms
+        why, limit_ms = EndReason.REQUEST_TIMEOUT, self._table.request_ms
         if phase is _Phase.HEAD:
-            why, limit_ms = EndReason.HEADER_TIMEOUT, settings.header_timeout_ms
+            why, limit_ms = EndReason.HEADER_TIMEOUT, HEAD_MS
         self._timer = self.loop.call_later(limit_ms / 1000, self.cut, why)
 
     def _stop_timer(self) -> None:

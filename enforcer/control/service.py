@@ -94,6 +94,7 @@ class AdminService:
         listen: address of the API.
         metrics: address of /metrics, None: nowhere.
         beyond: makes what gets all that is not Weir's own, in front of another admin API; None: nothing does.
+        request_ms: limit from the head of a request until its answer is taken.
     """
 
     def __init__(
@@ -103,7 +104,8 @@ class AdminService:
         grants: Sequence[Grant],
         listen: Address,
         metrics: Address | None,
-        beyond: Callable[[Parts], ASGIApp] | None = None,
+        beyond: Callable[[Parts], ASGIApp] | None,
+        request_ms: int,
     ) -> None:
         self._listen, self._metrics_address, self._settings = listen, metrics, settings
         self.has_tokens = bool(grants)
@@ -150,7 +152,7 @@ class AdminService:
             grants=grants,
         )
         app = create_app(parts if beyond is None else replace(parts, beyond=beyond(parts)))
-        connections = Connections(settings, self._metrics)
+        connections = Connections(settings, self._metrics, request_ms)
         self._server = _Server(_server_config(app, settings, connections))
         self._serving: asyncio.Task[None] | None = None
         self.url = ""

@@ -22,7 +22,7 @@ Origin = Annotated[str, AfterValidator(_origin), expected(_ORIGIN_EXPECTED)]
 
 
 class AdminSettings(Settings):
-    """Settings of one admin API process; every wait, queue and table of it has its bound here."""
+    """Settings of one admin API process."""
 
     tokens_file: str = setting(
         "", "file with tokens and their roles, see docs/admin_api.md; empty: none; --tokens wins over it"
@@ -42,14 +42,6 @@ class AdminSettings(Settings):
         [],
         "origins of pages, such as https://ops.example.org, whose scripts may use the API from a browser; "
         "without tokens they may change limits",
-    )
-    header_timeout_ms: int = setting(
-        5_000, "limit for the head of a request to arrive, then the connection is ended, ms", minimum=100
-    )
-    request_timeout_ms: int = setting(
-        30_000,
-        "limit from the head of a request until its answer is taken, then the connection is ended, ms",
-        minimum=100,
     )
     connections_max: int = setting(
         1_000,

@@ -19,7 +19,7 @@ from enforcer.core.feeds.policies import Policies, policies_tail
 from enforcer.core.law import Context, EnforcerLaw, Upstreams
 from enforcer.core.membership import Membership
 from enforcer.core.metrics import Metrics
-from enforcer.core.reports import EVENTS_MAX, Reports
+from enforcer.core.reports import EVENT_TIMEOUT_MS, EVENTS_MAX, Reports
 from enforcer.core.settings import ProxySettings
 from streaming.contract.topics import CHECK_MS, Topics
 from streaming.kafka_io.brokers_clock import BrokersClock
@@ -80,7 +80,7 @@ class ControlPlane:
             connection,
             topics.requests,
             events_max=EVENTS_MAX,
-            event_timeout_ms=settings.event_timeout_ms,
+            event_timeout_ms=EVENT_TIMEOUT_MS,
             metrics=metrics,
             refused=self._refused,
             learn=self._brokers.learn,

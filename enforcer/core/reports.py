@@ -16,6 +16,8 @@ from streaming.kafka_io.writer import connected
 
 EVENTS_MAX: Final = 20_000
 """Events waiting to be sent, twice the requests that may wait; further ones are dropped and counted."""
+EVENT_TIMEOUT_MS: Final = 60_000
+"""An event that could not be sent so long is dropped."""
 
 logger = logging.getLogger(__name__)
 

@@ -59,10 +59,7 @@ class Alter(StrEnum):
 
 
 class ProxySettings(Settings):
-    """Settings of one proxy process; units end the names.
-
-    Every queue, table and wait of the proxy has its bound here.
-    """
+    """Settings of one proxy process; units end the names."""
 
     id: str = setting(
         "", "name of this proxy in events, of no other one; empty: made from the host name and the port"
@@ -130,9 +127,6 @@ class ProxySettings(Settings):
         "topics in requests that are refused while their subject must wait: so many times the quota's rate"
         " are reported; beyond it the connection waits",
         minimum=0.001,
-    )
-    event_timeout_ms: int = setting(
-        60_000, "an event that could not be sent so long is dropped, ms", minimum=100
     )
     metric_subjects_max: int = setting(1_000, "subjects with metrics of their own", minimum=1)
     namespace_pattern: str = setting(

@@ -48,6 +48,3 @@ class PulsarCollectSettings(Settings):
         9_000, "least time between rounds with pushes, ms: each push refills a bucket", minimum=0
     )
     at_stop: AtStop = setting(AtStop.KEEP, "what becomes of pushed limits when the collector stops")
-    eviction_wait_ms: int = setting(
-        10_000, "how long an eviction may take until the subscription is seen to have moved, ms", minimum=100
-    )

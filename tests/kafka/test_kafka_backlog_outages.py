@@ -16,6 +16,7 @@ from kafka_backlog_kit import PATTERN, Lagging, Looker, full_name, plans
 from proxy_kit import until
 
 from streaming.collect.backlog.cluster import CannotEvict
+from streaming.collect.kafka import acting, connection
 from streaming.collect.kafka.cluster import KafkaCluster
 from streaming.collect.kafka.connection import Connection, Unanswered
 from streaming.collect.kafka.settings import KafkaBacklogSettings
@@ -44,15 +45,16 @@ def leaders(topic: Lagging) -> list[int]:
     return [found[number].leader for number in sorted(found)]
 
 
-def test_a_broker_that_is_down_costs_its_topics(tmp_path: Path) -> None:
+def test_a_broker_that_is_down_costs_its_topics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The others' are read, nobody's groups become fewer, nothing is evicted; all is well when it is back."""
+    monkeypatch.setattr(connection, "REQUEST_MS", 3_000)
     with LocalKafka(tmp_path / "kafka", brokers=2) as kafka:
         topic = Lagging(kafka.bootstrap, "acme.orders.spread", 6)
         for number in range(6):
             topic.write(10, partition=number)
             topic.commit("slow", 1, partition=number)
             topic.commit("fast", 8, partition=number)
-        with Looker(kafka.bootstrap, request_timeout_ms=3_000) as looker:
+        with Looker(kafka.bootstrap) as looker:
             before = {one.topic: one for one in looker.look().reports}
             assert len(before) == 6
             names = [f"{full_name(topic.topic)}-partition-{number}" for number in range(6)]
@@ -88,14 +90,17 @@ def test_a_broker_that_is_down_costs_its_topics(tmp_path: Path) -> None:
             looker.carry_out(eviction)
 
 
-def test_without_any_broker_a_check_fails_in_time(tmp_path: Path) -> None:
+def test_without_any_broker_a_check_fails_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """And works again as soon as one is there."""
+    monkeypatch.setattr(connection, "REQUEST_MS", 2_000)
     kafka = LocalKafka(tmp_path / "kafka")
     with kafka:
         topic = Lagging(kafka.bootstrap, "acme.orders.one")
         topic.write(3)
         topic.commit("slow", 1)
-        with Looker(kafka.bootstrap, request_timeout_ms=2_000) as looker:
+        with Looker(kafka.bootstrap) as looker:
             assert looker.report(topic.topic).ledgers[0].entries == 3
             kafka.stop()
             for _ in range(2):
@@ -118,9 +123,9 @@ def test_what_a_broker_carries_out_late_is_counted(
         topic = Lagging(kafka.bootstrap, "acme.orders.late")
         topic.write(20)
         topic.commit("slow", 1)
-        held = KafkaCluster(
-            kafka.bootstrap, {}, KafkaBacklogSettings(request_timeout_ms=1_000), Namespaces(PATTERN), "weir."
-        )
+        for module in (connection, acting):
+            monkeypatch.setattr(module, "REQUEST_MS", 1_000)
+        held = KafkaCluster(kafka.bootstrap, {}, KafkaBacklogSettings(), Namespaces(PATTERN), "weir.")
         send = Connection.send
 
         async def stopped(self: Connection, request: Any, node: int | None = None) -> Any:

@@ -40,14 +40,11 @@ class Looker:
 
     Args:
         bootstrap: `HOST:PORT` of the cluster.
-        settings: of KafkaBacklogSettings.
     """
 
-    def __init__(self, bootstrap: str, **settings: Any) -> None:
+    def __init__(self, bootstrap: str) -> None:
         self._runner = asyncio.Runner()
-        self.cluster = KafkaCluster(
-            bootstrap, {}, KafkaBacklogSettings(**settings), Namespaces(PATTERN), "weir."
-        )
+        self.cluster = KafkaCluster(bootstrap, {}, KafkaBacklogSettings(), Namespaces(PATTERN), "weir.")
 
     def __enter__(self) -> Self:
         return self

@@ -23,10 +23,10 @@ SLOW, FAST = "slow", "fast/%41+ one"
 class Rig:
     """A cluster's backlogs, in a loop of its own."""
 
-    def __init__(self, url: str, **settings: Any) -> None:
+    def __init__(self, url: str) -> None:
         self._loop = asyncio.new_event_loop()
         self._rest = self._loop.run_until_complete(self._connect(url))
-        self.cluster = PulsarBacklogs(self._rest, PulsarCollectSettings(**settings))
+        self.cluster = PulsarBacklogs(self._rest, PulsarCollectSettings())
 
     async def _connect(self, url: str) -> Rest:
         return Rest(RestTerms(base=url))

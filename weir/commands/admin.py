@@ -61,6 +61,7 @@ def run(args: argparse.Namespace) -> int:
     # Imported here: `weir --help` need not wait for FastAPI and librdkafka.
     import uvloop
 
+    from enforcer.control.connections import REQUEST_MS
     from enforcer.control.service import AdminService, read_grants
     from enforcer.control.settings import AdminSettings
     from enforcer.core.settings import ProxySettings
@@ -80,11 +81,10 @@ def run(args: argparse.Namespace) -> int:
     cluster = cluster_of(args)
     check_topics(cluster)
 
-    own = settings
+    request_ms = REQUEST_MS
     if http.upstream:
         # Others' answers may take as long as those who wait for them have patience.
-        longest_ms = max(settings.request_timeout_ms, http.answer_timeout_ms + http.wait_ms)
-        own = settings.model_copy(update={"request_timeout_ms": longest_ms})
+        request_ms = max(REQUEST_MS, http.answer_timeout_ms + http.wait_ms)
 
     async def serve() -> None:
         fronts: list[HttpService] = []
@@ -94,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
             return fronts[0].proxy
 
         made = beyond if http.upstream else None
-        service = AdminService(cluster, own, grants, args.listen, args.metrics, made)
+        service = AdminService(cluster, settings, grants, args.listen, args.metrics, made, request_ms)
         try:
             await _serve(service, fronts, args.ready_file)
         finally:

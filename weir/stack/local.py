@@ -36,6 +36,8 @@ _STOP_SHARES: tuple[tuple[tuple[str, ...], float], ...] = (
     (("proxy", PULSAR_PROXY), 0.4),
     (("job",), 0.75),
 )
+_START_S, _STOP_S = 120.0, 18.0
+"""Limits for one part to be ready, and for stopping all of them; then they are killed."""
 _STILL_WAITING_S = 10.0
 
 
@@ -190,10 +192,9 @@ class Stack:
     def stop(self) -> None:
         """Stop who asks first, so that nobody does any more, then the job, brokers last."""
         begun = time.monotonic()
-        limit_s = self._settings.local.stop_timeout_s
 
         def left(share: float) -> float:
-            return max(0.2, begun + limit_s * share - time.monotonic())
+            return max(0.2, begun + _STOP_S * share - time.monotonic())
 
         by_name = {part.name: part for part in self.parts if part.child.pid}
         for names, share in _STOP_SHARES:
@@ -266,7 +267,7 @@ class Stack:
             server,
             stop=self._stop,
             say=self._say,
-            start_s=self._settings.local.start_timeout_s,
+            start_s=_START_S,
             restart=self._options.restart,
         )
         self._brokers.append(broker)
@@ -335,9 +336,8 @@ class Stack:
         if self._pulsar_admin and backlogs:
             admin = ["--admin", self._pulsar_admin]
             args[PULSAR_COLLECTOR] = ["pulsar", *common, *metrics, "--no-usage", *admin]
-        limits = Limits(
-            start_s=local.start_timeout_s, backoff_s=local.restart_backoff_s, restarts_max=local.restarts_max
-        )
+        backoff_s, restarts_max = local.restart_backoff_s, local.restarts_max
+        limits = Limits(start_s=_START_S, backoff_s=backoff_s, restarts_max=restarts_max)
         return [
             Part(
                 name,

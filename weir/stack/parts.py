@@ -132,7 +132,7 @@ class Part:
     def why(self, lines: int = 15) -> str:
         """How it ended, with the last lines of its log, for people."""
         status = self.child.poll()
-        late = f"was not ready after {self._limits.start_s:g} s (local.start_timeout_s)"
+        late = f"was not ready after {self._limits.start_s:g} s"
         what = late if status is None else f"ended with status {status}"
         tail = "".join(f"\n    {line}" for line in self.child.last_lines(lines))
         return f"{self.name} {what}; the end of {self.child.log}:{tail}"

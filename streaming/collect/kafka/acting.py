@@ -9,7 +9,7 @@ from kafka.protocol.consumer import OffsetCommitRequest
 from kafka.protocol.metadata import FindCoordinatorRequest
 
 from streaming.collect.backlog.cluster import CannotEvict
-from streaming.collect.kafka.connection import Connection, Unanswered, chunks, why
+from streaming.collect.kafka.connection import REQUEST_MS, Connection, Unanswered, chunks, why
 from streaming.collect.kafka.groups import NOT_FOUND, GroupReader
 from streaming.collect.kafka.partitions import (
     EARLIEST,
@@ -18,7 +18,6 @@ from streaming.collect.kafka.partitions import (
     PartitionReader,
     Place,
 )
-from streaming.collect.kafka.settings import KafkaBacklogSettings
 from streaming.contract.printable import printable
 
 _DEAD = "Dead"
@@ -35,20 +34,12 @@ class Acting:
         connection: the cluster.
         reader: of partitions.
         groups: of groups.
-        settings: limits.
     """
 
-    def __init__(
-        self,
-        connection: Connection,
-        reader: PartitionReader,
-        groups: GroupReader,
-        settings: KafkaBacklogSettings,
-    ) -> None:
+    def __init__(self, connection: Connection, reader: PartitionReader, groups: GroupReader) -> None:
         self._connection = connection
         self._reader = reader
         self._groups = groups
-        self._settings = settings
 
     async def found(self, place: Place) -> Place | None:
         """The same partition of the same topic where it is now; None: it has gone, or was created anew.
@@ -244,7 +235,7 @@ class Acting:
         answer = await self._connection.send(
             request(
                 topics=[request.DeleteRecordsTopic(name=place.partition.topic, partitions=[part])],
-                timeout_ms=self._settings.request_timeout_ms,
+                timeout_ms=REQUEST_MS,
             ),
             place.leader,
         )

@@ -19,6 +19,8 @@ from streaming.collect.kafka.settings import KafkaBacklogSettings
 from streaming.contract.broker_events import Backlog, Subscription
 from streaming.contract.namespaces import Namespaces
 
+PARTITIONS_MAX: Final = 100_000
+"""Partitions whose stretches are kept; others are counted as unread."""
 LEDGERS_MAX: Final = 64
 """Stretches that are kept of a partition: an hour of checks, and less of what is older; beyond it neighbours
 are merged."""
@@ -74,21 +76,21 @@ class KafkaCluster:
         namespaces: Namespaces,
         own_prefix: str,
     ) -> None:
-        self._settings = settings
+        self._look_s = settings.look_timeout_ms / 1000
         self._namespaces = namespaces
         self._own_prefix = own_prefix
-        self._connection = Connection(bootstrap, client, settings)
+        self._connection = Connection(bootstrap, client)
         self._reader = PartitionReader(self._connection)
-        self._groups = GroupReader(self._connection, settings)
+        self._groups = GroupReader(self._connection)
         self._partitions = Partitions(LEDGERS_MAX)
         self._times = PublishTimes(bootstrap, client)
-        evicting = Evicting(self._connection, self._reader, self._groups, self._partitions, settings)
+        evicting = Evicting(self._connection, self._reader, self._groups, self._partitions)
         self.prepare, self.carry_out, self.passed = evicting.prepare, evicting.carry_out, evicting.passed
 
     async def look(self, wants: Wants) -> Looked:
         """Read all topics (see BacklogCluster)."""
         try:
-            with self._connection.within(self._settings.look_timeout_ms / 1000):
+            with self._connection.within(self._look_s):
                 looked = await self._look(wants)
         except Unanswered:
             # Whatever state the connections are in, the next check starts from fresh ones.
@@ -132,11 +134,10 @@ class KafkaCluster:
         led = [place for place in there if place.leader >= 0]
         if len(led) < len(there):
             looked.failures.append(f"{len(there) - len(led)} partitions have no leader")
-        most = self._settings.partitions_max
-        if len(led) > most:
-            looked.failures.append(f"{len(led)} partitions; collect_kafka.partitions_max is {most}")
-        looked.unread += len(there) - len(led[:most])
-        return led[:most]
+        if len(led) > PARTITIONS_MAX:
+            looked.failures.append(f"{len(led)} partitions; {PARTITIONS_MAX} are read")
+        looked.unread += len(there) - len(led[:PARTITIONS_MAX])
+        return led[:PARTITIONS_MAX]
 
     def _first_times(self) -> list[int]:
         now, step = now_ms(), FIRST_STEP_MS

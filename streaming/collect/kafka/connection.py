@@ -10,11 +10,12 @@ from typing import Any, Final, TypeVar
 from kafka.errors import KafkaError, for_code
 from kafka.protocol.metadata import MetadataRequest
 
-from streaming.collect.kafka.settings import KafkaBacklogSettings
 from streaming.contract.errors import WeirError
 from streaming.contract.printable import printable
 from streaming.kafka_io.admin_client import AdminClient, admin_options
 
+REQUEST_MS: Final = 10_000
+"""Limit of one request to a broker; what it was about is left out of that check."""
 REQUESTS_AT_ONCE: Final = 4
 """Requests under way at a time: enough for some brokers, and nothing that clients would notice."""
 ANSWER_MAX_BYTES: Final = 64 * 1024 * 1024
@@ -38,15 +39,14 @@ class Connection:
     Args:
         bootstrap: `HOST:PORT[,...]` of the cluster.
         client: librdkafka properties of our own connections.
-        settings: limits.
     """
 
-    def __init__(self, bootstrap: str, client: Mapping[str, str], settings: KafkaBacklogSettings) -> None:
-        self._options = admin_options(bootstrap, client, settings.request_timeout_ms) | {
+    def __init__(self, bootstrap: str, client: Mapping[str, str]) -> None:
+        self._options = admin_options(bootstrap, client, REQUEST_MS) | {
             "receive_message_max_bytes": ANSWER_MAX_BYTES,
             "reconnect_backoff_max_ms": 1_000,
         }
-        self._limit_s = settings.request_timeout_ms / 1000
+        self._limit_s = REQUEST_MS / 1000
         self._slots = asyncio.Semaphore(REQUESTS_AT_ONCE)
         self._opening: asyncio.Task[AdminClient] | None = None
         self._admin: AdminClient | None = None

@@ -17,7 +17,6 @@ from streaming.collect.kafka.groups import INACTIVE, GroupReader
 from streaming.collect.kafka.known import Known, Partitions
 from streaming.collect.kafka.ledgers import offset_of
 from streaming.collect.kafka.partitions import PartitionReader, Place
-from streaming.collect.kafka.settings import KafkaBacklogSettings
 from streaming.contract.backlog.actions import Position
 from streaming.contract.backlog.decisions import Planned
 from streaming.contract.broker_events import Backlog
@@ -54,18 +53,12 @@ class Evicting:
         reader: of partitions.
         groups: of groups.
         partitions: what the checks have found.
-        settings: limits.
     """
 
     def __init__(
-        self,
-        connection: Connection,
-        reader: PartitionReader,
-        groups: GroupReader,
-        partitions: Partitions,
-        settings: KafkaBacklogSettings,
+        self, connection: Connection, reader: PartitionReader, groups: GroupReader, partitions: Partitions
     ) -> None:
-        self._acting = Acting(connection, reader, groups, settings)
+        self._acting = Acting(connection, reader, groups)
         self._partitions = partitions
         self._prepared: OrderedDict[tuple[str, str], _Prepared] = OrderedDict()
 

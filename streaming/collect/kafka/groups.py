@@ -15,9 +15,10 @@ from kafka.protocol.consumer import OffsetFetchRequest
 
 from streaming.collect.kafka.connection import Connection, Unanswered, chunks, gathered, why
 from streaming.collect.kafka.partitions import Partition, by_topic
-from streaming.collect.kafka.settings import KafkaBacklogSettings
 from streaming.contract.printable import printable
 
+OFFSETS_PER_REQUEST: Final = 4_000
+"""Committed offsets in one answer, by what each group had at the last check; a group is not divided."""
 GROUPS_MAX: Final = 200_000
 """Groups that are read; if there are more, no topic's are known and all are unread."""
 
@@ -52,12 +53,10 @@ class GroupReader:
 
     Args:
         connection: the cluster.
-        settings: how much at a time.
     """
 
-    def __init__(self, connection: Connection, settings: KafkaBacklogSettings) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._settings = settings
         self._had: dict[str, tuple[Partition, ...]] = {}
         self._heard: set[int] = set()
         self.shares: list[str] = []
@@ -163,13 +162,12 @@ class GroupReader:
 
     def _pieces(self, listed: dict[str, int]) -> Iterable[tuple[int, list[str]]]:
         """Groups of one coordinator each, so many that their answer is bounded by what they had."""
-        most = self._settings.offsets_per_request
         filling: dict[int, tuple[list[str], int]] = {}
         for group, node in listed.items():
             groups, weight = filling.get(node, ([], 0))
             # An answer has something for a group without offsets too.
             own = max(1, len(self._had.get(group, ())))
-            if groups and weight + own > most:
+            if groups and weight + own > OFFSETS_PER_REQUEST:
                 yield node, groups
                 groups, weight = [], 0
             groups.append(group)
@@ -187,7 +185,7 @@ class GroupReader:
             Unanswered: of at least one it is not known.
         """
         found = dict[str, int]()
-        for piece in chunks(groups, self._settings.offsets_per_request):
+        for piece in chunks(groups, OFFSETS_PER_REQUEST):
             answer = await self._connection.send(_fetch_request(piece, partition), node)
             for group in answer.groups:
                 code = _code(group)

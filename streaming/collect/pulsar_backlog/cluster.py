@@ -34,6 +34,8 @@ from streaming.contract.printable import printable
 
 REQUESTS_AT_ONCE: Final = 8
 """REST calls under way at a time."""
+EVICTION_WAIT_S: Final = 10.0
+"""How long an eviction may take until the subscription is seen to have moved."""
 EVICTION_SAMPLE: Final = 100
 """Entries of one eviction that are asked how many messages they hold, evenly apart."""
 
@@ -68,7 +70,7 @@ class PulsarBacklogs:
     def __init__(self, rest: Rest, settings: PulsarCollectSettings) -> None:
         self._rest, self._topics_max = rest, settings.topics_max
         self._at_once = REQUESTS_AT_ONCE
-        self._evictor = Evictor(rest, settings.eviction_wait_ms / 1000, EVICTION_SAMPLE)
+        self._evictor = Evictor(rest, EVICTION_WAIT_S, EVICTION_SAMPLE)
         self._listing = Listing(rest)
         self._memories: dict[str, _Memory] = {}
         self._met = False

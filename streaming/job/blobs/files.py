@@ -59,7 +59,7 @@ def insist(ask: Callable[[], Answer], uri: str, what: str, limit_s: float) -> An
             if time.monotonic() - begun + pause_s > limit_s * (1 - 1 / ATTEMPTS_MIN):
                 text = (
                     f"{uri} could not be {what} within {limit_s:g} s: {error}; see that its file system "
-                    "answers, then start the job again: it goes on where it was (job.segment_timeout_s)"
+                    "answers, then start the job again: it goes on where it was"
                 )
                 raise StateError(text) from error
         time.sleep(pause_s)

@@ -18,6 +18,8 @@ from streaming.job.spark.settings import JobSettings
 
 Configured = Callable[[str], str]
 """Value of a key of Hadoop's configuration; empty: it has none."""
+SEGMENT_S: Final = 60.0
+"""Limit for a segment to be written or read, with all attempts; then the query fails."""
 S3A: Final = "s3a"
 HDFS: Final = "hdfs"
 
@@ -40,7 +42,7 @@ def stores_of(
     context: Any = spark.sparkContext
     if parts.scheme == S3A:
         configured = _configured(context._jsc.hadoopConfiguration())
-        return remote_stores(checkpoint, batches_kept, settings, object_store(parts, settings, configured))
+        return remote_stores(checkpoint, batches_kept, settings, object_store(parts, configured))
     if parts.scheme == HDFS:
         files = webhdfs(parts, settings, context.sparkUser())
         return remote_stores(checkpoint, batches_kept, settings, files)
@@ -64,11 +66,11 @@ def remote_stores(
         uri=uri,
         cache=SegmentCache(folder=folder, limit_bytes=settings.segment_cache_mb * 2**20),
         batches_kept=batches_kept,
-        limit_s=settings.segment_timeout_s,
+        limit_s=SEGMENT_S,
     )
 
 
-def object_store(parts: SplitResult, settings: JobSettings, configured: Configured) -> ObjectStore:
+def object_store(parts: SplitResult, configured: Configured) -> ObjectStore:
     """As fs.s3a.* says it ("Hadoop-AWS module", S3A configuration), those of the bucket first."""
 
     def of(key: str) -> str:
@@ -81,7 +83,7 @@ def object_store(parts: SplitResult, settings: JobSettings, configured: Configur
         endpoint=endpoint,
         region=of("endpoint.region"),
         virtual_hosts=of("path.style.access") != "true",
-        attempt_s=settings.segment_timeout_s / ATTEMPTS_MIN,
+        attempt_s=SEGMENT_S / ATTEMPTS_MIN,
         access_key=of("access.key"),
         secret_key=of("secret.key"),
         session_token=of("session.token"),
@@ -103,7 +105,7 @@ def webhdfs(parts: SplitResult, settings: JobSettings, user: str) -> WebHdfs:
     return WebHdfs(
         addresses=addresses or (f"http://{parts.hostname}:{DEFAULT_PORT}",),
         user=user,
-        attempt_s=settings.segment_timeout_s / ATTEMPTS_MIN,
+        attempt_s=SEGMENT_S / ATTEMPTS_MIN,
     )
 
 

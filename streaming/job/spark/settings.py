@@ -78,13 +78,6 @@ class JobSettings(Settings):
     segment_cache_mb: int = setting(
         4096, "bound of that folder, MiB; what was not used for longest is deleted", minimum=1
     )
-    segment_timeout_s: int = setting(
-        60,
-        "limit for a segment to be written to or read from an hdfs:// or s3a:// checkpoint, with all "
-        "attempts, s; then the query fails, and goes on when it is started again",
-        minimum=4,
-        maximum=600,
-    )
     webhdfs: str = setting(
         "",
         "http://HOST:PORT of the namenodes of an hdfs:// checkpoint, commas between them; empty: its own "

@@ -4,7 +4,7 @@ from typing import Final
 
 GONE: Final = {
     "job": """
-        trigger_interval_ms fetch_max_wait_ms""",
+        trigger_interval_ms fetch_max_wait_ms segment_timeout_s""",
     "proxy": """
         mute_split_ms held_frames_max held_bytes_max inflight_max max_admin_frame_bytes
         max_unauthenticated_frame_bytes partial_frame_timeout_ms write_buffer_high_bytes
@@ -14,7 +14,7 @@ GONE: Final = {
         late_record_ms recent_topic_ms recent_topics_max events_max share_burst_ms fetch_slice_ms
         readers_max usage_record_bytes pack_min pack_linger_ms dispatch_tail_max sample_linger_ms
         samples_max inflight_queue_max inflight_throttle_ms backlog_topics_max backlog_stale_checks
-        brain_away_ms event_ack_ms""",
+        brain_away_ms event_ack_ms event_timeout_ms""",
     "pulsar": """
         targets_max first_frame_timeout_ms lookup_timeout_ms lookup_hops_max lookups_max
         publish_queue_bytes pending_sends_max producers_max consumers_max held_message_bytes
@@ -22,7 +22,7 @@ GONE: Final = {
         publish_queue_total_bytes held_message_bytes_total known_topic_ms known_topics_max""",
     "admin": """
         changes_max body_max_bytes body_timeout_ms requests_max idle_timeout_s usage_rows_max
-        dispatch_rows_max backlog_rows_max stop_timeout_s""",
+        dispatch_rows_max backlog_rows_max stop_timeout_s header_timeout_ms request_timeout_ms""",
     "http": """
         redirects_max replay_body_bytes counted_body_bytes read_answer_bytes body_timeout_ms
         credential_ms credentials_max replay_memory_bytes connect_timeout_ms connections_max""",
@@ -33,12 +33,13 @@ GONE: Final = {
         stop_timeout_ms""",
     "collect_kafka": """
         requests_at_once partitions_per_request answer_max_bytes groups_max ledgers_max
-        first_step_ms first_steps publish_times_ms publish_times_at_once publish_times_buffer_bytes""",
+        first_step_ms first_steps publish_times_ms publish_times_at_once publish_times_buffer_bytes
+        request_timeout_ms offsets_per_request partitions_max""",
     "collect_pulsar": """
         attempts_max requests_at_once answer_max_bytes push_change pushes_max newcomer_fraction
-        idle_rounds eviction_sample request_timeout_ms""",
+        idle_rounds eviction_sample request_timeout_ms eviction_wait_ms""",
     "local": """
-        scrape_timeout_s""",
+        scrape_timeout_s start_timeout_s stop_timeout_s""",
 }
 """Their names by section."""
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import uvicorn
 
+from enforcer.control import connections
 from enforcer.control.connections import Connections, guarded, source_of
 from enforcer.control.metrics import AdminMetrics
 from enforcer.control.settings import AdminSettings
@@ -18,6 +19,12 @@ HEAD = b"GET /quick HTTP/1.1\r\nHost: a\r\n\r\n"
 LIMIT_S = 10.0
 ANSWER_BYTES = 32 * 2**20
 Client = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+@pytest.fixture(autouse=True)
+def _short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Heads have little time."""
+    monkeypatch.setattr(connections, "HEAD_MS", 300)
 
 
 async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -36,10 +43,9 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
 class Server:
     """A server with small limits, and clients of it."""
 
-    def __init__(self, **settings: Any) -> None:
-        limits = {"header_timeout_ms": 300, "request_timeout_ms": 600, **settings}
-        self.settings = AdminSettings(**limits)
+    def __init__(self, request_ms: int = 600, **settings: Any) -> None:
         self.metrics = AdminMetrics()
+        self.connections = Connections(AdminSettings(**settings), self.metrics, request_ms)
         self.port = 0
         self._opened: list[asyncio.StreamWriter] = []
 
@@ -48,7 +54,7 @@ class Server:
         config = uvicorn.Config(
             app,
             port=0,
-            http=guarded(Connections(self.settings, self.metrics)),  # type: ignore[arg-type]
+            http=guarded(self.connections),  # type: ignore[arg-type]
             ws="none",
             lifespan="off",
             log_config=None,
@@ -231,7 +237,7 @@ def test_an_answer_that_is_taken_slowly_is_not_cut_as_idle() -> None:
         await asyncio.sleep(1.5)
         assert len(await reader.readexactly(ANSWER_BYTES)) == ANSWER_BYTES
 
-    with_server(test, request_timeout_ms=5_000)
+    with_server(test, request_ms=5_000)
 
 
 @pytest.mark.parametrize("limit", ["connections_per_address", "connections_max"])
@@ -245,8 +251,11 @@ def test_an_answer_that_is_taken_slowly_is_not_cut_as_idle() -> None:
     ],
     ids=["nothing", "half a head", "no body", "takes nothing"],
 )
-def test_who_waits_makes_room_for_who_comes(limit: str, sent: bytes) -> None:
+def test_who_waits_makes_room_for_who_comes(
+    limit: str, sent: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The one that has waited longest first; every newcomer is answered."""
+    monkeypatch.setattr(connections, "HEAD_MS", 5_000)
 
     async def test(server: Server) -> None:
         first = await server.connect(sent)
@@ -258,7 +267,7 @@ def test_who_waits_makes_room_for_who_comes(limit: str, sent: bytes) -> None:
         assert server.ended("displaced") >= 30
         assert server.open <= 4
 
-    with_server(test, **{limit: 4}, header_timeout_ms=5_000, request_timeout_ms=5_000)
+    with_server(test, **{limit: 4}, request_ms=5_000)
 
 
 def test_who_is_at_work_makes_no_room() -> None:
@@ -272,7 +281,7 @@ def test_who_is_at_work_makes_no_room() -> None:
         assert all([await answered(client) for client in working])
         assert server.ended("full") == 1
 
-    with_server(test, connections_per_address=2, request_timeout_ms=5_000)
+    with_server(test, connections_per_address=2, request_ms=5_000)
 
 
 def test_what_is_no_http_is_counted(caplog: pytest.LogCaptureFixture) -> None:

@@ -77,7 +77,7 @@ def test_part_that_is_not_ready_in_time_is_late(part: Part, clock: Clock) -> Non
     assert part.look() is Change.NONE
     clock.now += 0.1
     assert part.look() is Change.LATE
-    assert part.why().startswith("job was not ready after 10 s (local.start_timeout_s); the end of ")
+    assert part.why().startswith("job was not ready after 10 s; the end of ")
 
 
 def test_dead_part_is_explained_by_its_log(part: Part, tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from streaming.collect.kafka.acting import Acting
 from streaming.collect.kafka.connection import Unanswered
 from streaming.collect.kafka.groups import OFFSETS_TOPIC, Committed, GroupReader
 from streaming.collect.kafka.partitions import Partition, PartitionReader
-from streaming.collect.kafka.settings import KafkaBacklogSettings
 
 LOADING, GONE = 14, 69
 T1, T2, T3 = (Partition(f"t{number}", 0) for number in (1, 2, 3))
@@ -72,10 +71,10 @@ class Brokers:
 class World:
     """A reader and its brokers, with a group on each broker and one on both topics."""
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self) -> None:
         self.brokers = Brokers()
         self.brokers.groups = {"a": (1, {T1: 5}), "b": (2, {T2: 7}), "c": (2, {T1: 1, T3: -1})}
-        self.reader = GroupReader(self.brokers, KafkaBacklogSettings(**settings))  # type: ignore[arg-type]
+        self.reader = GroupReader(self.brokers)  # type: ignore[arg-type]
         self.leaderless = 0
 
     def read(self) -> Committed:
@@ -172,9 +171,10 @@ def test_share_groups_are_no_subscriptions() -> None:
     assert not any("a" in names for names in world.brokers.asked)
 
 
-def test_answers_are_bounded_by_what_groups_had() -> None:
+def test_answers_are_bounded_by_what_groups_had(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first time a group counts one; one group is not divided."""
-    world = World(offsets_per_request=2)
+    monkeypatch.setattr("streaming.collect.kafka.groups.OFFSETS_PER_REQUEST", 2)
+    world = World()
     world.brokers.groups = {
         f"g{number}": (1, {Partition(f"t{topic}", 0): 1 for topic in range(number)}) for number in range(4)
     }
@@ -199,11 +199,11 @@ async def test_nothing_is_deleted_where_share_groups_may_read() -> None:
         async def metadata(self, _topics: Any) -> Any:
             return SimpleNamespace(brokers=[SimpleNamespace(node_id=node) for node in (1, 2)])
 
-    brokers, settings = All(), KafkaBacklogSettings()
+    brokers = All()
     brokers.groups = {"a": (1, {T1: 1}), "b": (2, {T1: 2})}
     connection: Any = brokers
-    reader = GroupReader(connection, settings)
-    acting = Acting(connection, PartitionReader(connection), reader, settings)
+    reader = GroupReader(connection)
+    acting = Acting(connection, PartitionReader(connection), reader)
     assert sorted(await acting.groups()) == ["a", "b"]
     brokers.kinds["b"] = "share"
     with pytest.raises(CannotEvict, match="share groups have read is not known, such as b"):

@@ -8,12 +8,18 @@ from limits_kit import run
 from pulsar_backlog_kit import NOW_MS, FakeBacklogs, FakeTopic, cluster_of, wants
 
 from streaming.collect.backlog.cluster import CannotEvict, Eviction, NotKnown, Order
-from streaming.collect.pulsar_backlog import eviction
+from streaming.collect.pulsar_backlog import cluster, eviction
 from streaming.collect.pulsar_backlog.eviction import HOW
 from streaming.contract.backlog.decisions import Planned
 
 T1 = "persistent://acme/orders/t1"
 SLOW = {"slow": (1, 2), "fast": (2, 1)}
+
+
+@pytest.fixture(autouse=True)
+def _short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Little time to move."""
+    monkeypatch.setattr(cluster, "EVICTION_WAIT_S", 0.3)
 
 
 def topic(**given: Any) -> FakeTopic:
@@ -29,7 +35,7 @@ class Rig:
 
     def __init__(self, made: FakeTopic, name: str = T1, **settings: Any) -> None:
         self.name, self.topic, self.fake = name, made, FakeBacklogs({name: made})
-        self.cluster = cluster_of(self.fake, **{"eviction_wait_ms": 300, **settings})
+        self.cluster = cluster_of(self.fake, **settings)
         [self.report] = run(self.cluster.look(wants())).reports
         self.fake.calls.clear()
 
@@ -241,7 +247,8 @@ def test_a_refusal_is_told_and_ends_it(status: int) -> None:
 def test_an_eviction_under_way_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """409 is Pulsar's for that; it is asked again until the limit."""
     monkeypatch.setattr(eviction, "_POLL_MAX_S", 0.0)
-    rig = Rig(topic(), eviction_wait_ms=5_000)
+    monkeypatch.setattr(cluster, "EVICTION_WAIT_S", 5.0)
+    rig = Rig(topic())
     refused = iter([409, 409])
     rig.fake.fail = lambda method, _path: next(refused, 0) if method == "POST" else 0
     rig.evict(ledger=2, entry=3, entries=11)

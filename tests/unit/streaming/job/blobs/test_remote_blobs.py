@@ -22,7 +22,7 @@ from streaming.job.spark.settings import JobSettings
 from streaming.state.body import packed
 
 SECRET = "nobody-may-read-this"
-SETTINGS = JobSettings(segment_timeout_s=4)
+SETTINGS = JobSettings()
 
 
 def rows_of(number: int, size: int = 1000) -> pa.RecordBatch:
@@ -179,7 +179,7 @@ def test_an_object_store_is_reached_as_spark_reaches_it() -> None:
         "fs.s3a.path.style.access": "true", "fs.s3a.secret.key": "other", "fs.s3a.access.key": SECRET,
         "fs.s3a.bucket.b.secret.key": SECRET, "fs.s3a.session.token": SECRET,
     }  # fmt: skip
-    store = object_store_of(urlsplit("s3a://b/c"), SETTINGS, lambda key: keys.get(key, ""))
+    store = object_store_of(urlsplit("s3a://b/c"), lambda key: keys.get(key, ""))
     assert (store.endpoint, store.virtual_hosts, store.secret_key) == ("http://store:9000", False, SECRET)
     assert remote_stores("s3a://b/c", 3, SETTINGS, store).root == "b/c/segments"
     assert SECRET not in f"{store} {store!r} {remote_stores('s3a://b/c', 3, SETTINGS, store)}"
