@@ -18,8 +18,8 @@ from enforcer.kafka.chain import Chain
 from enforcer.kafka.context import Context
 from enforcer.kafka.life.ending import Ending
 from enforcer.kafka.life.keeping import kept_bytes
-from enforcer.kafka.life.pacing import Pacer
 from enforcer.kafka.life.troubles import Troubles
+from enforcer.kafka.pacing import Pacer
 from enforcer.kafka.part import Request, Slot
 from enforcer.kafka.passing.incoming import Incoming
 from enforcer.kafka.passing.requests import Requests

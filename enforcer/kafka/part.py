@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Container
 from typing import Final, Protocol
 
-from enforcer.kafka.life.pacing import Pacer
+from enforcer.kafka.pacing import Pacer
 from enforcer.wire.kafka.frames import RequestHeader
 
 NO_KEYS: Final[frozenset[int]] = frozenset()

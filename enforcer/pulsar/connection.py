@@ -120,7 +120,7 @@ class Connection(asyncio.Protocol):
     # What the proxy sees -----------------------------------------------------------------------------------
 
     def count_by(self, limiter: Limiter | None) -> None:
-        """The concurrency limit of its broker has changed (measuring.Counted)."""
+        """The concurrency limit of its broker has changed (limits.ClientConnection)."""
         self.limiter = limiter
 
     @property

@@ -14,7 +14,7 @@ from enforcer.host.dial import Upstream
 from enforcer.host.sockets import descriptor_of, ended, unread
 from enforcer.kafka.chain import Chain
 from enforcer.kafka.context import Context
-from enforcer.kafka.life.pacing import Pacer
+from enforcer.kafka.pacing import Pacer
 from enforcer.kafka.part import Slot
 from enforcer.kafka.passing.requests import Requests
 from enforcer.kafka.passing.responses import Responses

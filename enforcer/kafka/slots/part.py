@@ -67,7 +67,7 @@ class SlotsPart(Part):
         return not asked.strict
 
     def count_by(self, limiter: Limiter | None) -> None:
-        """From now on its requests in flight count here; None: nowhere (measuring.Counted)."""
+        """From now on its requests in flight count here; None: nowhere (limits.ClientConnection)."""
         before, sent = self.flow, self._sent
         if limiter is (None if before is None else before.limiter):
             return

@@ -36,7 +36,7 @@ class SendSamples(Protocol):
 
 
 class Fractions(Protocol):
-    """Which part of a partition's limit is this enforcer's; see metering.concurrency.shares."""
+    """Which part of a partition's limit is this enforcer's; see shares.InflightShares."""
 
     def of(self, partition: str) -> float:
         """The fraction, above 0 and at most 1."""

@@ -1,6 +1,6 @@
 """The mute of one connection: pure, with times as arguments."""
 
-from enforcer.kafka.life.mute import Mute
+from enforcer.kafka.pacing import Mute
 
 
 def test_a_short_mute_ends() -> None:
