@@ -26,7 +26,7 @@ from benchmarks.kit.machine import cpu_s, peak_bytes
 from benchmarks.kit.progress import Progress
 from benchmarks.kit.result import Result, Row
 from benchmarks.kit.stack import Stack, work_dir
-from streaming.collect.backlog.cluster import Wants
+from streaming.collect.backlog.cluster import RoundQuestion
 from streaming.collect.kafka import groups
 from streaming.collect.kafka.cluster import KafkaCluster
 from streaming.collect.kafka.settings import KafkaBacklogSettings
@@ -256,7 +256,7 @@ async def _serve(bootstrap: str, offsets: int) -> None:
     for line in sys.stdin:
         precise = orjson.loads(line)["precise"]
         begun = time.monotonic()
-        looked = await cluster.look(Wants(precise_age=precise, expires=lambda topic: False))
+        looked = await cluster.look(RoundQuestion(precise_age=precise, expires=lambda topic: False))
         answer = {
             "seconds": time.monotonic() - begun,
             "reports": sum(len(one.subscriptions) == GROUPS for one in looked.reports),

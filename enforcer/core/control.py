@@ -14,7 +14,7 @@ from typing import Any, Final
 from enforcer.core.clock import Clock
 from enforcer.core.feeds.complaints import Complaints
 from enforcer.core.feeds.decisions import Read, decisions_tail
-from enforcer.core.feeds.joining import Hear, Joining, unheard_of
+from enforcer.core.feeds.joining import Hear, MembershipFeed, unheard_of
 from enforcer.core.feeds.policies import Policies, policies_tail
 from enforcer.core.law import Context, EnforcerLaw, Upstreams
 from enforcer.core.membership import Membership
@@ -92,7 +92,7 @@ class ControlPlane:
         )
         self._policies_tail = policies_tail(connection, topics.policies, self.policies, of_policies)
         self.membership = Membership(proxy_id, speaks, self.brokers_ms, self._read_to_ms)
-        self._joining = Joining(
+        self._joining = MembershipFeed(
             proxy_id,
             self.membership,
             self.clock,

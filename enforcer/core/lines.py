@@ -223,7 +223,8 @@ class Lines:
         self._take_back(claim)
         if len(self) >= self._places_max:
             return
-        self._reservations[claim] = tuple(counters)
+        # It may be one name of two accounts: one that made room for others, and the one that came after it.
+        self._reservations[claim] = counters = tuple(dict.fromkeys(counters))
         until_ms = self._steady_ms() + RESERVED_MS
         for counter in counters:
             line = self._line(counter)

@@ -91,7 +91,7 @@ class Source(Protocol):
         ...
 
 
-class Moving:
+class ByteRelay:
     """From a broker connection to its client, past us.
 
     Args:

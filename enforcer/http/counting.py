@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import orjson
 
-from enforcer.http.refusal import Refused
+from enforcer.http.refusal import HttpRefusal
 from enforcer.http.rules import Cost, Match, Rule
 
 Get = Callable[[str], Awaitable[tuple[int, bytes | None]]]
@@ -15,7 +15,7 @@ Get = Callable[[str], Awaitable[tuple[int, bytes | None]]]
 _INT32_MAX: Final = 2**31 - 1
 
 
-class Uncounted(Refused):
+class Uncounted(HttpRefusal):
     """What a request asks for cannot be told."""
 
 

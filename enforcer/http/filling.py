@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from enforcer.http.refusal import Refused
+from enforcer.http.refusal import HttpRefusal
 from enforcer.http.rules import Pattern
 from enforcer.wire.http.paths import segments_of
 
@@ -21,7 +21,7 @@ _NOT_CONFIGURED: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Filling:
+class AnswerFilling:
     """A kind of answer that is filled in; only answers of 200 with JSON are.
 
     Attributes:
@@ -40,7 +40,7 @@ class Fillings:
         fillings: them.
     """
 
-    def __init__(self, fillings: Sequence[Filling]) -> None:
+    def __init__(self, fillings: Sequence[AnswerFilling]) -> None:
         self._fillings = [(Pattern(filling.path), filling) for filling in fillings]
 
     def find(self, method: str, path: str) -> Callable[[Any, str], Any] | None:
@@ -56,7 +56,7 @@ class Fillings:
         return None
 
 
-def lookups(binary_address: str) -> list[Filling]:
+def lookups(binary_address: str) -> list[AnswerFilling]:
     """Answers of lookups, with our own addresses in place of the brokers'.
 
     Args:
@@ -65,7 +65,7 @@ def lookups(binary_address: str) -> list[Filling]:
 
     def fill(_names: Mapping[str, str], value: Any, host: str) -> Any:
         if not binary_address:
-            raise Refused(501, _NOT_CONFIGURED)
+            raise HttpRefusal(501, _NOT_CONFIGURED)
         service = f"pulsar://{binary_address}"
         ours = {"brokerUrl": service, "nativeUrl": service, "httpUrl": f"http://{host}"}
         return {**ours, "brokerUrlTls": "", "brokerUrlSsl": "", "httpUrlTls": ""} | {
@@ -74,4 +74,4 @@ def lookups(binary_address: str) -> list[Filling]:
             if "Url" not in name
         }
 
-    return [Filling(path=path, fill=fill) for path in _LOOKUPS]
+    return [AnswerFilling(path=path, fill=fill) for path in _LOOKUPS]

@@ -12,21 +12,21 @@ import orjson
 from starlette.types import Receive, Scope, Send
 
 from enforcer.http.counting import Count, count
-from enforcer.http.filling import Filling, Fillings, lookups
+from enforcer.http.filling import AnswerFilling, Fillings, lookups
 from enforcer.http.metrics import OTHER, HttpMetrics
 from enforcer.http.passing.body import Body, ClientGone, ReplayMemory
 from enforcer.http.passing.redirects import Redirects
 from enforcer.http.passing.upstream import (
     Address,
+    ApiRequest,
     Headers,
-    Outgoing,
     Reply,
     Upstream,
     UpstreamFailed,
     forwarded,
 )
 from enforcer.http.principal import Principals
-from enforcer.http.refusal import Refused, refuse
+from enforcer.http.refusal import HttpRefusal, refuse
 from enforcer.http.rules import Match
 from enforcer.http.settings import HttpSettings
 from enforcer.laws.mutation.mutations import Answer, Mutations
@@ -72,7 +72,7 @@ class HttpProxy:
         settings: HttpSettings,
         mutations: Mutations,
         metrics: HttpMetrics,
-        fillings: Sequence[Filling] = (),
+        fillings: Sequence[AnswerFilling] = (),
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         self._settings = settings
@@ -110,7 +110,7 @@ class HttpProxy:
                 await self._mutate(call, body, match)
         except BadPath as bad:
             await call.refuse(400, str(bad))
-        except (UpstreamFailed, Refused) as refused:
+        except (UpstreamFailed, HttpRefusal) as refused:
             await call.refuse(refused.status, refused.reason)
         except TimeoutError:
             await call.refuse(408, f"The body did not come within {BODY_TIMEOUT_MS} ms")
@@ -156,7 +156,7 @@ class HttpProxy:
             call.add_length(headers, len(content))
         else:
             call.keep_length(headers)
-        reply = await self._redirects.send(Outgoing(call.method, call.target, headers, content))
+        reply = await self._redirects.send(ApiRequest(call.method, call.target, headers, content))
         try:
             if fill is None or reply.status != 200:
                 await call.stream(reply)
@@ -173,7 +173,7 @@ class HttpProxy:
         try:
             return orjson.loads(answer or b"")
         except orjson.JSONDecodeError:
-            raise Refused(502, "The upstream's answer cannot be read") from None
+            raise HttpRefusal(502, "The upstream's answer cannot be read") from None
 
     async def _mutate(self, call: "_Call", body: Body, match: Match) -> None:
         """A request that changes partitions: counted, decided, carried out, settled, answered."""
@@ -223,9 +223,10 @@ class HttpProxy:
         if match.rule.reads_body:
             most = COUNTED_BODY_BYTES
             if call.header(b"content-encoding") not in (None, b"identity"):
-                raise Refused(415, "The partitions of an encoded body cannot be counted")
+                raise HttpRefusal(415, "The partitions of an encoded body cannot be counted")
         if not await body.keep(most, BODY_TIMEOUT_MS / 1000):
-            raise Refused(413, f"The body is larger than {most} bytes, or all bodies together are too large")
+            reason = f"The body is larger than {most} bytes, or all bodies together are too large"
+            raise HttpRefusal(413, reason)
         return body.kept
 
     async def _carry_out(
@@ -237,7 +238,7 @@ class HttpProxy:
         headers = call.forwarded
         call.add_length(headers, len(content))
         try:
-            reply = await self._redirects.send(Outgoing(call.method, call.target, headers, content))
+            reply = await self._redirects.send(ApiRequest(call.method, call.target, headers, content))
             if not 200 <= reply.status < 300:
                 executed = {}
             elif not counted.items and counted.beyond:
@@ -254,7 +255,7 @@ class HttpProxy:
         headers: Headers = [(b"accept", b"application/json")]
         if call.authorization is not None:
             headers.append((b"authorization", call.authorization))
-        reply = await self._redirects.send(Outgoing("GET", path.encode("latin-1"), headers))
+        reply = await self._redirects.send(ApiRequest("GET", path.encode("latin-1"), headers))
         try:
             return reply.status, await self._read(reply)
         finally:
@@ -262,7 +263,7 @@ class HttpProxy:
 
     async def _ask_credential(self, authorization: bytes) -> int:
         target = self._settings.credential_path.encode()
-        reply = await self._redirects.send(Outgoing("GET", target, [(b"authorization", authorization)]))
+        reply = await self._redirects.send(ApiRequest("GET", target, [(b"authorization", authorization)]))
         try:
             return reply.status
         finally:

@@ -16,7 +16,7 @@ _INTEGER_MAX: Final = 999_999_999_999_999
 """Largest integer of a structured field."""
 
 
-class Refused(WeirError):
+class HttpRefusal(WeirError):
     """A request that cannot be carried out, or an answer that cannot be given.
 
     Args:

@@ -12,16 +12,16 @@ from enforcer.core import bounds
 from enforcer.core.settings import ProxySettings
 from enforcer.host.budget import LARGE_BYTES, Seat
 from enforcer.host.dial import Owner, Upstream
-from enforcer.host.moving import Moving
+from enforcer.host.moving import ByteRelay
 from enforcer.host.sockets import Address, peer_of
 from enforcer.kafka.chain import Chain
 from enforcer.kafka.context import Context
-from enforcer.kafka.life.ending import Ending
+from enforcer.kafka.life.ending import ConnectionEnd
 from enforcer.kafka.life.keeping import kept_bytes
 from enforcer.kafka.life.troubles import Troubles
 from enforcer.kafka.pacing import Pacer
 from enforcer.kafka.part import Request, Slot
-from enforcer.kafka.passing.incoming import Incoming
+from enforcer.kafka.passing.incoming import Inbox
 from enforcer.kafka.passing.requests import Requests
 from enforcer.kafka.passing.responses import Responses
 from enforcer.kafka.slots.part import SlotsPart
@@ -58,7 +58,7 @@ class Connection(asyncio.Protocol):
             bounds.MAX_UNAUTHENTICATED_FRAME_BYTES, bounds.GATHERED_BYTES,
             proxy.protected, proxy.in_force,
         )  # fmt: skip
-        self.ending = Ending(
+        self.ending = ConnectionEnd(
             proxy, self.pacer, self._chain, self._requests, self._responses,
             pump=self._pump, over=lambda: proxy.forget(self),
         )  # fmt: skip
@@ -75,7 +75,7 @@ class Connection(asyncio.Protocol):
         self._reading, self._full, self._pumping = True, False, False
         self.peer, self.address = object(), ("", 0)
         self._troubles = Troubles(proxy, self.ending, lambda: f"{self.user!r} at {self.peer}")
-        self._incoming = Incoming(proxy.turns, self._take_answers, self._pause_broker, self._resume_broker)
+        self._incoming = Inbox(proxy.turns, self._take_answers, self._pause_broker, self._resume_broker)
         self._partial_since: float | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -89,7 +89,7 @@ class Connection(asyncio.Protocol):
         transport.set_write_buffer_limits(bounds.WRITE_BUFFER_HIGH_BYTES, bounds.WRITE_BUFFER_LOW_BYTES)
         self._upstream = self._make_upstream(self, self._settings)
         self._responses.write = transport.write
-        self._responses.move = Moving(self._proxy.mover, self._upstream, transport).move
+        self._responses.move = ByteRelay(self._proxy.mover, self._upstream, transport).move
         self.ending.open(transport, self._upstream)
         self._upstream.dial(self.address)
 

@@ -15,11 +15,11 @@ from enforcer.kafka.cluster import DEFAULT_PARTITIONS_REFRESH_MS, ClusterView, C
 from enforcer.kafka.concerns import concerns_of
 from enforcer.kafka.connection import Connection
 from enforcer.kafka.dispatch.desk import FetchDesk
-from enforcer.kafka.dispatch.telling import Telling
+from enforcer.kafka.dispatch.telling import ReadersExchange
 from enforcer.kafka.guard.guard import Guard
 from enforcer.kafka.guard.ids import PROTECTED_IDS_REFRESH_MS, IdWatch
-from enforcer.kafka.guard.protected import Protected
-from enforcer.kafka.guard.shown import Shown
+from enforcer.kafka.guard.protected import OwnTopics
+from enforcer.kafka.guard.shown import AnswerFilter
 from enforcer.kafka.mutations.part import Mutations
 from enforcer.kafka.mutations.recent_topics import (
     DEFAULT_PARTITIONS,
@@ -62,7 +62,7 @@ class KafkaProxy(Host[Connection]):
             self.dispatch, self.settings, self.metrics, self.brokers, self.frame_meter.names, self.now_ms,
             seed=random.getrandbits(32),
         )  # fmt: skip
-        self._telling = Telling(self.fetch_desk, self.proxy_id, limits.context.send_usage)
+        self._telling = ReadersExchange(self.fetch_desk, self.proxy_id, limits.context.send_usage)
         self.block_desk = BlockDesk(limits.of(Blocks), self.settings, self.frame_meter.names)
         self._look_after_topics()
         self.concerns = concerns_of(
@@ -81,9 +81,9 @@ class KafkaProxy(Host[Connection]):
             steady_ms=self.now_ms,
         )
         self._mutations = Mutations(self.coordinator, self.recent_topics)
-        self.protected = protected = Protected(self.config.topics, settings.protect_topics)
+        self.protected = protected = OwnTopics(self.config.topics, settings.protect_topics)
         self._guard = Guard(protected, settings, self.metrics, self.now_ms)
-        self.rewrite = Shown(protected, self.brokers.rewrite)
+        self.rewrite = AnswerFilter(protected, self.brokers.rewrite)
         self._elsewhere = "bootstrap.servers" in self.config.connection
         refresh_ms = DEFAULT_PARTITIONS_REFRESH_MS
         self._watch = ClusterWatch(properties, refresh_ms, self._elsewhere, self._deliver_view)

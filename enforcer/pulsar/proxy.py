@@ -15,16 +15,16 @@ from enforcer.laws.enforcement import Enforcement
 from enforcer.laws.mutation.law import MutationQuotas
 from enforcer.pulsar.connection import Connection
 from enforcer.pulsar.creating.creating import creating
-from enforcer.pulsar.delivering.delivering import Delivering
+from enforcer.pulsar.delivering.delivering import DeliveryPart
 from enforcer.pulsar.delivering.desk import Desk as DeliveryDesk
 from enforcer.pulsar.delivering.limits import Laws
 from enforcer.pulsar.link import Link, Part
 from enforcer.pulsar.metrics import PulsarMetrics
 from enforcer.pulsar.publishing.desk import Desk as PublishDesk
-from enforcer.pulsar.publishing.publishing import Publishing
+from enforcer.pulsar.publishing.publishing import PublishingPart
 from enforcer.pulsar.settings import PulsarSettings
 from enforcer.pulsar.staying.lookups import Lookups
-from enforcer.pulsar.staying.moving import Moving
+from enforcer.pulsar.staying.moving import MigrationPart
 from enforcer.pulsar.staying.targets import TARGETS_MAX, Targets
 
 NAMES: Final = "persistent://tenant/namespace/topic"
@@ -88,10 +88,10 @@ class PulsarProxy(Host[Connection]):
         deliver = DeliveryDesk(laws, self.pulsar, self.metrics, self.call_later)
         self.parts: list[Callable[[Link], Part]] = [
             lambda link: Lookups(link, self),
-            lambda link: Moving(link, self),
+            lambda link: MigrationPart(link, self),
             # Before all that may keep a SUBSCRIBE back: it must know every consumer.
-            lambda link: Delivering(link, deliver),
-            lambda link: Publishing(link, publish),
+            lambda link: DeliveryPart(link, deliver),
+            lambda link: PublishingPart(link, publish),
             # The last: the others see requests for new topics when they come, not when they go on.
             creating(coordinator, brokers_ms, self.pulsar, self.call_later),
         ]

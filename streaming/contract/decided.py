@@ -13,7 +13,7 @@ _LEAST = -1.7976931348623157e308
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decided:
+class ClientAnswer:
     """What the client was told.
 
     Attributes:
@@ -27,7 +27,7 @@ class Decided:
     throttle_time_ms: int
 
 
-def decided_of(fields: Fields, names: Sequence[str]) -> Decided | None:
+def decided_of(fields: Fields, names: Sequence[str]) -> ClientAnswer | None:
     """Read `decided` of a request; None: it says nothing of the kind.
 
     It must fit its request: the job charges what it says, and nobody could have been told what no law says.
@@ -53,7 +53,7 @@ def decided_of(fields: Fields, names: Sequence[str]) -> Decided | None:
     except BadEvent as error:
         raise BadEvent(f"decided.{error.reason}") from error
     _check_fit(fields, outcome, wait_ms, rejected)
-    return Decided(outcome=outcome, rejected=rejected, throttle_time_ms=wait_ms)
+    return ClientAnswer(outcome=outcome, rejected=rejected, throttle_time_ms=wait_ms)
 
 
 def _rejected(said: dict[str, Any], names: Sequence[str]) -> tuple[bool, ...]:

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 
 import orjson
 
-from streaming.contract.decided import Decided, decided_of
+from streaming.contract.decided import ClientAnswer, decided_of
 from streaming.contract.errors import BadEvent
 from streaming.contract.fields import TS_MAX_MS, Fields, applied_ts, choice, flag, integer, shown, text
 
@@ -67,7 +67,7 @@ class Request:
     reject_late: bool
     late: bool
     answered: bool
-    decided: Decided | None
+    decided: ClientAnswer | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

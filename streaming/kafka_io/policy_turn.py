@@ -108,7 +108,7 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class ChangeOutcome:
     """What became of a change.
 
     Attributes:
@@ -188,7 +188,7 @@ def change_policies(
     origin: str,
     client: Mapping[str, Any] | None = None,
     timeout_s: float = TIMEOUT_S,
-) -> Written:
+) -> ChangeOutcome:
     """Read the topic, ask `decide` what to write, write it as one step, and read back that it counts.
 
     Args:
@@ -212,7 +212,7 @@ def change_policies(
         reader.check_order()
         # Mostly there is nothing to do, and then nobody else's turn need end.
         if not decide(log):
-            return Written(
+            return ChangeOutcome(
                 before=log.entries, log=log, updates=[], version=log.newest_version, effective_ts=_now_ms()
             )
         return _in_turn(reader, lambda: Turn(bootstrap, topics, client or {}, left()), decide, origin, left)
@@ -224,7 +224,7 @@ def _in_turn(
     decide: Callable[[PolicyLog], Sequence[Update]],
     origin: str,
     left: Callable[[], float],
-) -> Written:
+) -> ChangeOutcome:
     """Take a turn, read what has come since, decide and write, until it is seen to be written."""
     lost: WeirError | None = None
     attempt: Attempt | None = None
@@ -248,7 +248,7 @@ def _in_turn(
         if attempt.lines:
             _read_back(reader, left)
             attempt.check_in_force(log)
-        return Written(
+        return ChangeOutcome(
             before=attempt.before,
             log=log,
             updates=attempt.updates,

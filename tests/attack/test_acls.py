@@ -43,12 +43,12 @@ from wire_client import WireClient
 from enforcer.core.settings import ProxySettings
 from enforcer.host.server import ProxyConfig
 from streaming.collect.backlog.action_log import ActionLog
-from streaming.collect.backlog.cluster import Order, Wants
+from streaming.collect.backlog.cluster import Order, RoundQuestion
 from streaming.collect.kafka.cluster import KafkaCluster
 from streaming.collect.kafka.settings import KafkaBacklogSettings
 from streaming.collect.reports import Reports
 from streaming.contract.backlog.actions import BacklogAction
-from streaming.contract.backlog.decisions import Planned
+from streaming.contract.backlog.decisions import EvictionPlan
 from streaming.contract.namespaces import Namespaces
 from streaming.contract.topics import Cluster, Topics
 from streaming.kafka_io.weir_topics import look
@@ -207,10 +207,10 @@ def test_the_collector_of_backlogs_works_under_its_user(secured: Secured) -> Non
         cluster = KafkaCluster(
             login["bootstrap.servers"], login, KafkaBacklogSettings(), Namespaces(PATTERN), TOPICS.prefix
         )
-        looked = await cluster.look(Wants(precise_age=True, expires=lambda _topic: True))
+        looked = await cluster.look(RoundQuestion(precise_age=True, expires=lambda _topic: True))
         (found,) = (one for one in looked.reports if one.topic == report["topic"])
         assert found.subscriptions[0].oldest_publish_time is not None
-        planned = Planned(subscription="app.slow", ledger=found.ledgers[-1].id, entry=-1, entries=8)
+        planned = EvictionPlan(subscription="app.slow", ledger=found.ledgers[-1].id, entry=-1, entries=8)
         eviction = await cluster.prepare(Order(report=found, planned=planned, may_delete=False))
         assert eviction is not None
         log = ActionLog(login["bootstrap.servers"], TOPICS.decisions, login, LIMIT_S)

@@ -9,7 +9,7 @@ from cluster_kit import Cluster, fresh
 from kafka_backlog_kit import Lagging, Looker, plans
 
 from streaming.collect.backlog.cluster import CannotEvict
-from streaming.contract.backlog.decisions import Planned
+from streaming.contract.backlog.decisions import EvictionPlan
 
 MINUTE_MS = 60_000
 
@@ -31,7 +31,7 @@ def topic(cluster: Cluster) -> Lagging:
     return own
 
 
-def half(looker: Looker, topic: Lagging) -> tuple[int, list[Planned]]:
+def half(looker: Looker, topic: Lagging) -> tuple[int, list[EvictionPlan]]:
     """A limit of half the log, and the plans that keep it."""
     report = looker.report(topic.topic)
     limit = sum(one.size for one in report.ledgers) // 2
@@ -169,7 +169,7 @@ def test_by_time_what_is_older_goes_and_nothing_written_since(cluster: Cluster, 
     assert own.committed("slow") == 6
     # Older than the limit by their own word, but written after the report.
     own.write(2, times=[now - 60 * MINUTE_MS] * 2)
-    everything = Planned(subscription="slow", before_publish_time=now + MINUTE_MS)
+    everything = EvictionPlan(subscription="slow", before_publish_time=now + MINUTE_MS)
     eviction = looker.prepare(report, everything)
     assert eviction is not None
     looker.carry_out(eviction)

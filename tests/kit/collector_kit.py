@@ -7,7 +7,14 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from streaming.collect.backlog.cluster import BacklogCluster, CannotEvict, Eviction, Looked, Order, Wants
+from streaming.collect.backlog.cluster import (
+    BacklogCluster,
+    CannotEvict,
+    Eviction,
+    Order,
+    RoundQuestion,
+    RoundResult,
+)
 from streaming.collect.backlog.collector import BacklogCollector
 from streaming.collect.backlog.metrics import BacklogMetrics
 from streaming.collect.backlog.settings import BacklogSettings
@@ -61,9 +68,9 @@ class FakeCluster:
         self.together = False
         self.under_way = self.most_under_way = 0
 
-    async def look(self, wants: Wants) -> Looked:
+    async def look(self, wants: RoundQuestion) -> RoundResult:
         await self._call("look")
-        return Looked(reports=[report(topic, **subs) for topic, subs in self.read.items()])
+        return RoundResult(reports=[report(topic, **subs) for topic, subs in self.read.items()])
 
     async def prepare(self, order: Order) -> Eviction | None:
         topic, planned = order.report.topic, order.planned

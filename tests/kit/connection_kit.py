@@ -23,8 +23,8 @@ from enforcer.kafka.concerns import concerns_of
 from enforcer.kafka.connection import Connection
 from enforcer.kafka.dispatch.desk import FetchDesk
 from enforcer.kafka.guard.guard import Guard
-from enforcer.kafka.guard.protected import Protected
-from enforcer.kafka.guard.shown import Shown
+from enforcer.kafka.guard.protected import OwnTopics
+from enforcer.kafka.guard.shown import AnswerFilter
 from enforcer.kafka.mutations.part import Mutations
 from enforcer.kafka.mutations.recent_topics import RecentTopics
 from enforcer.kafka.part import Concern
@@ -174,8 +174,8 @@ class Rig:
         )
         blocks = _blocks_of(desk) if beside is None else beside.block_desk.blocks
         self.block_desk = BlockDesk(blocks, desk.settings, self.frame_meter.names)
-        self.protected = Protected(Topics(), desk.settings.protect_topics)
-        self.rewrite, self.repeats = Shown(self.protected, self.brokers.rewrite), self.brokers.repeats
+        self.protected = OwnTopics(Topics(), desk.settings.protect_topics)
+        self.rewrite, self.repeats = AnswerFilter(self.protected, self.brokers.rewrite), self.brokers.repeats
         recent = RecentTopics(keep_ms=5_000, topics_max=100, default_partitions=1, steady_ms=self.now_ms)
         self.concerns = concerns_of(
             desk.settings, desk.metrics, self.now_ms,

@@ -7,7 +7,7 @@ from part_link_kit import PartLink
 from prometheus_client import CollectorRegistry
 
 from enforcer.pulsar.creating import creating
-from enforcer.pulsar.creating.creating import Creating
+from enforcer.pulsar.creating.creating import CreationPart
 from enforcer.pulsar.creating.creation import Office
 from enforcer.pulsar.creating.known import KnownTopics
 from enforcer.pulsar.creating.metrics import CreatingMetrics
@@ -58,7 +58,7 @@ class Client:
 
     def __init__(self, yard: "Yard", user: str = "a") -> None:
         self.wire = Wire(yard.bureau, user)
-        self.part = Creating(self.wire, yard.office, yard.applies)
+        self.part = CreationPart(self.wire, yard.office, yard.applies)
         self.wire.parts.append(self.part)
         self._numbers = 0
 

@@ -20,7 +20,7 @@ from enforcer.core.settings import ProxySettings
 from enforcer.laws.dispatch.dispatch import Dispatch
 from enforcer.laws.dispatch.smoothing import Smoothing
 from enforcer.laws.shares.meter import Meter
-from enforcer.pulsar.delivering.delivering import Delivering
+from enforcer.pulsar.delivering.delivering import DeliveryPart
 from enforcer.pulsar.delivering.desk import Desk
 from enforcer.pulsar.delivering.limits import Laws
 from enforcer.pulsar.link import Part
@@ -156,7 +156,7 @@ class ModelLink(PartLink):
         self._queue: dict[int, int] = {}
         self._taken: dict[int, int] = {}
         self._down: deque[bytes] = deque()
-        self.part = Delivering(self, world.desk)
+        self.part = DeliveryPart(self, world.desk)
         self.parts.append(self.part)
         self._upto = 0.0
 

@@ -11,7 +11,7 @@ import orjson
 from mutation_kit import Desk
 from prometheus_client import CollectorRegistry
 
-from enforcer.http.filling import Filling
+from enforcer.http.filling import AnswerFilling
 from enforcer.http.metrics import HttpMetrics
 from enforcer.http.proxy import HttpProxy
 from enforcer.http.settings import HttpSettings
@@ -131,7 +131,7 @@ class Front:
         self,
         rate: float = 2,
         burst: float = 22,
-        fillings: tuple[Filling, ...] = (),
+        fillings: tuple[AnswerFilling, ...] = (),
         **settings: Any,
     ) -> None:
         self.desk = Desk()

@@ -14,11 +14,11 @@ from kafka import TopicPartition as KafkaPartition
 from kafka.errors import KafkaError, NoError
 from kafka.structs import OffsetAndMetadata
 
-from streaming.collect.backlog.cluster import Eviction, Looked, Order, Wants
+from streaming.collect.backlog.cluster import Eviction, Order, RoundQuestion, RoundResult
 from streaming.collect.kafka.cluster import KafkaCluster
 from streaming.collect.kafka.settings import KafkaBacklogSettings
 from streaming.contract.backlog.actions import Position
-from streaming.contract.backlog.decisions import Planned
+from streaming.contract.backlog.decisions import EvictionPlan
 from streaming.contract.broker_events import Backlog
 from streaming.contract.namespaces import Namespaces
 from streaming.kafka_io.admin_client import AdminClient as PythonAdmin
@@ -55,9 +55,9 @@ class Looker:
         self.cluster.close()
         self._runner.close()
 
-    def look(self, *, precise_age: bool = False, expires: bool = False) -> Looked:
+    def look(self, *, precise_age: bool = False, expires: bool = False) -> RoundResult:
         """One check."""
-        wants = Wants(precise_age=precise_age, expires=lambda topic: expires)
+        wants = RoundQuestion(precise_age=precise_age, expires=lambda topic: expires)
         return self._runner.run(self.cluster.look(wants))
 
     def report(self, topic: str, **wants: bool) -> Backlog:
@@ -66,7 +66,7 @@ class Looker:
         looked = self.look(**wants)
         return next(one for one in looked.reports if one.topic == name)
 
-    def prepare(self, report: Backlog, planned: Planned, *, may_delete: bool = False) -> Eviction | None:
+    def prepare(self, report: Backlog, planned: EvictionPlan, *, may_delete: bool = False) -> Eviction | None:
         """As KafkaCluster."""
         return self._runner.run(
             self.cluster.prepare(Order(report=report, planned=planned, may_delete=may_delete))
@@ -92,10 +92,10 @@ def rules(*, size: int = NEVER, seconds: int = NEVER, precise: bool = True) -> R
     )
 
 
-def plans(report: Backlog, **quotas: Any) -> list[Planned]:
+def plans(report: Backlog, **quotas: Any) -> list[EvictionPlan]:
     """What the law wants gone."""
     return [
-        Planned(
+        EvictionPlan(
             subscription=line["subscription"],
             ledger=line.get("ledger"),
             entry=line.get("entry"),

@@ -15,7 +15,7 @@ from enforcer.core.clock import Clock
 from enforcer.core.lines import Claim
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
-from enforcer.kafka.shares.connection_meter import Admitted, ConnectionMeter
+from enforcer.kafka.shares.connection_meter import AdmittedProduce, ConnectionMeter
 from enforcer.kafka.shares.frame_meter import FrameMeter
 from enforcer.laws.shares.decisions import Members, slots_of
 from enforcer.laws.shares.meter import Meter
@@ -381,7 +381,9 @@ class Line:
         """Counted (line_up.Pause)."""
         self.woken += 1
 
-    def produce(self, count: int, topic: str = TOPIC, version: int = 9, user: str = "bob") -> Admitted | None:
+    def produce(
+        self, count: int, topic: str = TOPIC, version: int = 9, user: str = "bob"
+    ) -> AdmittedProduce | None:
         """Produce some records."""
         frame, header = produce(version, {topic: [batch(count)]})
         return self.connection_meter.produce(frame, header, user)

@@ -18,7 +18,7 @@ from enforcer.laws.concurrency.limiter import Limiter
 from enforcer.laws.shares.meter import Meter
 from enforcer.pulsar.proxy import NAMES
 from enforcer.pulsar.publishing.desk import Desk
-from enforcer.pulsar.publishing.publishing import Publishing
+from enforcer.pulsar.publishing.publishing import PublishingPart
 from enforcer.pulsar.settings import PulsarSettings
 from enforcer.wire.pulsar.commands import build, command, parse
 from enforcer.wire.pulsar.frames import (
@@ -139,7 +139,7 @@ class FakeLink(PartLink):
         self.sent: list[tuple[float, int, Any]] = []
         self.got: list[tuple[int, Any]] = []
         self._requests = count(1)
-        self.part = Publishing(self, world.desk)
+        self.part = PublishingPart(self, world.desk)
         self.parts.append(self.part)
 
     def to_broker(self, frame: bytes) -> None:

@@ -11,7 +11,7 @@ import httpx2
 import orjson
 from limits_kit import rest_of
 
-from streaming.collect.backlog.cluster import Wants
+from streaming.collect.backlog.cluster import RoundQuestion
 from streaming.collect.pulsar_backlog.cluster import PulsarBacklogs
 from streaming.collect.settings import PulsarCollectSettings
 
@@ -204,6 +204,6 @@ def cluster_of(fake: Callable[[httpx2.Request], httpx2.Response], **settings: An
     return PulsarBacklogs(rest_of(fake), PulsarCollectSettings(**settings))
 
 
-def wants(*, precise_age: bool = False, expires: bool = False) -> Wants:
+def wants(*, precise_age: bool = False, expires: bool = False) -> RoundQuestion:
     """The same for all topics."""
-    return Wants(precise_age=precise_age, expires=lambda _topic: expires)
+    return RoundQuestion(precise_age=precise_age, expires=lambda _topic: expires)

@@ -7,12 +7,12 @@ from typing import Any
 import pulsar as pulsar_client
 from pulsar_kit import client, receive, send_all
 
-from streaming.collect.backlog.cluster import Eviction, Looked, Order, Wants
+from streaming.collect.backlog.cluster import Eviction, Order, RoundQuestion, RoundResult
 from streaming.collect.pulsar.rest import Rest, RestTerms
 from streaming.collect.pulsar_backlog.cluster import PulsarBacklogs
 from streaming.collect.settings import PulsarCollectSettings
 from streaming.contract.backlog.actions import Position
-from streaming.contract.backlog.decisions import Planned
+from streaming.contract.backlog.decisions import EvictionPlan
 from streaming.contract.broker_events import Backlog
 from streaming.laws.backlog.law import Log
 
@@ -35,10 +35,10 @@ class Rig:
         """In its loop."""
         return self._loop.run_until_complete(work)
 
-    def look(self, *, precise_age: bool = True, expires: bool = True) -> Looked:
+    def look(self, *, precise_age: bool = True, expires: bool = True) -> RoundResult:
         """A round, with nothing left unread."""
-        looked: Looked = self.run(
-            self.cluster.look(Wants(precise_age=precise_age, expires=lambda _topic: expires))
+        looked: RoundResult = self.run(
+            self.cluster.look(RoundQuestion(precise_age=precise_age, expires=lambda _topic: expires))
         )
         assert (looked.unread, looked.failures) == (0, [])
         return looked
@@ -50,7 +50,7 @@ class Rig:
 
     def prepare(self, report: Backlog, **planned: Any) -> Eviction | None:
         """See PulsarBacklogs."""
-        order = Order(report=report, planned=Planned(**planned), may_delete=False)
+        order = Order(report=report, planned=EvictionPlan(**planned), may_delete=False)
         prepared: Eviction | None = self.run(self.cluster.prepare(order))
         return prepared
 

@@ -13,7 +13,7 @@ from pulsar_proxy_kit import PulsarThread, bare_proxy
 
 from enforcer.laws.dispatch.dispatch import Dispatch
 from enforcer.laws.shares.groups import Groups
-from enforcer.pulsar.delivering.delivering import Delivering
+from enforcer.pulsar.delivering.delivering import DeliveryPart
 from streaming.contract.events import PolicyChange
 from weir.stack.pulsar import LocalPulsar
 
@@ -56,7 +56,7 @@ class Limited:
         def count() -> None:
             for connection in self.proxy.proxy.connections:
                 for part in connection._parts:
-                    for consumer in part._consumers.values() if isinstance(part, Delivering) else ():
+                    for consumer in part._consumers.values() if isinstance(part, DeliveryPart) else ():
                         consumer.permits.balance += permits
             done.set()
 

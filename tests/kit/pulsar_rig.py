@@ -17,7 +17,7 @@ from enforcer.pulsar.link import Link, Part
 from enforcer.pulsar.metrics import PulsarMetrics
 from enforcer.pulsar.settings import PulsarSettings
 from enforcer.pulsar.staying.lookups import Lookups
-from enforcer.pulsar.staying.moving import Moving
+from enforcer.pulsar.staying.moving import MigrationPart
 from enforcer.pulsar.staying.targets import TARGETS_MAX, Targets
 from enforcer.wire.pulsar import frames
 from enforcer.wire.pulsar.commands import command
@@ -107,7 +107,7 @@ class PulsarRig:
         self.turns = Turns(lambda _function: None, lambda: 0.0)
         self.parts: list[Callable[[Link], Part]] = [
             lambda link: Lookups(link, self),
-            lambda link: Moving(link, self),
+            lambda link: MigrationPart(link, self),
             *((lambda _link, part=part: part) for part in parts),
         ]
         self.now = 0.0

@@ -8,7 +8,7 @@ from typing import Self
 from streaming.contract.names import partitioned_topic_of
 from streaming.policy.policy_set import UNLIMITED, PolicySet
 from streaming.policy.topics import BacklogKind, BacklogQuota, backlog_quota
-from weir.backlog.standing import Found
+from weir.backlog.standing import BacklogView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,12 +20,12 @@ class Row:
         size, age: the quotas in force now, which may be others than the decision knew.
     """
 
-    found: Found
+    found: BacklogView
     size: BacklogQuota
     age: BacklogQuota
 
     @classmethod
-    def of(cls, found: Found, policies: PolicySet) -> Self:
+    def of(cls, found: BacklogView, policies: PolicySet) -> Self:
         """The row of a topic under policies."""
         topic = found.decision.topic
         quotas = (backlog_quota(policies, topic, kind) for kind in (BacklogKind.SIZE, BacklogKind.AGE))

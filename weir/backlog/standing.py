@@ -22,7 +22,7 @@ _NAMED: Final = b'"backlog"'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class BacklogView:
     """The newest decision on a topic.
 
     Attributes:
@@ -50,7 +50,7 @@ class Decisions:
     """
 
     def __init__(self) -> None:
-        self.of_topic: Newest[str, Found] = Newest(TOPICS_MAX)
+        self.of_topic: Newest[str, BacklogView] = Newest(TOPICS_MAX)
         self.bad = 0
         self.last_bad = ""
 
@@ -71,7 +71,8 @@ class Decisions:
         known = self.of_topic.get(decision.topic)
         # A straggler is about what was before; a repeated one stands anew.
         if known is None or decision.ts >= known.decision.ts:
-            self.of_topic.put(decision.topic, Found(decision=decision, value=value, written_ms=written_ms))
+            newest = BacklogView(decision=decision, value=value, written_ms=written_ms)
+            self.of_topic.put(decision.topic, newest)
 
     def forget_before(self, written_ms: int) -> None:
         """Let go of what was written earlier."""
@@ -79,7 +80,7 @@ class Decisions:
             self.of_topic.remove(name)
 
 
-class Standing:
+class BacklogReader:
     """Reads the decisions, and later on what has come since.
 
     Args:

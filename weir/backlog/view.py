@@ -13,7 +13,7 @@ from streaming.kafka_io.policy_topic import TIMEOUT_S, PolicyReader
 from streaming.kafka_io.reader import Reader
 from streaming.policy.topics import check_interval_s
 from weir.backlog.rows import Row, is_of, ordered
-from weir.backlog.standing import Standing, back_ms
+from weir.backlog.standing import BacklogReader, back_ms
 from weir.backlog.table import human_seconds, table
 from weir.foreground import StopSignal
 
@@ -27,7 +27,7 @@ _HINT: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class ViewOptions:
     """What is to be shown.
 
     Attributes:
@@ -41,7 +41,7 @@ class Asked:
     as_json: bool
 
 
-class Nothing(WeirError):
+class TopicUnreported(WeirError):
     """No such topic was reported."""
 
 
@@ -53,14 +53,14 @@ class View:
         asked: what of it.
     """
 
-    def __init__(self, cluster: Cluster, asked: Asked) -> None:
+    def __init__(self, cluster: Cluster, asked: ViewOptions) -> None:
         self._asked = asked
         self._bootstrap = cluster.bootstrap
         self._open = ExitStack()
         client = cluster.client
         self._policies = self._open.enter_context(PolicyReader(cluster.bootstrap, cluster.topics, client))
         reader = self._open.enter_context(closing(Reader(cluster.bootstrap, client)))
-        self._standing = Standing(reader, cluster.topics.decisions)
+        self._standing = BacklogReader(reader, cluster.topics.decisions)
 
     def close(self) -> None:
         """Close the connections."""
@@ -84,7 +84,7 @@ class View:
         )
         within = f"in the last {human_seconds(back_ms(interval_s) // 1000)} on {self._bootstrap}"
         if not rows and asked.topic is not None:
-            raise Nothing(f"nothing was decided on the backlog of {asked.topic} {within}: {_HINT}")
+            raise TopicUnreported(f"nothing was decided on the backlog of {asked.topic} {within}: {_HINT}")
         if asked.as_json:
             return _json(rows[: asked.limit])
         if not rows:
@@ -106,7 +106,7 @@ def _json(rows: list[Row]) -> list[str]:
     return ["[" + ",\n ".join(objects) + "]"]
 
 
-def show(cluster: Cluster, asked: Asked) -> None:
+def show(cluster: Cluster, asked: ViewOptions) -> None:
     """Print it once.
 
     Raises:
@@ -121,7 +121,7 @@ def show(cluster: Cluster, asked: Asked) -> None:
         view.close()
 
 
-def watch(cluster: Cluster, asked: Asked, every_s: float, stop: StopSignal) -> None:
+def watch(cluster: Cluster, asked: ViewOptions, every_s: float, stop: StopSignal) -> None:
     """Print it again and again until a signal; what cannot be read once is tried again.
 
     Args:
@@ -138,7 +138,7 @@ def watch(cluster: Cluster, asked: Asked, every_s: float, stop: StopSignal) -> N
         while not stop.requested:
             try:
                 print(begin + "\n".join(view.lines()), end=end, flush=True)
-            except Nothing as nothing:
+            except TopicUnreported as nothing:
                 print(begin + ("[]" if asked.as_json else printable(str(nothing))), end=end, flush=True)
             except WeirError as failure:
                 print(printable_lines(f"weir: {failure}"), file=sys.stderr, flush=True)

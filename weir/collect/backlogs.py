@@ -34,7 +34,7 @@ AGAIN_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Watched:
+class ClusterWatch:
     """A cluster to look after.
 
     Attributes:
@@ -48,7 +48,7 @@ class Watched:
     backlogs: BacklogCluster
 
 
-Watch = Callable[[AsyncExitStack], Awaitable[Watched]]
+Watch = Callable[[AsyncExitStack], Awaitable[ClusterWatch]]
 """Finds the cluster; what is to be closed goes on the stack. Raises WeirError while it does not answer."""
 
 

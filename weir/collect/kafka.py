@@ -23,7 +23,7 @@ from streaming.kafka_io.policy_topic import PolicyLog, Update, differences
 from streaming.kafka_io.policy_turn import change_policies
 from streaming.kafka_io.threads import use_threads
 from streaming.metrics import serve_metrics
-from weir.collect.backlogs import BacklogPart, Watched
+from weir.collect.backlogs import BacklogPart, ClusterWatch
 from weir.foreground import write_ready_file
 from weir.settings import CollectSettings
 from weir.stack.topics import cluster_id
@@ -121,13 +121,15 @@ def collect_once(reader: QuotaReader, cluster: Cluster, timeout_s: float) -> int
     return len(written.updates)
 
 
-def _watch(cluster: Cluster, terms: KafkaTerms) -> Callable[[AsyncExitStack], Coroutine[Any, Any, Watched]]:
+def _watch(
+    cluster: Cluster, terms: KafkaTerms
+) -> Callable[[AsyncExitStack], Coroutine[Any, Any, ClusterWatch]]:
     namespaces = Namespaces(terms.proxy.namespace_pattern)
 
-    async def watch(stack: AsyncExitStack) -> Watched:
+    async def watch(stack: AsyncExitStack) -> ClusterWatch:
         name = terms.backlog.cluster or await asyncio.to_thread(cluster_id, cluster.bootstrap, cluster.client)
         held = KafkaCluster(cluster.bootstrap, cluster.client, terms.kafka, namespaces, cluster.topics.prefix)
         stack.callback(held.close)
-        return Watched(kind="kafka", name=name, backlogs=held)
+        return ClusterWatch(kind="kafka", name=name, backlogs=held)
 
     return watch

@@ -29,7 +29,7 @@ from streaming.contract.topics import Cluster
 from streaming.kafka_io.threads import use_threads
 from streaming.metrics import serve_metrics
 from streaming.policy.groups import LIFE_ROUNDS, round_rules
-from weir.collect.backlogs import BacklogPart, Watch, Watched
+from weir.collect.backlogs import BacklogPart, ClusterWatch, Watch
 from weir.collect.feeds import DecisionFeed, PolicyFeed, shares_in
 from weir.foreground import write_ready_file
 from weir.stopping import stop_event, unless, until_stopped
@@ -90,11 +90,11 @@ async def serve(
 
 
 def _watch(terms: RestTerms, settings: PulsarCollectSettings, metrics: CollectMetrics) -> Watch:
-    async def watch(stack: AsyncExitStack) -> Watched:
+    async def watch(stack: AsyncExitStack) -> ClusterWatch:
         # Connections of its own: of the two parts neither keeps the other waiting.
         rest = await stack.enter_async_context(Rest(terms, metrics.request))
         name = settings.cluster or await _cluster_name(rest)
-        return Watched(kind="pulsar", name=name, backlogs=PulsarBacklogs(rest, settings))
+        return ClusterWatch(kind="pulsar", name=name, backlogs=PulsarBacklogs(rest, settings))
 
     return watch
 

@@ -115,7 +115,7 @@ def _front(
 ) -> "HttpService":
     """The proxy of another admin API, which gets what is not ours; Pulsar's answers get what Weir knows."""
     from enforcer.control.backlog.filled import fills
-    from enforcer.http.filling import Filling
+    from enforcer.http.filling import AnswerFilling
     from enforcer.http.service import HttpService
     from enforcer.http.settings import Table
 
@@ -123,7 +123,7 @@ def _front(
     port = listen[1] or f"any-{os.getpid()}"
     name = http.id or f"{socket.gethostname()}-http-{port}"
     filled = fills(parts) if http.table is Table.PULSAR else {}
-    fillings = [Filling(path=path, fill=fill) for path, fill in filled.items()]
+    fillings = [AnswerFilling(path=path, fill=fill) for path, fill in filled.items()]
     return HttpService(name, http, deciding, cluster, parts.metrics.registry, fillings)
 
 

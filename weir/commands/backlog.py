@@ -44,7 +44,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 def run(args: argparse.Namespace) -> int:
     """Show it once or until a signal; raises WeirError as `view.show` does."""
     # Here and not above: `weir --help` must not load a Kafka client.
-    from weir.backlog.view import Asked, show, watch
+    from weir.backlog.view import ViewOptions, show, watch
     from weir.foreground import StopSignal
 
     topic = None
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
         except BadEvent as error:
             args.usage_error(f"--topic: {args.topic!r} {error.reason}")
     cluster = cluster_of(args)
-    asked = Asked(topic=topic, limit=args.limit, as_json=args.json)
+    asked = ViewOptions(topic=topic, limit=args.limit, as_json=args.json)
     if args.watch is None:
         show(cluster, asked)
         return 0

@@ -23,7 +23,7 @@ TS_MAX_MS: Final = 253_402_300_799_999
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recorded:
+class RecordedLine:
     """A line with its place in time.
 
     Attributes:
@@ -38,7 +38,7 @@ class Recorded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outgoing:
+class OutgoingRecord:
     """A record to publish.
 
     Attributes:
@@ -52,7 +52,7 @@ class Outgoing:
     value: bytes
 
 
-def recorded(files: Sequence[str]) -> Iterator[Recorded]:
+def recorded(files: Sequence[str]) -> Iterator[RecordedLine]:
     """The lines of all files by time; a line that is older than one before it in its file comes after that.
 
     Files are read side by side, never whole.
@@ -63,7 +63,7 @@ def recorded(files: Sequence[str]) -> Iterator[Recorded]:
     return heapq.merge(*(_timed(read_lines([file])) for file in files), key=lambda each: each.at)
 
 
-def _timed(lines: Iterable[Line]) -> Iterator[Recorded]:
+def _timed(lines: Iterable[Line]) -> Iterator[RecordedLine]:
     at = 0
     for line in lines:
         event: Event | BadEvent
@@ -72,7 +72,7 @@ def _timed(lines: Iterable[Line]) -> Iterator[Recorded]:
             at = max(at, event.ts)
         except BadEvent as error:
             event = error
-        yield Recorded(at=at, event=event, line=line)
+        yield RecordedLine(at=at, event=event, line=line)
 
 
 def shift_for(first_ms: int, now_ms: int, round_ms: int) -> int:
@@ -113,22 +113,22 @@ class Addresser:
         """Length of a resource group's round in force now."""
         return round_rules(self.log.timeline.at(self.now_ms)).interval_ms
 
-    def address(self, item: Recorded) -> Outgoing:
+    def address(self, item: RecordedLine) -> OutgoingRecord:
         """The record for one line; a line that cannot be used is counted and goes out unchanged."""
         due, event, value = item.at + self.shift_ms, item.event, item.line.value
         if isinstance(event, BadEvent):
             # The job writes the dead letter, as it does for what any other producer sends.
             self.invalid += 1
             self.first_invalid = self.first_invalid or f"{item.line.name}: {event.reason}"
-            return Outgoing(due=due, topic=self.topics.requests, key=b"", value=value)
+            return OutgoingRecord(due=due, topic=self.topics.requests, key=b"", value=value)
         if self.shift_ms:
             value = orjson.dumps(shifted(orjson.loads(value), self.shift_ms))
         if isinstance(event, PolicyChange):
             self.log.take(value, due)
-            return Outgoing(due=due, topic=self.topics.policies, key=event.path.encode(), value=value)
+            return OutgoingRecord(due=due, topic=self.topics.policies, key=event.path.encode(), value=value)
         law = LAWS.by_event.get(type(event))
         if law is None:
-            return Outgoing(due=due, topic=self.topics.usage, key=b"", value=value)
+            return OutgoingRecord(due=due, topic=self.topics.usage, key=b"", value=value)
         if law.stamp is not None:
             # What is in force now counts for what is older, too: so does the proxy's stamp.
             policies = self.log.timeline.at(max(event.at + self.shift_ms, self.now_ms))
@@ -137,7 +137,7 @@ class Addresser:
                 value = orjson.dumps(orjson.loads(value) | {"subject": subject})
                 event = LAWS.parse(value, default_id=item.line.name, default_ts=event.ts)
         topic = self.topics.requests if law.on_requests else self.topics.usage
-        return Outgoing(due=due, topic=topic, key=law.key_of(event).encode(), value=value)
+        return OutgoingRecord(due=due, topic=topic, key=law.key_of(event).encode(), value=value)
 
 
 def shifted(event: dict[str, Any], shift_ms: int) -> dict[str, Any]:

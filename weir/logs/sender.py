@@ -11,7 +11,7 @@ from streaming.contract.errors import WeirError
 from streaming.contract.times import clock
 from streaming.contract.topics import Cluster
 from streaming.kafka_io.writer import connected
-from weir.logs.send_lines import Addresser, Outgoing, Recorded, shift_for
+from weir.logs.send_lines import Addresser, OutgoingRecord, RecordedLine, shift_for
 
 BUFFER_MAX: Final = 10_000
 """Records on their way at once; then sending waits for the cluster."""
@@ -56,7 +56,7 @@ class Sender:
         self.failed = 0
         self.failure = ""
 
-    def send(self, record: Outgoing) -> None:
+    def send(self, record: OutgoingRecord) -> None:
         """Queue a record, waiting for room as long as the cluster takes any.
 
         A record that the library refuses, such as one that is too large, has failed.
@@ -146,7 +146,7 @@ class Pace:
 
 
 def send(
-    items: Iterator[Recorded],
+    items: Iterator[RecordedLine],
     addresser: Addresser,
     sender: Sender,
     pace: Pace | None,

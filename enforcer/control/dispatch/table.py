@@ -32,7 +32,7 @@ class Key(NamedTuple):
     proxy: str
 
 
-class Recent:
+class RecentDeliveries:
     """Deliveries of the last minute, by slots of ten seconds.
 
     Args:
@@ -72,7 +72,7 @@ class Row:
         reported_ts: the last report, ms since the epoch; 0: none.
     """
 
-    recent: Recent
+    recent: RecentDeliveries
     msgs: int = 0
     bytes: int = 0
     entries: int = 0
@@ -137,7 +137,7 @@ class DeliveryTable:
         def make() -> Row:
             for names in _names(key):
                 self._counters.setdefault(names, Counter()).rows += 1
-            return Row(Recent(ts))
+            return Row(RecentDeliveries(ts))
 
         return self.rows.heard(key, make)
 

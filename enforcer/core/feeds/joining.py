@@ -32,7 +32,7 @@ Hear = Callable[[str, Mapping[str, Any]], None]
 """Gets what another proxy says of who reads for which group: its name, and the record's fields."""
 
 
-class Joining:
+class MembershipFeed:
     """An enforcer's place among the others.
 
     Attributes:

@@ -13,9 +13,9 @@ from urllib.parse import urljoin, urlsplit
 from enforcer.http.metrics import HttpMetrics
 from enforcer.http.passing.upstream import (
     Address,
+    ApiRequest,
     BadAddress,
     Headers,
-    Outgoing,
     Reply,
     Upstream,
     UpstreamFailed,
@@ -45,7 +45,7 @@ class Redirects:
         self._most = most
         self._metrics = metrics
 
-    async def send(self, request: Outgoing) -> Reply:
+    async def send(self, request: ApiRequest) -> Reply:
         """The answer of the server that answers itself.
 
         Args:

@@ -91,7 +91,7 @@ class UpstreamFailed(WeirError):
 
 
 @dataclass(frozen=True, slots=True)
-class Outgoing:
+class ApiRequest:
     """A request to an upstream.
 
     Attributes:
@@ -178,7 +178,7 @@ class Upstream:
         self._transport = transport or httpx2.AsyncHTTPTransport(limits=limits, trust_env=False)
         self._timeout = {"connect": connect_s, "pool": connect_s, "read": answer_s, "write": answer_s}
 
-    async def send(self, address: Address, request: Outgoing) -> Reply:
+    async def send(self, address: Address, request: ApiRequest) -> Reply:
         """One request to one server.
 
         Raises:
@@ -200,7 +200,7 @@ class Upstream:
         self._metrics.upstream_seconds.observe(time.monotonic() - began)
         return Reply(response, self._metrics)
 
-    async def _once(self, address: Address, request: Outgoing) -> httpx2.Response:
+    async def _once(self, address: Address, request: ApiRequest) -> httpx2.Response:
         made = httpx2.Request(
             request.method,
             httpx2.URL(f"{address.scheme}://{address.authority}/"),

@@ -7,8 +7,16 @@ from typing import Final
 from enforcer.core import bounds
 from enforcer.core.settings import ProxySettings
 from enforcer.kafka.backlog.desk import BlockDesk
-from enforcer.kafka.backlog.produce import Asked, Place, Refused, answer, asked_in, merged, without
-from enforcer.kafka.backlog.waiting import Waiting
+from enforcer.kafka.backlog.produce import (
+    PartitionRefusal,
+    Place,
+    ProduceTopics,
+    answer,
+    asked_in,
+    merged,
+    without,
+)
+from enforcer.kafka.backlog.waiting import HoldTimes
 from enforcer.kafka.names import ABSENT_MAX, ABSENT_MS, ASKED_AT_ONCE, NameQuestions
 from enforcer.kafka.part import NO_KEYS, Behind, Limit, Link, Part, Request
 from enforcer.laws.backlog.block import Block
@@ -68,7 +76,7 @@ class BlocksPart(Part):
         self._now_ms = now_ms
         self._ask_again_ms = bounds.MUTE_SPLIT_MS
         self._questions = NameQuestions(link)
-        self._waiting = Waiting(self._blocks, settings, self._is_held)
+        self._waiting = HoldTimes(self._blocks, settings, self._is_held)
         self._kinds: set[tuple[str, str]] = set()
         self._over = False
         # The broker has answered what it answers only to those whom it lets in.
@@ -125,7 +133,7 @@ class BlocksPart(Part):
     def close(self) -> None:
         self._end(DROPPED)
 
-    def _blocked(self, asked: Asked, header: RequestHeader) -> dict[Place, Block]:
+    def _blocked(self, asked: ProduceTopics, header: RequestHeader) -> dict[Place, Block]:
         by_id = header.api_version >= PRODUCE_IDS_FROM
         found = {place: self._desk.block(*place, by_id=by_id) for place in asked.places}
         return {place: block for place, block in found.items() if block is not None}
@@ -140,7 +148,7 @@ class BlocksPart(Part):
         blocked = self._blocked(asked, header)
         return len(blocked) == len(asked.places) and all(block.holds for block in blocked.values())
 
-    def _hold(self, asked: Asked, header: RequestHeader, blocked: Mapping[Place, Block]) -> bool:
+    def _hold(self, asked: ProduceTopics, header: RequestHeader, blocked: Mapping[Place, Block]) -> bool:
         """Hold the request if it may be, for as long as it may."""
         if self._over:
             return False
@@ -170,7 +178,7 @@ class BlocksPart(Part):
             self._count(outcome, self._kinds)
 
     def _refuse(
-        self, asked: Asked, request: Request, blocked: Mapping[Place, Block], outcome: str
+        self, asked: ProduceTopics, request: Request, blocked: Mapping[Place, Block], outcome: str
     ) -> bool:
         """Answer for what is blocked; True: what is free goes on."""
         frame, header = request.frame, request.header
@@ -191,7 +199,7 @@ class BlocksPart(Part):
             request.ends = NO_ACKS
             return free
         refused = {
-            place: Refused(REQUEST_TIMED_OUT if block.holds else POLICY_VIOLATION, block.message)
+            place: PartitionRefusal(REQUEST_TIMED_OUT if block.holds else POLICY_VIOLATION, block.message)
             for place, block in blocked.items()
         }
         if not free:
@@ -210,7 +218,7 @@ class BlocksPart(Part):
         for quota_type, policy in kinds:
             self._metrics.requests.labels(quota_type, policy, outcome).inc()
 
-    def _must_ask(self, asked: Asked, request: Request) -> bool:
+    def _must_ask(self, asked: ProduceTopics, request: Request) -> bool:
         """Whether the broker is asked first: who the client is, or what its topic ids are called.
 
         Nobody who was not let in learns of a backlog, or has a request held.

@@ -19,7 +19,7 @@ _ASKED: Final = asked(PRODUCE, "Acks TimeoutMs TopicData(Name|TopicId? Partition
 _NOWHERE: Final = {"BaseOffset": -1}
 
 
-class Asked(NamedTuple):
+class ProduceTopics(NamedTuple):
     """What a Produce request asks for.
 
     Attributes:
@@ -33,7 +33,7 @@ class Asked(NamedTuple):
     places: list[Place]
 
 
-class Refused(NamedTuple):
+class PartitionRefusal(NamedTuple):
     """What is said of one partition.
 
     Attributes:
@@ -45,14 +45,14 @@ class Refused(NamedTuple):
     message: str
 
 
-def asked_in(frame: bytes, header: RequestHeader) -> Asked:
+def asked_in(frame: bytes, header: RequestHeader) -> ProduceTopics:
     """Read a Produce request; records are stepped over.
 
     Raises:
         BadFrame: it ends too early or a length in it is impossible.
     """
     acks, timeout_ms, topics = _ASKED(frame, header)
-    return Asked(acks, timeout_ms, [(topic, number) for topic, parts in topics for number in parts])
+    return ProduceTopics(acks, timeout_ms, [(topic, number) for topic, parts in topics for number in parts])
 
 
 def without(frame: bytes, header: RequestHeader, taken: Collection[Place]) -> bytes:
@@ -72,12 +72,12 @@ def without(frame: bytes, header: RequestHeader, taken: Collection[Place]) -> by
     return frame[: header.body_offset] + layout.write({**body, "TopicData": topics})
 
 
-def answer(header: RequestHeader, refused: Mapping[Place, Refused]) -> bytes:
+def answer(header: RequestHeader, refused: Mapping[Place, PartitionRefusal]) -> bytes:
     """The answer to a request of which nothing is left."""
     return codec.answer(header, _with(header, {}, refused))
 
 
-def merged(header: RequestHeader, refused: Mapping[Place, Refused], response: bytes) -> bytes:
+def merged(header: RequestHeader, refused: Mapping[Place, PartitionRefusal], response: bytes) -> bytes:
     """The broker's answer to what was left of a request, with what was refused.
 
     Raises:
@@ -89,7 +89,7 @@ def merged(header: RequestHeader, refused: Mapping[Place, Refused], response: by
     return response[:offset] + layout.write(_with(header, body, refused))
 
 
-def _with(header: RequestHeader, body: Fields, refused: Mapping[Place, Refused]) -> Fields:
+def _with(header: RequestHeader, body: Fields, refused: Mapping[Place, PartitionRefusal]) -> Fields:
     name = _name_of(header)
     topics: Sequence[Fields] = body.get("Responses") or ()
     said: dict[bytes, Fields] = {

@@ -33,7 +33,7 @@ IsHeld = Callable[[bytes], bool]
 """Whether a request, were it first, would be held: it is a Produce, and all of its partitions are."""
 
 
-class Waiting:
+class HoldTimes:
     """Times of the held requests of one connection.
 
     Attributes:

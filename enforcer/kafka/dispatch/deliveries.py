@@ -29,7 +29,7 @@ _AFTER: Final = 3
 
 
 @dataclass(slots=True)
-class Wanted:
+class LimitedTopic:
     """A limited topic of a request.
 
     Attributes:
@@ -65,12 +65,12 @@ class Wanted:
     counters: Sequence[Counter] = ()
 
 
-def each(wanted: Mapping[int, Wanted]) -> list[Wanted]:
+def each(wanted: Mapping[int, LimitedTopic]) -> list[LimitedTopic]:
     """The topics, once each: a request may list one in several places, as Java clients of two topics do."""
     return list({want.topic.key: want for want in wanted.values()}.values())
 
 
-def left_for(desk: FetchDesk, want: Wanted) -> Left:
+def left_for(desk: FetchDesk, want: LimitedTopic) -> Left:
     """What may be delivered of a topic now, beside others who take turns, by the strictest of its groups."""
     others = partial(desk.lines.taken, claim=want.claim) if want.counters else None
     want.group = want.groups[0]
@@ -83,7 +83,7 @@ def left_for(desk: FetchDesk, want: Wanted) -> Left:
     return found
 
 
-def counters_of(desk: FetchDesk, want: Wanted) -> list[Counter]:
+def counters_of(desk: FetchDesk, want: LimitedTopic) -> list[Counter]:
     """Whose counters limit a topic, of all its groups."""
     counters = (desk.dispatch.counters(want.broker, want.name, group) for group in want.groups)
     return list(dict.fromkeys(each for found in counters for each in found))
@@ -154,7 +154,7 @@ class Deliveries:
         """Whether the last response left nothing of a topic unread."""
         return key in self._caught_up
 
-    def missing(self, waiting: Mapping[int, Wanted]) -> list[EmptyTopic]:
+    def missing(self, waiting: Mapping[int, LimitedTopic]) -> list[EmptyTopic]:
         """Topics that must wait, as a response tells of them."""
         return [
             EmptyTopic(key, [(part.number, self._seen(key, part.number)[0]) for part in parts])
@@ -162,7 +162,7 @@ class Deliveries:
         ]
 
     def taken(
-        self, response: bytes, version: int, asked: FetchRequest, wanted: Mapping[int, Wanted]
+        self, response: bytes, version: int, asked: FetchRequest, wanted: Mapping[int, LimitedTopic]
     ) -> bytes:
         """A response as the client gets it; what that brings is delivered.
 
@@ -190,7 +190,7 @@ class Deliveries:
         self,
         response: bytes,
         came: list[PartitionAnswer],
-        want: Wanted,
+        want: LimitedTopic,
         committed: bool,
         stops: dict[int, int],
     ) -> bool:
@@ -237,7 +237,7 @@ class Deliveries:
                 dispatch.throttled(want.broker, want.name, want.group, left.level, left.dimension)
         return cut
 
-    def _take_nothing(self, came: list[PartitionAnswer], want: Wanted, committed: bool) -> None:
+    def _take_nothing(self, came: list[PartitionAnswer], want: LimitedTopic, committed: bool) -> None:
         """The same where nothing has come, as of most topics of a request for hundreds."""
         key, offsets = want.topic.key, {part.number: part.offset for part in want.topic.parts}
         known = backlog = False
@@ -250,7 +250,7 @@ class Deliveries:
         (self._caught_up.add if known and not backlog else self._caught_up.discard)(key)
 
     def _read(
-        self, response: bytes, came: list[PartitionAnswer], want: Wanted, committed: bool, most: float
+        self, response: bytes, came: list[PartitionAnswer], want: LimitedTopic, committed: bool, most: float
     ) -> list[_Read]:
         """The partitions without an error, those first that were served longest ago; `most` as in entries."""
         key = want.topic.key

@@ -25,7 +25,7 @@ _NOT_PLAIN: Final = _CONTROL | 0x07
 """A marker, or compressed."""
 
 
-class Aborted(NamedTuple):
+class AbortedTxn(NamedTuple):
     """An aborted transaction, as a Fetch response tells of it.
 
     Attributes:
@@ -44,7 +44,7 @@ there may be one for each message, and that would cost as much as reading it."""
 
 
 def entries(
-    frame: Frame, start: int, end: int, fetch_offset: int, aborted: Sequence[Aborted], most: float = inf
+    frame: Frame, start: int, end: int, fetch_offset: int, aborted: Sequence[AbortedTxn], most: float = inf
 ) -> list[Entry]:
     """The entries between two places of a frame; one that is cut off at the end is none: nobody can read it.
 
@@ -99,7 +99,7 @@ def entries(
 class _Unseen:
     """What a consumer of committed records does not see of a partition, batch by batch."""
 
-    def __init__(self, aborted: Sequence[Aborted]) -> None:
+    def __init__(self, aborted: Sequence[AbortedTxn]) -> None:
         self._gone: set[int] = set()
         self._waiting = sorted(aborted, key=lambda transaction: transaction.first, reverse=True)
 

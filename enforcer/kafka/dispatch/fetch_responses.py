@@ -7,7 +7,7 @@ import struct
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from enforcer.kafka.dispatch.entries import Aborted
+from enforcer.kafka.dispatch.entries import AbortedTxn
 from enforcer.wire.kafka.codec import told
 from enforcer.wire.kafka.fields import NO_TAGS, array_length, int16, int32, uvarint
 from enforcer.wire.kafka.frames import FETCH, Frame, is_flexible
@@ -50,7 +50,7 @@ class PartitionAnswer(NamedTuple):
     high: int
     stable: int
     first: int
-    aborted: Sequence[Aborted]
+    aborted: Sequence[AbortedTxn]
     length_at: int
     start: int
     end: int
@@ -110,7 +110,7 @@ _PART: Final = (
 _ANSWER: Final = told(
     FETCH, f"ErrorCode at:Responses of:Responses Responses(Topic|TopicId Partitions({_PART})) end:Responses",
     room=FETCH_PARTS_MAX, rows=1,
-    types={"Responses": TopicAnswer, "Partitions": PartitionAnswer, "AbortedTransactions": Aborted},
+    types={"Responses": TopicAnswer, "Partitions": PartitionAnswer, "AbortedTransactions": AbortedTxn},
 )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from math import ceil, inf
 from typing import Final, NamedTuple
 
 from enforcer.core.lines import RESERVED_MS, Claim, Pause
-from enforcer.kafka.dispatch.deliveries import Deliveries, Wanted, counters_of, each, left_for
+from enforcer.kafka.dispatch.deliveries import Deliveries, LimitedTopic, counters_of, each, left_for
 from enforcer.kafka.dispatch.desk import FetchDesk
 from enforcer.kafka.dispatch.fetch_requests import (
     NO_SESSION,
@@ -23,7 +23,7 @@ from enforcer.kafka.dispatch.fetch_requests import (
     with_session,
 )
 from enforcer.kafka.dispatch.fetch_responses import nothing_yet
-from enforcer.kafka.dispatch.session import Known, LookUp, Meeting, Naming, Reading, Session
+from enforcer.kafka.dispatch.session import LookUp, NameResolver, PeerWait, Session, TopicCache, TopicReading
 from enforcer.kafka.groups.readers import Client
 from enforcer.kafka.part import FETCH_LIMIT_MAX
 from enforcer.wire.kafka.frames import BadFrame, Reason, RequestHeader
@@ -72,9 +72,9 @@ class Fetches:
         self._desk = desk
         self._pause = pause
         self._session = Session(desk)
-        self.naming = Naming(desk.names, pause, look_up, desk.steady_ms)
+        self.naming = NameResolver(desk.names, pause, look_up, desk.steady_ms)
         """The names of its topics, and whether it was let in."""
-        self.meeting = Meeting(desk, pause)
+        self.meeting = PeerWait(desk, pause)
         """What other proxies may know of its client."""
         self._trail = desk.new_trail()
         self._deliveries = Deliveries(desk, self._trail)
@@ -85,7 +85,7 @@ class Fetches:
         self._limited_before: set[Claim] = set()
         self._generation = -1
         self._held_since_ms = inf
-        self._known = Known(desk)
+        self._known = TopicCache(desk)
         self._was_limited = False
 
     def wake(self) -> None:
@@ -191,9 +191,9 @@ class Fetches:
 
     def _wanted(
         self, asked: FetchRequest, client: Client, ids: bool, address: tuple[str, int]
-    ) -> dict[int, Wanted]:
+    ) -> dict[int, LimitedTopic]:
         """The limited topics of a request, by their places in it."""
-        found = dict[int, Wanted]()
+        found = dict[int, LimitedTopic]()
         broker = self._desk.broker(address)
         self._known.begin(client, broker, ids)
         self._trail.client = client
@@ -210,10 +210,10 @@ class Fetches:
             elif tracked:
                 self._track(tracked, topic)
             if reading is not None:
-                found |= dict.fromkeys(its, Wanted(topic, *reading))
+                found |= dict.fromkeys(its, LimitedTopic(topic, *reading))
         return found
 
-    def _reading(self, topic: TopicRequest, client: Client, ids: bool, broker: str) -> Reading | None:
+    def _reading(self, topic: TopicRequest, client: Client, ids: bool, broker: str) -> TopicReading | None:
         """Who reads a topic; None: nothing limits it."""
         desk = self._desk
         name = desk.topic(topic.key, ids)
@@ -234,7 +234,7 @@ class Fetches:
         limited = any(desk.dispatch.limits(name, group) for group in groups)
         limited = limited or desk.whose.watches(name, client.user)
         claim = self, name, "|".join(groups)
-        reading = Reading(broker, name, groups, claim, tracked, unsure) if limited else None
+        reading = TopicReading(broker, name, groups, claim, tracked, unsure) if limited else None
         if stays:
             self._known.keep(topic, groups, reading, name if tracked else "")
         return reading
@@ -244,7 +244,7 @@ class Fetches:
         self._trail.asked(name, asked, self._desk.steady_ms())
 
     def _limited(
-        self, frame: bytes, header: RequestHeader, asked: FetchRequest, wanted: dict[int, Wanted]
+        self, frame: bytes, header: RequestHeader, asked: FetchRequest, wanted: dict[int, LimitedTopic]
     ) -> Plan | None:
         self._settle()
         self._give_up(wanted)
@@ -278,7 +278,7 @@ class Fetches:
 
         return Plan(request, cut)
 
-    def _decide(self, want: Wanted) -> None:
+    def _decide(self, want: LimitedTopic) -> None:
         """Whether a topic may be read now, and how much of it; else it has its place in the line."""
         desk, lines = self._desk, self._desk.lines
         caught_up = self._deliveries.caught_up(want.topic.key)
@@ -331,7 +331,7 @@ class Fetches:
             self._limited_before.clear()
         self._limited_before.add(claim)
 
-    def _estimate(self, want: Wanted, msgs: float, size: float) -> None:
+    def _estimate(self, want: LimitedTopic, msgs: float, size: float) -> None:
         """How much may be read of a topic, and what that may bring."""
         dispatch = self._desk.dispatch
         entry_msgs, entry_bytes = dispatch.mean_entry(want.broker, want.name, want.group)
@@ -350,7 +350,7 @@ class Fetches:
         frame: bytes,
         header: RequestHeader,
         asked: FetchRequest,
-        waiting: dict[int, Wanted],
+        waiting: dict[int, LimitedTopic],
         soonest_ms: float,
     ) -> Plan | None:
         now_ms = self._desk.steady_ms()
@@ -367,12 +367,12 @@ class Fetches:
         topics = self._deliveries.missing(waiting)
         return Plan(b"", None, nothing_yet(header.correlation_id, header.api_version, topics, throttle_ms))
 
-    def _go_on(self, want: Wanted) -> None:
+    def _go_on(self, want: LimitedTopic) -> None:
         if want.claim in self._waiting:
             del self._waiting[want.claim]
             self._desk.lines.leave(want.claim)
 
-    def _give_up(self, wanted: dict[int, Wanted]) -> None:
+    def _give_up(self, wanted: dict[int, LimitedTopic]) -> None:
         """Who waited for what is not asked for any more does not wait."""
         if self._waiting:
             asked = {want.claim for want in wanted.values()}

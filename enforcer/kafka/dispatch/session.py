@@ -106,7 +106,7 @@ class Session:
         return self._limited
 
 
-class Naming:
+class NameResolver:
     """The names that one connection needs.
 
     Args:
@@ -185,7 +185,7 @@ class Naming:
         self._look_up(topic_ids, learn)
 
 
-class Meeting:
+class PeerWait:
     """The wait of a new connection for what other proxies may tell of its client.
 
     Attributes:
@@ -221,7 +221,7 @@ class Meeting:
         return not self.over
 
 
-class Reading(NamedTuple):
+class TopicReading(NamedTuple):
     """Who reads a limited topic through whom.
 
     Attributes:
@@ -241,7 +241,7 @@ class Reading(NamedTuple):
     unsure: bool
 
 
-class Known:
+class TopicCache:
     """What was found out of one connection's topics, kept while it holds: only speed needs it.
 
     A request names the same topics as the one before, hundreds of them, and who reads them is a question of
@@ -256,7 +256,7 @@ class Known:
         self._state: tuple[object, ...] = ()
         # By name or id: the partitions that were asked for, and who reads them; None: nothing limits that,
         # and then the topic's full name if its connections' trails matter.
-        self._topics: dict[bytes, tuple[list[int], Reading | None, str]] = {}
+        self._topics: dict[bytes, tuple[list[int], TopicReading | None, str]] = {}
         self._groups: set[str] = set()
         self._waiting: tuple[bytes, FetchRequest] | None = None
 
@@ -270,7 +270,7 @@ class Known:
             self._topics.clear()
             self._groups.clear()
 
-    def of(self, topic: TopicRequest) -> tuple[bool, Reading | None, str]:
+    def of(self, topic: TopicRequest) -> tuple[bool, TopicReading | None, str]:
         """Whether it is known who reads these partitions, and if so, who; the name if its trail matters."""
         found = self._topics.get(topic.key)
         if found is None or found[0] != [part.number for part in topic.parts]:
@@ -278,7 +278,7 @@ class Known:
         return True, found[1], found[2]
 
     def keep(
-        self, topic: TopicRequest, groups: tuple[str, ...], reading: Reading | None, tracked: str
+        self, topic: TopicRequest, groups: tuple[str, ...], reading: TopicReading | None, tracked: str
     ) -> None:
         """It was found out."""
         if len(self._topics) < KNOWN_MAX or topic.key in self._topics:

@@ -43,7 +43,7 @@ Row = tuple[str, list[Any]]
 Fields = Mapping[str, Any]
 
 
-class Telling:
+class ReadersExchange:
     """One proxy's part in it.
 
     Args:

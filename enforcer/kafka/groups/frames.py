@@ -47,7 +47,7 @@ _NO_MEMBER: Final = (0, 25)
 Parts = dict[str | bytes, frozenset[int]]
 
 
-class Acting(NamedTuple):
+class GroupActor(NamedTuple):
     """Who acts for a group.
 
     Attributes:
@@ -90,7 +90,7 @@ _BEATEN: Final = answered(
 )
 
 
-def acting(frame: bytes, header: RequestHeader) -> list[Acting]:
+def acting(frame: bytes, header: RequestHeader) -> list[GroupActor]:
     """Who acts for what groups in a request of GROUP_KEYS.
 
     Raises:
@@ -101,21 +101,21 @@ def acting(frame: bytes, header: RequestHeader) -> list[Acting]:
         return []
     said = _ASKS[key](frame, header)
     if key in (OFFSET_COMMIT, TXN_OFFSET_COMMIT):
-        return [Acting(said, "")]
+        return [GroupActor(said, "")]
     group, member, *more = said
     if key == OFFSET_FETCH:
-        return [Acting(one, "") for one in (member if version >= GROUPS_FROM else [group])]
+        return [GroupActor(one, "") for one in (member if version >= GROUPS_FROM else [group])]
     if key == LEAVE_GROUP:
         return [
-            Acting(group, one, leaves=True) for one in (more[0] if version >= _MEMBERS_FROM else [member])
+            GroupActor(group, one, leaves=True) for one in (more[0] if version >= _MEMBERS_FROM else [member])
         ]
     if key == JOIN_GROUP and more[0] not in _CONSUMERS:
         return []
     # An epoch below 0: it leaves; as a static member it may come again, and then says so.
-    return [Acting(group, member, leaves=key == CONSUMER_GROUP_HEARTBEAT and more[0] < 0)]
+    return [GroupActor(group, member, leaves=key == CONSUMER_GROUP_HEARTBEAT and more[0] < 0)]
 
 
-def let_in(found: list[Acting], response: bytes, key: int, version: int) -> list[Acting]:
+def let_in(found: list[GroupActor], response: bytes, key: int, version: int) -> list[GroupActor]:
     """Those of a request for whom the broker did what they asked: anybody may name any group in a request.
 
     Args:

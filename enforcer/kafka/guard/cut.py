@@ -21,7 +21,7 @@ _MESSAGES: Mapping[Kind, bytes] = {
 }
 
 
-class Taken(NamedTuple):
+class RemovedEntry(NamedTuple):
     """An entry that was taken out.
 
     Attributes:
@@ -39,7 +39,7 @@ class Taken(NamedTuple):
     code: int
 
 
-class Cut(NamedTuple):
+class RequestCut(NamedTuple):
     """What became of a request's lists.
 
     Attributes:
@@ -47,17 +47,17 @@ class Cut(NamedTuple):
         left: how many entries are left, inner lists not counted but for themselves.
     """
 
-    taken: list[Taken]
+    taken: list[RemovedEntry]
     left: int
 
 
-def take(body: Fields, rules: Iterable[Rule], code_of: CodeOf) -> Cut:
+def take(body: Fields, rules: Iterable[Rule], code_of: CodeOf) -> RequestCut:
     """Take what is refused out of the lists of a request's body.
 
     Raises:
         BadFrame: there is too much of it to be answered.
     """
-    taken: list[Taken] = []
+    taken: list[RemovedEntry] = []
     left = 0
     for rule in rules:
         for holder, field in _holders(body, rule.asked):
@@ -68,7 +68,7 @@ def take(body: Fields, rules: Iterable[Rule], code_of: CodeOf) -> Cut:
             for place, entry in enumerate(entries):
                 code = code_of(rule, entry)
                 if code:
-                    taken.append(Taken(rule, place, holder.get(rule.key), entry, code))
+                    taken.append(RemovedEntry(rule, place, holder.get(rule.key), entry, code))
                 else:
                     kept.append(entry)
             left += len(kept)
@@ -76,10 +76,10 @@ def take(body: Fields, rules: Iterable[Rule], code_of: CodeOf) -> Cut:
                 holder[field] = kept
     if sum(len(_numbers(item)) for item in taken if item.rule.parts) > ASKED_MAX:
         raise BadFrame(Reason.TOO_MANY_ITEMS)
-    return Cut(taken, left)
+    return RequestCut(taken, left)
 
 
-def add(answer: Fields, taken: Sequence[Taken]) -> None:
+def add(answer: Fields, taken: Sequence[RemovedEntry]) -> None:
     """Put what was refused into an answer's body."""
     by_place = [item for item in taken if item.rule.by_place]
     if by_place:
@@ -115,7 +115,7 @@ def _holders(body: Fields, asked: str) -> Iterable[tuple[Fields, str]]:
     return [(holder, inner) for holder in body.get(outer) or ()]
 
 
-def _outer(answer: Fields, name: str, item: Taken) -> Fields:
+def _outer(answer: Fields, name: str, item: RemovedEntry) -> Fields:
     """The struct of the answer that speaks of the one that the entry stood in; made if there is none."""
     holders: list[Fields] = list(answer.get(name) or ())
     answer[name] = holders
@@ -127,11 +127,11 @@ def _outer(answer: Fields, name: str, item: Taken) -> Fields:
     return made
 
 
-def _numbers(item: Taken) -> Sequence[Any]:
+def _numbers(item: RemovedEntry) -> Sequence[Any]:
     return item.entry.get(item.rule.parts) or ()
 
 
-def _refusal(item: Taken) -> Fields:
+def _refusal(item: RemovedEntry) -> Fields:
     """What the answer says of a refused entry; fields that its version lacks are not written."""
     rule = item.rule
     verdict = {rule.error: item.code, "ErrorMessage": _MESSAGES[rule.kind], **rule.more}

@@ -12,9 +12,9 @@ from typing import Any, Final, NamedTuple
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import Alter, ProxySettings
 from enforcer.kafka.guard.apis import APIS, REFUSED
-from enforcer.kafka.guard.cut import Cut, Taken, add, name_of, take
+from enforcer.kafka.guard.cut import RemovedEntry, RequestCut, add, name_of, take
 from enforcer.kafka.guard.produce import names_ours
-from enforcer.kafka.guard.protected import Protected
+from enforcer.kafka.guard.protected import OwnTopics
 from enforcer.kafka.guard.rules import (
     CLUSTER_AUTHORIZATION_FAILED,
     RULES,
@@ -57,7 +57,7 @@ _LOG_AGAIN_MS: Final = 600_000
 Finish = Callable[[bytes], bytes]
 
 
-class Judged(NamedTuple):
+class GuardVerdict(NamedTuple):
     """What becomes of a request that names what it must not.
 
     Attributes:
@@ -82,7 +82,7 @@ class Guard:
     """
 
     def __init__(
-        self, protected: Protected, settings: ProxySettings, metrics: Metrics, now_ms: Callable[[], float]
+        self, protected: OwnTopics, settings: ProxySettings, metrics: Metrics, now_ms: Callable[[], float]
     ) -> None:
         self.protected = protected
         self._settings = settings
@@ -92,7 +92,7 @@ class Guard:
         # Principal -> when it was last spoken of in the log.
         self._logged: dict[str, float] = {}
 
-    def judge(self, frame: bytes, header: RequestHeader, user: str) -> Judged | None:
+    def judge(self, frame: bytes, header: RequestHeader, user: str) -> GuardVerdict | None:
         """Look at a request.
 
         Args:
@@ -127,10 +127,10 @@ class Guard:
         if cut.left or any(item.rule.forwarded for item in cut.taken):
             emptied = key == METADATA and version == 0 and not cut.left
             finish = partial(_finished, header, cut.taken, emptied)
-            return Judged(frame[: header.body_offset] + layout.write(body), finish, None)
+            return GuardVerdict(frame[: header.body_offset] + layout.write(body), finish, None)
         if key == PRODUCE and body["Acks"] == 0:
-            return Judged(None, None, None)
-        return Judged(None, None, _answer(header, cut.taken))
+            return GuardVerdict(None, None, None)
+        return GuardVerdict(None, None, _answer(header, cut.taken))
 
     def _may_name(self, frame: bytes, header: RequestHeader) -> bool:
         protected, key, version = self.protected, header.api_key, header.api_version
@@ -191,13 +191,13 @@ class Guard:
     def _may(self, rule: Alter, user: str) -> bool:
         return rule is Alter.ALLOW or (rule is Alter.ADMINS and user in self._admins)
 
-    def _refuse_all(self, header: RequestHeader, user: str, code: int) -> Judged:
+    def _refuse_all(self, header: RequestHeader, user: str, code: int) -> GuardVerdict:
         self._metrics.refused_topics.labels(APIS[header.api_key].name).inc()
         self._log(header.api_key, user)
         answer = {"ErrorCode": code, "NodeId": -1, "Port": -1}
-        return Judged(None, None, _answer_head(header) + _written(header, answer))
+        return GuardVerdict(None, None, _answer_head(header) + _written(header, answer))
 
-    def _count(self, key: int, user: str, cut: Cut) -> None:
+    def _count(self, key: int, user: str, cut: RequestCut) -> None:
         changes = sum(item.code == CLUSTER_AUTHORIZATION_FAILED for item in cut.taken)
         name = APIS[key].name
         if changes:
@@ -218,7 +218,7 @@ class Guard:
         logger.warning("%s of %r was refused, in part or whole: it is not theirs to do", APIS[key].name, user)
 
 
-def _finished(header: RequestHeader, taken: list[Taken], emptied: bool, response: bytes) -> bytes:
+def _finished(header: RequestHeader, taken: list[RemovedEntry], emptied: bool, response: bytes) -> bytes:
     """The broker's answer to what was left, with what was refused."""
     key, version = header.api_key, header.api_version
     offset = response_body_offset(key, version, response)
@@ -230,7 +230,7 @@ def _finished(header: RequestHeader, taken: list[Taken], emptied: bool, response
     return response[:offset] + _written(header, answer)
 
 
-def _answer(header: RequestHeader, taken: list[Taken]) -> bytes:
+def _answer(header: RequestHeader, taken: list[RemovedEntry]) -> bytes:
     answer: Fields = {}
     add(answer, taken)
     return _answer_head(header) + _written(header, answer)

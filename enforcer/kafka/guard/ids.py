@@ -6,7 +6,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
-from enforcer.kafka.guard.protected import IDS_MAX, Protected
+from enforcer.kafka.guard.protected import IDS_MAX, OwnTopics
 from enforcer.kafka.watch import Watch
 
 PROTECTED_IDS_REFRESH_MS: Final = 2_000
@@ -31,7 +31,7 @@ class IdWatch(Watch):
     def __init__(
         self,
         properties: Mapping[str, str],
-        protected: Protected,
+        protected: OwnTopics,
         interval_ms: int,
         deliver: Callable[[frozenset[bytes]], None],
     ) -> None:

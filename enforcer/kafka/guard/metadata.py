@@ -9,7 +9,7 @@ length, which is 1, or before a short one an error code below 7, as topics that 
 from collections.abc import Iterator
 from typing import Final
 
-from enforcer.kafka.guard.protected import Protected
+from enforcer.kafka.guard.protected import OwnTopics
 from enforcer.wire.kafka import fields
 from enforcer.wire.kafka.codec import Reader, told
 from enforcer.wire.kafka.fields import Cursor
@@ -21,7 +21,7 @@ _TOPIC: Final = Reader(METADATA, "response.Topics()", "Name? TopicId end")
 _ERRORS: Final = 7
 
 
-def without_ours(response: bytes, version: int, protected: Protected) -> bytes:
+def without_ours(response: bytes, version: int, protected: OwnTopics) -> bytes:
     """A Metadata answer without topics of Weir's; the ids of those are learnt from it.
 
     Raises:
@@ -50,7 +50,7 @@ def without_ours(response: bytes, version: int, protected: Protected) -> bytes:
     return b"".join((head, *parts, response[copied:]))
 
 
-def _starts(data: bytes, offset: int, flexible: bool, protected: Protected) -> Iterator[int]:
+def _starts(data: bytes, offset: int, flexible: bool, protected: OwnTopics) -> Iterator[int]:
     """Where topics begin whose names begin with one of ours, in ascending order."""
     # Before the second byte of a name stands its length, which is then at least so much.
     errors = min(_ERRORS, protected.shortest_bytes + 2)

@@ -27,7 +27,7 @@ _LOOKS_MAX: Final = 20_000
 _Search = Callable[[bytes | bytearray, int, int], "re.Match[bytes] | None"]
 
 
-class Protected:
+class OwnTopics:
     """What belongs to one Weir installation: every name under its prefix, and the ids of such topics.
 
     With an empty prefix these are the names of its topics alone. The transactional id by which writers of
@@ -132,4 +132,4 @@ def _has_length(data: bytes | bytearray, name: int, stop: int, shortest: int) ->
     return False
 
 
-NOTHING: Final = Protected(Topics(), active=False)
+NOTHING: Final = OwnTopics(Topics(), active=False)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from enforcer.kafka.guard.metadata import without_ours
-from enforcer.kafka.guard.protected import Protected
+from enforcer.kafka.guard.protected import OwnTopics
 from enforcer.kafka.guard.rules import SHOWN
 from enforcer.kafka.guard.versions import limit_api_versions
 from enforcer.wire.kafka.codec import response_layout
@@ -24,7 +24,7 @@ _ADDRESSES: Final = (b"listeners", b"bootstrap.servers", b"quorum.voters", b"zoo
 Rewrite = Callable[[int, int, bytes], bytes]
 
 
-class Shown:
+class AnswerFilter:
     """Makes answers fit to be shown, for all connections of a proxy.
 
     Args:
@@ -32,7 +32,7 @@ class Shown:
         rewrite: puts in the addresses where clients go instead of the brokers'.
     """
 
-    def __init__(self, protected: Protected, rewrite: Rewrite) -> None:
+    def __init__(self, protected: OwnTopics, rewrite: Rewrite) -> None:
         self._protected = protected
         self._rewrite = rewrite
 

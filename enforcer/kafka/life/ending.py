@@ -26,7 +26,7 @@ LISTENS_MS: Final = 50
 _FIRST_BYTE: Final = b"\0"
 
 
-class Ending:
+class ConnectionEnd:
     """The end of one connection.
 
     Args:

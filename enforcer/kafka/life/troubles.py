@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable
 
 from enforcer.kafka.context import Context
-from enforcer.kafka.life.ending import Ending
+from enforcer.kafka.life.ending import ConnectionEnd
 from enforcer.wire.kafka.frames import BadFrame, Reason
 from streaming.contract.errors import WeirError
 
@@ -20,7 +20,7 @@ class Troubles:
         who: whose it is, for the log.
     """
 
-    def __init__(self, context: Context, ending: Ending, who: Callable[[], str]) -> None:
+    def __init__(self, context: Context, ending: ConnectionEnd, who: Callable[[], str]) -> None:
         self._context = context
         self._ending = ending
         self._who = who

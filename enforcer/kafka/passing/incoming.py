@@ -5,7 +5,7 @@ from collections.abc import Callable
 from enforcer.host.turns import Turns
 
 
-class Incoming:
+class Inbox:
     """What a broker sent and has had no turn yet.
 
     Args:

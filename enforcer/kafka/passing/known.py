@@ -9,7 +9,7 @@ from typing import Final
 from weakref import ref
 
 from enforcer.kafka.guard.produce import ONE_TOPIC, PLAIN_TOPICS_AT, plain_names_ours
-from enforcer.kafka.guard.protected import Protected
+from enforcer.kafka.guard.protected import OwnTopics
 from enforcer.wire.kafka.frames import API_VERSIONS, HEARTBEAT, METADATA, PRODUCE
 
 KNOWN_BYTES: Final = 512
@@ -25,7 +25,7 @@ InForce = Callable[[], object]
 """What tells whether a Metadata request must be read; another object when that may be another answer."""
 
 
-class Known:
+class LastRequest:
     """The last request that passed.
 
     Args:
@@ -35,7 +35,7 @@ class Known:
 
     __slots__ = ("_ids", "_in_force", "_looked_at", "_protected", "_rules", "_stop", "key", "version")
 
-    def __init__(self, protected: Protected, in_force: InForce) -> None:
+    def __init__(self, protected: OwnTopics, in_force: InForce) -> None:
         self._protected = protected
         self._in_force = in_force
         self._ids = protected.ids

@@ -13,9 +13,9 @@ from enforcer.kafka.groups.frames import GROUP_KEYS
 from enforcer.kafka.guard.apis import HIDDEN, READABLE
 from enforcer.kafka.guard.guard import ALWAYS_READ
 from enforcer.kafka.guard.produce import PLAIN_TOPICS_AT, head_names_ours, names_ours, plain_names_ours
-from enforcer.kafka.guard.protected import NOTHING, Protected
+from enforcer.kafka.guard.protected import NOTHING, OwnTopics
 from enforcer.kafka.part import NO_KEYS, Request, Slot
-from enforcer.kafka.passing.known import InForce, Known
+from enforcer.kafka.passing.known import InForce, LastRequest
 from enforcer.wire.kafka.frames import (
     API_VERSIONS,
     FLEXIBLE_FROM,
@@ -86,11 +86,11 @@ class Requests(Unread):
         admin_bytes: int,
         small_bytes: int,
         data_bytes: int,
-        protected: Protected = NOTHING,
+        protected: OwnTopics = NOTHING,
         in_force: InForce = lambda: NOTHING,
     ) -> None:
         super().__init__()
-        self._known = Known(protected, in_force)
+        self._known = LastRequest(protected, in_force)
         self._limits = (admin_bytes, small_bytes, data_bytes)
         self._max_frame_bytes = max_frame_bytes
         self._must_read = must_read

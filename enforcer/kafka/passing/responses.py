@@ -43,7 +43,7 @@ _HEAD = struct.Struct(">ii")  # length, correlation id
 Write = Callable[[bytes | bytearray | memoryview], object]
 Move = Callable[[int], int]
 Rewrite = Callable[[int, int, bytes], bytes]
-"""(API, version, response) -> the response as clients may see it; see shown.Shown."""
+"""(API, version, response) -> the response as clients may see it; see shown.AnswerFilter."""
 
 
 class Count(Protocol):

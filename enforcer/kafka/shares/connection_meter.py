@@ -17,9 +17,9 @@ from enforcer.wire.kafka.outcomes import emptied, refused, surely_accepted
 from enforcer.wire.kafka.traffic import (
     FETCH_IDS_FROM,
     METADATA_IDS_FROM,
-    Fetching,
+    FetchSummary,
     Part,
-    Passed,
+    TopicUse,
     fetched_in_steps,
     fetching,
     with_limit,
@@ -38,7 +38,7 @@ _HEADS_MAX_BYTES: Final = 262_144
 LookUp = Callable[[list[bytes], Callable[[Mapping[bytes, str]], None]], None]
 
 
-class Admitted(NamedTuple):
+class AdmittedProduce(NamedTuple):
     """A Produce request that goes on.
 
     Attributes:
@@ -88,7 +88,7 @@ class ConnectionMeter:
         self._accounts: set[Account] = set()
         self._generation = -1
 
-    def produce(self, frame: Frame, header: RequestHeader, user: str) -> Admitted | None:
+    def produce(self, frame: Frame, header: RequestHeader, user: str) -> AdmittedProduce | None:
         """Charge a Produce request; None: it must wait, and is to be handled again when the pause is over.
 
         Raises:
@@ -112,9 +112,9 @@ class ConnectionMeter:
         if charged.wait is not None:
             queued_ms = self._meter.lines.cost(charged.wait.account.counters[0])
             told_ms = self._told_ms(charged.wait, queued_ms)
-        return Admitted(bill, charged, parts, told_ms)
+        return AdmittedProduce(bill, charged, parts, told_ms)
 
-    def answered(self, admitted: Admitted, response: bytes, version: int) -> bool:
+    def answered(self, admitted: AdmittedProduce, response: bytes, version: int) -> bool:
         """Undo the charge for what the broker refused of a Produce request; True if it refused something.
 
         Only what groups are charged: for the byte rate of a user counts what it sends.
@@ -183,7 +183,7 @@ class ConnectionMeter:
         version = header.api_version
         if 0 < limit < len(response) <= limit + _HEADS_MAX_BYTES:
             response = whole_batches(response, version)
-        passed: list[Passed] = []
+        passed: list[TopicUse] = []
         if self._meter.grouped:
             yield from fetched_in_steps(response, version, passed)
         bill = self._frames.fetched(response, passed, header, user)
@@ -267,7 +267,7 @@ class ConnectionMeter:
                     del self._absent[next(iter(self._absent))]
                 self._absent[topic] = until_ms
 
-    def _note_session(self, asked: Fetching, ids: bool) -> None:
+    def _note_session(self, asked: FetchSummary, ids: bool) -> None:
         if asked.full:
             self._session.clear()
             self._generation, self._more = -1, False

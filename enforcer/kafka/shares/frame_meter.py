@@ -16,7 +16,14 @@ from enforcer.kafka.part import FETCH_LIMIT_MAX
 from enforcer.laws.shares.meter import Meter
 from enforcer.laws.shares.topic_accounts import Bill, BillItem, TopicAccounts
 from enforcer.wire.kafka.frames import FETCH, PRODUCE, Frame, RequestHeader
-from enforcer.wire.kafka.traffic import FETCH_IDS_FROM, PRODUCE_IDS_FROM, Fetching, Part, Passed, produced
+from enforcer.wire.kafka.traffic import (
+    FETCH_IDS_FROM,
+    PRODUCE_IDS_FROM,
+    FetchSummary,
+    Part,
+    TopicUse,
+    produced,
+)
 
 FETCH_SLICE_MS: Final = 250
 """A Fetch of a limited group brings at most so many ms of its share at once, or its debt would be long."""
@@ -83,7 +90,7 @@ class FrameMeter:
         topics = self._by_name if header.api_version < PRODUCE_IDS_FROM else self._by_id
         return topics.bill(produced(frame, header, parts), users)
 
-    def fetched(self, response: Frame, passed: Iterable[Passed], header: RequestHeader, user: str) -> Bill:
+    def fetched(self, response: Frame, passed: Iterable[TopicUse], header: RequestHeader, user: str) -> Bill:
         """Whom to charge for a Fetch response.
 
         Args:
@@ -107,7 +114,7 @@ class FrameMeter:
         """The account of a topic, by name or id (TopicAccounts.of)."""
         return (self._by_id if ids else self._by_name).of(topic)
 
-    def fetch_limit(self, asked: Fetching, accounts: set[Account]) -> int | None:
+    def fetch_limit(self, asked: FetchSummary, accounts: set[Account]) -> int | None:
         """How many bytes a Fetch may bring at once; None: as many as it asks for.
 
         A consumer that catches up would else get megabytes at once and then wait for minutes. Where its

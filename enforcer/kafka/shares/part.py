@@ -12,7 +12,7 @@ from enforcer.core import bounds
 from enforcer.core.metrics import Metrics
 from enforcer.kafka.names import NameQuestions
 from enforcer.kafka.part import Limit, Link, Part, Request, Slot
-from enforcer.kafka.shares.connection_meter import Admitted, ConnectionMeter
+from enforcer.kafka.shares.connection_meter import AdmittedProduce, ConnectionMeter
 from enforcer.kafka.shares.frame_meter import FrameMeter
 from enforcer.wire.kafka.frames import FETCH, METADATA, PRODUCE, Frame, produce_acks
 from enforcer.wire.kafka.outcomes import patch_throttle, with_acks
@@ -105,7 +105,7 @@ class SharesPart(Part):
             request.readers.append(partial(self._produced, admitted))
         return True
 
-    def _send_silent(self, request: Request, admitted: Admitted) -> None:
+    def _send_silent(self, request: Request, admitted: AdmittedProduce) -> None:
         """Without acks nobody would say what was refused, so the leader is asked; the client is not told."""
         version = request.header.api_version
 
@@ -120,7 +120,7 @@ class SharesPart(Part):
         if self._link.send(Slot(*request.header[:3], done), with_acks(request.frame, request.header)):
             self._silent += 1
 
-    def _produced(self, admitted: Admitted, slot: Slot, response: bytes) -> bytes:
+    def _produced(self, admitted: AdmittedProduce, slot: Slot, response: bytes) -> bytes:
         if admitted.parts:
             self._connection_meter.answered(admitted, response, slot.api_version)
         return patch_throttle(PRODUCE, slot.api_version, response, admitted.told_ms)

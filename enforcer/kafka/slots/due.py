@@ -13,8 +13,8 @@ class CountedDue(deque[Slot]):
     """`Responses.due` of such a connection: what is put in was sent, what is taken out is answered.
 
     A subclass, so that connections that are not counted pay nothing; every way in and out that `Responses`
-    and `Ending` use is here. An answer so large that it is passed on in parts is taken out when its first
-    bytes come.
+    and `ConnectionEnd` use is here. An answer so large that it is passed on in parts is taken out when its
+    first bytes come.
 
     Args:
         limiter: counts them.

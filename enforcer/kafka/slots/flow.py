@@ -35,7 +35,7 @@ class Pause(Protocol):
         ...
 
 
-class Coming(Protocol):
+class RequestQueue(Protocol):
     """The requests of a connection that have come and were not handled (requests.Requests)."""
 
     data: bytes | bytearray
@@ -101,7 +101,7 @@ class Flow:
         """A slot may be free (limiter.Waiter)."""
         self._pause.wake()
 
-    def goes(self, requests: Coming, link: Link) -> bool:
+    def goes(self, requests: RequestQueue, link: Link) -> bool:
         """Whether the request at the head may be sent; if not, the connection is paused and in line.
 
         One that has waited too long, or finds the line full, fails, and the next one is looked at.
@@ -152,7 +152,7 @@ class Flow:
         self.limiter.leave(self)
         self.due.forget()
 
-    def _fails(self, key: int, requests: Coming, link: Link) -> bool:
+    def _fails(self, key: int, requests: RequestQueue, link: Link) -> bool:
         """Fail the request at the head; whether the next one may be looked at.
 
         Produce is told to try again. Of all others nobody knows what a client makes of an error, so the

@@ -11,7 +11,7 @@ from enforcer.laws.concurrency.limiter import Limiter
 from enforcer.wire.kafka.mutations import MUTATION_KEYS, TooManyItems, decode_request
 
 
-class Sent(Protocol):
+class ConnectionAnswers(Protocol):
     """The answers of a connection (responses.Responses).
 
     Attributes:
@@ -45,7 +45,7 @@ class SlotsPart(Part):
     """
 
     def __init__(
-        self, link: Link, sent: Sent, settings: ProxySettings, coming: Callable[[], Slot | None]
+        self, link: Link, sent: ConnectionAnswers, settings: ProxySettings, coming: Callable[[], Slot | None]
     ) -> None:
         self.flow: Flow | None = None
         self._link = link

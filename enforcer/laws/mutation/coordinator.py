@@ -18,7 +18,7 @@ from enforcer.core.reports import Acknowledged
 from enforcer.core.settings import OnLate
 from enforcer.laws.mutation.book import OWN_EVENTS_MAX, Book
 from enforcer.laws.mutation.decisions import Decision
-from enforcer.laws.mutation.events import Outgoing, RequestEvents, Uncharged
+from enforcer.laws.mutation.events import EventSender, RequestEvents, Uncharged
 from enforcer.laws.mutation.gate import Action, Verdict, judge, remaining_ms
 from enforcer.laws.mutation.read_back import ReadBack
 from enforcer.laws.mutation.request import Request
@@ -65,7 +65,7 @@ class QuotaCoordinator:
         """Takes what was decided before the start; None: all of that is known, and we decide at once."""
         self._membership.follow(self._looked)
         self.policies.follow(self._policies_changed, self.book.sweep)
-        self.outgoing = Outgoing(context.requests, context.soon)
+        self.outgoing = EventSender(context.requests, context.soon)
         # Events on their way to Kafka, as many as the sender holds; with the request, if decided here.
         self._unacknowledged: dict[str, Request | None] = {}
         self._probed: TTLCache[str, None] = TTLCache(

@@ -200,7 +200,7 @@ def _fits(event: Mapping[str, Any], key: str, names: Collection[str], again: lis
     return len(orjson.dumps(event)) + len(orjson.dumps(again)) + len(key.encode()) <= EVENT_BYTES_MAX
 
 
-class Outgoing:
+class EventSender:
     """Hands events over, in the order in which they were given: by their times the job counts on that.
 
     The event of a request that was decided here goes beside the request (docs/contract.md 3.1). To write it

@@ -1,6 +1,7 @@
 """All accounts of one proxy, at most so many, and who makes room for whom (docs/contract.md 3.2)."""
 
 import logging
+import sys
 from collections.abc import Callable
 from typing import Final
 
@@ -63,7 +64,8 @@ class AccountTable:
             burst_s=SHARE_BURST_MS / 1000,
             debt_max_s=settings.debt_max_s,
         )
-        self.lines = Lines(clock.steady_ms)
+        # As many as there are connections and producers: who had no place would be woken by nobody.
+        self.lines = Lines(clock.steady_ms, places_max=sys.maxsize)
         no_limits = GroupLimits(rates=(None,) * len(DIMENSIONS), shadow=False)
         self.nowhere = Account("", no_limits, self._rules, self.lines, 0.0, part=1.0)
         self.newcomers = Newcomers(settings.joining_fraction)

@@ -9,11 +9,11 @@ from typing import Final
 from enforcer.laws.mutation.admission import CallLater
 from enforcer.laws.mutation.coordinator import QuotaCoordinator
 from enforcer.laws.mutation.mutations import Mutations
-from enforcer.pulsar.creating.creation import KEPT_BYTES, Creation, Found, Office
+from enforcer.pulsar.creating.creation import KEPT_BYTES, Creation, Office, TopicState
 from enforcer.pulsar.creating.known import KnownTopics
 from enforcer.pulsar.creating.metrics import CreatingMetrics
 from enforcer.pulsar.creating.questions import Questions
-from enforcer.pulsar.creating.wants import ASKING, CLOSING, NAMING, Want, named, read_want
+from enforcer.pulsar.creating.wants import ASKING, CLOSING, NAMING, CreationRequest, named, read_want
 from enforcer.pulsar.link import Link, Part
 from enforcer.pulsar.settings import PulsarSettings
 from enforcer.wire.pulsar.commands import parse
@@ -44,7 +44,7 @@ Applies = Callable[[str], bool]
 """Whether a mutation quota applies to a user."""
 
 
-class Creating:
+class CreationPart:
     """Sees the requests that may create topics while a quota on partition mutations applies to the client.
 
     It is the last of its connection's parts, so that the others see these requests when they come, and their
@@ -89,7 +89,7 @@ class Creating:
             self._office.metrics.topics.labels("unasked").inc()
             return frame
         if kind != PARTITIONED_METADATA and self._office.known.has(want.name, want.topic):
-            self._office.metrics.topics.labels(Found.KNOWN.value).inc()
+            self._office.metrics.topics.labels(TopicState.KNOWN.value).inc()
             return frame
         if want.request_id in self._open:
             self._link.end("request_id")
@@ -132,7 +132,7 @@ class Creating:
 
     # ---------------------------------------------------------------------------------------------------
 
-    def _begin(self, want: Want) -> None:
+    def _begin(self, want: CreationRequest) -> None:
         creation = Creation(self._link, self._office, self._questions, want)
         self._open[want.request_id] = creation
         task = asyncio.get_running_loop().create_task(creation.run())
@@ -212,4 +212,4 @@ def creating(
 
 
 def _part(office: Office, applies: Applies, link: Link) -> Part:
-    return Creating(link, office, applies)
+    return CreationPart(link, office, applies)

@@ -14,7 +14,7 @@ from enforcer.laws.mutation.request import Request
 from enforcer.pulsar.creating.known import KnownTopics
 from enforcer.pulsar.creating.metrics import CreatingMetrics
 from enforcer.pulsar.creating.questions import Questions
-from enforcer.pulsar.creating.wants import APIS, Want, refusal
+from enforcer.pulsar.creating.wants import APIS, CreationRequest, refusal
 from enforcer.pulsar.link import Link
 from enforcer.pulsar.settings import PulsarSettings
 from enforcer.wire.pulsar.commands import ServerError, build
@@ -46,7 +46,7 @@ _PASSING: Final = frozenset(
 """Errors that say nothing about the topic, and are soon over."""
 
 
-class Found(StrEnum):
+class TopicState(StrEnum):
     """What is known of a topic."""
 
     KNOWN = "known"
@@ -61,7 +61,7 @@ class Found(StrEnum):
     """The broker cannot say at present."""
 
 
-_THERE: Final = (Found.KNOWN, Found.EXISTS)
+_THERE: Final = (TopicState.KNOWN, TopicState.EXISTS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +95,7 @@ class Creation:
         want: the request.
     """
 
-    def __init__(self, link: Link, office: Office, questions: Questions, want: Want) -> None:
+    def __init__(self, link: Link, office: Office, questions: Questions, want: CreationRequest) -> None:
         self.want = want
         self.sent = False
         self._link = link
@@ -155,7 +155,7 @@ class Creation:
         reply = await self._ask_in_its_name(creating=False)
         if reply.error != ServerError.TOPIC_NOT_FOUND:
             if not reply.response:
-                self._note(reply.partitions, Found.EXISTS)
+                self._note(reply.partitions, TopicState.EXISTS)
             self._give(reply)
             return
         async with self._known.turn(self.want.name, self._turn_s()) as others:
@@ -164,7 +164,7 @@ class Creation:
                 if again.error != ServerError.TOPIC_NOT_FOUND:
                     self._give(again)
                     return
-            self._count(Found.MISSING)
+            self._count(TopicState.MISSING)
             answer, reply = await self._create_partitions()
         if reply is not None:
             if answer is not None:
@@ -241,7 +241,7 @@ class Creation:
             self._goes_on(found)
             return None
         self._count(found)
-        if found is Found.UNCLEAR:
+        if found is TopicState.UNCLEAR:
             self._try_again("the broker cannot say now whether it exists")
             return None
         answer = await self._decide(1)
@@ -253,30 +253,30 @@ class Creation:
             self._office.mutations.settle(answer, {self.want.name: 1})
         return answer, kind
 
-    def _goes_on(self, found: Found) -> None:
+    def _goes_on(self, found: TopicState) -> None:
         self._count(found)
         self.sent = True
         self._link.to_broker(self.want.frame)
 
-    async def _find(self) -> Found:
+    async def _find(self) -> TopicState:
         topic, name = self.want.topic, self.want.name
         if self._known.has(name, topic):
-            return Found.KNOWN
+            return TopicState.KNOWN
         if topic is not None and topic.partition >= 0:
             whole = await self._questions.ask(topic.whole, self._question_s)
             if not whole.response:
                 self._known.note(topic.whole, whole.partitions)
             if topic.partition < whole.partitions:
-                return Found.EXISTS
+                return TopicState.EXISTS
         reply = await self._questions.ask(name, self._question_s)
         if reply.response:
             if reply.error == ServerError.TOPIC_NOT_FOUND:
-                return Found.MISSING
-            return Found.UNCLEAR if reply.error in _PASSING else Found.OTHER
+                return TopicState.MISSING
+            return TopicState.UNCLEAR if reply.error in _PASSING else TopicState.OTHER
         if reply.partitions:
-            return Found.PARTITIONED
+            return TopicState.PARTITIONED
         self._known.note(name, 0)
-        return Found.EXISTS
+        return TopicState.EXISTS
 
     async def _send(self) -> int:
         """Let the request go on and wait for the broker's answer; returns its kind."""
@@ -289,7 +289,7 @@ class Creation:
     async def _settle_later(self, answer: Answer) -> None:
         """The broker has refused, or something else has failed that the client gave the same request id."""
         await asyncio.sleep(_SURE_AFTER_S)
-        absent = await self._find() in (Found.MISSING, Found.OTHER)
+        absent = await self._find() in (TopicState.MISSING, TopicState.OTHER)
         self._office.mutations.settle(answer, {} if absent else {self.want.name: 1})
 
     # Both ------------------------------------------------------------------------------------------------
@@ -322,11 +322,11 @@ class Creation:
         text = f"The topic {self.want.name[:_SHOWN]} cannot be looked at: {why}; try again."
         self._link.answer(refusal(self.want, ServerError.SERVICE_NOT_READY, text))
 
-    def _note(self, partitions: int, found: Found) -> None:
+    def _note(self, partitions: int, found: TopicState) -> None:
         self._known.note(self.want.name, partitions)
         self._count(found)
 
-    def _count(self, found: Found) -> None:
+    def _count(self, found: TopicState) -> None:
         self._office.metrics.topics.labels(found.value).inc()
 
     def _turn_s(self) -> float:

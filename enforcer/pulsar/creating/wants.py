@@ -32,7 +32,7 @@ APIS: Final = {
 _FAILED: Final = 1
 
 
-class Want(NamedTuple):
+class CreationRequest(NamedTuple):
     """A request that creates a topic which is not there.
 
     Attributes:
@@ -54,7 +54,7 @@ class Want(NamedTuple):
     topic: Topic | None
 
 
-def read_want(kind: int, frame: bytes) -> Want | None:
+def read_want(kind: int, frame: bytes) -> CreationRequest | None:
     """What a request would create; None if it creates nothing, whatever is there.
 
     Topics that are not stored are nothing but a name, so only a question for their partitions, which are
@@ -83,7 +83,7 @@ def read_want(kind: int, frame: bytes) -> Want | None:
     if topic is not None and not topic.persistent and kind != PARTITIONED_METADATA:
         return None
     name = body.topic if topic is None else topic.name
-    return Want(kind, frame, body, body.request_id, owner, name, topic)
+    return CreationRequest(kind, frame, body, body.request_id, owner, name, topic)
 
 
 def named(kind: int, body: Any) -> tuple[int, int]:
@@ -93,7 +93,7 @@ def named(kind: int, body: Any) -> tuple[int, int]:
     return (kind, body.producer_id) if kind == CLOSE_PRODUCER else (CLOSE_CONSUMER, body.consumer_id)
 
 
-def refusal(want: Want, code: int, message: str) -> bytes:
+def refusal(want: CreationRequest, code: int, message: str) -> bytes:
     """The answer that refuses a request."""
     if want.kind == PARTITIONED_METADATA:
         fields = {"response": _FAILED, "error": code, "message": message}

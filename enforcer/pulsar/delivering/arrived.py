@@ -12,7 +12,7 @@ from enforcer.wire.pulsar.sizes import plausible
 _MASK: Final = 2**64 - 1
 
 
-class Arrived(NamedTuple):
+class ArrivedEntry(NamedTuple):
     """One entry, or what is left to deliver of it.
 
     Attributes:
@@ -33,7 +33,7 @@ class Arrived(NamedTuple):
     readable: bool = True
 
 
-def arrived(frame: bytes, body: Any) -> Arrived:
+def arrived(frame: bytes, body: Any) -> ArrivedEntry:
     """What a whole MESSAGE brings.
 
     Args:
@@ -45,11 +45,11 @@ def arrived(frame: bytes, body: Any) -> Arrived:
         metadata = read_metadata(frame[parts.metadata : parts.payload])
     except BadFrame:
         # The client will make of it what it makes of a broken message; it is a delivery all the same.
-        return Arrived(1, 1, max(0, len(frame) - 8), 0, readable=False)
+        return ArrivedEntry(1, 1, max(0, len(frame) - 8), 0, readable=False)
     claimed = max(1, metadata.num_messages_in_batch)
     msgs = 1 if claimed == 1 else plausible(claimed, len(frame) - parts.payload, metadata.compression)
     if body.ack_set:
         left = sum((word & _MASK).bit_count() for word in body.ack_set)
         claimed, msgs = min(claimed, max(1, left)), min(msgs, max(1, left))
     marker = metadata.HasField("marker_type")
-    return Arrived(claimed, msgs, len(frame) - parts.start, metadata.publish_time, marker)
+    return ArrivedEntry(claimed, msgs, len(frame) - parts.start, metadata.publish_time, marker)

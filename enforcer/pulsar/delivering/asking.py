@@ -45,7 +45,7 @@ class _Question:
         self.said: int | None = None
 
 
-class Asking:
+class ConnectionQuestions:
     """The questions of one connection.
 
     Args:

@@ -10,9 +10,9 @@ from math import inf
 from typing import Final, Protocol
 
 from enforcer.core.lines import RESERVED_MS, Counter
-from enforcer.pulsar.delivering.arrived import Arrived
+from enforcer.pulsar.delivering.arrived import ArrivedEntry
 from enforcer.pulsar.delivering.desk import Desk, has_room
-from enforcer.pulsar.delivering.held import Held, Queue, Store
+from enforcer.pulsar.delivering.held import HeldFrame, Queue, Store
 from enforcer.pulsar.delivering.limits import GROUP, NO_TURN, USER, Limits, Room
 from enforcer.pulsar.delivering.mean import MeanEntry
 from enforcer.pulsar.delivering.permits import Permits
@@ -111,7 +111,7 @@ class Consumer:
             self._grant()
         return None
 
-    def take(self, frame: bytes, came: Arrived) -> bytes | None:
+    def take(self, frame: bytes, came: ArrivedEntry) -> bytes | None:
         """A message has come; the frame if it goes on now."""
         granted = self.known and not self.loose and self.permits.balance > 0
         self.permits.sent(came.permits)
@@ -132,7 +132,7 @@ class Consumer:
         """Another frame of the broker's for this consumer, which keeps its place; the frame if it goes on."""
         if not self._queue:
             return frame
-        self._queue.put(Held(frame, None))
+        self._queue.put(HeldFrame(frame, None))
         self._owner.holds()
         return None
 
@@ -187,14 +187,14 @@ class Consumer:
         self._note_bank()
         self._owner.holds()
 
-    def _hold(self, frame: bytes, came: Arrived) -> None:
+    def _hold(self, frame: bytes, came: ArrivedEntry) -> None:
         desk = self._desk
         if self.limits.lossy and len(self._queue) >= HELD_UNSTORED_MAX:
             desk.metrics.lost.inc()
             self._owner.link.to_broker(command(FLOW, consumer_id=self.id, message_permits=came.permits))
             self.permits.passed(came.permits)
             return
-        self._queue.put(Held(frame, came))
+        self._queue.put(HeldFrame(frame, came))
         desk.metrics.held.inc()
         if self._line is None and not self._woken:
             self._wait(desk.room(self, charged=self._charged))
@@ -204,10 +204,10 @@ class Consumer:
     def _charged(self) -> bool:
         return not self._fresh
 
-    def _may_pass(self, came: Arrived, *, granted: bool = False) -> bool:
+    def _may_pass(self, came: ArrivedEntry, *, granted: bool = False) -> bool:
         return came.marker or self._desk.admits(self, charged=not self._fresh, granted=granted)
 
-    def _pass(self, came: Arrived) -> None:
+    def _pass(self, came: ArrivedEntry) -> None:
         # Who was given permits and gets nothing more has read all: nobody else knows where a broker stands.
         backlog = bool(self._queue) or not self._desk.is_young(came)
         self._desk.count(self, came, backlog=backlog)

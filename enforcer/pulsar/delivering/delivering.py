@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from enforcer.pulsar.delivering.arrived import arrived
-from enforcer.pulsar.delivering.asking import Asking
+from enforcer.pulsar.delivering.asking import ConnectionQuestions
 from enforcer.pulsar.delivering.consumer import Consumer
 from enforcer.pulsar.delivering.desk import Desk
 from enforcer.pulsar.delivering.held import Store
@@ -51,7 +51,7 @@ _CONSUMER_BYTES: Final = 800
 """What a consumer takes at least, beside its names."""
 
 
-class Delivering:
+class DeliveryPart:
     """The consumers of one connection (link.Part, consumer.Owner, desk.Looker).
 
     FLOW and MESSAGE are seen only while something applies to one of them.
@@ -79,7 +79,7 @@ class Delivering:
         self._ours: set[int] = set()
         self._gone: dict[int, float] = {}
         self._kept_bytes = 0
-        self._asking = Asking(link, desk.metrics, PERMIT_ANSWER_MS)
+        self._asking = ConnectionQuestions(link, desk.metrics, PERMIT_ANSWER_MS)
         self._full_from = 0
         self._take_up: dict[int, Callable[[bytes, Any], bytes | None]] = {
             SUBSCRIBE: self._subscribe,

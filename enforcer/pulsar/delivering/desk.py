@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 from enforcer.core.lines import Waiter
 from enforcer.core.metrics import Metrics
-from enforcer.pulsar.delivering.arrived import Arrived
+from enforcer.pulsar.delivering.arrived import ArrivedEntry
 from enforcer.pulsar.delivering.held import Store
 from enforcer.pulsar.delivering.limits import FREE, GROUP, NO_TURN, USER, Laws, Limits, Room
 from enforcer.pulsar.delivering.metrics import DeliveryMetrics
@@ -110,7 +110,7 @@ class Desk:
             return True
         return has_room(self.room(consumer, charged=charged, granted=granted))
 
-    def count(self, consumer: Taker, came: Arrived, *, backlog: bool) -> None:
+    def count(self, consumer: Taker, came: ArrivedEntry, *, backlog: bool) -> None:
         """A message goes on to the client."""
         if came.marker:
             return
@@ -147,7 +147,7 @@ class Desk:
         self._room_of = None
         self.flush()
 
-    def is_young(self, came: Arrived) -> bool:
+    def is_young(self, came: ArrivedEntry) -> bool:
         """Whether a message was published just now, so that its subscription has read nearly everything."""
         return came.published > 0 and self.laws.brokers_ms() - came.published < CAUGHT_UP_MS
 

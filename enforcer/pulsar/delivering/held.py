@@ -3,13 +3,13 @@
 from collections import deque
 from typing import Final, NamedTuple
 
-from enforcer.pulsar.delivering.arrived import Arrived
+from enforcer.pulsar.delivering.arrived import ArrivedEntry
 
 FRAME_BYTES: Final = 200
 """What a frame takes beside its own bytes."""
 
 
-class Held(NamedTuple):
+class HeldFrame(NamedTuple):
     """One frame.
 
     Attributes:
@@ -18,7 +18,7 @@ class Held(NamedTuple):
     """
 
     frame: bytes
-    message: Arrived | None
+    message: ArrivedEntry | None
 
     @property
     def size(self) -> int:
@@ -62,22 +62,22 @@ class Queue:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._frames: deque[Held] = deque()
+        self._frames: deque[HeldFrame] = deque()
 
     def __len__(self) -> int:
         return len(self._frames)
 
     @property
-    def first(self) -> Held:
+    def first(self) -> HeldFrame:
         """The one that goes next."""
         return self._frames[0]
 
-    def put(self, held: Held) -> None:
+    def put(self, held: HeldFrame) -> None:
         """Behind all others."""
         self._frames.append(held)
         self._store.add(1, held.size)
 
-    def pop(self) -> Held:
+    def pop(self) -> HeldFrame:
         """Take the first one out."""
         held = self._frames.popleft()
         self._store.add(-1, -held.size)

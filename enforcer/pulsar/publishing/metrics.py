@@ -19,7 +19,7 @@ Family = CounterMetricFamily | GaugeMetricFamily
 WAIT_BUCKETS_S: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0)
 
 
-class Unsent(StrEnum):
+class UnsentReason(StrEnum):
     """Why SENDs that waited were never sent; in each case their client knows that they are not stored."""
 
     CONNECTION = "connection"
@@ -42,7 +42,7 @@ class Numbers:
         namespaces_max: namespaces with a number of their own; all others count together, as "".
     """
 
-    unsent: Counter[Unsent]
+    unsent: Counter[UnsentReason]
     limited: Counter[str]
     namespaces_max: int
 
@@ -75,7 +75,7 @@ class PublishCollector(Collector):
         unsent = CounterMetricFamily(
             "weir_publish_unsent_sends", "SENDs that waited and were never sent", labels=["reason"]
         )
-        for reason in Unsent:
+        for reason in UnsentReason:
             unsent.add_metric([reason.value], self._numbers.unsent[reason])
         yield unsent
         limited = GaugeMetricFamily(

@@ -8,10 +8,10 @@ from enforcer.laws.concurrency.limiter import Limiter
 from enforcer.laws.shares.line_up import LineUp
 from enforcer.pulsar.link import Link
 from enforcer.pulsar.publishing.desk import Desk
-from enforcer.pulsar.publishing.metrics import Unsent
-from enforcer.pulsar.publishing.room import Held
+from enforcer.pulsar.publishing.metrics import UnsentReason
+from enforcer.pulsar.publishing.room import HeldBytes
 from enforcer.pulsar.publishing.sends import Send
-from enforcer.pulsar.publishing.unfinished import Pending, Unfinished, Window
+from enforcer.pulsar.publishing.unfinished import PendingSend, PendingSends, Window
 from enforcer.wire.pulsar.names import Topic
 
 SEND_CLASS: Final = "produce"
@@ -35,10 +35,10 @@ class Lane(NamedTuple):
     link: Link
     desk: Desk
     window: Window
-    held: Held
+    held: HeldBytes
 
 
-class Waiting(NamedTuple):
+class WaitingSend(NamedTuple):
     """A SEND that waits.
 
     Attributes:
@@ -77,12 +77,12 @@ class Producer:
         self.namespace = topic.namespace
         self.asked_ms = lane.link.now_ms()
         self.parked = self.ready = self.gone = False
-        self.unfinished = Unfinished(lane.window)
+        self.unfinished = PendingSends(lane.window)
         self._lane = lane
         self._wait_ms = float(lane.desk.pulsar.publish_wait_ms)
         self._needs_slot = topic.namespace != SYSTEM
         self._line_up = LineUp(lane.desk.meter.lines, self, self._wait_ms, 0.0)
-        self._queue: deque[Waiting] = deque()
+        self._queue: deque[WaitingSend] = deque()
         self._closings: list[bytes] = []
         self._limiter: Limiter | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -98,11 +98,11 @@ class Producer:
         """A SEND; whether it goes on at once. If not it is kept, or, after a CLOSE_PRODUCER, of no use."""
         lane = self._lane
         if self._closings:
-            lane.desk.numbers.unsent[Unsent.CLOSED] += 1
+            lane.desk.numbers.unsent[UnsentReason.CLOSED] += 1
             return False
         if not self._queue and self._passes(send):
             return True
-        self._queue.append(Waiting(send, frame, lane.link.now_ms()))
+        self._queue.append(WaitingSend(send, frame, lane.link.now_ms()))
         lane.desk.room.take(lane.held, len(frame))
         return False
 
@@ -112,7 +112,7 @@ class Producer:
         No broker takes SENDs of a producer that it has not made: such do not hold the close up.
         """
         if not self.ready:
-            self._forget(Unsent.CLOSED)
+            self._forget(UnsentReason.CLOSED)
         if not self._queue:
             self.gone = True
             return True
@@ -127,7 +127,7 @@ class Producer:
         Its client takes that as failed as soon as it hears that the producer is closed.
         """
         if self._closings:
-            self._forget(Unsent.CLOSED)
+            self._forget(UnsentReason.CLOSED)
             self._close()
 
     def cut(self) -> bool:
@@ -136,17 +136,17 @@ class Producer:
             self.give_up()
             return False
         self.gone = True
-        self._forget(Unsent.BLOCKED)
+        self._forget(UnsentReason.BLOCKED)
         return True
 
     def refused(self) -> None:
         """The broker refused it, closed it, or said nothing for long."""
         closings, self._closings = self._closings, []
-        self.drop(Unsent.BROKER)
+        self.drop(UnsentReason.BROKER)
         for frame in closings:
             self._lane.link.to_broker(frame)
 
-    def drop(self, why: Unsent) -> None:
+    def drop(self, why: UnsentReason) -> None:
         """It is no more."""
         self.gone = True
         self._closings.clear()
@@ -188,7 +188,7 @@ class Producer:
         for frame in closings:
             self._lane.link.to_broker(frame)
 
-    def _forget(self, why: Unsent) -> None:
+    def _forget(self, why: UnsentReason) -> None:
         lane = self._lane
         queue, self._queue = list(self._queue), deque()
         lane.desk.numbers.unsent[why] += len(queue)
@@ -227,7 +227,7 @@ class Producer:
         ticket = None
         if limiter is not None:
             ticket = limiter.begin(SEND_CLASS, by=self, holds=self._needs_slot)
-        pending = Pending(send, bill, charged, now_ms, limiter, ticket)
+        pending = PendingSend(send, bill, charged, now_ms, limiter, ticket)
         self.unfinished.add(pending)
         return True
 

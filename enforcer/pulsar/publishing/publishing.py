@@ -2,7 +2,7 @@
 
 What may not go on yet waits here, in a queue for each producer, while the connection is read on, so that its
 other producers, its consumers and their acks are not touched. No SEND is refused, and none overtakes another
-one of its producer. Producers whose topic is blocked are closed, and not made (shutting.Shutting).
+one of its producer. Producers whose topic is blocked are closed, and not made (shutting.ProducerClosures).
 """
 
 from math import inf
@@ -13,11 +13,11 @@ from enforcer.core.account import PUBLISH
 from enforcer.laws.concurrency.limiter import Limiter
 from enforcer.pulsar.link import Link
 from enforcer.pulsar.publishing.desk import Desk
-from enforcer.pulsar.publishing.metrics import Unsent
+from enforcer.pulsar.publishing.metrics import UnsentReason
 from enforcer.pulsar.publishing.producer import Lane, Producer
-from enforcer.pulsar.publishing.room import Held
+from enforcer.pulsar.publishing.room import HeldBytes
 from enforcer.pulsar.publishing.sends import read_answer, read_send
-from enforcer.pulsar.publishing.shutting import Shutting
+from enforcer.pulsar.publishing.shutting import ProducerClosures
 from enforcer.pulsar.publishing.unfinished import Window
 from enforcer.wire.pulsar.commands import TEXT_MAX, ServerError, error, parse
 from enforcer.wire.pulsar.frames import (
@@ -58,7 +58,7 @@ _PONG_EVERY_MS: Final = 20_000.0
 """A client that is not read hears nothing of its PINGs; it would give up after 60 s without a frame."""
 
 
-class Publishing:
+class PublishingPart:
     """The part of one connection that looks after its producers (link.Part).
 
     Which producers there are is followed always, and SENDs and their answers are looked at only while
@@ -78,7 +78,7 @@ class Publishing:
         self.up, self.down = _UP, _DOWN
         self._link = link
         self._desk = desk
-        self._held = Held(self)
+        self._held = HeldBytes(self)
         self._lane = Lane(link, desk, Window(PENDING_SENDS_MAX), self._held)
         self._exempt = frozenset(desk.pulsar.exempt_users)
         self._by_id: dict[int, Producer] = {}
@@ -92,7 +92,7 @@ class Publishing:
         self._limited = False
         # SENDs and their answers are looked at.
         self._looks = False
-        self._shutting = Shutting(link, desk.closer, self._set_kinds)
+        self._shutting = ProducerClosures(link, desk.closer, self._set_kinds)
         self._sweep_ms = 0.0
         self._pong_ms = inf
         self._closed = False
@@ -157,7 +157,7 @@ class Publishing:
         """See link.Part."""
         self._closed = True
         for producer in self._producers():
-            producer.drop(Unsent.CONNECTION)
+            producer.drop(UnsentReason.CONNECTION)
         self._desk.room.leave(self._held)
 
     def stop_reading(self) -> None:
@@ -174,7 +174,7 @@ class Publishing:
     def _take(self, frame: bytes) -> bytes | None:
         """A SEND of the client's."""
         if self._shutting.active and self._shutting.drops(parse(frame).producer_id):
-            self._desk.numbers.unsent[Unsent.BLOCKED] += 1
+            self._desk.numbers.unsent[UnsentReason.BLOCKED] += 1
             return None
         if not self._looks:
             return frame

@@ -23,7 +23,7 @@ class Holder(Protocol):
         ...
 
 
-class Held:
+class HeldBytes:
     """What one connection holds.
 
     Attributes:
@@ -55,15 +55,15 @@ class Room:
         self.size = self.sends = 0
         self._each_max = each_max
         self._all_max = all_max
-        self._holding: set[Held] = set()
-        self._unread: set[Held] = set()
+        self._holding: set[HeldBytes] = set()
+        self._unread: set[HeldBytes] = set()
 
     @property
     def unread(self) -> int:
         """Connections that are not read."""
         return len(self._unread)
 
-    def take(self, held: Held, size: int) -> None:
+    def take(self, held: HeldBytes, size: int) -> None:
         """A SEND begins to wait."""
         size += EACH_BYTES
         held.size += size
@@ -75,7 +75,7 @@ class Room:
             self._unread.add(held)
             held.holder.stop_reading()
 
-    def give(self, held: Held, size: int) -> None:
+    def give(self, held: HeldBytes, size: int) -> None:
         """It waits no more."""
         size += EACH_BYTES
         was_full = self.size > self._all_max
@@ -90,11 +90,11 @@ class Room:
         elif held.unread:
             self._look(held)
 
-    def leave(self, held: Held) -> None:
+    def leave(self, held: HeldBytes) -> None:
         """The connection is over; what it held was given back."""
         self._unread.discard(held)
 
-    def _look(self, held: Held) -> None:
+    def _look(self, held: HeldBytes) -> None:
         if held.size <= self._bound() // 2:
             held.unread = False
             self._unread.discard(held)

@@ -31,7 +31,7 @@ class Send(NamedTuple):
     size: int
 
 
-class Answered(NamedTuple):
+class AnsweredSend(NamedTuple):
     """The SEND that a receipt or an error is for.
 
     Attributes:
@@ -59,11 +59,11 @@ def read_send(frame: bytes) -> Send:
     )
 
 
-def read_answer(frame: bytes) -> Answered:
+def read_answer(frame: bytes) -> AnsweredSend:
     """A whole SEND_RECEIPT or SEND_ERROR.
 
     Raises:
         BadFrame: it cannot be read.
     """
     body = parse(frame)
-    return Answered(body.producer_id, body.sequence_id)
+    return AnsweredSend(body.producer_id, body.sequence_id)

@@ -29,7 +29,7 @@ _UNSEEN: Final = -1
 
 
 @dataclass(slots=True)
-class Shut:
+class ProducerClosure:
     """A producer that is closed for a block.
 
     Attributes:
@@ -51,7 +51,7 @@ class Shut:
     closing: int | None = None
 
 
-class Shutting:
+class ProducerClosures:
     """The producers of one connection that are closed for a block.
 
     Args:
@@ -65,8 +65,8 @@ class Shutting:
         self._closer = closer
         self._changed = changed
         self._next = _HIGH | secrets.randbits(_RANDOM_BITS)
-        self._by_id: dict[int, Shut] = {}
-        self._asked: dict[int, Shut] = {}
+        self._by_id: dict[int, ProducerClosure] = {}
+        self._asked: dict[int, ProducerClosure] = {}
         # Of the blocks, when producers were looked at last.
         self._seen = _UNSEEN
 
@@ -163,7 +163,7 @@ class Shutting:
         if not producer.cut():
             # Its client closes it already.
             return
-        shut = Shut(producer.producer_id, self._next, now_ms)
+        shut = ProducerClosure(producer.producer_id, self._next, now_ms)
         self._next += 1
         self._by_id[shut.producer_id] = self._asked[shut.request_id] = shut
         # From here on nothing of it goes on: a broker's answer to a SEND behind this ends the connection.
@@ -172,7 +172,7 @@ class Shutting:
             command(CLOSE_PRODUCER, producer_id=shut.producer_id, request_id=shut.request_id)
         )
 
-    def _look_at(self, shut: Shut, now_ms: float) -> None:
+    def _look_at(self, shut: ProducerClosure, now_ms: float) -> None:
         if now_ms - shut.since_ms >= FORGET_MS:
             self._asked.pop(shut.request_id, None)
             self._tell(shut)
@@ -180,7 +180,7 @@ class Shutting:
         elif now_ms - shut.since_ms >= TOLD_MS and shut.closing is None:
             self._tell(shut)
 
-    def _tell(self, shut: Shut) -> None:
+    def _tell(self, shut: ProducerClosure) -> None:
         """Its client is told, if it was not."""
         if shut.closing is not None:
             self._link.to_client(command(SUCCESS, request_id=shut.closing))
@@ -190,11 +190,11 @@ class Shutting:
             self._link.to_client(command(CLOSE_PRODUCER, producer_id=shut.producer_id, request_id=CONNECTION))
         shut.told = True
 
-    def _tidy(self, shut: Shut) -> None:
+    def _tidy(self, shut: ProducerClosure) -> None:
         if shut.answered and shut.heard:
             self._forget(shut)
 
-    def _forget(self, shut: Shut) -> None:
+    def _forget(self, shut: ProducerClosure) -> None:
         if self._by_id.get(shut.producer_id) is shut:
             del self._by_id[shut.producer_id]
             self._changed()

@@ -8,7 +8,7 @@ from enforcer.laws.shares.topic_accounts import Bill, ChargeResult
 from enforcer.pulsar.publishing.sends import Send
 
 
-class Pending:
+class PendingSend:
     """One SEND on its way.
 
     Attributes:
@@ -102,7 +102,7 @@ class Window:
                 waker.wake()
 
 
-class Unfinished:
+class PendingSends:
     """Those of one producer, by sequence id.
 
     The chunks of one message have the same id, and a client may give all its messages one; of these the
@@ -114,20 +114,20 @@ class Unfinished:
 
     def __init__(self, window: Window) -> None:
         self._window = window
-        self._by_sequence: dict[int, list[Pending]] = {}
+        self._by_sequence: dict[int, list[PendingSend]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._by_sequence)
 
-    def __iter__(self) -> Iterator[Pending]:
+    def __iter__(self) -> Iterator[PendingSend]:
         return (pending for each in self._by_sequence.values() for pending in each)
 
-    def add(self, pending: Pending) -> None:
+    def add(self, pending: PendingSend) -> None:
         """One was sent."""
         self._by_sequence.setdefault(pending.send.sequence_id, []).append(pending)
         self._window.sent()
 
-    def take(self, sequence_id: int) -> Pending | None:
+    def take(self, sequence_id: int) -> PendingSend | None:
         """One was answered; None: it was sent before they were looked at."""
         same = self._by_sequence.get(sequence_id)
         if same is None:
@@ -138,7 +138,7 @@ class Unfinished:
         self._window.finished()
         return pending
 
-    def take_refused(self, sequence_id: int) -> tuple[Pending | None, bool]:
+    def take_refused(self, sequence_id: int) -> tuple[PendingSend | None, bool]:
         """The same by what an error names: the highest sequence id of a batch, where it has one.
 
         Returns it, and whether it was that one for sure. A client chooses its ids: an error that comes at
@@ -176,7 +176,7 @@ class Unfinished:
         everything, self._by_sequence = list(self), {}
         self._lost(everything)
 
-    def _lost(self, pendings: list[Pending]) -> None:
+    def _lost(self, pendings: list[PendingSend]) -> None:
         for pending in pendings:
             pending.lost()
         self._window.finished(len(pendings))

@@ -26,7 +26,7 @@ class AskingFailed(WeirError):
     """The broker could not be asked."""
 
 
-class Asking(asyncio.Protocol):
+class LookupClient(asyncio.Protocol):
     """Connects when it is first asked.
 
     Attributes:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from enforcer.host.sockets import Address
 from enforcer.pulsar.hub import Hub
 from enforcer.pulsar.link import Link
-from enforcer.pulsar.staying.asking import Asking, AskingFailed
+from enforcer.pulsar.staying.asking import AskingFailed, LookupClient
 from enforcer.wire.pulsar.commands import LookupType, ServerError, build, command, parse, rewritten
 from enforcer.wire.pulsar.frames import AUTH_RESPONSE, LOOKUP, LOOKUP_RESPONSE
 from streaming.contract.errors import WeirError
@@ -44,7 +44,7 @@ class Lookups:
         # As the client logs in now.
         self._connect = link.connect
         self._asked: dict[int, bytes] = {}
-        self._others: dict[Address, Asking] = {}
+        self._others: dict[Address, LookupClient] = {}
         self._following: set[asyncio.Task[None]] = set()
         self.up = frozenset({LOOKUP, AUTH_RESPONSE})
         self.down = frozenset({LOOKUP_RESPONSE})
@@ -149,12 +149,12 @@ class Lookups:
             answer = parse(frame)
         raise AskingFailed("brokers refer to each other")
 
-    def _other(self, target: Address) -> Asking:
+    def _other(self, target: Address) -> LookupClient:
         """Our own connection to another broker, in the client's name."""
         other = self._others.pop(target, None)
         if other is None or other.over:
             if len(self._others) >= _ASKED_MAX:
                 self._others.pop(next(iter(self._others))).close()
-            other = Asking(target, self._connect, self._link.now_ms)
+            other = LookupClient(target, self._connect, self._link.now_ms)
         self._others[target] = other
         return other

@@ -17,7 +17,7 @@ from enforcer.wire.pulsar.frames import CLOSE_CONSUMER, CLOSE_PRODUCER, TOPIC_MI
 _NAMED: Final = ("assignedBrokerServiceUrl", "assignedBrokerServiceUrlTls")
 
 
-class Moving:
+class MigrationPart:
     """What one connection's broker says of that (link.Part).
 
     Args:

@@ -51,7 +51,7 @@ CODES: Final[Mapping[str, str]] = MappingProxyType(
 _MARKS, _BEGINNING = ("at", "of", "end"), {"at", "of", "count"}
 
 
-class Want(NamedTuple):
+class Choice(NamedTuple):
     """What is wanted of a struct.
 
     Attributes:
@@ -64,13 +64,13 @@ class Want(NamedTuple):
     names: tuple[str, ...]
     how: str = "value"
     null: bool = False
-    inner: tuple["Want", ...] | None = ()
+    inner: tuple["Choice", ...] | None = ()
 
 
-def parse(said: str) -> tuple[Want, ...]:
+def parse(said: str) -> tuple[Choice, ...]:
     """What is wanted, in the words of this module."""
     tokens = re.findall(r"[\w:|?]+|[()]", said)
-    levels: list[list[Want]] = [[]]
+    levels: list[list[Choice]] = [[]]
     for token in tokens:
         if token == "(":
             levels.append([])
@@ -80,10 +80,10 @@ def parse(said: str) -> tuple[Want, ...]:
         else:
             mark, _, marked = token.partition(":")
             if mark in _MARKS:
-                levels[-1].append(Want((marked,) if marked else (), mark))
+                levels[-1].append(Choice((marked,) if marked else (), mark))
             else:
                 how = marked.rstrip("?") or "value"
-                levels[-1].append(Want(tuple(mark.rstrip("?").split("|")), how, token.endswith("?")))
+                levels[-1].append(Choice(tuple(mark.rstrip("?").split("|")), how, token.endswith("?")))
     return tuple(levels[0])
 
 
@@ -133,7 +133,7 @@ class Source:
         read: Read = self._known["read"]
         return read
 
-    def struct(self, parts: Sequence[Field], wants: Sequence[Want] | None, *, whole: bool = True) -> str:
+    def struct(self, parts: Sequence[Field], wants: Sequence[Choice] | None, *, whole: bool = True) -> str:
         """Read a struct.
 
         Args:
@@ -146,19 +146,19 @@ class Source:
         """
         everything = wants is None
         if wants is None:
-            wants = [Want((part.name,), inner=None) for part in parts if part.present]
-        whole = whole or Want((), "end") in wants
-        found = [self._mark("Start") if want == Want((), "at") else "" for want in wants]
+            wants = [Choice((part.name,), inner=None) for part in parts if part.present]
+        whole = whole or Choice((), "end") in wants
+        found = [self._mark("Start") if want == Choice((), "at") else "" for want in wants]
         self._fields(parts, wants, found, whole)
         tags = self._tags(keep=everything) if whole else ""
-        for place in (place for place, want in enumerate(wants) if want == Want((), "end")):
+        for place in (place for place, want in enumerate(wants) if want == Choice((), "end")):
             found[place] = self._mark("End")
         if not everything:
             return found[0] if len(found) == 1 else f"({', '.join(found)})"
         pairs = ", ".join(f'"{want.names[0]}": {value}' for want, value in zip(wants, found, strict=True))
         return f"{{{pairs}}}" + (f' | ({{"{TAGS}": {tags}}} if {tags} else {{}})' if tags else "")
 
-    def _fields(self, parts: Sequence[Field], wants: Sequence[Want], found: list[str], whole: bool) -> None:
+    def _fields(self, parts: Sequence[Field], wants: Sequence[Choice], found: list[str], whole: bool) -> None:
         """Read the fields of a struct; `found` gets the expressions of what is wanted of them."""
         of: dict[str, list[int]] = {part.name: [] for part in parts}
         for place, want in enumerate(wants):
@@ -208,7 +208,7 @@ class Source:
         self._known[name] = struct.Struct(">" + code).unpack_from
         return name
 
-    def _fixed(self, run: list[tuple[Field, list[int]]], wants: Sequence[Want], found: list[str]) -> None:
+    def _fixed(self, run: list[tuple[Field, list[int]]], wants: Sequence[Choice], found: list[str]) -> None:
         """Read fields of fixed size that follow each other, in one step."""
         code, variables, skipped, at = "", [], 0, 0
         for part, places in run:
@@ -234,7 +234,7 @@ class Source:
             self._add(f"offset += {at}")
 
     def _variable(
-        self, part: Field, places: Sequence[int], wants: Sequence[Want], found: list[str]
+        self, part: Field, places: Sequence[int], wants: Sequence[Choice], found: list[str]
     ) -> None:
         """Read a field whose size its bytes tell."""
         valued = next((place for place in places if wants[place].how in ("value", "text")), None)
@@ -253,7 +253,7 @@ class Source:
         if valued is not None:
             found[valued] = variable
 
-    def _begin(self, part: Field, places: Sequence[int], wants: Sequence[Want], found: list[str]) -> None:
+    def _begin(self, part: Field, places: Sequence[int], wants: Sequence[Choice], found: list[str]) -> None:
         """Read the length in front of a field whose size its bytes tell."""
         marks = {wants[place].how: place for place in places}
         if "at" in marks:
@@ -278,7 +278,7 @@ class Source:
             self._add(f"(count,) = {self._unpacker(code)}(data, offset)")
             self._add(f"offset += {struct.calcsize(code)}")
 
-    def _text(self, part: Field, want: Want | None, variable: str) -> None:
+    def _text(self, part: Field, want: Choice | None, variable: str) -> None:
         with self._block("if count < 0:"):
             allowed = want is None or want.null or part.nullable
             self._add(f"{variable or '_'} = null(count, {allowed})")
@@ -289,7 +289,7 @@ class Source:
                 self._add(f"{variable} = {text}")
             self._add("offset += count")
 
-    def _one(self, part: Field, want: Want | None, variable: str) -> None:
+    def _one(self, part: Field, want: Choice | None, variable: str) -> None:
         wants = () if want is None else want.inner
         if not part.nullable:
             value = self.struct(part.fields, wants)
@@ -304,14 +304,14 @@ class Source:
             if variable:
                 self._add(f"{variable} = {self._made(part, want, value)}")
 
-    def _made(self, part: Field, want: Want | None, value: str) -> str:
+    def _made(self, part: Field, want: Choice | None, value: str) -> str:
         if part.name not in self._types or want is None:
             return value
         name = f"make_{self._variable_of(part.name)}"
         self._known[name] = self._types[part.name]
         return name + (value if value.startswith("(") else f"({value})")
 
-    def _array(self, part: Field, want: Want | None, variable: str) -> None:
+    def _array(self, part: Field, want: Choice | None, variable: str) -> None:
         everything = want is not None and want.inner is None
         if variable:
             self._add(f"{variable} = []")
@@ -330,13 +330,13 @@ class Source:
             else:
                 self._structs(part, want, variable)
 
-    def _element(self, part: Field, want: Want | None) -> str:
+    def _element(self, part: Field, want: Choice | None) -> str:
         variable = "" if want is None else self._variable_of("element")
         self._length("h")
         self._text(part, want, variable)
         return variable
 
-    def _structs(self, part: Field, want: Want | None, variable: str) -> None:
+    def _structs(self, part: Field, want: Choice | None, variable: str) -> None:
         widths = [one.width for one in part.fields if one.present]
         everything = want is not None and want.inner is None
         wants = () if want is None else want.inner

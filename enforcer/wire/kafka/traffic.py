@@ -36,7 +36,7 @@ _INT32: Final = struct.Struct(">i")
 _INT32_PAIR: Final = struct.Struct(">ii")
 
 
-class Passed(NamedTuple):
+class TopicUse(NamedTuple):
     """What went by of one topic in one frame.
 
     Attributes:
@@ -70,7 +70,7 @@ PARTS_MAX: Final = 1_000
 """Partitions of one Produce request that are told apart; what a broker refuses of others is not known."""
 
 
-class Fetching(NamedTuple):
+class FetchSummary(NamedTuple):
     """What a Fetch request asks for.
 
     Attributes:
@@ -95,7 +95,7 @@ _PRODUCED: Final = asked(
 )  # fmt: skip
 
 
-def produced(frame: Frame, header: RequestHeader, parts: list[Part]) -> list[Passed]:
+def produced(frame: Frame, header: RequestHeader, parts: list[Part]) -> list[TopicUse]:
     """What a Produce request brings, per topic.
 
     Args:
@@ -115,17 +115,17 @@ def produced(frame: Frame, header: RequestHeader, parts: list[Part]) -> list[Pas
             records += count
             if len(parts) < PARTS_MAX:
                 parts.append(Part(topic, index, count, end - start))
-        found.append(Passed(topic, records, size))
+        found.append(TopicUse(topic, records, size))
     return found
 
 
-def fetched(frame: Frame, version: int) -> list[Passed]:
+def fetched(frame: Frame, version: int) -> list[TopicUse]:
     """What a Fetch response brings, per topic; topics without records are left out.
 
     Raises:
         BadFrame: it ends too early or a length in it is impossible.
     """
-    found: list[Passed] = []
+    found: list[TopicUse] = []
     for _ in fetched_in_steps(frame, version, found):
         pass
     return found
@@ -136,7 +136,7 @@ _TOPIC: Final = Reader(FETCH, "response.Responses()", "Topic|TopicId of:Partitio
 _PARTITION: Final = Reader(FETCH, "response.Responses().Partitions()", "of:Records end:Records end")
 
 
-def fetched_in_steps(frame: Frame, version: int, found: list[Passed]) -> Iterator[None]:
+def fetched_in_steps(frame: Frame, version: int, found: list[TopicUse]) -> Iterator[None]:
     """The same, put into `found`; it halts after each STEP_PARTS topics and partitions."""
     flexible, left = is_flexible(FETCH, version), STEP_PARTS
     offset, topics = _RESPONSES(frame, version)
@@ -154,7 +154,7 @@ def fetched_in_steps(frame: Frame, version: int, found: list[Passed]) -> Iterato
                 yield
         offset = skip_tags(frame, offset) if flexible else offset
         if size:
-            found.append(Passed(topic, records, size))
+            found.append(TopicUse(topic, records, size))
         left -= 1
         if not left:
             left = STEP_PARTS
@@ -165,7 +165,7 @@ _FETCHING: Final = Reader(FETCH, "request", "Topics(Topic|TopicId) at:MaxBytes M
 _TOPICS_AT: Final = asked(FETCH, "at:Topics of:Topics")
 
 
-def fetching(frame: Frame, header: RequestHeader) -> Fetching:
+def fetching(frame: Frame, header: RequestHeader) -> FetchSummary:
     """What a Fetch request asks for.
 
     Raises:
@@ -182,10 +182,10 @@ def fetching(frame: Frame, header: RequestHeader) -> Fetching:
         fewer, more = spliced(bytes(frame), [(start, end, first)]), True
         topics, limit_offset, limit_bytes, epoch = _FETCHING(fewer, version, body, FETCH_PARTS_MAX)
     # The epoch in a session: 0 begins one, -1 ends it.
-    return Fetching(topics, limit_offset or None, limit_bytes, epoch <= 0, more)
+    return FetchSummary(topics, limit_offset or None, limit_bytes, epoch <= 0, more)
 
 
-def with_limit(frame: bytes, asked: Fetching, limit: int) -> bytes:
+def with_limit(frame: bytes, asked: FetchSummary, limit: int) -> bytes:
     """A Fetch request that brings at most so many bytes, and waits for no more than that."""
     at = asked.limit_offset
     assert at is not None

@@ -23,11 +23,11 @@ from streaming.collect.backlog.cluster import (
 )
 from streaming.collect.backlog.metrics import BacklogMetrics
 from streaming.collect.backlog.plans import Plan, plan_of
-from streaming.collect.backlog.sent import Sent
+from streaming.collect.backlog.sent import ReportNames
 from streaming.collect.backlog.settings import BacklogSettings
-from streaming.collect.backlog.unsettled import Unsettled, decision_of
+from streaming.collect.backlog.unsettled import OpenOrders, decision_of
 from streaming.contract.backlog.actions import BEGUN, DONE, FAILED, BacklogAction
-from streaming.contract.backlog.decisions import BacklogDecision, Planned
+from streaming.contract.backlog.decisions import BacklogDecision, EvictionPlan
 from streaming.contract.errors import WeirError
 from streaming.contract.printable import printable
 from streaming.policy.policy_set import PolicySet
@@ -73,8 +73,8 @@ class Actions:
         self,
         cluster: BacklogCluster,
         name: str,
-        sent: Sent,
-        unsettled: Unsettled,
+        sent: ReportNames,
+        unsettled: OpenOrders,
         policies: Callable[[], PolicySet],
         log: Callable[[BacklogAction], Awaitable[None]],
         settings: BacklogSettings,
@@ -188,7 +188,7 @@ class Actions:
             if outcome != _HELD:
                 self._metrics.outcomes.labels(planned.quota_type, outcome).inc(len(names))
 
-    async def _line(self, plan: Plan, planned: Planned) -> tuple[str, list[str]]:
+    async def _line(self, plan: Plan, planned: EvictionPlan) -> tuple[str, list[str]]:
         """One line of a plan; what becomes of it, and of which subscriptions, itself the first."""
         alone = [planned.subscription]
         quota, outcome = self._asked_for(plan, planned)
@@ -224,7 +224,7 @@ class Actions:
         ]
         return await self._evict(all_begun, eviction), [one.subscription for one in together]
 
-    def _begun(self, plan: Plan, planned: Planned, quota: BacklogQuota) -> BacklogAction:
+    def _begun(self, plan: Plan, planned: EvictionPlan, quota: BacklogQuota) -> BacklogAction:
         return BacklogAction(
             id=_id(plan, planned.quota_type, planned.subscription),
             ts=_wall_ms(),
@@ -237,7 +237,7 @@ class Actions:
             subscription=planned.subscription,
         )
 
-    def _asked_for(self, plan: Plan, planned: Planned) -> tuple[BacklogQuota, str]:
+    def _asked_for(self, plan: Plan, planned: EvictionPlan) -> tuple[BacklogQuota, str]:
         """The quota in force now, and why nothing is to be done by it; empty: it is to be carried out."""
         policies, topic = self._policies(), plan.decision.topic
         quota = backlog_quota(policies, topic, KIND_OF[planned.quota_type])

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from streaming.contract.backlog.actions import Position
-from streaming.contract.backlog.decisions import Planned
+from streaming.contract.backlog.decisions import EvictionPlan
 from streaming.contract.broker_events import Backlog
 from streaming.contract.errors import WeirError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wants:
+class RoundQuestion:
     """What a round needs to know, by the policies.
 
     Attributes:
@@ -29,7 +29,7 @@ class Wants:
 
 
 @dataclass(slots=True, kw_only=True)
-class Looked:
+class RoundResult:
     """What a round has found.
 
     Attributes:
@@ -56,7 +56,7 @@ class Order:
     """
 
     report: Backlog
-    planned: Planned
+    planned: EvictionPlan
     may_delete: bool
 
 
@@ -94,7 +94,7 @@ class NotKnown(CannotEvict):
 class BacklogCluster(Protocol):
     """A cluster that holds backlogs."""
 
-    async def look(self, wants: Wants) -> Looked:
+    async def look(self, wants: RoundQuestion) -> RoundResult:
         """Read all topics.
 
         Raises:

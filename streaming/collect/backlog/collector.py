@@ -8,11 +8,11 @@ from enum import StrEnum
 from typing import Final
 
 from streaming.collect.backlog.actions import Actions
-from streaming.collect.backlog.cluster import BacklogCluster, Looked, Wants
+from streaming.collect.backlog.cluster import BacklogCluster, RoundQuestion, RoundResult
 from streaming.collect.backlog.metrics import BacklogMetrics
-from streaming.collect.backlog.sent import Sent
+from streaming.collect.backlog.sent import ReportNames
 from streaming.collect.backlog.settings import BacklogSettings
-from streaming.collect.backlog.unsettled import Unsettled
+from streaming.collect.backlog.unsettled import OpenOrders
 from streaming.contract.backlog.actions import BacklogAction
 from streaming.contract.backlog.decisions import BacklogDecision
 from streaming.contract.broker_events import Backlog
@@ -68,10 +68,10 @@ class BacklogCollector:
         known: Callable[[], bool],
     ) -> None:
         self._cluster, self._policies, self._write, self._metrics = cluster, policies, write, metrics
-        self._sent = Sent(name, ROUNDS_KEPT)
+        self._sent = ReportNames(name, ROUNDS_KEPT)
         # Only a cluster that was looked at knows where its subscriptions are.
         self._looked = False
-        self._unsettled = Unsettled(cluster, name, log, settings, metrics, lambda: self._looked and known())
+        self._unsettled = OpenOrders(cluster, name, log, settings, metrics, lambda: self._looked and known())
         self.actions = Actions(cluster, name, self._sent, self._unsettled, policies, log, settings, metrics)
         self._next_progress_s = self._next_behind_s = self._next_failure_s = float("-inf")
 
@@ -110,7 +110,7 @@ class BacklogCollector:
             TakenOver: as in `run`.
         """
         began_s = time.monotonic()
-        outcome, looked, why = Outcome.DONE, Looked(), ""
+        outcome, looked, why = Outcome.DONE, RoundResult(), ""
         try:
             looked = await self._cluster.look(self._wants())
             self._looked = True
@@ -138,7 +138,7 @@ class BacklogCollector:
         self._say(looked, seconds, why)
         return outcome
 
-    async def _report(self, looked: Looked) -> None:
+    async def _report(self, looked: RoundResult) -> None:
         # Before they are written: what is decided may come back at once.
         reports = self._sent.named(looked.reports)
         topics = {report.topic for report in reports}
@@ -154,7 +154,7 @@ class BacklogCollector:
                 f"{len(too_large)} reports are larger than a record may be, such as that of {too_large[0]}"
             )
 
-    def _wants(self) -> Wants:
+    def _wants(self) -> RoundQuestion:
         policies = self._policies()
         broker = policies.entries.get(Section.BROKER, {})
         precise = bool(broker.get("preciseTimeBasedBacklogQuotaCheck", False))
@@ -163,7 +163,7 @@ class BacklogCollector:
             quota = backlog_quota(policies, topic, BacklogKind.AGE)
             return quota.limit > 0 and quota.policy == EVICTION
 
-        return Wants(precise_age=precise, expires=expires)
+        return RoundQuestion(precise_age=precise, expires=expires)
 
     async def _wait(self, began_s: float) -> None:
         """Until the next check is due, which another policy may bring nearer; one that came late is said."""
@@ -188,7 +188,7 @@ class BacklogCollector:
                 logger.exception("evictions of an earlier run are not settled; tried again")
             await asyncio.sleep(_LOOK_S)
 
-    def _say(self, looked: Looked, seconds: float, why: str) -> None:
+    def _say(self, looked: RoundResult, seconds: float, why: str) -> None:
         now_s = time.monotonic()
         if (why or looked.failures) and now_s >= self._next_failure_s:
             self._next_failure_s = now_s + PROGRESS_S

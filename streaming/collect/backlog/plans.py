@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from streaming.contract.backlog.actions import QUOTA_TYPES
-from streaming.contract.backlog.decisions import BacklogDecision, Planned, planned_of
+from streaming.contract.backlog.decisions import BacklogDecision, EvictionPlan, planned_of
 from streaming.contract.broker_events import Backlog
 from streaming.laws.backlog.law import EVICTION, Rules, judge, rules_for
 from streaming.policy.policy_set import PolicySet
@@ -29,7 +29,7 @@ class Plan:
     rules: Rules
     agreed: frozenset[str]
 
-    def stands(self, planned: Planned, policies: PolicySet) -> bool:
+    def stands(self, planned: EvictionPlan, policies: PolicySet) -> bool:
         """Whether the policies ask for a line of it, now as when it was read."""
         return planned.quota_type in self.agreed and rules_for(policies, self.report.topic) == self.rules
 
@@ -53,5 +53,5 @@ def plan_of(decision: BacklogDecision, report: Backlog, round: int, policies: Po
     return Plan(decision=decision, report=report, round=round, rules=rules, agreed=agreed)
 
 
-def _of(lines: Iterable[Planned], quota_types: frozenset[str]) -> list[Planned]:
+def _of(lines: Iterable[EvictionPlan], quota_types: frozenset[str]) -> list[EvictionPlan]:
     return [line for line in lines if line.quota_type in quota_types]

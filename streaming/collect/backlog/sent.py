@@ -10,7 +10,7 @@ _DIGITS_MAX: Final = 18
 """Of a number in an id: what has more was not named by us."""
 
 
-class Sent:
+class ReportNames:
     """Names reports, and finds them again.
 
     Args:
@@ -27,7 +27,7 @@ class Sent:
     def named(self, reports: Sequence[Backlog]) -> list[Backlog]:
         """The reports of a new check, with ids.
 
-        >>> sent = Sent("c", 1)
+        >>> sent = ReportNames("c", 1)
         >>> report = Backlog(id="", ts=1, at=1, broker="", topic="t", ledgers=(), subscriptions=())
         >>> [one.id for one in sent.named([report, report])]
         ['c-1.0', 'c-1.1']

@@ -52,7 +52,7 @@ def decision_of(action: BacklogAction) -> str:
     return action.id.removesuffix(f"/{action.quota_type}/{action.subscription}")
 
 
-class Unsettled:
+class OpenOrders:
     """Those of all other runs of one collector, and those of this one that nobody has answered.
 
     Args:

@@ -27,7 +27,7 @@ _NO_GENERATION = -1
 """OffsetCommit from outside of a group: a coordinator refuses it while the group has members."""
 
 
-class Acting:
+class BacklogActor:
     """Asks and acts.
 
     Args:

@@ -8,11 +8,11 @@ from typing import Final
 
 from confluent_kafka import KafkaException
 
-from streaming.collect.backlog.cluster import Looked, Wants
+from streaming.collect.backlog.cluster import RoundQuestion, RoundResult
 from streaming.collect.kafka.connection import Connection, Unanswered
-from streaming.collect.kafka.evicting import Evicting
-from streaming.collect.kafka.groups import Committed, GroupReader
-from streaming.collect.kafka.known import Known, Partitions
+from streaming.collect.kafka.evicting import KafkaEvictor
+from streaming.collect.kafka.groups import CommittedOffsets, GroupReader
+from streaming.collect.kafka.known import KnownPartition, Partitions
 from streaming.collect.kafka.oldest import PublishTimes, Read, Spot
 from streaming.collect.kafka.partitions import Extent, Partition, PartitionReader, Place, now_ms, places
 from streaming.collect.kafka.settings import KafkaBacklogSettings
@@ -44,7 +44,7 @@ class _Draft:
         slowest: the smallest of them; its end without any.
     """
 
-    known: Known
+    known: KnownPartition
     extent: Extent
     offsets: Mapping[str, int]
     slowest: int
@@ -84,10 +84,10 @@ class KafkaCluster:
         self._groups = GroupReader(self._connection)
         self._partitions = Partitions(LEDGERS_MAX)
         self._times = PublishTimes(bootstrap, client)
-        evicting = Evicting(self._connection, self._reader, self._groups, self._partitions)
+        evicting = KafkaEvictor(self._connection, self._reader, self._groups, self._partitions)
         self.prepare, self.carry_out, self.passed = evicting.prepare, evicting.carry_out, evicting.passed
 
-    async def look(self, wants: Wants) -> Looked:
+    async def look(self, wants: RoundQuestion) -> RoundResult:
         """Read all topics (see BacklogCluster)."""
         try:
             with self._connection.within(self._look_s):
@@ -105,8 +105,8 @@ class KafkaCluster:
             looked.failures[FAILURES_MAX:] = [f"and {more} more"]
         return looked
 
-    async def _look(self, wants: Wants) -> Looked:
-        looked = Looked()
+    async def _look(self, wants: RoundQuestion) -> RoundResult:
+        looked = RoundResult()
         metadata = await self._connection.metadata(None)
         there, wrong = places(metadata.topics, self._namespaces, self._own_prefix)
         looked.failures += wrong
@@ -129,7 +129,7 @@ class KafkaCluster:
         looked.reports = [self._report(draft, times) for draft in drafts]
         return looked
 
-    def _readable(self, there: Sequence[Place], looked: Looked) -> list[Place]:
+    def _readable(self, there: Sequence[Place], looked: RoundResult) -> list[Place]:
         """Those that can be asked for; others are counted."""
         led = [place for place in there if place.leader >= 0]
         if len(led) < len(there):
@@ -144,7 +144,7 @@ class KafkaCluster:
         return [at for power in range(FIRST_STEPS) if (at := now - step * 2**power) > 0]
 
     def _drafts(
-        self, led: Sequence[Place], extents: Mapping[Partition, Extent], committed: Committed
+        self, led: Sequence[Place], extents: Mapping[Partition, Extent], committed: CommittedOffsets
     ) -> list[_Draft]:
         """The topics of which all is known."""
         if committed.all_unknown:
@@ -162,7 +162,7 @@ class KafkaCluster:
         return drafts
 
     async def _publish_times(
-        self, drafts: Sequence[_Draft], wants: Wants, looked: Looked
+        self, drafts: Sequence[_Draft], wants: RoundQuestion, looked: RoundResult
     ) -> Mapping[Spot, int | None]:
         """Those that the round needs, as far as there is time."""
         spots = set[Spot | None]()

@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from streaming.collect.backlog.cluster import CannotEvict, Eviction, NotKnown, Order
-from streaming.collect.kafka.acting import Acting
+from streaming.collect.kafka.acting import BacklogActor
 from streaming.collect.kafka.connection import Connection, Unanswered
 from streaming.collect.kafka.groups import INACTIVE, GroupReader
-from streaming.collect.kafka.known import Known, Partitions
+from streaming.collect.kafka.known import KnownPartition, Partitions
 from streaming.collect.kafka.ledgers import offset_of
 from streaming.collect.kafka.partitions import PartitionReader, Place
 from streaming.contract.backlog.actions import Position
-from streaming.contract.backlog.decisions import Planned
+from streaming.contract.backlog.decisions import EvictionPlan
 from streaming.contract.broker_events import Backlog
 from streaming.contract.printable import printable
 
@@ -45,7 +45,7 @@ class _Prepared:
     since: Mapping[str, int]
 
 
-class Evicting:
+class KafkaEvictor:
     """Carries orders out.
 
     Args:
@@ -58,7 +58,7 @@ class Evicting:
     def __init__(
         self, connection: Connection, reader: PartitionReader, groups: GroupReader, partitions: Partitions
     ) -> None:
-        self._acting = Acting(connection, reader, groups)
+        self._acting = BacklogActor(connection, reader, groups)
         self._partitions = partitions
         self._prepared: OrderedDict[tuple[str, str], _Prepared] = OrderedDict()
 
@@ -112,7 +112,7 @@ class Evicting:
 
     def _ready(
         self,
-        known: Known,
+        known: KnownPartition,
         place: Place,
         how: str,
         *,
@@ -140,7 +140,7 @@ class Evicting:
             self._prepared.popitem(last=False)
         return eviction
 
-    async def _target(self, report: Backlog, planned: Planned, place: Place) -> int:
+    async def _target(self, report: Backlog, planned: EvictionPlan, place: Place) -> int:
         """The offset from which on records stay: never beyond the end that the report knew."""
         end = report.ledgers[-1].id
         if planned.ledger is not None and planned.entry is not None:
@@ -223,7 +223,7 @@ class Evicting:
         ]  # fmt: skip
 
 
-def _planned_from(report: Backlog, planned: Planned, target: int) -> dict[str, int]:
+def _planned_from(report: Backlog, planned: EvictionPlan, target: int) -> dict[str, int]:
     """The groups that the same plan takes these records from, and how far they had come.
 
     Source: docs/contract.md 3.5, "Evict".

@@ -32,7 +32,7 @@ _SAID_MAX: Final = 5
 
 
 @dataclass(slots=True)
-class Committed:
+class CommittedOffsets:
     """What groups have committed.
 
     Attributes:
@@ -62,13 +62,13 @@ class GroupReader:
         self.shares: list[str] = []
         """Share groups (KIP-932) that the last list named: they read without committing offsets."""
 
-    async def read(self, metadata: Any) -> Committed:
+    async def read(self, metadata: Any) -> CommittedOffsets:
         """The offsets of all groups.
 
         Args:
             metadata: of the brokers, and of all topics.
         """
-        result = Committed()
+        result = CommittedOffsets()
         nodes = [broker.node_id for broker in metadata.brokers]
         listed, silent = await self.listed(nodes, result.failures)
         orphans = _leaderless(metadata.topics)
@@ -121,7 +121,7 @@ class GroupReader:
                 return str(one.group_state)
         raise Unanswered(f"broker {node} does not list group {printable(group)}")
 
-    async def _fetch_all(self, listed: dict[str, int], result: Committed) -> None:
+    async def _fetch_all(self, listed: dict[str, int], result: CommittedOffsets) -> None:
         pieces = list(self._pieces(listed))
         answers = await gathered(self._fetch(node, groups) for node, groups in pieces)
         failed = dict[str, int]()
@@ -143,7 +143,7 @@ class GroupReader:
                     self._take(group, result)
         result.failures += list(failed)[:_SAID_MAX]
 
-    def _take(self, group: Any, result: Committed) -> None:
+    def _take(self, group: Any, result: CommittedOffsets) -> None:
         had = []
         for topic in group.topics:
             for one in topic.partitions:
@@ -153,7 +153,7 @@ class GroupReader:
                     had.append(partition)
         self._had[group.group_id] = tuple(had)
 
-    def _missed(self, group: str, result: Committed) -> None:
+    def _missed(self, group: str, result: CommittedOffsets) -> None:
         """Note what a group had; of one that was never read nobody knows where it would be missing."""
         if group in self._had:
             result.unknown.update(self._had[group])

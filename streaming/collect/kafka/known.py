@@ -13,7 +13,7 @@ REPORTS_MAX: Final = 8
 
 
 @dataclass(slots=True, kw_only=True)
-class Known:
+class KnownPartition:
     """One partition.
 
     Attributes:
@@ -36,13 +36,13 @@ class Partitions:
 
     def __init__(self, ledgers_max: int) -> None:
         self._closed_max = ledgers_max - 1
-        self._known: dict[Partition, Known] = {}
-        self._by_topic: dict[str, Known] = {}
+        self._known: dict[Partition, KnownPartition] = {}
+        self._by_topic: dict[str, KnownPartition] = {}
 
     def __len__(self) -> int:
         return len(self._known)
 
-    def topic(self, full: str) -> Known | None:
+    def topic(self, full: str) -> KnownPartition | None:
         """The partition that a topic is; None: not known."""
         return self._by_topic.get(full)
 
@@ -75,12 +75,12 @@ class Partitions:
                 stretches = Stretches.begun(
                     extent.start, extent.end, extent.size, marks.get(place.partition, ()), now=extent.ts
                 )
-                self._known[place.partition] = Known(place=place, stretches=stretches)
+                self._known[place.partition] = KnownPartition(place=place, stretches=stretches)
             else:
                 known.place = place
                 known.stretches.grow(extent.start, extent.end, extent.size, now=extent.ts)
         self._by_topic = {own.place.full: own for own in self._known.values()}
 
-    def bound(self, known: Known, slowest: int, ts: int) -> None:
+    def bound(self, known: KnownPartition, slowest: int, ts: int) -> None:
         """Keep the stretches of one within their number."""
         known.stretches.bound(self._closed_max, slowest, now=ts)

@@ -16,12 +16,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
-from streaming.collect.pulsar.counters import Differences, Passed
+from streaming.collect.pulsar.counters import Differences, Passage
 from streaming.collect.pulsar.metrics import CollectMetrics
 from streaming.collect.pulsar.plan import Plan, Planner
 from streaming.collect.pulsar.pools import usage_events
 from streaming.collect.pulsar.push import Change, Pusher, Result
-from streaming.collect.pulsar.readings import Reading, read_counters
+from streaming.collect.pulsar.readings import BrokerReading, read_counters
 from streaming.collect.pulsar.rest import Rest
 from streaming.collect.pulsar.standing import Shares
 from streaming.collect.reports import records
@@ -67,7 +67,7 @@ class Round:
     """
 
     outcome: Outcome
-    passed: Passed | None = None
+    passed: Passage | None = None
     plan: Plan | None = None
     changes: Sequence[Change] = ()
     results: Mapping[Any, Result] | None = None
@@ -187,7 +187,7 @@ class Collector:
         self._rest.ask_again()
         return await self.pusher.push(self.pusher.all_removals(), now_ms())
 
-    def _take(self, reading: Reading, at_ms: int) -> Passed:
+    def _take(self, reading: BrokerReading, at_ms: int) -> Passage:
         for failure in reading.failures:
             logger.warning("%s", failure)
         self._brokers |= reading.brokers
@@ -198,7 +198,7 @@ class Collector:
         self._metrics.restarts.inc(passed.restarted)
         return passed
 
-    def _events(self, plan: Plan, passed: Passed) -> list[tuple[str, dict[str, Any]]]:
+    def _events(self, plan: Plan, passed: Passage) -> list[tuple[str, dict[str, Any]]]:
         """What passed, as events; one at least, since each says that this collector is the one."""
         self._number += 1
         periods = passed.period_ms or dict.fromkeys(self._brokers, 1)

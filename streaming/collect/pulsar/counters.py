@@ -26,7 +26,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Passed:
+class Passage:
     """What passed between two readings.
 
     Attributes:
@@ -74,7 +74,7 @@ class Differences:
 
     def take(
         self, at_ms: int, brokers: Iterable[str], counters: Mapping[Place, Counts], shows: Shows = _unsure
-    ) -> Passed:
+    ) -> Passage:
         """A reading. The first one of a broker has nothing to be compared with, and is left out.
 
         Args:
@@ -117,7 +117,7 @@ class Differences:
         self._shown |= dict.fromkeys(answered, shows)
         self._shown |= dict.fromkeys({place.broker for place in beyond}, _unsure)
         unknown = sum(place in counters for place in beyond)
-        return Passed(period_ms=periods, counts=result, restarted=restarted, unknown=unknown)
+        return Passage(period_ms=periods, counts=result, restarted=restarted, unknown=unknown)
 
 
 def added(one: Counts, other: Counts) -> Counts:

@@ -100,7 +100,7 @@ class Rates(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class LimiterRate:
     """What a limiter should hold.
 
     Attributes:
@@ -115,24 +115,24 @@ class Wanted:
     exact: bool = False
     period_s: int = 0
 
-    def stricter(self, other: "Wanted | None") -> "Wanted":
+    def stricter(self, other: "LimiterRate | None") -> "LimiterRate":
         """Both at once, in one limiter.
 
-        >>> Wanted(100.0, None).stricter(Wanted(50.0, 9.0, True, 5))
-        Wanted(msgs=50.0, size=9.0, exact=False, period_s=5)
+        >>> LimiterRate(100.0, None).stricter(LimiterRate(50.0, 9.0, True, 5))
+        LimiterRate(msgs=50.0, size=9.0, exact=False, period_s=5)
         """
         if other is None:
             return self
         period_s = max(self.period_s, other.period_s)
         exact = self.exact and other.exact
-        return Wanted(_least(self.msgs, other.msgs), _least(self.size, other.size), exact, period_s)
+        return LimiterRate(_least(self.msgs, other.msgs), _least(self.size, other.size), exact, period_s)
 
     def rates(self, kind: Kind) -> Rates:
         """In Pulsar's numbers: rounded down, never to nothing.
 
-        >>> Wanted(99.9, None).rates(Kind.PUBLISH)
+        >>> LimiterRate(99.9, None).rates(Kind.PUBLISH)
         Rates(msgs=99, size=-1, period_s=1)
-        >>> Wanted(0.25, None).rates(Kind.PUBLISH), Wanted(0.25, None).rates(Kind.DISPATCH)
+        >>> LimiterRate(0.25, None).rates(Kind.PUBLISH), LimiterRate(0.25, None).rates(Kind.DISPATCH)
         (Rates(msgs=1, size=-1, period_s=1), Rates(msgs=1, size=-1, period_s=4))
         """
         period_s = 1 if kind is Kind.PUBLISH else self.period_s or _period_s(self.msgs, self.size)

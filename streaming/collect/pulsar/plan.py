@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from streaming.collect.pulsar.counters import Passed
+from streaming.collect.pulsar.counters import Passage
 from streaming.collect.pulsar.division import Division
-from streaming.collect.pulsar.limits import Kind, Rates, Slot, Wanted
+from streaming.collect.pulsar.limits import Kind, LimiterRate, Rates, Slot
 from streaming.collect.pulsar.pools import Pool, Target, counts_in, groups_of, pools_of
 from streaming.collect.pulsar.standing import Shares
 from streaming.contract.names import namespace_of
@@ -30,11 +30,11 @@ class Plan:
     """
 
     pools: dict[str, Pool] = field(default_factory=dict)
-    wanted: dict[Slot, Wanted] = field(default_factory=dict)
+    wanted: dict[Slot, LimiterRate] = field(default_factory=dict)
     held: set[Slot] = field(default_factory=set)
     held_back: dict[tuple[str, str], dict[str, int]] = field(default_factory=dict)
 
-    def want(self, slot: Slot, wanted: Wanted) -> None:
+    def want(self, slot: Slot, wanted: LimiterRate) -> None:
         """One limiter serves all limits of its target."""
         self.wanted[slot] = wanted.stricter(self.wanted.get(slot))
 
@@ -52,7 +52,7 @@ class Planner:
         self._idle: dict[Slot, int] = {}
 
     def plan(
-        self, policies: PolicySet, passed: Passed, shares: Shares, pushed: Mapping[Slot, Rates], now_ms: int
+        self, policies: PolicySet, passed: Passage, shares: Shares, pushed: Mapping[Slot, Rates], now_ms: int
     ) -> Plan:
         """What to do now.
 
@@ -136,9 +136,9 @@ def _slot(target: Target, dimension: int) -> Slot:
     return Slot(namespace_of(target.topic), target.topic, target.subscription, kind)
 
 
-def _one(dimension: int, rate: float, *, exact: bool = False) -> Wanted:
+def _one(dimension: int, rate: float, *, exact: bool = False) -> LimiterRate:
     """A limit of one dimension."""
-    return Wanted(None, rate, exact) if dimension % 2 else Wanted(rate, None, exact)
+    return LimiterRate(None, rate, exact) if dimension % 2 else LimiterRate(rate, None, exact)
 
 
 def _in_force(pushed: Mapping[Slot, Rates], target: Target, dimension: int) -> tuple[float | None, bool]:
@@ -151,7 +151,7 @@ def _in_force(pushed: Mapping[Slot, Rates], target: Target, dimension: int) -> t
     return rates[dimension % 2] / rates.period_s, own
 
 
-def _fixed(value: Mapping[str, int | bool] | None) -> Wanted | None:
+def _fixed(value: Mapping[str, int | bool] | None) -> LimiterRate | None:
     """A dispatch rate of a policy. One across brokers too: it holds until a topic has its part of it."""
     if value is None or all(value.get(key, UNLIMITED) == UNLIMITED for key in _RATES):
         return None
@@ -159,13 +159,13 @@ def _fixed(value: Mapping[str, int | bool] | None) -> Wanted | None:
     msgs, size = (
         None if value.get(key, UNLIMITED) == UNLIMITED else int(value[key]) / period_s for key in _RATES
     )
-    return Wanted(msgs, size, True, period_s)
+    return LimiterRate(msgs, size, True, period_s)
 
 
-def _of_limit(limit: Limit) -> Wanted:
+def _of_limit(limit: Limit) -> LimiterRate:
     period_s = limit.period_ms // 1000
     msgs, size = (None if rate == NOT_LIMITED else rate / period_s for rate in limit.rate)
-    return Wanted(msgs, size, True, period_s)
+    return LimiterRate(msgs, size, True, period_s)
 
 
 def _add_fixed(plan: Plan, policies: PolicySet, slot: Slot) -> None:

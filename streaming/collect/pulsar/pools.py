@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from streaming.collect.pulsar.counters import NOTHING, Counts, Passed, Place, added
+from streaming.collect.pulsar.counters import NOTHING, Counts, Passage, Place, added
 from streaming.collect.pulsar.limits import whole_topic
 from streaming.contract.names import DISPATCH_GROUP_PREFIX, namespace_of
 from streaming.contract.usage_events import COUNTS
@@ -46,7 +46,7 @@ class Pool:
         self.counts[broker] = added(self.counts.get(broker, NOTHING), counts)
 
 
-def pools_of(policies: PolicySet, passed: Passed) -> dict[str, Pool]:
+def pools_of(policies: PolicySet, passed: Passage) -> dict[str, Pool]:
     """The pools that traffic counts in, by name."""
     pools: dict[str, Pool] = {}
     limits: dict[str, GroupLimits | None] = {}
@@ -80,7 +80,7 @@ def counts_in(name: str) -> tuple[int, ...]:
     return DISPATCH_DIMENSIONS if name.startswith(DISPATCH_GROUP_PREFIX) else (0, 1, 2, 3)
 
 
-def _topics(passed: Passed) -> Iterator[tuple[Place, Counts]]:
+def _topics(passed: Passage) -> Iterator[tuple[Place, Counts]]:
     """Each subscription by itself, and each topic with what all of its subscriptions were given."""
     whole: dict[Place, Counts] = {}
     for place, counts in passed.counts.items():

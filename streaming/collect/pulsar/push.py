@@ -15,7 +15,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from streaming.collect.pulsar.limits import Kind, Rates, Slot, Wanted, body_of, is_real_change, rates_in
+from streaming.collect.pulsar.limits import (
+    Kind,
+    LimiterRate,
+    Rates,
+    Slot,
+    body_of,
+    is_real_change,
+    rates_in,
+)
 from streaming.collect.pulsar.metrics import CollectMetrics
 from streaming.collect.pulsar.notes import Note, Notes
 from streaming.collect.pulsar.rest import Rest, RestError
@@ -113,7 +121,7 @@ class Pusher:
         self._known = True
         self._count()
 
-    def changes(self, wanted: Mapping[Slot, Wanted], held: Iterable[Slot], now_ms: int) -> list[Change]:
+    def changes(self, wanted: Mapping[Slot, LimiterRate], held: Iterable[Slot], now_ms: int) -> list[Change]:
         """What is to be pushed now, at most `pushes_max`, and how much is put off is counted.
 
         Limits of topics come before those of their namespace when they are set, and after them when they are

@@ -39,7 +39,7 @@ Concerns = Callable[[str], bool]
 
 
 @dataclass(slots=True)
-class Reading:
+class BrokerReading:
     """What brokers said.
 
     Attributes:
@@ -66,7 +66,7 @@ def broker_name(address: str) -> str:
     return f"pulsar-{address}"
 
 
-async def read_counters(rest: Rest, source: Source, concerns: Concerns) -> Reading:
+async def read_counters(rest: Rest, source: Source, concerns: Concerns) -> BrokerReading:
     """Read all brokers.
 
     Raises:
@@ -76,7 +76,7 @@ async def read_counters(rest: Rest, source: Source, concerns: Concerns) -> Readi
     rest.trust_brokers(brokers)
     if source is Source.STATS:
         return await _by_topics(rest, brokers, concerns)
-    reading = Reading(concerns)
+    reading = BrokerReading(concerns)
     for broker, found in zip(
         brokers, await asyncio.gather(*(_page(rest, one, concerns) for one in brokers)), strict=True
     ):
@@ -147,9 +147,9 @@ def _counts(topic: str, subscription: str = "") -> bool:
     return not topic.rpartition("/")[2].startswith(_INTERNAL)
 
 
-async def _by_topics(rest: Rest, brokers: Iterable[str], concerns: Concerns) -> Reading:
+async def _by_topics(rest: Rest, brokers: Iterable[str], concerns: Concerns) -> BrokerReading:
     """`stats` of each topic; who owns it stands there."""
-    reading = Reading(concerns, {broker_name(one) for one in brokers})
+    reading = BrokerReading(concerns, {broker_name(one) for one in brokers})
     namespaces = [one async for one in _namespaces(rest) if concerns(one)]
     lists = await asyncio.gather(*(rest.get(f"{namespace_path(one)}/topics") for one in namespaces))
     topics = [str(topic) for found in lists for topic in found or () if _counts(str(topic))]

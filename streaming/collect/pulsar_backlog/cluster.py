@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from streaming.collect.backlog.cluster import CannotEvict, Eviction, Looked, Order, Wants
+from streaming.collect.backlog.cluster import CannotEvict, Eviction, Order, RoundQuestion, RoundResult
 from streaming.collect.pulsar.limits import topic_path
 from streaming.collect.pulsar.rest import Rest, RestError
 from streaming.collect.pulsar_backlog.closings import Closings
@@ -75,13 +75,13 @@ class PulsarBacklogs:
         self._memories: dict[str, _Memory] = {}
         self._met = False
 
-    async def look(self, wants: Wants) -> Looked:
+    async def look(self, wants: RoundQuestion) -> RoundResult:
         """Read all topics, those of Pulsar's own left out.
 
         Raises:
             WeirError: nothing could be read.
         """
-        looked = Looked()
+        looked = RoundResult()
         failures: list[str] = []
         self._rest.ask_again()
         await self._meet()
@@ -148,7 +148,7 @@ class PulsarBacklogs:
             self._met = True
 
     async def _read_all(
-        self, topics: Iterable[str], wants: Wants, looked: Looked, failures: list[str]
+        self, topics: Iterable[str], wants: RoundQuestion, looked: RoundResult, failures: list[str]
     ) -> None:
         """As many at a time as calls may be under way: more would only wait in memory."""
         waiting: Iterator[str] = iter(topics)
@@ -173,7 +173,7 @@ class PulsarBacklogs:
                 group.create_task(work())
         looked.reports.sort(key=lambda report: report.topic)
 
-    async def _read(self, topic: str, wants: Wants) -> Backlog:
+    async def _read(self, topic: str, wants: RoundQuestion) -> Backlog:
         """One topic.
 
         Raises:
@@ -260,7 +260,7 @@ class PulsarBacklogs:
             closings.refine(ledger.id, published)
 
 
-def _asked(topic: str, wants: Wants, behind: Sequence[str]) -> Sequence[str]:
+def _asked(topic: str, wants: RoundQuestion, behind: Sequence[str]) -> Sequence[str]:
     """Whose publish times are wanted, of those with a backlog, the oldest first."""
     if wants.expires(topic):
         return behind

@@ -13,7 +13,7 @@ SYSTEM_NAMESPACE: Final = "pulsar/system"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
+class ClusterListing:
     """What a cluster has.
 
     Attributes:
@@ -43,7 +43,7 @@ class Listing:
         """The topics of the last list; of namespaces that could not be listed, of an earlier one."""
         return [topic for topics in self._known.values() for topic in topics]
 
-    async def list(self) -> Listed:
+    async def list(self) -> ClusterListing:
         """Ask for them all.
 
         Raises:
@@ -75,7 +75,7 @@ class Listing:
             kept = {name: one for name, one in before.items() if name.startswith(f"{tenant}/")}
             self._known |= kept
             unread += max(1, sum(map(len, kept.values())))
-        return Listed(topics=topics, unread=unread, failures=failures)
+        return ClusterListing(topics=topics, unread=unread, failures=failures)
 
     async def _try(self, path: str) -> Any:
         try:

@@ -14,7 +14,7 @@ LISTED_MAX: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
+class EvictionPlan:
     """What one subscription is to lose.
 
     Attributes:
@@ -62,7 +62,7 @@ class BacklogDecision:
     age: int
     oldest: str | None
     exceeded: tuple[tuple[str, str], ...]
-    evict: tuple[Planned, ...]
+    evict: tuple[EvictionPlan, ...]
     ttl_ms: int
     repeated: bool
 
@@ -93,7 +93,7 @@ def backlog_decision(fields: Fields) -> BacklogDecision:
     )
 
 
-def planned_of(fields: Mapping[str, Any]) -> Planned:
+def planned_of(fields: Mapping[str, Any]) -> EvictionPlan:
     """A line of a plan from its JSON object.
 
     Raises:
@@ -102,8 +102,8 @@ def planned_of(fields: Mapping[str, Any]) -> Planned:
     name = text(fields, "subscription", None)
     if fields.get("before_publish_time") is not None:
         before = integer(fields, "before_publish_time", None, minimum=-TS_MAX_MS, maximum=TS_MAX_MS)
-        return Planned(subscription=name, before_publish_time=before)
-    return Planned(
+        return EvictionPlan(subscription=name, before_publish_time=before)
+    return EvictionPlan(
         subscription=name,
         ledger=integer(fields, "ledger", None),
         entry=integer(fields, "entry", None, minimum=-1),

@@ -136,3 +136,12 @@ def test_the_first_can_be_woken_when_something_has_changed() -> None:
     lines.wake_all(COUNTER)
     assert (first.woken, second.woken) == (2, 1)
     assert lines.waiting(COUNTER) == 2 and lines.has(second.claim)
+
+
+def test_a_counter_named_twice_is_reserved_for_once() -> None:
+    """Nothing of it is left behind."""
+    lines, waiting = Lines(lambda: 0.0), Waiting()
+    lines.reserve([("a",), ("a",), ("b",)], waiting.claim, 3.0)
+    assert lines.others(("a",), None) == lines.others(("b",), None) == (3.0, 0.0)
+    lines.settle(waiting.claim)
+    assert not len(lines) and not lines.busy(("a",)) and not lines.busy(("b",))

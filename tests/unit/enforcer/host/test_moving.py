@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from enforcer.host.moving import MOVED_MAX_BYTES, Mover, Moving
+from enforcer.host.moving import MOVED_MAX_BYTES, ByteRelay, Mover
 
 PLENTY = 8 << 20
 
@@ -145,7 +145,7 @@ class Source:
 def test_only_a_client_that_nothing_waits_for(ends: Ends) -> None:
     """Bytes must not overtake those that wait to be written, nor go to who is being closed or is not read."""
     client, source = Transport(ends.target), Source(ends.source.fileno())
-    moving = Moving(ends.mover, source, cast(Any, client))
+    moving = ByteRelay(ends.mover, source, cast(Any, client))
     ends.broker.send(b"abc")
     client.waiting = 1
     assert moving.move(3) == 0
@@ -164,7 +164,7 @@ def test_one_connection_does_not_keep_the_others_waiting(ends: Ends) -> None:
     for end in (ends.broker, ends.target):
         end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 << 10)
     client = Transport(ends.target)
-    moving = Moving(ends.mover, Source(ends.source.fileno()), cast(Any, client))
+    moving = ByteRelay(ends.mover, Source(ends.source.fileno()), cast(Any, client))
     moved = 0
     while not client.written:
         ends.broker.send(bytes(50_000))

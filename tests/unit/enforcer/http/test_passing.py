@@ -9,7 +9,7 @@ import pytest
 from http_kit import TOPIC, Front, Seen, jwt, reply
 from loop_kit import in_a_loop
 
-from enforcer.http.filling import Filling
+from enforcer.http.filling import AnswerFilling
 
 
 @in_a_loop
@@ -198,7 +198,7 @@ async def test_answers_are_filled_in(monkeypatch: pytest.MonkeyPatch) -> None:
         return {**value, "of": names["topic"]}
 
     monkeypatch.setattr("enforcer.http.proxy.READ_ANSWER_BYTES", 1_024)
-    front = Front(fillings=(Filling(path="/x/{topic}/stats", fill=fill),))
+    front = Front(fillings=(AnswerFilling(path="/x/{topic}/stats", fill=fill),))
     front.pulsar.answers["GET /x/a%2Fb/stats"] = lambda _seen: reply(200, {"n": 1})
     assert (await front.ask("GET", "/x/a%2Fb/stats")).json == {"n": 1, "of": "a/b"}
     front.pulsar.answers["GET /x/a%2Fb/stats"] = lambda _seen: reply(200, orjson.dumps(["x"] * 1_000))

@@ -11,7 +11,7 @@ from message_kit import Record
 from streaming.contract.backlog.decisions import TTL_MS
 from streaming.kafka_io.reader import Reader, Span
 from weir.backlog import standing
-from weir.backlog.standing import MARGIN_MS, Decisions, Standing, back_ms
+from weir.backlog.standing import MARGIN_MS, BacklogReader, Decisions, back_ms
 
 T1, T2 = "persistent://a/n/t1", "persistent://a/n/t2"
 
@@ -117,7 +117,7 @@ def test_it_reads_back_and_then_on(monkeypatch: pytest.MonkeyPatch) -> None:
     reader.put(0, decision(T1), now_ms - back - 1)
     reader.put(0, decision(T1, ts=200, backlogSize=2), now_ms - back)
     reader.put(1, decision(T2), now_ms - 10)
-    read = Standing(reader, "d")
+    read = BacklogReader(reader, "d")
     assert sizes(read.read(30)) == {T1: 2.0, T2: 1.0}
     assert reader.read_spans == [(0, 1, 2), (1, 0, 1)]
     now_ms += 5
@@ -132,7 +132,7 @@ def test_a_topic_that_was_made_again_is_read_from_its_start(monkeypatch: pytest.
     reader = FakeReader()
     for ts in (1, 2, 3):
         reader.put(0, decision(T1, ts=ts), 10**9)
-    read = Standing(reader, "d")
+    read = BacklogReader(reader, "d")
     read.read(60)
     reader.log[0] = []
     reader.put(0, decision(T2), 10**9)

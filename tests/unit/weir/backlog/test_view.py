@@ -11,12 +11,12 @@ from streaming.contract.topics import Cluster, Topics
 from streaming.kafka_io.policy_topic import PolicyLog
 from weir.backlog import view
 from weir.backlog.standing import Decisions
-from weir.backlog.view import Asked, Nothing, View, show, watch
+from weir.backlog.view import TopicUnreported, View, ViewOptions, show, watch
 from weir.cli import main
 
 CLUSTER = Cluster(bootstrap="127.0.0.1:1", topics=Topics("w."), client={})
 T1, T2 = "persistent://public/default/t1", "persistent://public/default/t2"
-ALL = Asked(topic=None, limit=None, as_json=False)
+ALL = ViewOptions(topic=None, limit=None, as_json=False)
 
 
 class FakePolicies:
@@ -67,7 +67,7 @@ def said(*topics: str, bad: int = 0, beyond: int = 0) -> Decisions:
 def turns(monkeypatch: pytest.MonkeyPatch) -> type[FakeStanding]:
     """What is found, turn by turn."""
     monkeypatch.setattr(view, "PolicyReader", FakePolicies)
-    monkeypatch.setattr(view, "Standing", FakeStanding)
+    monkeypatch.setattr(view, "BacklogReader", FakeStanding)
     return FakeStanding
 
 
@@ -96,7 +96,7 @@ def test_json_is_an_array_of_the_records(
     """In the order of the table; all of them but with --limit."""
     turns.turns = iter([said(T1, T2), said(T1, T2), said()])
     for asked, count in ((None, 2), (1, 1), (None, 0)):
-        show(CLUSTER, Asked(topic=None, limit=asked, as_json=True))
+        show(CLUSTER, ViewOptions(topic=None, limit=asked, as_json=True))
         found = orjson.loads(capsys.readouterr().out)
         assert [one["topic"] for one in found] == [T1, T2][:count]
 
@@ -104,9 +104,9 @@ def test_json_is_an_array_of_the_records(
 def test_an_unknown_topic_is_an_error_that_says_what_to_do(turns: type[FakeStanding]) -> None:
     """It may be that nobody reports; a partition of it is enough."""
     turns.turns = iter([said(T1), said(f"{T2}-partition-0", T1)])
-    asked = Asked(topic=T2, limit=None, as_json=False)
+    asked = ViewOptions(topic=T2, limit=None, as_json=False)
     with pytest.raises(
-        Nothing, match=r"backlog of persistent://public/default/t2 in the last 2m5s .*weir collect"
+        TopicUnreported, match=r"backlog of persistent://public/default/t2 in the last 2m5s .*weir collect"
     ):
         show(CLUSTER, asked)
     own = View(CLUSTER, asked)
@@ -143,7 +143,7 @@ def test_watch_goes_on_whatever_a_turn_brings(
     """A topic that is not there yet, a cluster that does not answer; a remark is made once."""
     turns.turns = iter([said(), WeirError("away\nlong"), said(T2, bad=1), said(T2, bad=1)])
     stop = Stop(4)
-    watch(CLUSTER, Asked(topic=T2, limit=None, as_json=False), 7.5, stop)  # type: ignore[arg-type]
+    watch(CLUSTER, ViewOptions(topic=T2, limit=None, as_json=False), 7.5, stop)  # type: ignore[arg-type]
     out, err = capsys.readouterr()
     assert err.splitlines() == [
         "weir: away", "  long", "weir: 1 records could not be used, such as: so\\nbad",
@@ -158,7 +158,7 @@ def test_watch_in_json_writes_an_array_each_time(
 ) -> None:
     """An empty one while the topic is not there."""
     turns.turns = iter([said(), said(T1)])
-    watch(CLUSTER, Asked(topic=T1, limit=None, as_json=True), 1, Stop(2))  # type: ignore[arg-type]
+    watch(CLUSTER, ViewOptions(topic=T1, limit=None, as_json=True), 1, Stop(2))  # type: ignore[arg-type]
     first, second = capsys.readouterr().out.splitlines()
     assert orjson.loads(first) == [] and len(orjson.loads(second)) == 1
 

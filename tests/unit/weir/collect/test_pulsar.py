@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from streaming.collect.pulsar.collector import Outcome, Round
-from streaming.collect.pulsar.counters import Passed
+from streaming.collect.pulsar.counters import Passage
 from streaming.collect.pulsar.limits import Rates, Slot
 from streaming.collect.pulsar.metrics import CollectMetrics
 from streaming.collect.pulsar.plan import Plan
@@ -21,7 +21,7 @@ from weir.collect import pulsar as module
 
 SLOT = Slot.parse("publishRate a/b")
 assert SLOT is not None
-PASSED = Passed(period_ms={"b": 1}, counts={}, restarted=0, unknown=0)
+PASSED = Passage(period_ms={"b": 1}, counts={}, restarted=0, unknown=0)
 
 
 class Collected:

@@ -8,7 +8,7 @@ import pytest
 
 from streaming.contract.topics import Topics
 from streaming.kafka_io.policy_topic import PolicyLog
-from weir.logs.send_lines import TS_MAX_MS, Addresser, Outgoing, recorded, shift_for, shifted
+from weir.logs.send_lines import TS_MAX_MS, Addresser, OutgoingRecord, recorded, shift_for, shifted
 
 NOW = 1_795_200_000_000
 TOPIC = "persistent://acme/orders/t1"
@@ -28,7 +28,7 @@ def addresser(*policies: dict[str, Any], shift_ms: int = 0) -> Addresser:
     return Addresser(topics=Topics(), log=log, now_ms=NOW, shift_ms=shift_ms)
 
 
-def sent(folder: Path, to: Addresser, *events: Any) -> list[Outgoing]:
+def sent(folder: Path, to: Addresser, *events: Any) -> list[OutgoingRecord]:
     """Records for a file of these lines."""
     file = folder / "e.jsonl"
     file.write_bytes(b"".join(e if isinstance(e, bytes) else orjson.dumps(e) + b"\n" for e in events))

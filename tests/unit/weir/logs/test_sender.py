@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster, Topics
 from streaming.kafka_io.policy_topic import PolicyLog
-from weir.logs.send_lines import Addresser, Outgoing, recorded
+from weir.logs.send_lines import Addresser, OutgoingRecord, recorded
 from weir.logs.sender import BUFFER_MAX, DELIVERY_LIMIT_S, Pace, Sender, producer_for, send
 
 NOW_S = 1_795_200_000.0
@@ -150,7 +150,7 @@ def test_a_record_too_large_fails_alone() -> None:
     """The library refuses it before it is sent; what comes after it goes on."""
     cluster = Cluster(bootstrap="127.0.0.1:1", topics=Topics(), client={})
     sender = Sender(producer_for(cluster), progress=lambda line: None)
-    sender.send(Outgoing(due=0, topic="t", key=b"", value=b"x" * 2_000_000))
+    sender.send(OutgoingRecord(due=0, topic="t", key=b"", value=b"x" * 2_000_000))
     assert (sender.failed, sender.delivered) == (1, {})
     assert "too large" in sender.failure
 
@@ -160,7 +160,7 @@ def test_a_broken_producer_ends_it() -> None:
     producer = FakeProducer(Clock(), broken=True)
     sender = Sender(producer, progress=lambda line: None, now_s=producer.clock.now)
     with pytest.raises(WeirError, match="sending broke off: "):
-        sender.send(Outgoing(due=0, topic="t", key=b"", value=b""))
+        sender.send(OutgoingRecord(due=0, topic="t", key=b"", value=b""))
 
 
 def test_a_stop_ends_it_between_two_events(tmp_path: Path) -> None:
@@ -183,5 +183,5 @@ def test_a_record_goes_out_whole() -> None:
     """Topic, key and value as given."""
     producer = FakeProducer(Clock())
     sender = Sender(producer, progress=lambda line: None, now_s=producer.clock.now)
-    sender.send(Outgoing(due=0, topic="t", key=b"k", value=b"v"))
+    sender.send(OutgoingRecord(due=0, topic="t", key=b"k", value=b"v"))
     assert producer.records == [(NOW_S, "t", b"k", b"v")]

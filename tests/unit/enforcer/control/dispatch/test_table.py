@@ -3,7 +3,7 @@
 import pytest
 from delivery_kit import T, decide, deliver
 
-from enforcer.control.dispatch.table import CUTS, DeliveryTable, Recent
+from enforcer.control.dispatch.table import CUTS, DeliveryTable, RecentDeliveries
 
 
 def test_deliveries_are_counted_by_subscription_broker_and_proxy() -> None:
@@ -68,7 +68,7 @@ def test_the_table_is_bounded() -> None:
 
 def test_rates_are_those_of_the_last_minute() -> None:
     """Since the first delivery if that is not so long ago; one second at least; late ones count."""
-    recent = Recent(100_000)
+    recent = RecentDeliveries(100_000)
     recent.add(100_000, 10, 1_000)
     assert recent.rates(100_000) == (10.0, 1_000.0)
     assert recent.rates(105_000) == (2.0, 200.0)

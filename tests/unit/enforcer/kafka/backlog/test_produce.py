@@ -7,17 +7,18 @@ from kafka.protocol.producer import ProduceRequest, ProduceResponse
 from kafka_kit import CORRELATION_ID, decode, with_tag
 from traffic_kit import batch, key_of, produce, produce_response
 
-from enforcer.kafka.backlog.produce import Place, Refused, answer, asked_in, merged, without
+from enforcer.kafka.backlog.produce import PartitionRefusal, Place, answer, asked_in, merged, without
 from enforcer.wire.kafka.frames import BadFrame
 
 VERSIONS = range(3, 14)
 TOPICS = {"a": [batch(1), batch(2), batch(3)], "b": [batch(4)]}
 
 
-def refused_of(version: int, *places: Place) -> dict[Place, Refused]:
+def refused_of(version: int, *places: Place) -> dict[Place, PartitionRefusal]:
     """Some partitions that may not be written to."""
     by_id = version >= 13
-    return {(key_of(topic.decode(), by_id), number): Refused(44, "too much") for topic, number in places}
+    refusal = PartitionRefusal(44, "too much")
+    return {(key_of(topic.decode(), by_id), number): refusal for topic, number in places}
 
 
 def errors(version: int, frame: bytes) -> dict[tuple[str, int], int]:

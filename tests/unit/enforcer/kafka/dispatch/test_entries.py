@@ -6,7 +6,7 @@ from typing import NamedTuple
 import pytest
 from traffic_kit import batch
 
-from enforcer.kafka.dispatch.entries import Aborted, entries
+from enforcer.kafka.dispatch.entries import AbortedTxn, entries
 
 TRANSACTIONAL, CONTROL = 0x10, 0x20
 
@@ -29,7 +29,7 @@ class Read(NamedTuple):
     after: int
 
 
-def read(records: bytes, offset: int = 0, aborted: tuple[Aborted, ...] = ()) -> list[Read]:
+def read(records: bytes, offset: int = 0, aborted: tuple[AbortedTxn, ...] = ()) -> list[Read]:
     """The entries of a partition, with something before and behind it in the frame."""
     frame = b"before" + records + b"behind"
     return [Read(*each) for each in entries(frame, 6, 6 + len(records), offset, aborted)]
@@ -79,7 +79,7 @@ def test_aborted_transactions() -> None:
         placed(batch(1), 15, TRANSACTIONAL | CONTROL, 5),
         placed(batch(6), 16, TRANSACTIONAL, 5),
     ]
-    aborted = (Aborted(5, 3),)
+    aborted = (AbortedTxn(5, 3),)
     assert [entry.msgs for entry in read(b"".join(parts), 0, aborted)] == [2, 0, 0, 4, 5, 0, 6]
     assert [entry.msgs for entry in read(b"".join(parts))] == [2, 0, 3, 4, 5, 0, 6]
 

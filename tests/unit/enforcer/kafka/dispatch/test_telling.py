@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from traffic_kit import batch, fetch_request
 
 from enforcer.kafka.dispatch import telling
-from enforcer.kafka.dispatch.telling import AGAIN_MS, LIFE_MS, Telling
+from enforcer.kafka.dispatch.telling import AGAIN_MS, LIFE_MS, ReadersExchange
 from enforcer.kafka.groups.offsets import Place
 from enforcer.kafka.groups.trails import Trail
 from streaming.contract.events import Alive, parse
@@ -27,7 +27,7 @@ class Proxy:
         self.world.counted.others = others
         self.desk = self.world.desk
         self.sent: list[bytes] = []
-        self.telling = Telling(self.desk, name, self._send)
+        self.telling = ReadersExchange(self.desk, name, self._send)
 
     def _send(self, event: dict[str, Any], key: str) -> bool:
         assert key == event["proxy"]

@@ -23,7 +23,7 @@ from kafka_kit import build, request, response
 from enforcer.kafka.groups.frames import (
     CONSUMER_GROUP_HEARTBEAT,
     SYNC_GROUP,
-    Acting,
+    GroupActor,
     acting,
     assignment,
     let_in,
@@ -33,7 +33,7 @@ from enforcer.wire.kafka.fields import NO_TAGS, array_length, string
 from enforcer.wire.kafka.frames import BadFrame, parse_header
 
 
-def acts(message: Any) -> list[Acting]:
+def acts(message: Any) -> list[GroupActor]:
     """What a request says."""
     return acting(*request(message))
 
@@ -47,7 +47,7 @@ def with_static(version: int, since: int) -> dict[str, Any]:
 def test_joining(version: int) -> None:
     """Consumers count; Kafka Connect's workers are none."""
 
-    def join(kind: str) -> list[Acting]:
+    def join(kind: str) -> list[GroupActor]:
         return acts(
             build(
                 JoinGroupRequest, version, group_id="g", session_timeout_ms=1, rebalance_timeout_ms=1,
@@ -55,7 +55,7 @@ def test_joining(version: int) -> None:
             )
         )  # fmt: skip
 
-    assert join("consumer") == [Acting("g", "m")]
+    assert join("consumer") == [GroupActor("g", "m")]
     assert join("connect") == []
 
 
@@ -66,14 +66,14 @@ def test_syncing(version: int) -> None:
     if version >= 5:
         fields |= {"protocol_type": "consumer", "protocol_name": "range"}
     message = build(SyncGroupRequest, version, group_id="g", **fields, **with_static(version, 3))
-    assert acts(message) == [Acting("g", "m")]
+    assert acts(message) == [GroupActor("g", "m")]
 
 
 @pytest.mark.parametrize("version", range(5))
 def test_heartbeats(version: int) -> None:
     """The member and its group."""
     message = build(HeartbeatRequest, version, group_id="g", generation_id=3, member_id="m")
-    assert acts(message) == [Acting("g", "m")]
+    assert acts(message) == [GroupActor("g", "m")]
 
 
 @pytest.mark.parametrize("version", range(6))
@@ -81,19 +81,19 @@ def test_leaving(version: int) -> None:
     """One member, later several."""
     if version < 3:
         message = build(LeaveGroupRequest, version, group_id="g", member_id="m")
-        assert acts(message) == [Acting("g", "m", leaves=True)]
+        assert acts(message) == [GroupActor("g", "m", leaves=True)]
         return
     identity = LeaveGroupRequest.MemberIdentity
     members = [build(identity, version, member_id=name, group_instance_id=None) for name in "mn"]
     message = build(LeaveGroupRequest, version, group_id="g", members=members)
-    assert acts(message) == [Acting("g", name, leaves=True) for name in "mn"]
+    assert acts(message) == [GroupActor("g", name, leaves=True) for name in "mn"]
 
 
 @pytest.mark.parametrize("version", range(2, 10))
 def test_committing(version: int) -> None:
     """The group."""
     message = build(OffsetCommitRequest, version, group_id="g", member_id="m", topics=[])
-    assert acts(message) == [Acting("g", "")]
+    assert acts(message) == [GroupActor("g", "")]
 
 
 @pytest.mark.parametrize("version", range(1, 10))
@@ -102,13 +102,13 @@ def test_asking_for_offsets(version: int) -> None:
     if version < 8:
         topic = build(OffsetFetchRequest.OffsetFetchRequestTopic, version, name="t", partition_indexes=[1])
         message = build(OffsetFetchRequest, version, group_id="g", topics=[topic])
-        assert acts(message) == [Acting("g", "")]
+        assert acts(message) == [GroupActor("g", "")]
         return
     group = OffsetFetchRequest.OffsetFetchRequestGroup
     topic = build(group.OffsetFetchRequestTopics, version, name="t", partition_indexes=[1, 2])
     groups = [build(group, version, group_id=name, topics=[topic]) for name in "gh"]
     message = build(OffsetFetchRequest, version, groups=groups)
-    assert acts(message) == [Acting("g", ""), Acting("h", "")]
+    assert acts(message) == [GroupActor("g", ""), GroupActor("h", "")]
 
 
 @pytest.mark.parametrize("epoch", [0, 3, -1, -2])
@@ -116,7 +116,7 @@ def test_the_consumer_protocol(epoch: int) -> None:
     """An epoch below 0 leaves. (kafka-python does not know these messages.)"""
     head = struct.pack(">hhih", CONSUMER_GROUP_HEARTBEAT, 1, 7, -1) + NO_TAGS
     frame = head + string("g", True) + string("m", True) + struct.pack(">i", epoch) + bytes(8)
-    assert acting(frame, parse_header(frame)) == [Acting("g", "m", leaves=epoch < 0)]
+    assert acting(frame, parse_header(frame)) == [GroupActor("g", "m", leaves=epoch < 0)]
 
 
 CONTENT = struct.pack(">hi", 1, 1) + struct.pack(">h1s", 1, b"t") + struct.pack(">iiii", 2, 0, 5, -1)
@@ -153,10 +153,10 @@ def test_what_a_heartbeat_tells() -> None:
     assert tell(b"\xff", error=25) is None
 
 
-ME = Acting("g", "m")
+ME = GroupActor("g", "m")
 
 
-def known(message: Any, found: list[Acting]) -> list[Acting]:
+def known(message: Any, found: list[GroupActor]) -> list[GroupActor]:
     """Whom a broker's answer lets in."""
     return let_in(found, response(message), message.API_KEY, message.API_VERSION)
 
@@ -174,7 +174,7 @@ def test_who_is_refused_acts_for_nobody(answer: Any, versions: range) -> None:
 
 
 @pytest.mark.parametrize(("error", "found"), [(0, [ME]), (25, []), (30, [])])
-def test_who_is_refused_by_the_consumer_protocol(error: int, found: list[Acting]) -> None:
+def test_who_is_refused_by_the_consumer_protocol(error: int, found: list[GroupActor]) -> None:
     """(kafka-python does not know these messages.)"""
     frame = struct.pack(">i", 7) + NO_TAGS + struct.pack(">ih", 0, error)
     assert let_in([ME], frame, CONSUMER_GROUP_HEARTBEAT, 1) == found
@@ -183,7 +183,7 @@ def test_who_is_refused_by_the_consumer_protocol(error: int, found: list[Acting]
 @pytest.mark.parametrize("version", range(6))
 def test_who_has_left(version: int) -> None:
     """Each of several members by its own error; one that the group does not know is not in it."""
-    both = [Acting("g", name, leaves=True) for name in "mn"]
+    both = [GroupActor("g", name, leaves=True) for name in "mn"]
     assert known(build(LeaveGroupResponse, version, error_code=30), both[:1]) == []
     if version < 3:
         assert known(build(LeaveGroupResponse, version, error_code=25), both[:1]) == both[:1]
@@ -197,7 +197,7 @@ def test_who_has_left(version: int) -> None:
 
 @pytest.mark.parametrize("version", range(2, 10))
 @pytest.mark.parametrize(("errors", "found"), [((0,), [ME]), ((30, 0), [ME]), ((30, 30), []), ((), [])])
-def test_who_has_committed(version: int, errors: tuple[int, ...], found: list[Acting]) -> None:
+def test_who_has_committed(version: int, errors: tuple[int, ...], found: list[GroupActor]) -> None:
     """An error stands with each partition alone."""
     topic = OffsetCommitResponse.OffsetCommitResponseTopic
     rows = [
@@ -218,7 +218,7 @@ def test_who_has_got_offsets(version: int) -> None:
             build(group, version, group_id=name, topics=[topic], error_code=error)
             for name, error in (("g", 30), ("h", 0))
         ]
-        both = [ME, Acting("h", "")]
+        both = [ME, GroupActor("h", "")]
         assert known(build(OffsetFetchResponse, version, groups=groups), both) == both[1:]
         return
     for error in (0, 30):

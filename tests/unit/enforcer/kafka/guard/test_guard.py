@@ -10,9 +10,9 @@ from enforcer.core.metrics import Metrics
 from enforcer.core.settings import Alter, ProxySettings
 from enforcer.kafka.guard.apis import APIS, FILTERED, REFUSED
 from enforcer.kafka.guard.guard import CONSUMER_GROUP_HEARTBEAT, Guard
-from enforcer.kafka.guard.protected import Protected
+from enforcer.kafka.guard.protected import OwnTopics
 from enforcer.kafka.guard.rules import RULES, SHOWN, TRANSACTION_OF, Kind, Rule, rules_of
-from enforcer.kafka.guard.shown import Shown
+from enforcer.kafka.guard.shown import AnswerFilter
 from enforcer.wire.kafka.codec import ASKED_MAX, request_layout, response_layout
 from enforcer.wire.kafka.fields import Fields, tags
 from enforcer.wire.kafka.frames import BadFrame, is_flexible, parse_header, response_body_offset
@@ -31,7 +31,7 @@ OUR_ID, OTHER_ID = b"W" * 16, b"M" * 16
 
 def guard(**settings: Any) -> Guard:
     """A guard that knows an id."""
-    protected = Protected(Topics(), settings.pop("protect", True))
+    protected = OwnTopics(Topics(), settings.pop("protect", True))
     protected.learn([OUR_ID])
     return Guard(protected, ProxySettings(**settings), Metrics(10), lambda: 0.0)
 
@@ -142,7 +142,7 @@ def test_a_heartbeat_may_name_no_topic_of_weirs() -> None:
         assert answer["ErrorCode"] == 29
         assigned = [{"TopicId": topic_id, "Partitions": (1,)} for topic_id in (OUR_ID, OTHER_ID)]
         body = bytes(5) + response_layout(68, version).write({"Assignment": {"TopicPartitions": assigned}})
-        shown = Shown(guard().protected, lambda _key, _version, response: response)(68, version, body)
+        shown = AnswerFilter(guard().protected, lambda _key, _version, response: response)(68, version, body)
         assert OUR_ID not in shown and OTHER_ID in shown
 
 
@@ -154,14 +154,14 @@ def test_lists_show_nothing_of_weirs() -> None:
         "TargetAssignment": {"TopicPartitions": [topic, {"TopicName": OTHER}]},
     }  # fmt: skip
     body = bytes(5) + response_layout(69, 1).write({"Groups": [{"Members": [member]}]})
-    shown = Shown(guard().protected, lambda _key, _version, response: response)(69, 1, body)
+    shown = AnswerFilter(guard().protected, lambda _key, _version, response: response)(69, 1, body)
     assert OURS not in shown and shown.count(OTHER) == 2
 
 
 def test_who_is_refused_is_logged_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
     """Once a principal, again after ten minutes; the memory of it is bounded."""
     now = SimpleNamespace(ms=0.0)
-    protected = Protected(Topics(), active=True)
+    protected = OwnTopics(Topics(), active=True)
     one = Guard(protected, ProxySettings(), Metrics(10), lambda: cast(float, now.ms))
     frame = asking(2, 1, {OURS: OUR_ID})
     for now.ms, user in ((0, "a"), (1, "a"), (2, "b"), (599_999, "a"), (600_000, "a")):

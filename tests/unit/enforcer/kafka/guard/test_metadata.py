@@ -9,7 +9,7 @@ from kafka.protocol.metadata.metadata import MetadataResponse
 from kafka_kit import build, decode, response
 
 from enforcer.kafka.guard.metadata import without_ours
-from enforcer.kafka.guard.protected import IDS_MAX, Protected
+from enforcer.kafka.guard.protected import IDS_MAX, OwnTopics
 from streaming.contract.topics import Topics
 
 VERSIONS = range(14)
@@ -48,7 +48,7 @@ def answer(version: int, names: list[str]) -> bytes:
 @example(12, ["a" * 126 + "weir.", "weir.policies", "weir.policies-not"])
 def test_only_weirs_topics_are_left_out(prefix: str, version: int, names: list[str]) -> None:
     """Whatever else is in the answer stays as it was."""
-    protected = Protected(Topics(prefix), active=True)
+    protected = OwnTopics(Topics(prefix), active=True)
     kept = [name for name in names if not protected.has(name.encode())]
     whole = decode(MetadataResponse, version, answer(version, names))
     shown = decode(MetadataResponse, version, without_ours(answer(version, names), version, protected))
@@ -59,7 +59,7 @@ def test_only_weirs_topics_are_left_out(prefix: str, version: int, names: list[s
 
 def test_ids_are_learnt_and_bounded() -> None:
     """What was left out is known by its id from then on, up to a number."""
-    protected = Protected(Topics(), active=True)
+    protected = OwnTopics(Topics(), active=True)
     without_ours(answer(12, ["mine", "weir.usage"]), 12, protected)
     assert protected.ids == {UUID(int=2).bytes}
     without_ours(answer(12, [f"weir.{number}" for number in range(2 * IDS_MAX)]), 12, protected)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from enforcer.kafka.guard.protected import _LOOKS_MAX, IDS_MAX, Protected
+from enforcer.kafka.guard.protected import _LOOKS_MAX, IDS_MAX, OwnTopics
 from enforcer.wire.kafka.fields import NO_ID, string
 from streaming.contract.topics import Topics
 
@@ -11,7 +11,7 @@ OURS = b"W" * 16
 
 def test_no_id_is_nobodys() -> None:
     """Where topics have no ids every one of them is called zero, and others' must pass."""
-    protected = Protected(Topics(), active=True)
+    protected = OwnTopics(Topics(), active=True)
     for tell in (protected.learn, protected.saw):
         tell([NO_ID, OURS])
         assert protected.ids == {OURS} and not protected.has_id(NO_ID)
@@ -21,7 +21,7 @@ def test_no_id_is_nobodys() -> None:
 
 def test_no_id_takes_no_place() -> None:
     """However many ids answers taught."""
-    protected = Protected(Topics(), active=True)
+    protected = OwnTopics(Topics(), active=True)
     ids = [bytes([number]) * 16 for number in range(1, IDS_MAX + 1)]
     protected.saw(ids)
     protected.saw([NO_ID])
@@ -32,7 +32,7 @@ def test_no_id_takes_no_place() -> None:
 @pytest.mark.parametrize("padding", [300, 3])
 def test_a_name_is_found_whatever_stands_around_it(prefix: str, padding: int) -> None:
     """In classic and flexible versions, short and long, with a length that is longer than it need be."""
-    protected = Protected(Topics(prefix), active=True)
+    protected = OwnTopics(Topics(prefix), active=True)
     ours = protected.topics.policies
     names = [ours] if not prefix else [ours, prefix + "x" * (120 - len(prefix)), prefix.ljust(249, "y")]
     for name in names:
@@ -49,7 +49,7 @@ def test_a_name_is_found_whatever_stands_around_it(prefix: str, padding: int) ->
 @pytest.mark.parametrize("flexible", [False, True])
 def test_a_name_that_only_holds_the_prefix_is_not_ours(flexible: bool) -> None:
     """However many there are, up to a bound: a large request of theirs need not be read."""
-    protected = Protected(Topics(), active=True)
+    protected = OwnTopics(Topics(), active=True)
     rows = [string(f"acme.weir.orders-{n}", flexible) + bytes(4) for n in range(_LOOKS_MAX)]
     data = bytes(10) + b"".join(rows)
     assert not protected.may_be_in(data, 8, len(data), True)

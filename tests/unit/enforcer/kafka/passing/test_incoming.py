@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from enforcer.host.turns import TURN_S, Turns
-from enforcer.kafka.passing.incoming import Incoming
+from enforcer.kafka.passing.incoming import Inbox
 
 
 class Rig:
@@ -15,7 +15,7 @@ class Rig:
         self.turns = Turns(self.soon.append, lambda: self.now_s)
         self.said: list[str] = []
 
-    def incoming(self, name: str) -> Incoming:
+    def incoming(self, name: str) -> Inbox:
         """One connection's."""
 
         def take(data: bytes) -> None:
@@ -25,7 +25,7 @@ class Rig:
         def say(word: str) -> Callable[[], None]:
             return lambda: self.said.append(f"{name} {word}")
 
-        return Incoming(self.turns, take, say("pauses"), say("goes on"))
+        return Inbox(self.turns, take, say("pauses"), say("goes on"))
 
     def round(self) -> None:
         """One round of the loop."""

@@ -10,8 +10,8 @@ from connection_kit import METADATA, PRODUCE, Rig, framed, frames_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enforcer.kafka.guard.protected import Protected
-from enforcer.kafka.passing.known import KNOWN_BYTES, Known
+from enforcer.kafka.guard.protected import OwnTopics
+from enforcer.kafka.passing.known import KNOWN_BYTES, LastRequest
 from enforcer.kafka.passing.requests import STREAMED_FROM_BYTES, Requests
 from streaming.contract.topics import Topics
 from streaming.policy.policy_set import PolicySet
@@ -117,8 +117,8 @@ def test_a_large_one_passes_while_it_comes() -> None:
 
 def test_what_is_kept_is_short() -> None:
     """A long request is not kept, and a set of policies is not kept alive."""
-    protected, rules = Protected(Topics(), active=True), [PolicySet()]
-    known = Known(protected, lambda: rules[-1])
+    protected, rules = OwnTopics(Topics(), active=True), [PolicySet()]
+    known = LastRequest(protected, lambda: rules[-1])
     for size, kept in ((KNOWN_BYTES, True), (KNOWN_BYTES + 1, False)):
         long = metadata(b"t" * (size - len(metadata(b""))))
         known.keep(long, size, METADATA, 4, 1)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from enforcer.kafka.guard.apis import FILTERED
 from enforcer.kafka.guard.produce import names_ours
-from enforcer.kafka.guard.protected import Protected
+from enforcer.kafka.guard.protected import OwnTopics
 from enforcer.kafka.part import Request, Slot
 from enforcer.kafka.passing.requests import STREAMED_FROM_BYTES, UNREAD, Requests
 from enforcer.wire.kafka.codec import request_layout
@@ -212,7 +212,7 @@ def test_garbage_is_refused_or_waits(pieces: list[bytes]) -> None:
 
 def guarded() -> Requests:
     """A connection's requests where topics under `weir.` must not pass, nor one with a certain id."""
-    protected = Protected(Topics(), active=True)
+    protected = OwnTopics(Topics(), active=True)
     protected.learn([b"W" * 16])
     return Requests(
         LIMIT_BYTES, lambda key, client_id: False, ADMIN_BYTES, SMALL_BYTES, LIMIT_BYTES, protected

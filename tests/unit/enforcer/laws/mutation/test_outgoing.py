@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from enforcer.core.reports import Acknowledged
-from enforcer.laws.mutation.events import Outgoing
+from enforcer.laws.mutation.events import EventSender
 
 
 class Kafka:
@@ -40,9 +40,9 @@ def turns() -> list[Callable[[], None]]:
 
 
 @pytest.fixture
-def outgoing(kafka: Kafka, turns: list[Callable[[], None]]) -> Outgoing:
+def outgoing(kafka: Kafka, turns: list[Callable[[], None]]) -> EventSender:
     """In a loop whose turns the test takes."""
-    return Outgoing(kafka, turns.append)
+    return EventSender(kafka, turns.append)
 
 
 def ignore(_record_ms: int | None) -> None:
@@ -50,7 +50,7 @@ def ignore(_record_ms: int | None) -> None:
 
 
 def test_events_leave_in_the_order_in_which_they_were_given(
-    outgoing: Outgoing, kafka: Kafka, turns: list[Callable[[], None]]
+    outgoing: EventSender, kafka: Kafka, turns: list[Callable[[], None]]
 ) -> None:
     """One that is sent at once takes those before it along; the loop is asked for one turn."""
     outgoing.send_soon({"id": 1}, "a", ignore)
@@ -65,7 +65,7 @@ def test_events_leave_in_the_order_in_which_they_were_given(
     assert kafka.sent[3:] == ["a/4"]
 
 
-def test_who_waits_for_an_event_that_is_dropped_is_told(outgoing: Outgoing, kafka: Kafka) -> None:
+def test_who_waits_for_an_event_that_is_dropped_is_told(outgoing: EventSender, kafka: Kafka) -> None:
     """As if Kafka would never have it."""
     told: list[int | None] = []
     kafka.full = True
@@ -75,7 +75,7 @@ def test_who_waits_for_an_event_that_is_dropped_is_told(outgoing: Outgoing, kafk
 
 
 def test_a_mistake_in_one_stops_no_other(
-    outgoing: Outgoing, kafka: Kafka, turns: list[Callable[[], None]]
+    outgoing: EventSender, kafka: Kafka, turns: list[Callable[[], None]]
 ) -> None:
     """The loop gets it, and the others have another turn."""
 

@@ -3,9 +3,10 @@
 from typing import Any
 
 import pytest
-from meter_kit import EPOCH_MS, GROUPS, Desk, many_groups, publish, send_bytes
+from meter_kit import EPOCH_MS, GROUPS, Desk, Waiting, many_groups, publish, send_bytes
 
 from enforcer.core.account import DISPATCH, PUBLISH, Account, State
+from enforcer.core.lines import PLACES_MAX
 
 
 class Looked(dict[str, Account]):
@@ -152,3 +153,15 @@ def test_an_account_that_made_room_is_charged_no_more() -> None:
         "quota/user=alice": [300, 0],
         "quota/user=alice,client-id=app": [0, 200],
     }
+
+
+def test_everybody_has_a_place() -> None:
+    """However many wait: a tenant's producers take none from the connections of others."""
+    meter = Desk(GROUPS).meter
+    for _ in range(PLACES_MAX):
+        meter.lines.join([("rg2", "publish")], Waiting().claim)
+    first, second = Waiting(), Waiting()
+    for each in (first, second):
+        meter.lines.join([("rg1", "publish")], each.claim)
+    meter.lines.leave(first.claim)
+    assert second.woken == 1

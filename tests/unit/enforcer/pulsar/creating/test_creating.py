@@ -8,7 +8,7 @@ from loop_kit import in_a_loop
 from mutation_kit import decision, settle_down
 from publishing_kit import World
 
-from enforcer.pulsar.publishing.publishing import Publishing
+from enforcer.pulsar.publishing.publishing import PublishingPart
 from enforcer.wire.pulsar.commands import command, parse
 from enforcer.wire.pulsar.frames import (
     CLOSE_CONSUMER,
@@ -79,7 +79,7 @@ def test_a_client_that_stops_waiting(kind: int) -> None:
         await yard.drain()
         client = Client(yard)
         # As in the proxy.
-        client.wire.parts.insert(0, Publishing(client.wire, World().desk))
+        client.wire.parts.insert(0, PublishingPart(client.wire, World().desk))
         await client.produce("p")
         await client.answer(None)
         await client.subscribe("c")

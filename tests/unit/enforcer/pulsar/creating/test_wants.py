@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enforcer.pulsar.creating.wants import ASKING, Want, read_want, refusal
+from enforcer.pulsar.creating.wants import ASKING, CreationRequest, read_want, refusal
 from enforcer.wire.pulsar.commands import command, parse
 from enforcer.wire.pulsar.frames import (
     CLOSE_CONSUMER,
@@ -20,7 +20,7 @@ from enforcer.wire.pulsar.frames import (
 )
 
 
-def want_of(kind: int, **fields: Any) -> Want | None:
+def want_of(kind: int, **fields: Any) -> CreationRequest | None:
     """What a request with these fields would create."""
     return read_want(kind, command(kind, request_id=3, **fields))
 

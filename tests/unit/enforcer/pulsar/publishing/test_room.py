@@ -1,6 +1,6 @@
 """Bounds of what waits, of a connection and of the process."""
 
-from enforcer.pulsar.publishing.room import EACH_BYTES, Held, Room
+from enforcer.pulsar.publishing.room import EACH_BYTES, HeldBytes, Room
 
 
 class Reader:
@@ -8,7 +8,7 @@ class Reader:
 
     def __init__(self) -> None:
         self.read = True
-        self.held = Held(self)
+        self.held = HeldBytes(self)
 
     def stop_reading(self) -> None:
         """See room.Holder."""

@@ -27,7 +27,7 @@ from enforcer.wire.kafka.traffic import (
     PARTS_MAX,
     STEP_PARTS,
     Part,
-    Passed,
+    TopicUse,
     fetched,
     fetched_in_steps,
     fetching,
@@ -42,9 +42,9 @@ TOPICS = {"a.n.one": [TWO, b"", batch(3) + batch(4)], "b": [batch(1, size=300)]}
 COUNTS = {"a.n.one": (9, len(TWO) + len(batch(3) + batch(4))), "b": (1, len(batch(1, size=300)))}
 
 
-def expected(ids: bool) -> list[Passed]:
+def expected(ids: bool) -> list[TopicUse]:
     """What TOPICS bring."""
-    return [Passed(key_of(name, ids), *counts) for name, counts in COUNTS.items()]
+    return [TopicUse(key_of(name, ids), *counts) for name, counts in COUNTS.items()]
 
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
@@ -81,7 +81,7 @@ def test_fetch_response_with_tags_and_nulls() -> None:
     full = build(topic.PartitionData, 16, records=TWO, current_leader=leader)
     data = build(topic, 16, topic_id=topic_id("t"), partitions=[row, full])
     frame = response(build(FetchResponse, 16, responses=[data], node_endpoints=[node]))
-    assert fetched(frame, 16) == [Passed(key_of("t", True), 2, len(TWO))]
+    assert fetched(frame, 16) == [TopicUse(key_of("t", True), 2, len(TWO))]
     assert fetched(fetch_response(11, {"t": [b""]}), 11) == []
 
 
@@ -89,7 +89,7 @@ def test_unknown_tags_are_stepped_over() -> None:
     """A client may send tags that we do not know."""
     frame, _ = produce(9, {"t": [TWO]})
     tagged = with_tag(frame, len(frame) - 3)  # of the partition
-    assert produced(tagged, parse_header(tagged), []) == [Passed(b"t", 2, len(TWO))]
+    assert produced(tagged, parse_header(tagged), []) == [TopicUse(b"t", 2, len(TWO))]
 
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
@@ -251,8 +251,8 @@ def test_of_very_many_topics_the_first_are_read(version: int) -> None:
 def test_a_response_is_read_in_steps(version: int, shape: tuple[int, int]) -> None:
     """However its partitions are divided among topics, and nothing of it is lost or read twice."""
     topics = {f"t{number}": [ONE] + [b""] * (shape[1] - 1) for number in range(shape[0])}
-    frame, found = fetch_response(version, topics), list[Passed]()
+    frame, found = fetch_response(version, topics), list[TopicUse]()
     seen = [0] + [len(found) * shape[1] for _ in fetched_in_steps(frame, version, found)]
-    assert found == [Passed(key_of(name, version >= 13), 1, len(ONE)) for name in topics]
+    assert found == [TopicUse(key_of(name, version >= 13), 1, len(ONE)) for name in topics]
     assert len(seen) > shape[0] * shape[1] / (2 * STEP_PARTS)
     assert all(later - before <= 2 * STEP_PARTS for before, later in pairwise(seen)) or shape[0] == 1

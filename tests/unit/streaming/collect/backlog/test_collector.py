@@ -9,7 +9,7 @@ import pytest
 from collector_kit import EVICTS, NAME, TOPIC, Desk, FakeCluster, policies, rig
 
 from streaming.collect.backlog import collector as module
-from streaming.collect.backlog.cluster import Looked, Wants
+from streaming.collect.backlog.cluster import RoundQuestion, RoundResult
 from streaming.collect.backlog.collector import Outcome
 from streaming.contract.errors import TakenOver, WeirError
 
@@ -24,9 +24,9 @@ async def reached(condition: Callable[[], bool]) -> None:
 class Asked(FakeCluster):
     """Notes what is wanted."""
 
-    wants: Wants
+    wants: RoundQuestion
 
-    async def look(self, wants: Wants) -> Looked:
+    async def look(self, wants: RoundQuestion) -> RoundResult:
         self.wants = wants
         return await super().look(wants)
 
@@ -84,8 +84,8 @@ async def test_a_defect_in_writing_reports_ends_nothing() -> None:
 
 async def test_publish_times_that_were_missed_are_counted() -> None:
     class Late(FakeCluster):
-        async def look(self, wants: Wants) -> Looked:
-            return Looked(publish_times_missed=3)
+        async def look(self, wants: RoundQuestion) -> RoundResult:
+            return RoundResult(publish_times_missed=3)
 
     desk = Desk(Late())
     await desk.check()
@@ -166,7 +166,7 @@ async def test_a_check_that_takes_too_long_is_said(
 
 async def test_failures_are_said_once_a_minute_and_few(caplog: pytest.LogCaptureFixture) -> None:
     class Partly(FakeCluster):
-        async def look(self, wants: Wants) -> Looked:
+        async def look(self, wants: RoundQuestion) -> RoundResult:
             looked = await super().look(wants)
             looked.unread, looked.failures = 9, [f"no leader {number}\x1b" for number in range(9)]
             return looked

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from streaming.collect.backlog.cluster import CannotEvict
-from streaming.collect.kafka.acting import Acting
+from streaming.collect.kafka.acting import BacklogActor
 from streaming.collect.kafka.connection import Unanswered
-from streaming.collect.kafka.groups import OFFSETS_TOPIC, Committed, GroupReader
+from streaming.collect.kafka.groups import OFFSETS_TOPIC, CommittedOffsets, GroupReader
 from streaming.collect.kafka.partitions import Partition, PartitionReader
 
 LOADING, GONE = 14, 69
@@ -77,7 +77,7 @@ class World:
         self.reader = GroupReader(self.brokers)  # type: ignore[arg-type]
         self.leaderless = 0
 
-    def read(self) -> Committed:
+    def read(self) -> CommittedOffsets:
         """One check."""
         offsets = SimpleNamespace(
             name=OFFSETS_TOPIC, partitions=[SimpleNamespace(leader_id=-1)] * self.leaderless
@@ -203,7 +203,7 @@ async def test_nothing_is_deleted_where_share_groups_may_read() -> None:
     brokers.groups = {"a": (1, {T1: 1}), "b": (2, {T1: 2})}
     connection: Any = brokers
     reader = GroupReader(connection)
-    acting = Acting(connection, PartitionReader(connection), reader)
+    acting = BacklogActor(connection, PartitionReader(connection), reader)
     assert sorted(await acting.groups()) == ["a", "b"]
     brokers.kinds["b"] = "share"
     with pytest.raises(CannotEvict, match="share groups have read is not known, such as b"):

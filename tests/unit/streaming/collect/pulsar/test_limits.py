@@ -10,9 +10,9 @@ from streaming.collect.pulsar.limits import (
     MSGS_MAX,
     NONE,
     Kind,
+    LimiterRate,
     Rates,
     Slot,
-    Wanted,
     body_of,
     is_real_change,
     rates_in,
@@ -54,7 +54,7 @@ def test_what_is_no_name_is_none(name: str) -> None:
 @given(st.floats(0.001, 1e12), st.sampled_from(Kind))
 def test_rates_are_never_unlimited_and_rarely_above(rate: float, kind: Kind) -> None:
     """Pulsar takes 0 for no limit; only what is below 1 a minute, or 1 a second for publishing, is raised."""
-    rates = Wanted(rate, None).rates(kind)
+    rates = LimiterRate(rate, None).rates(kind)
     assert 1 <= rates.msgs <= MSGS_MAX and rates.size == NONE
     if rate >= (1.0 if kind is Kind.PUBLISH else 1 / 60):
         assert rates.msgs / rates.period_s <= rate * (1 + 1e-6)
@@ -62,7 +62,7 @@ def test_rates_are_never_unlimited_and_rarely_above(rate: float, kind: Kind) -> 
 
 def test_a_policy_keeps_its_period() -> None:
     """10 per 5 s is not 2 a second: the burst is another."""
-    assert Wanted(2.0, None, True, 5).rates(Kind.DISPATCH) == Rates(10, NONE, 5)
+    assert LimiterRate(2.0, None, True, 5).rates(Kind.DISPATCH) == Rates(10, NONE, 5)
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from streaming.collect.pulsar.counters import Counts, Passed, Place
-from streaming.collect.pulsar.limits import Kind, Rates, Slot, Wanted
+from streaming.collect.pulsar.counters import Counts, Passage, Place
+from streaming.collect.pulsar.limits import Kind, LimiterRate, Rates, Slot
 from streaming.collect.pulsar.plan import Plan, Planner
 from streaming.collect.pulsar.standing import Shares
 from streaming.policy.policy_set import PolicySet
@@ -21,10 +21,10 @@ def own(topic: str, kind: Kind = Kind.PUBLISH, subscription: str = "") -> Slot:
     return Slot("a/b", topic, subscription, kind)
 
 
-def passed(counts: Mapping[Place, Counts], *brokers: str) -> Passed:
+def passed(counts: Mapping[Place, Counts], *brokers: str) -> Passage:
     """Counts of one second."""
     named = {place.broker for place in counts} | set(brokers)
-    return Passed(period_ms=dict.fromkeys(named, 1_000), counts=counts, restarted=0, unknown=0)
+    return Passage(period_ms=dict.fromkeys(named, 1_000), counts=counts, restarted=0, unknown=0)
 
 
 def published(broker: str, *topics: tuple[str, int]) -> dict[Place, Counts]:
@@ -57,7 +57,7 @@ def test_alone_a_topic_has_the_whole_limit_and_others_5_percent() -> None:
     """Those without traffic, or with little, share none of it by name."""
     made = plan(GROUP, published("b1", (T1, 500), (T2, 2)))
     assert msgs(made) == {T1: 98.0}
-    assert made.wanted[NAMESPACE] == Wanted(5.0, None, True)
+    assert made.wanted[NAMESPACE] == LimiterRate(5.0, None, True)
 
 
 def test_a_share_is_divided_as_the_law_divides_a_limit() -> None:
@@ -142,8 +142,8 @@ def test_bytes_and_messages_are_in_one_limiter_dispatch_in_another() -> None:
         Place("b1", T1, "s2"): (0, 0, 0, 9),
     }
     made = plan({**GROUP, "resourcegroups.g": group}, counts)
-    assert made.wanted[own(T1)] == Wanted(100.0, 500.0)
-    assert made.wanted[own(T1, Kind.DISPATCH)] == Wanted(None, 300.0)
+    assert made.wanted[own(T1)] == LimiterRate(100.0, 500.0)
+    assert made.wanted[own(T1, Kind.DISPATCH)] == LimiterRate(None, 300.0)
     assert made.pools["g"].counts == {"b1": (80, 800, 5, 2_009)}
 
 
@@ -156,7 +156,7 @@ def test_dispatch_rates_of_policies_are_pushed_as_they_are() -> None:
         "namespaces.a/b": {"subscriptionDispatchRate": RATE},
         f"topics.{T1}": {"dispatchRate": RATE, "subscriptions": {"s": {"dispatchRate": RATE}}},
     }
-    wanted = Wanted(10.0, None, True, 5)
+    wanted = LimiterRate(10.0, None, True, 5)
     assert plan(entries, {}).wanted == {
         Slot("a/b", "", "", Kind.SUBSCRIPTION): wanted,
         own(T1, Kind.DISPATCH): wanted,
@@ -171,8 +171,8 @@ def test_a_topics_own_limit_holds_what_its_namespaces_would() -> None:
         "namespaces.a/b": {"resourcegroup": "g", "dispatchRate": RATE},
     }
     made = plan(entries, {Place("b1", T1, "s"): (0, 0, 80, 0)})
-    assert made.wanted[own(T1, Kind.DISPATCH)] == Wanted(10.0, None, False, 5)
-    assert made.wanted[Slot("a/b", "", "", Kind.DISPATCH)] == Wanted(5.0, None, True, 5)
+    assert made.wanted[own(T1, Kind.DISPATCH)] == LimiterRate(10.0, None, False, 5)
+    assert made.wanted[Slot("a/b", "", "", Kind.DISPATCH)] == LimiterRate(5.0, None, True, 5)
 
 
 def test_a_rate_across_brokers_is_shared_out_for_each_subscription() -> None:
@@ -189,5 +189,5 @@ def test_a_rate_across_brokers_is_shared_out_for_each_subscription() -> None:
     }
     made = plan(entries, counts, None, shares)
     assert made.pools[group].counts == {"b1": (0, 0, 60, 0), "b2": (0, 0, 60, 0)}
-    assert made.wanted[own(T1, Kind.SUBSCRIPTION, "s")] == Wanted(50.0, None)
-    assert made.wanted[Slot("a/b", "", "", Kind.SUBSCRIPTION)] == Wanted(100.0, None, True, 1)
+    assert made.wanted[own(T1, Kind.SUBSCRIPTION, "s")] == LimiterRate(50.0, None)
+    assert made.wanted[Slot("a/b", "", "", Kind.SUBSCRIPTION)] == LimiterRate(100.0, None, True, 1)

@@ -6,7 +6,7 @@ from urllib.parse import unquote
 import pytest
 from limits_kit import NOTES, FakePulsar, pusher_of, run
 
-from streaming.collect.pulsar.limits import Kind, Rates, Slot, Wanted, body_of
+from streaming.collect.pulsar.limits import Kind, LimiterRate, Rates, Slot, body_of
 from streaming.collect.pulsar.push import LOOK_AGAIN_MS, Pusher, Result
 from streaming.collect.pulsar.rest import RestError
 
@@ -25,7 +25,7 @@ def step(
     async def work() -> dict[Slot, Result]:
         pusher._rest.ask_again()
         await pusher.recognize()
-        limits = {slot: Wanted(rate, None, exact) for slot, rate in wanted.items()}
+        limits = {slot: LimiterRate(rate, None, exact) for slot, rate in wanted.items()}
         return await pusher.push(pusher.changes(limits, (), now_ms), now_ms)
 
     return run(work())

@@ -11,7 +11,7 @@ from streaming.collect.pulsar_backlog import cluster
 from streaming.collect.pulsar_backlog.closings import Closings
 from streaming.collect.pulsar_backlog.cluster import FAILURES_MAX, PulsarBacklogs
 from streaming.collect.pulsar_backlog.readings import TopicLog
-from streaming.contract.backlog.decisions import Planned
+from streaming.contract.backlog.decisions import EvictionPlan
 from streaming.contract.broker_events import Ledger, Subscription
 
 T1, T2 = "persistent://acme/orders/t1", "persistent://acme/orders/t2-partition-0"
@@ -230,7 +230,7 @@ def test_brokers_are_known_before_the_first_round() -> None:
         return fake(request)
 
     report = run(cluster_of(fake).look(wants())).reports[0]
-    planned = Planned(subscription="a", ledger=1, entry=6, entries=2)
+    planned = EvictionPlan(subscription="a", ledger=1, entry=6, entries=2)
     order = Order(report=report, planned=planned, may_delete=False)
     assert run(cluster_of(answer).passed(T1, [("a", (1, 4))])) == [True]
     assert run(cluster_of(answer).prepare(order)) is not None

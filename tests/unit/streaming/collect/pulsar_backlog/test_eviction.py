@@ -10,7 +10,7 @@ from pulsar_backlog_kit import NOW_MS, FakeBacklogs, FakeTopic, cluster_of, want
 from streaming.collect.backlog.cluster import CannotEvict, Eviction, NotKnown, Order
 from streaming.collect.pulsar_backlog import cluster, eviction
 from streaming.collect.pulsar_backlog.eviction import HOW
-from streaming.contract.backlog.decisions import Planned
+from streaming.contract.backlog.decisions import EvictionPlan
 
 T1 = "persistent://acme/orders/t1"
 SLOW = {"slow": (1, 2), "fast": (2, 1)}
@@ -41,7 +41,7 @@ class Rig:
 
     def order(self, **planned: Any) -> Order:
         """To lose something."""
-        plan = Planned(**{"subscription": "slow", **planned})
+        plan = EvictionPlan(**{"subscription": "slow", **planned})
         return Order(report=self.report, planned=plan, may_delete=False)
 
     def prepare(self, **planned: Any) -> Eviction | None:

@@ -9,7 +9,7 @@ from pack_kit import packed
 
 from streaming.columns.packed import unpack
 from streaming.contract.backlog import decisions as backlog_decisions
-from streaming.contract.backlog.decisions import TTL_MS, BacklogDecision, Planned, backlog_decision
+from streaming.contract.backlog.decisions import TTL_MS, BacklogDecision, EvictionPlan, backlog_decision
 from streaming.contract.errors import BadEvent
 from streaming.contract.fields import TS_MAX_MS
 from streaming.laws.backlog.table import TTL_MS as LAW_TTL_MS
@@ -40,8 +40,8 @@ READ = BacklogDecision(
     id="k1", ts=T0, topic=TOPIC, size=1200.0, limit_size=1000, limit_time=60, age=100, oldest="slow",
     exceeded=(("size", EVICT), ("time", EVICT)),
     evict=(
-        Planned(subscription="slow", ledger=1, entry=9, entries=10),
-        Planned(subscription="slow", before_publish_time=T0 - 60_000),
+        EvictionPlan(subscription="slow", ledger=1, entry=9, entries=10),
+        EvictionPlan(subscription="slow", before_publish_time=T0 - 60_000),
     ),
     ttl_ms=60_000, repeated=False,
 )  # fmt: skip
