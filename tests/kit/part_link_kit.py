@@ -1,5 +1,6 @@
 """A connection of Pulsar's proxy without sockets, for parts whose client, broker and clock a test plays."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from clock_kit import SteadyClock, Timer
@@ -8,7 +9,7 @@ from enforcer.laws.concurrency.limiter import Limiter
 from enforcer.pulsar.link import Features, Part
 
 
-class PartLink:
+class PartLink(ABC):
     """As parts see it (link.Link); says nothing of what is sent.
 
     Attributes:
@@ -32,13 +33,13 @@ class PartLink:
         self.ended: list[str] = []
         self.looked_again = 0
 
+    @abstractmethod
     def to_broker(self, frame: bytes) -> None:
         """A frame leaves for the broker."""
-        raise NotImplementedError
 
+    @abstractmethod
     def to_client(self, frame: bytes) -> None:
         """A frame leaves for the client."""
-        raise NotImplementedError
 
     def answer(self, frame: bytes) -> None:
         """Here no other part sees it."""
