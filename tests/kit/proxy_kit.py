@@ -193,6 +193,8 @@ class Decider:
         })  # fmt: skip
         producer = Producer({**self._properties, "linger.ms": "0"})
         consumer.assign([TopicPartition(name, 0, 0) for name in (self._topics.policies, self._source)])
+        # The job learns the brokers' clock from its ticks; by events alone a first one is never late.
+        producer.produce(self._source, b'{"type":"tick","brokers_ahead_ms":0}')
         body: bytes | None = None
         next_tick = time.monotonic()
         while not self._stopping.is_set():
