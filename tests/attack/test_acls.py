@@ -3,7 +3,6 @@
 The commands come from that page and are carried out by Kafka's own tools, so the page cannot be wrong.
 """
 
-import asyncio
 import json
 import subprocess
 import sys
@@ -163,30 +162,26 @@ def test_the_topics_of_the_page_are_as_they_must_be(secured: Secured) -> None:
     assert ensure_topics(login["bootstrap.servers"], TOPICS, client=login) == []
 
 
-def test_the_collector_of_pulsar_works_under_its_user(secured: Secured) -> None:
+async def test_the_collector_of_pulsar_works_under_its_user(secured: Secured) -> None:
     """It looks at topics, reads policies and shares, and writes reports as the one collector of a cluster."""
     login = secured.login("weir-collect")
     assert look(AdminClient(login), "", TOPICS, LIMIT_S).faults == ()
     bootstrap = login["bootstrap.servers"]
     unusable: list[None] = []
-
-    async def follow() -> None:
-        cluster = Cluster(bootstrap=bootstrap, topics=TOPICS, client=login)
-        policies = PolicyFeed(cluster, lambda: unusable.append(None))
-        shares = DecisionFeed(cluster, shares_in, lambda _share: None, lambda: unusable.append(None))
-        await policies.start()
-        await shares.start(60_000)
-        await policies.stop()
-        await shares.stop()
-
-    asyncio.run(follow())
+    cluster = Cluster(bootstrap=bootstrap, topics=TOPICS, client=login)
+    policies = PolicyFeed(cluster, lambda: unusable.append(None))
+    shares = DecisionFeed(cluster, shares_in, lambda _share: None, lambda: unusable.append(None))
+    await policies.start()
+    await shares.start(60_000)
+    await policies.stop()
+    await shares.stop()
     assert unusable == []
     with Reports(bootstrap, TOPICS.usage, f"{TOPICS.usage}-pulsar-c", login, LIMIT_S) as reports:
         event = {"type": "group_usage", "id": "1", "broker": "b", "period_ms": 1, "usage": {}}
         reports.write([("b", event)])
 
 
-def test_the_collector_of_backlogs_works_under_its_user(secured: Secured) -> None:
+async def test_the_collector_of_backlogs_works_under_its_user(secured: Secured) -> None:
     """It reports a group of a client's own topic, moves its offset, and writes that down."""
     bootstrap, topic = secured.kafka.bootstrap, "app.backlog"
     admin = AdminClient({"bootstrap.servers": bootstrap})
@@ -202,27 +197,23 @@ def test_the_collector_of_backlogs_works_under_its_user(secured: Secured) -> Non
     (report,) = (one for one in reports if one["topic"].endswith("/app.backlog"))
     assert [one["name"] for one in report["subscriptions"]] == ["app.slow"]
     login = secured.login("weir-backlogs")
-
-    async def evict() -> None:
-        cluster = KafkaCluster(
-            login["bootstrap.servers"], login, KafkaBacklogSettings(), Namespaces(PATTERN), TOPICS.prefix
-        )
-        looked = await cluster.look(RoundQuestion(precise_age=True, expires=lambda _topic: True))
-        (found,) = (one for one in looked.reports if one.topic == report["topic"])
-        assert found.subscriptions[0].oldest_publish_time is not None
-        planned = EvictionPlan(subscription="app.slow", ledger=found.ledgers[-1].id, entry=-1, entries=8)
-        eviction = await cluster.prepare(Order(report=found, planned=planned, may_delete=False))
-        assert eviction is not None
-        log = ActionLog(login["bootstrap.servers"], TOPICS.decisions, login, LIMIT_S)
-        action = BacklogAction(
-            id="a", ts=1, topic=found.topic, quota_type="size", policy="p", limit=1, actor="c", step="begun"
-        )
-        await log.write(action)
-        await cluster.carry_out(eviction)
-        log.close()
-        cluster.close()
-
-    asyncio.run(evict())
+    cluster = KafkaCluster(
+        login["bootstrap.servers"], login, KafkaBacklogSettings(), Namespaces(PATTERN), TOPICS.prefix
+    )
+    looked = await cluster.look(RoundQuestion(precise_age=True, expires=lambda _topic: True))
+    (found,) = (one for one in looked.reports if one.topic == report["topic"])
+    assert found.subscriptions[0].oldest_publish_time is not None
+    planned = EvictionPlan(subscription="app.slow", ledger=found.ledgers[-1].id, entry=-1, entries=8)
+    eviction = await cluster.prepare(Order(report=found, planned=planned, may_delete=False))
+    assert eviction is not None
+    log = ActionLog(login["bootstrap.servers"], TOPICS.decisions, login, LIMIT_S)
+    action = BacklogAction(
+        id="a", ts=1, topic=found.topic, quota_type="size", policy="p", limit=1, actor="c", step="begun"
+    )
+    await log.write(action)
+    await cluster.carry_out(eviction)
+    log.close()
+    cluster.close()
     assert group.committed([TopicPartition(topic, 0)], timeout=LIMIT_S)[0].offset == 10
     group.close()
 

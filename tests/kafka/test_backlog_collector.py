@@ -1,6 +1,5 @@
 """`weir collect kafka` on a real broker: its log of actions, its end, and who takes over."""
 
-import asyncio
 import json
 import signal
 import subprocess
@@ -37,13 +36,10 @@ def records(bootstrap: str, topic: str) -> list[bytes]:
         reader.close()
 
 
-def test_an_action_is_written_and_read_back(cluster: Cluster, topics: Topics) -> None:
-    async def run() -> None:
-        log = ActionLog(cluster.kafka.bootstrap, topics.decisions, {}, LIMIT_S)
-        await log.write(ACTION)
-        log.close()
-
-    asyncio.run(run())
+async def test_an_action_is_written_and_read_back(cluster: Cluster, topics: Topics) -> None:
+    log = ActionLog(cluster.kafka.bootstrap, topics.decisions, {}, LIMIT_S)
+    await log.write(ACTION)
+    log.close()
     (value,) = records(cluster.kafka.bootstrap, topics.decisions)
     assert backlog_action(orjson.loads(value)) == ACTION
 

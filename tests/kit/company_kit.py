@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -20,6 +19,7 @@ from job_kit import Job
 from path_kit import CutPath
 from process_kit import ProxyProcess
 from proxy_kit import PolicyWriter, until
+from threaded import Threaded
 from wire_client import Closed, WireClient, errors
 
 from streaming.contract.topics import Topics
@@ -218,8 +218,8 @@ def let_in(admitted: Sequence[Admitted], from_ms: int, to_ms: int) -> int:
     return sum(one.mutations for one in admitted if from_ms < one.at <= to_ms)
 
 
-class Client(ABC):
-    """A thread that asks for a topic at a time; a context manager.
+class Client(Threaded, ABC):
+    """A thread that asks for a topic at a time.
 
     Attributes:
         admitted: when an answer without an error came, ms since the epoch.
@@ -230,22 +230,12 @@ class Client(ABC):
     """
 
     def __init__(self, name: str, client_id: str, bootstrap: str) -> None:
+        super().__init__(self._run, name=f"{client_id} at {name}")
         self.name, self.client_id, self.bootstrap = name, client_id, bootstrap
         self.admitted: list[Admitted] = []
         self.refused = self.failed = self.lost = 0
         self.took_ms: list[float] = []
         self._count = 0
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"{client_id} at {name}", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stopping.set()
-        self._thread.join(60)
-        assert not self._thread.is_alive()
 
     def figures(self) -> str:
         """What it saw, in words."""

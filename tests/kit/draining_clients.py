@@ -8,11 +8,11 @@ from abc import ABC, abstractmethod
 from contextlib import suppress
 from itertools import pairwise
 from tempfile import NamedTemporaryFile
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from confluent_kafka import Consumer, Producer
 from kafka import KafkaProducer
+from threaded import Threaded
 
 from weir.jars.java import java_command
 
@@ -22,8 +22,8 @@ _END_S = 30.0
 _RETRIES = 2_147_483_647
 
 
-class Writer(ABC):
-    """A producer in a thread; a context manager that ends when all it sent is settled.
+class Writer(Threaded, ABC):
+    """A producer in a thread, which ends when all it sent is settled.
 
     Attributes:
         name: what its values begin with.
@@ -32,22 +32,10 @@ class Writer(ABC):
     """
 
     def __init__(self, name: str, bootstrap: str, topic: str) -> None:
+        super().__init__(self._write, name=name, limit_s=_END_S)
         self.name, self._bootstrap, self._topic = name, bootstrap, topic
         self.acked: dict[str, float] = {}
         self.failed: list[str] = []
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._write)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stopping.set()
-        self._thread.join(_END_S)
-        assert not self._thread.is_alive(), self.name
 
     def longest_wait(self, since: float) -> float:
         """The longest time between two acknowledgements from then on, s."""
@@ -148,32 +136,24 @@ class Java(Writer):
                 self.failed.append(said["message"])
 
 
-class Reader:
-    """A consumer with a group of its own, from the beginning of a topic on; a context manager.
+class Reader(Threaded):
+    """A consumer with a group of its own, from the beginning of a topic on.
 
     Attributes:
         values: all that came.
     """
 
     def __init__(self, bootstrap: str, topic: str) -> None:
+        super().__init__(self._read, limit_s=_END_S)
         self.values: set[str] = set()
         self._consumer = Consumer({
             "bootstrap.servers": bootstrap, "group.id": f"of-{topic}", "auto.offset.reset": "earliest",
             "log_level": "0",
         })  # fmt: skip
         self._consumer.subscribe([topic])
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._read)
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stopping.set()
-        self._thread.join(_END_S)
+    def __exit__(self, *_: object) -> None:
+        super().__exit__()
         self._consumer.close()
 
     def _read(self) -> None:

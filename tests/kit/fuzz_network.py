@@ -8,13 +8,14 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from random import Random
 from typing import Self, cast
 
 from cluster_kit import LOOPBACK, address
 from fuzz_kit import pieces, requests
 from fuzz_sockets import FakeBroker, FakeSocket
+from threaded import Threaded
 
 _READ_S = 0.04
 _THREADS = 8
@@ -129,13 +130,12 @@ class _Liar(asyncio.Protocol):
         self._transport.close()
 
 
-class Bystander:
+class Bystander(Threaded):
     """One small request after another on one connection; how long each took, in seconds."""
 
     def __init__(self, bootstrap: str) -> None:
+        super().__init__(self._run, name="bystander")
         self._address = address(bootstrap)
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="bystander")
         self.took: list[float] = []
         self.error: BaseException | None = None
 
@@ -143,15 +143,6 @@ class Bystander:
         """Of all requests so far."""
         assert self.error is None, f"the bystander was not served: {self.error!r}"
         return 1000 * sorted(self.took)[int(len(self.took) * 0.99)]
-
-    def start(self) -> None:
-        """Begin to ask."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Ask no more."""
-        self._stopping.set()
-        self._thread.join()
 
     def _run(self) -> None:
         try:
@@ -171,11 +162,5 @@ class Bystander:
 @contextmanager
 def bystanders(*bootstraps: str) -> Iterator[list[Bystander]]:
     """One at each address, as long as the context lasts."""
-    found = [Bystander(bootstrap) for bootstrap in bootstraps]
-    for one in found:
-        one.start()
-    try:
-        yield found
-    finally:
-        for one in found:
-            one.stop()
+    with ExitStack() as stack:
+        yield [stack.enter_context(Bystander(bootstrap)) for bootstrap in bootstraps]

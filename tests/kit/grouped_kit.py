@@ -6,17 +6,17 @@ All have `came`, as reading_kit.Reading: (monotonic time, topic, bytes) of each 
 import math
 import re
 import subprocess
-import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Protocol
 
 from confluent_kafka import Consumer, TopicPartition
 from kafka import KafkaConsumer
 from kafka import TopicPartition as Partition
 from proxy_kit import until
 from reading_kit import Reading, fill
+from threaded import Threaded
 
 from weir.jars.java import java_command
 
@@ -68,23 +68,13 @@ def as_by_default(bootstrap: str, group: str, topic: str) -> Reading:
     return Reading(bootstrap, group, [topic], client_id=DEFAULT_ID, enable_auto_commit="true")
 
 
-class _Threaded(ABC):
-    """A consumer of a group in a thread; a context manager."""
+class _Reading(Threaded, ABC):
+    """A consumer of a group in a thread."""
 
     def __init__(self, bootstrap: str, group: str, topic: str) -> None:
+        super().__init__(self._run, name=f"reads as {group}", limit_s=_LIMIT_S)
         self._bootstrap, self._group, self._topic = bootstrap, group, topic
         self.came: Came = []
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"reads as {group}", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stopping.set()
-        self._thread.join(_LIMIT_S)
-        assert not self._thread.is_alive()
 
     def _note(self, size: int) -> None:
         self.came.append((time.monotonic(), self._topic, size))
@@ -94,7 +84,7 @@ class _Threaded(ABC):
         """Until told to stop."""
 
 
-class PythonReading(_Threaded):
+class PythonReading(_Reading):
     """kafka-python, with its default client id and commits every 5 s; without a group it assigns itself."""
 
     def _run(self) -> None:
@@ -114,7 +104,7 @@ class PythonReading(_Threaded):
         consumer.close()
 
 
-class JavaReading(_Threaded):
+class JavaReading(_Reading):
     """Kafka's console consumer, with a client id that all of these have, and commits every 5 s."""
 
     _process: subprocess.Popen[str] | None = None
@@ -141,7 +131,7 @@ class JavaReading(_Threaded):
         super().__exit__()
 
 
-class AssignedReading(_Threaded):
+class AssignedReading(_Reading):
     """librdkafka that is told what to read from where, and commits for its group every second.
 
     Attributes:

@@ -1,6 +1,5 @@
 """Publishers that want more than they may, on a real Pulsar."""
 
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -8,9 +7,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from pulsar_kit import client
+from threaded import Threaded
 
 
-class Publisher:
+class Publisher(Threaded):
     """Sends as fast as it may, and knows when each message was acknowledged (monotonic s).
 
     Args:
@@ -19,16 +19,12 @@ class Publisher:
     """
 
     def __init__(self, producer: Any, rate: float) -> None:
+        super().__init__(self._run, limit_s=10.0)
         self.acknowledged: list[float] = []
         self._producer, self._rate = producer, rate
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
 
-    def stop(self) -> None:
-        """End, once what is under way was acknowledged."""
-        self._stop.set()
-        self._thread.join(10.0)
+    def __exit__(self, *_: object) -> None:
+        super().__exit__()
         self._producer.flush()
 
     def per_second(self, began: float, seconds: int) -> list[int]:
@@ -38,7 +34,7 @@ class Publisher:
 
     def _run(self) -> None:
         began, sent = time.monotonic(), 0
-        while not self._stop.wait(max(0.0, began + sent / self._rate - time.monotonic())):
+        while not self._stopping.wait(max(0.0, began + sent / self._rate - time.monotonic())):
             self._producer.send_async(b"x" * 100, self._done)
             sent += 1
 
@@ -51,8 +47,6 @@ def publishing(service: str, topic: str, rate: float = 400.0) -> Iterator[Publis
     """A client of its own, since Pulsar pauses whole connections."""
     with client(service) as connected:
         options: dict[str, Any] = {"block_if_queue_full": True, "max_pending_messages": 50}
-        publisher = Publisher(connected.create_producer(topic, batching_enabled=False, **options), rate)
-        try:
+        producer = connected.create_producer(topic, batching_enabled=False, **options)
+        with Publisher(producer, rate) as publisher:
             yield publisher
-        finally:
-            publisher.stop()

@@ -1,7 +1,6 @@
 """Real load: clients that want so much a second, and what got through by the cluster's own count."""
 
 import subprocess
-import threading
 import time
 from abc import ABC, abstractmethod
 from bisect import bisect_left
@@ -9,10 +8,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 from kafka import KafkaProducer
+from threaded import Threaded
 
 from weir.jars.java import java_command
 
@@ -45,22 +45,13 @@ def perf_test(
         process.wait(10)
 
 
-class Worker(ABC):
-    """A thread that does something until it is told to stop; a context manager."""
+class Worker(Threaded, ABC):
+    """A thread that does something until it is told to stop."""
 
     def __init__(self, name: str) -> None:
+        super().__init__(self._run, name=name)
         self.done: list[tuple[float, int]] = []
         """(time, records up to then) of what got through, by the steady clock."""
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stopping.set()
-        self._thread.join(20)
 
     def rate(self, from_s: float, to_s: float) -> float:
         """Records per second between two times."""

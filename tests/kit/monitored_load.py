@@ -1,16 +1,16 @@
 """A little of every law on a running `weir up --pulsar local`, so that every metric has something to show."""
 
 import socket
-import threading
 from collections.abc import Callable
 from contextlib import suppress
-from types import TracebackType
+from functools import partial
 from typing import Any, Self
 
 import pulsar
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 from pulsar_kit import Admin, client
+from threaded import Threaded
 
 VALUE = b"x" * 500
 GROUPED, LATE, BLOCKED = "acme.orders.t", "corp.late.evicted", "corp.late.blocked"
@@ -54,35 +54,25 @@ broker:
 _WAIT_S = 20.0
 
 
-class Load:
-    """Clients of all kinds, each in a thread that goes on until the end; a context manager.
+class Load(Threaded):
+    """Clients of all kinds, each in a thread that goes on until the end.
 
     Args:
         ready: the ready file of `weir up`.
     """
 
     def __init__(self, ready: dict[str, Any]) -> None:
-        self._ready, self._stopping, self._number = ready, threading.Event(), 0
+        self._ready, self._number = ready, 0
         self.failed: list[str] = []
         works = (self._write, self._read, self._fall_behind, self._change, self._pulsar, self._administer)
-        self._threads = [threading.Thread(target=self._run, args=(work,)) for work in works]
+        super().__init__(*(partial(self._run, work) for work in works), limit_s=2 * _WAIT_S)
 
     def __enter__(self) -> Self:
         admin = AdminClient({"bootstrap.servers": self._ready["kafka"]})
         made = admin.create_topics([NewTopic(name, 2, 1) for name in (GROUPED, LATE, BLOCKED)])
         for one in made.values():
             one.result(_WAIT_S)
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stopping.set()
-        for thread in self._threads:
-            thread.join(2 * _WAIT_S)
-        assert not any(thread.is_alive() for thread in self._threads)
+        return super().__enter__()
 
     def _run(self, work: Callable[[], None]) -> None:
         try:

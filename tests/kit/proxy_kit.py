@@ -10,6 +10,7 @@ import orjson
 import uvloop
 from confluent_kafka import Consumer, Producer, TopicPartition
 from mutation_kit import own
+from threaded import Threaded
 
 from enforcer.host.server import ProxyConfig
 from enforcer.kafka.proxy import KafkaProxy
@@ -130,7 +131,7 @@ class ProxyThread:
         await self.proxy.stop()
 
 
-class Decider:
+class Decider(Threaded):
     """The job's place taken by one thread that runs a real law over the real topics.
 
     Args:
@@ -147,17 +148,16 @@ class Decider:
         law: str = "mutation",
         client: Mapping[str, str] | None = None,
     ) -> None:
+        super().__init__(self._run, name="decider", limit_s=WAIT_S)
         self._properties = {**(client or {}), "bootstrap.servers": bootstrap, "log_level": "0"}
         self._topics = topics
         self._law = law
         self._source = topics.requests if law == "mutation" else topics.usage
-        self._stopping = threading.Event()
         self._working = threading.Event()
         self._working.set()
         self._idle = threading.Event()
         self.events: list[dict[str, Any]] = []
         self.decisions: list[dict[str, Any]] = []
-        self._thread = threading.Thread(target=self._run, name="decider")
 
     def pause(self) -> None:
         """The job is down from now on."""
@@ -169,12 +169,7 @@ class Decider:
 
     def __enter__(self) -> Self:
         self._warm_up()
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stopping.set()
-        self._thread.join(WAIT_S)
+        return super().__enter__()
 
     def _warm_up(self) -> None:
         """Compile the law, as the job's workers do: in a new folder on a busy machine that takes minutes."""

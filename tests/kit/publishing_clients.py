@@ -4,37 +4,25 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any
 
 from confluent_kafka import Producer
 from pulsar import Result
 from pulsar_kit import client
+from threaded import Threaded
 
 logger = logging.getLogger(__name__)
 Times = list[float]
 """When messages were acknowledged, monotonic s."""
 
 
-class Driving:
-    """Clients that send as fast as they may until they are stopped; a context manager."""
+class Driving(Threaded):
+    """Clients that send as fast as they may until they are stopped."""
 
     def __init__(self, *clients: Callable[[threading.Event, Times], None]) -> None:
         self.ended: list[Times] = [[] for _ in clients]
-        self._stop = threading.Event()
-        self._threads = [
-            threading.Thread(target=each, args=(self._stop, ended))
-            for each, ended in zip(clients, self.ended, strict=True)
-        ]
-
-    def __enter__(self) -> Self:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        for thread in self._threads:
-            thread.join(60)
+        works = zip(clients, self.ended, strict=True)
+        super().__init__(*(lambda each=each, own=own: each(self._stopping, own) for each, own in works))
 
     def rates(self, for_s: float) -> list[float]:
         """Acknowledged messages a second of each from now on."""

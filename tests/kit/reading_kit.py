@@ -1,13 +1,12 @@
 """Topics filled with batches of a given size, and real consumers that note when each record came."""
 
-import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
-from typing import Self
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from threaded import Threaded
 
 _LIMIT_S = 60.0
 
@@ -40,8 +39,8 @@ def fill(
     assert producer.flush(_LIMIT_S) == 0
 
 
-class Reading:
-    """A consumer of a group in a thread; a context manager.
+class Reading(Threaded):
+    """A consumer of a group in a thread.
 
     Attributes:
         came: (monotonic time, topic, bytes of the value) of each record, in order.
@@ -55,6 +54,7 @@ class Reading:
     """
 
     def __init__(self, bootstrap: str, group: str, topics: Sequence[str], **properties: str) -> None:
+        super().__init__(self._run, name=f"reads as {group}", limit_s=_LIMIT_S)
         self._consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap, "group.id": group, "client.id": group,
@@ -67,17 +67,9 @@ class Reading:
         self.numbers: dict[tuple[str, int], Counter[int]] = {}
         self.lost: list[TopicPartition] = []
         """Partitions that were taken from it while it ran."""
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"reads as {group}", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
 
     def __exit__(self, *_: object) -> None:
-        self._stopping.set()
-        self._thread.join(_LIMIT_S)
-        assert not self._thread.is_alive()
+        super().__exit__()
         self._consumer.close()
 
     def count(self, topic: str) -> int:

@@ -5,12 +5,14 @@ import sys
 import threading
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import orjson
 from confluent_kafka import Producer
+from threaded import Threaded
 
 from weir.stack.kafka import HOST, free_port
 
@@ -83,8 +85,8 @@ class SlowBroker:
         return found
 
 
-class Producers:
-    """Many real producers, each with one record under way; a context manager.
+class Producers(Threaded):
+    """Many real producers, each with one record under way.
 
     Args:
         bootstrap: where they connect.
@@ -93,30 +95,18 @@ class Producers:
     """
 
     def __init__(self, bootstrap: str, topic: str, count: int) -> None:
+        super().__init__(*(partial(self._run, one) for one in range(count)), limit_s=2 * _LIMIT_S)
         self._properties = {
             "bootstrap.servers": bootstrap, "linger.ms": 0, "acks": 1, "socket.timeout.ms": 60_000,
             "message.timeout.ms": 120_000, "log_level": 0,
         }  # fmt: skip
         self._topic = topic
-        self._stopping = threading.Event()
         self._lock = threading.Lock()
         self._took_ms: list[float] = []
         self.sent = 0
         """Records that were acknowledged."""
         self.failed = 0
         """Those that were given up."""
-        self._threads = [threading.Thread(target=self._run, args=(one,), daemon=True) for one in range(count)]
-
-    def __enter__(self) -> Self:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stopping.set()
-        for thread in self._threads:
-            thread.join(2 * _LIMIT_S)
-            assert not thread.is_alive()
 
     def take(self) -> list[float]:
         """What records took since the last time, ms, sorted."""

@@ -16,7 +16,7 @@ async def for_ever() -> None:
     await asyncio.Event().wait()
 
 
-def test_all_end_when_one_fails() -> None:
+async def test_all_end_when_one_fails() -> None:
     ended = []
 
     async def other() -> None:
@@ -29,11 +29,8 @@ def test_all_end_when_one_fails() -> None:
         await asyncio.sleep(0)
         raise WeirError("taken over")
 
-    async def run() -> None:
-        with pytest.raises(WeirError, match="taken over"):
-            await until_stopped(asyncio.Event(), [other(), fails()], [other()])
-
-    asyncio.run(run())
+    with pytest.raises(WeirError, match="taken over"):
+        await until_stopped(asyncio.Event(), [other(), fails()], [other()])
     assert ended == ["other", "other"]
 
 
@@ -44,7 +41,7 @@ async def test_parts_that_have_ended_are_enough() -> None:
     await until_stopped(asyncio.Event(), [part(), part()], [part()])
 
 
-def test_a_stop_cancels_parts_and_lets_the_orderly_end() -> None:
+async def test_a_stop_cancels_parts_and_lets_the_orderly_end() -> None:
     ended = []
 
     async def part() -> None:
@@ -53,18 +50,15 @@ def test_a_stop_cancels_parts_and_lets_the_orderly_end() -> None:
         finally:
             ended.append("part")
 
-    async def run() -> None:
-        stop = asyncio.Event()
+    stop = asyncio.Event()
 
-        async def orderly() -> None:
-            await stop.wait()
-            await asyncio.sleep(0.01)
-            ended.append("orderly")
+    async def orderly() -> None:
+        await stop.wait()
+        await asyncio.sleep(0.01)
+        ended.append("orderly")
 
-        asyncio.get_running_loop().call_later(0.01, stop.set)
-        await until_stopped(stop, [part()], [orderly()])
-
-    asyncio.run(run())
+    asyncio.get_running_loop().call_later(0.01, stop.set)
+    await until_stopped(stop, [part()], [orderly()])
     assert ended == ["part", "orderly"]
 
 

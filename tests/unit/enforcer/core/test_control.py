@@ -26,59 +26,51 @@ DAY_MS = 86_400_000
 NOBODY = {"bootstrap.servers": "127.0.0.1:9"}
 
 
-def test_a_policy_dated_days_ahead_is_looked_at_again_until_its_time() -> None:
+async def test_a_policy_dated_days_ahead_is_looked_at_again_until_its_time() -> None:
     """No timer of the loop is set farther ahead than a day; the function is called once, at its time.
 
     By the brokers' clock, as policies come into force by it.
     """
     called: list[float] = []
-
-    async def run() -> None:
-        control = ControlPlane("p1", ProxySettings(), Metrics(10), Topics(), NOBODY, speaks="kafka")
-        now_ms = 0.0
-        timers: list[tuple[float, Callable[..., None], tuple[Any, ...]]] = []
-        loop = SimpleNamespace(
-            call_later=lambda delay_s, function, *given: timers.append((delay_s, function, given)),
-            call_soon=lambda function: function(),
-        )
-        control._loop = cast(asyncio.AbstractEventLoop, loop)
-        control.brokers_ms = lambda: int(now_ms)
-        control.call_at(2 * DAY_MS + 5, lambda: called.append(now_ms))
-        while timers:
-            ((delay_s, function, given),) = timers
-            assert delay_s <= DAY_MS / 1000
-            timers.clear()
-            now_ms += delay_s * 1000
-            function(*given)
-
-    asyncio.run(run())
+    control = ControlPlane("p1", ProxySettings(), Metrics(10), Topics(), NOBODY, speaks="kafka")
+    now_ms = 0.0
+    timers: list[tuple[float, Callable[..., None], tuple[Any, ...]]] = []
+    loop = SimpleNamespace(
+        call_later=lambda delay_s, function, *given: timers.append((delay_s, function, given)),
+        call_soon=lambda function: function(),
+    )
+    control._loop = cast(asyncio.AbstractEventLoop, loop)
+    control.brokers_ms = lambda: int(now_ms)
+    control.call_at(2 * DAY_MS + 5, lambda: called.append(now_ms))
+    while timers:
+        ((delay_s, function, given),) = timers
+        assert delay_s <= DAY_MS / 1000
+        timers.clear()
+        now_ms += delay_s * 1000
+        function(*given)
     assert called == [2 * DAY_MS + 5]
 
 
-def test_it_serves_while_the_job_is_away() -> None:
+async def test_it_serves_while_the_job_is_away() -> None:
     """Once all is read back and the limit of the start is over; the job that comes makes it ready."""
     seen: list[tuple[bool, bool, bool]] = []
+    desk = Desk()
+    law = MutationQuotas(desk.context)
 
-    async def run() -> None:
-        desk = Desk()
-        law = MutationQuotas(desk.context)
+    def look() -> None:
+        seen.append((law.serving.is_set(), law.ready.is_set(), desk.metrics.local.alone))
 
-        def look() -> None:
-            seen.append((law.serving.is_set(), law.ready.is_set(), desk.metrics.local.alone))
-
-        async def ask() -> bool:
-            look()
-            if len(seen) == 2:
-                law.coordinator.begin()
-            if len(seen) == 3:
-                desk.pass_ms(desk.settings.start_timeout_ms)
-            return len(seen) > 4
-
-        law._ask_probe = ask  # type: ignore[method-assign]  # no broker
-        await law.probe()
+    async def ask() -> bool:
         look()
+        if len(seen) == 2:
+            law.coordinator.begin()
+        if len(seen) == 3:
+            desk.pass_ms(desk.settings.start_timeout_ms)
+        return len(seen) > 4
 
-    asyncio.run(run())
+    law._ask_probe = ask  # type: ignore[method-assign]  # no broker
+    await law.probe()
+    look()
     assert seen == [(False, False, False)] * 3 + [(True, False, True)] * 4 + [(True, True, False)]
 
 

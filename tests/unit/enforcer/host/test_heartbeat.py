@@ -8,25 +8,21 @@ from prometheus_client import CollectorRegistry, Histogram
 from enforcer.host.heartbeat import BEAT_S, Heartbeat
 
 
-def test_what_holds_the_loop_is_seen() -> None:
+async def test_what_holds_the_loop_is_seen() -> None:
     """A pause of the loop is in the histogram; after the end there are no more beats."""
     registry, beats = CollectorRegistry(), list[int]()
     delay = Histogram("delay", "of the loop", registry=registry, buckets=(0.1, 10.0))
-
-    async def hold() -> None:
-        heartbeat = Heartbeat(delay, lambda: beats.append(1))
-        heartbeat.start()
-        await asyncio.sleep(0)
-        until = time.monotonic() + BEAT_S + 0.2
-        while time.monotonic() < until:
-            pass
-        await asyncio.sleep(0.01)
-        heartbeat.stop()
-        seen = len(beats)
-        await asyncio.sleep(BEAT_S * 2)
-        assert len(beats) == seen
-
-    asyncio.run(hold())
+    heartbeat = Heartbeat(delay, lambda: beats.append(1))
+    heartbeat.start()
+    await asyncio.sleep(0)
+    until = time.monotonic() + BEAT_S + 0.2
+    while time.monotonic() < until:
+        pass
+    await asyncio.sleep(0.01)
+    heartbeat.stop()
+    seen = len(beats)
+    await asyncio.sleep(BEAT_S * 2)
+    assert len(beats) == seen
     count = registry.get_sample_value("delay_count")
     assert (
         beats
@@ -35,25 +31,21 @@ def test_what_holds_the_loop_is_seen() -> None:
     )
 
 
-def test_a_mistake_at_a_beat_does_not_end_the_beats() -> None:
+async def test_a_mistake_at_a_beat_does_not_end_the_beats() -> None:
     """Memory is looked at from there: the next beat comes all the same, and the loop is told."""
     beats, told = list[int](), list[object]()
     delay = Histogram("delay", "of the loop", registry=CollectorRegistry())
+    enough = asyncio.Event()
 
-    async def beat() -> None:
-        enough = asyncio.Event()
+    def broken() -> None:
+        beats.append(1)
+        if len(beats) == 3:
+            enough.set()
+        raise ValueError("a mistake")
 
-        def broken() -> None:
-            beats.append(1)
-            if len(beats) == 3:
-                enough.set()
-            raise ValueError("a mistake")
-
-        asyncio.get_running_loop().set_exception_handler(lambda _loop, context: told.append(context))
-        heartbeat = Heartbeat(delay, broken)
-        heartbeat.start()
-        await asyncio.wait_for(enough.wait(), 5)
-        heartbeat.stop()
-
-    asyncio.run(beat())
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: told.append(context))
+    heartbeat = Heartbeat(delay, broken)
+    heartbeat.start()
+    await asyncio.wait_for(enough.wait(), 5)
+    heartbeat.stop()
     assert len(beats) == len(told) == 3

@@ -49,18 +49,14 @@ class Client:
         self.said.append("drain")
 
 
-def test_a_connection_that_cannot_be_looked_at_ends_no_watch(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_connection_that_cannot_be_looked_at_ends_no_watch(caplog: pytest.LogCaptureFixture) -> None:
     """The others are looked at in the same second, and it is logged."""
-
-    async def look() -> None:
-        host, bad, good = BareHost(), cast(Any, None), Client()
-        # In this order.
-        host.connections = cast(Any, [bad, good, bad])
-        host._look_at_connections()
-        assert good.said == ["check"]
-        host._listener.close()
-
-    asyncio.run(look())
+    host, bad, good = BareHost(), cast(Any, None), Client()
+    # In this order.
+    host.connections = cast(Any, [bad, good, bad])
+    host._look_at_connections()
+    assert good.said == ["check"]
+    host._listener.close()
     assert caplog.text.count("could not be looked at") == 2
 
 

@@ -7,12 +7,10 @@ import httpx2
 import orjson
 import pytest
 from http_kit import TOPIC, Front, Seen, jwt, reply
-from loop_kit import in_a_loop
 
 from enforcer.http.filling import AnswerFilling
 
 
-@in_a_loop
 async def test_headers_pass_but_those_that_must_not() -> None:
     """Of one connection, of another host, and who somebody says that he is."""
     front = Front()
@@ -36,7 +34,6 @@ async def test_headers_pass_but_those_that_must_not() -> None:
     assert front.pulsar.seen[1].header("cookie") is None
 
 
-@in_a_loop
 async def test_bodies_and_answers_pass_as_they_are() -> None:
     """Chunked, encoded, without a body, HEAD, and an unknown method."""
     front = Front()
@@ -59,7 +56,6 @@ async def test_bodies_and_answers_pass_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("declared", [None, "9"])
-@in_a_loop
 async def test_a_large_body_is_streamed(declared: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond what is kept; with its length if the client said it."""
     monkeypatch.setattr("enforcer.http.proxy.REPLAY_BODY_BYTES", 4)
@@ -74,7 +70,6 @@ async def test_a_large_body_is_streamed(declared: str | None, monkeypatch: pytes
     assert front.count("weir_http_replay_bytes") == 0
 
 
-@in_a_loop
 async def test_kept_bodies_have_a_bound_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond it they are streamed, and those of mutations refused."""
     monkeypatch.setattr("enforcer.http.proxy.REPLAY_BYTES", 4)
@@ -87,7 +82,6 @@ async def test_kept_bodies_have_a_bound_together(monkeypatch: pytest.MonkeyPatch
     assert front.count("weir_http_replay_bytes") == 0
 
 
-@in_a_loop
 async def test_a_slow_body_is_streamed(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is passed need not be whole in time."""
     monkeypatch.setattr("enforcer.http.proxy.BODY_TIMEOUT_MS", 100)
@@ -112,7 +106,6 @@ async def test_a_slow_body_is_streamed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert bytes(told) == b"abcdef"
 
 
-@in_a_loop
 async def test_an_answer_that_breaks_off_is_not_ended() -> None:
     """The client sees that something is missing."""
     front = Front()
@@ -127,7 +120,6 @@ async def test_an_answer_that_breaks_off_is_not_ended() -> None:
     assert (answer.status, answer.body, answer.ended) == (200, b"half", False)
 
 
-@in_a_loop
 async def test_who_has_left_need_not_be_fetched_for() -> None:
     """A question is dropped, a mutation is carried out and settled."""
     front = Front()
@@ -145,7 +137,6 @@ async def test_who_has_left_need_not_be_fetched_for() -> None:
     assert front.pulsar.partitions[TOPIC] == 3 and front.desk.of_type("refund") == []
 
 
-@in_a_loop
 async def test_a_short_wait_is_waited() -> None:
     """With http.wait_ms."""
     front = Front(rate=100, burst=100, wait_ms=5_000)
@@ -156,7 +147,6 @@ async def test_a_short_wait_is_waited() -> None:
     assert (await front.ask("PUT", "/admin/v2/persistent/acme/orders/t2")).status == 204
 
 
-@in_a_loop
 async def test_lookups_name_the_proxy() -> None:
     """Or clients would go past it."""
     front = Front(binary_address="proxy:16650")
@@ -180,7 +170,6 @@ async def test_lookups_name_the_proxy() -> None:
     assert (await front.ask("GET", path)).status == 502
 
 
-@in_a_loop
 async def test_lookups_without_an_address_are_refused() -> None:
     """With the setting that is missing."""
     front = Front()
@@ -190,7 +179,6 @@ async def test_lookups_without_an_address_are_refused() -> None:
     assert answer.status == 501 and "http.binary_address" in answer.json["reason"]
 
 
-@in_a_loop
 async def test_answers_are_filled_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """By whoever the proxy belongs to; names of the path are decoded."""
 
@@ -205,7 +193,6 @@ async def test_answers_are_filled_in(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (await front.ask("GET", "/x/a%2Fb/stats")).status == 502
 
 
-@in_a_loop
 async def test_a_base_path_of_the_upstream_is_kept() -> None:
     """For an API below a path of its own."""
     front = Front(upstream="http://pulsar:8080/base/")
@@ -213,7 +200,6 @@ async def test_a_base_path_of_the_upstream_is_kept() -> None:
     assert front.pulsar.asked("GET") == ["/base/any?x"]
 
 
-@in_a_loop
 async def test_users_have_their_own_quota() -> None:
     """A token that the upstream accepts; both are told from a wrong one."""
     front = Front()

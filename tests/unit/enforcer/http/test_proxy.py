@@ -6,12 +6,10 @@ from typing import Any
 import httpx2
 import pytest
 from http_kit import TOPIC, Front, reply
-from loop_kit import in_a_loop
 
 LIST = "/admin/v2/namespaces/acme/orders/topics"
 
 
-@in_a_loop
 async def test_the_first_is_created_the_next_refused_and_later_it_works() -> None:
     """Over 2 a second, burst 22: the answer says when, in whole seconds, and the topic is not there."""
     front = Front()
@@ -33,7 +31,6 @@ async def test_the_first_is_created_the_next_refused_and_later_it_works() -> Non
     assert [event["api"] for event in front.desk.of_type("request")] == ["createPartitionedTopic"] * 3
 
 
-@in_a_loop
 async def test_a_retry_after_is_rounded_up() -> None:
     """One ms more than three seconds is four."""
     front = Front()
@@ -63,7 +60,6 @@ async def test_a_retry_after_is_rounded_up() -> None:
         "/admin/non-persistent/acme/east/orders/t1",
     ],
 )
-@in_a_loop
 async def test_what_each_costs(
     topic: str, method: str, path: str, body: Any, held: int | None, cost: int, operation: str
 ) -> None:
@@ -81,7 +77,6 @@ async def test_what_each_costs(
     assert front.desk.of_type("refund") == []
 
 
-@in_a_loop
 async def test_a_namespace_costs_the_topics_in_it() -> None:
     """Those that its list has; one that cannot be counted is not deleted."""
     front = Front()
@@ -97,7 +92,6 @@ async def test_a_namespace_costs_the_topics_in_it() -> None:
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 409, 412, 500])
-@in_a_loop
 async def test_what_the_upstream_refuses_costs_nothing(status: int) -> None:
     """Its answer passes as it is, and what was charged is given back."""
     front = Front()
@@ -109,7 +103,6 @@ async def test_what_the_upstream_refuses_costs_nothing(status: int) -> None:
     assert refund["items"][0]["mutations"] == 5
 
 
-@in_a_loop
 async def test_what_is_there_is_asked_of_the_very_same_name() -> None:
     """Servers decode a plus and bytes that are no UTF-8 in ways of their own."""
     front = Front(burst=100)
@@ -121,7 +114,6 @@ async def test_what_is_there_is_asked_of_the_very_same_name() -> None:
     assert [event["items"][0]["mutations"] for event in front.desk.of_type("request")][:3] == [7] * 3
 
 
-@in_a_loop
 async def test_what_is_bound_to_fail_is_not_decided() -> None:
     """A growth or deletion of what is not there, or to what is there: the upstream says what is wrong."""
     front = Front()
@@ -133,7 +125,6 @@ async def test_what_is_bound_to_fail_is_not_decided() -> None:
 
 
 @pytest.mark.parametrize(("method", "cost"), [("POST", 5), ("DELETE", 1)])
-@in_a_loop
 async def test_what_succeeds_all_the_same_is_charged(method: str, cost: int) -> None:
     """Somebody made the topic in between."""
     front = Front()
@@ -154,7 +145,6 @@ async def test_what_succeeds_all_the_same_is_charged(method: str, cost: int) -> 
         (httpx2.RemoteProtocolError("no"), 502, False),
     ],
 )
-@in_a_loop
 async def test_an_upstream_that_does_not_answer(error: Exception, status: int, refunded: bool) -> None:
     """What it may have done stays charged; what it never got is given back."""
     front = Front()
@@ -165,7 +155,6 @@ async def test_an_upstream_that_does_not_answer(error: Exception, status: int, r
     assert len(front.pulsar.seen) == 1
 
 
-@in_a_loop
 async def test_a_question_is_asked_twice_if_an_idle_connection_had_ended() -> None:
     """Only of what changes nothing."""
     front = Front()
@@ -191,7 +180,6 @@ async def test_a_question_is_asked_twice_if_an_idle_connection_had_ended() -> No
         "/admin/v2/persistent/acme/orders/t1/partitions?authoritative=true",
     ],
 )
-@in_a_loop
 async def test_no_way_of_writing_a_path_escapes(path: str) -> None:
     """Whatever a server may read as the path of a rule is charged, and goes out as it was matched."""
     front = Front()
@@ -204,7 +192,6 @@ async def test_no_way_of_writing_a_path_escapes(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/a/../b", "/a/./b", "/a/%2e%2e/b", "/a/.;x/b", "/.."])
-@in_a_loop
 async def test_parts_of_dots_are_refused(path: str) -> None:
     """Servers do not agree on what they mean."""
     front = Front()
@@ -220,7 +207,6 @@ async def test_parts_of_dots_are_refused(path: str) -> None:
         (b'{"partitions":4,"partitions":5}', 5), (b'{"partitions":4.5,"x":{}}', 4),
     ],
 )  # fmt: skip
-@in_a_loop
 async def test_numbers_are_read_as_pulsar_reads_them(body: bytes, number: int) -> None:
     """Texts, fractions and objects too (docs/protocol_notes.md 4.7)."""
     front = Front()
@@ -232,7 +218,6 @@ async def test_numbers_are_read_as_pulsar_reads_them(body: bytes, number: int) -
 @pytest.mark.parametrize(
     "body", [b"null", b"true", b"[3]", b"0", b"-1", b"{}", b'{"partitions":null}', b'"x"']
 )
-@in_a_loop
 async def test_no_number_is_for_the_upstream_to_refuse(body: bytes) -> None:
     """Nothing is decided."""
     front = Front()
@@ -252,7 +237,6 @@ async def test_no_number_is_for_the_upstream_to_refuse(body: bytes) -> None:
         (b" " * 70_000 + b"3", {}, 413),
     ],
 )
-@in_a_loop
 async def test_what_cannot_be_counted_is_refused(body: bytes, headers: dict[str, str], status: int) -> None:
     """Before anything else; what we cannot read the upstream might."""
     front = Front()
@@ -260,7 +244,6 @@ async def test_what_cannot_be_counted_is_refused(body: bytes, headers: dict[str,
     assert answer.status == status and answer.json["reason"] and front.pulsar.seen == []
 
 
-@in_a_loop
 async def test_a_body_that_does_not_come_is_408(monkeypatch: pytest.MonkeyPatch) -> None:
     """And one whose client leaves is dropped."""
     monkeypatch.setattr("enforcer.http.proxy.BODY_TIMEOUT_MS", 100)

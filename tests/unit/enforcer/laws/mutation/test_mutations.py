@@ -3,11 +3,9 @@
 import asyncio
 
 import pytest
-from loop_kit import in_a_loop
 from mutation_kit import Bureau, asked, decision
 
 
-@in_a_loop
 async def test_no_quota_passes_and_is_reported() -> None:
     """Nobody waits; what the cluster did not do is corrected when the job has decided it."""
     bureau = Bureau()
@@ -21,7 +19,6 @@ async def test_no_quota_passes_and_is_reported() -> None:
     assert bureau.outcomes() == {"unlimited": 1}
 
 
-@in_a_loop
 async def test_a_shadow_quota_is_decided_and_not_acted_on() -> None:
     """Whatever the balance is."""
     bureau = Bureau()
@@ -31,7 +28,6 @@ async def test_a_shadow_quota_is_decided_and_not_acted_on() -> None:
     assert len(bureau.desk.of_type("request")) == 3
 
 
-@in_a_loop
 async def test_it_is_decided_at_once_and_its_event_goes_beside_it() -> None:
     """The answer to the client waits for the event's acknowledgement; the decision does not."""
     bureau = Bureau()
@@ -48,7 +44,6 @@ async def test_it_is_decided_at_once_and_its_event_goes_beside_it() -> None:
     assert bureau.desk.metrics.unacknowledged._value.get() == 0
 
 
-@in_a_loop
 async def test_the_wait_for_the_acknowledgement_has_a_bound() -> None:
     """After EVENT_ACK_MS it is counted."""
     bureau = Bureau()
@@ -60,7 +55,6 @@ async def test_the_wait_for_the_acknowledgement_has_a_bound() -> None:
     assert waiting.done() and bureau.desk.metrics.unacknowledged._value.get() == 1
 
 
-@in_a_loop
 async def test_beyond_the_quota_it_is_refused_with_the_time_and_the_quota() -> None:
     """By the law's own steps, and by the not-before time from then on; each is reported."""
     bureau = Bureau()
@@ -76,7 +70,6 @@ async def test_beyond_the_quota_it_is_refused_with_the_time_and_the_quota() -> N
     assert bureau.outcomes() == {"allow": 2, "reject": 1}
 
 
-@in_a_loop
 async def test_what_the_cluster_did_not_do_is_given_back() -> None:
     """The refund is an event, and whoever was told to wait may come at once."""
     bureau = Bureau()
@@ -88,7 +81,6 @@ async def test_what_the_cluster_did_not_do_is_given_back() -> None:
     assert (await bureau.answer({"b": 1})).tokens == 10.0
 
 
-@in_a_loop
 async def test_what_the_cluster_did_beyond_is_charged() -> None:
     """A topic that had grown meanwhile; and one of which nothing was known."""
     bureau = Bureau()
@@ -98,7 +90,6 @@ async def test_what_the_cluster_did_beyond_is_charged() -> None:
     assert (await bureau.answer({"c": 1})).retry_ms == 2_000
 
 
-@in_a_loop
 async def test_of_several_items_all_are_carried_out_or_none() -> None:
     """What was charged of a request that is refused is given back."""
     bureau = Bureau()
@@ -110,7 +101,6 @@ async def test_of_several_items_all_are_carried_out_or_none() -> None:
     assert len(bureau.desk.events) == 2
 
 
-@in_a_loop
 async def test_no_items_cost_nothing() -> None:
     """What is wrong with it is its cluster's to say."""
     bureau = Bureau()

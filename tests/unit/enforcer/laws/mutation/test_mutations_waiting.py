@@ -3,7 +3,6 @@
 import asyncio
 
 import pytest
-from loop_kit import in_a_loop
 from mutation_kit import Bureau, decision
 
 from enforcer.core import bounds
@@ -32,7 +31,6 @@ async def test_who_leaves_is_not_charged(moment: str) -> None:
         assert bureau.desk.of_type("refund") == []
 
 
-@in_a_loop
 async def test_a_short_wait_is_waited() -> None:
     """Until the subject need not wait any more; then it is decided once."""
     bureau = Bureau()
@@ -45,7 +43,6 @@ async def test_a_short_wait_is_waited() -> None:
     assert bureau.outcomes() == {"allow": 2}
 
 
-@in_a_loop
 async def test_a_long_wait_is_refused_at_once() -> None:
     """Waiting first would help nobody."""
     bureau = Bureau()
@@ -54,7 +51,6 @@ async def test_a_long_wait_is_refused_at_once() -> None:
     assert (answer.outcome, answer.retry_ms) == ("reject", 19_000)
 
 
-@in_a_loop
 async def test_those_who_wait_go_one_after_the_other() -> None:
     """First come, first served; who cannot have its turn in time is refused then."""
     bureau = Bureau()
@@ -72,7 +68,6 @@ async def test_those_who_wait_go_one_after_the_other() -> None:
     assert bureau.mutations.waiting == 0
 
 
-@in_a_loop
 async def test_a_refund_ends_the_wait() -> None:
     """Whoever waits goes on when its subject need not wait any more."""
     bureau = Bureau()
@@ -83,7 +78,6 @@ async def test_a_refund_ends_the_wait() -> None:
     assert task.result().allowed
 
 
-@in_a_loop
 async def test_a_quota_that_is_taken_away_ends_the_wait() -> None:
     """What comes into force is asked for anew."""
     bureau = Bureau()
@@ -94,7 +88,6 @@ async def test_a_quota_that_is_taken_away_ends_the_wait() -> None:
     assert task.result().outcome == "unlimited"
 
 
-@in_a_loop
 async def test_a_line_too_long_to_be_served_in_time_is_not_joined() -> None:
     """Each before it takes one mutation at least; who cannot have its turn is refused at once."""
     bureau = Bureau()
@@ -108,7 +101,6 @@ async def test_a_line_too_long_to_be_served_in_time_is_not_joined() -> None:
     await asyncio.gather(*waiting, return_exceptions=True)
 
 
-@in_a_loop
 async def test_the_line_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond it a request is refused as if it did not want to wait."""
     monkeypatch.setattr(bounds, "OPEN_QUESTIONS_MAX", 2)
@@ -121,7 +113,6 @@ async def test_the_line_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(task.done() for task in waiting)
 
 
-@in_a_loop
 async def test_questions_of_one_subject_line_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """So many may be open at a time; the next is asked when one is answered, and late after the limit."""
     monkeypatch.setattr(bounds, "OPEN_QUESTIONS_MAX", 1)
@@ -155,7 +146,6 @@ async def test_dry_runs_have_a_rate_of_their_own(shadow: bool) -> None:
         assert answers[1].retry_ms == 1_000 and "Dry runs" in answers[1].message
 
 
-@in_a_loop
 async def test_a_dry_run_under_no_quota_is_not_reported() -> None:
     """Nobody need know."""
     bureau = Bureau()
@@ -164,7 +154,6 @@ async def test_a_dry_run_under_no_quota_is_not_reported() -> None:
     assert answer.allowed and bureau.desk.events == []
 
 
-@in_a_loop
 async def test_it_is_decided_by_its_decision_once_it_is_known() -> None:
     """The question is closed: the same decision read again changes nothing."""
     bureau = Bureau(local=False)

@@ -180,25 +180,21 @@ def test_series_are_bounded() -> None:
     assert rig.value("weir_proxy_groups") == 15
 
 
-def test_a_report_each_round() -> None:
+async def test_a_report_each_round() -> None:
     """Each with the time that it covers, also after the loop stood still for long."""
     rig = rig_in_use()
     rig.leap_ms = 50.0
-
-    async def run() -> None:
-        running = asyncio.ensure_future(rig.groups.run())
-        async with asyncio.timeout(20):
-            while len(rig.events) < 3:
-                await asyncio.sleep(0)
-                rig.use(1)
-                if len(rig.events) == 2 and rig.leap_ms == 50.0:
-                    rig.now_ms += 10_000
-                    rig.leap_ms = 40.0
-        running.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await running
-
-    asyncio.run(run())
+    running = asyncio.ensure_future(rig.groups.run())
+    async with asyncio.timeout(20):
+        while len(rig.events) < 3:
+            await asyncio.sleep(0)
+            rig.use(1)
+            if len(rig.events) == 2 and rig.leap_ms == 50.0:
+                rig.now_ms += 10_000
+                rig.leap_ms = 40.0
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
     periods = [event["period_ms"] for event in rig.events]
     assert all(period >= 1_000 for period in periods) and periods[2] >= 10_000
     rig.leap_ms = 0.0

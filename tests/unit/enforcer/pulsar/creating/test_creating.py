@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 from creating_kit import Client, Yard, asking
-from loop_kit import in_a_loop
 from mutation_kit import decision, settle_down
 from publishing_kit import World
 
@@ -18,7 +17,6 @@ from enforcer.wire.pulsar.frames import (
 )
 
 
-@in_a_loop
 async def test_without_a_quota_all_passes_unseen() -> None:
     """And a quota that comes or goes is seen at the next look."""
     yard = Yard()
@@ -34,7 +32,6 @@ async def test_without_a_quota_all_passes_unseen() -> None:
     assert not client.part.up
 
 
-@in_a_loop
 async def test_a_request_id_twice_at_a_time_ends_the_connection() -> None:
     """Answers could not be told apart."""
     _yard, client = asking()
@@ -43,7 +40,6 @@ async def test_a_request_id_twice_at_a_time_ends_the_connection() -> None:
     assert client.wire.ended == ["request_id"]
 
 
-@in_a_loop
 async def test_a_broker_that_does_not_say_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """The client is to try again; what the broker says later is for nobody."""
     monkeypatch.setattr("enforcer.pulsar.creating.creation.CREATE_QUESTION_MS", 20)
@@ -59,7 +55,6 @@ async def test_a_broker_that_does_not_say_in_time(monkeypatch: pytest.MonkeyPatc
     assert len(client.wire.down) == 2 and not client.part.down
 
 
-@in_a_loop
 async def test_what_creates_nothing_passes() -> None:
     """Subscriptions that force nothing, questions that create nothing, topics that are not stored."""
     yard, client = asking()
@@ -71,32 +66,27 @@ async def test_what_creates_nothing_passes() -> None:
 
 
 @pytest.mark.parametrize("kind", [CLOSE_PRODUCER, CLOSE_CONSUMER])
-def test_a_client_that_stops_waiting(kind: int) -> None:
+async def test_a_client_that_stops_waiting(kind: int) -> None:
     """What it closes does not go on, and is not charged; others of its requests do."""
-
-    async def scene() -> None:
-        yard = Yard()
-        await yard.drain()
-        client = Client(yard)
-        # As in the proxy.
-        client.wire.parts.insert(0, PublishingPart(client.wire, World().desk))
-        await client.produce("p")
-        await client.answer(None)
-        await client.subscribe("c")
-        await client.answer(None)
-        field = "producer_id" if kind == CLOSE_PRODUCER else "consumer_id"
-        assert await client.give(command(kind, request_id=9, **{field: 2}))
-        assert len(client.part._tasks) == 2
-        assert await client.give(command(kind, request_id=9, **{field: 1}))
-        assert len(client.part._tasks) == 1
-        await yard.bureau.pass_ms(9_000)
-        assert [client.asked().topic] == (["c"] if kind == CLOSE_PRODUCER else ["p"])
-        assert len(yard.charged()) == 1 and not client.wire.up
-
-    asyncio.run(scene())
+    yard = Yard()
+    await yard.drain()
+    client = Client(yard)
+    # As in the proxy.
+    client.wire.parts.insert(0, PublishingPart(client.wire, World().desk))
+    await client.produce("p")
+    await client.answer(None)
+    await client.subscribe("c")
+    await client.answer(None)
+    field = "producer_id" if kind == CLOSE_PRODUCER else "consumer_id"
+    assert await client.give(command(kind, request_id=9, **{field: 2}))
+    assert len(client.part._tasks) == 2
+    assert await client.give(command(kind, request_id=9, **{field: 1}))
+    assert len(client.part._tasks) == 1
+    await yard.bureau.pass_ms(9_000)
+    assert [client.asked().topic] == (["c"] if kind == CLOSE_PRODUCER else ["p"])
+    assert len(yard.charged()) == 1 and not client.wire.up
 
 
-@in_a_loop
 async def test_a_client_that_goes_away() -> None:
     """What it waits for is given back; what is at the broker may well be created, and stays."""
     yard, client = asking(local=False)
@@ -117,7 +107,6 @@ async def test_a_client_that_goes_away() -> None:
     assert yard.charged() == [{"t": 1}] and yard.refunded() == 0
 
 
-@in_a_loop
 async def test_a_broker_that_cannot_be_asked() -> None:
     """A question would create the topic; it is counted."""
     yard, client = asking()
@@ -126,7 +115,6 @@ async def test_a_broker_that_cannot_be_asked() -> None:
     assert yard.found() == {"unasked": 2}
 
 
-@in_a_loop
 async def test_more_requests_than_may_be_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     """The client is not read until there are fewer."""
     monkeypatch.setattr("enforcer.pulsar.creating.creating.CREATIONS_MAX", 3)
@@ -141,7 +129,6 @@ async def test_more_requests_than_may_be_looked_at(monkeypatch: pytest.MonkeyPat
     assert client.wire.read
 
 
-@in_a_loop
 async def test_thousands_of_names(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables have bounds, and nothing is left of what is over."""
     monkeypatch.setattr("enforcer.pulsar.creating.creating.KNOWN_TOPICS_MAX", 100)
@@ -154,7 +141,6 @@ async def test_thousands_of_names(monkeypatch: pytest.MonkeyPatch) -> None:
     assert yard.metrics.held._value.get() == 0
 
 
-@in_a_loop
 async def test_a_mistake_of_ours_ends_the_connection() -> None:
     """And it alone."""
     yard, client = asking()

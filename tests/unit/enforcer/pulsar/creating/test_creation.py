@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 from creating_kit import HERE, SURE_S, Client, Yard, asking
-from loop_kit import in_a_loop
 from mutation_kit import settle_down
 
 from enforcer.pulsar.creating import creation
@@ -14,7 +13,6 @@ from enforcer.wire.pulsar.commands import command, parse
 from enforcer.wire.pulsar.frames import PRODUCER, SUBSCRIBE
 
 
-@in_a_loop
 async def test_a_topic_that_is_there_costs_nothing() -> None:
     """The broker is asked so that nothing is created; then the request goes on as it came."""
     yard, client = asking()
@@ -48,7 +46,6 @@ async def test_a_new_topic_is_charged_and_goes_on(kind: str) -> None:
     assert client.part.held_bytes == 0 and not client.part.down
 
 
-@in_a_loop
 async def test_the_answer_waits_until_kafka_has_the_event() -> None:
     """For EVENT_ACK_MS."""
     yard = Yard()
@@ -97,7 +94,6 @@ async def test_what_follows_a_withheld_answer_stays_behind_it(kind: int, mine: t
     assert all([await client.tell(frame) for frame in mine])
 
 
-@in_a_loop
 async def test_so_much_follows_a_withheld_answer_that_it_is_given() -> None:
     """In order all the same; nothing but that is kept of what a broker says unasked."""
     yard = Yard()
@@ -117,7 +113,6 @@ async def test_so_much_follows_a_withheld_answer_that_it_is_given() -> None:
     assert len(client.wire.down) == 1 + sent
 
 
-@in_a_loop
 async def test_beyond_the_quota_a_short_wait_is_kept() -> None:
     """Other requests of the connection go on meanwhile."""
     yard = Yard()
@@ -135,7 +130,6 @@ async def test_beyond_the_quota_a_short_wait_is_kept() -> None:
     assert client.told().request_id == 1
 
 
-@in_a_loop
 async def test_beyond_the_quota_a_long_wait_is_refused() -> None:
     """With the code that all clients show at once, the quota, and when to retry."""
     yard = Yard({"create_wait_ms": 5_000})
@@ -154,7 +148,6 @@ async def test_beyond_the_quota_a_long_wait_is_refused() -> None:
     assert [event["api"] for event in refused] == ["PRODUCER", "SUBSCRIBE", "PARTITIONED_METADATA"]
 
 
-@in_a_loop
 async def test_what_the_broker_refuses_costs_nothing() -> None:
     """Whether it has is asked a little later, since clients could forge its answer."""
     yard, client = asking()
@@ -168,7 +161,6 @@ async def test_what_the_broker_refuses_costs_nothing() -> None:
     assert yard.refunded() == 1 and client.part.held_bytes == 0
 
 
-@in_a_loop
 async def test_a_forged_refusal_gives_nothing_back() -> None:
     """Another request under the same id fails, while the topic is created all the same."""
     yard, client = asking()
@@ -182,7 +174,6 @@ async def test_a_forged_refusal_gives_nothing_back() -> None:
     assert yard.refunded() == 0 and yard.known.has(HERE + "t", None)
 
 
-@in_a_loop
 async def test_two_connections_create_one_topic_and_pay_once() -> None:
     """The second waits for the first."""
     yard = Yard()
@@ -196,7 +187,6 @@ async def test_two_connections_create_one_topic_and_pay_once() -> None:
     assert yard.charged() == [{"t": 1}] and yard.known.turns == 0
 
 
-@in_a_loop
 async def test_if_the_first_is_refused_the_second_asks_itself() -> None:
     """It has waited as long."""
     yard = Yard({"create_wait_ms": 5_000})
@@ -210,7 +200,6 @@ async def test_if_the_first_is_refused_the_second_asks_itself() -> None:
     assert two.told().error == 22
 
 
-@in_a_loop
 async def test_whoever_waits_too_long_for_another_is_to_try_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first hangs at the broker."""
     monkeypatch.setattr("enforcer.pulsar.creating.creation.CREATE_QUESTION_MS", 50)
@@ -241,7 +230,6 @@ async def test_when_the_broker_cannot_say(error: int, told: int | None) -> None:
     assert yard.refunded() == 1
 
 
-@in_a_loop
 async def test_a_forged_refusal_of_a_partitioned_topics_own_name() -> None:
     """It is not known whether that is there, so it stays paid."""
     yard, client = asking()
@@ -254,7 +242,6 @@ async def test_a_forged_refusal_of_a_partitioned_topics_own_name() -> None:
     assert yard.refunded() == 0
 
 
-@in_a_loop
 async def test_a_late_decision() -> None:
     """As the setting says: it goes on, or is refused."""
     for way, goes_on in (("allow", True), ("reject", False)):
@@ -268,7 +255,6 @@ async def test_a_late_decision() -> None:
             assert client.told().error == 22
 
 
-@in_a_loop
 async def test_a_shadow_quota_is_charged_and_nothing_is_refused() -> None:
     """However much it is."""
     yard = Yard()
@@ -281,7 +267,6 @@ async def test_a_shadow_quota_is_charged_and_nothing_is_refused() -> None:
     assert len(yard.charged()) == 20 and len(client.wire.down) == 20
 
 
-@in_a_loop
 async def test_an_answer_that_never_comes() -> None:
     """The client has given up; what it asked for stays charged, and a late answer passes."""
     limit, creation._ANSWER_LIMIT_S = creation._ANSWER_LIMIT_S, 0.02
@@ -298,7 +283,6 @@ async def test_an_answer_that_never_comes() -> None:
         creation._ANSWER_LIMIT_S = limit
 
 
-@in_a_loop
 async def test_who_has_the_turn_keeps_nobody_from_what_is_there() -> None:
     """It reads no answers; others ask for themselves before long."""
     yard = Yard()
@@ -312,7 +296,6 @@ async def test_who_has_the_turn_keeps_nobody_from_what_is_there() -> None:
     assert not yard.charged() and yard.found() == {"exists": 1}
 
 
-@in_a_loop
 async def test_who_waited_and_finds_nothing_waits_for_its_turn() -> None:
     """The topic is not there yet: the first still pays alone."""
     yard = Yard()
@@ -327,7 +310,6 @@ async def test_who_waited_and_finds_nothing_waits_for_its_turn() -> None:
     assert two.asked().topic == "t" and yard.charged() == [{"t": 1}]
 
 
-@in_a_loop
 async def test_who_reads_nothing_gets_no_turn() -> None:
     """It could hear no answer: others do not wait for that."""
     yard, client = asking()

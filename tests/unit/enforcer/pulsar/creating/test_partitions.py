@@ -1,12 +1,10 @@
 """Questions for partitions, which may create them, and what partitions cost."""
 
 from creating_kit import HERE, NOT_FOUND, Client, Yard, asking
-from loop_kit import in_a_loop
 
 from enforcer.wire.pulsar.commands import parse
 
 
-@in_a_loop
 async def test_partitions_are_paid_with_their_topic() -> None:
     """One beyond them, or of no topic, is one of its own."""
     yard, client = asking()
@@ -30,7 +28,6 @@ async def test_partitions_are_paid_with_their_topic() -> None:
     assert client.asked().topic == "u-partition-0" and len(yard.charged()) == 2
 
 
-@in_a_loop
 async def test_names_that_only_the_broker_knows() -> None:
     """They are asked for as they are."""
     _yard, client = asking()
@@ -41,7 +38,6 @@ async def test_names_that_only_the_broker_knows() -> None:
         assert client.asked().topic == name
 
 
-@in_a_loop
 async def test_a_question_for_partitions_is_asked_so_that_it_creates_nothing() -> None:
     """Its answer is given under the client's id."""
     yard, client = asking()
@@ -56,7 +52,6 @@ async def test_a_question_for_partitions_is_asked_so_that_it_creates_nothing() -
     assert client.told().error == 4
 
 
-@in_a_loop
 async def test_how_many_partitions_come_of_a_question_is_learnt() -> None:
     """One is charged, then what came besides; the next time all at once, and nothing if nothing came."""
     yard, client = asking()
@@ -85,7 +80,6 @@ async def test_how_many_partitions_come_of_a_question_is_learnt() -> None:
     assert yard.charged()[4:] == [{"e": 5}]
 
 
-@in_a_loop
 async def test_a_namespace_where_nothing_is_created_by_itself() -> None:
     """What was charged is given back, and the next question is free."""
     yard, client = asking()
@@ -103,7 +97,6 @@ async def test_a_namespace_where_nothing_is_created_by_itself() -> None:
     assert len(yard.charged()) == 3
 
 
-@in_a_loop
 async def test_two_questions_create_one_topic_and_pay_once() -> None:
     """Also where the second was asked before the first had created it."""
     yard = Yard()

@@ -1,0 +1,31 @@
+"""What goes on beside a test, in threads of its own."""
+
+import threading
+from collections.abc import Callable
+from typing import Self
+
+
+class Threaded:
+    """Works that go on, each in a thread, until they are told to stop; a context manager.
+
+    Args:
+        works: they end soon after `_stopping` is set.
+        name: of the threads.
+        limit_s: how long they may take to end.
+    """
+
+    def __init__(self, *works: Callable[[], None], name: str | None = None, limit_s: float = 60.0) -> None:
+        self._stopping = threading.Event()
+        self._limit_s = limit_s
+        self._threads = [threading.Thread(target=work, name=name, daemon=True) for work in works]
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join(self._limit_s)
+            assert not thread.is_alive(), thread.name
