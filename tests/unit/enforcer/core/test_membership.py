@@ -1,5 +1,7 @@
 """Who counts, and when a proxy hears too little."""
 
+import pytest
+
 from enforcer.core.membership import (
     ALIVE_MS,
     BEHIND_MS,
@@ -12,9 +14,14 @@ from enforcer.core.membership import (
 T0 = 1_795_166_700_000
 
 
-def test_who_said_so_counts_for_15_seconds() -> None:
+@pytest.fixture
+def alive() -> Alive:
+    """What a proxy knows of the others."""
+    return Alive("p1")
+
+
+def test_who_said_so_counts_for_15_seconds(alive: Alive) -> None:
     """By the times of records; our own move them on."""
-    alive = Alive("p1")
     assert alive.count(away=False) == 1
     alive.heard("p1", T0)
     alive.heard("p2", T0)
@@ -25,17 +32,15 @@ def test_who_said_so_counts_for_15_seconds() -> None:
     assert alive.count(away=False) == 1
 
 
-def test_who_hears_nobody_is_not_alone() -> None:
+def test_who_hears_nobody_is_not_alone(alive: Alive) -> None:
     """Cut off from Kafka no time passes by records, and our own count no less."""
-    alive = Alive("p1")
     alive.heard("p2", T0)
     assert alive.count(away=False) == 2
     assert alive.count(away=True) == 2
 
 
-def test_who_leaves_counts_no_more() -> None:
+def test_who_leaves_counts_no_more(alive: Alive) -> None:
     """At once, and comes back when he says so."""
-    alive = Alive("p1")
     alive.heard("p2", T0)
     alive.heard("p2", T0 + 1, leaving=True)
     assert alive.count(away=False) == 1
@@ -43,9 +48,8 @@ def test_who_leaves_counts_no_more() -> None:
     assert alive.count(away=False) == 2
 
 
-def test_the_job_away_keeps_him_until_his_events_are_decided() -> None:
+def test_the_job_away_keeps_him_until_his_events_are_decided(alive: Alive) -> None:
     """What he may have sent after his last word, too, unless he left."""
-    alive = Alive("p1")
     alive.heard("p2", T0)
     alive.heard("p3", T0 + 5, leaving=True)
     alive.heard("p1", T0 + 10 * ALIVE_MS)
@@ -96,17 +100,15 @@ def test_who_left_is_not_waited_for() -> None:
     assert alive.predecessor_ms(T0 + 2) == 0 and alive.count(away=False) == 1
 
 
-def test_so_many_are_counted() -> None:
+def test_so_many_are_counted(alive: Alive) -> None:
     """The one heard of longest ago leaves."""
-    alive = Alive("p1")
     for number in range(PROXIES_MAX + 1):
         alive.heard(f"other{number}", T0)
     assert alive.count(away=False) == 1 + PROXIES_MAX
 
 
-def test_blind_until_somebody_knows_us_and_we_know_what_was_decided() -> None:
+def test_blind_until_somebody_knows_us_and_we_know_what_was_decided(alive: Alive) -> None:
     """Both are needed before the first decision beside others."""
-    alive = Alive("p1")
     alive.at_end(T0)
     alive.sent(T0)
     assert alive.blind(T0)
@@ -115,9 +117,8 @@ def test_blind_until_somebody_knows_us_and_we_know_what_was_decided() -> None:
     assert Alive("p1").blind(T0)
 
 
-def test_blind_when_behind() -> None:
+def test_blind_when_behind(alive: Alive) -> None:
     """5 s without having been at the end."""
-    alive = Alive("p1")
     alive.sent(T0)
     alive.acknowledged(T0)
     alive.at_end(T0)
@@ -127,9 +128,8 @@ def test_blind_when_behind() -> None:
     assert not alive.blind(T0 + BEHIND_MS)
 
 
-def test_blind_when_nobody_takes_our_word() -> None:
+def test_blind_when_nobody_takes_our_word(alive: Alive) -> None:
     """10 s after the first that was not acknowledged, however many follow."""
-    alive = Alive("p1")
     alive.sent(T0)
     alive.acknowledged(T0)
     for late_ms in range(5_000, 500_000, 5_000):
@@ -140,9 +140,8 @@ def test_blind_when_nobody_takes_our_word() -> None:
     assert not alive.blind(T0 + 495_000)
 
 
-def test_of_those_that_live_only_some_stand_before_the_same_brokers() -> None:
+def test_of_those_that_live_only_some_stand_before_the_same_brokers(alive: Alive) -> None:
     """Who speaks another protocol is counted apart; who does not say which counts everywhere."""
-    alive = Alive("p1")
     for name, speaks in (("k", "kafka"), ("p", "pulsar"), ("a", "http"), ("old", "")):
         alive.heard(name, 1_000, speaks=speaks)
     assert alive.count(away=False) == 5

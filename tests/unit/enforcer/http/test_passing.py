@@ -11,9 +11,14 @@ from http_kit import TOPIC, Front, Seen, jwt, reply
 from enforcer.http.filling import AnswerFilling
 
 
-async def test_headers_pass_but_those_that_must_not() -> None:
+@pytest.fixture
+def front() -> Front:
+    """A proxy and what stands behind it."""
+    return Front()
+
+
+async def test_headers_pass_but_those_that_must_not(front: Front) -> None:
     """Of one connection, of another host, and who somebody says that he is."""
-    front = Front()
     front.pulsar.answers["GET /admin/v2/clusters"] = lambda _seen: reply(
         200, ["c"], connection="close, x-hop", x_hop="1", x_other="2", set_cookie="a=b", date="then"
     )
@@ -34,10 +39,8 @@ async def test_headers_pass_but_those_that_must_not() -> None:
     assert front.pulsar.seen[1].header("cookie") is None
 
 
-async def test_bodies_and_answers_pass_as_they_are() -> None:
+async def test_bodies_and_answers_pass_as_they_are(front: Front) -> None:
     """Chunked, encoded, without a body, HEAD, and an unknown method."""
-    front = Front()
-
     def echo(seen: Seen) -> httpx2.Response:
         return reply(200, seen.body + seen.method.encode(), content_encoding="gzip")
 
@@ -106,10 +109,8 @@ async def test_a_slow_body_is_streamed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert bytes(told) == b"abcdef"
 
 
-async def test_an_answer_that_breaks_off_is_not_ended() -> None:
+async def test_an_answer_that_breaks_off_is_not_ended(front: Front) -> None:
     """The client sees that something is missing."""
-    front = Front()
-
     class Broken(httpx2.AsyncByteStream):
         async def __aiter__(self) -> Any:
             yield b"half"
@@ -120,10 +121,8 @@ async def test_an_answer_that_breaks_off_is_not_ended() -> None:
     assert (answer.status, answer.body, answer.ended) == (200, b"half", False)
 
 
-async def test_who_has_left_need_not_be_fetched_for() -> None:
+async def test_who_has_left_need_not_be_fetched_for(front: Front) -> None:
     """A question is dropped, a mutation is carried out and settled."""
-    front = Front()
-
     class Endless(httpx2.AsyncByteStream):
         async def __aiter__(self) -> Any:
             while True:
@@ -170,9 +169,8 @@ async def test_lookups_name_the_proxy() -> None:
     assert (await front.ask("GET", path)).status == 502
 
 
-async def test_lookups_without_an_address_are_refused() -> None:
+async def test_lookups_without_an_address_are_refused(front: Front) -> None:
     """With the setting that is missing."""
-    front = Front()
     path = "/lookup/v2/destination/persistent/acme/east/orders/t1"
     front.pulsar.answers[f"GET {path}"] = lambda seen: reply(200, {"brokerUrl": "pulsar://b1:6650"})
     answer = await front.ask("GET", path)
@@ -200,9 +198,8 @@ async def test_a_base_path_of_the_upstream_is_kept() -> None:
     assert front.pulsar.asked("GET") == ["/base/any?x"]
 
 
-async def test_users_have_their_own_quota() -> None:
+async def test_users_have_their_own_quota(front: Front) -> None:
     """A token that the upstream accepts; both are told from a wrong one."""
-    front = Front()
     front.pulsar.known = {jwt(sub="ann"): "ann", jwt(sub="bob"): "bob"}
     for user in ("ann", "bob"):
         path = f"/admin/v2/persistent/acme/orders/{user}/partitions"

@@ -10,9 +10,14 @@ from http_kit import TOPIC, Front, reply
 LIST = "/admin/v2/namespaces/acme/orders/topics"
 
 
-async def test_the_first_is_created_the_next_refused_and_later_it_works() -> None:
+@pytest.fixture
+def front() -> Front:
+    """A proxy and what stands behind it."""
+    return Front()
+
+
+async def test_the_first_is_created_the_next_refused_and_later_it_works(front: Front) -> None:
     """Over 2 a second, burst 22: the answer says when, in whole seconds, and the topic is not there."""
-    front = Front()
     assert (await front.ask("PUT", f"{TOPIC}/partitions", 30)).status == 204
     refused = await front.ask("PUT", "/admin/v2/persistent/acme/orders/t2/partitions", 30)
     assert refused.status == 429
@@ -31,9 +36,8 @@ async def test_the_first_is_created_the_next_refused_and_later_it_works() -> Non
     assert [event["api"] for event in front.desk.of_type("request")] == ["createPartitionedTopic"] * 3
 
 
-async def test_a_retry_after_is_rounded_up() -> None:
+async def test_a_retry_after_is_rounded_up(front: Front) -> None:
     """One ms more than three seconds is four."""
-    front = Front()
     await front.ask("PUT", f"{TOPIC}/partitions", 30)
     front.desk.pass_ms(999)
     refused = await front.ask("PUT", "/admin/v2/persistent/acme/orders/t2")
@@ -61,10 +65,9 @@ async def test_a_retry_after_is_rounded_up() -> None:
     ],
 )
 async def test_what_each_costs(
-    topic: str, method: str, path: str, body: Any, held: int | None, cost: int, operation: str
+    front: Front, topic: str, method: str, path: str, body: Any, held: int | None, cost: int, operation: str
 ) -> None:
     """What is made, what is added, what was there; in both versions and domains."""
-    front = Front()
     if held is not None:
         front.pulsar.partitions[topic] = held
     if path == "/createMissedPartitions":
@@ -77,9 +80,8 @@ async def test_what_each_costs(
     assert front.desk.of_type("refund") == []
 
 
-async def test_a_namespace_costs_the_topics_in_it() -> None:
+async def test_a_namespace_costs_the_topics_in_it(front: Front) -> None:
     """Those that its list has; one that cannot be counted is not deleted."""
-    front = Front()
     front.pulsar.answers[f"GET {LIST}"] = lambda _seen: reply(200, ["a", "b", "c"])
     front.pulsar.answers["DELETE /admin/v2/namespaces/acme/orders"] = lambda _seen: reply(204)
     assert (await front.ask("DELETE", "/admin/v2/namespaces/acme/orders?force=true")).status == 204
@@ -92,9 +94,8 @@ async def test_a_namespace_costs_the_topics_in_it() -> None:
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 409, 412, 500])
-async def test_what_the_upstream_refuses_costs_nothing(status: int) -> None:
+async def test_what_the_upstream_refuses_costs_nothing(front: Front, status: int) -> None:
     """Its answer passes as it is, and what was charged is given back."""
-    front = Front()
     path = f"{TOPIC}/partitions"
     front.pulsar.answers[f"PUT {path}"] = lambda _seen: reply(status, {"reason": "so"}, x_other="1")
     answer = await front.ask("PUT", path, 5)
@@ -114,9 +115,8 @@ async def test_what_is_there_is_asked_of_the_very_same_name() -> None:
     assert [event["items"][0]["mutations"] for event in front.desk.of_type("request")][:3] == [7] * 3
 
 
-async def test_what_is_bound_to_fail_is_not_decided() -> None:
+async def test_what_is_bound_to_fail_is_not_decided(front: Front) -> None:
     """A growth or deletion of what is not there, or to what is there: the upstream says what is wrong."""
-    front = Front()
     assert (await front.ask("POST", f"{TOPIC}/partitions", 5)).status == 404
     assert (await front.ask("DELETE", f"{TOPIC}/partitions")).status == 404
     front.pulsar.partitions[TOPIC] = 5
@@ -125,9 +125,8 @@ async def test_what_is_bound_to_fail_is_not_decided() -> None:
 
 
 @pytest.mark.parametrize(("method", "cost"), [("POST", 5), ("DELETE", 1)])
-async def test_what_succeeds_all_the_same_is_charged(method: str, cost: int) -> None:
+async def test_what_succeeds_all_the_same_is_charged(front: Front, method: str, cost: int) -> None:
     """Somebody made the topic in between."""
-    front = Front()
     front.pulsar.answers[f"{method} {TOPIC}/partitions"] = lambda _seen: reply(204)
     assert (await front.ask(method, f"{TOPIC}/partitions", 5)).status == 204
     (event,) = front.desk.of_type("request")
@@ -155,9 +154,8 @@ async def test_an_upstream_that_does_not_answer(error: Exception, status: int, r
     assert len(front.pulsar.seen) == 1
 
 
-async def test_a_question_is_asked_twice_if_an_idle_connection_had_ended() -> None:
+async def test_a_question_is_asked_twice_if_an_idle_connection_had_ended(front: Front) -> None:
     """Only of what changes nothing."""
-    front = Front()
     front.pulsar.answers["GET /admin/v2/clusters"] = lambda _seen: reply(200, ["c"])
     front.pulsar.fails = [httpx2.RemoteProtocolError("gone")]
     assert (await front.ask("GET", "/admin/v2/clusters")).json == ["c"]
@@ -180,9 +178,8 @@ async def test_a_question_is_asked_twice_if_an_idle_connection_had_ended() -> No
         "/admin/v2/persistent/acme/orders/t1/partitions?authoritative=true",
     ],
 )
-async def test_no_way_of_writing_a_path_escapes(path: str) -> None:
+async def test_no_way_of_writing_a_path_escapes(front: Front, path: str) -> None:
     """Whatever a server may read as the path of a rule is charged, and goes out as it was matched."""
-    front = Front()
     await front.ask("PUT", path, 3)
     (event,) = front.desk.of_type("request")
     assert event["items"] == [{"name": "persistent://acme/orders/t1", "mutations": 3}]
@@ -192,9 +189,8 @@ async def test_no_way_of_writing_a_path_escapes(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/a/../b", "/a/./b", "/a/%2e%2e/b", "/a/.;x/b", "/.."])
-async def test_parts_of_dots_are_refused(path: str) -> None:
+async def test_parts_of_dots_are_refused(front: Front, path: str) -> None:
     """Servers do not agree on what they mean."""
-    front = Front()
     answer = await front.ask("GET", path)
     assert answer.status == 400 and front.pulsar.seen == []
 
@@ -207,9 +203,8 @@ async def test_parts_of_dots_are_refused(path: str) -> None:
         (b'{"partitions":4,"partitions":5}', 5), (b'{"partitions":4.5,"x":{}}', 4),
     ],
 )  # fmt: skip
-async def test_numbers_are_read_as_pulsar_reads_them(body: bytes, number: int) -> None:
+async def test_numbers_are_read_as_pulsar_reads_them(front: Front, body: bytes, number: int) -> None:
     """Texts, fractions and objects too (docs/protocol_notes.md 4.7)."""
-    front = Front()
     front.pulsar.answers[f"PUT {TOPIC}/partitions"] = lambda _seen: reply(204)
     await front.ask("PUT", f"{TOPIC}/partitions", body)
     assert front.desk.of_type("request")[0]["items"][0]["mutations"] == number
@@ -218,9 +213,8 @@ async def test_numbers_are_read_as_pulsar_reads_them(body: bytes, number: int) -
 @pytest.mark.parametrize(
     "body", [b"null", b"true", b"[3]", b"0", b"-1", b"{}", b'{"partitions":null}', b'"x"']
 )
-async def test_no_number_is_for_the_upstream_to_refuse(body: bytes) -> None:
+async def test_no_number_is_for_the_upstream_to_refuse(front: Front, body: bytes) -> None:
     """Nothing is decided."""
-    front = Front()
     front.pulsar.answers[f"PUT {TOPIC}/partitions"] = lambda _seen: reply(406)
     assert (await front.ask("PUT", f"{TOPIC}/partitions", body)).status == 406
     assert front.desk.events == []

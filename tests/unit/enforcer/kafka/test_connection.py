@@ -32,9 +32,14 @@ REFUSED = framed(header(API_VERSIONS, 99, 2) + b"\0")
 LARGE, OURS = 40 << 20, "weir.policies"
 
 
-def test_answers_keep_the_order_of_the_requests() -> None:
+@pytest.fixture
+def rig() -> Rig:
+    """A connection that nothing limits."""
+    return Rig()
+
+
+def test_answers_keep_the_order_of_the_requests(rig: Rig) -> None:
     """An answer of our own waits for those of the broker that are due before it."""
-    rig = Rig()
     rig.connection.data_received(opaque(1) + REFUSED + opaque(3))
     assert rig.client.answered() == []
     rig.answer([struct.pack(">i", 1) + b"body"])
@@ -43,9 +48,8 @@ def test_answers_keep_the_order_of_the_requests() -> None:
     assert rig.client.answered() == [1, 2, 3]
 
 
-def test_produce_without_acks_has_no_answer() -> None:
+def test_produce_without_acks_has_no_answer(rig: Rig) -> None:
     """acks=0 takes no place among the answers, or all later ones would be shifted."""
-    rig = Rig()
     no_acks = header(PRODUCE, 3, 1) + struct.pack(">hhii", -1, 0, 1_000, 0)
     rig.connection.data_received(framed(no_acks) + opaque(2))
     assert len(rig.upstream.sent) == 2
@@ -62,9 +66,8 @@ def test_a_response_to_nothing_ends_the_connection() -> None:
         assert rig.client.closed and rig.closed("bad_response") == 1
 
 
-def test_an_address_without_room_is_not_passed_on() -> None:
+def test_an_address_without_room_is_not_passed_on(rig: Rig) -> None:
     """When there is no port left for a broker, the response that names it does not reach the client."""
-    rig = Rig()
     rig.connection.data_received(framed(header(METADATA, 1, 1) + struct.pack(">i", 0)))
     brokers = struct.pack(">iiih5sih", 1, 1, 7, 5, b"kafka", 9092, -1)
     rig.answer([brokers + struct.pack(">ii", 7, 0)])
@@ -97,9 +100,8 @@ def test_requests_kept_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> 
     assert rig.client.reading and len(rig.upstream.sent) == 2
 
 
-def test_back_pressure_both_ways() -> None:
+def test_back_pressure_both_ways(rig: Rig) -> None:
     """A broker that reads slowly stops the client, a client that reads slowly stops the broker."""
-    rig = Rig()
     rig.upstream.writable, rig.upstream.full = False, True
     rig.connection.upstream_changed()
     assert not rig.client.reading
@@ -138,9 +140,8 @@ def test_a_request_that_stops_coming_ends_its_connection(monkeypatch: pytest.Mon
         assert rig.client.closed and rig.closed("slow_sender") == 1
 
 
-def test_endings_are_counted_once() -> None:
+def test_endings_are_counted_once(rig: Rig) -> None:
     """A lost broker ends the client; later troubles of the same connection add nothing."""
-    rig = Rig()
     rig.connection.data_received(opaque(1))
     rig.connection.upstream_failed("lost")
     rig.connection.upstream_failed("lost")
@@ -164,9 +165,8 @@ def test_a_client_that_does_not_read_its_end_is_cut_off() -> None:
 GROUPS = {"resourcegroups.g": {"publishRateInMsgs": 10**9}, "namespaces.acme/orders": {"resourcegroup": "g"}}
 
 
-def test_traffic_is_read_only_while_it_is_metered() -> None:
+def test_traffic_is_read_only_while_it_is_metered(rig: Rig) -> None:
     """Policies come and go on one connection; counts are of the frames in between, and all are answered."""
-    rig = Rig()
     frame, _ = produce(9, {TOPIC: [batch(4)]})
     answer = response(build(ProduceResponse, 9, responses=[]))
     rig.prove()
@@ -195,9 +195,8 @@ def test_a_metered_request_is_gathered_another_streams() -> None:
         assert counted == ([len(frame)] if limited == "tests" else [])
 
 
-def test_a_damaged_metered_request_ends_its_connection() -> None:
+def test_a_damaged_metered_request_ends_its_connection(rig: Rig) -> None:
     """As a broker would end it."""
-    rig = Rig()
     rig.meter.set_policies(PolicySet(GROUPS))
     frame, _ = produce(9, {TOPIC: [batch(4)]})
     rig.prove()
@@ -205,9 +204,8 @@ def test_a_damaged_metered_request_ends_its_connection() -> None:
     assert rig.client.closed and rig.closed("bad_frame") == 1 and rig.upstream.sent == []
 
 
-def test_a_client_that_does_not_read_is_not_read() -> None:
+def test_a_client_that_does_not_read_is_not_read(rig: Rig) -> None:
     """While its answers wait to be taken, no more of its requests are handled; then they are, in order."""
-    rig = Rig()
     rig.connection.pause_writing()
     assert not rig.client.reading
     rig.connection.data_received(opaque(1) + REFUSED)
@@ -229,9 +227,8 @@ def test_answers_of_ours_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) 
     assert rig.client.answered() == [1] + [2] * 50
 
 
-def test_requests_that_are_read_take_turns() -> None:
+def test_requests_that_are_read_take_turns(rig: Rig) -> None:
     """When a round's time is over the others wait for the next round of the loop."""
-    rig = Rig()
     tick = rig.turns._now_s
 
     def slow() -> float:
@@ -265,17 +262,15 @@ def test_turns_are_taken_in_the_order_of_coming(monkeypatch: pytest.MonkeyPatch)
     assert order == [0] + [0, 1, 2] * 3 + [1, 2]
 
 
-def test_idle_connections_keep_no_frame() -> None:
+def test_idle_connections_keep_no_frame(rig: Rig) -> None:
     """What was handled is dropped in both directions."""
-    rig = Rig()
     rig.connection.data_received(opaque(1, 10_000))
     rig.answer([struct.pack(">i", 1) + bytes(10_000)])
     assert not rig.connection._requests.data and not rig.connection._responses.data
 
 
-def test_a_mistake_of_ours_ends_one_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mistake_of_ours_ends_one_connection(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is counted, its time too, and nothing escapes to the loop."""
-    rig = Rig()
     monkeypatch.setattr(rig.client, "get_extra_info", lambda _name: ("127.0.0.1", 1), raising=False)
 
     def broken(_frame: bytes) -> None:

@@ -14,9 +14,14 @@ SEND = build(frames.SEND, new_body(frames.SEND, producer_id=1, sequence_id=1), b
 MESSAGE = build(frames.MESSAGE, new_body(frames.MESSAGE, consumer_id=1), bytes(1_000))
 
 
-def test_a_login_passes() -> None:
+@pytest.fixture
+def rig() -> PulsarRig:
+    """A connection that nothing limits."""
+    return PulsarRig()
+
+
+def test_a_login_passes(rig: PulsarRig) -> None:
     """CONNECT goes on without the broker that it names, CONNECTED comes back as it is, then all passes."""
-    rig = PulsarRig()
     rig.up(connect(auth_method_name="token", auth_data=TOKEN, proxy_to_broker_url="broker-1:6650"))
     assert rig.upstream.target == BROKER and not rig.client.reading
     rig.dialled()
@@ -34,18 +39,16 @@ def test_a_login_passes() -> None:
     assert rig.metrics.traffic.frames_in == 4
 
 
-def test_a_connect_that_names_nobody_is_not_touched() -> None:
+def test_a_connect_that_names_nobody_is_not_touched(rig: PulsarRig) -> None:
     """It goes to the broker of --pulsar, byte for byte."""
-    rig = PulsarRig()
     rig.up(connect())
     rig.dialled()
     assert rig.upstream.target == BROKER and rig.broker.data == connect()
 
 
 @pytest.mark.parametrize("target", ["evil:6650", "broker-1:22", "nonsense", "broker-1:6650,evil:6650"])
-def test_no_open_relay(target: str) -> None:
+def test_no_open_relay(rig: PulsarRig, target: str) -> None:
     """A broker that nobody has named is refused in the protocol's words, counted, and not dialled."""
-    rig = PulsarRig()
     rig.up(connect(proxy_to_broker_url=target))
     refusal = parse(rig.client.data)
     assert refusal.request_id == CONNECTION and refusal.error == ServerError.NOT_ALLOWED
@@ -77,9 +80,8 @@ def test_who_it_is(fields: dict[str, object], own: dict[str, object], user: str)
     assert rig.connection.user == user
 
 
-def test_a_login_of_several_steps() -> None:
+def test_a_login_of_several_steps(rig: PulsarRig) -> None:
     """Challenge and response pass; the last name counts."""
-    rig = PulsarRig()
     rig.up(connect(auth_method_name="token", auth_data=b""))
     rig.dialled()
     challenge = command(frames.AUTH_CHALLENGE, challenge={"auth_method_name": "token"})
@@ -135,9 +137,8 @@ def test_a_refused_login_is_the_brokers_word() -> None:
 
 @pytest.mark.parametrize("early", [SEND, command(frames.LOOKUP, topic="t"), command(frames.CONNECTED)])
 @pytest.mark.parametrize("after_connect", [False, True])
-def test_nothing_goes_before_a_login(early: bytes, after_connect: bool) -> None:
+def test_nothing_goes_before_a_login(rig: PulsarRig, early: bytes, after_connect: bool) -> None:
     """Who sends anything else than a login is ended, and the broker sees nothing of it."""
-    rig = PulsarRig()
     if after_connect:
         rig.up(connect())
         rig.dialled()
@@ -147,9 +148,8 @@ def test_nothing_goes_before_a_login(early: bytes, after_connect: bool) -> None:
     assert rig.metric("proxy_bad_frames_total", reason="unexpected") == 1
 
 
-def test_what_comes_with_a_connect_waits() -> None:
+def test_what_comes_with_a_connect_waits(rig: PulsarRig) -> None:
     """Bytes behind it are kept while the broker is dialled, and judged then."""
-    rig = PulsarRig()
     rig.up(connect() + command(frames.PING) + SEND[:500])
     rig.up(SEND[500:700])
     assert not rig.client.reading
@@ -159,9 +159,8 @@ def test_what_comes_with_a_connect_waits() -> None:
     assert rig.client.closed
 
 
-def test_a_broker_that_is_away() -> None:
+def test_a_broker_that_is_away(rig: PulsarRig) -> None:
     """The client is told, and both ends are closed."""
-    rig = PulsarRig()
     rig.up(connect())
     rig.upstream._fail("refused")
     assert parse(rig.client.data).error == ServerError.SERVICE_NOT_READY and rig.client.closed
@@ -287,9 +286,8 @@ def test_a_mistake_in_a_part_ends_one_connection() -> None:
 
 
 @pytest.mark.parametrize("from_client", [True, False])
-def test_garbage_ends_it(from_client: bool) -> None:
+def test_garbage_ends_it(rig: PulsarRig, from_client: bool) -> None:
     """From either side; what came before it has passed."""
-    rig = PulsarRig()
     rig.open()
     (rig.up if from_client else rig.down)(SEND + b"\xff" * 50)
     assert (rig.broker if from_client else rig.client).data == SEND
@@ -383,9 +381,8 @@ def test_what_it_keeps() -> None:
     assert rig.client.aborted and rig.connection.held_bytes - 1_000 <= 14
 
 
-def test_too_many_connections() -> None:
+def test_too_many_connections(rig: PulsarRig) -> None:
     """One more is closed at once and leaves no trace."""
-    rig = PulsarRig()
     rig.full = True
     connection = type(rig.connection)(rig, lambda _owner, _settings: rig.upstream)
     connection.connection_made(rig.client)

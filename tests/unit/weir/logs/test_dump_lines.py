@@ -55,9 +55,14 @@ def test_what_the_job_buried_as_too_far_ahead_is_left_out() -> None:
     assert Annotator(history, counts, is_policy=True).line(record(3, {"type": "policy", "ts": 9_000}))
 
 
-def test_late_decisions_mark_their_requests() -> None:
+@pytest.fixture
+def history() -> History:
+    """Nothing has happened."""
+    return History()
+
+
+def test_late_decisions_mark_their_requests(history: History) -> None:
     """Only those whose decision says so, and text in other fields does not confuse."""
-    history = History()
     history.read_decisions(
         [decision("a", 1, late=True), decision("b", 2), decision("c", 3, note='"late":true')]
     )
@@ -67,9 +72,8 @@ def test_late_decisions_mark_their_requests() -> None:
     assert counts.late == 1
 
 
-def test_decisions_say_when_their_events_were_applied() -> None:
+def test_decisions_say_when_their_events_were_applied(history: History) -> None:
     """Where it was not their own time; a repetition says nothing new."""
-    history = History()
     history.read_decisions([
         decision("a", 1000), decision("b", 500, applied_ts=1000), decision("c", 1000), decision("d", 1001),
         decision("e", 1000, subject="user=b"), decision("b", 500, applied_ts=2000, repeat=True),
@@ -79,9 +83,8 @@ def test_decisions_say_when_their_events_were_applied() -> None:
     assert history.turn == {"b": 1, "c": 2}
 
 
-def test_deliveries_are_applied_by_the_clock_of_their_broker() -> None:
+def test_deliveries_are_applied_by_the_clock_of_their_broker(history: History) -> None:
     """Whatever their topic: all that a broker delivers goes through its own counters."""
-    history = History()
     dispatched = {"type": "dispatch", "topic": "t", "subscription": "s"}
     history.read_decisions([
         decision("a", 1000, **dispatched, broker="b1"),
@@ -93,9 +96,8 @@ def test_deliveries_are_applied_by_the_clock_of_their_broker() -> None:
     assert history.turn == {"b": 1, "c": 2}
 
 
-def test_a_refund_stands_before_the_admission_that_lists_it() -> None:
+def test_a_refund_stands_before_the_admission_that_lists_it(history: History) -> None:
     """Applied at its own time, if its subject had not seen a later one; after the admission before."""
-    history = History()
     own = [{"type": "refund", "id": name, "ts": ts} for name, ts in (("r1", 1500), ("r2", 1200), ("r3", 900))]
     history.look_for_own([record(n, event, ts=1600) for n, event in enumerate(own)])
     batch = [decision("a", 1000), decision("b", 1500, refunds=["r3", "r1", "r2", "unknown"])]
@@ -125,9 +127,8 @@ def test_a_row_of_a_packed_record_is_named_after_it() -> None:
     ]  # fmt: skip
 
 
-def test_applied_time_is_written() -> None:
+def test_applied_time_is_written(history: History) -> None:
     """As `applied_ts`, beside the event's own `ts`."""
-    history = History()
     history.applied["old"] = 1000
     event = written(Annotator(history, Counts()).line(record(1, request(id="old", ts=500))))
     assert (event["ts"], event["applied_ts"]) == (500, 1000)
@@ -177,9 +178,8 @@ def test_memory_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
         History().read_decisions([decision(str(n), n, late=True) for n in range(3)])
 
 
-def test_a_report_on_a_backlog_that_came_late_is_placed_by_its_topic() -> None:
+def test_a_report_on_a_backlog_that_came_late_is_placed_by_its_topic(history: History) -> None:
     """Judged by the policies of its topic's newest time; other topics are not moved on by that."""
-    history = History()
     own = {"type": "backlog", "topic": "persistent://a/n/t"}
     told = [
         own | {"id": "new", "ts": 1000},

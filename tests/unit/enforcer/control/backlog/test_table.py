@@ -1,5 +1,6 @@
 """The admin API's table of backlogs: what is newest, what is counted once, and its bounds."""
 
+import pytest
 from admin_backlog_kit import T, block, decision, eviction, report, take
 
 from enforcer.control.backlog.table import REMEMBERED_MAX, BacklogTable
@@ -10,9 +11,14 @@ def table(rows_max: int = 100) -> BacklogTable:
     return BacklogTable(rows_max)
 
 
-def test_the_newest_counts() -> None:
+@pytest.fixture
+def made() -> BacklogTable:
+    """It is empty."""
+    return table()
+
+
+def test_the_newest_counts(made: BacklogTable) -> None:
     """Older ones and repeated ones say nothing new."""
-    made = table()
     take(made, [report(T, ("s", 3), ts=2_000), report(T, ("s", -1), ts=1_000), decision(T, ts=2_000)])
     take(made, [decision(T, ts=1_000, backlogSize=5.0), decision(T, ts=2_000, repeat=True)])
     row = made.row(T, 0)
@@ -20,9 +26,8 @@ def test_the_newest_counts() -> None:
     assert (row.report.subscriptions[0].msgs, row.decision.size, row.checked_ts) == (8, 1050.0, 2_000)
 
 
-def test_who_was_not_looked_at_for_long_is_not_there() -> None:
+def test_who_was_not_looked_at_for_long_is_not_there(made: BacklogTable) -> None:
     """Neither shown nor kept, though repeated decisions and actions may speak of it."""
-    made = table()
     take(made, [decision(T, ts=1_000), decision(T + "-partition-0", ts=1_500), eviction("s", ts=1_900)])
     assert made.row(T, 1_001) is None and made.row(T, 1_000) is not None
     assert [name for name, _ in made.partitions(T, 1_500)] == [T + "-partition-0"]
@@ -36,9 +41,8 @@ def test_who_was_not_looked_at_for_long_is_not_there() -> None:
     assert made.row(T, 0) is None
 
 
-def test_partitions_are_in_order_of_their_numbers() -> None:
+def test_partitions_are_in_order_of_their_numbers(made: BacklogTable) -> None:
     """Ten comes after nine; a name with leading zeros is a topic of its own."""
-    made = table()
     take(made, [decision(f"{T}-partition-{number}") for number in (10, 9, 0, "01")])
     assert [name.rpartition("-")[2] for name, _ in made.partitions(T, 0)] == ["0", "9", "10"]
 
@@ -59,9 +63,8 @@ def test_the_silent_go_first_and_are_counted() -> None:
     assert made.rows.dropped == 2 + 6 + 7
 
 
-def test_an_eviction_counts_once_a_check() -> None:
+def test_an_eviction_counts_once_a_check(made: BacklogTable) -> None:
     """Several subscriptions at one check are one time; what is said again is not counted again."""
-    made = table()
     steps = [eviction(name, step) for name in ("slow", "mid") for step in ("begun", "done")]
     take(made, [decision(), *steps, *steps, eviction("slow", "failed", check="k2")])
     take(made, [eviction("slow", check="k3", ts=1_300), eviction("a/b", quota_type="time")])
@@ -72,9 +75,8 @@ def test_an_eviction_counts_once_a_check() -> None:
     assert (age.times, age.msgs) == (1, 4)
 
 
-def test_what_is_remembered_is_bounded() -> None:
+def test_what_is_remembered_is_bounded(made: BacklogTable) -> None:
     """A check with more subscriptions than are remembered is one time all the same."""
-    made = table()
     take(made, [decision(), *(eviction(f"s{number}") for number in range(3 * REMEMBERED_MAX))])
     take(made, [block(f"p{number}") for number in range(2 * REMEMBERED_MAX)])
     row = made.row(T, 0)
@@ -84,9 +86,8 @@ def test_what_is_remembered_is_bounded() -> None:
     assert row.times_blocked == 2 * REMEMBERED_MAX
 
 
-def test_blocks_begin_and_end() -> None:
+def test_blocks_begin_and_end(made: BacklogTable) -> None:
     """By actor; said again they neither begin nor count again."""
-    made = table()
     take(made, [decision(), block("p1"), block("p2"), block("p1"), block("p1", "ended"), block("p1")])
     row = made.row(T, 0)
     assert row is not None and [each.actor for each in row.blocks.values()] == ["p2"]

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from delivery_kit import T, decide, deliver
 
 from enforcer.control.dispatch.stats import CUT_NAMES, TopicStats, topic_stats
@@ -35,9 +36,14 @@ def test_names_are_pulsars() -> None:
     }
 
 
-def test_proxies_and_brokers_are_summed() -> None:
+@pytest.fixture
+def table() -> DeliveryTable:
+    """It is empty."""
+    return DeliveryTable(10)
+
+
+def test_proxies_and_brokers_are_summed(table: DeliveryTable) -> None:
     """With the part of each; a broker's over its subscriptions."""
-    table = DeliveryTable(10)
     deliver(table, 10_000, msgs=10)
     deliver(table, 10_000, msgs=20, proxy="p2")
     deliver(table, 10_000, msgs=30, broker="b2")
@@ -63,9 +69,8 @@ def test_a_topic_without_deliveries_is_not_known() -> None:
     assert topic_stats(DeliveryTable(1), T, PolicySet({}), 0) is None
 
 
-def test_counters_go_on_with_time() -> None:
+def test_counters_go_on_with_time(table: DeliveryTable) -> None:
     """The law's own example: 30 delivered at 10 per second leave nothing in two periods, then 10."""
-    table = DeliveryTable(10)
     decide(table, ts=1_000, acquired={"subscription": {"msgs": 30, "bytes": None}}, throttle_time_ms=3_000)
     at_once = shown(table, 1_000)["subscriptions"]["s"]
     assert at_once["available"] == {"msgs": 0, "bytes": None}
@@ -81,9 +86,8 @@ def test_counters_go_on_with_time() -> None:
     assert shown(table, 500)["subscriptions"]["s"]["resumeTime"] == 4_000
 
 
-def test_levels_apply_together() -> None:
+def test_levels_apply_together(table: DeliveryTable) -> None:
     """Topic and broker counters are those of the newest decision, whatever subscription that was on."""
-    table = DeliveryTable(10)
     policies = OF_SUB | OF_TOPIC | OF_BROKER
     nothing = {"msgs": 0, "bytes": 0}
     decide(
@@ -113,9 +117,8 @@ def test_levels_apply_together() -> None:
     assert stats["brokers"][0]["limitedBy"] == {"level": "topic", "dimension": "bytes"}
 
 
-def test_several_brokers_leave_what_they_leave_together() -> None:
+def test_several_brokers_leave_what_they_leave_together(table: DeliveryTable) -> None:
     """Held back until the last of them goes on; where nothing limits there is no number."""
-    table = DeliveryTable(10)
     decide(table, ts=1_000, acquired={"subscription": {"msgs": 25, "bytes": None}})
     decide(table, ts=1_000, broker="b2", acquired={"subscription": {"msgs": 3, "bytes": None}})
     own = shown(table, 1_000)["subscriptions"]["s"]
@@ -128,9 +131,8 @@ def test_several_brokers_leave_what_they_leave_together() -> None:
     assert (free["acquired"], free["limitedBy"]) == ({}, None)
 
 
-def test_before_the_first_decision_nothing_is_known() -> None:
+def test_before_the_first_decision_nothing_is_known(table: DeliveryTable) -> None:
     """Null, and not as if nothing limited."""
-    table = DeliveryTable(10)
     deliver(table, 1_000)
     stats = shown(table, 1_000)
     own = stats["subscriptions"]["s"]
@@ -138,9 +140,8 @@ def test_before_the_first_decision_nothing_is_known() -> None:
     assert stats["available"] is None
 
 
-def test_without_counters_a_decision_holds_while_it_throttles() -> None:
+def test_without_counters_a_decision_holds_while_it_throttles(table: DeliveryTable) -> None:
     """Of a job that does not say them."""
-    table = DeliveryTable(10)
     decide(table, ts=1_000)
     own = shown(table, 1_999)["subscriptions"]["s"]
     assert (own["available"], own["resumeTime"]) == ({"msgs": 0, "bytes": None}, 2_000)

@@ -4,6 +4,7 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
 from backlog_kit import EXCEPTION, HOLD, decision, quota
 from connection_kit import Rig, framed, frames_of, opaque
 from kafka.protocol.metadata.metadata import MetadataRequest, MetadataResponse
@@ -109,9 +110,14 @@ class Blocked(Rig):
         return self.metrics.registry.get_sample_value("weir_producer_block_held")
 
 
-def test_without_blocks_nothing_is_read() -> None:
+@pytest.fixture
+def rig() -> Blocked:
+    """A connection beside a full backlog."""
+    return Blocked()
+
+
+def test_without_blocks_nothing_is_read(rig: Blocked) -> None:
     """Nor is anything asked, before the first block and after the last."""
-    rig = Blocked()
     rig.say(HELD, 0)
     rig.say(REFUSED, 0)
     frame = rig.produce(1, {HELD: 1, REFUSED: 1})
@@ -119,9 +125,8 @@ def test_without_blocks_nothing_is_read() -> None:
     assert 0 not in rig.connection._chain.asked and rig.part(BlocksLimit) is None
 
 
-def test_a_held_request_goes_on_when_its_block_lifts() -> None:
+def test_a_held_request_goes_on_when_its_block_lifts(rig: Blocked) -> None:
     """With those behind it that are held as well, in order; nothing before that."""
-    rig = Blocked()
     frames = [rig.produce(number, {HELD: 1}) for number in (1, 2, 3)]
     rig.later(800)
     assert rig.upstream.sent == [] and rig.client.data == b"" and rig.held_now == 1
@@ -136,9 +141,8 @@ def test_a_held_request_goes_on_when_its_block_lifts() -> None:
     assert rig.upstream.sent == frames and rig.held_now == 1
 
 
-def test_it_fails_somewhat_before_the_client_gives_up() -> None:
+def test_it_fails_somewhat_before_the_client_gives_up(rig: Blocked) -> None:
     """By the timeout in the request, each by its own arrival."""
-    rig = Blocked()
     rig.produce(1, {HELD: 1})
     rig.later(500)
     rig.produce(2, {HELD: 1})
@@ -184,9 +188,8 @@ def test_it_gives_way_to_others_behind_it() -> None:
     assert rig.counted("gave_way") == 1
 
 
-def test_what_becomes_free_behind_it_goes_on() -> None:
+def test_what_becomes_free_behind_it_goes_on(rig: Blocked) -> None:
     """The block of another topic lifts, whose request stands behind: the held one gives way."""
-    rig = Blocked()
     other = "acme.held.u"
     rig.say(other, 10_240)
     rig.produce(1, {HELD: 1})
@@ -198,9 +201,8 @@ def test_what_becomes_free_behind_it_goes_on() -> None:
     assert rig.errors() == [(1, {HELD: [7]})] and rig.upstream.sent == [behind]
 
 
-def test_whoever_writes_elsewhere_too_is_held_a_second() -> None:
+def test_whoever_writes_elsewhere_too_is_held_a_second(rig: Blocked) -> None:
     """Its client may have one request on its way and no more; a minute later it counts as alone."""
-    rig = Blocked()
     rig.produce(1, {FREE: 1})
     rig.patient(2)
     rig.later(1_000)
@@ -213,9 +215,8 @@ def test_whoever_writes_elsewhere_too_is_held_a_second() -> None:
     assert rig.held_now == 0 and rig.counted("failed") == 2
 
 
-def test_a_full_window_is_not_kept_full() -> None:
+def test_a_full_window_is_not_kept_full(rig: Blocked) -> None:
     """With five of them a client may not send anything else: the first fails after a second."""
-    rig = Blocked()
     for number in range(5):
         rig.patient(number)
     rig.later(999)
@@ -241,9 +242,8 @@ def test_a_client_that_leaves_has_nothing_written() -> None:
     assert rig.counted("dropped") == 1
 
 
-def test_an_exception_is_told_at_once() -> None:
+def test_an_exception_is_told_at_once(rig: Blocked) -> None:
     """With its message, to those behind it as well."""
-    rig = Blocked()
     rig.produce(1, {REFUSED: 1})
     rig.produce(2, {REFUSED: 1})
     assert rig.errors() == [(1, {REFUSED: [44]}), (2, {REFUSED: [44]})]
@@ -253,9 +253,8 @@ def test_an_exception_is_told_at_once() -> None:
     assert rig.counted("refused", EXCEPTION) == 2 and rig.upstream.sent == []
 
 
-def test_free_partitions_go_on_beside_blocked_ones() -> None:
+def test_free_partitions_go_on_beside_blocked_ones(rig: Blocked) -> None:
     """The broker's answer gets the errors of the others; two that are blocked differently are not held."""
-    rig = Blocked()
     rig.produce(1, {HELD: 1, FREE: 2, REFUSED: 1})
     assert rig.numbers == [1] and rig.client.data == b""
     said = produce_response(9, {FREE: [0, 6]})
@@ -266,9 +265,8 @@ def test_free_partitions_go_on_beside_blocked_ones() -> None:
     assert rig.errors()[1:] == [(2, {HELD: [7], REFUSED: [44]})]
 
 
-def test_a_partition_is_known_by_both_names() -> None:
+def test_a_partition_is_known_by_both_names(rig: Blocked) -> None:
     """The only one may be called as its topic; of two blocks the one that refuses counts."""
-    rig = Blocked()
     rig.say(HELD, 0)
     rig.say(HELD, 9_000, "-partition-1")
     rig.produce(1, {HELD: 3})
@@ -328,9 +326,8 @@ def test_nobody_who_was_not_let_in_learns_anything() -> None:
     assert rig.errors() == [(1, {REFUSED: [44]})]
 
 
-def test_a_damaged_request_ends_its_connection() -> None:
+def test_a_damaged_request_ends_its_connection(rig: Blocked) -> None:
     """As elsewhere; behind a held one it is looked at first."""
-    rig = Blocked()
     rig.produce(1, {HELD: 1})
     rig.connection.data_received(framed(struct.pack(">hhih", 0, 9, 2, -1) + b"\0\0\0"))
     rig.later(0)

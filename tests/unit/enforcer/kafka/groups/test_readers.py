@@ -23,17 +23,21 @@ class Table(Readers):
         return None if len(found) > 1 else "".join(found)
 
 
-def test_a_client_without_a_group() -> None:
+@pytest.fixture
+def table() -> Table:
+    """It is empty."""
+    return Table()
+
+
+def test_a_client_without_a_group(table: Table) -> None:
     """As with assign()."""
-    table = Table()
     assert table.of(ALICE, 0) == ""
     table.saw(ALICE, "")
     assert table.of(ALICE, 0) == "" and table.groups(ALICE) == []
 
 
-def test_one_group() -> None:
+def test_one_group(table: Table) -> None:
     """It reads what nobody has told it, or what it was told; another client's is another's."""
-    table = Table()
     table.saw(ALICE, "g", "m")
     assert table.of(ALICE, 0, 1) == "g"
     assert table.of(BOB, 0) == ""
@@ -42,9 +46,8 @@ def test_one_group() -> None:
     assert table.of(ALICE, 0, 1) == ""
 
 
-def test_several_groups_by_their_assignments() -> None:
+def test_several_groups_by_their_assignments(table: Table) -> None:
     """Partitions by name or id say which; where both hold them, or one is not known, nobody can tell."""
-    table = Table()
     table.assigned(ALICE, "g", "m", {"t": frozenset({0, 1})})
     table.assigned(ALICE, "h", "m", {ID: frozenset({2})})
     assert (table.of(ALICE, 1), table.of(ALICE, 2), table.of(ALICE, 1, 2)) == ("g", "h", "")
@@ -54,9 +57,8 @@ def test_several_groups_by_their_assignments() -> None:
     assert table.of(ALICE, 0) is None
 
 
-def test_members_of_one_group_together() -> None:
+def test_members_of_one_group_together(table: Table) -> None:
     """Two consumers of a group with one client id hold what both hold."""
-    table = Table()
     table.assigned(ALICE, "g", "m", {"t": frozenset({0})})
     table.assigned(ALICE, "g", "n", {"t": frozenset({1})})
     assert table.of(ALICE, 0, 1) == "g"
@@ -82,9 +84,8 @@ def test_forgetting() -> None:
     assert table.groups(ALICE) == [] and len(table) == 0
 
 
-def test_too_many_members() -> None:
+def test_too_many_members(table: Table) -> None:
     """Those that are not told apart may read anything."""
-    table = Table()
     for number in range(MEMBERS_MAX):
         table.assigned(ALICE, "g", f"m{number}", {"t": frozenset({0})})
     table.saw(ALICE, "g", "one more")
@@ -108,9 +109,8 @@ def test_assignments_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     assert table.matching(ALICE, ["u"], frozenset({0})) == ["h"]
 
 
-def test_its_version() -> None:
+def test_its_version(table: Table) -> None:
     """It counts groups that come and go, not what they do."""
-    table = Table()
     table.saw(ALICE, "g", "m")
     before = table.version
     table.assigned(ALICE, "g", "m", {"t": frozenset({0})})

@@ -115,10 +115,20 @@ def test_what_a_broker_refuses_is_refunded(version: int) -> None:
     assert not line.connection_meter.answered(admitted, produce_response(version, good), version)
 
 
-def test_topic_ids_that_are_known() -> None:
+@pytest.fixture
+def desk() -> Desk:
+    """Its topics are in groups."""
+    return Desk(GROUPS)
+
+
+@pytest.fixture
+def line(desk: Desk) -> Line:
+    """A connection."""
+    return Line(desk)
+
+
+def test_topic_ids_that_are_known(desk: Desk, line: Line) -> None:
     """Learnt from Metadata, they cost nothing."""
-    desk = Desk(GROUPS)
-    line = Line(desk)
     desk.frames.learn({key_of(TOPIC, True): TOPIC})
     line.produce(3, version=13)
     assert not line.asked and desk.meter.accounts["rg1"].used[0] == 3
@@ -149,10 +159,8 @@ def test_a_topic_that_nobody_knows_is_not_looked_up_each_time() -> None:
     assert line.produce(1, version=13) is None and len(line.asked) == 2
 
 
-def test_ids_that_nobody_knows_are_bounded() -> None:
+def test_ids_that_nobody_knows_are_bounded(line: Line) -> None:
     """The oldest is looked up again."""
-    desk = Desk(GROUPS)
-    line = Line(desk)
     for number in range(ABSENT_MAX + 5):
         assert line.produce(1, f"t{number}", version=13) is None
         line.asked[-1][1]({})
@@ -161,10 +169,8 @@ def test_ids_that_nobody_knows_are_bounded() -> None:
     assert line.produce(1, "t0", version=13) is None
 
 
-def test_one_request_with_many_ids_ends_asking() -> None:
+def test_one_request_with_many_ids_ends_asking(desk: Desk, line: Line) -> None:
     """Some at a time and each once, however many nobody knows."""
-    desk = Desk(GROUPS)
-    line = Line(desk)
     frame, header = produce(13, {f"t{number}": [batch(1)] for number in range(3 * ASKED_AT_ONCE)})
     for asked in (1, 2, 3):
         assert line.connection_meter.produce(frame, header, "bob") is None
@@ -174,29 +180,23 @@ def test_one_request_with_many_ids_ends_asking() -> None:
     assert desk.meter.unmetered == 3 * ASKED_AT_ONCE and not line.connection_meter._asked
 
 
-def test_a_fetched_topic_without_a_name_is_counted_as_not_metered() -> None:
+def test_a_fetched_topic_without_a_name_is_counted_as_not_metered(desk: Desk, line: Line) -> None:
     """The look-up at the begin of the session did not help."""
-    desk = Desk(GROUPS)
-    line = Line(desk)
     header = RequestHeader(FETCH, 16, 1, "c", 0)
     response = fetch_response(16, {TOPIC: [batch(1)]})
     assert whole(line.connection_meter.fetched(response, header, "bob")) == (response, 0)
     assert desk.meter.unmetered == 1
 
 
-def test_the_table_of_a_session_is_bounded() -> None:
+def test_the_table_of_a_session_is_bounded(line: Line) -> None:
     """Further topics do not make its responses smaller."""
-    desk = Desk(GROUPS)
-    line = Line(desk)
     names = {f"plain-{number}": 1 for number in range(SESSION_TOPICS_MAX)}
     assert sessions(line, 11, {**names, TOPIC: 1}, epoch=0) == FETCH_LIMIT_MAX
     assert len(line.connection_meter._session) == SESSION_TOPICS_MAX
 
 
-def test_a_large_metadata_response_is_not_read() -> None:
+def test_a_large_metadata_response_is_not_read(desk: Desk, line: Line) -> None:
     """Its ids are looked up when they are needed."""
-    desk = Desk(GROUPS)
-    line = Line(desk)
     line.connection_meter.described(bytes(LEARN_MAX_BYTES + 1), 12)
     line.connection_meter.described(b"anything", 9)
     assert not desk.frames.names
@@ -215,10 +215,8 @@ def sessions(line: Line, version: int, topics: Mapping[str, int], epoch: int) ->
 
 
 @pytest.mark.parametrize("version", [4, 11, 12, 16])
-def test_a_fetch_of_a_limited_group_brings_less(version: int) -> None:
+def test_a_fetch_of_a_limited_group_brings_less(desk: Desk, line: Line, version: int) -> None:
     """A quarter of a second of the share; in a session its topics are remembered, until it begins anew."""
-    desk = Desk(GROUPS)
-    line = Line(desk)
     desk.frames.learn({key_of(TOPIC, True): TOPIC, key_of("plain", True): "plain"})
     assert sessions(line, version, {TOPIC: 2}, epoch=0) == 5_000  # 5 % of 400,000
     desk.share(dispatchRateInBytes=100_000.0)
@@ -265,20 +263,16 @@ def test_what_our_limit_cuts_off_is_not_charged(version: int) -> None:
         assert desk.meter.accounts["rg1"].used == [0, 0, 20, taken]
 
 
-def test_a_fetch_limit_follows_the_policies() -> None:
+def test_a_fetch_limit_follows_the_policies(desk: Desk, line: Line) -> None:
     """Also in the middle of a session."""
-    desk = Desk(GROUPS)
-    line = Line(desk)
     assert sessions(line, 11, {TOPIC: 2}, epoch=0) == 5_000
     desk.meter.set_policies(PolicySet({**GROUPS, "namespaces.acme/orders": {"resourcegroup": "rg2"}}))
     assert sessions(line, 11, {}, epoch=1) == FETCH_LIMIT_MAX
 
 
 @pytest.mark.parametrize("version", [7, 12, 16])
-def test_a_full_fetch_without_topics_forgets_the_last_session(version: int) -> None:
+def test_a_full_fetch_without_topics_forgets_the_last_session(desk: Desk, line: Line, version: int) -> None:
     """It opens a session that is empty, or ends one: nobody's debt holds it back any more."""
-    desk = Desk(GROUPS)
-    line = Line(desk)
     desk.frames.learn({key_of(TOPIC, True): TOPIC})
     for epoch in (0, -1):
         assert sessions(line, version, {TOPIC: 2}, epoch=0) == 5_000
@@ -296,10 +290,8 @@ def test_a_limit_in_messages_is_turned_into_bytes() -> None:
     assert sessions(line, 11, {}, epoch=1) == int(125 * len(data) / 10)
 
 
-def test_fetched_records_are_charged_by_id() -> None:
+def test_fetched_records_are_charged_by_id(desk: Desk, line: Line) -> None:
     """A Fetch by id looks its topics up when its session begins."""
-    desk = Desk(GROUPS)
-    line = Line(desk)
     frame, header = fetch_request(16, {TOPIC: 1})
     assert line.connection_meter.fetch(frame, header, "bob") is None
     ((ids, done),) = line.asked

@@ -60,10 +60,15 @@ class Metered(Rig):
         self.desk.run(1)
 
 
+@pytest.fixture
+def rig() -> Metered:
+    """A connection whose topics are in groups."""
+    return Metered()
+
+
 @pytest.mark.parametrize("version", [3, 8, 9, 12])
-def test_a_produce_response_tells_the_wait(version: int) -> None:
+def test_a_produce_response_tells_the_wait(rig: Metered, version: int) -> None:
     """Over the share the response says how long, and the next request waits so long."""
-    rig = Metered()
     assert rig.produce(2, version) and rig.told(version) == 0 and rig.pacer.idle
     assert rig.produce(3, version) and rig.told(version) == 500  # 5 a second, 2.5 in stock
     assert rig.pacer.idle
@@ -76,9 +81,8 @@ def test_a_produce_response_tells_the_wait(version: int) -> None:
     assert rig.upstream.sent[2:] == [produce(version, {TOPIC: [batch(1)]})[0]]
 
 
-def test_without_acks_the_leader_answers_all_the_same() -> None:
+def test_without_acks_the_leader_answers_all_the_same(rig: Metered) -> None:
     """To the proxy alone: a refusal is refunded and ends the connection, as it would at a broker."""
-    rig = Metered()
     assert rig.produce(10, acks=0)
     assert rig.upstream.sent == [produce(9, {TOPIC: [batch(10)]}, acks=1)[0]]
     rig.answer([produce_response(9, {TOPIC: [0]})])
@@ -110,9 +114,8 @@ def test_bytes_of_users_alone_are_not_asked_for() -> None:
     assert due.done is None
 
 
-def test_a_larger_share_ends_the_wait_sooner() -> None:
+def test_a_larger_share_ends_the_wait_sooner(rig: Metered) -> None:
     """10 at 5 a second would be 1.5 s; ten times the share, a tenth of it."""
-    rig = Metered()
     rig.produce(10)
     assert not rig.produce(1)
     share(rig.meter, rig.desk.wall_ms, publishRateInMsgs=50.0)
@@ -122,9 +125,8 @@ def test_a_larger_share_ends_the_wait_sooner() -> None:
     assert rig.pacer.may_handle and len(rig.upstream.sent) == 2
 
 
-def test_a_mute_is_not_shortened_by_a_share() -> None:
+def test_a_mute_is_not_shortened_by_a_share(rig: Metered) -> None:
     """Waits for mutations and for traffic are two; the connection waits for both."""
-    rig = Metered()
     rig.produce(10)
     assert not rig.produce(1)
     rig.pacer.mute(1_000)
@@ -149,9 +151,8 @@ def test_in_a_long_wait_one_request_passes_now_and_then() -> None:
     assert not rig.produce(1) and not rig.pacer.may_handle
 
 
-def test_an_id_that_is_looked_up_in_front_of_its_request() -> None:
+def test_an_id_that_is_looked_up_in_front_of_its_request(rig: Metered) -> None:
     """The question leaves, its answer stays here; then the request goes, and its response tells the wait."""
-    rig = Metered()
     frame, _ = produce(13, {TOPIC: [batch(30)]})
     rig.send(frame)
     (asked,) = rig.upstream.sent
@@ -175,9 +176,8 @@ def test_a_broker_is_asked_before_anything_is_charged() -> None:
     assert named.produce(1) and named.upstream.sent == [frame]
 
 
-def test_a_fetch_is_charged_by_its_response() -> None:
+def test_a_fetch_is_charged_by_its_response(rig: Metered) -> None:
     """The records reach the client at once, and the next request waits."""
-    rig = Metered()
     frame, _ = fetch_request(12, {TOPIC: 1})
     assert rig.send(frame) and rig.upstream.sent != [frame] and rig.pacer.may_read
     data = batch(3)
@@ -213,17 +213,15 @@ def test_a_large_response_that_is_damaged_ends_its_connection() -> None:
     assert rig.client.data == b"" and rig.client.closed and rig.closed("bad_response") == 1
 
 
-def test_metadata_teaches_ids() -> None:
+def test_metadata_teaches_ids(rig: Metered) -> None:
     """What a client learns of topics, the meter learns too."""
-    rig = Metered()
     rig.send(request(build(MetadataRequest, 12))[0])
     rig.describe(12, **{TOPIC: topic_id(TOPIC)})
     assert dict(rig.frame_meter.names) == {key_of(TOPIC, True): TOPIC}
 
 
-def test_a_lost_connection_leaves_nothing() -> None:
+def test_a_lost_connection_leaves_nothing(rig: Metered) -> None:
     """No timer, nobody who waits."""
-    rig = Metered()
     rig.produce(100)
     rig.answer([produce_response(9, {TOPIC: [0]})])
     assert not rig.produce(1) and rig.desk.waiting

@@ -3,6 +3,7 @@
 import struct
 from typing import Any
 
+import pytest
 from concurrency_kit import MS, Times, limiter_at
 from connection_kit import Rig, framed, frames_of, header, opaque
 from kafka.protocol.admin import CreateTopicsResponse
@@ -79,10 +80,16 @@ def test_the_fast_path_minds_the_limit() -> None:
     assert two.limiter.in_flight == 1
 
 
-def test_exempt_requests_pass_and_stand_in_their_connections_order() -> None:
-    """One behind a request that waits does wait: answers have an order."""
+@pytest.fixture
+def two() -> Two:
+    """The first has a request under way, and there is room for one."""
     two = Two(limit=1)
     two.a.connection.data_received(opaque(1))
+    return two
+
+
+def test_exempt_requests_pass_and_stand_in_their_connections_order(two: Two) -> None:
+    """One behind a request that waits does wait: answers have an order."""
     two.b.connection.data_received(framed(header(HEARTBEAT, 0, 11)) * 2 + framed(header(FETCH, 4, 12)))
     assert ids(two.b.upstream.sent) == [11, 11, 12]
     # Of those that never wait a connection has one.
@@ -100,10 +107,8 @@ def test_an_idle_fetch_uses_up_nothing() -> None:
     assert ids(two.a.upstream.sent) == [1]
 
 
-def test_mutations_are_refused_at_once_and_not_charged() -> None:
+def test_mutations_are_refused_at_once_and_not_charged(two: Two) -> None:
     """Error 89 with a short throttle time; a version without that error waits."""
-    two = Two(limit=1)
-    two.a.connection.data_received(opaque(1))
     frame, _ = request(create_request({"t1": 3}, version=7))
     two.b.connection.data_received(framed(frame))
     (response,) = frames_of(two.b.client.data)
@@ -130,10 +135,8 @@ def test_a_policy_may_let_mutations_pass() -> None:
     assert [frame[1] for frame in two.b.upstream.sent] == [16, 3, 19]
 
 
-def test_produce_that_waited_too_long_is_told_to_try_again() -> None:
+def test_produce_that_waited_too_long_is_told_to_try_again(two: Two) -> None:
     """In its turn, as all answers; its connection goes on."""
-    two = Two(limit=1)
-    two.a.connection.data_received(opaque(1))
     frame, _ = produce(9, {"t1": [batch(1), batch(2)]})
     two.b.connection.data_received(framed(frame))
     two.times.pass_ms(9_999)
@@ -193,10 +196,8 @@ def test_who_finds_the_line_full_fails_at_once() -> None:
     assert two.limiter.dropped == 3
 
 
-def test_a_lost_broker_gives_back_all_slots() -> None:
+def test_a_lost_broker_gives_back_all_slots(two: Two) -> None:
     """Who waits elsewhere goes on; that is no drop, since a client can bring a broker to it."""
-    two = Two(limit=1)
-    two.a.connection.data_received(opaque(1))
     two.b.connection.data_received(opaque(11))
     two.times.pass_ms(10)
     two.a.connection.upstream_failed("lost")
@@ -205,10 +206,8 @@ def test_a_lost_broker_gives_back_all_slots() -> None:
     assert two.limiter.samples.take() == []
 
 
-def test_a_client_that_leaves_gives_back_all_that_it_had() -> None:
+def test_a_client_that_leaves_gives_back_all_that_it_had(two: Two) -> None:
     """Its place in the line, and its slots when they are answered."""
-    two = Two(limit=1)
-    two.a.connection.data_received(opaque(1))
     two.b.connection.data_received(opaque(11))
     two.a.lose_client()
     assert two.limiter.in_flight == 1
@@ -219,10 +218,8 @@ def test_a_client_that_leaves_gives_back_all_that_it_had() -> None:
     assert (two.limiter.in_flight, two.limiter.waiting) == (0, 0)
 
 
-def test_a_limit_that_comes_and_goes() -> None:
+def test_a_limit_that_comes_and_goes(two: Two) -> None:
     """What is under way is counted no more, and who waits goes on."""
-    two = Two(limit=1)
-    two.a.connection.data_received(opaque(1))
     two.b.connection.data_received(opaque(11))
     for rig in (two.a, two.b):
         rig.connection.count_by(None)
@@ -236,10 +233,8 @@ def test_a_limit_that_comes_and_goes() -> None:
     assert two.limiter.in_flight == 1
 
 
-def test_half_a_request_keeps_no_free_slot() -> None:
+def test_half_a_request_keeps_no_free_slot(two: Two) -> None:
     """Though it is its turn; the rest of it asks again."""
-    two = Two(limit=1)
-    two.a.connection.data_received(opaque(1))
     two.b.connection.data_received(opaque(11, 100)[:50])
     two.a.connection.data_received(opaque(2))
     assert two.limiter.waiting == 2
@@ -323,10 +318,8 @@ def test_a_request_that_never_becomes_whole_is_no_drop() -> None:
     assert two.limiter.samples.take() == []
 
 
-def test_a_streamed_answer_counts_with_its_first_bytes() -> None:
+def test_a_streamed_answer_counts_with_its_first_bytes(two: Two) -> None:
     """The rest of it says something of the client."""
-    two = Two(limit=1)
-    two.a.connection.data_received(opaque(1))
     large = framed(struct.pack(">i", 1) + bytes(100_000))
     two.a.connection.upstream_received(large[:50_000])
     assert two.limiter.in_flight == 0

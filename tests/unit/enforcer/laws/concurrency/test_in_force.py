@@ -1,5 +1,6 @@
 """Which limit is in force: the policy's first, the job's, our own while the job is away."""
 
+import pytest
 from concurrency_kit import MS
 
 from enforcer.laws.concurrency.decisions import LimitDecision
@@ -37,16 +38,20 @@ def test_the_newest_decision_is_in_force() -> None:
     assert (limit.limit, limit.changes["decrease"]) == (30, 1)
 
 
-def test_a_decision_of_other_policies_is_passed_over() -> None:
+@pytest.fixture
+def limit() -> LimitInForce:
+    """One that adapts."""
+    return LimitInForce(AIMD, 5_000)
+
+
+def test_a_decision_of_other_policies_is_passed_over(limit: LimitInForce) -> None:
     """It was made under an algorithm that is not in force."""
-    limit = LimitInForce(AIMD, 5_000)
     limit.take(decision(50, algorithm="vegas"), 0.0)
     assert limit.limit == 40
 
 
-def test_other_settings_begin_anew_and_equal_ones_do_not() -> None:
+def test_other_settings_begin_anew_and_equal_ones_do_not(limit: LimitInForce) -> None:
     """As in the job."""
-    limit = LimitInForce(AIMD, 5_000)
     limit.take(decision(50), 0.0)
     limit.set_entry({**AIMD, "vegas": {"alpha": 9}})
     assert limit.limit == 50
@@ -70,9 +75,8 @@ def test_a_limit_of_other_settings_does_not_come_back() -> None:
     assert limit.limit == 41
 
 
-def test_a_silent_job_is_away_after_a_while_and_the_law_goes_on_here() -> None:
+def test_a_silent_job_is_away_after_a_while_and_the_law_goes_on_here(limit: LimitInForce) -> None:
     """From the last limit that was decided, by the law's own steps, until a decision comes."""
-    limit = LimitInForce(AIMD, 5_000)
     limit.take(decision(50), 0.0)
     limit.feed(samples(3, 10, 40), 1.0, 100.0)
     assert not limit.look(5_099.0)
@@ -87,9 +91,8 @@ def test_a_silent_job_is_away_after_a_while_and_the_law_goes_on_here() -> None:
     assert (limit.local, limit.limit) == (False, 48)
 
 
-def test_a_job_that_is_heard_is_not_away() -> None:
+def test_a_job_that_is_heard_is_not_away(limit: LimitInForce) -> None:
     """It says nothing of a limit that does not change."""
-    limit = LimitInForce(AIMD, 5_000)
     limit.feed(samples(3, 10, 40), 1.0, 0.0)
     limit.heard(4_000.0)
     assert not limit.look(6_000.0)
@@ -98,9 +101,8 @@ def test_a_job_that_is_heard_is_not_away() -> None:
     assert limit.look(11_000.0)
 
 
-def test_a_job_that_is_heard_again_has_the_limit_again() -> None:
+def test_a_job_that_is_heard_again_has_the_limit_again(limit: LimitInForce) -> None:
     """The one that it decided last, which it would have changed if that were another one by now."""
-    limit = LimitInForce(AIMD, 5_000)
     limit.take(decision(50), 0.0)
     limit.feed(samples(1, 10, 40), 1.0, 0.0)
     assert limit.look(5_000.0)
@@ -114,9 +116,8 @@ def test_a_job_that_is_heard_again_has_the_limit_again() -> None:
     assert limit.look(660_000.0)
 
 
-def test_without_traffic_a_job_is_away_only_when_its_limit_has_ended() -> None:
+def test_without_traffic_a_job_is_away_only_when_its_limit_has_ended(limit: LimitInForce) -> None:
     """Nothing was asked, so nothing is missing, but a limit stands for its life time."""
-    limit = LimitInForce(AIMD, 5_000)
     assert not limit.look(10_000_000.0)
     limit.take(decision(50, ttl_ms=60_000), 0.0)
     assert not limit.look(59_999.0)
@@ -124,9 +125,8 @@ def test_without_traffic_a_job_is_away_only_when_its_limit_has_ended() -> None:
     assert limit.limit == 50
 
 
-def test_own_samples_are_seen_as_all_enforcers_together() -> None:
+def test_own_samples_are_seen_as_all_enforcers_together(limit: LimitInForce) -> None:
     """With a quarter of a limit of 40, 6 in flight are 24 of all: more than half of it is used."""
-    limit = LimitInForce(AIMD, 5_000)
     limit.feed(samples(1, 10, 6), 0.25, 0.0)
     assert limit.look(5_000.0)
     limit.feed(samples(1, 10, 6), 0.25, 5_000.0)
@@ -135,8 +135,7 @@ def test_own_samples_are_seen_as_all_enforcers_together() -> None:
     assert limit.limit == 41
 
 
-def test_a_limit_of_nothing_is_one() -> None:
+def test_a_limit_of_nothing_is_one(limit: LimitInForce) -> None:
     """Somebody must be able to find out that the broker is well again."""
-    limit = LimitInForce(AIMD, 5_000)
     limit.take(decision(0), 0.0)
     assert limit.limit == 1

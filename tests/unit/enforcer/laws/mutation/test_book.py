@@ -26,9 +26,14 @@ def walked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return ids
 
 
-def test_a_request_is_answered_as_the_law_does() -> None:
+@pytest.fixture
+def book() -> Book:
+    """Nothing has been asked yet."""
+    return book_of(INITIAL)
+
+
+def test_a_request_is_answered_as_the_law_does(book: Book) -> None:
     """Items in order, the wait, what its event says."""
-    book = book_of(INITIAL)
     assert told(ask(book, "e1", 0, 20, 5, 1)) == ("reject", ("t2",), 1500, -3.0)
     assert told(ask(book, "e2", 1_000, 1, strict=False)) == ("throttle", (), 1000, -2.0)
     assert told(ask(book, "e3", 1_000, 1, dry=True)) == ("reject", ("t0",), 1000, -2.0)
@@ -37,9 +42,8 @@ def test_a_request_is_answered_as_the_law_does() -> None:
     assert answer.decided() == {"outcome": "allow", "rejected": [], "throttle_time_ms": 0, "tokens": 1.0}
 
 
-def test_it_says_without_moving_anything_when_a_dry_run_is_surely_admitted() -> None:
+def test_it_says_without_moving_anything_when_a_dry_run_is_surely_admitted(book: Book) -> None:
     """Not in debt; nor where the balance has to be walked again, or time may have paid it."""
-    book = book_of(INITIAL)
     assert book.surely_admits(SUBJECT)
     ask(book, "e1", 0, 22)
     assert book.surely_admits(SUBJECT)
@@ -55,9 +59,8 @@ def test_it_says_without_moving_anything_when_a_dry_run_is_surely_admitted() -> 
     assert not book.surely_admits(SUBJECT)
 
 
-def test_time_never_goes_back_within_a_subject() -> None:
+def test_time_never_goes_back_within_a_subject(book: Book) -> None:
     """An event carries no time before the subject's last one, a refund neither."""
-    book = book_of(INITIAL)
     ask(book, "e1", 1_000, 30)
     answer = ask(book, "e2", 0, 1)
     assert answer is not None and answer.ts == T0 + 1_000
@@ -65,9 +68,8 @@ def test_time_never_goes_back_within_a_subject() -> None:
     assert told(ask(book, "e3", 0, 1)) == ("allow", (), 0, 21.0)
 
 
-def test_a_foreign_statement_counts_with_the_own_tail() -> None:
+def test_a_foreign_statement_counts_with_the_own_tail(book: Book) -> None:
     """What others took, and what of ours it does not hold yet; what was read already is passed over."""
-    book = book_of(INITIAL)
     ask(book, "e1", 0, 10)
     state(book, "other1", 0, 2.0)
     assert told(ask(book, "e2", 0, 1)) == ("reject", ("t0",), 4_000, -8.0)
@@ -77,9 +79,8 @@ def test_a_foreign_statement_counts_with_the_own_tail() -> None:
     assert told(ask(book, "e4", 0, 1, dry=True))[3] == -8.0
 
 
-def test_an_event_older_than_the_statement_is_applied_at_its_time() -> None:
+def test_an_event_older_than_the_statement_is_applied_at_its_time(book: Book) -> None:
     """A subject's time never goes back."""
-    book = book_of(INITIAL)
     ask(book, "e1", 0, 12)
     state(book, "other", 5_000, 5.0)
     assert told(ask(book, "d", 5_000, 1, dry=True))[3] == -7.0
@@ -96,9 +97,8 @@ def test_a_policy_that_is_read_late_moves_the_walk() -> None:
     assert told(ask(book, "d2", 1_000, 1, dry=True))[3] == 14.0
 
 
-def test_a_refund_is_in_the_tail_until_it_is_listed() -> None:
+def test_a_refund_is_in_the_tail_until_it_is_listed(book: Book) -> None:
     """By whatever admission lists it."""
-    book = book_of(INITIAL)
     ask(book, "e1", 0, 30)
     book.refunded(SUBJECT, "r1", T0, 5)
     state(book, "e1", 0, -8.0)
@@ -107,9 +107,8 @@ def test_a_refund_is_in_the_tail_until_it_is_listed() -> None:
     assert told(ask(book, "e3", 0, 1, dry=True))[3] == -3.0
 
 
-def test_a_statement_that_agrees_costs_no_walk(walked: list[str]) -> None:
+def test_a_statement_that_agrees_costs_no_walk(book: Book, walked: list[str]) -> None:
     """A lone proxy's job comes back after long."""
-    book = book_of(INITIAL)
     answers = [ask(book, f"e{number}", number, 1, 1) for number in range(5_000)]
     for number, answer in enumerate(answers):
         assert answer is not None
@@ -120,9 +119,8 @@ def test_a_statement_that_agrees_costs_no_walk(walked: list[str]) -> None:
     assert book.counts.lost == 0
 
 
-def test_many_statements_cost_each_the_same(walked: list[str]) -> None:
+def test_many_statements_cost_each_the_same(book: Book, walked: list[str]) -> None:
     """Of two proxies' subject every statement begins the walk anew, but not before it is paid for."""
-    book = book_of(INITIAL)
     book.set_proxies(2)
     count = 3_000
     for number in range(count):
@@ -133,9 +131,8 @@ def test_many_statements_cost_each_the_same(walked: list[str]) -> None:
     assert 0 < len(walked) <= 2 * CREDIT * (2 * count) + SHORT
 
 
-def test_each_of_several_has_its_part() -> None:
+def test_each_of_several_has_its_part(book: Book) -> None:
     """At once while the part lasts, else the whole request is asked, and those after it until the answer."""
-    book = book_of(INITIAL)
     book.set_proxies(2)
     assert told(ask(book, "e1", 0, 11)) == ("allow", (), 0, 11.0)
     assert told(ask(book, "e2", 0, 1)) == ("allow", (), 0, 10.0)
@@ -152,9 +149,8 @@ def test_each_of_several_has_its_part() -> None:
     assert told(ask(book, "e3", 0, 1)) == ("reject", ("t0",), 16_000, -32.0)
 
 
-def test_a_new_statement_and_a_new_number_begin_the_part_anew() -> None:
+def test_a_new_statement_and_a_new_number_begin_the_part_anew(book: Book) -> None:
     """Its share of what the statement leaves."""
-    book = book_of(INITIAL)
     book.set_proxies(2)
     ask(book, "e1", 0, 12)
     state(book, "e1", 0, 10.0)
@@ -166,9 +162,8 @@ def test_a_new_statement_and_a_new_number_begin_the_part_anew() -> None:
     assert book.proxies == 8
 
 
-def test_after_an_unanswered_question_one_every_five_seconds() -> None:
+def test_after_an_unanswered_question_one_every_five_seconds(book: Book) -> None:
     """What lies between is refused, item by item, and said to be so; an answer ends it."""
-    book = book_of(INITIAL)
     book.set_proxies(2)
     ask(book, "e1", 0, 12)
     assert ask(book, "q1", 0, 1) is None
@@ -188,9 +183,8 @@ def test_after_an_unanswered_question_one_every_five_seconds() -> None:
     assert ask(book, "q3", 7_000, 1, 9, 1) is None
 
 
-def test_a_question_that_is_open_is_the_only_one() -> None:
+def test_a_question_that_is_open_is_the_only_one(book: Book) -> None:
     """However long it stays without an answer, once one was not answered."""
-    book = book_of(INITIAL)
     book.set_proxies(2)
     book.set_blind(True)
     assert ask(book, "q1", 0, 1) is None
@@ -199,9 +193,8 @@ def test_a_question_that_is_open_is_the_only_one() -> None:
     assert told(ask(book, "e1", 2 * QUESTION_EVERY_MS, 1))[:3] == ("reject", ("t0",), 1)
 
 
-def test_who_is_blind_asks_and_then_refuses() -> None:
+def test_who_is_blind_asks_and_then_refuses(book: Book) -> None:
     """Nothing is admitted at once beside others; alone it makes no difference."""
-    book = book_of(INITIAL)
     book.set_blind(True)
     assert told(ask(book, "e1", 0, 1))[0] == "allow"
     book.set_proxies(2)
@@ -213,9 +206,8 @@ def test_who_is_blind_asks_and_then_refuses() -> None:
     assert told(ask(book, "e4", 0, 1))[0] == "allow"
 
 
-def test_unanswered_and_withdrawn_events_are_not_charged() -> None:
+def test_unanswered_and_withdrawn_events_are_not_charged(book: Book) -> None:
     """Of a question the job knows it, of the others nobody will hear; unknown ones are nobody's."""
-    book = book_of(INITIAL)
     book.set_proxies(2)
     ask(book, "e1", 0, 12)
     assert ask(book, "q1", 0, 5) is None
@@ -229,9 +221,8 @@ def test_unanswered_and_withdrawn_events_are_not_charged() -> None:
         book.withdraw(subject, "unknown")
 
 
-def test_what_was_sent_before_a_decided_event_is_decided_or_lost() -> None:
+def test_what_was_sent_before_a_decided_event_is_decided_or_lost(book: Book) -> None:
     """Questions carry no time, and may be decided after it, but not much later."""
-    book = book_of(INITIAL)
     quota_now = quota_of(PolicyTimeline(INITIAL), T0)
     ask(book, "e1", 0, 1)
     book.asked(*own("s1", T0, {"x": 2}))

@@ -107,10 +107,16 @@ def test_without_a_quota_the_home_is_the_user() -> None:
     assert judged(desk) is Action.FORWARD
 
 
-def test_a_rejection_holds_for_its_subject_until_its_time_has_passed() -> None:
-    """After a reject the subject is refused at once for the throttle time since the event was sent."""
+@pytest.fixture
+def desk() -> Desk:
+    """User a has a quota of one a second."""
     desk = Desk()
     desk.limit(controller_mutation_rate=1)
+    return desk
+
+
+def test_a_rejection_holds_for_its_subject_until_its_time_has_passed(desk: Desk) -> None:
+    """After a reject the subject is refused at once for the throttle time since the event was sent."""
     ask = desk.ask({"x": 1})
     desk.pass_ms(300)
     desk.coordinator.take([decision(id=ask.id, throttle_time_ms=4_000, rejected=frozenset({"x"}))])
@@ -121,10 +127,8 @@ def test_a_rejection_holds_for_its_subject_until_its_time_has_passed() -> None:
     assert judged(desk) is Action.ASK
 
 
-def test_an_event_stamped_later_than_sent_waits_for_its_stamp() -> None:
+def test_an_event_stamped_later_than_sent_waits_for_its_stamp(desk: Desk) -> None:
     """The broker's stamp, where its clock can be believed, keeps a retry from coming a few ms early."""
-    desk = Desk()
-    desk.limit(controller_mutation_rate=1)
     ask = desk.ask({"x": 1})
     desk.pass_ms(300)
     stamped = decision(id=ask.id, ts=EPOCH_MS + 100, throttle_time_ms=4_000)
@@ -134,10 +138,8 @@ def test_an_event_stamped_later_than_sent_waits_for_its_stamp() -> None:
     assert desk.coordinator.remaining_ms(decision(ts=EPOCH_MS + 90_000, throttle_time_ms=4_000), 0.0) == 4_000
 
 
-def test_a_decision_read_before_the_acknowledgement_leaves_nothing_awaited() -> None:
+def test_a_decision_read_before_the_acknowledgement_leaves_nothing_awaited(desk: Desk) -> None:
     """Else the job would look away for ever, and proxies that have left would count on."""
-    desk = Desk()
-    desk.limit(controller_mutation_rate=1)
     desk.acknowledges = False
     ask = desk.ask({"x": 1})
     desk.decide(ask)
@@ -146,10 +148,8 @@ def test_a_decision_read_before_the_acknowledgement_leaves_nothing_awaited() -> 
     assert desk.context.membership.hears_of_no_decision
 
 
-def test_an_event_that_is_never_decided_is_not_waited_for_for_ever() -> None:
+def test_an_event_that_is_never_decided_is_not_waited_for_for_ever(desk: Desk) -> None:
     """Another one is asked about once the job looks away: its decision shows that it is there."""
-    desk = Desk()
-    desk.limit(controller_mutation_rate=1)
     members = desk.context.membership
     members.count = 2
     desk.ask({"x": 30})
@@ -158,10 +158,8 @@ def test_an_event_that_is_never_decided_is_not_waited_for_for_ever() -> None:
     assert members.hears_of_no_decision
 
 
-def test_other_proxies_decisions_count_too() -> None:
+def test_other_proxies_decisions_count_too(desk: Desk) -> None:
     """The wait of a subject is cluster-wide, unless the decision is a shadow one."""
-    desk = Desk()
-    desk.limit(controller_mutation_rate=1)
     desk.coordinator.take([decision(id="p2-1", proxy="p2", throttle_time_ms=900, shadow=True)])
     assert judged(desk) is Action.ASK
     desk.coordinator.take([decision(id="p2-2", proxy="p2", throttle_time_ms=900)])
@@ -170,10 +168,8 @@ def test_other_proxies_decisions_count_too() -> None:
     assert judged(desk) is Action.ASK
 
 
-def test_a_policy_change_drops_the_wait_and_wakes() -> None:
+def test_a_policy_change_drops_the_wait_and_wakes(desk: Desk) -> None:
     """Under another quota the old wait says nothing; under the same one it stays."""
-    desk = Desk()
-    desk.limit(controller_mutation_rate=1)
     desk.coordinator.take([decision(proxy="p2", throttle_time_ms=60_000)])
     woken: list[int] = []
     wake = lambda: woken.append(1)  # noqa: E731  # the same object for both calls
@@ -189,10 +185,8 @@ def test_a_policy_change_drops_the_wait_and_wakes() -> None:
     assert len(woken) == count
 
 
-def test_a_decision_under_the_old_policy_does_not_bind_the_new_one() -> None:
+def test_a_decision_under_the_old_policy_does_not_bind_the_new_one(desk: Desk) -> None:
     """A decision made before a change, arriving after it, sets no wait."""
-    desk = Desk()
-    desk.limit(controller_mutation_rate=1)
     ask = desk.ask({"x": 1})
     desk.pass_ms(50)
     desk.limit(controller_mutation_rate=100)
@@ -200,10 +194,8 @@ def test_a_decision_under_the_old_policy_does_not_bind_the_new_one() -> None:
     assert judged(desk) is Action.ASK
 
 
-def test_a_refund_names_the_request_and_drops_the_wait() -> None:
+def test_a_refund_names_the_request_and_drops_the_wait(desk: Desk) -> None:
     """What the broker refused is given back, and the subject may ask again."""
-    desk = Desk()
-    desk.limit(controller_mutation_rate=1)
     ask = desk.ask({"x": 5, "y": 3})
     made = desk.decide(ask, throttle_time_ms=900, rejected=frozenset({"y"}))
     assert judged(desk) is Action.REFUSE
@@ -215,10 +207,8 @@ def test_a_refund_names_the_request_and_drops_the_wait() -> None:
     assert judged(desk) is Action.ASK
 
 
-def test_answered_without_decision_is_reconciled_when_it_comes() -> None:
+def test_answered_without_decision_is_reconciled_when_it_comes(desk: Desk) -> None:
     """Let through but rejected by the decision: charged. Refused but admitted by it: given back."""
-    desk = Desk()
-    desk.limit(controller_mutation_rate=1)
     allowed, refused = desk.ask({"x": 5}), desk.ask({"y": 3})
     allowed.executed = {"x": 5}
     desk.coordinator.give_up(allowed)
@@ -236,10 +226,8 @@ def test_answered_without_decision_is_reconciled_when_it_comes() -> None:
     assert desk.metrics.registry.get_sample_value("weir_proxy_late_decisions_total") == 2
 
 
-def test_a_question_that_is_given_up_holds_nobody() -> None:
+def test_a_question_that_is_given_up_holds_nobody(desk: Desk) -> None:
     """It is kept until its decision comes; who asked, with request and connection, is not."""
-    desk = Desk()
-    desk.limit(controller_mutation_rate=1)
     link = GatedRequest()
     ask = asked({"x": 1})
     desk.coordinator.ask(ask, desk.quota, link.told)
@@ -263,10 +251,8 @@ def test_what_cannot_be_asked_is_treated_as_late(monkeypatch: pytest.MonkeyPatch
     assert desk.ask({"x": 1}) is None
 
 
-def test_a_refusal_is_reported_as_such() -> None:
+def test_a_refusal_is_reported_as_such(desk: Desk) -> None:
     """The event of a request that was refused by the wait says so and is not remembered."""
-    desk = Desk()
-    desk.limit(controller_mutation_rate=1)
     quota = desk.coordinator.quota("a", "c")
     assert quota is not None
     desk.coordinator.report_refused(asked({"x": 1}), quota)
@@ -274,10 +260,8 @@ def test_a_refusal_is_reported_as_such() -> None:
     assert (desk.coordinator.undecided.pending, desk.coordinator.undecided.late) == ([], 0)
 
 
-def test_a_repeated_decision_does_no_harm() -> None:
+def test_a_repeated_decision_does_no_harm(desk: Desk) -> None:
     """The job's sink is at-least-once: the second copy changes nothing."""
-    desk = Desk()
-    desk.limit(controller_mutation_rate=1)
     ask = desk.ask({"x": 5})
     made = desk.decide(ask)
     ask.executed = {}

@@ -6,9 +6,14 @@ import pytest
 from mutation_kit import Bureau, asked, decision
 
 
-async def test_no_quota_passes_and_is_reported() -> None:
+@pytest.fixture
+def bureau() -> Bureau:
+    """A lone proxy decides."""
+    return Bureau()
+
+
+async def test_no_quota_passes_and_is_reported(bureau: Bureau) -> None:
     """Nobody waits; what the cluster did not do is corrected when the job has decided it."""
-    bureau = Bureau()
     bureau.desk.limit()
     answer = await bureau.answer({"a": 5})
     assert (answer.allowed, answer.outcome, answer.quota) == (True, "unlimited", None)
@@ -19,18 +24,16 @@ async def test_no_quota_passes_and_is_reported() -> None:
     assert bureau.outcomes() == {"unlimited": 1}
 
 
-async def test_a_shadow_quota_is_decided_and_not_acted_on() -> None:
+async def test_a_shadow_quota_is_decided_and_not_acted_on(bureau: Bureau) -> None:
     """Whatever the balance is."""
-    bureau = Bureau()
     bureau.desk.limit(controller_mutation_rate=1, shadow=True)
     answers = [await bureau.answer({"a": 50}, wait_ms=1_000) for _ in range(3)]
     assert [answer.outcome for answer in answers] == ["shadow"] * 3
     assert len(bureau.desk.of_type("request")) == 3
 
 
-async def test_it_is_decided_at_once_and_its_event_goes_beside_it() -> None:
+async def test_it_is_decided_at_once_and_its_event_goes_beside_it(bureau: Bureau) -> None:
     """The answer to the client waits for the event's acknowledgement; the decision does not."""
-    bureau = Bureau()
     bureau.desk.acknowledges = False
     answer = await bureau.answer({"a": 5})
     assert (answer.allowed, answer.outcome, answer.tokens) == (True, "allow", 6.0)
@@ -44,9 +47,8 @@ async def test_it_is_decided_at_once_and_its_event_goes_beside_it() -> None:
     assert bureau.desk.metrics.unacknowledged._value.get() == 0
 
 
-async def test_the_wait_for_the_acknowledgement_has_a_bound() -> None:
+async def test_the_wait_for_the_acknowledgement_has_a_bound(bureau: Bureau) -> None:
     """After EVENT_ACK_MS it is counted."""
-    bureau = Bureau()
     bureau.desk.acknowledges = False
     answer = await bureau.answer({"a": 5})
     waiting = asyncio.create_task(bureau.mutations.acknowledged(answer))
@@ -55,9 +57,8 @@ async def test_the_wait_for_the_acknowledgement_has_a_bound() -> None:
     assert waiting.done() and bureau.desk.metrics.unacknowledged._value.get() == 1
 
 
-async def test_beyond_the_quota_it_is_refused_with_the_time_and_the_quota() -> None:
+async def test_beyond_the_quota_it_is_refused_with_the_time_and_the_quota(bureau: Bureau) -> None:
     """By the law's own steps, and by the not-before time from then on; each is reported."""
-    bureau = Bureau()
     assert (await bureau.answer({"a": 30})).allowed
     refused = await bureau.answer({"b": 1})
     assert (refused.allowed, refused.outcome, refused.retry_ms, refused.tokens) == (
@@ -70,9 +71,8 @@ async def test_beyond_the_quota_it_is_refused_with_the_time_and_the_quota() -> N
     assert bureau.outcomes() == {"allow": 2, "reject": 1}
 
 
-async def test_what_the_cluster_did_not_do_is_given_back() -> None:
+async def test_what_the_cluster_did_not_do_is_given_back(bureau: Bureau) -> None:
     """The refund is an event, and whoever was told to wait may come at once."""
-    bureau = Bureau()
     answer = await bureau.answer({"a": 30})
     assert not (await bureau.answer({"b": 1})).allowed
     bureau.mutations.settle(answer, {"a": 0})
@@ -81,18 +81,16 @@ async def test_what_the_cluster_did_not_do_is_given_back() -> None:
     assert (await bureau.answer({"b": 1})).tokens == 10.0
 
 
-async def test_what_the_cluster_did_beyond_is_charged() -> None:
+async def test_what_the_cluster_did_beyond_is_charged(bureau: Bureau) -> None:
     """A topic that had grown meanwhile; and one of which nothing was known."""
-    bureau = Bureau()
     bureau.mutations.settle(await bureau.answer({"a": 1}), {"a": 6})
     bureau.mutations.charge(asked({}), {"b": 7})
     assert [event["strict"] for event in bureau.desk.of_type("request")] == [True, False, False]
     assert (await bureau.answer({"c": 1})).retry_ms == 2_000
 
 
-async def test_of_several_items_all_are_carried_out_or_none() -> None:
+async def test_of_several_items_all_are_carried_out_or_none(bureau: Bureau) -> None:
     """What was charged of a request that is refused is given back."""
-    bureau = Bureau()
     refused = await bureau.answer({"a": 12, "b": 1})
     assert not refused.allowed
     (refund,) = bureau.desk.of_type("refund")
@@ -101,9 +99,8 @@ async def test_of_several_items_all_are_carried_out_or_none() -> None:
     assert len(bureau.desk.events) == 2
 
 
-async def test_no_items_cost_nothing() -> None:
+async def test_no_items_cost_nothing(bureau: Bureau) -> None:
     """What is wrong with it is its cluster's to say."""
-    bureau = Bureau()
     assert (await bureau.answer({})).outcome == "free"
     assert bureau.desk.events == []
 

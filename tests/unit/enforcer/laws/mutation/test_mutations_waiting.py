@@ -31,9 +31,14 @@ async def test_who_leaves_is_not_charged(moment: str) -> None:
         assert bureau.desk.of_type("refund") == []
 
 
-async def test_a_short_wait_is_waited() -> None:
+@pytest.fixture
+def bureau() -> Bureau:
+    """A lone proxy decides."""
+    return Bureau()
+
+
+async def test_a_short_wait_is_waited(bureau: Bureau) -> None:
     """Until the subject need not wait any more; then it is decided once."""
-    bureau = Bureau()
     await bureau.answer({"a": 14})
     task = await bureau.begin({"b": 1}, wait_ms=5_000)
     await bureau.pass_ms(2_999)
@@ -43,17 +48,15 @@ async def test_a_short_wait_is_waited() -> None:
     assert bureau.outcomes() == {"allow": 2}
 
 
-async def test_a_long_wait_is_refused_at_once() -> None:
+async def test_a_long_wait_is_refused_at_once(bureau: Bureau) -> None:
     """Waiting first would help nobody."""
-    bureau = Bureau()
     await bureau.answer({"a": 30})
     answer = await bureau.answer({"b": 1}, wait_ms=5_000)
     assert (answer.outcome, answer.retry_ms) == ("reject", 19_000)
 
 
-async def test_those_who_wait_go_one_after_the_other() -> None:
+async def test_those_who_wait_go_one_after_the_other(bureau: Bureau) -> None:
     """First come, first served; who cannot have its turn in time is refused then."""
-    bureau = Bureau()
     await bureau.answer({"a": 14})
     first = await bureau.begin({"b": 4}, wait_ms=10_000)
     second = await bureau.begin({"c": 8}, wait_ms=10_000)
@@ -68,9 +71,8 @@ async def test_those_who_wait_go_one_after_the_other() -> None:
     assert bureau.mutations.waiting == 0
 
 
-async def test_a_refund_ends_the_wait() -> None:
+async def test_a_refund_ends_the_wait(bureau: Bureau) -> None:
     """Whoever waits goes on when its subject need not wait any more."""
-    bureau = Bureau()
     answer = await bureau.answer({"a": 14})
     task = await bureau.begin({"b": 1}, wait_ms=5_000)
     bureau.mutations.settle(answer, {})
@@ -78,9 +80,8 @@ async def test_a_refund_ends_the_wait() -> None:
     assert task.result().allowed
 
 
-async def test_a_quota_that_is_taken_away_ends_the_wait() -> None:
+async def test_a_quota_that_is_taken_away_ends_the_wait(bureau: Bureau) -> None:
     """What comes into force is asked for anew."""
-    bureau = Bureau()
     await bureau.answer({"a": 14})
     task = await bureau.begin({"b": 1}, wait_ms=5_000)
     bureau.desk.limit()
@@ -88,9 +89,8 @@ async def test_a_quota_that_is_taken_away_ends_the_wait() -> None:
     assert task.result().outcome == "unlimited"
 
 
-async def test_a_line_too_long_to_be_served_in_time_is_not_joined() -> None:
+async def test_a_line_too_long_to_be_served_in_time_is_not_joined(bureau: Bureau) -> None:
     """Each before it takes one mutation at least; who cannot have its turn is refused at once."""
-    bureau = Bureau()
     assert (await bureau.answer({"a": 14})).allowed
     waiting = [await bureau.begin({f"b{number}": 1}, wait_ms=5_000) for number in range(6)]
     assert not any(task.done() for task in waiting)
@@ -146,9 +146,8 @@ async def test_dry_runs_have_a_rate_of_their_own(shadow: bool) -> None:
         assert answers[1].retry_ms == 1_000 and "Dry runs" in answers[1].message
 
 
-async def test_a_dry_run_under_no_quota_is_not_reported() -> None:
+async def test_a_dry_run_under_no_quota_is_not_reported(bureau: Bureau) -> None:
     """Nobody need know."""
-    bureau = Bureau()
     bureau.desk.limit()
     answer = await bureau.answer({"a": 12}, dry=True)
     assert answer.allowed and bureau.desk.events == []

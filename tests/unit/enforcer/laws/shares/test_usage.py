@@ -50,22 +50,25 @@ def test_a_report_is_an_event_of_the_contract() -> None:
     assert isinstance(read, GroupUsage) and read.usage[0][1].throttled_ms[0] == 167
 
 
-def test_about_the_same_use_is_reported_every_third_round() -> None:
+@pytest.fixture
+def desk() -> Desk:
+    """Its groups have no limit."""
+    return Desk(FREE)
+
+
+def test_about_the_same_use_is_reported_every_third_round(desk: Desk) -> None:
     """A change of less than 10 % waits, but not for ever."""
-    desk = Desk(FREE)
     assert ROUNDS_MAX == 3
     assert rounds(desk, 100, 105, 95, 100, 109, 100) == [[100], [], [], [100], [], []]
 
 
-def test_a_change_is_reported_at_once() -> None:
+def test_a_change_is_reported_at_once(desk: Desk) -> None:
     """10 % up or down, to something and to nothing."""
-    desk = Desk(FREE)
     assert rounds(desk, 0, 100, 110, 99, 0) == [[], [100], [110], [99], [0]]
 
 
-def test_silence_is_said_twice() -> None:
+def test_silence_is_said_twice(desk: Desk) -> None:
     """At once and once more in case that was lost; then the group costs nothing any more."""
-    desk = Desk(FREE)
     told = rounds(desk, 100, *[0] * 10, 100)
     assert told == [[100], [0], [], [], [0], [], [], [], [], [], [], [100]]
 
@@ -78,9 +81,8 @@ def test_throttled_groups_are_reported_each_round() -> None:
     assert [len(one) for one in told] == [1] * 4
 
 
-def test_a_new_share_is_answered_by_a_report() -> None:
+def test_a_new_share_is_answered_by_a_report(desk: Desk) -> None:
     """In the next round; a share that is only repeated is not."""
-    desk = Desk(FREE)
     rounds(desk, 100)
     desk.share(publishRateInMsgs=500.0)
     assert rounds(desk, 100) == [[100]]
@@ -111,9 +113,8 @@ def test_records_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len({event["id"] for event in desk.events}) == len(desk.events)
 
 
-def test_what_could_not_be_sent_is_told_again() -> None:
+def test_what_could_not_be_sent_is_told_again(desk: Desk) -> None:
     """A full buffer loses a round, not the group."""
-    desk = Desk(FREE)
     desk.full = True
     assert rounds(desk, 100) == [[]]
     desk.full = False
@@ -216,9 +217,8 @@ def test_all_use_is_reported_or_counted(steps: list[tuple[int, int, int]]) -> No
     assert passed <= told <= passed + len(steps)
 
 
-def test_a_proxy_that_stops_says_so() -> None:
+def test_a_proxy_that_stops_says_so(desk: Desk) -> None:
     """Its share is free at once; groups that are silent anyway are not named."""
-    desk = Desk(FREE)
     rounds(desk, 100)
     desk.events.clear()
     desk.now_ms += 400

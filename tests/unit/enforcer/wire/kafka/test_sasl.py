@@ -76,9 +76,14 @@ def test_plain(version: int) -> None:
     assert client.observer.principal == "alice"
 
 
-def test_password_is_not_kept() -> None:
+@pytest.fixture
+def client() -> Client:
+    """One that has said nothing yet."""
+    return Client()
+
+
+def test_password_is_not_kept(client: Client) -> None:
     """Nothing of the observer holds the password, before or after the answer."""
-    client = Client()
     client.handshake("PLAIN")
     header = client.send(ALICE)
     assert "a-secret" not in held_by(client.observer)
@@ -112,9 +117,8 @@ def test_scram_needs_both_rounds(mechanism: str, version: int) -> None:
         (b"n,,n=alice,r=n=mallory", "alice"),
     ],
 )
-def test_scram_names(first: bytes, name: str) -> None:
+def test_scram_names(client: Client, first: bytes, name: str) -> None:
     """Escapes are undone; the reserved attribute and extensions are passed over, as the broker does."""
-    client = Client()
     client.handshake("SCRAM-SHA-256")
     client.round(first)
     assert client.round(SCRAM_FINAL) == name
@@ -159,9 +163,8 @@ def test_delegation_tokens(version: int, extensions: bytes) -> None:
     assert client.round(SCRAM_FINAL) == "token-id"
 
 
-def test_other_extensions_are_no_delegation_token() -> None:
+def test_other_extensions_are_no_delegation_token(client: Client) -> None:
     """Only what the broker takes for one is refused."""
-    client = Client()
     client.handshake("SCRAM-SHA-256")
     client.round(b"n,,n=alice,r=x,tokenauth=true,tokenauth=false")
     assert client.round(SCRAM_FINAL) == "alice"
@@ -187,9 +190,8 @@ def jwt(claims: Any) -> str:
         (b"n,a=bob,\x01x=y\x01auth=Bearer  " + jwt({"sub": "bob"}).encode() + b"\x01\x01", "bob"),
     ],
 )
-def test_oauthbearer_names(token: bytes, name: str) -> None:
+def test_oauthbearer_names(client: Client, token: bytes, name: str) -> None:
     """The sub claim of the token that the broker looks at, the last one."""
-    client = Client()
     client.handshake("OAUTHBEARER")
     assert client.round(token) == name
 
@@ -209,34 +211,30 @@ def test_bearer_tokens_without_a_name_do_not_pass(token: bytes) -> None:
     refused(Client(), "OAUTHBEARER", token, "name")
 
 
-def test_refused_bearer_token_is_a_challenge() -> None:
+def test_refused_bearer_token_is_a_challenge(client: Client) -> None:
     """The broker refuses a token with error 0 and a reason, which must not count as success."""
-    client = Client()
     client.handshake("OAUTHBEARER")
     token = oauth("Bearer " + jwt({"sub": "admin"}))
     assert client.round(token, challenge=b'{"status":"invalid_token"}') == ANONYMOUS
     assert client.round(b"\x01", error=AUTH_FAILED) == ANONYMOUS
 
 
-def test_token_after_a_refused_one_names_its_own_user() -> None:
+def test_token_after_a_refused_one_names_its_own_user(client: Client) -> None:
     """The broker takes another token after the challenge: its user counts, and nobody else."""
-    client = Client()
     client.handshake("OAUTHBEARER")
     client.round(oauth("Bearer " + jwt({"sub": "admin"})), challenge=b"{}")
     assert client.round(oauth("Bearer " + jwt({"sub": "alice"}))) == "alice"
 
 
-def test_oauth_claim_is_a_setting() -> None:
+def test_oauth_claim_is_a_setting(client: Client) -> None:
     """Brokers may name principals by another claim."""
-    client = Client()
     client.observer = SaslObserver(oauth_claim="azp")
     client.handshake("OAUTHBEARER")
     assert client.round(oauth("Bearer " + jwt({"sub": "x", "azp": "job"}))) == "job"
 
 
-def test_refused_password_names_nobody() -> None:
+def test_refused_password_names_nobody(client: Client) -> None:
     """Error 58 leaves the connection anonymous, and what follows does not count without a new handshake."""
-    client = Client()
     client.handshake("PLAIN")
     assert client.round(ALICE, error=AUTH_FAILED) == ANONYMOUS
     with pytest.raises(BadFrame):
@@ -244,18 +242,16 @@ def test_refused_password_names_nobody() -> None:
     assert client.observer.principal == ANONYMOUS
 
 
-def test_refused_handshake_begins_nothing() -> None:
+def test_refused_handshake_begins_nothing(client: Client) -> None:
     """Without an accepted mechanism no token counts; a broker that took one all the same is not believed."""
-    client = Client()
     client.offered(client.offer("PLAIN"), error=33)
     with pytest.raises(BadFrame):
         client.round(ALICE)
     assert client.observer.principal == ANONYMOUS
 
 
-def test_mechanism_that_cannot_be_read_is_refused() -> None:
+def test_mechanism_that_cannot_be_read_is_refused(client: Client) -> None:
     """GSSAPI's names cannot be seen: error 33 with what can be; an earlier agreement stands."""
-    client = Client()
     client.handshake("PLAIN")
     with pytest.raises(Unreadable) as login:
         client.offer("GSSAPI")
@@ -265,9 +261,8 @@ def test_mechanism_that_cannot_be_read_is_refused() -> None:
     assert client.round(ALICE) == "alice"
 
 
-def test_one_request_at_a_time() -> None:
+def test_one_request_at_a_time(client: Client) -> None:
     """Nothing may follow an unanswered request: it would pass under another name."""
-    client = Client()
     client.handshake("PLAIN")
     first = client.send(b"\0mallory\0own")
     assert client.observer.waiting
@@ -277,9 +272,8 @@ def test_one_request_at_a_time() -> None:
     assert client.observer.principal == "mallory"
 
 
-def test_name_is_not_lent_by_another_mechanism() -> None:
+def test_name_is_not_lent_by_another_mechanism(client: Client) -> None:
     """A token is read by the rules of the mechanism that was agreed on last."""
-    client = Client()
     client.handshake("PLAIN")
     client.offered(client.offer("SCRAM-SHA-256"), error=34)
     with pytest.raises(Unreadable):
@@ -287,9 +281,8 @@ def test_name_is_not_lent_by_another_mechanism() -> None:
     assert client.round(ALICE) == "alice"
 
 
-def test_reauthentication_keeps_the_name_until_it_succeeds() -> None:
+def test_reauthentication_keeps_the_name_until_it_succeeds(client: Client) -> None:
     """A session that is renewed keeps its name; a failed renewal does not take it (the broker closes)."""
-    client = Client()
     client.handshake("PLAIN")
     client.round(ALICE)
     client.handshake("SCRAM-SHA-256")
@@ -300,9 +293,8 @@ def test_reauthentication_keeps_the_name_until_it_succeeds() -> None:
     assert client.round(ALICE, error=AUTH_FAILED) == "alice"
 
 
-def test_answer_that_nobody_asked_for() -> None:
+def test_answer_that_nobody_asked_for(client: Client) -> None:
     """A broker that answers what nobody asked is not believed."""
-    client = Client()
     client.handshake("PLAIN")
     header = client.send(ALICE)
     client.answered(header)

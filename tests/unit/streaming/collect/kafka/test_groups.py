@@ -102,9 +102,14 @@ def test_all_answer() -> None:
     assert not found.all_unknown and not found.unknown and found.failures == []
 
 
-def test_a_silent_broker_costs_what_its_groups_had() -> None:
+@pytest.fixture
+def world() -> World:
+    """Groups that were heard of."""
+    return heard()
+
+
+def test_a_silent_broker_costs_what_its_groups_had(world: World) -> None:
     """Once it has been heard; others' topics go on."""
-    world = heard()
     world.brokers.silent = {2}
     found = world.read()
     assert found.unknown == {T2, T1} and not found.all_unknown
@@ -122,27 +127,24 @@ def test_a_broker_that_was_never_heard_costs_all() -> None:
     assert not world.read().all_unknown
 
 
-def test_a_coordinator_that_tells_no_offsets() -> None:
+def test_a_coordinator_that_tells_no_offsets(world: World) -> None:
     """As a silent one; a group that was never read costs all topics."""
-    world = heard()
     world.brokers.deaf = {1}
     assert world.read().unknown == {T1}
     world.brokers.groups["new"] = (1, {T3: 1})
     assert world.read().all_unknown
 
 
-def test_a_coordinator_that_still_loads() -> None:
+def test_a_coordinator_that_still_loads(world: World) -> None:
     """Its list is not whole: groups that are missing from it have not gone."""
-    world = heard()
     world.brokers.listing = {2: LOADING}
     del world.brokers.groups["b"]
     found = world.read()
     assert found.unknown == {T2} and dict(found.offsets) == {T1: {"a": 5, "c": 1}}
 
 
-def test_groups_whose_coordinator_is_nowhere() -> None:
+def test_groups_whose_coordinator_is_nowhere(world: World) -> None:
     """A partition of their topic without a leader: they are on no list, and have not gone."""
-    world = heard()
     world.leaderless = 1
     del world.brokers.groups["b"]
     found = world.read()
@@ -154,9 +156,8 @@ def test_groups_whose_coordinator_is_nowhere() -> None:
     assert late.read().all_unknown
 
 
-def test_one_group_is_refused_or_has_gone() -> None:
+def test_one_group_is_refused_or_has_gone(world: World) -> None:
     """Gone meanwhile: it is none. Refused: its topics are unread, and it is named."""
-    world = heard()
     world.brokers.errors = {"a": GONE, "b": LOADING}
     found = world.read()
     assert found.unknown == {T2} and dict(found.offsets) == {T1: {"c": 1}}

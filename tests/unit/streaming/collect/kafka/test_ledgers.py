@@ -54,9 +54,14 @@ def test_the_law_understands_every_position(committed: int, slowest: int | None)
     assert first_unread(grown(5, 12), committed, slowest) == min(committed, 12)
 
 
-def test_the_law_understands_positions_before_the_log() -> None:
+@pytest.fixture
+def own() -> Stretches:
+    """A partition that has grown twice."""
+    return grown(10, 20)
+
+
+def test_the_law_understands_positions_before_the_log(own: Stretches) -> None:
     """What a group has not read and nobody has any more is no backlog; the rest of a trimmed stretch is."""
-    own = grown(10, 20)
     own.grow(4, 20, 160, now=3 * CHECK_MS)
     for committed in (0, 3, 4):
         assert own.position(committed) == (4, -1)
@@ -113,9 +118,8 @@ def test_bytes_beyond_the_end_that_was_read_count_next_time() -> None:
     assert [one.size for one in own.ledgers()] == [120, 50, 0]
 
 
-def test_retention_takes_stretches_and_the_next_one_is_estimated() -> None:
+def test_retention_takes_stretches_and_the_next_one_is_estimated(own: Stretches) -> None:
     """The log shrank while it grew: what is new counts by the mean."""
-    own = grown(10, 20)
     own.grow(10, 25, 150, now=3 * CHECK_MS)
     assert [(one.id, one.entries, one.size) for one in own.ledgers()] == [
         (10, 10, 100),
@@ -124,25 +128,22 @@ def test_retention_takes_stretches_and_the_next_one_is_estimated() -> None:
     ]
 
 
-def test_compaction_never_leaves_more_than_the_log_takes() -> None:
+def test_compaction_never_leaves_more_than_the_log_takes(own: Stretches) -> None:
     """The bytes went, nobody says where: all stretches in proportion."""
-    own = grown(10, 20)
     own.grow(0, 20, 60, now=3 * CHECK_MS)
     assert [one.size for one in own.ledgers()] == [30, 30, 0]
 
 
-def test_deleted_records_leave_their_segment_behind() -> None:
+def test_deleted_records_leave_their_segment_behind(own: Stretches) -> None:
     """DeleteRecords moves the beginning at once and frees bytes later: those are nobody's backlog."""
-    own = grown(10, 20)
     own.grow(15, 20, 200, now=3 * CHECK_MS)
     assert own.size == pytest.approx(50)
     own.grow(15, 30, 300, now=4 * CHECK_MS)
     assert own.size == pytest.approx(150)
 
 
-def test_an_end_that_went_back() -> None:
+def test_an_end_that_went_back(own: Stretches) -> None:
     """An unclean election: what was beyond it is gone, and what follows begins there."""
-    own = grown(10, 20)
     own.grow(0, 14, 140, now=3 * CHECK_MS)
     own.grow(0, 16, 160, now=4 * CHECK_MS)
     assert [(one.id, one.entries, one.size) for one in own.ledgers()] == [

@@ -81,9 +81,14 @@ def test_rounds_have_a_bound() -> None:
     assert pusher._metrics.waiting._value.get() == 0
 
 
-def test_what_somebody_else_set_is_left_alone() -> None:
+@pytest.fixture
+def fake() -> FakePulsar:
+    """A cluster."""
+    return FakePulsar()
+
+
+def test_what_somebody_else_set_is_left_alone(fake: FakePulsar) -> None:
     """Until it is gone; it is looked at again after a minute."""
-    fake = FakePulsar()
     fake.hold(TOPIC, Rates(7, -1))
     pusher = pusher_of(fake)
     assert step(pusher, {TOPIC: 100}, 0) == {TOPIC: Result.FOREIGN}
@@ -104,18 +109,16 @@ def test_what_somebody_else_changed_is_left_alone_from_then_on() -> None:
     assert held(fake, TOPIC) == body_of(Kind.PUBLISH, Rates(333, -1))
 
 
-def test_override_takes_over() -> None:
+def test_override_takes_over(fake: FakePulsar) -> None:
     """Said so, it is ours."""
-    fake = FakePulsar()
     fake.hold(TOPIC, Rates(7, -1))
     pusher = pusher_of(fake, override=True)
     assert step(pusher, {TOPIC: 100}, 0) == {TOPIC: Result.SET}
     assert step(pusher, {}, APART_MS) == {TOPIC: Result.REMOVED}
 
 
-def test_a_restarted_collector_knows_its_own() -> None:
+def test_a_restarted_collector_knows_its_own(fake: FakePulsar) -> None:
     """By the notes; what was changed meanwhile, or was never ours, is not."""
-    fake = FakePulsar()
     first = pusher_of(fake)
     step(first, {TOPIC: 100, NAMESPACE: 5, DISPATCH: 9}, 0)
     fake.hold(DISPATCH, Rates(44, -1))
@@ -128,9 +131,8 @@ def test_a_restarted_collector_knows_its_own() -> None:
 
 
 @pytest.mark.parametrize("carried_out", [False, True])
-def test_a_push_that_half_succeeded_is_ours_either_way(carried_out: bool) -> None:
+def test_a_push_that_half_succeeded_is_ours_either_way(fake: FakePulsar, carried_out: bool) -> None:
     """The note says both what was and what was to be, for this collector and the next one."""
-    fake = FakePulsar()
     step(pusher_of(fake), {TOPIC: 100}, 0)
     pusher = pusher_of(fake)
 
@@ -177,9 +179,8 @@ def pusher_of_known(fake: FakePulsar) -> Pusher:
     return pusher
 
 
-def test_a_limit_that_cannot_be_read_at_the_start_is_looked_at_later() -> None:
+def test_a_limit_that_cannot_be_read_at_the_start_is_looked_at_later(fake: FakePulsar) -> None:
     """One namespace that is closed to us must not keep all others waiting."""
-    fake = FakePulsar()
     step(pusher_of(fake), {TOPIC: 100, OTHER: 9}, 0)
     fake.fail = lambda _method, path: 403 if path == TOPIC.path else 0
     pusher = pusher_of_known(fake)
@@ -189,9 +190,8 @@ def test_a_limit_that_cannot_be_read_at_the_start_is_looked_at_later() -> None:
     assert step(pusher, {OTHER: 9}, APART_MS) == {TOPIC: Result.REMOVED}
 
 
-def test_without_a_note_nothing_is_pushed() -> None:
+def test_without_a_note_nothing_is_pushed(fake: FakePulsar) -> None:
     """Else nobody would know the limit for ours."""
-    fake = FakePulsar()
     fake.fail = lambda method, path: 500 if method == "PUT" and path.startswith(NOTES) else 0
     assert step(pusher_of(fake), {TOPIC: 100}, 0) == {TOPIC: Result.FAILED}
     assert fake.set == {}
@@ -201,9 +201,8 @@ def test_without_a_note_nothing_is_pushed() -> None:
     ("status", "result"),
     [(401, Result.REFUSED), (403, Result.REFUSED), (503, Result.FAILED), (None, Result.FAILED)],
 )
-def test_failures_are_told_apart(status: int | None, result: Result) -> None:
+def test_failures_are_told_apart(fake: FakePulsar, status: int | None, result: Result) -> None:
     """And tried again when the next push may be."""
-    fake = FakePulsar()
     fake.fail = lambda method, _path: status if method == "POST" else 0
     pusher = pusher_of(fake)
     assert step(pusher, {TOPIC: 100}, 0) == {TOPIC: result}
@@ -212,9 +211,8 @@ def test_failures_are_told_apart(status: int | None, result: Result) -> None:
     assert step(pusher, {TOPIC: 100}, APART_MS) == {TOPIC: Result.SET}
 
 
-def test_after_a_failure_the_rest_of_a_namespace_waits() -> None:
+def test_after_a_failure_the_rest_of_a_namespace_waits(fake: FakePulsar) -> None:
     """Each of hundreds could take as long; all come later."""
-    fake = FakePulsar()
     fake.fail = lambda method, _path: 500 if method == "POST" else 0
     pusher = pusher_of(fake)
     wanted = {Slot("a/b", f"persistent://a/b/t{n}", "", Kind.PUBLISH): 9.0 for n in range(5)}
@@ -236,9 +234,8 @@ def test_a_namespace_that_is_gone_takes_its_limits_with_it() -> None:
     assert step(pusher, {TOPIC: 50, OTHER: 5}, APART_MS + LOOK_AGAIN_MS) == {TOPIC: Result.SET}
 
 
-def test_nothing_is_known_of_ours_until_pulsar_tells() -> None:
+def test_nothing_is_known_of_ours_until_pulsar_tells(fake: FakePulsar) -> None:
     """A start while the admin API is down: the next round asks again."""
-    fake = FakePulsar()
     step(pusher_of(fake), {TOPIC: 100}, 0)
     pusher = pusher_of(fake)
     fake.fail = lambda _method, _path: 503
@@ -249,9 +246,8 @@ def test_nothing_is_known_of_ours_until_pulsar_tells() -> None:
     assert pusher.pushed == {TOPIC: Rates(100, -1)}
 
 
-def test_all_of_ours_can_be_taken_away() -> None:
+def test_all_of_ours_can_be_taken_away(fake: FakePulsar) -> None:
     """When the collector stops, if said so; the notes go too, so that what is set later is not ours."""
-    fake = FakePulsar()
     fake.hold(OTHER, Rates(7, -1))
     pusher = pusher_of(fake)
     step(pusher, {TOPIC: 100, NAMESPACE: 5, OTHER: 9}, 0)

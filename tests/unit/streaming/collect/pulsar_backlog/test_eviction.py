@@ -60,9 +60,14 @@ class Rig:
         return sum(method not in ("GET", "HEAD") for method, _ in self.fake.calls)
 
 
-def test_a_position_is_evicted_with_what_it_skips() -> None:
+@pytest.fixture
+def rig() -> Rig:
+    """A cluster with one topic."""
+    return Rig(topic())
+
+
+def test_a_position_is_evicted_with_what_it_skips(rig: Rig) -> None:
     """Entry by entry, across ledgers; others stay, and a second time there is nothing to do."""
-    rig = Rig(topic())
     done = rig.evict(ledger=2, entry=3, entries=11)
     assert done == Eviction(
         topic=T1, subscription="slow", how=HOW, since=(1, 2), upto=(2, 3), messages=11, bytes=1_100
@@ -136,18 +141,16 @@ def test_time_is_evicted_to_the_last_message_before_it(before_ms: int, upto: tup
     assert (prepared and prepared.upto) == upto
 
 
-def test_time_does_not_reach_beyond_the_report() -> None:
+def test_time_does_not_reach_beyond_the_report(rig: Rig) -> None:
     """What came later was not planned, whatever its publish time says."""
-    rig = Rig(topic())
     rig.topic.ledgers[3] = 9
     rig.topic.published |= {(3, entry): NOW_MS - 99_000 for entry in range(5, 9)}
     prepared = rig.prepare(before_publish_time=NOW_MS + 1)
     assert prepared is not None and prepared.upto == (3, 4)
 
 
-def test_time_in_disorder_takes_no_younger_one() -> None:
+def test_time_in_disorder_takes_no_younger_one(rig: Rig) -> None:
     """Producers' clocks differ: an eviction ends before the first message that is too young."""
-    rig = Rig(topic())
     before_ms = NOW_MS - 25_000 + 20_000
     rig.topic.published[1, 7] = rig.topic.published[2, 2] = before_ms
     # Pulsar searches in halves, and may find the last of those that are old enough.
@@ -159,9 +162,8 @@ def test_time_in_disorder_takes_no_younger_one() -> None:
 
 
 @pytest.mark.parametrize("status", [403, 500])
-def test_time_takes_nothing_that_does_not_tell_its_own(status: int) -> None:
+def test_time_takes_nothing_that_does_not_tell_its_own(rig: Rig, status: int) -> None:
     """It may be too young. The next check tries again; by size it is no condition."""
-    rig = Rig(topic())
     rig.fake.fail = lambda method, path: status if method == "HEAD" and path.endswith("1/entry/7") else 0
     with pytest.raises(CannotEvict, match="entry 1:7 does not tell when it was published"):
         rig.prepare(before_publish_time=NOW_MS - 5_000)
@@ -198,9 +200,8 @@ def test_names_and_partitions_as_pulsar_wants_them() -> None:
     assert rig.fake.bodies[0]["partitionIndex"] == 12
 
 
-def test_who_has_gone_loses_nothing() -> None:
+def test_who_has_gone_loses_nothing(rig: Rig) -> None:
     """A subscription or a topic that was deleted took its backlog with it."""
-    rig = Rig(topic())
     del rig.topic.positions["slow"]
     assert rig.prepare(ledger=2, entry=3, entries=11) is None
     rig.fake.topics.clear()
@@ -208,9 +209,8 @@ def test_who_has_gone_loses_nothing() -> None:
     assert rig.prepare(before_publish_time=NOW_MS) is None
 
 
-def test_a_topic_made_anew_is_not_touched() -> None:
+def test_a_topic_made_anew_is_not_touched(rig: Rig) -> None:
     """The ledgers of the plan are not its own: newer ones have greater ids."""
-    rig = Rig(topic())
     rig.fake.topics[T1] = FakeTopic({11: 10, 12: 3}, {"slow": (11, -1)})
     assert rig.prepare(ledger=2, entry=3, entries=11) is None
     rig.fake.topics[T1] = FakeTopic({11: 10, 12: 3}, {"slow": (0, -1)})
@@ -224,9 +224,8 @@ def test_a_topic_made_anew_is_not_touched() -> None:
     assert rig.fake.topics[T1].positions == {"slow": (0, -1)}
 
 
-def test_time_on_a_topic_made_anew() -> None:
+def test_time_on_a_topic_made_anew(rig: Rig) -> None:
     """Its messages come after the end of the report, whatever their times."""
-    rig = Rig(topic())
     made = FakeTopic({11: 10, 12: 3}, {"slow": (11, -1)})
     made.published = dict.fromkeys(made.entries(), NOW_MS - 99_000)
     rig.fake.topics[T1] = made
@@ -234,9 +233,8 @@ def test_time_on_a_topic_made_anew() -> None:
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 412, 500])
-def test_a_refusal_is_told_and_ends_it(status: int) -> None:
+def test_a_refusal_is_told_and_ends_it(rig: Rig, status: int) -> None:
     """Once, with what Pulsar says."""
-    rig = Rig(topic())
     rig.fake.fail = lambda method, _path: status if method == "POST" else 0
     with pytest.raises(CannotEvict, match=f"because {status}") as caught:
         rig.evict(ledger=2, entry=3, entries=11)
@@ -266,9 +264,8 @@ def test_a_refusal_after_a_yes_is_not_known(monkeypatch: pytest.MonkeyPatch) -> 
         rig.evict(ledger=2, entry=3, entries=11)
 
 
-def test_an_answer_that_is_lost_does_not_matter() -> None:
+def test_an_answer_that_is_lost_does_not_matter(rig: Rig) -> None:
     """What counts is where the subscription stands."""
-    rig = Rig(topic())
     prepared = rig.prepare(ledger=2, entry=3, entries=11)
     assert prepared is not None
 
@@ -283,18 +280,16 @@ def test_an_answer_that_is_lost_does_not_matter() -> None:
     assert rig.changes() == 1
 
 
-def test_what_is_not_seen_is_not_done() -> None:
+def test_what_is_not_seen_is_not_done(rig: Rig) -> None:
     """Pulsar says yes at once, and nothing moves: the wait has a limit."""
-    rig = Rig(topic())
     rig.fake.lazy = True
     with pytest.raises(NotKnown, match=r"not at 2:3 within 0\.3 s: it did not move"):
         rig.evict(ledger=2, entry=3, entries=11)
 
 
 @pytest.mark.parametrize("gone", ["topic", "subscription"])
-def test_who_goes_meanwhile_ends_it(gone: str) -> None:
+def test_who_goes_meanwhile_ends_it(rig: Rig, gone: str) -> None:
     """At once, and as not known."""
-    rig = Rig(topic())
     rig.fake.lazy = True
     prepared = rig.prepare(ledger=2, entry=3, entries=11)
     assert prepared is not None
@@ -309,9 +304,8 @@ def test_who_goes_meanwhile_ends_it(gone: str) -> None:
         run(rig.cluster.carry_out(prepared))
 
 
-def test_what_cannot_be_read_is_not_evicted() -> None:
+def test_what_cannot_be_read_is_not_evicted(rig: Rig) -> None:
     """Neither before nor after: another form, no answer, no position."""
-    rig = Rig(topic())
     rig.fake.fail = lambda _method, _path: 503
     with pytest.raises(CannotEvict, match="because 503"):
         rig.prepare(ledger=2, entry=3, entries=11)

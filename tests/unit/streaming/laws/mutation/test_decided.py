@@ -77,9 +77,14 @@ def test_what_was_decided_stands_whatever_the_law_says(
     assert decision["limit"] == 5.0 and decision["policy_version"] == 1
 
 
-def test_the_law_goes_on_from_what_was_charged() -> None:
+@pytest.fixture
+def shard() -> Shard:
+    """Events come as they are."""
+    return live()
+
+
+def test_the_law_goes_on_from_what_was_charged(shard: Shard) -> None:
     """Two proxies admit what one burst holds once; the law would have refused the second."""
-    shard = live()
     decisions = shard.step([own(request(name, 0, 101) | told()) for name in "ab"])
     assert [decision["tokens"] for decision in decisions] == [-1.0, -102.0]
     assert "law" not in decisions[0]
@@ -148,18 +153,16 @@ def test_few_refunds_wait_and_not_for_ever() -> None:
         assert "refunds" not in shard.step([own(request("c", 7 + 2 * LISTED_MS, 1))])[0]
 
 
-def test_a_subject_that_went_back_in_time_says_when_it_was_applied() -> None:
+def test_a_subject_that_went_back_in_time_says_when_it_was_applied(shard: Shard) -> None:
     """And so does one of a proxy whose clock is ahead of its record."""
-    shard = live()
     shard.step([own(request("a", 1000, 1))])
     early, same = shard.step([own(request("b", 500, 1) | told()), own(request("c", 1000, 1))])
     assert (early["ts"], early["applied_ts"]) == (T0 + 500, T0 + 1000)
     assert "applied_ts" not in same
 
 
-def test_debts_are_said_again_while_they_last() -> None:
+def test_debts_are_said_again_while_they_last(shard: Shard) -> None:
     """Every 30 s, by events and ticks; the same but for `repeat`; paid ones no more."""
-    shard = live()
     shard.step([own(request("small", 0, 10))])
     (decision,) = shard.step([own(request("a", 0, 450, 1) | told("reject", "a-1"))])
     assert decision["tokens"] == -360.0  # paid after 72 s
@@ -172,9 +175,8 @@ def test_debts_are_said_again_while_they_last() -> None:
     assert shard.step([tick(9 * REPEAT_MS)]) == []
 
 
-def test_a_long_admission_is_said_again_without_its_names() -> None:
+def test_a_long_admission_is_said_again_without_its_names(shard: Shard) -> None:
     """State must not grow with what clients call their topics."""
-    shard = live()
     items = [{"name": f"{number}-{'x' * SAID_BYTES}", "mutations": 450} for number in range(2)]
     (decision,) = shard.step([own(request("a", 0) | {"items": items})])
     assert len(decision["rejected"]) == 1
