@@ -303,9 +303,7 @@ def fetched(client: WireClient, topic: str) -> int:
 
 def emptied(client: WireClient, topic: str) -> int:
     """The error code of deleting all records."""
-    kind = DeleteRecordsRequest.DeleteRecordsTopic
-    parts = [build(kind.DeleteRecordsPartition, 1, partition_index=0, offset=-1)]
-    topics = [build(kind, 1, name=topic, partitions=parts)]
+    topics = [{"name": topic, "partitions": [{"partition_index": 0, "offset": -1}]}]
     client.send(build(DeleteRecordsRequest, 1, topics=topics, timeout_ms=5000))
     ((part,),) = (each.partitions for each in client.receive(DeleteRecordsResponse, 1).topics)
     return int(part.error_code)

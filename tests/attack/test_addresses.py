@@ -27,10 +27,8 @@ NAMES = {
 
 def quorum(client: WireClient, version: int) -> Any:
     """DescribeQuorum of the metadata."""
-    cls = cluster_api.DescribeQuorumRequest
-    part = build(cls.TopicData.PartitionData, version, partition_index=0)
-    topic = build(cls.TopicData, version, topic_name="__cluster_metadata", partitions=[part])
-    client.send(build(cls, version, topics=[topic]))
+    topic = {"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}
+    client.send(build(cluster_api.DescribeQuorumRequest, version, topics=[topic]))
     return client.receive(cluster_api.DescribeQuorumResponse, version)
 
 
@@ -38,12 +36,8 @@ def settings(client: WireClient, version: int) -> Any:
     """DescribeConfigs of the broker, with synonyms."""
     client.send(metadata_request([], 4))
     node = client.receive(metadata.MetadataResponse, 4).brokers[0].node_id
-    cls = configs.DescribeConfigsRequest
-    part = build(
-        cls.DescribeConfigsResource, version,
-        resource_type=BROKER, resource_name=str(node), configuration_keys=None,
-    )  # fmt: skip
-    client.send(build(cls, version, resources=[part], include_synonyms=True))
+    part = {"resource_type": BROKER, "resource_name": str(node), "configuration_keys": None}
+    client.send(build(configs.DescribeConfigsRequest, version, resources=[part], include_synonyms=True))
     return client.receive(configs.DescribeConfigsResponse, version).results[0].configs
 
 

@@ -19,13 +19,16 @@ QUOTA = "controller_mutation_rate"
 Proxies = Callable[..., ProxyThread]
 
 
+def quota_of(user: str, rate: float) -> dict[str, Any]:
+    """A user's quota, as Kafka is told."""
+    entity, op = {"entity_type": "user", "entity_name": user}, {"key": QUOTA, "value": rate, "remove": False}
+    return {"entity": [entity], "ops": [op]}
+
+
 def alter_quota(client: WireClient, user: str, version: int = 1) -> list[int]:
     """Give a user a quota; the error of each entry."""
-    cls = client_quotas.AlterClientQuotasRequest
-    entity = build(cls.EntryData.EntityData, version, entity_type="user", entity_name=user)
-    op = build(cls.EntryData.OpData, version, key=QUOTA, value=1e6, remove=False)
-    entry = build(cls.EntryData, version, entity=[entity], ops=[op])
-    client.send(build(cls, version, entries=[entry, entry], validate_only=False))
+    entry = quota_of(user, 1e6)
+    client.send(build(client_quotas.AlterClientQuotasRequest, version, entries=[entry, entry]))
     answer = client.receive(client_quotas.AlterClientQuotasResponse, version)
     assert all(item.entity[0].entity_name == user for item in answer.entries)
     return [item.error_code for item in answer.entries]
@@ -33,10 +36,9 @@ def alter_quota(client: WireClient, user: str, version: int = 1) -> list[int]:
 
 def quotas_of(cluster: Cluster, user: str) -> int:
     """How many entries with quotas the cluster has for a user."""
-    cls = client_quotas.DescribeClientQuotasRequest
+    part = {"entity_type": "user", "match_type": 0, "match": user}
     with WireClient(cluster.kafka.bootstrap) as client:
-        part = build(cls.ComponentData, 0, entity_type="user", match_type=0, match=user)
-        client.send(build(cls, 0, components=[part], strict=False))
+        client.send(build(client_quotas.DescribeClientQuotasRequest, 0, components=[part], strict=False))
         return len(client.receive(client_quotas.DescribeClientQuotasResponse, 0).entries or ())
 
 
@@ -60,10 +62,7 @@ def test_an_admin_may_if_the_setting_says_so(cluster: Cluster, proxy_with: Proxi
         user = fresh("user")
         running = proxy_with(**settings)
         with WireClient(running.bootstrap) as client:
-            cls = client_quotas.AlterClientQuotasRequest
-            entity = build(cls.EntryData.EntityData, 0, entity_type="user", entity_name=user)
-            op = build(cls.EntryData.OpData, 0, key=QUOTA, value=5.0, remove=False)
-            client.send(build(cls, 0, entries=[build(cls.EntryData, 0, entity=[entity], ops=[op])]))
+            client.send(build(client_quotas.AlterClientQuotasRequest, 0, entries=[quota_of(user, 5.0)]))
             answer = client.receive(client_quotas.AlterClientQuotasResponse, 0)
         assert [item.error_code for item in answer.entries] == [error]
         if error:
@@ -111,7 +110,7 @@ def test_one_request_for_both(proxy: ProxyThread, wire: Callable[..., WireClient
     cls = configs.AlterConfigsRequest
     for version in (0, 2):
         parts = [
-            build(cls.AlterConfigsResource, version, resource_type=kind, resource_name=name, configs=[])
+            {"resource_type": kind, "resource_name": name, "configs": []}
             for kind, name in ((4, "0"), (2, topic))
         ]
         client.send(build(cls, version, resources=parts, validate_only=True))
@@ -122,15 +121,11 @@ def test_one_request_for_both(proxy: ProxyThread, wire: Callable[..., WireClient
 
 def test_nobody_becomes_another_user(cluster: Cluster, wire: Callable[..., WireClient]) -> None:
     """A password for carol, or for a new user with a fresh quota, is not set."""
-    cls = users.AlterUserScramCredentialsRequest
     name = fresh("mallory")
-    new = build(
-        cls.ScramCredentialUpsertion, 0,
-        name=name, mechanism=1, iterations=4096, salt=b"s" * 16, salted_password=b"p" * 32,
-    )  # fmt: skip
-    gone = build(cls.ScramCredentialDeletion, 0, name="carol", mechanism=1)
+    gone, new = ({"name": one, "mechanism": 1} for one in ("carol", name))
+    new |= {"iterations": 4096, "salt": b"s" * 16, "salted_password": b"p" * 32}
     client = wire("attack")
-    client.send(build(cls, 0, deletions=[gone], upsertions=[new]))
+    client.send(build(users.AlterUserScramCredentialsRequest, 0, deletions=[gone], upsertions=[new]))
     answer = client.receive(users.AlterUserScramCredentialsResponse, 0)
     assert {item.user: item.error_code for item in answer.results} == dict.fromkeys(
         (name, "carol"), CLUSTER_AUTHORIZATION_FAILED
@@ -139,15 +134,13 @@ def test_nobody_becomes_another_user(cluster: Cluster, wire: Callable[..., WireC
 
 def test_acls_of_weirs_topics(cluster: Cluster, wire: Callable[..., WireClient]) -> None:
     """ACLs that shut Weir out are refused at their place, others are the broker's to judge."""
-    cls, client = acl.CreateAclsRequest, wire("attack")
-    parts = [
-        build(
-            cls.AclCreation, 1, resource_type=2, resource_name=name, resource_pattern_type=3,
-            principal="User:ANONYMOUS", host="*", operation=2, permission_type=2,
-        )
-        for name in ("mine", cluster.topics.policies, "mine")
-    ]  # fmt: skip
-    client.send(build(cls, 1, creations=parts))
+    client = wire("attack")
+    denial = {
+        "resource_type": 2, "resource_pattern_type": 3, "principal": "User:ANONYMOUS", "host": "*",
+        "operation": 2, "permission_type": 2,
+    }  # fmt: skip
+    parts = [denial | {"resource_name": name} for name in ("mine", cluster.topics.policies, "mine")]
+    client.send(build(acl.CreateAclsRequest, 1, creations=parts))
     answer = client.receive(acl.CreateAclsResponse, 1)
     without_authorizer = 54
     assert [item.error_code for item in answer.results] == [

@@ -59,18 +59,10 @@ def limited(start: Start, **limits: Any) -> tuple[ProxyThread, Counted]:
 
 def asked(name: str, offset: int, *places: tuple[int, ...], most: int = 1 << 20, **fields: Any) -> Any:
     """A Fetch request that lists a topic in several places, with these partitions."""
-    kind = FetchRequest.FetchTopic
     common = {"fetch_offset": offset, "partition_max_bytes": most}
     topics = [
-        build(
-            kind, VERSION, topic=name,
-            partitions=[
-                build(kind.FetchPartition, VERSION, partition=part, **common)
-                for part in parts
-            ],
-        )
-        for parts in places
-    ]  # fmt: skip
+        {"topic": name, "partitions": [common | {"partition": part} for part in parts]} for parts in places
+    ]
     whole = {"max_wait_ms": 10, "min_bytes": 1, "max_bytes": 1 << 22, "session_epoch": -1}
     return build(FetchRequest, VERSION, topics=topics, **whole | fields)
 

@@ -18,7 +18,6 @@ from protected_kit import (
     end_of,
     fetch_request,
     produce_request,
-    written,
 )
 from wire_client import WireClient
 
@@ -48,10 +47,8 @@ def test_metadata_of_what_is_not_there(wire: Wire, cluster: Cluster) -> None:
 
 def test_metadata_by_id(wire: Wire, policies_id: uuid.UUID) -> None:
     """An id gets no name."""
-    part = build(metadata.MetadataRequest.MetadataRequestTopic, 12, topic_id=policies_id, name=None)
-    answer = ask(
-        wire("attack"), build(metadata.MetadataRequest, 12, topics=[part]), metadata.MetadataResponse
-    )
+    message = build(metadata.MetadataRequest, 12, topics=[{"topic_id": policies_id, "name": None}])
+    answer = ask(wire("attack"), message, metadata.MetadataResponse)
     assert [(topic.error_code, topic.topic_id) for topic in answer.topics] == [(REFUSED, policies_id)]
     assert not answer.topics[0].name
 
@@ -85,15 +82,7 @@ def test_a_large_produce_in_pieces(cluster: Cluster, wire: Wire, mine: str) -> N
     target = cluster.topics.decisions
     before = end_of(cluster, target)
     for names, cuts in (([target], (20, 30, 45)), ([mine, target], (16, 40, 500_000))):
-        client, cls = wire("attack"), produce.ProduceRequest
-        parts = [
-            build(
-                cls.TopicProduceData, 8, name=name,
-                partition_data=[written(8, 800_000)],
-            )
-            for name in names
-        ]  # fmt: skip
-        message = build(cls, 8, acks=1, timeout_ms=5_000, topic_data=parts)
+        client, message = wire("attack"), produce_request(8, names, size=800_000)
         message.with_header(5, "attack")
         frame = bytes(message.encode(header=True))
         data, start = struct.pack(">i", len(frame)) + frame, 0

@@ -38,66 +38,52 @@ def test_changes_of_topics(cluster: Cluster, wire: Wire, policies_id: uuid.UUID)
     found = client.delete_by_id([policies_id]).responses
     assert [(part.topic_id, part.error_code) for part in found] == [(policies_id, REFUSED)]
     assert client.delete([other]).responses[0].error_code == 0
-    cls = topics.DeleteRecordsRequest
-    part = build(cls.DeleteRecordsTopic.DeleteRecordsPartition, 1, partition_index=0, offset=-1)
-    message = build(cls, 1, topics=[build(cls.DeleteRecordsTopic, 1, name=target, partitions=[part])])
-    answer = ask(client, message, topics.DeleteRecordsResponse)
+    records = [{"name": target, "partitions": [{"partition_index": 0, "offset": -1}]}]
+    answer = ask(client, build(topics.DeleteRecordsRequest, 1, topics=records), topics.DeleteRecordsResponse)
     assert answer.topics[0].partitions[0].error_code == REFUSED
 
 
 def test_settings_of_topics(cluster: Cluster, wire: Wire, mine: str) -> None:
     """Neither read nor written; those of other topics in the same request are."""
     client, target = wire("attack"), cluster.topics.policies
-    cls = configs.DescribeConfigsRequest
+    part = {"resource_type": 2, "configuration_keys": ["retention.ms"]}
     for version in (1, 4):
-        parts = [
-            build(cls.DescribeConfigsResource, version, resource_type=2, resource_name=name,
-                  configuration_keys=["retention.ms"])
-            for name in (target, mine)
-        ]  # fmt: skip
-        answer = ask(client, build(cls, version, resources=parts), configs.DescribeConfigsResponse)
+        parts = [part | {"resource_name": name} for name in (target, mine)]
+        message = build(configs.DescribeConfigsRequest, version, resources=parts)
+        answer = ask(client, message, configs.DescribeConfigsResponse)
         found = {item.resource_name: (item.error_code, len(item.configs)) for item in answer.results}
         assert found == {target: (REFUSED, 0), mine: (0, 1)}
-    change = configs.IncrementalAlterConfigsRequest
-    config = build(
-        change.AlterConfigsResource.AlterableConfig, 1, name="retention.ms", config_operation=0, value="1"
-    )
-    part = build(change.AlterConfigsResource, 1, resource_type=2, resource_name=target, configs=[config])
-    answer = ask(client, build(change, 1, resources=[part]), configs.IncrementalAlterConfigsResponse)
+    config = {"name": "retention.ms", "config_operation": 0, "value": "1"}
+    part = {"resource_type": 2, "resource_name": target, "configs": [config]}
+    message = build(configs.IncrementalAlterConfigsRequest, 1, resources=[part])
+    answer = ask(client, message, configs.IncrementalAlterConfigsResponse)
     assert answer.responses[0].error_code == REFUSED
 
 
 def test_offsets(cluster: Cluster, wire: Wire, mine: str) -> None:
     """ListOffsets, OffsetCommit and OffsetFetch refuse per partition."""
     client, target = wire("attack"), cluster.topics.requests
-    cls: Any = offsets.ListOffsetsRequest
-    part = build(cls.ListOffsetsTopic.ListOffsetsPartition, 5, partition_index=0, timestamp=-1)
-    parts = [build(cls.ListOffsetsTopic, 5, name=name, partitions=[part]) for name in (target, mine)]
-    answer = ask(client, build(cls, 5, replica_id=-1, topics=parts), offsets.ListOffsetsResponse)
+    answer = ask(client, list_offsets(target, mine), offsets.ListOffsetsResponse)
     assert {item.name: item.partitions[0].error_code for item in answer.topics} == {target: REFUSED, mine: 0}
-    cls = group.OffsetCommitRequest
-    name = fresh("group")
-    part = build(
-        cls.OffsetCommitRequestTopic.OffsetCommitRequestPartition, 7, partition_index=0, committed_offset=1
-    )
-    parts = [build(cls.OffsetCommitRequestTopic, 7, name=name, partitions=[part]) for name in (mine, target)]
-    message = build(cls, 7, group_id=name, generation_id_or_member_epoch=-1, member_id="", topics=parts)
+    group_id = fresh("group")
+    part = {"partition_index": 0, "committed_offset": 1}
+    parts = [{"name": name, "partitions": [part]} for name in (mine, target)]
+    fields = {"group_id": group_id, "generation_id_or_member_epoch": -1, "member_id": "", "topics": parts}
+    message = build(group.OffsetCommitRequest, 7, **fields)
     found = until_coordinated(client, message, group.OffsetCommitResponse)
     assert {item.name: item.partitions[0].error_code for item in found.topics} == {target: REFUSED, mine: 0}
-    cls = group.OffsetFetchRequest
+    one = {"group_id": group_id, "topics": [{"name": target, "partition_indexes": [0]}]}
     for version in (5, 8):
-        if version == 5:
-            part = build(cls.OffsetFetchRequestTopic, 5, name=target, partition_indexes=[0])
-            message = build(cls, 5, group_id=name, topics=[part])
-        else:
-            part = build(
-                cls.OffsetFetchRequestGroup.OffsetFetchRequestTopics, 8, name=target, partition_indexes=[0]
-            )
-            part = build(cls.OffsetFetchRequestGroup, 8, group_id=name, topics=[part])
-            message = build(cls, 8, groups=[part])
+        message = build(group.OffsetFetchRequest, version, groups=[one], **one)
         answer = ask(client, message, group.OffsetFetchResponse)
         found = (answer.groups[0] if version == 8 else answer).topics
         assert [(item.name, item.partitions[0].error_code) for item in found] == [(target, REFUSED)]
+
+
+def list_offsets(*names: str) -> Any:
+    """A ListOffsets request for the ends of topics."""
+    parts = [{"name": name, "partitions": [{"partition_index": 0, "timestamp": -1}]} for name in names]
+    return build(offsets.ListOffsetsRequest, 5, replica_id=-1, topics=parts)
 
 
 def until_coordinated(client: WireClient, message: Any, answer: type[Any]) -> Any:
@@ -159,8 +145,8 @@ def test_lists_of_topics(cluster: Cluster, wire: Wire, mine: str) -> None:
     answer = ask(client, build(cls, 0, topics=[]), topics.DescribeTopicPartitionsResponse)
     names = {topic.name for topic in answer.topics}
     assert mine in names and not names & set(cluster.topics.all())
-    part = build(cls.TopicRequest, 0, name=cluster.topics.usage)
-    answer = ask(client, build(cls, 0, topics=[part]), topics.DescribeTopicPartitionsResponse)
+    message = build(cls, 0, topics=[{"name": cluster.topics.usage}])
+    answer = ask(client, message, topics.DescribeTopicPartitionsResponse)
     assert [(topic.name, topic.error_code) for topic in answer.topics] == [(cluster.topics.usage, REFUSED)]
 
 
@@ -259,8 +245,5 @@ def test_who_wants_it_otherwise(cluster: Cluster, proxy_with: Callable[..., Prox
 def test_what_is_refused_is_counted(proxy: ProxyThread, cluster: Cluster, wire: Wire) -> None:
     """By the API's name."""
     before = proxy.metric("refused_topics_total", api="ListOffsets")
-    cls: Any = offsets.ListOffsetsRequest
-    part = build(cls.ListOffsetsTopic.ListOffsetsPartition, 5, partition_index=0, timestamp=-1)
-    parts = [build(cls.ListOffsetsTopic, 5, name=name, partitions=[part]) for name in cluster.topics.all()]
-    ask(wire("attack"), build(cls, 5, replica_id=-1, topics=parts), offsets.ListOffsetsResponse)
+    ask(wire("attack"), list_offsets(*cluster.topics.all()), offsets.ListOffsetsResponse)
     assert proxy.metric("refused_topics_total", api="ListOffsets") == before + 5

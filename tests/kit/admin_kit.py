@@ -13,25 +13,14 @@ GROWTHS = range(4)
 
 def create(version: int, *rows: tuple[str, int, int, int], **values: Any) -> Any:
     """Rows of (name, partitions, replication factor, number of manual assignments)."""
-    topic = CreateTopicsRequest.CreatableTopic
+    configs = [{"name": "retention.ms", "value": "1"}, {"name": "cleanup.policy", "value": None}]
     topics = [
-        build(
-            topic,
-            version,
-            name=name,
-            num_partitions=partitions,
-            replication_factor=factor,
-            assignments=[
-                build(topic.CreatableReplicaAssignment, version, partition_index=index, broker_ids=[1, 2])
-                for index in range(assignments)
-            ],
-            configs=[
-                build(topic.CreatableTopicConfig, version, name="retention.ms", value="1"),
-                build(topic.CreatableTopicConfig, version, name="cleanup.policy", value=None),
-            ],
-        )
+        {
+            "name": name, "num_partitions": partitions, "replication_factor": factor, "configs": configs,
+            "assignments": [{"partition_index": one, "broker_ids": [1, 2]} for one in range(assignments)],
+        }
         for name, partitions, factor, assignments in rows
-    ]
+    ]  # fmt: skip
     return build(CreateTopicsRequest, version, topics=topics, **{"timeout_ms": 1, **values})
 
 
@@ -40,11 +29,10 @@ def delete(version: int, *topics: str | bytes, **values: Any) -> Any:
     values = {"timeout_ms": 1, **values}
     if version < 6:
         return build(DeleteTopicsRequest, version, topic_names=list(topics), **values)
-    state = DeleteTopicsRequest.DeleteTopicState
     rows = [
-        build(state, version, name=topic, topic_id=uuid.UUID(int=0))
+        {"name": topic, "topic_id": uuid.UUID(int=0)}
         if isinstance(topic, str)
-        else build(state, version, name=None, topic_id=uuid.UUID(bytes=topic))
+        else {"name": None, "topic_id": uuid.UUID(bytes=topic)}
         for topic in topics
     ]
     return build(DeleteTopicsRequest, version, topics=rows, **values)
@@ -52,18 +40,12 @@ def delete(version: int, *topics: str | bytes, **values: Any) -> Any:
 
 def grow(version: int, *rows: tuple[str, int, int | None], **values: Any) -> Any:
     """Rows of (name, total count, number of manual assignments or None)."""
-    topic = CreatePartitionsRequest.CreatePartitionsTopic
     topics = [
-        build(
-            topic,
-            version,
-            name=name,
-            count=count,
-            assignments=None
-            if assignments is None
-            else [build(topic.CreatePartitionsAssignment, version, broker_ids=[1, 2])] * assignments,
-        )
+        {
+            "name": name, "count": count,
+            "assignments": None if assignments is None else [{"broker_ids": [1, 2]}] * assignments,
+        }
         for name, count, assignments in rows
-    ]
+    ]  # fmt: skip
     values = {"timeout_ms": 1, "validate_only": False, **values}
     return build(CreatePartitionsRequest, version, topics=topics, **values)

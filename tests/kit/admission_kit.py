@@ -100,12 +100,9 @@ class Scene:
     def broker_says(self, **codes: int) -> None:
         """The broker's answer arrives; partitions created are 5 each."""
         parts = [
-            build(
-                CREATED.CreatableTopicResult, self.version,
-                name=name, error_code=code, error_message=None, num_partitions=-1 if code else 5,
-            )
+            {"name": name, "error_code": code, "error_message": None, "num_partitions": -1 if code else 5}
             for name, code in codes.items()
-        ]  # fmt: skip
+        ]
         answer = response(build(CREATED, self.version, throttle_time_ms=0, topics=parts))
         self.link.forwarded[-1][1](answer)
 

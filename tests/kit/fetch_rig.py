@@ -114,21 +114,17 @@ class Rig:
 
 def fetched(version: int, topics: Mapping[str, list[bytes]], high: int, **fields: Any) -> bytes:
     """A Fetch response whose partitions have this high watermark."""
-    topic = FetchResponse.FetchableTopicResponse
+    offsets = {"high_watermark": high, "last_stable_offset": high, "log_start_offset": 0}
     data = [
-        build(
-            topic, version,
-            **{"topic_id" if version >= 13 else "topic": topic_id(name) if version >= 13 else name},
-            partitions=[
-                build(
-                    topic.PartitionData, version, partition_index=index, records=records,
-                    high_watermark=high, last_stable_offset=high, log_start_offset=0,
-                )
+        {
+            "topic_id" if version >= 13 else "topic": topic_id(name) if version >= 13 else name,
+            "partitions": [
+                {"partition_index": index, "records": records, **offsets}
                 for index, records in enumerate(batches)
             ],
-        )
+        }
         for name, batches in topics.items()
-    ]  # fmt: skip
+    ]
     return response(build(FetchResponse, version, responses=data, **fields))
 
 

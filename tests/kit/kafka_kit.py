@@ -1,5 +1,6 @@
 """Kafka messages encoded by kafka-python: the second opinion on every byte that the wire layer reads."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from kafka.protocol.api_message import ApiMessage
@@ -11,8 +12,15 @@ CLIENT_ID = "tests"
 
 
 def build(cls: type[Any], version: int, **values: Any) -> Any:
-    """A message or a part of one; parts need the version too."""
-    return cls(version=version, **values)
+    """A message or a part of one, its own parts as mappings; what a version lacks is left out."""
+    there = {name: value for name, value in values.items() if cls.fields[name].for_version_q(version)}
+    return cls(version=version, **{name: _parts(cls, name, version, value) for name, value in there.items()})
+
+
+def _parts(cls: type[Any], name: str, version: int, value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return build(cls.fields[name].data_class, version, **value)
+    return [_parts(cls, name, version, one) for one in value] if isinstance(value, list) else value
 
 
 def request(message: ApiMessage, client_id: str | None = CLIENT_ID) -> tuple[bytes, RequestHeader]:

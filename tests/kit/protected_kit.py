@@ -59,37 +59,21 @@ def ask(client: WireClient, message: Any, answer: type[Any]) -> Any:
     return client.receive(answer, message.API_VERSION)
 
 
-def written(version: int, size: int = 10) -> Any:
-    """A record for partition 0; with a key, which a compacted topic demands."""
-    cls = produce.ProduceRequest.TopicProduceData.PartitionProduceData
-    return build(cls, version, index=0, records=batch(1, size=size, key=b"k"))
-
-
-def produce_request(version: int, names: list[Any], acks: int = 1, txn: str | None = None) -> Any:
-    """A record for partition 0 of each topic, by name or id."""
-    cls = produce.ProduceRequest
-    parts = [
-        build(
-            cls.TopicProduceData, version, **{"topic_id" if version >= 13 else "name": name},
-            partition_data=[written(version)],
-        )
-        for name in names
-    ]  # fmt: skip
-    return build(cls, version, transactional_id=txn, acks=acks, timeout_ms=5_000, topic_data=parts)
+def produce_request(
+    version: int, names: list[Any], acks: int = 1, txn: str | None = None, size: int = 10
+) -> Any:
+    """A record for partition 0 of each topic, by name or id; with a key, which a compacted one demands."""
+    written = [{"index": 0, "records": batch(1, size=size, key=b"k")}]
+    parts = [{"topic_id" if version >= 13 else "name": name, "partition_data": written} for name in names]
+    fields = {"acks": acks, "timeout_ms": 5_000, "topic_data": parts}
+    return build(produce.ProduceRequest, version, transactional_id=txn, **fields)
 
 
 def fetch_request(version: int, names: list[Any], session: tuple[int, int] = (0, -1)) -> Any:
     """A Fetch of partition 0 of each topic from its start."""
-    cls = fetch.FetchRequest
-    part = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 9_000}
-    parts = [
-        build(
-            cls.FetchTopic, version, **{"topic_id" if version >= 13 else "topic": name},
-            partitions=[build(cls.FetchTopic.FetchPartition, version, **part)],
-        )
-        for name in names
-    ]  # fmt: skip
+    read = [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 9_000}]
+    parts = [{"topic_id" if version >= 13 else "topic": name, "partitions": read} for name in names]
     return build(
-        cls, version, max_wait_ms=100, min_bytes=1, max_bytes=99_999, topics=parts,
+        fetch.FetchRequest, version, max_wait_ms=100, min_bytes=1, max_bytes=99_999, topics=parts,
         session_id=session[0], session_epoch=session[1],
     )  # fmt: skip

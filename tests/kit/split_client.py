@@ -49,7 +49,7 @@ class Member:
         ask: Any = build(find_coordinator.FindCoordinatorRequest, 2, key=self._group, key_type=0)
         self._ask(ask, find_coordinator.FindCoordinatorResponse)
         metadata = build(ConsumerProtocolSubscription, 0, topics=[self._topic]).encode(version=0)
-        protocol = build(JoinGroupRequest.JoinGroupRequestProtocol, _JOIN, name="range", metadata=metadata)
+        protocol = {"name": "range", "metadata": metadata}
 
         def joined() -> Any:
             answer = self._ask(
@@ -65,14 +65,11 @@ class Member:
 
         answer = until(joined, what="a group")
         self._generation, self._member = answer.generation_id, answer.member_id
-        part = build(ConsumerProtocolAssignment.TopicPartition, 0, topic=self._topic, partitions=[0])
+        part = {"topic": self._topic, "partitions": [0]}
         told = build(ConsumerProtocolAssignment, 0, assigned_partitions=[part]).encode(version=0)
-        own = build(
-            SyncGroupRequest.SyncGroupRequestAssignment, _SYNC, member_id=self._member, assignment=told
-        )
         ask = build(
             SyncGroupRequest, _SYNC, group_id=self._group, generation_id=self._generation,
-            member_id=self._member, assignments=[own],
+            member_id=self._member, assignments=[{"member_id": self._member, "assignment": told}],
         )  # fmt: skip
         assert self._ask(ask, SyncGroupResponse).error_code == 0
         return self
@@ -82,12 +79,11 @@ class Member:
 
     def commit(self, offset: int) -> None:
         """The group has read all before it."""
-        kind = OffsetCommitRequest.OffsetCommitRequestTopic
-        part = build(kind.OffsetCommitRequestPartition, _COMMIT, partition_index=0, committed_offset=offset)
+        part = {"partition_index": 0, "committed_offset": offset}
         ask = build(
             OffsetCommitRequest, _COMMIT, group_id=self._group, member_id=self._member,
             generation_id_or_member_epoch=self._generation,
-            topics=[build(kind, _COMMIT, name=self._topic, partitions=[part])],
+            topics=[{"name": self._topic, "partitions": [part]}],
         )  # fmt: skip
         answer = self._ask(ask, OffsetCommitResponse)
         assert answer.topics[0].partitions[0].error_code == 0
@@ -99,12 +95,11 @@ class Member:
 
 def ask(client: WireClient, topic: str, offset: int) -> None:
     """Ask for partition 0 of a topic from an offset on, 64 KiB at most."""
-    kind = FetchRequest.FetchTopic
-    part = build(kind.FetchPartition, _FETCH, partition=0, fetch_offset=offset, partition_max_bytes=1 << 16)
+    part = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": 1 << 16}
     client.send(
         build(
             FetchRequest, _FETCH, max_wait_ms=100, min_bytes=1, max_bytes=1 << 22, session_epoch=-1,
-            topics=[build(kind, _FETCH, topic=topic, partitions=[part])],
+            topics=[{"topic": topic, "partitions": [part]}],
         )
     )  # fmt: skip
 

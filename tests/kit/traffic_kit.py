@@ -42,23 +42,19 @@ def key_of(name: str, ids: bool) -> bytes:
     return topic_id(name).bytes if ids else name.encode()
 
 
+def _named(name: str, version: int, field: str = "name") -> dict[str, Any]:
+    return {"topic_id": topic_id(name)} if version >= 13 else {field: name}
+
+
 def produce(
     version: int, topics: Topics, acks: int = 1, txn: str | None = None, client_id: str = CLIENT_ID
 ) -> tuple[bytes, RequestHeader]:
     """A Produce request v3-13."""
-    topic = ProduceRequest.TopicProduceData
-    named = "topic_id" if version >= 13 else "name"
     data = [
-        build(
-            topic, version,
-            **{named: topic_id(name) if version >= 13 else name},
-            partition_data=[
-                build(topic.PartitionProduceData, version, index=index, records=records)
-                for index, records in enumerate(batches)
-            ],
-        )
+        _named(name, version)
+        | {"partition_data": [{"index": index, "records": one} for index, one in enumerate(batches)]}
         for name, batches in topics.items()
-    ]  # fmt: skip
+    ]
     fields: dict[str, Any] = {"transactional_id": txn, "acks": acks, "timeout_ms": 1000}
     message = build(ProduceRequest, version, topic_data=data, **fields)
     return request(message, client_id)
@@ -66,93 +62,61 @@ def produce(
 
 def produce_to(name: str, partition: int, records: bytes) -> bytes:
     """A Produce request v9 for one partition."""
-    topic = ProduceRequest.TopicProduceData
-    row = build(topic.PartitionProduceData, 9, index=partition, records=records)
-    data = [build(topic, 9, name=name, partition_data=[row])]
+    data = [{"name": name, "partition_data": [{"index": partition, "records": records}]}]
     return request(build(ProduceRequest, 9, acks=1, timeout_ms=1000, topic_data=data))[0]
 
 
 def produce_by_id(own_id: UUID, records: bytes) -> bytes:
     """A Produce request v13 for partition 0 of a real topic."""
-    topic = ProduceRequest.TopicProduceData
-    row = build(topic.PartitionProduceData, 13, index=0, records=records)
-    data = [build(topic, 13, topic_id=own_id, partition_data=[row])]
+    data = [{"topic_id": own_id, "partition_data": [{"index": 0, "records": records}]}]
     return request(build(ProduceRequest, 13, acks=1, timeout_ms=1000, topic_data=data))[0]
 
 
 def produce_response(version: int, errors: Mapping[str, list[int]]) -> bytes:
     """A Produce response v3-13: topic name -> the error of each of its partitions."""
-    topic = ProduceResponse.TopicProduceResponse
-    named = "topic_id" if version >= 13 else "name"
     data = [
-        build(
-            topic, version,
-            **{named: topic_id(name) if version >= 13 else name},
-            partition_responses=[
-                build(
-                    topic.PartitionProduceResponse, version, index=index, error_code=error,
-                    error_message="no" if error else None,
-                )
+        _named(name, version)
+        | {
+            "partition_responses": [
+                {"index": index, "error_code": error, "error_message": "no" if error else None}
                 for index, error in enumerate(each)
-            ],
-        )
+            ]
+        }
         for name, each in errors.items()
-    ]  # fmt: skip
+    ]
     return response(build(ProduceResponse, version, responses=data))
 
 
 def fetch_response(version: int, topics: Topics, aborted: int = 0, **fields: Any) -> bytes:
     """A Fetch response v4-18."""
-    topic = FetchResponse.FetchableTopicResponse
+    others = {"aborted_transactions": [{"producer_id": 1, "first_offset": 2}] * aborted}
     data = [
-        build(
-            topic, version,
-            **{"topic_id" if version >= 13 else "topic": topic_id(name) if version >= 13 else name},
-            partitions=[
-                build(
-                    topic.PartitionData, version, partition_index=index, records=records,
-                    aborted_transactions=[
-                        build(topic.PartitionData.AbortedTransaction, version, producer_id=1, first_offset=2)
-                    ] * aborted,
-                )
+        _named(name, version, "topic")
+        | {
+            "partitions": [
+                {"partition_index": index, "records": records, **others}
                 for index, records in enumerate(batches)
-            ],
-        )
+            ]
+        }
         for name, batches in topics.items()
-    ]  # fmt: skip
+    ]
     return response(build(FetchResponse, version, responses=data, **fields))
 
 
 def fetch_request(
-    version: int,
-    topics: Mapping[str, int],
-    max_bytes: int = 1 << 20,
-    epoch: int = 0,
-    session: int = 0,
-    offset: int = 0,
-    min_bytes: int = 1,
-) -> tuple[bytes, RequestHeader]:
+    version: int, topics: Mapping[str, int], max_bytes: int = 1 << 20, epoch: int = 0, session: int = 0,
+    offset: int = 0, min_bytes: int = 1,
+) -> tuple[bytes, RequestHeader]:  # fmt: skip
     """A Fetch request v4-18 for topics with so many partitions."""
-    topic = FetchRequest.FetchTopic
+    part = {"fetch_offset": offset, "partition_max_bytes": 1 << 20}
     data = [
-        build(
-            topic, version,
-            **{"topic_id" if version >= 13 else "topic": topic_id(name) if version >= 13 else name},
-            partitions=[
-                build(
-                    topic.FetchPartition, version,
-                    partition=index, fetch_offset=offset, partition_max_bytes=1 << 20,
-                )
-                for index in range(count)
-            ],
-        )
+        _named(name, version, "topic") | {"partitions": [part | {"partition": one} for one in range(count)]}
         for name, count in topics.items()
-    ]  # fmt: skip
+    ]
     values: dict[str, Any] = {"max_wait_ms": 500, "min_bytes": min_bytes, "max_bytes": max_bytes}
-    values["topics"] = data
     if version >= 7:
         values |= {"session_epoch": epoch, "session_id": session}
-    return request(build(FetchRequest, version, **values))
+    return request(build(FetchRequest, version, topics=data, **values))
 
 
 def old_produce(topics: Topics) -> tuple[bytes, RequestHeader]:

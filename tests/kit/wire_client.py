@@ -88,10 +88,7 @@ class WireClient:
 
     def delete_by_id(self, ids: list[Any], version: int = 6) -> Any:
         """DeleteTopics by topic id."""
-        parts = [
-            build(topics.DeleteTopicsRequest.DeleteTopicState, version, name=None, topic_id=topic_id)
-            for topic_id in ids
-        ]
+        parts = [{"name": None, "topic_id": topic_id} for topic_id in ids]
         self.send(build(topics.DeleteTopicsRequest, version, topics=parts, timeout_ms=10_000))
         return self.receive(topics.DeleteTopicsResponse, version)
 
@@ -102,13 +99,8 @@ class WireClient:
 
     def grow(self, name: str, count: int, version: int = 3, validate_only: bool = False) -> Any:
         """CreatePartitions: raise a topic to `count` partitions."""
-        part = build(topics.CreatePartitionsRequest.CreatePartitionsTopic, version, name=name, count=count)
-        self.send(
-            build(
-                topics.CreatePartitionsRequest, version,
-                topics=[part], timeout_ms=10_000, validate_only=validate_only,
-            )
-        )  # fmt: skip
+        fields = {"topics": [{"name": name, "count": count}], "timeout_ms": 10_000}
+        self.send(build(topics.CreatePartitionsRequest, version, validate_only=validate_only, **fields))
         return self.receive(topics.CreatePartitionsResponse, version)
 
     def metadata(self, names: list[str], version: int = 9, create: bool = False) -> Any:
@@ -128,10 +120,8 @@ class WireClient:
 
 def create_request(names: dict[str, int], version: int = 7, validate_only: bool = False) -> ApiMessage:
     """A CreateTopics request, name -> partitions."""
-    part = topics.CreateTopicsRequest.CreatableTopic
     parts = [
-        build(part, version, name=name, num_partitions=count, replication_factor=1)
-        for name, count in names.items()
+        {"name": name, "num_partitions": count, "replication_factor": 1} for name, count in names.items()
     ]
     return build(
         topics.CreateTopicsRequest, version, topics=parts, timeout_ms=10_000, validate_only=validate_only
@@ -140,7 +130,7 @@ def create_request(names: dict[str, int], version: int = 7, validate_only: bool 
 
 def metadata_request(names: list[str], version: int = 9, create: bool = False) -> ApiMessage:
     """A Metadata request for some topics."""
-    parts = [build(metadata.MetadataRequest.MetadataRequestTopic, version, name=name) for name in names]
+    parts = [{"name": name} for name in names]
     return build(metadata.MetadataRequest, version, topics=parts, allow_auto_topic_creation=create)  # type: ignore[no-any-return]  # kafka-python has no types
 
 

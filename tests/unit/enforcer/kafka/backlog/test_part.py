@@ -66,10 +66,7 @@ class Blocked(Rig):
     def name(self, topics: Mapping[str, Any]) -> None:
         """The broker answers the question for names that was sent last."""
         (number,) = struct.unpack(">i", self.upstream.sent[-1][4:8])
-        told = [
-            build(MetadataResponse.MetadataResponseTopic, 12, name=name, topic_id=known)
-            for name, known in topics.items()
-        ]
+        told = [{"name": name, "topic_id": known} for name, known in topics.items()]
         said = response(build(MetadataResponse, 12 if told else 4, topics=told))
         self.answer([struct.pack(">i", number) + said[4:]])
         self.upstream.broker.data = self.upstream.data[: -4 - len(self.upstream.sent[-1])]

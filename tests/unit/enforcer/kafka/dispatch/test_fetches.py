@@ -126,9 +126,7 @@ def test_who_claims_to_be_a_replica_is_limited(version: int) -> None:
     """From version 15 on the claim stands in a tagged field; real replicas do not go through a proxy."""
     rig = Rig(World(), version)
     learn(rig, "t")
-    claim: dict[str, Any] = {"replica_id": 2}
-    if version >= 15:
-        claim = {"replica_state": build(FetchRequest.ReplicaState, version, replica_id=2, replica_epoch=-1)}
+    claim = {"replica_id": 2, "replica_state": {"replica_id": 2, "replica_epoch": -1}}
     topics = [_topic(version, rig.key("t"), 0)]
     fields = {"max_wait_ms": 1, "min_bytes": 1, "max_bytes": 1 << 20, "topics": topics}
     frame, header = request(build(FetchRequest, version, **claim, **fields))
@@ -137,15 +135,11 @@ def test_who_claims_to_be_a_replica_is_limited(version: int) -> None:
     assert sizes(rig.got(plan, {"t": [SIX * 3]})) == [[len(SIX) * 2]]
 
 
-def _topic(version: int, key: bytes, *numbers: int) -> Any:
+def _topic(version: int, key: bytes, *numbers: int) -> dict[str, Any]:
     """A topic of a request, with these partitions."""
-    topic = FetchRequest.FetchTopic
-    parts = [
-        build(topic.FetchPartition, version, partition=number, fetch_offset=0, partition_max_bytes=1 << 20)
-        for number in numbers
-    ]
+    part = {"fetch_offset": 0, "partition_max_bytes": 1 << 20}
     name = {"topic": key.decode()} if version < 13 else {"topic_id": UUID(bytes=key)}
-    return build(topic, version, partitions=parts, **name)
+    return name | {"partitions": [part | {"partition": number} for number in numbers]}
 
 
 @pytest.mark.parametrize("version", [4, 12, 13, 18])

@@ -32,83 +32,34 @@ from enforcer.kafka.groups.frames import (
 from enforcer.wire.kafka.fields import NO_TAGS, array_length, string
 from enforcer.wire.kafka.frames import BadFrame, parse_header
 
-
-def acts(message: Any) -> list[GroupActor]:
-    """What a request says."""
-    return acting(*request(message))
-
-
-def with_static(version: int, since: int) -> dict[str, Any]:
-    """The name of a static member, where a version has it."""
-    return {"group_instance_id": "s1"} if version >= since else {}
+ME, SOMEBODY = GroupActor("g", "m"), GroupActor("g", "")
+MEMBER = {"group_id": "g", "member_id": "m"}
+STATIC = MEMBER | {"group_instance_id": "s1"}
+ASKS_FOR = {"topics": [{"name": "t", "partition_indexes": [1, 2]}]}
 
 
-@pytest.mark.parametrize("version", range(10))
-def test_joining(version: int) -> None:
-    """Consumers count; Kafka Connect's workers are none."""
-
-    def join(kind: str) -> list[GroupActor]:
-        return acts(
-            build(
-                JoinGroupRequest, version, group_id="g", session_timeout_ms=1, rebalance_timeout_ms=1,
-                member_id="m", protocol_type=kind, protocols=[], **with_static(version, 5),
-            )
-        )  # fmt: skip
-
-    assert join("consumer") == [GroupActor("g", "m")]
-    assert join("connect") == []
-
-
-@pytest.mark.parametrize("version", range(6))
-def test_syncing(version: int) -> None:
-    """The member and its group."""
-    fields: dict[str, Any] = {"generation_id": 3, "member_id": "m", "assignments": []}
-    if version >= 5:
-        fields |= {"protocol_type": "consumer", "protocol_name": "range"}
-    message = build(SyncGroupRequest, version, group_id="g", **fields, **with_static(version, 3))
-    assert acts(message) == [GroupActor("g", "m")]
-
-
-@pytest.mark.parametrize("version", range(5))
-def test_heartbeats(version: int) -> None:
-    """The member and its group."""
-    message = build(HeartbeatRequest, version, group_id="g", generation_id=3, member_id="m")
-    assert acts(message) == [GroupActor("g", "m")]
-
-
-@pytest.mark.parametrize("version", range(6))
-def test_leaving(version: int) -> None:
-    """One member, later several."""
-    if version < 3:
-        message = build(LeaveGroupRequest, version, group_id="g", member_id="m")
-        assert acts(message) == [GroupActor("g", "m", leaves=True)]
-        return
-    identity = LeaveGroupRequest.MemberIdentity
-    members = [build(identity, version, member_id=name, group_instance_id=None) for name in "mn"]
-    message = build(LeaveGroupRequest, version, group_id="g", members=members)
-    assert acts(message) == [GroupActor("g", name, leaves=True) for name in "mn"]
-
-
-@pytest.mark.parametrize("version", range(2, 10))
-def test_committing(version: int) -> None:
-    """The group."""
-    message = build(OffsetCommitRequest, version, group_id="g", member_id="m", topics=[])
-    assert acts(message) == [GroupActor("g", "")]
-
-
-@pytest.mark.parametrize("version", range(1, 10))
-def test_asking_for_offsets(version: int) -> None:
-    """The group, from version 8 on several."""
-    if version < 8:
-        topic = build(OffsetFetchRequest.OffsetFetchRequestTopic, version, name="t", partition_indexes=[1])
-        message = build(OffsetFetchRequest, version, group_id="g", topics=[topic])
-        assert acts(message) == [GroupActor("g", "")]
-        return
-    group = OffsetFetchRequest.OffsetFetchRequestGroup
-    topic = build(group.OffsetFetchRequestTopics, version, name="t", partition_indexes=[1, 2])
-    groups = [build(group, version, group_id=name, topics=[topic]) for name in "gh"]
-    message = build(OffsetFetchRequest, version, groups=groups)
-    assert acts(message) == [GroupActor("g", ""), GroupActor("h", "")]
+@pytest.mark.parametrize(
+    ("kind", "versions", "fields", "found"),
+    [
+        # Kafka Connect's workers are no consumers.
+        (JoinGroupRequest, range(10), STATIC | {"protocol_type": "consumer"}, [ME]),
+        (JoinGroupRequest, range(10), STATIC | {"protocol_type": "connect"}, []),
+        (SyncGroupRequest, range(6), STATIC | {"protocol_type": "consumer", "protocol_name": "range"}, [ME]),
+        (HeartbeatRequest, range(5), STATIC, [ME]),
+        # One member, later several.
+        (LeaveGroupRequest, range(3), MEMBER, [ME._replace(leaves=True)]),
+        (LeaveGroupRequest, range(3, 6), {"group_id": "g", "members": [{"member_id": n} for n in "mn"]},
+         [GroupActor("g", name, leaves=True) for name in "mn"]),
+        (OffsetCommitRequest, range(2, 10), MEMBER, [SOMEBODY]),
+        (OffsetFetchRequest, range(1, 8), {"group_id": "g"} | ASKS_FOR, [SOMEBODY]),
+        (OffsetFetchRequest, range(8, 10), {"groups": [{"group_id": name} | ASKS_FOR for name in "gh"]},
+         [SOMEBODY, GroupActor("h", "")]),
+    ],
+)  # fmt: skip
+def test_who_acts(kind: Any, versions: range, fields: dict[str, Any], found: list[GroupActor]) -> None:
+    """The member and its group, or only the group, in every version."""
+    for version in versions:
+        assert acting(*request(build(kind, version, **fields))) == found
 
 
 @pytest.mark.parametrize("epoch", [0, 3, -1, -2])
@@ -153,9 +104,6 @@ def test_what_a_heartbeat_tells() -> None:
     assert tell(b"\xff", error=25) is None
 
 
-ME = GroupActor("g", "m")
-
-
 def known(message: Any, found: list[GroupActor]) -> list[GroupActor]:
     """Whom a broker's answer lets in."""
     return let_in(found, response(message), message.API_KEY, message.API_VERSION)
@@ -188,10 +136,7 @@ def test_who_has_left(version: int) -> None:
     if version < 3:
         assert known(build(LeaveGroupResponse, version, error_code=25), both[:1]) == both[:1]
         return
-    rows = [
-        build(LeaveGroupResponse.MemberResponse, version, member_id=name, error_code=error)
-        for name, error in (("m", 82), ("n", 25))
-    ]
+    rows = [{"member_id": "m", "error_code": 82}, {"member_id": "n", "error_code": 25}]
     assert known(build(LeaveGroupResponse, version, members=rows), both) == both[1:]
 
 
@@ -199,41 +144,31 @@ def test_who_has_left(version: int) -> None:
 @pytest.mark.parametrize(("errors", "found"), [((0,), [ME]), ((30, 0), [ME]), ((30, 30), []), ((), [])])
 def test_who_has_committed(version: int, errors: tuple[int, ...], found: list[GroupActor]) -> None:
     """An error stands with each partition alone."""
-    topic = OffsetCommitResponse.OffsetCommitResponseTopic
-    rows = [
-        build(topic.OffsetCommitResponsePartition, version, partition_index=number, error_code=error)
-        for number, error in enumerate(errors)
-    ]
-    topics = [build(topic, version, name="t", partitions=rows)]
+    rows = [{"partition_index": number, "error_code": error} for number, error in enumerate(errors)]
+    topics = [{"name": "t", "partitions": rows}]
     assert known(build(OffsetCommitResponse, version, topics=topics), [ME]) == found
+
+
+def fetched(error: int) -> list[dict[str, Any]]:
+    """A topic of an answer about offsets, with an error at its partitions."""
+    row = {"partition_index": 0, "committed_offset": 5, "metadata": "x", "error_code": error}
+    return [{"name": "t", "partitions": [row, row]}]
 
 
 @pytest.mark.parametrize("version", range(1, 10))
 def test_who_has_got_offsets(version: int) -> None:
     """An error stands with the partitions, then behind all topics, then with each group."""
     if version >= 8:
-        group = OffsetFetchResponse.OffsetFetchResponseGroup
-        topic = _fetched(group.OffsetFetchResponseTopics, version, 0)
         groups = [
-            build(group, version, group_id=name, topics=[topic], error_code=error)
+            {"group_id": name, "topics": fetched(0), "error_code": error}
             for name, error in (("g", 30), ("h", 0))
         ]
         both = [ME, GroupActor("h", "")]
         assert known(build(OffsetFetchResponse, version, groups=groups), both) == both[1:]
         return
     for error in (0, 30):
-        topic = _fetched(OffsetFetchResponse.OffsetFetchResponseTopic, version, error)
-        fields = {"topics": [topic]} | ({"error_code": error} if version >= 2 else {})
-        assert known(build(OffsetFetchResponse, version, **fields), [ME]) == ([] if error else [ME])
-
-
-def _fetched(topic: Any, version: int, error: int) -> Any:
-    part = getattr(topic, "OffsetFetchResponsePartition", None) or topic.OffsetFetchResponsePartitions
-    rows = [
-        build(part, version, partition_index=0, committed_offset=5, metadata="x", error_code=error)
-        for _ in range(2)
-    ]
-    return build(topic, version, name="t", partitions=rows)
+        answer = build(OffsetFetchResponse, version, topics=fetched(error), error_code=error)
+        assert known(answer, [ME]) == ([] if error else [ME])
 
 
 def test_newer_versions_are_not_read() -> None:

@@ -27,38 +27,26 @@ def name(version: int, ids_from: int = 10) -> tuple[dict[str, Any], str | bytes]
 def test_commits(version: int) -> None:
     """Of the partitions that were taken."""
     field, topic = name(version)
-    asked = OffsetCommitRequest.OffsetCommitRequestTopic
-    answered = OffsetCommitResponse.OffsetCommitResponseTopic
     rows = [
-        build(asked.OffsetCommitRequestPartition, version, partition_index=number, committed_offset=offset,
-              committed_metadata="x")
+        {"partition_index": number, "committed_offset": offset, "committed_metadata": "x"}
         for number, offset in ((0, 1 << 40), (1, 7))
-    ]  # fmt: skip
-    frame = build(OffsetCommitRequest, version, group_id="g", member_id="m",
-                  topics=[build(asked, version, partitions=rows, **field)])  # fmt: skip
-    errors = [
-        build(answered.OffsetCommitResponsePartition, version, partition_index=number, error_code=error)
-        for number, error in ((1, 27), (0, 0))
     ]
-    topics = [build(answered, version, partitions=errors, **field)]
-    answer = build(OffsetCommitResponse, version, topics=topics)
+    topics = [field | {"partitions": rows}]
+    frame = build(OffsetCommitRequest, version, group_id="g", member_id="m", topics=topics)
+    errors = [{"partition_index": number, "error_code": error} for number, error in ((1, 27), (0, 0))]
+    answer = build(OffsetCommitResponse, version, topics=[field | {"partitions": errors}])
     assert places(*request(frame), response(answer)) == [Place("g", topic, 0, 1 << 40)]
 
 
 @pytest.mark.parametrize("version", range(6))
 def test_commits_of_transactions(version: int) -> None:
     """As of a consumer whose results go to Kafka exactly once."""
-    asked, answered = (
-        TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic,
-        TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic,
-    )
-    part = build(asked.TxnOffsetCommitRequestPartition, version, partition_index=2, committed_offset=9,
-                 committed_metadata=None)  # fmt: skip
+    part = {"partition_index": 2, "committed_offset": 9, "committed_metadata": None}
     frame = build(TxnOffsetCommitRequest, version, transactional_id="x", group_id="g", producer_id=1,
-                  producer_epoch=1, topics=[build(asked, version, name="t", partitions=[part])])  # fmt: skip
+                  producer_epoch=1, topics=[{"name": "t", "partitions": [part]}])  # fmt: skip
     for error, found in ((0, [Place("g", "t", 2, 9)]), (22, [])):
-        row = build(answered.TxnOffsetCommitResponsePartition, version, partition_index=2, error_code=error)
-        topics = [build(answered, version, name="t", partitions=[row])]
+        row = {"partition_index": 2, "error_code": error}
+        topics = [{"name": "t", "partitions": [row]}]
         answer = build(TxnOffsetCommitResponse, version, topics=topics)
         assert places(*request(frame), response(answer)) == found
 
@@ -67,23 +55,12 @@ def test_commits_of_transactions(version: int) -> None:
 def test_what_a_group_is_told(version: int) -> None:
     """At its start, of each group that is asked for; -1 is nowhere."""
     field, topic = name(version)
-    if version >= 8:
-        group = OffsetFetchResponse.OffsetFetchResponseGroup
-        told = _told(group.OffsetFetchResponseTopics, version, field)
-        rows = [build(group, version, group_id="h", topics=[told])]
-        frame = build(OffsetFetchRequest, version, groups=[])
-        answer = build(OffsetFetchResponse, version, groups=rows)
-    else:
-        frame = build(OffsetFetchRequest, version, group_id="h", topics=[])
-        rows = [_told(OffsetFetchResponse.OffsetFetchResponseTopic, version, field)]
-        answer = build(OffsetFetchResponse, version, topics=rows)
-    assert places(*request(frame), response(answer)) == [Place("h", topic, 0, 5)]
-
-
-def _told(topic: Any, version: int, field: dict[str, Any]) -> Any:
-    part = getattr(topic, "OffsetFetchResponsePartition", None) or topic.OffsetFetchResponsePartitions
     rows = [
-        build(part, version, partition_index=number, committed_offset=offset, metadata="x", error_code=error)
+        {"partition_index": number, "committed_offset": offset, "metadata": "x", "error_code": error}
         for number, offset, error in ((0, 5, 0), (1, -1, 0), (2, 6, 3))
     ]
-    return build(topic, version, partitions=rows, **field)
+    told = {"topics": [field | {"partitions": rows}]}
+    frame = build(OffsetFetchRequest, version, group_id="h", topics=[], groups=[])
+    fields = {"groups": [told | {"group_id": "h"}]} if version >= 8 else told
+    answer = build(OffsetFetchResponse, version, **fields)
+    assert places(*request(frame), response(answer)) == [Place("h", topic, 0, 5)]

@@ -22,23 +22,15 @@ NAME = st.builds(
 
 def answer(version: int, names: list[str]) -> bytes:
     """A Metadata answer of a cluster with brokers and a rack that sound like Weir."""
-    part = MetadataResponse.MetadataResponseTopic.MetadataResponsePartition
-    partition = build(part, version, replica_nodes=[1, 2], isr_nodes=[1], offline_replicas=[])
+    partition = {"replica_nodes": [1, 2], "isr_nodes": [1], "offline_replicas": []}
     topics = [
-        build(
-            MetadataResponse.MetadataResponseTopic,
-            version,
-            name=name,
-            topic_id=UUID(int=number + 1),
-            partitions=[partition] * (number % 3),
-        )
+        {"name": name, "topic_id": UUID(int=number + 1), "partitions": [partition] * (number % 3)}
         for number, name in enumerate(names)
     ]
-    broker = build(
-        MetadataResponse.MetadataResponseBroker, version, node_id=1, host="weir.eu", port=1, rack="weir.rack"
+    brokers = [{"node_id": 1, "host": "weir.eu", "port": 1, "rack": "weir.rack"}]
+    return response(
+        build(MetadataResponse, version, brokers=brokers, cluster_id="weir.cluster", topics=topics)
     )
-    message = build(MetadataResponse, version, brokers=[broker], cluster_id="weir.cluster", topics=topics)
-    return response(message)  # fmt: skip
 
 
 @pytest.mark.parametrize("prefix", ["weir.", "w", "we", ""])

@@ -1,5 +1,7 @@
 """Version ranges: what clients are offered, and what ends a connection."""
 
+from typing import Any
+
 import pytest
 from kafka.protocol.metadata.api_versions import ApiVersionsResponse
 from kafka_kit import CLIENT_ID, CORRELATION_ID, build, decode, response, with_tag
@@ -23,40 +25,30 @@ def header(api_key: int, version: int) -> RequestHeader:
     return RequestHeader(api_key, version, CORRELATION_ID, CLIENT_ID, 20)
 
 
+def answered(version: int, ranges: dict[int, tuple[int, int]], **fields: Any) -> bytes:
+    """An answer to ApiVersions that offers these."""
+    keys = [{"api_key": key, "min_version": low, "max_version": high} for key, (low, high) in ranges.items()]
+    return response(build(ApiVersionsResponse, version, api_keys=keys, **fields))
+
+
 @pytest.mark.parametrize("version", range(5))
 def test_versions_are_intersected(version: int) -> None:
     """Ranges shrink to ours, unknown and share APIs vanish, features and throttle time are copied."""
-    cls = ApiVersionsResponse
-    keys = [
-        build(cls.ApiVersion, version, api_key=key, min_version=low, max_version=high)
-        for key, (low, high) in BROKER_SAYS.items()
-    ]
-    tagged = {}
-    if version >= 3:
-        feature = build(cls.SupportedFeatureKey, version, name="f", min_version=1, max_version=2)
-        tagged = {"supported_features": [feature], "finalized_features_epoch": 5}
-    message = build(cls, version, api_keys=keys, throttle_time_ms=3, **tagged)
-    limited = versions.limit_api_versions(response(message), version)
-    message.api_keys = [
-        build(cls.ApiVersion, version, api_key=key, min_version=low, max_version=high)
-        for key, (low, high) in CLIENT_SEES.items()
-    ]
-    assert limited == response(message)
+    feature = {"name": "f", "min_version": 1, "max_version": 2}
+    fields = {"supported_features": [feature], "finalized_features_epoch": 5, "throttle_time_ms": 3}
+    limited = versions.limit_api_versions(answered(version, BROKER_SAYS, **fields), version)
+    assert limited == answered(version, CLIENT_SEES, **fields)
 
 
 def test_range_that_we_do_not_share_with_the_broker_vanishes() -> None:
     """A broker whose versions are all newer than ours does not offer the API at all."""
-    cls = ApiVersionsResponse
-    keys = [build(cls.ApiVersion, 0, api_key=19, min_version=8, max_version=9)]
-    limited = versions.limit_api_versions(response(build(cls, 0, api_keys=keys)), 0)
-    assert decode(cls, 0, limited).api_keys == []
+    limited = versions.limit_api_versions(answered(0, {19: (8, 9)}), 0)
+    assert decode(ApiVersionsResponse, 0, limited).api_keys == []
 
 
 def test_unknown_tags_of_a_key_survive() -> None:
     """A tagged field in an entry is copied with it."""
-    cls = ApiVersionsResponse
-    keys = [build(cls.ApiVersion, 3, api_key=22, min_version=0, max_version=6)]
-    frame = with_tag(response(build(cls, 3, api_keys=keys)), 4 + 2 + 1 + 6)
+    frame = with_tag(answered(3, {22: (0, 6)}), 4 + 2 + 1 + 6)
     assert versions.limit_api_versions(frame, 3) == frame
 
 
@@ -86,8 +78,6 @@ def test_what_must_be_closed(api_key: int, version: int, closed: bool) -> None:
 @pytest.mark.parametrize(("metadata", "offered"), [(13, 6), (12, 6), (11, 5), (9, 5)])
 def test_nothing_by_id_is_offered_where_ids_cannot_be_looked_up(metadata: int, offered: int) -> None:
     """Kafka 2.8 and 3.0 have DeleteTopics by id, but end a connection that asks for the names of ids."""
-    cls = ApiVersionsResponse
-    keys = [build(cls.ApiVersion, 3, api_key=20, min_version=1, max_version=6)]
-    keys.append(build(cls.ApiVersion, 3, api_key=3, min_version=0, max_version=metadata))
-    limited = decode(cls, 3, versions.limit_api_versions(response(build(cls, 3, api_keys=keys)), 3))
+    frame = versions.limit_api_versions(answered(3, {20: (1, 6), 3: (0, metadata)}), 3)
+    limited = decode(ApiVersionsResponse, 3, frame)
     assert {key.api_key: key.max_version for key in limited.api_keys} == {20: offered, 3: metadata}

@@ -37,14 +37,13 @@ def creation(version: int, name: str = "x") -> bytes:
 
 def created(version: int, name: str = "x") -> bytes:
     """The broker's answer to it."""
-    row = build(topics.CreateTopicsResponse.CreatableTopicResult, version, name=name, num_partitions=5)
-    return response(build(topics.CreateTopicsResponse, version, topics=[row]))
+    rows = [{"name": name, "num_partitions": 5}]
+    return response(build(topics.CreateTopicsResponse, version, topics=rows))
 
 
 def unknown(name: str = "x") -> bytes:
     """The broker's answer to the lookup before it."""
-    row = build(MetadataResponse.MetadataResponseTopic, 4, name=name, error_code=3)
-    return response(build(MetadataResponse, 4, topics=[row]))
+    return response(build(MetadataResponse, 4, topics=[{"name": name, "error_code": 3}]))
 
 
 def limited(**settings: Any) -> Rig:

@@ -10,8 +10,8 @@ from enforcer.kafka.mutations.auto_creation import AutoCreations
 
 def absent(version: int) -> bytes:
     """An answer that knows no topic "absent"."""
-    topic = build(MetadataResponse.MetadataResponseTopic, version, name="absent", error_code=3)
-    return response(build(MetadataResponse, version, brokers=[], cluster_id="c", topics=[topic]))
+    topics = [{"name": "absent", "error_code": 3}]
+    return response(build(MetadataResponse, version, brokers=[], cluster_id="c", topics=topics))
 
 
 @pytest.mark.parametrize("version", range(14))
@@ -20,7 +20,7 @@ def test_counted_and_logged_once(version: int, caplog: pytest.LogCaptureFixture)
     desk = Desk()
     desk.limit("quotas[user=bob]", controller_mutation_rate=1)
     creations = AutoCreations(desk.coordinator)
-    names = [build(MetadataRequest.MetadataRequestTopic, version, name="absent")]
+    names = [{"name": "absent"}]
     frame, header = request(build(MetadataRequest, version, topics=names, allow_auto_topic_creation=True))
     for _ in range(2):
         _, answer = creations.keep_from(frame, header, "bob")

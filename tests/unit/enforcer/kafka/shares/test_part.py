@@ -54,8 +54,7 @@ class Metered(Rig):
 
     def describe(self, version: int, **topics: Any) -> None:
         """The broker answers with these topics, name -> id, and all goes on."""
-        kind = MetadataResponse.MetadataResponseTopic
-        rows = [build(kind, version, name=name, topic_id=own) for name, own in topics.items()]
+        rows = [{"name": name, "topic_id": own} for name, own in topics.items()]
         self.answer([response(build(MetadataResponse, version, topics=rows))])
         self.desk.run(1)
 

@@ -14,16 +14,12 @@ from enforcer.wire.kafka.frames import BadFrame
 
 def test_topic_ids_are_read_from_metadata() -> None:
     """Versions 10 to 13 tell names with ids."""
-    row = build(MetadataResponse.MetadataResponseTopic.MetadataResponsePartition, 12, replica_nodes=[1, 2])
+    broker, row = {"node_id": 1, "host": "b", "port": 9}, {"replica_nodes": [1, 2]}
+    topics = [
+        {"name": name, "topic_id": topic_id(name), "partitions": [row] * count}
+        for name, count in (("one", 3), ("two", 0), ("n" * 200, 200))
+    ]
     for version in range(10, 14):
-        broker = build(MetadataResponse.MetadataResponseBroker, version, node_id=1, host="b", port=9)
-        topics = [
-            build(
-                MetadataResponse.MetadataResponseTopic, version,
-                name=name, topic_id=topic_id(name), partitions=[row] * count,
-            )
-            for name, count in (("one", 3), ("two", 0), ("n" * 200, 200))
-        ]  # fmt: skip
         answer = build(MetadataResponse, version, brokers=[broker] * 2, cluster_id="c", topics=topics)
         frame = response(answer)
         assert described(frame, version) == {topic_id(n).bytes: n for n in ("one", "two", "n" * 200)}

@@ -49,31 +49,27 @@ def never(node_id: int, host: str, port: int) -> tuple[str, int]:
 @pytest.mark.parametrize("version", range(14))
 def test_metadata(version: int) -> None:
     """The broker list is rewritten; racks, controller and topics are copied as they are."""
-    cls = MetadataResponse
     brokers = [
-        build(cls.MetadataResponseBroker, version, node_id=node, host=f"b{node}", port=9092 + node, rack=rack)
+        {"node_id": node, "host": f"b{node}", "port": 9092 + node, "rack": rack}
         for node, rack in ((1, None), (2, "eu-west-1a"))
     ]
-    topic = cls.MetadataResponseTopic
-    rows = [
-        build(topic.MetadataResponsePartition, version, partition_index=n, replica_nodes=[1, 2])
-        for n in (0, 1)
-    ]
-    topics = [build(topic, version, name="t", partitions=rows)]
-    message = build(cls, version, brokers=brokers, topics=topics, cluster_id="c", controller_id=2)
+    rows = [{"partition_index": number, "replica_nodes": [1, 2]} for number in (0, 1)]
+    topics = [{"name": "t", "partitions": rows}]
+    message = build(
+        MetadataResponse, version, brokers=brokers, topics=topics, cluster_id="c", controller_id=2
+    )
     ports = Ports()
     frame = rewrite_addresses(METADATA, version, response(message), ports)
     assert ports.seen == [(1, "b1", 9093), (2, "b2", 9094)]
-    for broker in brokers:
+    for broker in message.brokers:
         broker.host, broker.port = PROXY, FIRST_PORT + broker.node_id
     assert frame == response(message)
 
 
 def test_metadata_keeps_unknown_tags_of_brokers() -> None:
     """A tagged field that a later broker adds to its entry survives byte for byte."""
-    cls = MetadataResponse
-    broker = build(cls.MetadataResponseBroker, 13, node_id=1, host="b1", port=9092, rack=None)
-    plain = response(build(cls, 13, brokers=[broker], topics=[]))
+    broker = {"node_id": 1, "host": "b1", "port": 9092, "rack": None}
+    plain = response(build(MetadataResponse, 13, brokers=[broker], topics=[]))
     end_of_broker = plain.index(b"b1") + len("b1") + 4 + 1
     frame = rewrite_addresses(METADATA, 13, with_tag(plain, end_of_broker), Ports())
     end_of_broker += len(PROXY) - len("b1")
@@ -83,48 +79,37 @@ def test_metadata_keeps_unknown_tags_of_brokers() -> None:
 @pytest.mark.parametrize("version", range(7))
 def test_find_coordinator(version: int) -> None:
     """Node -1 and an empty host mean that there is none, and stay."""
+    rows = [
+        {"key": f"k{node}", "node_id": node, "host": host, "port": port}
+        for node, host, port in ((1, "b1", 9092), (-1, "", -1), (2, "", 0))
+    ]
     cls = FindCoordinatorResponse
-    cases = [(1, "b1", 9092), (-1, "", -1), (2, "", 0)]
-    for one in cases if version < 4 else [None]:
-        if one is None:
-            rows = [
-                build(cls.Coordinator, version, key=f"k{node}", node_id=node, host=host, port=port)
-                for node, host, port in cases
-            ]
-            message = build(cls, version, coordinators=rows)
-        else:
-            rows = []
-            message = build(cls, version, node_id=one[0], host=one[1], port=one[2])
-        ports = Ports()
+    if version < 4:
+        found = [build(cls, version, node_id=r["node_id"], host=r["host"], port=r["port"]) for r in rows]
+    else:
+        found = [build(cls, version, coordinators=rows)]
+    ports = Ports()
+    for message in found:
         frame = rewrite_addresses(FIND_COORDINATOR, version, response(message), ports)
-        for row in rows or [message]:
+        for row in message.coordinators if version >= 4 else [message]:
             if row.node_id == 1:
-                assert ports.seen == [(1, "b1", 9092)]
                 row.host, row.port = PROXY, FIRST_PORT + 1
         assert frame == response(message)
+    assert ports.seen == [(1, "b1", 9092)]
 
 
 @pytest.mark.parametrize("version", range(3))
 def test_describe_cluster(version: int) -> None:
     """Brokers are rewritten in all versions, fenced ones too."""
-    cls = DescribeClusterResponse
     brokers = [
-        build(
-            cls.DescribeClusterBroker,
-            version,
-            broker_id=node,
-            host="b",
-            port=node,
-            rack=None,
-            is_fenced=node == 2,
-        )
-        for node in (1, 2)
+        {"broker_id": node, "host": "b", "port": node, "is_fenced": node == 2} for node in (1, 2)
     ]
-    message = build(cls, version, cluster_id="c", controller_id=1, brokers=brokers, error_message="none")
+    fields = {"cluster_id": "c", "controller_id": 1, "error_message": "none"}
+    message = build(DescribeClusterResponse, version, brokers=brokers, **fields)
     ports = Ports()
     frame = rewrite_addresses(DESCRIBE_CLUSTER, version, response(message), ports)
     assert ports.seen == [(1, "b", 1), (2, "b", 2)]
-    for broker in brokers:
+    for broker in message.brokers:
         broker.host, broker.port = PROXY, FIRST_PORT + broker.broker_id
     assert frame == response(message)
 
@@ -139,11 +124,10 @@ ENDPOINTS = st.lists(ENDPOINT, max_size=3)
 RECORDS = st.one_of(st.just(b""), st.binary(max_size=30), st.just(bytes(40)), st.just(b"broker-1.example"))
 
 
-def endpoints_of(cls: Any, version: int, rows: list[tuple[int, str, int, str | None]]) -> dict[str, Any]:
+def endpoints_of(rows: list[tuple[int, str, int, str | None]]) -> dict[str, Any]:
     """The tagged field, absent when empty."""
     nodes = [
-        build(cls.NodeEndpoint, version, node_id=node, host=host, port=port, rack=rack)
-        for node, host, port, rack in rows
+        {"node_id": node, "host": host, "port": port, "rack": rack} for node, host, port, rack in rows
     ]
     return {"node_endpoints": nodes} if nodes else {}
 
@@ -162,59 +146,48 @@ def check_endpoints(api_key: int, version: int, message: Any, count: int) -> Non
 @given(st.integers(16, 18), st.lists(st.lists(RECORDS, max_size=2), max_size=2), ENDPOINTS)
 def test_fetch_endpoints(version: int, topics: list[list[bytes]], endpoints: list[Any]) -> None:
     """New leaders are found behind any records, in any form of their entry; records are never touched."""
-    cls = FetchResponse
-    topic = cls.FetchableTopicResponse
-    aborted = build(topic.PartitionData.AbortedTransaction, version, producer_id=1, first_offset=2)
+    aborted = [{"producer_id": 1, "first_offset": 2}]
     rows = [
-        build(
-            topic,
-            version,
-            partitions=[
-                build(
-                    topic.PartitionData,
-                    version,
-                    partition_index=n,
-                    records=records,
-                    aborted_transactions=[aborted],
-                )
-                for n, records in enumerate(partitions)
-            ],
-        )
+        {
+            "partitions": [
+                {"partition_index": number, "records": records, "aborted_transactions": aborted}
+                for number, records in enumerate(partitions)
+            ]
+        }
         for partitions in topics
     ]
-    message = build(cls, version, responses=rows, **endpoints_of(cls, version, endpoints))
+    message = build(FetchResponse, version, responses=rows, **endpoints_of(endpoints))
     check_endpoints(FETCH, version, message, len(endpoints))
 
 
 @given(st.integers(10, 13), st.lists(st.integers(0, 2), max_size=2), ENDPOINTS, st.integers(0, 1 << 23))
 def test_produce_endpoints(version: int, topics: list[int], endpoints: list[Any], throttle_ms: int) -> None:
     """New leaders are found behind partitions with and without errors."""
-    cls = ProduceResponse
-    topic = cls.TopicProduceResponse
-    partition = topic.PartitionProduceResponse
-    bad = build(partition.BatchIndexAndErrorMessage, version, batch_index=1, batch_index_error_message="bad")
+    bad = {"batch_index": 1, "batch_index_error_message": "bad"}
     rows = [
-        build(
-            topic,
-            version,
-            name="t",
-            partition_responses=[
-                build(partition, version, index=n, record_errors=[bad] * n, error_message="e" * n)
-                for n in range(partitions)
+        {
+            "name": "t",
+            "partition_responses": [
+                {"index": number, "record_errors": [bad] * number, "error_message": "e" * number}
+                for number in range(partitions)
             ],
-        )
+        }
         for partitions in topics
     ]
-    values = endpoints_of(cls, version, endpoints)
-    message = build(cls, version, responses=rows, throttle_time_ms=throttle_ms, **values)
+    fields = {"throttle_time_ms": throttle_ms} | endpoints_of(endpoints)
+    message = build(ProduceResponse, version, responses=rows, **fields)
     check_endpoints(PRODUCE, version, message, len(endpoints))
 
 
+def led_fetch(host: str, port: int) -> bytes:
+    """A Fetch v16 response with a new leader."""
+    node = {"node_id": 1, "host": host, "port": port, "rack": None}
+    return response(build(FetchResponse, 16, responses=[], node_endpoints=[node]))
+
+
 def tagged_fetch(host: str, port: int) -> bytes:
-    """A Fetch v16 response with a new leader that carries an unknown tag, beside another unknown tag."""
-    cls = FetchResponse
-    node = build(cls.NodeEndpoint, 16, node_id=1, host=host, port=port, rack=None)
-    plain = response(build(cls, 16, responses=[], node_endpoints=[node]))
+    """The same; its new leader carries an unknown tag, and stands beside another unknown tag."""
+    plain = led_fetch(host, port)
     start = plain.index(b"\1\0", 4 + 1 + 4 + 2 + 4)  # one tag, number 0; then its size
     content = with_tag(plain[start + 3 :], len(plain) - start - 4)
     return plain[:start] + b"\2\0" + bytes([len(content)]) + content + b"\x07\2xy"
@@ -228,9 +201,7 @@ def test_unknown_tags_beside_endpoints_survive() -> None:
 
 def test_endpoints_with_bytes_left_over_are_refused() -> None:
     """A tag whose size and content disagree is not passed on half rewritten."""
-    cls = FetchResponse
-    node = build(cls.NodeEndpoint, 16, node_id=1, host="h", port=9092, rack=None)
-    plain = bytearray(response(build(cls, 16, responses=[], node_endpoints=[node])) + b"!")
+    plain = bytearray(led_fetch("h", 9092) + b"!")
     plain[plain.index(b"\1\0", 15) + 2] += 1
     with pytest.raises(BadFrame) as caught:
         rewrite_addresses(FETCH, 16, bytes(plain), Ports())
@@ -247,12 +218,10 @@ def test_other_responses_are_the_same_object() -> None:
 
 def test_ordinary_fetch_is_not_walked() -> None:
     """A response that ends in records and no tags is recognised by its end alone."""
-    cls = FetchResponse
-    topic = cls.FetchableTopicResponse
-    rows = [build(topic.PartitionData, 16, partition_index=0, records=b"record")]
-    frame = response(build(cls, 16, responses=[build(topic, 16, partitions=rows)]))
+    topic = {"partitions": [{"partition_index": 0, "records": b"record"}]}
+    frame = response(build(FetchResponse, 16, responses=[topic]))
     assert not may_hold_endpoints(FETCH, frame)
-    assert decode(cls, 16, rewrite_addresses(FETCH, 16, frame, never)) is not None
+    assert decode(FetchResponse, 16, rewrite_addresses(FETCH, 16, frame, never)) is not None
 
 
 KEYS = st.sampled_from([PRODUCE, FETCH, METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER])
@@ -277,7 +246,7 @@ def test_a_broker_list_that_was_seen_is_replaced_alike() -> None:
     rewriter = Rewriter(address_of, lambda: changes)
     frame = b""
     for version in (*range(14), *range(14)):
-        row = build(MetadataResponse.MetadataResponseBroker, version, node_id=1, host="b", port=9)
+        row = {"node_id": 1, "host": "b", "port": 9}
         for throttle_ms in (0, 5):
             message = build(MetadataResponse, version, brokers=[row], throttle_time_ms=throttle_ms)
             frame = response(message)

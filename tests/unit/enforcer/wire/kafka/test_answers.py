@@ -31,11 +31,15 @@ CASES = [
     *((MutationApi.DELETE_TOPICS, version) for version in DELETIONS),
     *((MutationApi.CREATE_PARTITIONS, version) for version in GROWTHS),
 ]
-RESPONSES = {
+RESPONSES: dict[MutationApi, Any] = {
     MutationApi.CREATE_TOPICS: CreateTopicsResponse,
     MutationApi.DELETE_TOPICS: DeleteTopicsResponse,
     MutationApi.CREATE_PARTITIONS: CreatePartitionsResponse,
 }
+ROWS = {
+    MutationApi.CREATE_TOPICS: "topics", MutationApi.DELETE_TOPICS: "responses",
+    MutationApi.CREATE_PARTITIONS: "results",
+}  # fmt: skip
 
 
 def read_request(api: MutationApi, version: int, *names: str) -> MutationRequest:
@@ -49,38 +53,19 @@ def read_request(api: MutationApi, version: int, *names: str) -> MutationRequest
 
 def row(api: MutationApi, version: int, name: str, error: int = 0, message: str | None = None) -> Any:
     """One topic as the broker answers it: created with 3 partitions and a configuration, unless in error."""
-    cls = RESPONSES[api]
-    values: dict[str, Any] = {"name": name, "error_code": error}
+    config = {"name": "a", "value": None, "read_only": False, "config_source": 5, "is_sensitive": False}
+    values = {"name": name, "error_code": error, "topic_id": NOBODY if error else TOPIC_ID}
     if api is not MutationApi.DELETE_TOPICS or version >= 5:
         values["error_message"] = message
-    if api is MutationApi.CREATE_TOPICS:
-        topic = cls.CreatableTopicResult
-        refused = error != 0
-        if version >= 5:
-            config = {
-                "name": "a",
-                "value": None,
-                "read_only": False,
-                "config_source": 5,
-                "is_sensitive": False,
-            }
-            configs = [] if refused else [build(topic.CreatableTopicConfigs, version, **config)]
-            values |= {"num_partitions": -1 if refused else 3, "replication_factor": -1 if refused else 1}
-            values |= {"configs": configs}
-        if version >= 7:
-            values["topic_id"] = NOBODY if refused else TOPIC_ID
-        return build(topic, version, **values)
-    if api is MutationApi.DELETE_TOPICS:
-        if version >= 6:
-            values["topic_id"] = NOBODY if error else TOPIC_ID
-        return build(cls.DeletableTopicResult, version, **values)
-    return build(cls.CreatePartitionsTopicResult, version, **values)
+    values |= {"num_partitions": -1 if error else 3, "replication_factor": -1 if error else 1}
+    values |= {"configs": [] if error else [config]}
+    kind = RESPONSES[api].fields[ROWS[api]].data_class
+    return build(kind, version, **{field: one for field, one in values.items() if field in kind.fields})
 
 
 def answer(api: MutationApi, version: int, rows: list[Any], throttle_ms: int = 0) -> bytes:
     """A response with these topics."""
-    field = {MutationApi.CREATE_TOPICS: "topics", MutationApi.DELETE_TOPICS: "responses"}.get(api, "results")
-    return response(build(RESPONSES[api], version, throttle_time_ms=throttle_ms, **{field: rows}))
+    return response(build(RESPONSES[api], version, throttle_time_ms=throttle_ms, **{ROWS[api]: rows}))
 
 
 @pytest.mark.parametrize(("api", "version"), CASES)

@@ -50,12 +50,8 @@ def test_defaults_are_read_as_written(key: int, version: int) -> None:
 
 def fetch(version: int, topics: int, partitions: int) -> bytes:
     """The body of a Fetch request."""
-    part = FetchRequest.FetchTopic.FetchPartition
-    parts = [build(part, version, partition=number, fetch_offset=7) for number in range(partitions)]
-    named = [
-        build(FetchRequest.FetchTopic, version, topic=f"topic-{number}", partitions=parts)
-        for number in range(topics)
-    ]
+    parts = [{"partition": number, "fetch_offset": 7} for number in range(partitions)]
+    named = [{"topic": f"topic-{number}", "partitions": parts} for number in range(topics)]
     frame, header = request(build(FetchRequest, version, topics=named, rack_id="r"))
     return bytes(frame[header.body_offset :])
 

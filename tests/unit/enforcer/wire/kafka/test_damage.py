@@ -69,39 +69,28 @@ def read_response(api_key: int, version: int) -> Reader:
 
 def samples() -> list[tuple[bytes, Reader]]:
     """Real messages and what reads them."""
-    row = MetadataRequest.MetadataRequestTopic
-    broker = build(MetadataResponse.MetadataResponseBroker, 12, node_id=1, host="b", port=9092, rack="r")
-    partition = build(MetadataResponse.MetadataResponseTopic.MetadataResponsePartition, 12, replica_nodes=[1])
-    topic = build(MetadataResponse.MetadataResponseTopic, 12, name="t", partitions=[partition])
-    cluster = response(build(MetadataResponse, 12, brokers=[broker], topics=[topic]))
-    coordinator = build(FindCoordinatorResponse.Coordinator, 6, key="k", node_id=1, host="b", port=1)
-    fetched = FetchResponse.FetchableTopicResponse
-    node = build(FetchResponse.NodeEndpoint, 16, node_id=1, host="h", port=9092, rack=None)
-    records = build(fetched, 16, partitions=[build(fetched.PartitionData, 16, records=b"records")])
-    leader = build(ProduceResponse.NodeEndpoint, 11, node_id=1, host="h", port=9092, rack="r")
-    produced = ProduceResponse.TopicProduceResponse
-    row_done = build(produced.PartitionProduceResponse, 11, index=1)
-    produce = build(produced, 11, name="t", partition_responses=[row_done])
-    key = build(ApiVersionsResponse.ApiVersion, 3, api_key=19, min_version=0, max_version=9)
+    node = {"node_id": 1, "host": "h", "port": 9092, "rack": "r"}
+    topics = [{"name": "t", "partitions": [{"replica_nodes": [1]}]}]
+    cluster = response(build(MetadataResponse, 12, brokers=[node], topics=topics))
+    coordinator = {"key": "k", "node_id": 1, "host": "b", "port": 1}
+    records = [{"partitions": [{"records": b"records"}]}]
+    fetched = build(FetchResponse, 16, responses=records, node_endpoints=[node | {"rack": None}])
+    done = [{"name": "t", "partition_responses": [{"index": 1}]}]
+    produced = build(ProduceResponse, 11, responses=done, node_endpoints=[node])
+    key = {"api_key": 19, "min_version": 0, "max_version": 9}
     return [
         *((request(create(v, ("a", 1, 1, 1), ("b", 2, 1, 0)))[0], read_request) for v in (2, 5, 7)),
         *((request(delete(v, "a", "b"))[0], read_request) for v in (1, 4, 6)),
         *((request(grow(v, ("a", 1, None), ("b", 2, 1)))[0], read_request) for v in (0, 2, 3)),
-        (request(build(MetadataRequest, 8, topics=[build(row, 8, name="a")]))[0], read_metadata_request),
-        (request(build(MetadataRequest, 12, topics=[build(row, 12, name="a")]))[0], read_metadata_request),
+        *((request(build(MetadataRequest, v, topics=[{"name": "a"}]))[0], read_metadata_request)
+          for v in (8, 12)),
         (cluster, read_response(3, 12)),
         (cluster, lambda frame: messages.decode_topics(frame, ids=True)),
         (response(build(FindCoordinatorResponse, 6, coordinators=[coordinator])), read_response(10, 6)),
-        (
-            response(build(FetchResponse, 16, responses=[records], node_endpoints=[node])),
-            read_response(1, 16),
-        ),
-        (
-            response(build(ProduceResponse, 11, responses=[produce], node_endpoints=[leader])),
-            read_response(0, 11),
-        ),
+        (response(fetched), read_response(1, 16)),
+        (response(produced), read_response(0, 11)),
         (response(build(ApiVersionsResponse, 3, api_keys=[key, key])), read_response(18, 3)),
-    ]
+    ]  # fmt: skip
 
 
 DAMAGE = st.lists(st.tuples(st.integers(0, 400), st.integers(0, 2), st.binary(max_size=4)), max_size=3)

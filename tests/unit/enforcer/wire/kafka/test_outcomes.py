@@ -123,16 +123,13 @@ def test_versions_without_a_throttle_time() -> None:
 
 def led_response(version: int, partitions: int, endpoints: list[tuple[str, int, str | None]]) -> bytes:
     """A Produce response with some partitions in error, and the addresses of new leaders from v10 on."""
-    cls = ProduceResponse
-    topic = cls.TopicProduceResponse
-    rows = [build(topic.PartitionProduceResponse, version, index=index) for index in range(partitions)]
-    values: dict[str, Any] = {"responses": [build(topic, version, name="t", partition_responses=rows)]}
-    if endpoints:
-        values["node_endpoints"] = [
-            build(cls.NodeEndpoint, version, node_id=node, host=host, port=port, rack=rack)
-            for node, (host, port, rack) in enumerate(endpoints)
-        ]
-    return response(build(cls, version, throttle_time_ms=10, **values))
+    rows = [{"name": "t", "partition_responses": [{"index": index} for index in range(partitions)]}]
+    nodes = [
+        {"node_id": node, "host": host, "port": port, "rack": rack}
+        for node, (host, port, rack) in enumerate(endpoints)
+    ]
+    values: dict[str, Any] = {"node_endpoints": nodes} if nodes else {}
+    return response(build(ProduceResponse, version, throttle_time_ms=10, responses=rows, **values))
 
 
 RACKS = st.sampled_from([None, "", "r", "ra", "rac", "rack", "rack5", "rack-6"])

@@ -74,12 +74,10 @@ def test_fetch_response_before_version_4(version: int) -> None:
 
 def test_fetch_response_with_tags_and_nulls() -> None:
     """Leaders in tags, null records and null lists count as nothing."""
-    topic = FetchResponse.FetchableTopicResponse
-    leader = build(topic.PartitionData.LeaderIdAndEpoch, 16, leader_id=3, leader_epoch=5)
-    row = build(topic.PartitionData, 16, records=None, aborted_transactions=None, current_leader=leader)
-    node = build(FetchResponse.NodeEndpoint, 16, node_id=1, host="h", port=9092, rack=None)
-    full = build(topic.PartitionData, 16, records=TWO, current_leader=leader)
-    data = build(topic, 16, topic_id=topic_id("t"), partitions=[row, full])
+    leader = {"current_leader": {"leader_id": 3, "leader_epoch": 5}}
+    rows = [leader | {"records": None, "aborted_transactions": None}, leader | {"records": TWO}]
+    node = {"node_id": 1, "host": "h", "port": 9092, "rack": None}
+    data = {"topic_id": topic_id("t"), "partitions": rows}
     frame = response(build(FetchResponse, 16, responses=[data], node_endpoints=[node]))
     assert fetched(frame, 16) == [TopicUse(key_of("t", True), 2, len(TWO))]
     assert fetched(fetch_response(11, {"t": [b""]}), 11) == []
