@@ -16,8 +16,8 @@ from benchmarks.load import pulsar_perf
 from benchmarks.load.pulsar_perf import Measured, paced, perf
 from benchmarks.peers.build import Unavailable
 from benchmarks.peers.pulsar_proxy import own_proxy
-from weir.jars.fetching import fetch_jars
 from weir.jars.folders import jars_dir
+from weir.jars.installation import fetch_jars
 from weir.stack import pulsar as broker
 from weir.stack.pulsar import LocalPulsar
 

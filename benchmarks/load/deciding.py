@@ -66,7 +66,7 @@ def decisions_us(count: int, principals: int) -> list[float]:
             raise WeirError("a request was not decided at once")
         if number >= 0:
             took.append(spent / 1_000)
-        coordinator.book.stated(request.decision)
+        coordinator.local_decisions.stated(request.decision)
     return took
 
 
@@ -87,6 +87,6 @@ def _coordinator() -> QuotaCoordinator:
         ]
     )
     coordinator.begin()
-    coordinator.book.set_proxies(1)
-    coordinator.book.set_blind(False)
+    coordinator.local_decisions.set_proxies(1)
+    coordinator.local_decisions.set_blind(False)
     return coordinator

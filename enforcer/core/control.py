@@ -14,7 +14,7 @@ from typing import Any, Final
 from enforcer.core.clock import Clock
 from enforcer.core.feeds.complaints import Complaints
 from enforcer.core.feeds.decisions import Read, decisions_tail
-from enforcer.core.feeds.joining import Hear, MembershipFeed, unheard_of
+from enforcer.core.feeds.membership import Hear, MembershipFeed, unheard_of
 from enforcer.core.feeds.policies import Policies, policies_tail
 from enforcer.core.law import Context, EnforcerLaw, Upstreams
 from enforcer.core.membership import Membership

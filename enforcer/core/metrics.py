@@ -53,7 +53,7 @@ class Traffic:
 
 
 @dataclass(slots=True)
-class Counts:
+class DecisionAnomalies:
     """What went past the ordinary where requests are decided here, since the start.
 
     Attributes:
@@ -86,7 +86,7 @@ class Local:
 
     proxies: int = 1
     own_events: int = 0
-    counts: Counts = field(default_factory=Counts)
+    counts: DecisionAnomalies = field(default_factory=DecisionAnomalies)
     alone: bool = False
 
 

@@ -16,7 +16,7 @@ from cachetools import TTLCache
 
 from enforcer.core.credentials import name_of_password, name_of_token
 from enforcer.http.metrics import HttpMetrics
-from enforcer.http.passing.upstream import UpstreamFailed
+from enforcer.http.relay.upstream import UpstreamFailed
 from enforcer.http.settings import HttpSettings
 from streaming.contract.events import ANONYMOUS
 

@@ -11,12 +11,14 @@ import httpx2
 import orjson
 from starlette.types import Receive, Scope, Send
 
-from enforcer.http.counting import Count, count
-from enforcer.http.filling import AnswerFilling, Fillings, lookups
+from enforcer.http.filled_answers import AnswerFilling, Fillings, lookups
 from enforcer.http.metrics import OTHER, HttpMetrics
-from enforcer.http.passing.body import Body, ClientGone, ReplayMemory
-from enforcer.http.passing.redirects import Redirects
-from enforcer.http.passing.upstream import (
+from enforcer.http.mutation_count import Count, count
+from enforcer.http.principal import Principals
+from enforcer.http.refusal import HttpRefusal, refuse
+from enforcer.http.relay.body import Body, ClientGone, ReplayMemory
+from enforcer.http.relay.redirects import Redirects
+from enforcer.http.relay.upstream import (
     Address,
     ApiRequest,
     Headers,
@@ -25,8 +27,6 @@ from enforcer.http.passing.upstream import (
     UpstreamFailed,
     forwarded,
 )
-from enforcer.http.principal import Principals
-from enforcer.http.refusal import HttpRefusal, refuse
 from enforcer.http.rules import Match
 from enforcer.http.settings import HttpSettings
 from enforcer.laws.mutation.mutations import Answer, Mutations

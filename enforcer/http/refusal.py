@@ -6,7 +6,7 @@ from typing import Final
 
 import orjson
 
-from enforcer.http.passing.upstream import Headers
+from enforcer.http.relay.upstream import Headers
 from enforcer.laws.mutation.mutations import Answer
 from streaming.contract.errors import WeirError
 

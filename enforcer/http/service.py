@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
 from enforcer.host.tasks import Tasks
-from enforcer.http.filling import AnswerFilling
+from enforcer.http.filled_answers import AnswerFilling
 from enforcer.http.metrics import HttpMetrics
 from enforcer.http.proxy import HttpProxy
 from enforcer.http.settings import HttpSettings

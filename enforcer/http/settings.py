@@ -5,8 +5,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-from enforcer.http.passing.upstream import Address, BadAddress
 from enforcer.http.pulsar_rules import PULSAR
+from enforcer.http.relay.upstream import Address, BadAddress
 from enforcer.http.rules import Rule, Rules
 from streaming.policy.settings import Settings, setting
 from streaming.policy.validation import expected, wrong

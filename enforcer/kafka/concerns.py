@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
-from enforcer.kafka.backlog.desk import BlockDesk
 from enforcer.kafka.backlog.part import BlocksLimit
-from enforcer.kafka.dispatch.desk import FetchDesk
+from enforcer.kafka.backlog.partition_blocks import PartitionBlocks
+from enforcer.kafka.dispatch.context import FetchContext
 from enforcer.kafka.dispatch.part import DispatchLimit
 from enforcer.kafka.guard.guard import Guard
 from enforcer.kafka.guard.part import GuardConcern
@@ -24,9 +24,9 @@ def concerns_of(
     now_ms: Callable[[], float],
     *,
     guard: Guard,
-    blocks: BlockDesk,
+    blocks: PartitionBlocks,
     mutations: Mutations,
-    dispatch: FetchDesk,
+    dispatch: FetchContext,
     frames: FrameMeter,
 ) -> tuple[Concern, ...]:
     """The concerns of a proxy, in the order in which their parts take a connection's requests."""

@@ -16,14 +16,14 @@ from enforcer.host.moving import ByteRelay
 from enforcer.host.sockets import Address, peer_of
 from enforcer.kafka.chain import Chain
 from enforcer.kafka.context import Context
-from enforcer.kafka.life.ending import ConnectionEnd
-from enforcer.kafka.life.keeping import kept_bytes
+from enforcer.kafka.life.connection_end import ConnectionEnd
+from enforcer.kafka.life.memory import kept_bytes
 from enforcer.kafka.life.troubles import Troubles
 from enforcer.kafka.pacing import Pacer
 from enforcer.kafka.part import Request, Slot
-from enforcer.kafka.passing.incoming import Inbox
-from enforcer.kafka.passing.requests import Requests
-from enforcer.kafka.passing.responses import Responses
+from enforcer.kafka.pipeline.inbox import Inbox
+from enforcer.kafka.pipeline.requests import Requests
+from enforcer.kafka.pipeline.responses import Responses
 from enforcer.kafka.slots.part import SlotsPart
 from enforcer.wire.kafka.frames import FETCH, LENGTH_BYTES, BadFrame
 from streaming.contract.events import ANONYMOUS

@@ -10,8 +10,8 @@ from enforcer.host.budget import Budget
 from enforcer.host.moving import Mover
 from enforcer.host.turns import Turns
 from enforcer.kafka.addresses.repeats import Repeats
+from enforcer.kafka.guard.answers import AnswerFilter
 from enforcer.kafka.guard.protected import OwnTopics
-from enforcer.kafka.guard.shown import AnswerFilter
 from enforcer.kafka.part import Concern
 from enforcer.laws.mutation.coordinator import QuotaCoordinator
 

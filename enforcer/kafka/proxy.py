@@ -10,16 +10,16 @@ from typing import Any
 from enforcer.core import bounds
 from enforcer.host.server import Host, ProxyConfig
 from enforcer.kafka.addresses.brokers import Broker, Brokers
-from enforcer.kafka.backlog.desk import BlockDesk
+from enforcer.kafka.backlog.partition_blocks import PartitionBlocks
 from enforcer.kafka.cluster import DEFAULT_PARTITIONS_REFRESH_MS, ClusterView, ClusterWatch
 from enforcer.kafka.concerns import concerns_of
 from enforcer.kafka.connection import Connection
-from enforcer.kafka.dispatch.desk import FetchDesk
-from enforcer.kafka.dispatch.telling import ReadersExchange
+from enforcer.kafka.dispatch.context import FetchContext
+from enforcer.kafka.dispatch.reader_reports import ReadersExchange
+from enforcer.kafka.guard.answers import AnswerFilter
 from enforcer.kafka.guard.guard import Guard
 from enforcer.kafka.guard.ids import PROTECTED_IDS_REFRESH_MS, IdWatch
 from enforcer.kafka.guard.protected import OwnTopics
-from enforcer.kafka.guard.shown import AnswerFilter
 from enforcer.kafka.mutations.part import Mutations
 from enforcer.kafka.mutations.recent_topics import (
     DEFAULT_PARTITIONS,
@@ -58,16 +58,16 @@ class KafkaProxy(Host[Connection]):
         self.coordinator, self.meter = limits.of(MutationQuotas).coordinator, limits.meter
         self.dispatch, self.concurrency = limits.of(Dispatch), limits.of(ConcurrencyLimits)
         self.frame_meter = FrameMeter(self.meter)
-        self.fetch_desk = FetchDesk(
+        self.fetch_context = FetchContext(
             self.dispatch, self.settings, self.metrics, self.brokers, self.frame_meter.names, self.now_ms,
             seed=random.getrandbits(32),
         )  # fmt: skip
-        self._telling = ReadersExchange(self.fetch_desk, self.proxy_id, limits.context.send_usage)
-        self.block_desk = BlockDesk(limits.of(Blocks), self.settings, self.frame_meter.names)
+        self._telling = ReadersExchange(self.fetch_context, self.proxy_id, limits.context.send_usage)
+        self.partition_blocks = PartitionBlocks(limits.of(Blocks), self.settings, self.frame_meter.names)
         self._look_after_topics()
         self.concerns = concerns_of(
-            self.settings, self.metrics, self.now_ms, guard=self._guard, blocks=self.block_desk,
-            mutations=self._mutations, dispatch=self.fetch_desk, frames=self.frame_meter,
+            self.settings, self.metrics, self.now_ms, guard=self._guard, blocks=self.partition_blocks,
+            mutations=self._mutations, dispatch=self.fetch_context, frames=self.frame_meter,
         )  # fmt: skip
         self._bootstrap = itertools.cycle(config.kafka)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from enforcer.core.control import ControlPlane
-from enforcer.core.feeds.joining import Hear, unheard_of
+from enforcer.core.feeds.membership import Hear, unheard_of
 from enforcer.core.law import EnforcerLaw, Upstreams
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings

@@ -16,8 +16,8 @@ from enforcer.host.dial import Upstream
 from enforcer.host.outlet import Outlet
 from enforcer.host.sockets import Address, descriptor_of, peer_of
 from enforcer.laws.concurrency.limiter import Limiter
+from enforcer.pulsar.context import Context
 from enforcer.pulsar.handshake import Handshake
-from enforcer.pulsar.hub import Hub
 from enforcer.pulsar.inlet import Inlet
 from enforcer.pulsar.link import Features, Part
 from enforcer.wire.pulsar.commands import CONNECTION, ServerError, error
@@ -42,15 +42,15 @@ class Connection(asyncio.Protocol):
     """The client's side; see link.Link for what its parts use.
 
     Args:
-        hub: what all connections share.
+        context: what all connections share.
         make_upstream: makes its connection to a broker.
     """
 
     def __init__(
-        self, hub: Hub, make_upstream: Callable[["Connection", ProxySettings], Upstream] = Upstream
+        self, context: Context, make_upstream: Callable[["Connection", ProxySettings], Upstream] = Upstream
     ) -> None:
-        self._hub = hub
-        settings = hub.settings
+        self._context = context
+        settings = context.settings
         self.broker = self.address = _NOWHERE
         self.user = ANONYMOUS
         self.features = Features()
@@ -61,7 +61,7 @@ class Connection(asyncio.Protocol):
         self._upstream = make_upstream(self, settings)
         self._to_client = Outlet()
         limit = bounds.MAX_UNAUTHENTICATED_FRAME_BYTES
-        turns = hub.turns
+        turns = context.turns
         self._up = Inlet(
             turns, self._upstream.pass_on, self._take_up, lambda: self.data_received(b""), limit
         )
@@ -73,14 +73,14 @@ class Connection(asyncio.Protocol):
         self.to_broker, self.to_client = self._upstream.send, self._to_client.send
         self.pause, self.resume = self._up.pause, self._up.resume
         self.pause_broker, self.resume_broker = self._down.pause, self._down.resume
-        self.call_later, self.now_ms = hub.call_later, hub.now_ms
+        self.call_later, self.now_ms = context.call_later, context.now_ms
         self._handshake: Handshake | None = Handshake(
-            hub, dial=self._dial, refuse=self.refuse, opened=self._opened
+            context, dial=self._dial, refuse=self.refuse, opened=self._opened
         )
         self._parts: list[Part] = []
         self._up_parts: dict[int, list[Part]] = {}
         self._down_parts: dict[int, list[Part]] = {}
-        self._began_ms = hub.now_ms()
+        self._began_ms = context.now_ms()
         # Which frame has come in part, by how many came, and when it was first seen so.
         self._partial_frame, self._partial_ms = -1, 0.0
         self._over_ms = 0.0
@@ -114,7 +114,7 @@ class Connection(asyncio.Protocol):
     def end(self, why: str) -> None:
         """See link.Link."""
         if not self.over:
-            self._hub.metrics.closed.labels(why).inc()
+            self._context.metrics.closed.labels(why).inc()
             self._close()
 
     # What the proxy sees -----------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ class Connection(asyncio.Protocol):
 
     def check(self, now_ms: float) -> None:
         """Once a second: end what takes too long."""
-        settings = self._hub.settings
+        settings = self._context.settings
         if self.over:
             if now_ms - self._over_ms > settings.stop_timeout_ms:
                 self.drop("stop")
@@ -189,7 +189,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client has come."""
         transport = cast(asyncio.Transport, transport)
-        if not self._hub.admit(self):
+        if not self._context.admit(self):
             self.over = True
             transport.abort()
             return
@@ -201,7 +201,7 @@ class Connection(asyncio.Protocol):
         """Bytes from the client."""
         if self.over:
             return
-        traffic = self._hub.metrics.traffic
+        traffic = self._context.metrics.traffic
         traffic.bytes_in += len(data)
         traffic.frames_in += self._guarded(lambda: self._up.feed(data), "bad_frame") or 0
 
@@ -228,7 +228,7 @@ class Connection(asyncio.Protocol):
         if self._dialing:
             assert self._upstream.transport and self._handshake and self._handshake.connect
             self._dialing = False
-            self._hub.placed(self)
+            self._context.placed(self)
             self._down.open(self._upstream.transport)
             self._upstream.send(self._handshake.connect)
             self._up.go(_DIAL)
@@ -241,7 +241,7 @@ class Connection(asyncio.Protocol):
             self._guarded(self._down.finish, "bad_response")
         if self.over:
             return
-        self._hub.metrics.upstream_failures.labels(reason).inc()
+        self._context.metrics.upstream_failures.labels(reason).inc()
         if reason != "lost":
             text = "the broker {}:{} cannot be reached from the proxy".format(*self.broker)
             self._to_client.send(error(CONNECTION, ServerError.SERVICE_NOT_READY, text))
@@ -255,9 +255,9 @@ class Connection(asyncio.Protocol):
         """See dial.Owner."""
         if self.over:
             return
-        self._hub.metrics.traffic.bytes_out += len(data)
+        self._context.metrics.traffic.bytes_out += len(data)
         frames = self._guarded(lambda: self._down.feed(data), "bad_response")
-        self._hub.pulsar_metrics.broker_frames.inc(frames or 0)
+        self._context.pulsar_metrics.broker_frames.inc(frames or 0)
 
     # ---------------------------------------------------------------------------------------------------
 
@@ -277,9 +277,9 @@ class Connection(asyncio.Protocol):
         self.features, self.user = features, user
         self.connect = self._handshake.connect
         self._handshake = None
-        limit = min(features.max_message_size + FRAME_OVERHEAD, self._hub.settings.max_frame_bytes)
+        limit = min(features.max_message_size + FRAME_OVERHEAD, self._context.settings.max_frame_bytes)
         self._up.splitter.limit = self._down.splitter.limit = limit
-        self._parts = [make(self) for make in self._hub.parts]
+        self._parts = [make(self) for make in self._context.parts]
         self.look_again()
 
     def _take_up(self, kind: int, frame: bytes) -> None:
@@ -311,15 +311,15 @@ class Connection(asyncio.Protocol):
         try:
             return work()
         except BadFrame as bad:
-            self._hub.metrics.bad_frames.labels(bad.reason.value).inc()
+            self._context.metrics.bad_frames.labels(bad.reason.value).inc()
             self.end(why)
         except WeirError as failure:
-            if self._hub.turns.may_say():
+            if self._context.turns.may_say():
                 logger.warning("the connection of %r at %s ends: %s", self.user, self.peer, failure)
             self.end(why)
         except Exception:
-            self._hub.metrics.bad_frames.labels(Reason.INTERNAL.value).inc()
-            if self._hub.turns.may_say():
+            self._context.metrics.bad_frames.labels(Reason.INTERNAL.value).inc()
+            if self._context.turns.may_say():
                 logger.exception("the connection of %r at %s met a mistake of ours", self.user, self.peer)
             self.end("internal")
         return None
@@ -328,7 +328,7 @@ class Connection(asyncio.Protocol):
         """Nothing more is read; both sides are closed after what is written already."""
         if self.over:
             return
-        self.over, self._over_ms = True, self._hub.now_ms()
+        self.over, self._over_ms = True, self._context.now_ms()
         self._up.close()
         self._down.close()
         for part in self._parts:
@@ -343,4 +343,4 @@ class Connection(asyncio.Protocol):
 
     def _forget(self) -> None:
         if self.over and self._transport is None and self._upstream.closed:
-            self._hub.forget(self)
+            self._context.forget(self)

@@ -9,9 +9,9 @@ from typing import Final
 
 from enforcer.core.credentials import name_of_password, name_of_token
 from enforcer.host.sockets import Address
-from enforcer.pulsar.hub import Hub
+from enforcer.pulsar.context import Context
 from enforcer.pulsar.link import Features
-from enforcer.pulsar.staying.targets import parse_target
+from enforcer.pulsar.lookup.targets import parse_target
 from enforcer.wire.pulsar.commands import ServerError, parse, rewritten
 from enforcer.wire.pulsar.frames import (
     AUTH_CHALLENGE,
@@ -38,7 +38,7 @@ class Handshake:
         connect: the CONNECT as the broker got it; None before there is one.
 
     Args:
-        hub: what all connections share.
+        context: what all connections share.
         dial: connects to a broker.
         refuse: answers the client with an error of this code and text, and ends.
         opened: the broker has let the client in: what it said of itself, and the user.
@@ -46,13 +46,13 @@ class Handshake:
 
     def __init__(
         self,
-        hub: Hub,
+        context: Context,
         *,
         dial: Callable[[Address], None],
         refuse: Callable[[int, str, str], None],
         opened: Callable[[Features, str], None],
     ) -> None:
-        self._hub = hub
+        self._context = context
         self._dial = dial
         self._refuse = refuse
         self._opened = opened
@@ -105,9 +105,9 @@ class Handshake:
     def _begin(self, frame: bytes) -> None:
         body = parse(frame)
         asked = body.proxy_to_broker_url
-        target = parse_target(asked) if asked else self._hub.bootstrap()
-        if target is None or not (asked == "" or self._hub.targets.allows(target)):
-            self._hub.pulsar_metrics.refused_targets.inc()
+        target = parse_target(asked) if asked else self._context.bootstrap()
+        if target is None or not (asked == "" or self._context.targets.allows(target)):
+            self._context.pulsar_metrics.refused_targets.inc()
             self._refuse(
                 ServerError.NOT_ALLOWED,
                 f"the proxy knows no broker {asked[:300]!r}: look the topic up again, or see pulsar.targets",
@@ -124,13 +124,13 @@ class Handshake:
         self._dial(target)
 
     def _see(self, data: bytes) -> None:
-        pulsar = self._hub.pulsar
+        pulsar = self._context.pulsar
         self._name = None
         if self._method in pulsar.auth_methods:
             self._name = _name_in(self._method, data, pulsar.token_claim)
 
     def _user(self) -> str:
-        if self._name is not None and self._original and self._name in self._hub.pulsar.proxy_roles:
+        if self._name is not None and self._original and self._name in self._context.pulsar.proxy_roles:
             return self._original
         return self._name or ANONYMOUS
 

@@ -14,18 +14,18 @@ from enforcer.laws.dispatch.smoothing import Smoothing
 from enforcer.laws.enforcement import Enforcement
 from enforcer.laws.mutation.law import MutationQuotas
 from enforcer.pulsar.connection import Connection
-from enforcer.pulsar.creating.creating import creating
-from enforcer.pulsar.delivering.delivering import DeliveryPart
-from enforcer.pulsar.delivering.desk import Desk as DeliveryDesk
-from enforcer.pulsar.delivering.limits import Laws
+from enforcer.pulsar.creation.part import creating
+from enforcer.pulsar.delivery.context import DeliveryContext
+from enforcer.pulsar.delivery.limits import Laws
+from enforcer.pulsar.delivery.part import DeliveryPart
 from enforcer.pulsar.link import Link, Part
+from enforcer.pulsar.lookup.migration import MigrationPart
+from enforcer.pulsar.lookup.part import Lookups
+from enforcer.pulsar.lookup.targets import TARGETS_MAX, Targets
 from enforcer.pulsar.metrics import PulsarMetrics
-from enforcer.pulsar.publishing.desk import Desk as PublishDesk
-from enforcer.pulsar.publishing.publishing import PublishingPart
+from enforcer.pulsar.publish.context import PublishContext
+from enforcer.pulsar.publish.part import PublishingPart
 from enforcer.pulsar.settings import PulsarSettings
-from enforcer.pulsar.staying.lookups import Lookups
-from enforcer.pulsar.staying.moving import MigrationPart
-from enforcer.pulsar.staying.targets import TARGETS_MAX, Targets
 
 NAMES: Final = "persistent://tenant/namespace/topic"
 """How topic names are made up, whatever `proxy.namespace_pattern` says of Kafka's."""
@@ -82,10 +82,10 @@ class PulsarProxy(Host[Connection]):
         self.targets = Targets(config.pulsar, self.pulsar.targets, TARGETS_MAX)
         coordinator, blocks = enforcement.of(MutationQuotas).coordinator, enforcement.of(Blocks)
         self._concurrency, brokers_ms = enforcement.of(ConcurrencyLimits), enforcement.context.brokers_ms
-        publish = PublishDesk(enforcement.meter, self.settings, self.pulsar, self.metrics, blocks)
+        publish = PublishContext(enforcement.meter, self.settings, self.pulsar, self.metrics, blocks)
         smoothing = Smoothing(self.settings.dispatch_rows_max)
         laws = Laws(enforcement.of(Dispatch), enforcement.meter, brokers_ms, smoothing)
-        deliver = DeliveryDesk(laws, self.pulsar, self.metrics, self.call_later)
+        deliver = DeliveryContext(laws, self.pulsar, self.metrics, self.call_later)
         self.parts: list[Callable[[Link], Part]] = [
             lambda link: Lookups(link, self),
             lambda link: MigrationPart(link, self),

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 
 import orjson
 
-from streaming.contract.decided import ClientAnswer, decided_of
+from streaming.contract.client_answer import ClientAnswer, decided_of
 from streaming.contract.errors import BadEvent
 from streaming.contract.fields import TS_MAX_MS, Fields, applied_ts, choice, flag, integer, shown, text
 

@@ -53,7 +53,7 @@ from streaming.contract.topics import Cluster, Topics
 from streaming.kafka_io.weir_topics import look
 from weir.collect.feeds import DecisionFeed, PolicyFeed, shares_in
 from weir.jars.java import java_command
-from weir.logs.reading import TopicReader
+from weir.logs.topic_reader import TopicReader
 from weir.stack.kafka import LocalKafka, Sasl
 from weir.stack.topics import ensure_topics
 

@@ -16,7 +16,7 @@ from proxy_kit import ProxyThread, until
 from traffic_kit import batch, produce_to
 from wire_client import WireClient
 
-from enforcer.kafka.dispatch.desk import LARGE_MS
+from enforcer.kafka.dispatch.context import LARGE_MS
 from enforcer.wire.kafka.batches import count_records
 from enforcer.wire.kafka.traffic import FETCH_PARTS_MAX
 

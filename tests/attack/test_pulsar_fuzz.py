@@ -12,7 +12,7 @@ import pytest
 from fuzz_rig import resident_bytes
 from pulsar_fuzz import KINDS, PulsarFuzz
 
-from enforcer.pulsar.staying import lookups
+from enforcer.pulsar.lookup import part
 
 SEED = 20_261_123
 SHORT = 3_000
@@ -44,7 +44,7 @@ def run(kind: str, seed: int, frames: int) -> None:
     logging.disable(logging.WARNING)
     try:
         # Or each lookup that nobody answers would be waited for.
-        with patch.object(lookups, "LOOKUP_TIMEOUT_MS", 100):
+        with patch.object(part, "LOOKUP_TIMEOUT_MS", 100):
             asyncio.run(hold_out(kind, seed, frames))
     finally:
         logging.disable(logging.NOTSET)

@@ -17,7 +17,7 @@ from streaming.collect.backlog.action_log import ActionLog
 from streaming.contract.backlog.actions import BEGUN, BacklogAction, backlog_action
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Topics
-from weir.logs.reading import TopicReader
+from weir.logs.topic_reader import TopicReader
 
 ACTION = BacklogAction(
     id="d/size/slow", ts=5, topic=TOPIC, quota_type="size", policy="consumer_backlog_eviction", limit=9,

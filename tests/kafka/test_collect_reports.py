@@ -10,10 +10,10 @@ import pytest
 from cluster_kit import Cluster, fresh
 
 from streaming.collect.reports import Reports
-from streaming.collect.standing_by import last_begun_ms
+from streaming.collect.standby import last_begun_ms
 from streaming.contract.errors import TakenOver, WeirError
 from streaming.contract.topics import Topics
-from weir.logs.reading import TopicReader
+from weir.logs.topic_reader import TopicReader
 from weir.stack.kafka import LocalKafka
 from weir.stack.topics import ensure_topics
 

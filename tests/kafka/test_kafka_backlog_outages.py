@@ -16,7 +16,7 @@ from kafka_backlog_kit import PATTERN, Lagging, Looker, full_name, plans
 from proxy_kit import until
 
 from streaming.collect.backlog.cluster import CannotEvict
-from streaming.collect.kafka import acting, connection
+from streaming.collect.kafka import actor, connection
 from streaming.collect.kafka.cluster import KafkaCluster
 from streaming.collect.kafka.connection import Connection, Unanswered
 from streaming.collect.kafka.settings import KafkaBacklogSettings
@@ -123,7 +123,7 @@ def test_what_a_broker_carries_out_late_is_counted(
         topic = Lagging(kafka.bootstrap, "acme.orders.late")
         topic.write(20)
         topic.commit("slow", 1)
-        for module in (connection, acting):
+        for module in (connection, actor):
             monkeypatch.setattr(module, "REQUEST_MS", 1_000)
         held = KafkaCluster(kafka.bootstrap, {}, KafkaBacklogSettings(), Namespaces(PATTERN), "weir.")
         send = Connection.send

@@ -12,7 +12,7 @@ from process_kit import proxy_process
 from proxy_kit import ProxyThread, until
 from wire_client import Closed, WireClient, errors
 
-from enforcer.laws.mutation.book import Book
+from enforcer.laws.mutation.local_decisions import LocalDecisions
 
 Connect = Callable[..., WireClient]
 Event = dict[str, Any]
@@ -54,13 +54,13 @@ def test_the_job_is_away_and_agrees_when_it_is_back(
     assert [e["decided"]["tokens"] for e in sent] == [d["tokens"] for d in made]
     assert [e["decided"]["outcome"] for e in sent] == [d["outcome"] for d in made] == ["reject", "reject"]
     assert not any("law" in d for d in made)
-    until(lambda: book_of(proxy).tail == 0, what="nothing is left to be decided")
+    until(lambda: local_of(proxy).tail == 0, what="nothing is left to be decided")
 
 
-def book_of(proxy: ProxyThread) -> Book:
+def local_of(proxy: ProxyThread) -> LocalDecisions:
     """What a proxy knows."""
     assert proxy.proxy is not None
-    return proxy.proxy.coordinator.book
+    return proxy.proxy.coordinator.local_decisions
 
 
 def test_a_killed_proxy_has_answered_nothing_that_is_forgotten(cluster: Cluster, tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_two_proxies_hold_the_quota_together(cluster: Cluster) -> None:
         )
     first, second = (cluster.config(id=f"{name}-{n}") for n in range(2))
     with ProxyThread(first) as one, ProxyThread(second) as two:
-        until(lambda: book_of(one).proxies >= 2 and book_of(two).proxies >= 2, what="they know each other")
+        until(lambda: local_of(one).proxies >= 2 and local_of(two).proxies >= 2, what="they know each other")
         ends = time.monotonic() + ASKED_S
 
         def ask(bootstrap: str) -> None:
@@ -127,7 +127,7 @@ def test_two_proxies_hold_the_quota_together(cluster: Cluster) -> None:
         for thread in threads:
             thread.join()
         subject = f"user=ANONYMOUS,client-id={name}"
-        until(lambda: not book_of(one).tail and not book_of(two).tail, what="all is decided")
+        until(lambda: not local_of(one).tail and not local_of(two).tail, what="all is decided")
     made = [d for d in admissions(cluster, subject) if d["outcome"] != "late"]
     spent, started = 0, made[0].get("applied_ts", made[0]["ts"])
     for decision in made:

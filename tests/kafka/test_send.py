@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from streaming.contract.topics import Topics
 from weir.cli import main
-from weir.logs.reading import TopicReader
+from weir.logs.topic_reader import TopicReader
 from weir.stack.kafka import free_port
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "conf" / "examples"

@@ -12,7 +12,7 @@ from stack_kit import until
 
 from streaming.columns.packed import CONTENT_TYPE, HEADER
 from streaming.contract.topics import Topics
-from weir.logs.reading import Record, TopicReader
+from weir.logs.topic_reader import Record, TopicReader
 from weir.stack.kafka import LocalKafka
 from weir.stack.topics import ensure_topics
 

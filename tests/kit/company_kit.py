@@ -24,7 +24,7 @@ from wire_client import Closed, WireClient, errors
 
 from streaming.contract.topics import Topics
 from streaming.laws.mutation.rates import refill
-from weir.logs.reading import TopicReader
+from weir.logs.topic_reader import TopicReader
 from weir.stack.kafka import HOST, LocalKafka, Sasl, free_port
 from weir.stack.topics import ensure_topics
 

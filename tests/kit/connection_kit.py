@@ -18,13 +18,13 @@ from enforcer.host.moving import Mover
 from enforcer.host.sockets import Address
 from enforcer.host.turns import Turns
 from enforcer.kafka.addresses.brokers import Brokers
-from enforcer.kafka.backlog.desk import BlockDesk
+from enforcer.kafka.backlog.partition_blocks import PartitionBlocks
 from enforcer.kafka.concerns import concerns_of
 from enforcer.kafka.connection import Connection
-from enforcer.kafka.dispatch.desk import FetchDesk
+from enforcer.kafka.dispatch.context import FetchContext
+from enforcer.kafka.guard.answers import AnswerFilter
 from enforcer.kafka.guard.guard import Guard
 from enforcer.kafka.guard.protected import OwnTopics
-from enforcer.kafka.guard.shown import AnswerFilter
 from enforcer.kafka.mutations.part import Mutations
 from enforcer.kafka.mutations.recent_topics import RecentTopics
 from enforcer.kafka.part import Concern
@@ -169,19 +169,19 @@ class Rig:
         self.brokers = Brokers(
             listen_host="", advertise="", port_base=0, brokers_max=0, serve=lambda _socket, _broker: None
         )
-        self.fetch_desk = FetchDesk(
+        self.fetch_context = FetchContext(
             self.dispatch, desk.settings, desk.metrics, self.brokers, self.frame_meter.names, self.now_ms
         )
-        blocks = _blocks_of(desk) if beside is None else beside.block_desk.blocks
-        self.block_desk = BlockDesk(blocks, desk.settings, self.frame_meter.names)
+        blocks = _blocks_of(desk) if beside is None else beside.partition_blocks.blocks
+        self.partition_blocks = PartitionBlocks(blocks, desk.settings, self.frame_meter.names)
         self.protected = OwnTopics(Topics(), desk.settings.protect_topics)
         self.rewrite, self.repeats = AnswerFilter(self.protected, self.brokers.rewrite), self.brokers.repeats
         recent = RecentTopics(keep_ms=5_000, topics_max=100, default_partitions=1, steady_ms=self.now_ms)
         self.concerns = concerns_of(
             desk.settings, desk.metrics, self.now_ms,
-            guard=Guard(self.protected, desk.settings, desk.metrics, self.now_ms), blocks=self.block_desk,
-            mutations=Mutations(self.coordinator, recent), dispatch=self.fetch_desk,
-            frames=self.frame_meter,
+            guard=Guard(self.protected, desk.settings, desk.metrics, self.now_ms),
+            blocks=self.partition_blocks, mutations=Mutations(self.coordinator, recent),
+            dispatch=self.fetch_context, frames=self.frame_meter,
         )  # fmt: skip
         self.turns = Turns(lambda function: self.call_later(0, function), lambda: self.now_s)
         self.now_s = 0.0

@@ -13,7 +13,7 @@ Rates = tuple[int, int]
 
 
 class Left(NamedTuple):
-    """What may be delivered (desk.Left)."""
+    """What may be delivered (left.Left)."""
 
     msgs: int | None
     bytes: int | None
@@ -33,7 +33,7 @@ class Delivered(NamedTuple):
 
 
 class Counted:
-    """The arithmetic (desk.Dispatch).
+    """The arithmetic (dispatch.Dispatch).
 
     Args:
         now_ms: the brokers' time.
@@ -152,5 +152,5 @@ class Counted:
 
 def count_by(proxy: Any, counted: Counted) -> None:
     """From now on this is the arithmetic of a proxy's new connections."""
-    proxy.fetch_desk.dispatch = counted
+    proxy.fetch_context.dispatch = counted
     next(limit for limit in proxy.concerns if isinstance(limit, DispatchLimit)).law = counted

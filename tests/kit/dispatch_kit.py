@@ -6,8 +6,8 @@ from typing import Any
 import orjson
 from usage_kit import Event, decide
 
-from enforcer.laws.dispatch.book import Book
 from enforcer.laws.dispatch.counter import Delivery
+from enforcer.laws.dispatch.counter_table import CounterTable
 from enforcer.laws.dispatch.decisions import CounterStatement, dispatch_of
 from streaming.laws.dispatch.law import LEVELS
 from streaming.laws.dispatch.table import DispatchTable
@@ -24,10 +24,10 @@ def ten_a_second(**broker: Any) -> dict[str, Any]:
     return {"broker": {PER_SUBSCRIPTION: 10} | broker}
 
 
-def book_of(policies: Mapping[str, Any] | PolicyTimeline, **bounds: int) -> Book:
-    """A book over some policies."""
+def table_of(policies: Mapping[str, Any] | PolicyTimeline, **bounds: int) -> CounterTable:
+    """A table over some policies."""
     timeline = policies if isinstance(policies, PolicyTimeline) else PolicyTimeline(policies)
-    return Book(timeline, **{"counters_max": 1_000, "tail_max": 1_000} | bounds)
+    return CounterTable(timeline, **{"counters_max": 1_000, "tail_max": 1_000} | bounds)
 
 
 class Job:
@@ -79,18 +79,18 @@ def event_of(
 
 
 class Proxy:
-    """One proxy's book, with the numbers of its events.
+    """One proxy's table, with the numbers of its events.
 
     Args:
         name: in events.
         timeline: the policies.
-        bounds: of the book.
+        bounds: of the table.
     """
 
     def __init__(self, name: str, timeline: PolicyTimeline, **bounds: int) -> None:
         self.name = name
         self.timeline = timeline
-        self.book = book_of(timeline, **bounds)
+        self.table = table_of(timeline, **bounds)
         self.seq = 0
 
     def deliver(
@@ -99,7 +99,7 @@ class Proxy:
     ) -> Event | None:  # fmt: skip
         """Deliver something; its event, if it is to be reported."""
         self.seq += 1
-        ts = self.book.deliver(broker, Delivery(self.seq, 0, msgs, size, entries, backlog, place), now)
+        ts = self.table.deliver(broker, Delivery(self.seq, 0, msgs, size, entries, backlog, place), now)
         if ts is None:
             return None
         name = f"{self.name}-{self.seq}"
@@ -108,13 +108,13 @@ class Proxy:
     def read(self, said: CounterStatement) -> None:
         """Read a decision."""
         own = int(said.id.rpartition("-")[2]) if said.proxy == self.name else None
-        self.book.state(said, own)
+        self.table.state(said, own)
 
     def acquired(self, ts: int) -> dict[tuple[str, ...], tuple[int, int]]:
         """All counters at a time, ms."""
         found = {}
-        for names, counter in self.book.counters.items():
-            self.book._catch_up(counter)
+        for names, counter in self.table.counters.items():
+            self.table._catch_up(counter)
             counter.roll(max(ts, counter.at), self.timeline)
             found[names] = counter.acquired[0], counter.acquired[1]
         return found

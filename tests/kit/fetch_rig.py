@@ -12,7 +12,7 @@ from traffic_kit import fetch_request, key_of, topic_id
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
 from enforcer.kafka.addresses.brokers import Brokers
-from enforcer.kafka.dispatch.desk import FetchDesk
+from enforcer.kafka.dispatch.context import FetchContext
 from enforcer.kafka.dispatch.fetches import Fetches, Plan
 from enforcer.kafka.groups.readers import Client
 
@@ -38,7 +38,7 @@ class World:
         brokers = Brokers(
             listen_host="", advertise="", port_base=0, brokers_max=0, serve=lambda _socket, _broker: None
         )
-        self.desk = FetchDesk(
+        self.desk = FetchContext(
             self.counted,
             ProxySettings(**settings or {}),
             self.metrics,

@@ -11,7 +11,7 @@ import orjson
 from mutation_kit import Desk
 from prometheus_client import CollectorRegistry
 
-from enforcer.http.filling import AnswerFilling
+from enforcer.http.filled_answers import AnswerFilling
 from enforcer.http.metrics import HttpMetrics
 from enforcer.http.proxy import HttpProxy
 from enforcer.http.settings import HttpSettings

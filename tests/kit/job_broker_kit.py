@@ -8,7 +8,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from law_kit import quota
 from spark_kit import TOPICS
 
-from weir.logs.reading import records_of
+from weir.logs.topic_reader import records_of
 
 WAIT_S = 60.0
 USERS = 12

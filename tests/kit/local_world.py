@@ -15,8 +15,8 @@ from law_kit import T0, quota
 from mutation_kit import SUBJECT, own, statement
 
 from enforcer.core.membership import ALIVE_EVERY_MS, Alive
-from enforcer.laws.mutation.book import Book
 from enforcer.laws.mutation.decisions import Decision
+from enforcer.laws.mutation.local_decisions import LocalDecisions
 from streaming.laws.mutation.law import PERMISSIVE, STRICT, charge_bucket
 from streaming.laws.mutation.rates import FULL, refill
 from streaming.policy.timeline import PolicyTimeline
@@ -70,7 +70,7 @@ class Proxy:
 
     def __init__(self, world: "World", name: str, place: Place) -> None:
         self.world, self.name, self.place = world, name, place
-        self.book = Book(world.timeline, subjects_max=100, tail_max=100_000)
+        self.local = LocalDecisions(world.timeline, subjects_max=100, tail_max=100_000)
         self.alive = Alive(name)
         self.questions: dict[str, int] = {}
         self.asked = self.at_once = self.refused = 0
@@ -102,7 +102,7 @@ class Proxy:
 
     def read(self, statement: Decision, allowed: bool | None) -> None:
         """Read an admission; `allowed` is None if it is of an event that was decided already."""
-        self.book.stated(statement)
+        self.local.stated(statement)
         sent_ms = self.questions.pop(statement.id, None)
         if sent_ms is not None:
             if allowed:
@@ -139,8 +139,8 @@ class Proxy:
     def _look(self) -> None:
         if not self.world.parts:
             return
-        self.book.set_proxies(self.alive.count(away=self.world.job_away()))
-        self.book.set_blind(self.alive.blind(self.ts))
+        self.local.set_proxies(self.alive.count(away=self.world.job_away()))
+        self.local.set_blind(self.alive.blind(self.ts))
 
     def _next(self) -> None:
         """A client asks, and will again."""
@@ -149,7 +149,7 @@ class Proxy:
         name = f"{self.name}-{next(self._numbers)}"
         asked = own(name, self.ts, {"x": self.place.count})
         assert self._quota is not None
-        answer = self.book.decide(self._quota, *asked)
+        answer = self.local.decide(self._quota, *asked)
         event = _Event(
             proxy=self, id=name, ts=self.ts, count=self.place.count, charged=None, sent_ms=self.world.now
         )
@@ -170,7 +170,7 @@ class Proxy:
 
     def _deadline(self, name: str) -> None:
         if self.questions.pop(name, None) is not None:
-            self.book.unanswered(SUBJECT, name)
+            self.local.unanswered(SUBJECT, name)
             self._answered()
 
     def _answered(self) -> None:

@@ -12,9 +12,9 @@ from enforcer.core.clock import Clock
 from enforcer.core.metrics import Metrics
 from enforcer.core.reports import Acknowledged
 from enforcer.core.settings import ProxySettings
-from enforcer.laws.mutation.book import Book
 from enforcer.laws.mutation.coordinator import QuotaCoordinator
 from enforcer.laws.mutation.decisions import Decision
+from enforcer.laws.mutation.local_decisions import LocalDecisions
 from enforcer.laws.mutation.mutations import Answer, Mutations
 from enforcer.laws.mutation.request import Request
 from streaming.contract.events import PolicyChange
@@ -52,8 +52,8 @@ class Desk(SteadyClock):
     def stand_alone(self, proxies: int = 1) -> None:
         """All is read back, and so many proxies are alive: what is decided here is, from now on."""
         self.coordinator.begin()
-        self.coordinator.book.set_proxies(proxies)
-        self.coordinator.book.set_blind(False)
+        self.coordinator.local_decisions.set_proxies(proxies)
+        self.coordinator.local_decisions.set_blind(False)
 
     def send(self, event: Mapping[str, Any], key: str, *, acked: Acknowledged | None = None) -> bool:
         """Take an event (coordinator.Sender)."""
@@ -185,18 +185,20 @@ def quota_of(timeline: PolicyTimeline, ts: int, subject: str = SUBJECT) -> Any:
     return timeline.at(ts).mutation_quota_of_subject(subject)
 
 
-def book_of(initial: Mapping[str, Any], subjects_max: int = 1_000, tail_max: int = 100_000) -> Book:
-    """A book over policies that stay as they are."""
-    return Book(PolicyTimeline(initial), subjects_max=subjects_max, tail_max=tail_max)
+def local_of(
+    initial: Mapping[str, Any], subjects_max: int = 1_000, tail_max: int = 100_000
+) -> LocalDecisions:
+    """Local decisions over policies that stay as they are."""
+    return LocalDecisions(PolicyTimeline(initial), subjects_max=subjects_max, tail_max=tail_max)
 
 
 def statement(subject: str, event_id: str, at: int, tokens: float | None, refunds: Any = ()) -> Decision:
-    """An admission, as far as a book is concerned."""
+    """An admission, as far as local decisions are concerned."""
     return decision(id=event_id, subject=subject, ts=at, tokens=tokens, refunds=tuple(refunds))
 
 
 def statement_of(admission: Mapping[str, Any]) -> Decision:
-    """An admission as the book takes it."""
+    """An admission as local decisions take it."""
     at = admission.get("applied_ts", admission["ts"])
     return statement(
         admission["subject"], admission["id"], at, admission.get("tokens"), admission.get("refunds", ())
@@ -206,14 +208,14 @@ def statement_of(admission: Mapping[str, Any]) -> Decision:
 def own(
     name: str, ts: int, items: Mapping[str, int], *, strict: bool = True, dry: bool = False
 ) -> tuple[Request, int]:
-    """A request of SUBJECT as the book takes it, and its time."""
+    """A request of SUBJECT as local decisions take it, and its time."""
     request = asked(items, strict=strict, dry=dry)
     request.id, request.subject, request.sent = name, SUBJECT, items
     return request, ts
 
 
 def own_of(event: Event) -> tuple[Request, int]:
-    """A request event as the book takes it."""
+    """A request event as local decisions take it."""
     items = {item["name"]: item["mutations"] for item in event["items"]}
     strict, dry = event.get("strict", True), event.get("validate_only", False)
     return own(event["id"], event["ts"], items, strict=strict, dry=dry)

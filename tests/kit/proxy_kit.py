@@ -85,7 +85,7 @@ class ProxyThread:
         assert quota is not None and coordinator.reading is None
         now_ms = time.time_ns() // 1_000_000
         dry = own(f"{client_id}-look", now_ms, {"x": 1}, dry=True)
-        answer = coordinator.book.decide(quota, *dry)
+        answer = coordinator.local_decisions.decide(quota, *dry)
         assert answer is not None
         return answer.tokens
 

@@ -13,7 +13,7 @@ from pulsar_proxy_kit import PulsarThread, bare_proxy
 
 from enforcer.laws.dispatch.dispatch import Dispatch
 from enforcer.laws.shares.groups import Groups
-from enforcer.pulsar.delivering.delivering import DeliveryPart
+from enforcer.pulsar.delivery.part import DeliveryPart
 from streaming.contract.events import PolicyChange
 from weir.stack.pulsar import LocalPulsar
 

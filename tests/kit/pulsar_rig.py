@@ -14,11 +14,11 @@ from enforcer.host.sockets import Address
 from enforcer.host.turns import Turns
 from enforcer.pulsar.connection import Connection
 from enforcer.pulsar.link import Link, Part
+from enforcer.pulsar.lookup.migration import MigrationPart
+from enforcer.pulsar.lookup.part import Lookups
+from enforcer.pulsar.lookup.targets import TARGETS_MAX, Targets
 from enforcer.pulsar.metrics import PulsarMetrics
 from enforcer.pulsar.settings import PulsarSettings
-from enforcer.pulsar.staying.lookups import Lookups
-from enforcer.pulsar.staying.moving import MigrationPart
-from enforcer.pulsar.staying.targets import TARGETS_MAX, Targets
 from enforcer.wire.pulsar import frames
 from enforcer.wire.pulsar.commands import command
 
@@ -91,7 +91,7 @@ class Seeing:
 
 
 class PulsarRig:
-    """A connection and what it shares with others (hub.Hub).
+    """A connection and what it shares with others (context.Context).
 
     Args:
         parts: what sees its frames behind those that keep clients on the proxy.

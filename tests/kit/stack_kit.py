@@ -15,7 +15,7 @@ from urllib.request import urlopen
 import orjson
 
 from weir.jars.java import java_command
-from weir.logs.reading import TopicReader
+from weir.logs.topic_reader import TopicReader
 
 WEIR = Path(sys.executable).with_name("weir")
 START_LIMIT_S = 150.0

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from publishing_kit import send_frame
+from publish_kit import send_frame
 from pulsar_dispatch_kit import Limited, fill, limited, namespace, new_topic, rate
 from pulsar_kit import fresh
 from raw_pulsar import RawPulsar

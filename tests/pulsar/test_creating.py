@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pulsar as client_library
 import pytest
-from creating_proxy_kit import Limited, deciding_proxy
+from creation_proxy_kit import Limited, deciding_proxy
 from proxy_kit import until
 from pulsar_kit import CLIENTS_LOG, Admin, fresh
 from pulsar_proxy_kit import PulsarThread

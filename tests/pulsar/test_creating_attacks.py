@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
-from creating_proxy_kit import Limited, deciding_proxy
+from creation_proxy_kit import Limited, deciding_proxy
 from proxy_kit import until
 from pulsar_kit import Admin, fresh
 from pulsar_proxy_kit import PulsarThread

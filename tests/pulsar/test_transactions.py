@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pulsar as client_library
 import pytest
-from creating_proxy_kit import Limited
+from creation_proxy_kit import Limited
 from pulsar_dispatch_kit import Limited as Dispatching
 from pulsar_dispatch_kit import fill, rate
 from pulsar_kit import Admin, client, fresh, receive, running_pulsar

@@ -14,7 +14,7 @@ from streaming.columns.records import Records
 from streaming.laws.law import StepContext
 from streaming.laws.name_hashes import partition_of
 from streaming.laws.shard import step
-from weir.logs.reading import Record
+from weir.logs.topic_reader import Record
 
 PARTITIONS = 2
 SEVERAL = "job:\n  profile: throughput\n  shuffle_partitions: 2\n  shards: 4\n"

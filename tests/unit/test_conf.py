@@ -7,17 +7,17 @@ import pytest
 from concurrency_kit import Times, partitions_at
 from meter_kit import Desk
 from prometheus_client import CollectorRegistry
-from publishing_kit import World as Publishing
+from publish_kit import World as Publishing
 
 from enforcer.control.metrics import AdminMetrics
 from enforcer.core.metrics import Metrics
 from enforcer.laws.backlog.metrics import BlockMetrics
 from enforcer.laws.concurrency.metrics import ConcurrencyCollector
-from enforcer.laws.dispatch.book import Book
+from enforcer.laws.dispatch.counter_table import CounterTable
 from enforcer.laws.dispatch.metrics import DispatchCollector
 from enforcer.laws.dispatch.terms import Terms
 from enforcer.laws.shares.group_metrics import GroupCollector
-from enforcer.pulsar.creating.metrics import CreatingMetrics
+from enforcer.pulsar.creation.metrics import CreationMetrics
 from enforcer.pulsar.metrics import PulsarMetrics
 from streaming.collect.backlog.metrics import BacklogMetrics
 from streaming.collect.pulsar.metrics import CollectMetrics
@@ -101,8 +101,8 @@ def test_metrics_of_groups_are_listed() -> None:
 
 def test_metrics_of_dispatch_rates_are_listed() -> None:
     """The same for those of deliveries."""
-    book = Book(PolicyTimeline(), counters_max=1, tail_max=1)
-    collector = DispatchCollector(book, {}, lambda: Terms(PolicySet()), lambda: 0, 1)
+    table = CounterTable(PolicyTimeline(), counters_max=1, tail_max=1)
+    collector = DispatchCollector(table, {}, lambda: Terms(PolicySet()), lambda: 0, 1)
     families = {family.name: family.type for family in collector.collect()}
     parts = ("weir_dispatch_", "pulsar_subscription_")
     listed = {name: kind for part in parts for name, (kind, _) in documented(part).items()}
@@ -129,7 +129,7 @@ def test_metrics_of_concurrency_are_listed() -> None:
 def test_metrics_of_creations_are_listed() -> None:
     """The same for those of topics that Pulsar's clients create."""
     registry = CollectorRegistry()
-    CreatingMetrics(registry)
+    CreationMetrics(registry)
     families = {family.name: family.type for family in registry.collect()}
     assert {name: kind for name, (kind, _) in documented("weir_creation_").items()} == families
 

@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 
 from streaming.contract.errors import WeirError
-from weir.jars import download, fetching, folders
+from weir.jars import download, folders, installation
 from weir.jars.folders import KINDS, POMS, jars_dir
 from weir.jars.java import java_command
 from weir.jars.pins import Pin, pins_of, written
-from weir.jars.waiting import Wait
+from weir.jars.wait import Wait
 
 ROOT = Path(__file__).resolve().parents[2]
 # In place of Maven: what it would fetch lies in $FETCHED.
@@ -124,7 +124,7 @@ def odd() -> Iterator[tuple[str, list[bytes]]]:
 
 
 def here(rig: Rig, url: str) -> None:
-    fetching.fetch(rig.source, rig.jars, Wait("test jars", rig.said.append), url)
+    installation.fetch(rig.source, rig.jars, Wait("test jars", rig.said.append), url)
 
 
 def test_maven_brings_the_pinned_jars(rig: Rig) -> None:

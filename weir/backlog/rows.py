@@ -8,7 +8,7 @@ from typing import Self
 from streaming.contract.names import partitioned_topic_of
 from streaming.policy.policy_set import UNLIMITED, PolicySet
 from streaming.policy.topics import BacklogKind, BacklogQuota, backlog_quota
-from weir.backlog.standing import BacklogView
+from weir.backlog.decisions import BacklogView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,8 +12,8 @@ from streaming.contract.topics import Cluster
 from streaming.kafka_io.policy_topic import TIMEOUT_S, PolicyReader
 from streaming.kafka_io.reader import Reader
 from streaming.policy.topics import check_interval_s
+from weir.backlog.decisions import BacklogReader, back_ms
 from weir.backlog.rows import Row, is_of, ordered
-from weir.backlog.standing import BacklogReader, back_ms
 from weir.backlog.table import human_seconds, table
 from weir.foreground import StopSignal
 

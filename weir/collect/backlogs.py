@@ -14,11 +14,11 @@ from streaming.collect.backlog.action_log import ActionLog
 from streaming.collect.backlog.cluster import BacklogCluster
 from streaming.collect.backlog.collector import BacklogCollector, Outcome
 from streaming.collect.backlog.metrics import BacklogMetrics
-from streaming.collect.backlog.packing import write_reports
+from streaming.collect.backlog.open_orders import READ_BACK_MS
+from streaming.collect.backlog.packed_reports import write_reports
 from streaming.collect.backlog.settings import BacklogSettings
-from streaming.collect.backlog.unsettled import READ_BACK_MS
 from streaming.collect.reports import Reports
-from streaming.collect.standing_by import stand_by
+from streaming.collect.standby import stand_by
 from streaming.contract.broker_events import Backlog
 from streaming.contract.errors import TakenOver, WeirError
 from streaming.contract.printable import printable

@@ -21,7 +21,7 @@ from streaming.collect.pulsar.rest import Rest, RestError, RestTerms, check_term
 from streaming.collect.pulsar_backlog.cluster import PulsarBacklogs
 from streaming.collect.reports import Reports
 from streaming.collect.settings import AtStop, PulsarCollectSettings
-from streaming.collect.standing_by import stand_by
+from streaming.collect.standby import stand_by
 from streaming.contract.decisions import Share
 from streaming.contract.errors import TakenOver, WeirError
 from streaming.contract.printable import printable

@@ -114,8 +114,8 @@ def _front(
     parts: "Parts",
 ) -> "HttpService":
     """The proxy of another admin API, which gets what is not ours; Pulsar's answers get what Weir knows."""
-    from enforcer.control.backlog.filled import fills
-    from enforcer.http.filling import AnswerFilling
+    from enforcer.control.backlog.filled_answers import fills
+    from enforcer.http.filled_answers import AnswerFilling
     from enforcer.http.service import HttpService
     from enforcer.http.settings import Table
 

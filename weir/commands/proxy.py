@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     """Run until SIGINT or SIGTERM; raises WeirError if it cannot start."""
     # Imported here: `weir --help` need not wait for uvloop and librdkafka.
     from enforcer.core.settings import ProxySettings
-    from weir.serving import run_proxy
+    from weir.proxy_process import run_proxy
 
     log_to_stderr("proxy", logging.INFO)
     settings = read_settings(ProxySettings, "proxy", args.settings)

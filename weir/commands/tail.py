@@ -33,8 +33,8 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 def run(args: argparse.Namespace) -> int:
     """Follow until a signal; raises WeirError if the cluster does not answer or has no decisions topic."""
     # Here and not above: `weir --help` must not load a Kafka client, nor the laws.
-    from weir.logs.reading import Record, TopicReader
     from weir.logs.tail_lines import render
+    from weir.logs.topic_reader import Record, TopicReader
 
     cluster = cluster_of(args)
     stop = StopSignal()

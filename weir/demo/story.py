@@ -16,8 +16,8 @@ from streaming.contract.topics import Topics
 from weir.demo.clients import CLIENTS, CONFLUENT, JAVA, KAFKA_PYTHON, Scene
 from weir.foreground import StopSignal
 from weir.jars.folders import is_clone
-from weir.logs.reading import TopicReader
 from weir.logs.tail_lines import describe
+from weir.logs.topic_reader import TopicReader
 from weir.stack.local import POLL_S, Stack
 
 WORKLOAD_LIMIT_S = 120.0

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from streaming.contract.errors import WeirError
 from streaming.contract.printable import printable_lines
-from weir.jars import fetching, maven
-from weir.jars.waiting import Wait
+from weir.jars import installation, maven
+from weir.jars.wait import Wait
 from weir.log import teller
 
 _say = teller("setup", stdout=True)
@@ -35,7 +35,7 @@ def main() -> int:
                 maven.pin(source, Wait(f"{source.name} jars", _say))
         else:
             wait = Wait(f"{args.into.name} jars", _say)
-            fetching.fetch(args.source, args.into.resolve(), wait, args.repository)
+            installation.fetch(args.source, args.into.resolve(), wait, args.repository)
     except WeirError as error:
         print(printable_lines(f"setup: {error}"), file=sys.stderr)
         return 1

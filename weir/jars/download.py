@@ -16,7 +16,7 @@ from urllib.parse import quote, urlsplit
 
 from streaming.contract.errors import WeirError
 from weir.jars.pins import Pin, digest_of
-from weir.jars.waiting import STILL_S, Wait
+from weir.jars.wait import STILL_S, Wait
 
 _AT_A_TIME: Final = 4
 _LIMIT_S: Final = 1_800.0

@@ -7,7 +7,7 @@ from typing import Final
 
 from streaming.contract.errors import WeirError
 from weir.jars.pins import LIST, POM, Pin, digest_of, written
-from weir.jars.waiting import Wait
+from weir.jars.wait import Wait
 from weir.stack.process import Child
 
 _GOAL: Final = "dependency:copy-dependencies"

@@ -9,10 +9,10 @@ from streaming.contract.errors import BadEvent, WeirError
 from streaming.contract.events import MAX_AHEAD_MS, load_object
 from streaming.contract.topics import Cluster
 from streaming.replay import is_parquet, whole, write_lines
-from weir.logs.dump_lines import Annotator, Counts, History, Line
-from weir.logs.reading import TopicReader
+from weir.logs.dump_lines import Annotator, DumpSummary, History, Line
 from weir.logs.sorted_lines import SortedLines
 from weir.logs.times import BEGINNING_MS
+from weir.logs.topic_reader import TopicReader
 
 _PROGRESS_EVERY = 50_000
 
@@ -20,7 +20,7 @@ _PROGRESS_EVERY = 50_000
 def dump(
     cluster: Cluster, from_ms: int, to_ms: int, out: Path, *, progress: Callable[[str], None],
     max_ahead_ms: int = MAX_AHEAD_MS,
-) -> Counts:  # fmt: skip
+) -> DumpSummary:  # fmt: skip
     """Write the events of [from_ms, to_ms) by record time, and all policies before `to_ms`.
 
     Args:
@@ -34,7 +34,7 @@ def dump(
     Raises:
         WeirError: the cluster does not answer, or the file cannot be written.
     """
-    topics, counts, history = cluster.topics, Counts(), History(max_ahead_ms)
+    topics, counts, history = cluster.topics, DumpSummary(), History(max_ahead_ms)
     reader = TopicReader(cluster.bootstrap, cluster.client)
 
     try:
@@ -65,7 +65,7 @@ def dump(
     return counts
 
 
-def _objects(lines: Iterable[Line], counts: Counts) -> Iterator[bytes]:
+def _objects(lines: Iterable[Line], counts: DumpSummary) -> Iterator[bytes]:
     """The lines that columns can hold: JSON objects."""
     for line in lines:
         try:

@@ -15,7 +15,7 @@ import orjson
 from streaming.contract.errors import WeirError
 from streaming.contract.events import MAX_AHEAD_MS, own_at
 from streaming.laws.mutation.statements import LISTED_MS
-from weir.logs.reading import Record
+from weir.logs.topic_reader import Record
 
 # Held in memory while a dump is written; more than that is a shorter dump's work.
 IDS_MAX = 1_000_000
@@ -46,7 +46,7 @@ class Line(NamedTuple):
 
 
 @dataclass(slots=True, kw_only=True)
-class Counts:
+class DumpSummary:
     """What a dump wrote, for the summary.
 
     Attributes:
@@ -177,7 +177,7 @@ class Annotator:
         is_policy: records are policy changes, in force from their own `ts` on.
     """
 
-    def __init__(self, history: History, counts: Counts, *, is_policy: bool = False) -> None:
+    def __init__(self, history: History, counts: DumpSummary, *, is_policy: bool = False) -> None:
         self._history = history
         self._counts = counts
         self._is_policy = is_policy

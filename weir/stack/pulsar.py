@@ -11,8 +11,8 @@ from typing import Final
 from streaming.contract.errors import WeirError
 from streaming.contract.printable import printable_lines
 from streaming.job.spark.class_archive import archiving, forget, keep
-from weir.jars.fetching import fetch_jars
 from weir.jars.folders import jars_dir
+from weir.jars.installation import fetch_jars
 from weir.jars.java import java_command
 from weir.stack.kafka import HOST, free_port
 from weir.stack.process import Child

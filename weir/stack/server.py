@@ -9,7 +9,7 @@ from typing import ClassVar, Self
 
 from streaming.contract.errors import WeirError
 from weir.foreground import StopSignal
-from weir.jars.waiting import never
+from weir.jars.wait import never
 from weir.stack.process import Child
 
 _POLL_S = 0.1

@@ -11,10 +11,10 @@ from typing import Final
 
 import streaming
 from streaming.contract.errors import WeirError
-from weir.jars.fetching import fetch_jars
 from weir.jars.folders import KAFKA, PULSAR, SPARK, folder_of, jars_base
+from weir.jars.installation import fetch_jars
 from weir.jars.java import java
-from weir.jars.waiting import Wait, never
+from weir.jars.wait import Wait, never
 from weir.stack.process import Child
 
 _ARCHIVE: Final = "classes.jsa"

@@ -60,7 +60,7 @@ class Deliveries(BaseModel):
     dispatchThrottledBytesEventsBySubscriptionLimit: int
 
 
-class Standing(BaseModel):
+class Availability(BaseModel):
     """What may be delivered now."""
 
     available: Amounts | None = Field(description="in this period; null: not known")
@@ -78,7 +78,7 @@ class ProxyStats(Deliveries):
     reportedTime: int | None
 
 
-class BrokerStats(Deliveries, Standing):
+class BrokerStats(Deliveries, Availability):
     """One broker's part."""
 
     broker: str
@@ -90,13 +90,13 @@ class SubscriptionBrokerStats(BrokerStats):
     proxies: list[ProxyStats]
 
 
-class SubscriptionStats(Deliveries, Standing):
+class SubscriptionStats(Deliveries, Availability):
     """A subscription: sums over its brokers; limited by and until when by the one that goes on last."""
 
     brokers: list[SubscriptionBrokerStats]
 
 
-class TopicStats(Deliveries, Standing):
+class TopicStats(Deliveries, Availability):
     """A topic: sums over its brokers, of what the levels topic and broker leave."""
 
     subscriptions: dict[str, SubscriptionStats]

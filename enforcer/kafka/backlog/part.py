@@ -6,7 +6,8 @@ from typing import Final
 
 from enforcer.core import bounds
 from enforcer.core.settings import ProxySettings
-from enforcer.kafka.backlog.desk import BlockDesk
+from enforcer.kafka.backlog.held_request import HoldTimes
+from enforcer.kafka.backlog.partition_blocks import PartitionBlocks
 from enforcer.kafka.backlog.produce import (
     PartitionRefusal,
     Place,
@@ -16,7 +17,6 @@ from enforcer.kafka.backlog.produce import (
     merged,
     without,
 )
-from enforcer.kafka.backlog.waiting import HoldTimes
 from enforcer.kafka.names import ABSENT_MAX, ABSENT_MS, ASKED_AT_ONCE, NameQuestions
 from enforcer.kafka.part import NO_KEYS, Behind, Limit, Link, Part, Request
 from enforcer.laws.backlog.block import Block
@@ -39,21 +39,23 @@ class BlocksLimit(Limit):
     """Blocks of producers.
 
     Args:
-        desk: what all connections share.
+        partitions: what all connections share.
         settings: bounds.
         now_ms: the steady clock.
     """
 
     keys = _KEYS
 
-    def __init__(self, desk: BlockDesk, settings: ProxySettings, now_ms: Callable[[], float]) -> None:
-        super().__init__(desk.blocks)
-        self._desk = desk
+    def __init__(
+        self, partitions: PartitionBlocks, settings: ProxySettings, now_ms: Callable[[], float]
+    ) -> None:
+        super().__init__(partitions.blocks)
+        self._partitions = partitions
         self._settings = settings
         self._now_ms = now_ms
 
     def part(self, link: Link) -> Part:
-        return BlocksPart(link, self._desk, self._settings, self._now_ms)
+        return BlocksPart(link, self._partitions, self._settings, self._now_ms)
 
 
 class BlocksPart(Part):
@@ -61,17 +63,17 @@ class BlocksPart(Part):
 
     Args:
         link: the connection.
-        desk: what all connections share.
+        partitions: what all connections share.
         settings: bounds.
         now_ms: the steady clock.
     """
 
     def __init__(
-        self, link: Link, desk: BlockDesk, settings: ProxySettings, now_ms: Callable[[], float]
+        self, link: Link, partitions: PartitionBlocks, settings: ProxySettings, now_ms: Callable[[], float]
     ) -> None:
         self._link = link
-        self._desk = desk
-        self._blocks = desk.blocks
+        self._partitions = partitions
+        self._blocks = partitions.blocks
         self._metrics = self._blocks.metrics
         self._now_ms = now_ms
         self._ask_again_ms = bounds.MUTE_SPLIT_MS
@@ -135,7 +137,7 @@ class BlocksPart(Part):
 
     def _blocked(self, asked: ProduceTopics, header: RequestHeader) -> dict[Place, Block]:
         by_id = header.api_version >= PRODUCE_IDS_FROM
-        found = {place: self._desk.block(*place, by_id=by_id) for place in asked.places}
+        found = {place: self._partitions.block(*place, by_id=by_id) for place in asked.places}
         return {place: block for place, block in found.items() if block is not None}
 
     def _is_held(self, frame: bytes) -> bool:
@@ -226,7 +228,7 @@ class BlocksPart(Part):
         now_ms = self._now_ms()
         unknown: list[bytes] = []
         if request.header.api_version >= PRODUCE_IDS_FROM:
-            topics = self._desk.unknown(topic for topic, _ in asked.places)
+            topics = self._partitions.unknown(topic for topic, _ in asked.places)
             unknown = [topic for topic in topics if self._absent.get(topic, 0.0) <= now_ms]
         if not unknown and not self._asking and (self._proven or request.user != ANONYMOUS):
             return False
@@ -243,7 +245,7 @@ class BlocksPart(Part):
 
     def _learn(self, topics: list[bytes], names: Mapping[bytes, str]) -> None:
         self._asking, self._proven = False, True
-        self._desk.learn(names)
+        self._partitions.learn(names)
         until_ms = self._now_ms() + ABSENT_MS
         for topic in topics:
             if topic not in names:

@@ -7,7 +7,7 @@ from math import inf
 from typing import Final, NamedTuple
 
 from enforcer.core.lines import Claim, Counter
-from enforcer.kafka.dispatch.desk import FetchDesk
+from enforcer.kafka.dispatch.context import FetchContext
 from enforcer.kafka.dispatch.entries import Entry, entries
 from enforcer.kafka.dispatch.fetch_requests import FetchRequest, TopicRequest
 from enforcer.kafka.dispatch.fetch_responses import (
@@ -70,22 +70,22 @@ def each(wanted: Mapping[int, LimitedTopic]) -> list[LimitedTopic]:
     return list({want.topic.key: want for want in wanted.values()}.values())
 
 
-def left_for(desk: FetchDesk, want: LimitedTopic) -> Left:
+def left_for(context: FetchContext, want: LimitedTopic) -> Left:
     """What may be delivered of a topic now, beside others who take turns, by the strictest of its groups."""
-    others = partial(desk.lines.taken, claim=want.claim) if want.counters else None
+    others = partial(context.lines.taken, claim=want.claim) if want.counters else None
     want.group = want.groups[0]
-    found = desk.dispatch.left(want.broker, want.name, want.group, others)
+    found = context.dispatch.left(want.broker, want.name, want.group, others)
     for group in want.groups[1:]:
-        other = desk.dispatch.left(want.broker, want.name, group, others)
+        other = context.dispatch.left(want.broker, want.name, group, others)
         if other.wait_ms > found.wait_ms:
             want.group = group
         found = both(found, other)
     return found
 
 
-def counters_of(desk: FetchDesk, want: LimitedTopic) -> list[Counter]:
+def counters_of(context: FetchContext, want: LimitedTopic) -> list[Counter]:
     """Whose counters limit a topic, of all its groups."""
-    counters = (desk.dispatch.counters(want.broker, want.name, group) for group in want.groups)
+    counters = (context.dispatch.counters(want.broker, want.name, group) for group in want.groups)
     return list(dict.fromkeys(each for found in counters for each in found))
 
 
@@ -138,12 +138,12 @@ class Deliveries:
     """What comes on one connection.
 
     Args:
-        desk: knows the limits.
+        context: knows the limits.
         trail: of the connection.
     """
 
-    def __init__(self, desk: FetchDesk, trail: Trail) -> None:
-        self._desk = desk
+    def __init__(self, context: FetchContext, trail: Trail) -> None:
+        self._context = context
         self._trail = trail
         self._caught_up: set[bytes] = set()
         # Of the partitions of limited topics, and which of the deliveries was the last of each.
@@ -183,7 +183,7 @@ class Deliveries:
         self._caught_up &= {topic.key for topic in asked.topics}
         missing = self.missing({place: want for place, want in wanted.items() if want.wait_ms})
         if cut:
-            self._desk.metrics.cut_fetches.inc()
+            self._context.metrics.cut_fetches.inc()
         return changed(response, answer, version, stops, missing) if stops or missing else response
 
     def _take(
@@ -195,14 +195,14 @@ class Deliveries:
         stops: dict[int, int],
     ) -> bool:
         """Deliver what may be of a topic; whether anything may not."""
-        dispatch, key = self._desk.dispatch, want.topic.key
+        dispatch, key = self._context.dispatch, want.topic.key
         for got in came:
             if got.end > got.start:
                 break
         else:
             self._take_nothing(came, want, committed)
             return False
-        left = left_for(self._desk, want)
+        left = left_for(self._context, want)
         msgs = inf if left.msgs is None else float(left.msgs)
         size = inf if left.bytes is None else float(left.bytes)
         # Each entry is one message at least. Only where it matters who has caught up are the others needed.
@@ -231,7 +231,7 @@ class Deliveries:
                 )  # fmt: skip
         if total.used_up:
             # Only now it is known whose limit it was.
-            left = left_for(self._desk, want)
+            left = left_for(self._context, want)
             want.level = left.level
             if cut and left.level:
                 dispatch.throttled(want.broker, want.name, want.group, left.level, left.dimension)

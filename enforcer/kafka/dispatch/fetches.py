@@ -10,8 +10,8 @@ from math import ceil, inf
 from typing import Final, NamedTuple
 
 from enforcer.core.lines import RESERVED_MS, Claim, Pause
+from enforcer.kafka.dispatch.context import FetchContext
 from enforcer.kafka.dispatch.deliveries import Deliveries, LimitedTopic, counters_of, each, left_for
-from enforcer.kafka.dispatch.desk import FetchDesk
 from enforcer.kafka.dispatch.fetch_requests import (
     NO_SESSION,
     UNKNOWN_SESSION,
@@ -63,21 +63,21 @@ class Fetches:
     """The Fetch requests of one connection.
 
     Args:
-        desk: what all connections share.
+        context: what all connections share.
         pause: holds the connection back.
         look_up: asks the broker for names of topic ids.
     """
 
-    def __init__(self, desk: FetchDesk, pause: Pause, look_up: LookUp) -> None:
-        self._desk = desk
+    def __init__(self, context: FetchContext, pause: Pause, look_up: LookUp) -> None:
+        self._context = context
         self._pause = pause
-        self._session = Session(desk)
-        self.naming = NameResolver(desk.names, pause, look_up, desk.steady_ms)
+        self._session = Session(context)
+        self.naming = NameResolver(context.names, pause, look_up, context.steady_ms)
         """The names of its topics, and whether it was let in."""
-        self.meeting = PeerWait(desk, pause)
+        self.meeting = PeerWait(context, pause)
         """What other proxies may know of its client."""
-        self._trail = desk.new_trail()
-        self._deliveries = Deliveries(desk, self._trail)
+        self._trail = context.new_trail()
+        self._deliveries = Deliveries(context, self._trail)
         # Until when it need not be asked what is left for them, unless it was woken.
         self._waiting: dict[Claim, float] = {}
         self._woken = False
@@ -85,7 +85,7 @@ class Fetches:
         self._limited_before: set[Claim] = set()
         self._generation = -1
         self._held_since_ms = inf
-        self._known = TopicCache(desk)
+        self._known = TopicCache(context)
         self._was_limited = False
 
     def wake(self) -> None:
@@ -158,7 +158,7 @@ class Fetches:
 
         Its client is not cut off for having so many, and yet gets nearly nothing past a limit by it.
         """
-        wait_ms = self._desk.large_wait_ms()
+        wait_ms = self._context.large_wait_ms()
         if wait_ms:
             self._pause.pause(wait_ms)
             return None
@@ -178,13 +178,13 @@ class Fetches:
         """The connection is gone."""
         self._settle()
         for claim in self._waiting:
-            self._desk.lines.leave(claim)
+            self._context.lines.leave(claim)
         self._waiting.clear()
         self.unheard()
 
     def unheard(self) -> None:
         """The client is gone, though what it sent may still be carried out."""
-        self._desk.whose.trails.leave(self._trail)
+        self._context.finder.trails.leave(self._trail)
 
     def _asked(self, frame: bytes, header: RequestHeader) -> FetchRequest:
         return self._known.waited(frame) or asked_of(frame, header)
@@ -194,7 +194,7 @@ class Fetches:
     ) -> dict[int, LimitedTopic]:
         """The limited topics of a request, by their places in it."""
         found = dict[int, LimitedTopic]()
-        broker = self._desk.broker(address)
+        broker = self._context.broker(address)
         self._known.begin(client, broker, ids)
         self._trail.client = client
         places: dict[bytes, list[int]] = {}
@@ -215,24 +215,24 @@ class Fetches:
 
     def _reading(self, topic: TopicRequest, client: Client, ids: bool, broker: str) -> TopicReading | None:
         """Who reads a topic; None: nothing limits it."""
-        desk = self._desk
-        name = desk.topic(topic.key, ids)
+        context = self._context
+        name = context.topic(topic.key, ids)
         if name is None:
             return None
-        tracked = desk.dispatch.may_limit_groups(name)
+        tracked = context.dispatch.may_limit_groups(name)
         groups: tuple[str, ...] = ("",)
         unsure, stays = False, True
-        if desk.dispatch.by_subscription:
+        if context.dispatch.by_subscription:
             if tracked:
                 self._track(name, topic)
             parts = [part.number for part in topic.parts]
             key = topic.key
-            keys: list[str | bytes] = [desk.names.get(key, ""), key] if ids else [key.decode()]
-            groups, unsure, stays = desk.groups_of(client, self._trail, name, keys, parts)
+            keys: list[str | bytes] = [context.names.get(key, ""), key] if ids else [key.decode()]
+            groups, unsure, stays = context.groups_of(client, self._trail, name, keys, parts)
             if unsure and self._held_since_ms == inf:
-                desk.metrics.ambiguous_fetches.inc()
-        limited = any(desk.dispatch.limits(name, group) for group in groups)
-        limited = limited or desk.whose.watches(name, client.user)
+                context.metrics.ambiguous_fetches.inc()
+        limited = any(context.dispatch.limits(name, group) for group in groups)
+        limited = limited or context.finder.watches(name, client.user)
         claim = self, name, "|".join(groups)
         reading = TopicReading(broker, name, groups, claim, tracked, unsure) if limited else None
         if stays:
@@ -241,7 +241,7 @@ class Fetches:
 
     def _track(self, name: str, topic: TopicRequest) -> None:
         asked = ((part.number, part.offset) for part in topic.parts)
-        self._trail.asked(name, asked, self._desk.steady_ms())
+        self._trail.asked(name, asked, self._context.steady_ms())
 
     def _limited(
         self, frame: bytes, header: RequestHeader, asked: FetchRequest, wanted: dict[int, LimitedTopic]
@@ -280,18 +280,18 @@ class Fetches:
 
     def _decide(self, want: LimitedTopic) -> None:
         """Whether a topic may be read now, and how much of it; else it has its place in the line."""
-        desk, lines = self._desk, self._desk.lines
+        context, lines = self._context, self._context.lines
         caught_up = self._deliveries.caught_up(want.topic.key)
-        if caught_up and not desk.dispatch.all_charged:
+        if caught_up and not context.dispatch.all_charged:
             return
-        now_ms = desk.steady_ms()
+        now_ms = context.steady_ms()
         held_ms = self._waiting.get(want.claim, 0.0) - now_ms
         if held_ms > 0.0:
             want.wait_ms = held_ms
             return
         if not caught_up and want.claim in self._limited_before:
-            want.counters = counters_of(desk, want)
-        left = left_for(desk, want)
+            want.counters = counters_of(context, want)
+        left = left_for(context, want)
         if left.msgs is None and left.bytes is None:
             return
         msgs = inf if left.msgs is None else float(left.msgs)
@@ -299,18 +299,18 @@ class Fetches:
         if left.wait_ms:
             self._note_limited(want.claim)
             want.wait_ms = float(left.wait_ms)
-        elif want.unsure and (sits_out_ms := desk.sits_out_ms(self._trail)):
+        elif want.unsure and (sits_out_ms := context.sits_out_ms(self._trail)):
             want.wait_ms = sits_out_ms
             self._go_on(want)
             return
         elif msgs <= 0 or size <= 0 or not all(lines.is_next(each, want.claim) for each in want.counters):
             want.wait_ms = RESERVED_MS
         if want.wait_ms:
-            counters = want.counters or counters_of(desk, want)
+            counters = want.counters or counters_of(context, want)
             within_ms = want.wait_ms + _COME_BACK_MS
             lines.join(counters, want.claim, wait_ms=float(left.wait_ms), within_ms=within_ms)
             if want.claim not in self._waiting and left.level:
-                desk.dispatch.throttled(want.broker, want.name, want.group, left.level, left.dimension)
+                context.dispatch.throttled(want.broker, want.name, want.group, left.level, left.dimension)
             self._waiting[want.claim] = now_ms + min(float(left.wait_ms), _LOOK_MS)
             return
         self._estimate(want, msgs, size)
@@ -320,7 +320,7 @@ class Fetches:
 
     def _look_anew(self) -> None:
         """Forget how long what is held need not be looked at, if anything has changed."""
-        generation = self._desk.dispatch.generation
+        generation = self._context.dispatch.generation
         if self._woken or generation != self._generation:
             self._waiting = dict.fromkeys(self._waiting, 0.0)
         self._woken, self._generation = False, generation
@@ -333,7 +333,7 @@ class Fetches:
 
     def _estimate(self, want: LimitedTopic, msgs: float, size: float) -> None:
         """How much may be read of a topic, and what that may bring."""
-        dispatch = self._desk.dispatch
+        dispatch = self._context.dispatch
         entry_msgs, entry_bytes = dispatch.mean_entry(want.broker, want.name, want.group)
         unit = 1.0 if dispatch.by_entry else max(1.0, entry_msgs)
         entry_bytes = entry_bytes or _ENTRY_BYTES
@@ -353,11 +353,11 @@ class Fetches:
         waiting: dict[int, LimitedTopic],
         soonest_ms: float,
     ) -> Plan | None:
-        now_ms = self._desk.steady_ms()
+        now_ms = self._context.steady_ms()
         if self._held_since_ms == inf:
             self._held_since_ms = now_ms
-            self._desk.metrics.held_fetches.inc()
-        left_ms = self._held_since_ms + self._desk.hold_ms - now_ms
+            self._context.metrics.held_fetches.inc()
+        left_ms = self._held_since_ms + self._context.hold_ms - now_ms
         if left_ms > 0:
             self._pause.pause(min(soonest_ms, left_ms))
             self._known.wait(frame, asked)
@@ -370,7 +370,7 @@ class Fetches:
     def _go_on(self, want: LimitedTopic) -> None:
         if want.claim in self._waiting:
             del self._waiting[want.claim]
-            self._desk.lines.leave(want.claim)
+            self._context.lines.leave(want.claim)
 
     def _give_up(self, wanted: dict[int, LimitedTopic]) -> None:
         """Who waited for what is not asked for any more does not wait."""
@@ -378,9 +378,9 @@ class Fetches:
             asked = {want.claim for want in wanted.values()}
             for claim in [claim for claim in self._waiting if claim not in asked]:
                 del self._waiting[claim]
-                self._desk.lines.leave(claim)
+                self._context.lines.leave(claim)
 
     def _settle(self) -> None:
         going, self._going = self._going, []
         for claim in going:
-            self._desk.lines.settle(claim)
+            self._context.lines.settle(claim)

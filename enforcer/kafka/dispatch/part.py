@@ -1,6 +1,6 @@
 """Fetch and group requests of one connection while limits of dispatch are in force."""
 
-from enforcer.kafka.dispatch.desk import FetchDesk
+from enforcer.kafka.dispatch.context import FetchContext
 from enforcer.kafka.dispatch.fetches import Fetches
 from enforcer.kafka.groups.frames import TOLD_KEYS, acting, let_in, told
 from enforcer.kafka.groups.offsets import places
@@ -15,19 +15,19 @@ class DispatchLimit(Limit):
     """Dispatch rates.
 
     Args:
-        desk: what all connections share.
+        context: what all connections share.
     """
 
-    def __init__(self, desk: FetchDesk) -> None:
-        super().__init__(desk.dispatch)
-        self._desk = desk
+    def __init__(self, context: FetchContext) -> None:
+        super().__init__(context.dispatch)
+        self._context = context
 
     @property
     def keys(self) -> frozenset[int]:
-        return self._desk.keys
+        return self._context.keys
 
     def part(self, link: Link) -> Part:
-        return DispatchPart(link, self._desk)
+        return DispatchPart(link, self._context)
 
 
 class DispatchPart(Part):
@@ -35,14 +35,14 @@ class DispatchPart(Part):
 
     Args:
         link: the connection.
-        desk: what all connections share.
+        context: what all connections share.
     """
 
-    def __init__(self, link: Link, desk: FetchDesk) -> None:
-        self._desk = desk
+    def __init__(self, link: Link, context: FetchContext) -> None:
+        self._context = context
         self._link = link
         self._questions = NameQuestions(link)
-        self._fetches = Fetches(desk, link.pacer, self._questions.ask)
+        self._fetches = Fetches(context, link.pacer, self._questions.ask)
 
     def take(self, request: Request) -> bool:
         if request.header.api_key != FETCH:
@@ -81,7 +81,7 @@ class DispatchPart(Part):
         """
         frame, header, client = request.frame, request.header, self._client(request)
         key, version = header.api_key, header.api_version
-        found, readers = acting(frame, header), self._desk.readers
+        found, readers = acting(frame, header), self._context.readers
 
         def learn(_slot: Slot, response: bytes) -> bytes:
             try:
@@ -98,9 +98,9 @@ class DispatchPart(Part):
                     continue
                 readers.saw(client, group, member)
                 if said is not None:
-                    self._desk.assigned(client, group, short(said[0]) or member, said[1])
+                    self._context.assigned(client, group, short(said[0]) or member, said[1])
             # By now it is known that this client acts for them.
-            self._desk.stands(client.user, stood)
+            self._context.stands(client.user, stood)
             return response
 
         request.readers.append(learn)

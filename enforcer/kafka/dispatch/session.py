@@ -8,7 +8,7 @@ from math import inf
 from typing import Final, NamedTuple
 
 from enforcer.core.lines import Claim, Pause
-from enforcer.kafka.dispatch.desk import FetchDesk
+from enforcer.kafka.dispatch.context import FetchContext
 from enforcer.kafka.dispatch.fetch_requests import FetchRequest, TopicRequest
 from enforcer.kafka.groups.readers import Client
 from enforcer.kafka.names import ABSENT_MAX, ABSENT_MS, ASKED_AT_ONCE
@@ -38,12 +38,12 @@ class Session:
         known: it began when Fetch requests were read already.
 
     Args:
-        desk: knows the limits.
+        context: knows the limits.
     """
 
-    def __init__(self, desk: FetchDesk) -> None:
+    def __init__(self, context: FetchContext) -> None:
         self.known = False
-        self._desk = desk
+        self._context = context
         self._topics: dict[str, None] = {}
         # What the last request that lists all topics named, if all of that has names: nearly always the next
         # one names the same.
@@ -75,7 +75,7 @@ class Session:
     def add(self, topics: Sequence[bytes], ids: bool) -> None:
         """Further topics; what has no name is limited by nothing."""
         for key in topics:
-            name = self._desk.topic(key, ids)
+            name = self._context.topic(key, ids)
             self._unnamed |= name is None
             if name is None or name in self._topics:
                 continue
@@ -90,17 +90,17 @@ class Session:
         """Whether any of its topics is, for whichever group the client may read."""
         if self._overflown:
             return True
-        dispatch, readers, whose = self._desk.dispatch, self._desk.readers, self._desk.whose
+        dispatch, readers, finder = self._context.dispatch, self._context.readers, self._context.finder
         # A connection may name another client id with each request.
         state: tuple[int, int, int, Client | None] = (dispatch.generation, 0, 0, None)
         if dispatch.by_subscription:
-            state = (dispatch.generation, readers.version, whose.version, client)
+            state = (dispatch.generation, readers.version, finder.version, client)
         if state != self._state:
             self._state = state
             groups = readers.groups(client) if dispatch.by_subscription else []
             self._limited = any(
                 any(dispatch.limits(topic, group) for group in ("", *groups))
-                or whose.matters(topic, client.user)
+                or finder.matters(topic, client.user)
                 for topic in self._topics
             )
         return self._limited
@@ -192,13 +192,13 @@ class PeerWait:
         over: nothing is waited for any more.
 
     Args:
-        desk: knows whether there are others, and the client's groups.
+        context: knows whether there are others, and the client's groups.
         pause: holds the connection back.
     """
 
-    def __init__(self, desk: FetchDesk, pause: Pause) -> None:
+    def __init__(self, context: FetchContext, pause: Pause) -> None:
         self.over = False
-        self._desk = desk
+        self._context = context
         self._pause = pause
         self._began_ms = inf
 
@@ -207,15 +207,15 @@ class PeerWait:
 
         Its client may be known here for other groups already, and this one be a further one's.
         """
-        desk = self._desk
-        if self.over or desk.alone or not desk.dispatch.by_subscription:
+        context = self._context
+        if self.over or context.alone or not context.dispatch.by_subscription:
             return False
-        names = (desk.topic(key, ids) for key in keys)
-        if not any(name is not None and desk.dispatch.may_limit_groups(name) for name in names):
+        names = (context.topic(key, ids) for key in keys)
+        if not any(name is not None and context.dispatch.may_limit_groups(name) for name in names):
             return False
-        now_ms = desk.steady_ms()
+        now_ms = context.steady_ms()
         self._began_ms = min(self._began_ms, now_ms)
-        self.over = now_ms >= self._began_ms + (KNOWN_MS if desk.readers.groups(client) else UNKNOWN_MS)
+        self.over = now_ms >= self._began_ms + (KNOWN_MS if context.readers.groups(client) else UNKNOWN_MS)
         if not self.over:
             self._pause.pause(_LOOK_AGAIN_MS)
         return not self.over
@@ -248,11 +248,11 @@ class TopicCache:
     many steps. What changes an answer (limits, groups, assignments, who asks) makes all of them forgotten.
 
     Args:
-        desk: what changes it.
+        context: what changes it.
     """
 
-    def __init__(self, desk: FetchDesk) -> None:
-        self._desk = desk
+    def __init__(self, context: FetchContext) -> None:
+        self._context = context
         self._state: tuple[object, ...] = ()
         # By name or id: the partitions that were asked for, and who reads them; None: nothing limits that,
         # and then the topic's full name if its connections' trails matter.
@@ -262,9 +262,9 @@ class TopicCache:
 
     def begin(self, client: Client, broker: str, ids: bool) -> None:
         """A request of a client begins, to a broker, that names topics or ids."""
-        dispatch, readers = self._desk.dispatch, self._desk.readers
+        dispatch, readers = self._context.dispatch, self._context.readers
         readers.heard(client, self._groups)
-        state = dispatch.generation, readers.changes, self._desk.whose.version, client, broker, ids
+        state = dispatch.generation, readers.changes, self._context.finder.version, client, broker, ids
         if state != self._state:
             self._state = state
             self._topics.clear()

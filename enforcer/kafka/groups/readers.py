@@ -2,7 +2,7 @@
 
 A group's requests and its fetches come on several connections, which may end in several proxies. What they
 have in common is who asks: the principal, the client id and, as long as nothing between changes it, the host.
-Which of several groups a fetch is of is said by offsets: see whose.py.
+Which of several groups a fetch is of is said by offsets: see group_finder.py.
 """
 
 from collections import OrderedDict, deque

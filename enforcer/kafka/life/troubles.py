@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable
 
 from enforcer.kafka.context import Context
-from enforcer.kafka.life.ending import ConnectionEnd
+from enforcer.kafka.life.connection_end import ConnectionEnd
 from enforcer.wire.kafka.frames import BadFrame, Reason
 from streaming.contract.errors import WeirError
 

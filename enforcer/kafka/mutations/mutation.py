@@ -103,7 +103,7 @@ class Mutation:
         """
         quota, request = self.admission.quota, self._request
         speaks = self._at_once and request.validate_only and request.api is MutationApi.CREATE_TOPICS
-        if speaks and quota is not None and self._coordinator.book.surely_admits(quota.subject):
+        if speaks and quota is not None and self._coordinator.local_decisions.surely_admits(quota.subject):
             self.admission.counted(self.stated())
             return
         names = [item.name for item in self._request.items if item.name is not None]

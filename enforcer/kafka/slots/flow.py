@@ -9,8 +9,8 @@ from typing import Final, Protocol
 from enforcer.core.settings import ProxySettings
 from enforcer.kafka.part import Link, Request, Slot
 from enforcer.kafka.slots.classes import ADMIN_CLASS, class_of
-from enforcer.kafka.slots.due import CountedDue
-from enforcer.kafka.slots.prompt import prompt_fetches
+from enforcer.kafka.slots.counted_answers import CountedAnswers
+from enforcer.kafka.slots.prompt_fetches import prompt_fetches
 from enforcer.kafka.slots.refusal import timed_out
 from enforcer.laws.concurrency.limiter import Limiter
 from enforcer.wire.kafka.frames import PRODUCE, parse_header, produce_acks
@@ -75,7 +75,7 @@ class Flow:
         coming: Callable[[], Slot | None],
     ) -> None:
         self.limiter = limiter
-        self.due = CountedDue(limiter, sent, coming, self)
+        self.due = CountedAnswers(limiter, sent, coming, self)
         """What the broker has to answer; in the place of `Responses.due`."""
         self._pause = pause
         self._wait_ns = settings.inflight_wait_ms * _NS_PER_MS

@@ -1,4 +1,4 @@
-"""Dispatch rates at this proxy, for one event loop: asks the book, reports deliveries, takes decisions.
+"""Dispatch rates at this proxy, for one event loop: asks the counters, reports deliveries, takes decisions.
 
 A protocol's side names the upstream broker (`broker-<id>`), the full name of the topic and the subscription
 (docs/contract.md 3.3, "On Kafka"), asks what is left before it delivers, and says what it has delivered.
@@ -10,12 +10,12 @@ from typing import Final
 
 from enforcer.core.law import Accounts, Context, EnforcerLaw
 from enforcer.core.lines import Counter, Lines, Others
-from enforcer.laws.dispatch.book import Book
 from enforcer.laws.dispatch.counter import Delivery
+from enforcer.laws.dispatch.counter_table import CounterTable
 from enforcer.laws.dispatch.decisions import READER, CounterStatement
 from enforcer.laws.dispatch.left import Left, both
 from enforcer.laws.dispatch.metrics import DeliveryTotals, DispatchCollector
-from enforcer.laws.dispatch.reporting import DeliveryReports, Report
+from enforcer.laws.dispatch.reports import DeliveryReports, Report
 from enforcer.laws.dispatch.shares import DispatchShares
 from enforcer.laws.dispatch.terms import Terms, all_names, terms_of
 from streaming.laws.dispatch.law import FORGET_MS
@@ -41,7 +41,7 @@ class Dispatch(EnforcerLaw):
         by_subscription: some policy in force sets a rate per subscription, so groups must be learnt.
         lines: who waits for what, in what order.
         reports: deliveries on their way to the job.
-        book: the counters.
+        table: the counters.
 
     Args:
         context: see there.
@@ -61,7 +61,7 @@ class Dispatch(EnforcerLaw):
         policies.follow(self._policies_changed, self._sweep)
         self._brokers_ms = brokers_ms = context.brokers_ms
         self._use(policies.at(brokers_ms()))
-        self.book = Book(
+        self.table = CounterTable(
             policies.timeline,
             counters_max=settings.dispatch_rows_max,
             tail_max=DISPATCH_TAIL_MAX,
@@ -73,7 +73,7 @@ class Dispatch(EnforcerLaw):
         self._seen: OrderedDict[Place, DeliveryTotals] = OrderedDict()
         self._seen_max = settings.dispatch_rows_max
         self._collector = DispatchCollector(
-            self.book, self._seen, self.terms, brokers_ms, settings.metric_subjects_max
+            self.table, self._seen, self.terms, brokers_ms, settings.metric_subjects_max
         )
         context.metrics.registry.register(self._collector)
 
@@ -86,7 +86,7 @@ class Dispatch(EnforcerLaw):
         policies = self._policies.at(self._brokers_ms())
         if policies is not self._in_force:
             self._use(policies)
-        self.book.set_proxies(self.proxies)
+        self.table.set_proxies(self.proxies)
 
     @property
     def proxies(self) -> int:
@@ -117,8 +117,8 @@ class Dispatch(EnforcerLaw):
         return self._terms.may_limit_groups(topic)
 
     def left(self, broker: str, topic: str, subscription: str, others: Others | None = None) -> Left:
-        """What may be delivered now; arguments as `deliver` and `Book.left`."""
-        left = self.book.left(broker, topic, subscription, self._brokers_ms(), others)
+        """What may be delivered now; arguments as `deliver` and `CounterTable.left`."""
+        left = self.table.left(broker, topic, subscription, self._brokers_ms(), others)
         for level, group in self._terms.groups(topic, subscription):
             share = self._shares.left(group, level)
             if others is not None:
@@ -148,7 +148,7 @@ class Dispatch(EnforcerLaw):
         """
         self._seq += 1
         delivery = Delivery(self._seq, 0, msgs, size, entries, backlog, (topic, subscription))
-        ts = self.book.deliver(broker, delivery, self._brokers_ms())
+        ts = self.table.deliver(broker, delivery, self._brokers_ms())
         groups = self._terms.groups(topic, subscription)
         if ts is None and not groups:
             return
@@ -183,8 +183,8 @@ class Dispatch(EnforcerLaw):
             if said.id.startswith(self._id_head):
                 number = said.id.removeprefix(self._id_head)
                 own = int(number) if number.isdecimal() else None
-            self.book.state(said, own)
-            if self.book.proxies > 1:
+            self.table.state(said, own)
+            if self.table.proxies > 1:
                 for names in all_names((said.broker, said.topic, said.subscription)):
                     self.lines.wake(names)
 
@@ -193,10 +193,10 @@ class Dispatch(EnforcerLaw):
         self.reports.flush()
 
     def _policies_changed(self, ts: int) -> None:
-        self.book.policies_changed(ts)
+        self.table.policies_changed(ts)
 
     def _sweep(self, horizon: int) -> None:
-        self.book.sweep(horizon)
+        self.table.sweep(horizon)
 
     def _use(self, policies: PolicySet) -> None:
         self._in_force = policies
@@ -217,4 +217,4 @@ class Dispatch(EnforcerLaw):
         self._seen[place] = seen
 
     def _dropped(self, count: int) -> None:
-        self.book.counts.unsent += count
+        self.table.counts.unsent += count

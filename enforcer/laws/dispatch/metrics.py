@@ -12,7 +12,7 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from enforcer.laws.dispatch.book import Book
+from enforcer.laws.dispatch.counter_table import CounterTable
 from enforcer.laws.dispatch.left import debt_of, left_of
 from enforcer.laws.dispatch.terms import Terms
 from streaming.contract.names import namespace_of
@@ -56,7 +56,7 @@ class DispatchCollector(Collector):
     """Reads the counters when it is asked.
 
     Args:
-        book: the counters.
+        table: the counters.
         seen: what was delivered, by broker, topic and subscription, the newest last.
         terms: tells what the policies in force say.
         brokers_ms: the brokers' time, ms.
@@ -65,13 +65,13 @@ class DispatchCollector(Collector):
 
     def __init__(
         self,
-        book: Book,
+        table: CounterTable,
         seen: Mapping[tuple[str, str, str], DeliveryTotals],
         terms: Callable[[], Terms],
         brokers_ms: Callable[[], int],
         places_max: int,
     ) -> None:
-        self._book = book
+        self._table = table
         self._seen = seen
         self._terms = terms
         self._brokers_ms = brokers_ms
@@ -92,15 +92,15 @@ class DispatchCollector(Collector):
     def collect(self) -> Iterator[Family]:
         """All families, without deliveries too."""
         yield GaugeMetricFamily(
-            "weir_dispatch_counters", "Counters of dispatch rates known", value=len(self._book.counters)
+            "weir_dispatch_counters", "Counters of dispatch rates known", value=len(self._table.counters)
         )
         yield GaugeMetricFamily(
-            "weir_dispatch_own_deliveries", "Deliveries whose decision was not read", value=self._book.tail
+            "weir_dispatch_own_deliveries", "Deliveries whose decision was not read", value=self._table.tail
         )
         uncommon = CounterMetricFamily(
             "weir_dispatch_uncommon", "Deliveries out of the ordinary", labels=["what"]
         )
-        for name, count in asdict(self._book.counts).items():
+        for name, count in asdict(self._table.counts).items():
             uncommon.add_metric([name], count)
         yield uncommon
         yield from self._events()
@@ -135,7 +135,7 @@ class DispatchCollector(Collector):
         )
         at, terms = self._brokers_ms(), self._terms()
         for place in places:
-            presents = self._book.presents(*place, at, terms)
+            presents = self._table.presents(*place, at, terms)
             now = left_of(presents, at)
             resume.add_metric(place, now.wait_ms / 1000)
             if now.level:

@@ -159,7 +159,7 @@ class Admission:
         reject = self._gated and (self._here or self._settings.on_late_decision is OnLate.REJECT)
         if asked:
             if self._here:
-                self._coordinator.book.unanswered(self.request.subject, self.request.id)
+                self._coordinator.local_decisions.unanswered(self.request.subject, self.request.id)
             if reject:
                 self.request.executed = {}
             self._coordinator.give_up(self.request)

@@ -16,10 +16,10 @@ from enforcer.core import bounds
 from enforcer.core.law import Context
 from enforcer.core.reports import Acknowledged
 from enforcer.core.settings import OnLate
-from enforcer.laws.mutation.book import OWN_EVENTS_MAX, Book
 from enforcer.laws.mutation.decisions import Decision
 from enforcer.laws.mutation.events import EventSender, RequestEvents, Uncharged
 from enforcer.laws.mutation.gate import Action, Verdict, judge, remaining_ms
+from enforcer.laws.mutation.local_decisions import OWN_EVENTS_MAX, LocalDecisions
 from enforcer.laws.mutation.read_back import ReadBack
 from enforcer.laws.mutation.request import Request
 from enforcer.laws.mutation.waiting import FreeQuestions, NotBefore, OpenQuestions, PendingRequests
@@ -58,13 +58,13 @@ class QuotaCoordinator:
         self.free = FreeQuestions(
             settings.dry_run_factor, settings.refusal_factor, settings.subjects_max, clock.steady_ms
         )
-        self.book = Book(
+        self.local_decisions = LocalDecisions(
             self.policies.timeline, subjects_max=settings.subjects_max, tail_max=OWN_EVENTS_MAX
         )
-        self.reading: ReadBack | None = ReadBack(self.book)
+        self.reading: ReadBack | None = ReadBack(self.local_decisions)
         """Takes what was decided before the start; None: all of that is known, and we decide at once."""
         self._membership.follow(self._looked)
-        self.policies.follow(self._policies_changed, self.book.sweep)
+        self.policies.follow(self._policies_changed, self.local_decisions.sweep)
         self.outgoing = EventSender(context.requests, context.soon)
         # Events on their way to Kafka, as many as the sender holds; with the request, if decided here.
         self._unacknowledged: dict[str, Request | None] = {}
@@ -169,7 +169,7 @@ class QuotaCoordinator:
         # Others of its subject may have begun to ask while its topics were looked up.
         if not self.questions.full(request.subject) and self._put_question(request, event, told):
             return True
-        self.book.withdraw(request.subject, request.id)
+        self.local_decisions.withdraw(request.subject, request.id)
         return False
 
     def report(self, request: Request, quota: MutationQuota | None) -> None:
@@ -197,14 +197,14 @@ class QuotaCoordinator:
         decided = self._unacknowledged.pop(event_id, None)
         if decided is not None:
             # It is carried out, and must be charged: by an event that names nothing.
-            self.book.withdraw(decided.subject, decided.id)
+            self.local_decisions.withdraw(decided.subject, decided.id)
             charged = decided.charged
             if any(charged.values()):
                 self._charge(decided, "sum", {f"{len(charged)} items": sum(charged.values())})
             return
         request = self.undecided.refused(event_id)
         if request is not None:
-            self.book.withdraw(request.subject, request.id)
+            self.local_decisions.withdraw(request.subject, request.id)
             if request.told is not None:
                 told, request.told = request.told, None
                 told(None)
@@ -226,7 +226,8 @@ class QuotaCoordinator:
             refund_id, mutations = self._events.next_id(), sum(refund.values())
             event = self._events.refund(refund_id, request, refund)
             if request.local:
-                event["ts"] = self.book.refunded(request.subject, refund_id, self._brokers_ms(), mutations)
+                now_ms = self._brokers_ms()
+                event["ts"] = self.local_decisions.refunded(request.subject, refund_id, now_ms, mutations)
             self.outgoing.send(event, request.home)
             self.metrics.corrections.labels("refunded").inc(mutations)
             self._drop(request.subject)
@@ -243,7 +244,7 @@ class QuotaCoordinator:
                 self._unacknowledged.pop(decision.id, None)  # its acknowledgement may come later
                 self._membership.decided(decision.id)
             if decision.subject:
-                (self.book.stated if self.reading is None else self.reading.admission)(decision)
+                (self.local_decisions.stated if self.reading is None else self.reading.admission)(decision)
             # Before the client is told: its next request may come at once.
             self._note_wait(decision, request)
             if request is not None and request.decision is not None:
@@ -321,7 +322,7 @@ class QuotaCoordinator:
     def _note_asked(self, request: Request) -> None:
         """Note what the job is to decide: before it has, its quota may be one that is decided here."""
         if self.reading is None and request.subject:
-            self.book.asked(request, self._brokers_ms())
+            self.local_decisions.asked(request, self._brokers_ms())
 
     def _decide_here(self, request: Request, quota: MutationQuota, event: dict[str, Any]) -> bool:
         """Decide a request by what is known here; False: the job must be asked, and its question is noted."""
@@ -330,7 +331,7 @@ class QuotaCoordinator:
         if ts - self._membership.looked_ms > _STOOD_STILL_MS:
             # Nobody knows who lives.
             self._membership.look()
-        answer = self.book.decide(quota, request, ts)
+        answer = self.local_decisions.decide(quota, request, ts)
         if answer is None:
             return False
         self._events.decided(event, request, answer, quota)
@@ -384,12 +385,12 @@ class QuotaCoordinator:
 
     def _looked(self) -> None:
         """It was looked who lives."""
-        self.book.set_proxies(self._membership.count)
-        self.book.set_blind(self._membership.blind)
-        shown = self.metrics.local
-        shown.proxies, shown.own_events, shown.counts = self.book.proxies, self.book.tail, self.book.counts
+        local, shown = self.local_decisions, self.metrics.local
+        local.set_proxies(self._membership.count)
+        local.set_blind(self._membership.blind)
+        shown.proxies, shown.own_events, shown.counts = local.proxies, local.tail, local.counts
 
     def _policies_changed(self, ts: int) -> None:
-        self.book.policies_changed(ts)
+        self.local_decisions.policies_changed(ts)
         # Waits that were decided under the old quota end when the new one comes into force.
         self._call_at(ts, self.questions.wake_all)

@@ -3,8 +3,8 @@
 from typing import Final
 
 from enforcer.core.feeds.peers import Charge
-from enforcer.laws.mutation.book import Book
 from enforcer.laws.mutation.decisions import Decision
+from enforcer.laws.mutation.local_decisions import LocalDecisions
 from streaming.policy.policy_set import PolicySet, refill_times
 
 BACK_MS: Final = 60_000
@@ -22,25 +22,25 @@ def back_ms(policies: PolicySet) -> int:
 
 
 class ReadBack:
-    """Fills a book with what stands on the topics, before a proxy lets clients in.
+    """Fills local decisions with what stands on the topics, before a proxy lets clients in.
 
     1. `back_ms(policies)` is R. Read `weir.decisions` from R before its newest record on, each partition in
        order; give every admission to `ReadBack.admission`.
     2. Read `weir.requests` from R before the newest of these admissions on (none: before the newest record of
        `weir.decisions`; none: before now), each partition in order; give every event with `decided`, and
        every refund, to `ReadBack.event`, whoever sent it.
-    3. Follow both topics' decisions from where 1. ended, by `Book.stated`.
+    3. Follow both topics' decisions from where 1. ended, by `LocalDecisions.stated`.
 
     Attributes:
         newest_ts: applied time of the newest admission, ms; None: there was none.
 
     Args:
-        book: still empty.
+        local_decisions: still empty.
     """
 
-    def __init__(self, book: Book) -> None:
+    def __init__(self, local_decisions: LocalDecisions) -> None:
         self.newest_ts: int | None = None
-        self._book = book
+        self._local_decisions = local_decisions
         self._included: dict[str, int] = {}  # id -> applied time of the admission that holds it
         self._dropped_ts = -1
 
@@ -53,10 +53,10 @@ class ReadBack:
             # Many at once: a dict steps over all that left before the first.
             for name in list(self._included)[: INCLUDED_MAX // 2]:
                 self._dropped_ts = max(self._dropped_ts, self._included.pop(name))
-        self._book.stated(statement)
+        self._local_decisions.stated(statement)
 
     def event(self, charge: Charge) -> None:
         """Take a decided request, or a refund, in order; one that an admission holds is passed over."""
         # Where ids had to be let go, what is as old as they are is held by one of them.
         if charge.id not in self._included and charge.ts > self._dropped_ts:
-            self._book.read_back(charge)
+            self._local_decisions.read_back(charge)

@@ -22,10 +22,10 @@ from streaming.collect.backlog.cluster import (
     Order,
 )
 from streaming.collect.backlog.metrics import BacklogMetrics
+from streaming.collect.backlog.open_orders import OpenOrders, decision_of
 from streaming.collect.backlog.plans import Plan, plan_of
-from streaming.collect.backlog.sent import ReportNames
+from streaming.collect.backlog.report_names import ReportNames
 from streaming.collect.backlog.settings import BacklogSettings
-from streaming.collect.backlog.unsettled import OpenOrders, decision_of
 from streaming.contract.backlog.actions import BEGUN, DONE, FAILED, BacklogAction
 from streaming.contract.backlog.decisions import BacklogDecision, EvictionPlan
 from streaming.contract.errors import WeirError

@@ -10,9 +10,9 @@ from typing import Final
 from streaming.collect.backlog.actions import Actions
 from streaming.collect.backlog.cluster import BacklogCluster, RoundQuestion, RoundResult
 from streaming.collect.backlog.metrics import BacklogMetrics
-from streaming.collect.backlog.sent import ReportNames
+from streaming.collect.backlog.open_orders import OpenOrders
+from streaming.collect.backlog.report_names import ReportNames
 from streaming.collect.backlog.settings import BacklogSettings
-from streaming.collect.backlog.unsettled import OpenOrders
 from streaming.contract.backlog.actions import BacklogAction
 from streaming.contract.backlog.decisions import BacklogDecision
 from streaming.contract.broker_events import Backlog

@@ -10,11 +10,11 @@ from confluent_kafka import KafkaException
 
 from streaming.collect.backlog.cluster import RoundQuestion, RoundResult
 from streaming.collect.kafka.connection import Connection, Unanswered
-from streaming.collect.kafka.evicting import KafkaEvictor
+from streaming.collect.kafka.evictor import KafkaEvictor
 from streaming.collect.kafka.groups import CommittedOffsets, GroupReader
-from streaming.collect.kafka.known import KnownPartition, Partitions
-from streaming.collect.kafka.oldest import PublishTimes, Read, Spot
+from streaming.collect.kafka.known_partitions import KnownPartition, Partitions
 from streaming.collect.kafka.partitions import Extent, Partition, PartitionReader, Place, now_ms, places
+from streaming.collect.kafka.publish_times import PublishTimes, Read, Spot
 from streaming.collect.kafka.settings import KafkaBacklogSettings
 from streaming.contract.broker_events import Backlog, Subscription
 from streaming.contract.namespaces import Namespaces

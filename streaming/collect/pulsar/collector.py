@@ -23,7 +23,7 @@ from streaming.collect.pulsar.pools import usage_events
 from streaming.collect.pulsar.push import Change, Pusher, Result
 from streaming.collect.pulsar.readings import BrokerReading, read_counters
 from streaming.collect.pulsar.rest import Rest
-from streaming.collect.pulsar.standing import Shares
+from streaming.collect.pulsar.shares import Shares
 from streaming.collect.reports import records
 from streaming.collect.settings import PulsarCollectSettings
 from streaming.contract.errors import TakenOver, WeirError

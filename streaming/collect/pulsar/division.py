@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from streaming.collect.pulsar.pools import Pool, Target, counts_in
-from streaming.collect.pulsar.standing import Shares, Standing
+from streaming.collect.pulsar.shares import Shares, ShareState
 from streaming.contract.names import DISPATCH_GROUP_PREFIX
 from streaming.contract.usage_events import DIMENSIONS
 from streaming.laws.shares.law import FULL_USE, ROOM, divide, water_level
@@ -60,12 +60,12 @@ class Division:
         got: dict[Target, float] = {}
         for broker, uses in pool.uses.items():
             standing = shares.standing(pool.name, broker, now_ms)
-            if standing is Standing.SILENT:
+            if standing is ShareState.SILENT:
                 return None
             share: float | None = None
-            if standing is Standing.ACTIVE:
+            if standing is ShareState.ACTIVE:
                 share = shares.limit(pool.name, broker, DIMENSIONS[dimension])
-            elif standing is Standing.NOBODY and total > 0.0:
+            elif standing is ShareState.NOBODY and total > 0.0:
                 # As far as is known our brokers are alone with it.
                 share = limit * _sum(uses, dimension) / total
             place = (pool.name, dimension, broker)
@@ -94,7 +94,7 @@ class Division:
                 if pool.limits.rates[dimension] is None or not limited:
                     continue
                 full = any(rate > 0.0 and rate >= FULL_USE * force for rate, force in limited)
-                if shares.standing(pool.name, broker, now_ms) is Standing.ACTIVE:
+                if shares.standing(pool.name, broker, now_ms) is ShareState.ACTIVE:
                     share = shares.limit(pool.name, broker, DIMENSIONS[dimension]) or 0.0
                     full &= _sum(uses, dimension) >= _MOST_OF_IT * share
                 result.setdefault(broker, {})[DIMENSIONS[dimension]] = int(full)

@@ -7,7 +7,7 @@ from streaming.collect.pulsar.counters import Passage
 from streaming.collect.pulsar.division import Division
 from streaming.collect.pulsar.limits import Kind, LimiterRate, Rates, Slot
 from streaming.collect.pulsar.pools import Pool, Target, counts_in, groups_of, pools_of
-from streaming.collect.pulsar.standing import Shares
+from streaming.collect.pulsar.shares import Shares
 from streaming.contract.names import namespace_of
 from streaming.policy.dispatch_limits import NOT_LIMITED, Limit, dispatch_rate
 from streaming.policy.groups import group_limits

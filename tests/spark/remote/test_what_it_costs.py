@@ -20,7 +20,7 @@ from job_kit import Job
 from prometheus_client.parser import text_string_to_metric_families
 from remote_kit import REMOTES, Remote
 
-from weir.logs.reading import records_of
+from weir.logs.topic_reader import records_of
 
 pytestmark = pytest.mark.soak
 

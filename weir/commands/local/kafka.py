@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from weir.commands.local.serving import add_local_options, serve
+from weir.commands.local.foreground import add_local_options, serve
 from weir.options import add, add_flag
 from weir.settings import LOCAL_KAFKA_PORT
 from weir.stack.kafka import HOST, KEPT, LocalKafka

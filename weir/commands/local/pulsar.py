@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from weir.commands.local.serving import add_local_options, serve
+from weir.commands.local.foreground import add_local_options, serve
 from weir.options import add
 from weir.settings import LOCAL_PULSAR_ADMIN_PORT, LOCAL_PULSAR_PORT
 from weir.stack.pulsar import HEAP_MB, KEPT, LocalPulsar, prepare

@@ -3,8 +3,8 @@
 import argparse
 
 from weir.foreground import StopSignal
-from weir.jars.fetching import REPOSITORY
 from weir.jars.folders import BY_DEFAULT, OPTIONS, jars_base
+from weir.jars.installation import REPOSITORY
 from weir.log import teller
 from weir.options import add, add_flag
 

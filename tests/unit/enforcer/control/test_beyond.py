@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 from enforcer.control.api import create_app
 from enforcer.control.auth import Grant, Role, digest_of
-from enforcer.control.backlog.filled import fills
+from enforcer.control.backlog.filled_answers import fills
 from enforcer.control.dispatch.records import dispatch_of
 from enforcer.control.parts import Parts
 from streaming.contract.usage_events import dispatch_usage

@@ -9,8 +9,8 @@ from http_kit import Front, jwt, reply
 from prometheus_client import CollectorRegistry
 
 from enforcer.http.metrics import HttpMetrics
-from enforcer.http.passing.upstream import UpstreamFailed
 from enforcer.http.principal import Principals, claimed
+from enforcer.http.relay.upstream import UpstreamFailed
 from enforcer.http.settings import HttpSettings
 
 PATH = "/admin/v2/persistent/acme/orders/t1"

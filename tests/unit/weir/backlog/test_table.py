@@ -7,8 +7,8 @@ import orjson
 from event_kit import EVICT, quotas
 
 from streaming.policy.policy_set import PolicySet
+from weir.backlog.decisions import Decisions
 from weir.backlog.rows import Row, is_of, ordered
-from weir.backlog.standing import Decisions
 from weir.backlog.table import HEAD, human_bytes, human_seconds, table
 
 NOW = 1_795_166_700_000

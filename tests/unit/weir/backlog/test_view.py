@@ -10,7 +10,7 @@ from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster, Topics
 from streaming.kafka_io.policy_topic import PolicyLog
 from weir.backlog import view
-from weir.backlog.standing import Decisions
+from weir.backlog.decisions import Decisions
 from weir.backlog.view import TopicUnreported, View, ViewOptions, show, watch
 from weir.cli import main
 

@@ -9,8 +9,8 @@ from property_kit import tries
 from streaming.columns.records import Records
 from streaming.laws.law import StepContext
 from streaming.laws.shard import replay_all, step
-from weir.logs.dump_lines import Annotator, Counts, History
-from weir.logs.reading import Record
+from weir.logs.dump_lines import Annotator, DumpSummary, History
+from weir.logs.topic_reader import Record
 
 POLICIES: dict[str, Event] = {
     "namespaces.acme/a": {
@@ -64,7 +64,7 @@ def test_a_dump_gives_what_proxies_were_told(batches: Log) -> None:
         offset += len(batch)
     history = History()
     history.read_decisions(live)
-    annotator = Annotator(history, Counts())
+    annotator = Annotator(history, DumpSummary())
     raw = [
         Record("weir.usage", 0, number, ts, orjson.dumps(event))
         for number, (ts, event) in enumerate(one for batch in batches for one in batch)

@@ -7,8 +7,8 @@ import pytest
 
 from streaming.contract.errors import WeirError
 from weir.logs import dump_lines
-from weir.logs.dump_lines import Annotator, Counts, History, Line
-from weir.logs.reading import Record
+from weir.logs.dump_lines import Annotator, DumpSummary, History, Line
+from weir.logs.topic_reader import Record
 
 
 def record(offset: int, event: Any, ts: int = 1000, topic: str = "weir.requests") -> Record:
@@ -35,19 +35,19 @@ def written(line: Line | None) -> dict[str, Any]:
 
 def test_time_and_name_come_from_the_record_where_the_event_has_none() -> None:
     """`ts` is the record's timestamp, `id` is <topic>-<partition>-<offset>."""
-    event = written(Annotator(History(), Counts()).line(record(7, request(), ts=1234)))
+    event = written(Annotator(History(), DumpSummary()).line(record(7, request(), ts=1234)))
     assert (event["ts"], event["id"]) == (1234, "weir.requests-0-7")
 
 
 def test_own_time_and_name_stay() -> None:
     """An event that has both is written as it is."""
     event = request(ts=5, id="p1-1")
-    assert written(Annotator(History(), Counts()).line(record(7, event))) == event
+    assert written(Annotator(History(), DumpSummary()).line(record(7, event))) == event
 
 
 def test_what_the_job_buried_as_too_far_ahead_is_left_out() -> None:
     """In a file its time would count. To the job nothing was older than it; no policy is too far ahead."""
-    history, counts = History(max_ahead_ms=500), Counts()
+    history, counts = History(max_ahead_ms=500), DumpSummary()
     far = [record(0, request(id="a", ts=1501)), record(1, request(id="b", applied_ts=1501))]
     near = record(2, request(id="c", ts=1500))
     assert [Annotator(history, counts).line(each) is None for each in (*far, near)] == [True, True, False]
@@ -66,7 +66,7 @@ def test_late_decisions_mark_their_requests(history: History) -> None:
     history.read_decisions(
         [decision("a", 1, late=True), decision("b", 2), decision("c", 3, note='"late":true')]
     )
-    annotator, counts = Annotator(history, counts := Counts()), counts
+    annotator, counts = Annotator(history, counts := DumpSummary()), counts
     events = [written(annotator.line(record(n, request(id=name)))) for n, name in enumerate("abc")]
     assert [event.get("late") for event in events] == [True, None, None]
     assert counts.late == 1
@@ -108,7 +108,7 @@ def test_a_refund_stands_before_the_admission_that_lists_it(history: History) ->
 
 def test_what_a_proxy_did_by_a_wrong_clock_counts_at_its_records_time() -> None:
     """It is no dead letter; a decision tells better."""
-    history, counts = History(), Counts()
+    history, counts = History(), DumpSummary()
     ahead = record(0, request(id="a", ts=900_000, decided={}), ts=1000)
     history.look_for_own([ahead, record(1, {"type": "refund", "id": "r", "ts": 2001}, ts=1000)])
     assert written(Annotator(history, counts).line(ahead))["applied_ts"] == 1000
@@ -119,7 +119,7 @@ def test_what_a_proxy_did_by_a_wrong_clock_counts_at_its_records_time() -> None:
 
 def test_a_row_of_a_packed_record_is_named_after_it() -> None:
     """And stands behind the rows before it."""
-    annotator = Annotator(History(), Counts())
+    annotator = Annotator(History(), DumpSummary())
     value = b'{"type":"request"}'
     lines = [annotator.line(Record("weir.requests", 0, 7, 5, value, row)) for row in (1, 0)]
     assert [written(line)["id"] for line in sorted(filter(None, lines))] == [
@@ -130,13 +130,13 @@ def test_a_row_of_a_packed_record_is_named_after_it() -> None:
 def test_applied_time_is_written(history: History) -> None:
     """As `applied_ts`, beside the event's own `ts`."""
     history.applied["old"] = 1000
-    event = written(Annotator(history, Counts()).line(record(1, request(id="old", ts=500))))
+    event = written(Annotator(history, DumpSummary()).line(record(1, request(id="old", ts=500))))
     assert (event["ts"], event["applied_ts"]) == (500, 1000)
 
 
 def test_lines_sort_by_time_then_policies_first_then_arrival() -> None:
     """The order in which they were applied; a policy counts from its own ts, not from when it was written."""
-    counts = Counts()
+    counts = DumpSummary()
     policy = {"type": "policy", "ts": 1000, "path": "broker", "value": None}
     requests, policies = Annotator(History(), counts), Annotator(History(), counts, is_policy=True)
     lines = [
@@ -154,7 +154,7 @@ def test_lines_sort_by_time_then_policies_first_then_arrival() -> None:
 
 def test_what_is_no_json_stays_as_it_is_if_it_is_one_line() -> None:
     """So a replay has the same dead letters; what cannot stand on a line is counted."""
-    counts = Counts()
+    counts = DumpSummary()
     annotator = Annotator(History(), counts)
     line = annotator.line(record(0, b"{'not': json}"))
     assert line is not None and line.text == b"{'not': json}"
@@ -166,7 +166,7 @@ def test_what_is_no_json_stays_as_it_is_if_it_is_one_line() -> None:
 @pytest.mark.parametrize("event", [{"ts": True}, {"ts": "x", "id": 5}, {}, {"id": None}, {"ts": 1.5}])
 def test_unusable_events_are_written_for_the_replay_to_refuse(event: dict[str, Any]) -> None:
     """Wrong types stay, missing ones are filled in; nothing raises."""
-    assert written(Annotator(History(), Counts()).line(record(0, event))) == {
+    assert written(Annotator(History(), DumpSummary()).line(record(0, event))) == {
         "ts": 1000, "id": "weir.requests-0-0", **event
     }  # fmt: skip
 
@@ -188,5 +188,5 @@ def test_a_report_on_a_backlog_that_came_late_is_placed_by_its_topic(history: Hi
     ]
     history.read_decisions([orjson.dumps(decision) for decision in told])
     assert history.applied == {"late": 1000}
-    line = Annotator(history, Counts()).line(record(0, {"type": "backlog", "id": "late", "ts": 400}))
+    line = Annotator(history, DumpSummary()).line(record(0, {"type": "backlog", "id": "late", "ts": 400}))
     assert (line is not None and line.at, written(line)["applied_ts"]) == (1000, 1000)

@@ -12,8 +12,8 @@ from streaming.columns.records import Records
 from streaming.contract.events import MAX_AHEAD_MS
 from streaming.laws.law import StepContext
 from streaming.laws.shard import step
-from weir.logs.dump_lines import Annotator, Counts, History, Line
-from weir.logs.reading import Record
+from weir.logs.dump_lines import Annotator, DumpSummary, History, Line
+from weir.logs.topic_reader import Record
 
 USERS = ("alice", "bob")
 PATHS = [f"quotas[user={user}]" for user in USERS]
@@ -95,7 +95,7 @@ def dumped(batches: Log, decisions: list[Event], changes: list[Event]) -> list[E
         Record("weir.requests", 0, offset, ts, orjson.dumps(event))
         for offset, (ts, event) in enumerate(log)
     ]
-    history, counts = History(MAX_AHEAD_MS), Counts()
+    history, counts = History(MAX_AHEAD_MS), DumpSummary()
     history.look_for_own(records)
     history.read_decisions(map(orjson.dumps, decisions))
     history.place_others()

@@ -79,7 +79,7 @@ def test_who_goes_by_policies_is_told_before_they_are_forgotten() -> None:
     assert known == [(NOW_TS, 100)]
     assert changed == [NOW_TS - 100 + number for number in range(100)]
     desk = Desk()
-    assert desk.coordinator.book.sweep in [told for _, told in desk.context.policies._followers]
+    assert desk.coordinator.local_decisions.sweep in [told for _, told in desk.context.policies._followers]
 
 
 def test_a_change_dated_ahead_waits_for_its_time() -> None:

@@ -6,7 +6,7 @@ import pytest
 from connection_kit import API_VERSIONS, METADATA, Rig, framed, header
 
 from enforcer.kafka.addresses.repeats import REPEATED_BYTES, REPEATS_MAX, Repeats
-from enforcer.kafka.passing.responses import Responses
+from enforcer.kafka.pipeline.responses import Responses
 
 
 def brokers_rig() -> Rig:

@@ -10,7 +10,7 @@ from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka_kit import build, decode, request
 from traffic_kit import batch, fetch_request
 
-from enforcer.kafka.dispatch.desk import LARGE_MS
+from enforcer.kafka.dispatch.context import LARGE_MS
 from enforcer.kafka.dispatch.session import TOPICS_MAX
 from enforcer.kafka.part import FETCH_LIMIT_MAX
 from enforcer.wire.kafka.traffic import FETCH_PARTS_MAX

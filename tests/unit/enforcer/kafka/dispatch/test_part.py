@@ -94,7 +94,7 @@ def test_a_held_request_is_answered_in_time() -> None:
 def test_groups_are_learnt_when_the_broker_has_answered() -> None:
     """What it does not answer, or nobody limits, teaches nothing."""
     rig, _ = limited(subscriptions={(full("t"), "g"): (10, 0)}, proven=False)
-    readers = rig.fetch_desk.readers
+    readers = rig.fetch_context.readers
     fields = {"generation_id": 1, "member_id": "m", "assignments": []}
     sync, _ = request(build(SyncGroupRequest, 2, group_id="g", **fields))
     rig.connection.data_received(framed(sync))
@@ -111,7 +111,7 @@ def test_groups_are_learnt_when_the_broker_has_answered() -> None:
 def test_a_refused_claim_of_a_group_teaches_nothing() -> None:
     """Else whoever may read a topic could use up a limit of somebody else's group."""
     rig, _ = limited(subscriptions={(full("t"), "g"): (10, 0)}, proven=False)
-    readers = rig.fetch_desk.readers
+    readers = rig.fetch_context.readers
     beat, _ = request(build(HeartbeatRequest, 4, group_id="g", generation_id=1, member_id="m"))
     for error, groups in ((30, 0), (25, 0), (0, 1)):
         rig.connection.data_received(framed(beat))
@@ -145,7 +145,7 @@ def test_without_limits_nothing_is_read() -> None:
     rig.connection.data_received(framed(beat) + framed(frame))
     assert rig.upstream.sent == [beat, frame]
     rig.answer([response(build(HeartbeatResponse, 4)), fetched(12, {"t": [SIX * 9]}, 100)])
-    assert len(rig.fetch_desk.readers) == 0 and counted.delivered == []
+    assert len(rig.fetch_context.readers) == 0 and counted.delivered == []
     assert sizes(answer(rig)) == [[len(SIX) * 9]]
 
 
@@ -154,10 +154,10 @@ def test_the_end_of_a_connection_leaves_nothing() -> None:
     rig, counted = limited()
     counted.deliver("broker-kafka:9092", full("t"), "", msgs=10, size=1, entries=1, backlog=True)
     rig.connection.data_received(framed(fetch_request(12, {"t": 1})[0]))
-    assert len(rig.fetch_desk.lines) == 1
+    assert len(rig.fetch_context.lines) == 1
     rig.lose_client()
     rig.connection.upstream_failed("lost")
-    assert len(rig.fetch_desk.lines) == 0
+    assert len(rig.fetch_context.lines) == 0
 
 
 @pytest.mark.parametrize("cut", [9, 20])
@@ -190,4 +190,4 @@ def test_resource_groups_are_charged_for_what_is_left() -> None:
     counted.topics.clear()
     counted.topics["persistent://acme/orders/t"] = (1_000, 0)
     rig.connection.data_received(frame)
-    assert len(rig.upstream.sent) == sent and len(rig.fetch_desk.lines) == 0
+    assert len(rig.upstream.sent) == sent and len(rig.fetch_context.lines) == 0

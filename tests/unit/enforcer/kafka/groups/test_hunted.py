@@ -1,12 +1,12 @@
 """Who commits what others have read is found; what is kept for that ends, and has bounds."""
 
 import pytest
-from whose_kit import FREE, OTHER, SAME, SLOW, Scene, T
+from group_finder_kit import FREE, OTHER, SAME, SLOW, Scene, T
 
-from enforcer.kafka.groups import trails, whose
+from enforcer.kafka.groups import group_finder, trails
+from enforcer.kafka.groups.group_finder import BEGIN_MS, HUNTED_MS, LEFT_MS, UNREAD_MS
 from enforcer.kafka.groups.readers import Client
 from enforcer.kafka.groups.trails import TRAIL_MAX
-from enforcer.kafka.groups.whose import BEGIN_MS, HUNTED_MS, LEFT_MS, UNREAD_MS
 
 
 @pytest.fixture
@@ -104,8 +104,8 @@ def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
         scene.gets(trail, end)
     scene.commits(FREE, 300)
     assert scene.fetches(a, 200) == {SLOW, FREE}
-    monkeypatch.setattr(whose, "PENDING_MAX", 0)
-    monkeypatch.setattr(whose, "HUNTED_MAX", 1)
+    monkeypatch.setattr(group_finder, "PENDING_MAX", 0)
+    monkeypatch.setattr(group_finder, "HUNTED_MAX", 1)
     for offset in (150, 160):
         scene.commits("slow-9", offset)
         scene.settles()
@@ -114,7 +114,7 @@ def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
         for _ in range(2):
             scene._suspect(("alice", group, T), scene.now_ms + 1)
     assert not scene.is_hunted("alice", "slow-1", T) and scene.is_hunted("alice", "slow-2", T)
-    monkeypatch.setattr(whose, "GROUPS_OF_TOPIC_MAX", 1)
+    monkeypatch.setattr(group_finder, "GROUPS_OF_TOPIC_MAX", 1)
     scene.reads("bob", "slow-1", T)
     scene.reads("bob", "slow-2", T)
     assert list(scene._limited_groups["bob", T]) == ["slow-1"]

@@ -8,11 +8,11 @@ import pytest
 
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import Alter, ProxySettings
+from enforcer.kafka.guard.answers import AnswerFilter
 from enforcer.kafka.guard.apis import APIS, FILTERED, REFUSED
 from enforcer.kafka.guard.guard import CONSUMER_GROUP_HEARTBEAT, Guard
 from enforcer.kafka.guard.protected import OwnTopics
 from enforcer.kafka.guard.rules import RULES, SHOWN, TRANSACTION_OF, Kind, Rule, rules_of
-from enforcer.kafka.guard.shown import AnswerFilter
 from enforcer.wire.kafka.codec import ASKED_MAX, request_layout, response_layout
 from enforcer.wire.kafka.fields import Fields, tags
 from enforcer.wire.kafka.frames import BadFrame, is_flexible, parse_header, response_body_offset

@@ -34,7 +34,7 @@ class Local(Scene):
         if self._owed:
             quota = self.desk.coordinator.quota("a", "c")
             asked = own("before", self.desk.wall_ms, {"x": self._owed})
-            self.desk.coordinator.book.decide(quota, *asked)
+            self.desk.coordinator.local_decisions.decide(quota, *asked)
 
 
 def test_it_is_forwarded_at_once_and_answered_when_kafka_has_its_event() -> None:

@@ -58,7 +58,7 @@ class World:
             # Known beforehand, as a live change is.
             self.timeline.apply(path, self.draw(st.none() | POLICIES[path]), self.now + 2_000)
             for proxy in self.proxies:
-                proxy.book.policies_changed(self.now + 2_000)
+                proxy.table.policies_changed(self.now + 2_000)
         for _ in range(self.draw(st.integers(0, 3))):
             proxy = self.draw(st.sampled_from(self.proxies))
             counts = (self.draw(COUNTS), self.draw(COUNTS), self.draw(COUNTS))
@@ -106,7 +106,7 @@ def test_read_in_order_all_know_the_same(data: st.DataObject, proxies: int) -> N
     for number, proxy in enumerate(world.proxies):
         for said in world.said[read[number] :]:
             proxy.read(said)
-        assert not any(known.tail for known in proxy.book.counters.values()) and not proxy.book.tail
+        assert not any(known.tail for known in proxy.table.counters.values()) and not proxy.table.tail
     world.agree()
 
 

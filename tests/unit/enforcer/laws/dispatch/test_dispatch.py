@@ -95,7 +95,7 @@ def test_who_waits_is_told_of_decisions_where_others_deliver(monkeypatch: pytest
     said = CounterStatement("p2-1", T0, "p2", "broker-0", *PLACE, (None, None, (4, 0)))
     desk.dispatch.take([said])
     assert told == []
-    desk.dispatch.book.set_proxies(2)
+    desk.dispatch.table.set_proxies(2)
     desk.dispatch.take([said])
     assert told == [("broker-0",), ("broker-0", TOPIC), ("broker-0", *PLACE)]
 
@@ -190,7 +190,7 @@ def test_many_are_packed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A full buffer goes out at once, packed in records of their size."""
-    monkeypatch.setattr("enforcer.laws.dispatch.reporting.WAITING_MAX", 40)
+    monkeypatch.setattr("enforcer.laws.dispatch.reports.WAITING_MAX", 40)
     desk = Desk(TEN)
     for _ in range(100):
         desk.deliver()
@@ -209,13 +209,13 @@ def test_dropped_reports_are_counted_and_still_limit(monkeypatch: pytest.MonkeyP
     desk.flush()
     desk.deliver(1)
     desk.flush()
-    assert desk.dispatch.book.counts.unsent == 5 and desk.left().msgs == 1
+    assert desk.dispatch.table.counts.unsent == 5 and desk.left().msgs == 1
     desk.room = True
     desk.deliver(3)
     desk.flush()
     job = Job(desk.policies.timeline)
     desk.dispatch.take([job.decide(desk.sent[0][0])])
-    assert desk.left().msgs == 7 and desk.dispatch.book.counts.lost == 5
+    assert desk.left().msgs == 7 and desk.dispatch.table.counts.lost == 5
 
 
 def test_a_proxy_that_starts_again_reads_back() -> None:
@@ -231,7 +231,7 @@ def test_a_proxy_that_starts_again_reads_back() -> None:
     again.deliver(1)
     again.dispatch.take([said, said._replace(id=f"{said.id}x"), said._replace(id="p1-dispatch-later-x")])
     assert again.left() == Left(0, None, 1_000, "subscription", "msgs")
-    assert again.dispatch.book.tail == 1
+    assert again.dispatch.table.tail == 1
 
 
 def test_several_proxies() -> None:
@@ -275,7 +275,7 @@ def test_metrics() -> None:
     # To look changes nothing.
     desk.now += 2_000
     assert desk.value("weir_dispatch_available", **place, dimension="msgs") == 5
-    assert desk.dispatch.book.counters[("broker-0", *PLACE)].at == T0
+    assert desk.dispatch.table.counters[("broker-0", *PLACE)].at == T0
     for subscription in ("sub1", "sub1", "sub2", "sub3"):
         desk.dispatch.throttled("broker-0", TOPIC, subscription, "topic", "bytes")
     cut = "pulsar_subscription_dispatch_throttled_bytes_events_total"

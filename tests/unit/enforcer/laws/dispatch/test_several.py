@@ -32,7 +32,7 @@ class Several:
         timeline = PolicyTimeline(ten_a_second(dispatchThrottlingRatePerSubscriptionInMsg=RATE))
         self.proxies = [Proxy(f"p{number}", timeline) for number in range(proxies)]
         for proxy in self.proxies:
-            proxy.book.set_proxies(proxies)
+            proxy.table.set_proxies(proxies)
         self.job, self.entry, self.lag_ms, self.skewed = Job(timeline), entry, lag_ms, skewed
         self.wants = defaultdict(int, {number: RATE for number in range(hungry)})
         """What each has to deliver in a period."""
@@ -57,7 +57,7 @@ class Several:
             proxy.read(said)
         done = self.delivered[-1]
         for number, proxy in enumerate(self.proxies):
-            while done[number] < self.wants[number] and proxy.book.left("b1", *_PLACE, now).wait_ms == 0:
+            while done[number] < self.wants[number] and proxy.table.left("b1", *_PLACE, now).wait_ms == 0:
                 event = proxy.deliver(now, self.entry)
                 assert event is not None
                 done[number] += self.entry
@@ -179,7 +179,7 @@ def test_who_starts_knows_the_parts_of_the_others() -> None:
     world.proxies.append(comes)
     world.run(4)
     for proxy in world.proxies:
-        proxy.book.set_proxies(3)
+        proxy.table.set_proxies(3)
     world.wants[2] = RATE
     world.run(4)
     assert world.delivered[4][2] <= 0.05 * RATE and world.delivered[-1][2] >= 0.3 * RATE
@@ -192,10 +192,10 @@ def test_a_proxy_that_comes_makes_the_parts_smaller() -> None:
     (proxy,) = world.proxies
     for _ in range(60):
         proxy.deliver(T0, 1)
-    assert proxy.book.left("b1", *_PLACE, T0).msgs == 40
-    proxy.book.set_proxies(2)
-    assert proxy.book.left("b1", *_PLACE, T0) == (0, None, 1_000, "subscription", "msgs")
+    assert proxy.table.left("b1", *_PLACE, T0).msgs == 40
+    proxy.table.set_proxies(2)
+    assert proxy.table.left("b1", *_PLACE, T0) == (0, None, 1_000, "subscription", "msgs")
     # Two of its parts are 100, and 60 twice over are 120.
-    assert proxy.book.left("b1", *_PLACE, T0 + 1_000).msgs == 40
-    proxy.book.set_proxies(1)
-    assert proxy.book.left("b1", *_PLACE, T0 + 1_000).msgs == 100
+    assert proxy.table.left("b1", *_PLACE, T0 + 1_000).msgs == 40
+    proxy.table.set_proxies(1)
+    assert proxy.table.left("b1", *_PLACE, T0 + 1_000).msgs == 100

@@ -66,7 +66,7 @@ def test_one_share_for_all_brokers() -> None:
     # Who owes nothing may deliver one more.
     assert bench.left() == Left(1, None, 0, "", "")
     # The counters of brokers leave it alone, and nothing is reported of them.
-    assert not bench.dispatch.book.counters and not bench.sent
+    assert not bench.dispatch.table.counters and not bench.sent
     (account,) = bench.desk.meter.accounts.values()
     assert account.name == GROUP and account.used[2:] == [70, 700]
 

@@ -9,7 +9,7 @@ from law_kit import Event, Shard, policy, quota, refund, request
 from mutation_kit import SUBJECT, own_of, quota_of, statement_of
 from property_kit import tries
 
-from enforcer.laws.mutation.book import Book
+from enforcer.laws.mutation.local_decisions import LocalDecisions
 from streaming.policy.policy_set import Algorithm
 from streaming.policy.timeline import PolicyTimeline
 
@@ -59,7 +59,7 @@ class Alone:
 
     def __init__(self, tail_max: int = 100_000) -> None:
         self.timeline = PolicyTimeline(INITIAL)
-        self.book = Book(self.timeline, subjects_max=100, tail_max=tail_max)
+        self.local = LocalDecisions(self.timeline, subjects_max=100, tail_max=tail_max)
         self.shard = Shard(INITIAL, replay=False)
         self.now = 0
         self.count = 0
@@ -84,22 +84,22 @@ class Alone:
         if limit is None:
             event["subject"] = ""
         elif limit.shadow or limit.algorithm != Algorithm.TOKEN_BUCKET:
-            self.book.asked(*own)
+            self.local.asked(*own)
         else:
-            answer = self.book.decide(limit, *own)
+            answer = self.local.decide(limit, *own)
             assert answer is not None and not answer.between and answer.ts == event["ts"]
             self.answers[event["id"]] = event["decided"] = answer.decided()
         self.topic.append(event)
 
     def _refund(self, mutations: int) -> None:
         event = refund(self.now, self.now, mutations) | {"id": f"e{self.count}", "subject": SUBJECT}
-        assert self.book.refunded(SUBJECT, event["id"], event["ts"], mutations) == event["ts"]
+        assert self.local.refunded(SUBJECT, event["id"], event["ts"], mutations) == event["ts"]
         self.topic.append(event)
 
     def _policy(self, path: str, value: Any) -> None:
         event = policy(self.now + 2_000, path, value)
         self.timeline.apply(path, value, event["ts"])
-        self.book.policies_changed(event["ts"])
+        self.local.policies_changed(event["ts"])
         self.topic.append(event)
 
     def _job(self) -> None:
@@ -112,12 +112,12 @@ class Alone:
         for _ in range(min(count, len(self.written))):
             admission = self.written.popleft()
             self.read.append(admission)
-            self.book.stated(statement_of(admission))
+            self.local.stated(statement_of(admission))
 
     def _again(self, back: int, count: int) -> None:
         """Spark's sink writes a batch again after a failure, and the job repeats what stands."""
         for admission in self.read[-back:][:count]:
-            self.book.stated(statement_of(admission))
+            self.local.stated(statement_of(admission))
 
     def check(self) -> None:
         """The job agrees with every answer."""
@@ -144,7 +144,7 @@ def test_the_job_away_for_an_hour() -> None:
     alone = Alone()
     for number in range(1_200):
         alone.take(3_000 + number % 7, "request", ([number % 11, 1], True, False))
-    assert alone.book.tail > 1_200
+    assert alone.local.tail > 1_200
     alone.check()
     alone.take(0, "read", (1_200,))
-    assert (alone.book.tail, alone.book.counts.lost) == (0, 0)
+    assert (alone.local.tail, alone.local.counts.lost) == (0, 0)

@@ -2,7 +2,7 @@
 
 import pytest
 from law_kit import quota
-from mutation_kit import SUBJECT, book_of, own, quota_of, statement
+from mutation_kit import SUBJECT, local_of, own, quota_of, statement
 
 from enforcer.core.feeds.peers import Charge
 from enforcer.laws.mutation import read_back
@@ -26,8 +26,8 @@ def test_so_far_is_read_back() -> None:
 
 def test_what_no_admission_holds_is_in_the_tail() -> None:
     """Whoever sent it, refunds too."""
-    book = book_of(INITIAL)
-    back = ReadBack(book)
+    local = local_of(INITIAL)
+    back = ReadBack(local)
     assert back.newest_ts is None
     back.admission(statement(SUBJECT, "a1", T0, 10.0, ("r0",)))
     assert back.newest_ts == T0
@@ -36,19 +36,19 @@ def test_what_no_admission_holds_is_in_the_tail() -> None:
     back.event(Charge(SUBJECT, "a2", T0, (3, 4), False))
     back.event(Charge(SUBJECT, "b1", T0, (), False))
     back.event(Charge(SUBJECT, "r1", T0, (1,), True))
-    answer = book.decide(quota_of(PolicyTimeline(INITIAL), T0), *own("d", T0, {"x": 1}, dry=True))
+    answer = local.decide(quota_of(PolicyTimeline(INITIAL), T0), *own("d", T0, {"x": 1}, dry=True))
     assert answer is not None and answer.tokens == 4.0
-    book.stated(statement(SUBJECT, "a2", T0, 3.0))
-    assert book.tail > 0
+    local.stated(statement(SUBJECT, "a2", T0, 3.0))
+    assert local.tail > 0
 
 
 def test_the_ids_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where they were let go, what is as old is taken to be held."""
     monkeypatch.setattr(read_back, "INCLUDED_MAX", 10)
-    book = book_of(INITIAL)
-    back = ReadBack(book)
+    local = local_of(INITIAL)
+    back = ReadBack(local)
     for number in range(11):
         back.admission(statement(SUBJECT, f"a{number}", T0 + number, 10.0))
     for number in range(12):
         back.event(Charge(SUBJECT, f"a{number}", T0 + number, (1,), False))
-    assert book.tail == 2
+    assert local.tail == 2

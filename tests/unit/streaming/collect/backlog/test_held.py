@@ -49,7 +49,7 @@ async def test_what_a_broker_may_still_carry_out_is_settled_later(error: Excepti
 async def test_without_room_to_settle_it_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster, entries = many(2)
     cluster.refused = [NotKnown("no answer"), NotKnown("no answer")]
-    monkeypatch.setattr("streaming.collect.backlog.unsettled.UNSETTLED_MAX", 1)
+    monkeypatch.setattr("streaming.collect.backlog.open_orders.UNSETTLED_MAX", 1)
     monkeypatch.setattr(actions, "TOPICS_AT_ONCE", 1)
     desk = Desk(cluster, entries)
     await desk.round()

@@ -10,7 +10,7 @@ from collector_kit import EVICTS, TOPIC, Desk, FakeCluster, decided, policies, r
 from law_kit import T0 as LAW_T0
 from pack_kit import records_with
 
-from streaming.collect.backlog.packing import packed_reports
+from streaming.collect.backlog.packed_reports import packed_reports
 from streaming.collect.backlog.plans import plan_of
 from streaming.contract.backlog.decisions import BacklogDecision, backlog_decision
 from streaming.contract.broker_events import Backlog, Ledger, Subscription

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from collector_kit import report
 
-from streaming.collect.backlog import packing
+from streaming.collect.backlog import packed_reports
 from streaming.columns.packed import is_packed
 from streaming.kafka_io.writer import Record
 
@@ -30,7 +30,7 @@ class Writer:
 def test_all_records_of_a_check_are_one_transaction() -> None:
     writer = Writer(2)
     reports = [replace(report(f"persistent://a/b/{n}", s=1), id=f"c-1.{n}") for n in range(9)]
-    assert packing.write_reports(writer, reports) == []  # type: ignore[arg-type]
+    assert packed_reports.write_reports(writer, reports) == []  # type: ignore[arg-type]
     (records,) = writer.sent
     assert sorted(one.partition for one in records) == [0, 1]
     assert all(is_packed(one.headers) and one.key is None for one in records)
@@ -38,7 +38,7 @@ def test_all_records_of_a_check_are_one_transaction() -> None:
 
 def test_without_a_topic_nothing_is_written() -> None:
     writer = Writer(2)
-    assert packing.write_reports(writer, []) == []  # type: ignore[arg-type]
+    assert packed_reports.write_reports(writer, []) == []  # type: ignore[arg-type]
     assert writer.sent == []
 
 
@@ -46,7 +46,7 @@ def test_what_is_too_large_is_left_out_and_told(monkeypatch: pytest.MonkeyPatch)
     def too_large(_reports: object, _partitions: int) -> tuple[list[Record], list[str]]:
         return [Record(value=b"x")], ["persistent://a/b/large"]
 
-    monkeypatch.setattr(packing, "packed_reports", too_large)
+    monkeypatch.setattr(packed_reports, "packed_reports", too_large)
     writer = Writer(1)
-    assert packing.write_reports(writer, []) == ["persistent://a/b/large"]  # type: ignore[arg-type]
+    assert packed_reports.write_reports(writer, []) == ["persistent://a/b/large"]  # type: ignore[arg-type]
     assert [one.value for one in writer.sent[0]] == [b"x"]

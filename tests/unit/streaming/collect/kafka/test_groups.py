@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from streaming.collect.backlog.cluster import CannotEvict
-from streaming.collect.kafka.acting import BacklogActor
+from streaming.collect.kafka.actor import BacklogActor
 from streaming.collect.kafka.connection import Unanswered
 from streaming.collect.kafka.groups import OFFSETS_TOPIC, CommittedOffsets, GroupReader
 from streaming.collect.kafka.partitions import Partition, PartitionReader

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from streaming.collect.kafka.connection import chunks
-from streaming.collect.kafka.known import REPORTS_MAX, Partitions
+from streaming.collect.kafka.known_partitions import REPORTS_MAX, Partitions
 from streaming.collect.kafka.partitions import Extent, Partition, Place, places
 from streaming.contract.namespaces import Namespaces
 

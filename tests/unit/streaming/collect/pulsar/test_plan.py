@@ -8,7 +8,7 @@ import pytest
 from streaming.collect.pulsar.counters import Counts, Passage, Place
 from streaming.collect.pulsar.limits import Kind, LimiterRate, Rates, Slot
 from streaming.collect.pulsar.plan import Plan, Planner
-from streaming.collect.pulsar.standing import Shares
+from streaming.collect.pulsar.shares import Shares
 from streaming.policy.policy_set import PolicySet
 
 T1, T2 = "persistent://a/b/t1", "persistent://a/b/t2"

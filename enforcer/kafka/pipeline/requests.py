@@ -1,0 +1,389 @@
+"""A client's requests as they come: those that no rule needs are passed on unread, in runs of whole frames.
+
+Sans-IO. What is cut out here costs nothing per byte: a run is a slice of what the socket gave, and the body
+of a large request passes as it comes instead of being gathered first.
+"""
+
+import struct
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from enforcer.kafka.groups.frames import GROUP_KEYS
+from enforcer.kafka.guard.apis import HIDDEN, READABLE
+from enforcer.kafka.guard.guard import ALWAYS_READ
+from enforcer.kafka.guard.produce import PLAIN_TOPICS_AT, head_names_ours, names_ours, plain_names_ours
+from enforcer.kafka.guard.protected import NOTHING, OwnTopics
+from enforcer.kafka.part import NO_KEYS, Request, Slot
+from enforcer.kafka.pipeline.last_request import InForce, LastRequest
+from enforcer.wire.kafka.frames import (
+    API_VERSIONS,
+    FLEXIBLE_FROM,
+    LENGTH_BYTES,
+    PRODUCE,
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
+    BadFrame,
+    Reason,
+    Unread,
+    parse_header,
+    produce_acks,
+)
+from enforcer.wire.kafka.mutations import MUTATION_KEYS
+
+STREAMED_FROM_BYTES: Final = 16_384
+"""A request at least so long is passed on while it comes; shorter ones are not worth two writes."""
+
+# length; key, version, correlation id, length of the client id
+_HEAD = struct.Struct(">ihhih")
+_LENGTH = struct.Struct(">i")
+_NO_ACKS: Final = b"\0\0"
+# A null transactional id of Produce 3-8, and of 9 and later behind an empty tagged section.
+_NO_TRANSACTION: Final = (b"\xff\xff", b"\0\0")
+_PLAIN_HEAD_BYTES: Final = 4
+# Client id and transactional id are far shorter in practice than the 32 kB that each may have.
+_HEAD_WITHIN_BYTES: Final = (1_024, 131_072)
+_SMALL_KEYS: Final = frozenset({SASL_HANDSHAKE, SASL_AUTHENTICATE, API_VERSIONS})
+_VERSION_MAX: Final = (1 << 15) - 1
+_READ_KEYS: Final = MUTATION_KEYS | ALWAYS_READ | {SASL_HANDSHAKE, SASL_AUTHENTICATE}
+
+UNREAD: Final[Mapping[int, tuple[int, int]]] = MappingProxyType(
+    {
+        key: READABLE.get(key, (0, _VERSION_MAX))
+        for key in FLEXIBLE_FROM
+        if key not in _READ_KEYS and key not in HIDDEN
+    }
+)
+"""API -> first and last version whose requests may pass unread; of Produce the beginning is looked at."""
+
+MustRead = Callable[[int, bytes], bool]
+"""(API, client id) -> whether a rule needs the body of such a request now; asked of `Requests.asked` only."""
+
+
+
+class Requests(Unread):
+    """The requests of one connection.
+
+    Args:
+        max_frame_bytes: longest request accepted; a longer one is refused as soon as its length is read.
+        must_read: tells which of the requests that may pass unread are needed all the same.
+        admin_bytes: longest request that is gathered to be read, if it is none of the others.
+        small_bytes: the same of those that need no login, and of what is no request at all.
+        data_bytes: the same of Produce.
+        protected: what a request that passes unread must not name.
+        in_force: another object when `must_read` may say otherwise, while nothing is metered.
+    """
+
+    __slots__ = (
+        "_known", "_limits", "_max_frame_bytes", "_must_read", "_protected",
+        "asked", "frames", "passing", "passing_slot", "waiting", "waiting_bytes",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        max_frame_bytes: int,
+        must_read: MustRead,
+        admin_bytes: int,
+        small_bytes: int,
+        data_bytes: int,
+        protected: OwnTopics = NOTHING,
+        in_force: InForce = lambda: NOTHING,
+    ) -> None:
+        super().__init__()
+        self._known = LastRequest(protected, in_force)
+        self._limits = (admin_bytes, small_bytes, data_bytes)
+        self._max_frame_bytes = max_frame_bytes
+        self._must_read = must_read
+        self._protected = protected
+        self.asked: frozenset[int] = NO_KEYS
+        """APIs that `must_read` is asked about."""
+        self.frames = 0
+        """Requests that have come whole."""
+        self.waiting = 0
+        """Those of them that are not handled yet, as far as `count` has seen them."""
+        self.waiting_bytes = 0
+        """Their bytes."""
+        self.passing = 0
+        """Bytes still to come of a request whose beginning was passed on."""
+        self.passing_slot: Slot | None = None
+        """The slot of the newest such request, None if it is not answered."""
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether a request has begun to come and is not whole."""
+        return self.passing > 0 or self.left_bytes > self.waiting_bytes
+
+    @property
+    def coming(self) -> Slot | None:
+        """The slot of the request whose beginning was passed on and whose end has not come; None: of none."""
+        return self.passing_slot if self.passing else None
+
+    def repeated(self, data: bytes) -> Slot | None:
+        """Take a request that comes alone, if it passes as the last one did: then `data` is to be sent on.
+
+        It need not be whole if it is large. To be asked only while nothing else waits or is passing, and
+        nothing is metered.
+
+        Returns:
+            Its slot; None: it was not taken.
+        """
+        known = self._known
+        if len(data) < _HEAD.size:
+            return None
+        length, key, version, correlation_id, _ = _HEAD.unpack_from(data)
+        size = LENGTH_BYTES + length
+        if key != known.key or version != known.version or not 0 <= length <= self._max_frame_bytes:
+            return None
+        more = size - len(data)
+        if more < 0 or (more and length < STREAMED_FROM_BYTES) or not known.is_like(data, size):
+            return None
+        slot = Slot(key, version, correlation_id)
+        if more:
+            self.passing, self.passing_slot = more, slot
+        else:
+            self.frames += 1
+        return slot
+
+    def take_body(self, data: bytes) -> bytes | bytearray | memoryview:
+        """The part of what the socket gave that belongs to the request that is passing; keeps the rest."""
+        size = min(self.passing, len(data))
+        self.passing -= size
+        self.frames += not self.passing
+        self.add(data)
+        self.pos = size
+        return self.slice(0, size)
+
+    def run(self, slots: list[Slot], room: int) -> bytes | bytearray | memoryview:
+        """The requests at the front that no rule needs, lengths included, as one piece to be sent on.
+
+        It ends before a request that must be read, at one that is not whole (of which the part that is here
+        is taken too, if it is large), or when `room` requests wait for answers.
+
+        Args:
+            slots: gets a slot for each request that will be answered.
+            room: how many more may wait for their answers.
+
+        Raises:
+            BadFrame: a length is negative or above the limit.
+        """
+        data, start = self.data, self.pos
+        pos, end, count = start, len(data), 0
+        self.need = 0
+        while len(slots) < room:
+            if end - pos < _HEAD.size:
+                self.need = self._short(pos)
+                break
+            length, key, version, correlation_id, name_bytes = _HEAD.unpack_from(data, pos)
+            if not 0 <= length <= self._max_frame_bytes:
+                raise _bad_length(length)
+            stop = pos + LENGTH_BYTES + length
+            if stop > end and length < STREAMED_FROM_BYTES:
+                self.need = stop - pos
+                break
+            answered = self._passes(pos, stop, key, version, name_bytes)
+            if answered is None:
+                # Either its head is not here yet, or it is gathered.
+                self.need = self.need or self._gathered(pos, length, key)
+                break
+            if answered:
+                slots.append(Slot(key, version, correlation_id))
+            if stop > end:
+                self.passing = stop - end
+                self.passing_slot = slots[-1] if answered else None
+                pos = end
+                break
+            count += 1
+            pos = stop
+        if self.waiting:
+            self._advance(pos, count)
+        else:
+            self.frames += count
+            self.pos = pos
+        if pos == start:
+            return b""
+        if len(slots) == 1 and pos == end and not start:
+            # It came alone; the next one may be like it.
+            self._known.keep(data, pos + self.passing, key, version, name_bytes)
+        return data if pos - start == end else self.slice(start, pos)
+
+    def next(self) -> bytes | None:
+        """The payload of the request at the front; None if it is not whole.
+
+        Raises:
+            BadFrame: its length is negative or above the limit.
+        """
+        start, stop = self.pos + LENGTH_BYTES, self._stop(self.pos)
+        if stop < 0:
+            return None
+        self.need = 0
+        self._advance(stop, 1)
+        self._known.forget()
+        return self.copy(start, stop)
+
+    def gather(self) -> None:
+        """Keep the request at the front until it is whole, though it might pass unread.
+
+        Raises:
+            BadFrame: its length is impossible, or it is longer than may be kept.
+        """
+        if self._stop(self.pos) < 0 and self.left_bytes >= _HEAD.size:
+            length, key = _HEAD.unpack_from(self.data, self.pos)[:2]
+            self.need = self._gathered(self.pos, length, key)
+
+    def put_back(self, request: Request) -> None:
+        """Undo the last `next`, and what was done for the request since: it stays at the front."""
+        if request.undo is not None:
+            request.undo()
+        size = LENGTH_BYTES + len(request.whole)
+        self.pos -= size
+        self.waiting += 1
+        self.waiting_bytes += size
+
+    def count(self) -> None:
+        """Count the requests that wait.
+
+        Raises:
+            BadFrame: a length is negative or above the limit.
+        """
+        pos = self.pos + self.waiting_bytes
+        while (stop := self._stop(pos)) >= 0:
+            self.waiting += 1
+            self.frames += 1
+            pos = stop
+        self.waiting_bytes = pos - self.pos
+
+    def _advance(self, pos: int, count: int) -> None:
+        seen = min(count, self.waiting)
+        self.waiting -= seen
+        self.waiting_bytes = max(0, self.waiting_bytes - (pos - self.pos)) if self.waiting else 0
+        self.frames += count - seen
+        self.pos = pos
+
+    def _stop(self, pos: int) -> int:
+        """Where the frame at `pos` ends; -1 if it is not whole."""
+        if len(self.data) - pos < LENGTH_BYTES:
+            return -1
+        (length,) = _LENGTH.unpack_from(self.data, pos)
+        if not 0 <= length <= self._max_frame_bytes:
+            raise _bad_length(length)
+        stop: int = pos + LENGTH_BYTES + length
+        return stop if stop <= len(self.data) else -1
+
+    def _short(self, pos: int) -> int:
+        """Bytes needed from `pos` on when a header's length is not there; a whole frame may be shorter."""
+        if len(self.data) - pos < LENGTH_BYTES:
+            return _HEAD.size if len(self.data) == pos else LENGTH_BYTES
+        (length,) = _LENGTH.unpack_from(self.data, pos)
+        if not 0 <= length <= self._max_frame_bytes:
+            raise _bad_length(length)
+        return min(LENGTH_BYTES + int(length), _HEAD.size)
+
+    def _gathered(self, pos: int, length: int, key: int) -> int:
+        """Bytes from `pos` to the end of a request that is kept until it is whole.
+
+        Raises:
+            BadFrame: it is longer than such a request may be.
+        """
+        admin_bytes, small_bytes, data_bytes = self._limits
+        if key == PRODUCE:
+            _, _, version, _, name_bytes = _HEAD.unpack_from(self.data, pos)
+            first, last = UNREAD[PRODUCE]
+            # A damaged one is nobody's data.
+            limit = data_bytes if first <= version <= last and name_bytes >= -1 else small_bytes
+        else:
+            limit = small_bytes if key in _SMALL_KEYS or key not in FLEXIBLE_FROM else admin_bytes
+        if length > limit:
+            raise BadFrame(Reason.TOO_LARGE)
+        return LENGTH_BYTES + length
+
+    def _passes(self, pos: int, stop: int, key: int, version: int, name_bytes: int) -> bool | None:
+        """Whether the request from `pos` to `stop`, which may not be whole, may pass unread.
+
+        Returns:
+            None: a rule needs its body, or it is damaged, or `need` bytes are needed to tell; else whether it
+            will be answered.
+        """
+        span = UNREAD.get(key)
+        if span is None or not span[0] <= version <= span[1]:
+            return None
+        name = pos + _HEAD.size
+        if not -1 <= name_bytes <= stop - name:
+            return None
+        # A leader's SyncGroup may be longer than what is gathered; then it only is not learnt from.
+        if key in self.asked and not (key in GROUP_KEYS and stop - pos > self._limits[0]):
+            name_stop = name + max(0, name_bytes)
+            if name_stop > len(self.data):
+                self.need = name_stop - pos
+                return None
+            if self._must_read(key, bytes(self.data[name:name_stop])):
+                return None
+        if key == PRODUCE:
+            return self._produce(pos, stop, version, max(0, name_bytes))
+        ids_from = self._protected.searched.get(key)
+        if ids_from is None:
+            return True
+        # What is not here yet may name anything.
+        if stop > len(self.data) or self._protected.may_be_in(self.data, name, stop, version >= ids_from):
+            return None
+        return True
+
+    def _produce(self, pos: int, stop: int, version: int, name_bytes: int) -> bool | None:
+        """Whether the Produce request at `pos` asks for acks; None if it must be read, or is not here.
+
+        Without acks the broker sends no response; waiting for one would shift all that follow.
+        """
+        data, protected = self.data, self._protected
+        start = pos + _HEAD.size + name_bytes
+        head = data[start : min(stop, start + _PLAIN_HEAD_BYTES)]
+        # As nearly always: no transactional id and, in the flexible versions, no tags before it.
+        if len(head) == _PLAIN_HEAD_BYTES and version >= 3 and head[:2] == _NO_TRANSACTION[version >= 9]:
+            answered = head[2:] != _NO_ACKS
+            if not protected.active:
+                return answered
+            ours = plain_names_ours(data, start + PLAIN_TOPICS_AT, stop, version, protected)
+        else:
+            told = self._longer_head(pos, stop)
+            if told is None:
+                return None
+            answered, ours = told
+        if ours is None and stop > len(data):
+            if len(data) < start + _HEAD_WITHIN_BYTES[0]:
+                # One topic may be seen then; several are gathered.
+                self.need = len(data) - pos + 1
+        elif ours is None:
+            ours = self._walked(pos, stop)
+        return answered if ours is False else None
+
+    def _walked(self, pos: int, stop: int) -> bool | None:
+        """Whether a whole Produce request of several topics names what is ours; None: it is damaged."""
+        # Up to here a search of all of it costs less than a walk.
+        if stop - pos < STREAMED_FROM_BYTES and not self._protected.may_be_in(self.data, pos, stop, True):
+            return False
+        frame = self.copy(pos + LENGTH_BYTES, stop)
+        try:
+            return names_ours(frame, parse_header(frame), self._protected)
+        except BadFrame:
+            return None
+
+    def _longer_head(self, pos: int, stop: int) -> tuple[bool, bool | None] | None:
+        """Whether a Produce request with a transactional id or tags asks for acks and names what is ours.
+
+        None: it must be read, or looked at again when there is more of it.
+        """
+        protected, here = self._protected, min(stop, len(self.data))
+        for within in _HEAD_WITHIN_BYTES:
+            frame = self.copy(pos + LENGTH_BYTES, min(here, pos + within))
+            try:
+                header = parse_header(frame)
+                acks = produce_acks(frame, header)
+                return acks != 0, protected.active and head_names_ours(frame, header, protected)
+            except BadFrame:
+                pass
+        if here < min(stop, pos + _HEAD_WITHIN_BYTES[-1]):
+            # What can pass unread is not gathered.
+            self.need = here - pos + 1
+        return None
+
+
+def _bad_length(length: int) -> BadFrame:
+    return BadFrame(Reason.NEGATIVE_LENGTH if length < 0 else Reason.TOO_LARGE)

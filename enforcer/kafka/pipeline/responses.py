@@ -1,0 +1,353 @@
+"""A broker's responses on their way to the client: passed on in runs, changed where a rule needs it.
+
+Sans-IO, like `requests`. Answers leave in the order of the requests, those that the proxy gives itself among
+them.
+"""
+
+import struct
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from enforcer.host.moving import MOVED_FROM_BYTES, MOVED_FROM_READ_BYTES
+from enforcer.kafka.addresses.fetch_walk import FetchWalk
+from enforcer.kafka.addresses.repeats import Repeats
+from enforcer.kafka.guard.answers import SHOWN_KEYS
+from enforcer.kafka.part import Slot
+from enforcer.wire.kafka.addresses import REWRITTEN_KEYS, may_hold_endpoints
+from enforcer.wire.kafka.frames import (
+    API_VERSIONS,
+    CORRELATION_BYTES,
+    DESCRIBE_CLUSTER,
+    FETCH,
+    FIND_COORDINATOR,
+    LENGTH_BYTES,
+    METADATA,
+    PRODUCE,
+    BadFrame,
+    Reason,
+    Unread,
+)
+from streaming.contract.errors import WeirError
+
+_READ_KEYS: Final = REWRITTEN_KEYS | SHOWN_KEYS
+# Their answers follow from the broker's bytes and our ports alone, and are the same again and again.
+_REPEATED_KEYS: Final = frozenset({API_VERSIONS, METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER})
+# First version that may end in addresses of new leaders; earlier ones hold none.
+_ENDPOINTS_FROM: Final = {PRODUCE: 10, FETCH: 16}
+# `may_hold_endpoints` looks at no more than so many bytes at the end.
+_TAIL_BYTES: Final = 8
+_LENGTH = struct.Struct(">i")
+_HEAD = struct.Struct(">ii")  # length, correlation id
+
+Write = Callable[[bytes | bytearray | memoryview], object]
+Move = Callable[[int], int]
+Rewrite = Callable[[int, int, bytes], bytes]
+"""(API, version, response) -> the response as clients may see it; see shown.AnswerFilter."""
+
+
+class Count(Protocol):
+    """Where bytes are counted; see metrics.Traffic."""
+
+    bytes_out: int
+
+
+class Responses(Unread):
+    """The answers of one connection.
+
+    Args:
+        max_frame_bytes: longest response accepted.
+        rewrite: makes answers fit to be shown.
+        traffic: counts what leaves.
+        repeats: answers that were changed before.
+    """
+
+    __slots__ = (
+        "_max_frame_bytes", "_out", "_passing", "_repeats", "_rewrite", "_traffic", "_walk",
+        "answers", "due", "kept_bytes", "move", "write",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        max_frame_bytes: int,
+        rewrite: Rewrite,
+        traffic: Count,
+        repeats: Repeats,
+    ) -> None:
+        super().__init__()
+        self._max_frame_bytes = max_frame_bytes
+        self._rewrite = rewrite
+        self._traffic = traffic
+        self._repeats = repeats
+        # Bytes still to come of a response whose beginning has left: that of the first of `answers`.
+        self._passing = 0
+        # Reads what is still to come of it, if that is needed.
+        self._walk: FetchWalk | None = None
+        self._out: list[bytes | bytearray | memoryview] = []
+        self.answers: deque[Slot] = deque()
+        """What the client waits for, in the order of its requests."""
+        self.due: deque[Slot] = deque()
+        """What the broker has to answer, in the order in which it was asked."""
+        self.kept_bytes = 0
+        """Answers of our own that wait for earlier ones."""
+        self.write: Write = _nowhere
+        """Takes what the client gets."""
+        self.move: Move = _moves_nothing
+        """Moves some of so many bytes that the broker sends next to the client; returns how many."""
+
+    def take(self, data: bytes) -> None:
+        """Pass on what the broker sent.
+
+        Raises:
+            WeirError: it fits no request, cannot be read, or names a broker that we cannot stand for; what
+                came before it has been passed on.
+        """
+        taken = 0
+        # Answers of ours that wait have their place between the broker's.
+        if not (self.data or self._passing or self.kept_bytes):
+            taken = self._take_known(data)
+            if taken == len(data):
+                self._write()
+                return
+        if self._passing:
+            self._take_body(data)
+        elif not self.add(data):
+            return
+        self.pos += taken
+        try:
+            while self.pos < len(self.data) and self._run():
+                stop = self.pos + self.need
+                frame = self.copy(self.pos + LENGTH_BYTES, stop)
+                self.pos = stop
+                self._read(self.due.popleft(), frame)
+                self._gather()
+            self._gather()
+        finally:
+            if self.pos == len(self.data):
+                # An idle connection keeps nothing of the last response.
+                self.data, self.pos = b"", 0
+            self._write()
+        if self._passing >= MOVED_FROM_BYTES and len(data) >= MOVED_FROM_READ_BYTES:
+            self._move()
+
+    def _move(self) -> None:
+        """Much has come, so more of it is likely here: what nobody reads need not come to us."""
+        # Of a response its last byte is taken, whatever it is.
+        unread = self._passing - 1 if self._walk is None else self._walk.unread
+        if unread < MOVED_FROM_BYTES:
+            return
+        count = self.move(unread)
+        self._passing -= count
+        self._traffic.bytes_out += count
+        if self._walk is not None:
+            self._walk.moved(count)
+
+    def _take_known(self, data: bytes) -> int:
+        """Pass on the whole answers at the front about which nothing has to be found out: nearly always all.
+
+        All in one place: a call more costs a process that finds its caches cold a microsecond.
+
+        Returns:
+            How many bytes they take.
+        """
+        due, answers, out = self.due, self.answers, self._out
+        end, pos, same_from = len(data), 0, 0
+        while end - pos >= _HEAD.size and due and answers:
+            length, correlation_id = _HEAD.unpack_from(data, pos)
+            slot, stop = due[0], pos + LENGTH_BYTES + length
+            if (
+                stop > end
+                or not CORRELATION_BYTES <= length <= self._max_frame_bytes
+                or answers[0] is not slot
+                or slot.correlation_id != correlation_id
+                or slot.done is not None
+            ):
+                break
+            key, body = slot.api_key, pos + _HEAD.size
+            if key in _REPEATED_KEYS:
+                known = self._repeats.find(key, slot.api_version, data[body:stop])
+                if known is None:
+                    break
+                if pos > same_from:
+                    out.append(data[same_from:pos])
+                out += (known[0], data[pos + LENGTH_BYTES : body], known[1])
+                same_from = stop
+            elif key in _READ_KEYS:
+                endpoints_from = _ENDPOINTS_FROM.get(key, 0)
+                tail = data[max(pos + LENGTH_BYTES, stop - _TAIL_BYTES) : stop]
+                if slot.api_version >= endpoints_from and (
+                    not endpoints_from or may_hold_endpoints(key, tail)
+                ):
+                    break
+            due.popleft()
+            answers.popleft()
+            pos = stop
+        if pos > same_from:
+            whole = not same_from and pos == end
+            out.append(data if whole else memoryview(data)[same_from:pos])
+        return pos
+
+    def respond(self, slot: Slot, response: bytes) -> None:
+        """Take a response, once all who asked for it have read it, as the answer.
+
+        Raises:
+            WeirError: it cannot be read, or names a broker that we cannot stand for.
+        """
+        slot.response = self._rewrite(slot.api_key, slot.api_version, response)
+
+    def drop(self) -> None:
+        """The connection is over: keep nothing."""
+        self.data, self.pos, self.kept_bytes = b"", 0, 0
+        self.answers.clear()
+        self.due.clear()
+        self._out.clear()
+
+    def flush(self) -> None:
+        """Write the answers that are ready, as far as no earlier one is missing; the others are kept."""
+        self._gather()
+        self._count_kept()
+        self._write()
+
+    def _gather(self) -> None:
+        answers = self.answers
+        while answers and (response := answers[0].response) is not None:
+            slot = answers.popleft()
+            if slot.finish is not None:
+                response = slot.finish(response)
+            self._out += (len(response).to_bytes(LENGTH_BYTES, "big"), response)
+        if self.kept_bytes:
+            self._count_kept()
+
+    def _count_kept(self) -> None:
+        self.kept_bytes = sum(len(slot.response) for slot in self.answers if slot.response is not None)
+
+    def _write(self) -> None:
+        """One system call for all that is ready: it costs more than all our work on a small answer."""
+        out = self._out
+        if not out:
+            return
+        data = out[0] if len(out) == 1 else b"".join(out)
+        out.clear()
+        self._traffic.bytes_out += len(data)
+        self.write(data)
+
+    def _take_body(self, data: bytes) -> None:
+        size = min(self._passing, len(data))
+        self._passing -= size
+        if not self._passing:
+            self.answers.popleft()
+        self.add(data)
+        self.pos = size
+        self._walk_over(self.slice(0, size))
+
+    def _walk_over(self, piece: bytes | bytearray | memoryview) -> None:
+        """Write a piece of the response that is passing, as far as it may leave."""
+        if self._walk is None:
+            self._out.append(piece)
+            return
+        stop, tail = self._walk.take(piece)
+        if stop:
+            self._out.append(piece if stop == len(piece) else piece[:stop])
+        if tail:
+            self._out.append(tail)
+        if not self._passing:
+            self._walk = None
+
+    def _run(self) -> bool:
+        """Write the responses at the front that need no change, as one piece.
+
+        Returns:
+            True if a whole one that must be read comes next; `need` is its length then.
+
+        Raises:
+            WeirError: a response fits no request, or its length is impossible.
+        """
+        start = pos = self.pos
+        data, end = self.data, len(self.data)
+        due, answers = self.due, self.answers
+        self.need = 0
+        found, kept, behind = False, 0, b""
+        try:
+            while end - pos >= _HEAD.size:
+                length, correlation_id = _HEAD.unpack_from(data, pos)
+                if not CORRELATION_BYTES <= length <= self._max_frame_bytes:
+                    raise _bad_length(length)
+                if not due or due[0].correlation_id != correlation_id:
+                    raise WeirError("a broker's response fits no request")
+                slot, stop = due[0], pos + LENGTH_BYTES + length
+                if not answers or answers[0] is not slot or self._must_read(slot, pos, stop):
+                    self.need = stop - pos
+                    found = stop <= end
+                    break
+                due.popleft()
+                if stop > end:
+                    self._passing = stop - end
+                    if slot.api_key == FETCH and slot.api_version >= _ENDPOINTS_FROM[FETCH]:
+                        kept, behind = self._begin_walk(slot.api_version, length, pos + LENGTH_BYTES)
+                    pos = end
+                    break
+                answers.popleft()
+                pos = stop
+            else:
+                self._check_short(pos)
+        finally:
+            self.pos = pos
+            if pos - kept > start:
+                self._out.append(data if pos - kept - start == end else self.slice(start, pos - kept))
+            if behind:
+                self._out.append(behind)
+        return found
+
+    def _begin_walk(self, version: int, length: int, start: int) -> tuple[int, bytes]:
+        """Read what is here of a Fetch response; returns how many bytes stay, and what leaves for them."""
+        self._walk = FetchWalk(length, lambda response: self._rewrite(FETCH, version, response))
+        piece = self.slice(start, len(self.data))
+        stop, behind = self._walk.take(piece)
+        return len(piece) - stop, behind
+
+    def _check_short(self, pos: int) -> None:
+        """A response too short for its correlation id would be waited for in vain."""
+        if len(self.data) - pos >= LENGTH_BYTES:
+            (length,) = _LENGTH.unpack_from(self.data, pos)
+            if length < CORRELATION_BYTES:
+                raise _bad_length(length)
+
+    def _must_read(self, slot: Slot, pos: int, stop: int) -> bool:
+        """Whether a rule needs the body of the response from `pos` to `stop`, which may not be here yet."""
+        key = slot.api_key
+        if slot.done is not None:
+            return True
+        if key not in _READ_KEYS:
+            return False
+        endpoints_from = _ENDPOINTS_FROM.get(key)
+        if endpoints_from is None:
+            return True
+        if slot.api_version < endpoints_from:
+            return False
+        if stop > len(self.data):
+            return key != FETCH
+        return may_hold_endpoints(key, self.data[max(pos + LENGTH_BYTES, stop - _TAIL_BYTES) : stop])
+
+    def _read(self, slot: Slot, response: bytes) -> None:
+        """Let the rules have a response; the client gets its own in turn."""
+        key, version = slot.api_key, slot.api_version
+        if slot.done is not None:
+            # It holds its slot, which holds the answer: let go of it, or megabytes wait for the collector.
+            done, slot.done = slot.done, None
+            done(response)
+            return
+        slot.response = shown = self._rewrite(key, version, response)
+        if key in _REPEATED_KEYS:
+            self._repeats.keep(key, version, response[CORRELATION_BYTES:], shown[CORRELATION_BYTES:])
+
+
+def _bad_length(length: int) -> BadFrame:
+    return BadFrame(Reason.TRUNCATED_HEADER if length < CORRELATION_BYTES else Reason.TOO_LARGE)
+
+
+def _nowhere(_data: bytes | bytearray | memoryview) -> None:
+    raise AssertionError("there is no client yet")
+
+
+def _moves_nothing(_count: int) -> int:
+    return 0

@@ -1,0 +1,131 @@
+"""What a broker has to answer to a connection whose requests in flight are counted."""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import SupportsIndex
+
+from enforcer.kafka.part import Slot
+from enforcer.kafka.slots.classes import DELAYED_KEYS, class_of
+from enforcer.laws.concurrency.limiter import Limiter, Ticket, Waiter
+
+
+class CountedAnswers(deque[Slot]):
+    """`Responses.due` of such a connection: what is put in was sent, what is taken out is answered.
+
+    A subclass, so that connections that are not counted pay nothing; every way in and out that `Responses`
+    and `ConnectionEnd` use is here. An answer so large that it is passed on in parts is taken out when its
+    first bytes come.
+
+    Args:
+        limiter: counts them.
+        sent: what was sent before: that is not counted.
+        coming: tells which request was sent in part, and waits for its client.
+        waiter: stands in its line for them.
+    """
+
+    def __init__(
+        self,
+        limiter: Limiter,
+        sent: Iterable[Slot] = (),
+        coming: Callable[[], Slot | None] = lambda: None,
+        waiter: Waiter | None = None,
+    ) -> None:
+        super().__init__(sent)
+        self._limiter = limiter
+        self._waiter = waiter
+        self._tickets: dict[Slot, Ticket] = {}
+        self._coming = coming
+        # The request of an exempt class that has a slot.
+        self._exempt: Slot | None = None
+        # A request that is sent in part, whether it shall be sampled, and if it is slow.
+        self._part: tuple[Slot, bool] | None = None
+        self._slow = False
+        self.prompt: set[int] = set()
+        """Correlation ids of Fetches about to be put in that must be answered at once."""
+
+    def append(self, slot: Slot, /) -> None:
+        """A request was sent."""
+        super().append(slot)
+        self._begin(slot)
+
+    def extend(self, slots: Iterable[Slot], /) -> None:
+        """Several were, in this order."""
+        for slot in slots:
+            self.append(slot)
+
+    def popleft(self) -> Slot:
+        """The first one is answered."""
+        slot = super().popleft()
+        ticket = self._take_out(slot)
+        if ticket is not None:
+            self._limiter.end(ticket)
+        return slot
+
+    def pop(self, index: SupportsIndex = -1, /) -> Slot:
+        """The last one never became whole: there will be no answer, and that is the client's doing."""
+        slot = super().pop()
+        ticket = self._take_out(slot)
+        if ticket is not None:
+            self._limiter.cancel((ticket,))
+        return slot
+
+    def clear(self) -> None:
+        """The connection is over."""
+        super().clear()
+        self.forget()
+
+    def whole(self) -> None:
+        """The rest of the request that was sent in part has left: now the broker has it to do."""
+        part, self._part = self._part, None
+        if part is not None and part[0] in self._tickets:
+            self._limiter.restart(self._tickets[part[0]], part[1])
+
+    def check(self) -> None:
+        """Called once a second: a client that sends a request slowly must not keep a slot by that."""
+        if self._part is None or self._part[0] not in self._tickets:
+            return
+        if self._slow:
+            self._limiter.cancel((self._tickets[self._part[0]],))
+        self._slow = True
+
+    def forget(self) -> None:
+        """The answers are not waited for any more, or will not come: the broker's connection is over.
+
+        That is no drop: a broker ends the connection of who sends nonsense, and anybody could make it look
+        slow by that. One that is away answers nobody, and there is nothing to be limited.
+        """
+        tickets, self._tickets, self._exempt = self._tickets, {}, None
+        self._limiter.cancel(tickets.values())
+
+    def _take_out(self, slot: Slot) -> Ticket | None:
+        if slot is self._exempt:
+            self._exempt = None
+        return self._tickets.pop(slot, None)
+
+    def _begin(self, slot: Slot) -> None:
+        self._count(slot)
+        ticket = self._tickets.get(slot)
+        if ticket is not None and slot is self._coming():
+            # Until it is whole its time is the client's, and says nothing of the broker.
+            self._part, self._slow = (slot, ticket.sampled), False
+            ticket.sampled = False
+
+    def _count(self, slot: Slot) -> None:
+        key = slot.api_key
+        if key not in DELAYED_KEYS:
+            # Of those that never wait a connection has one slot, or it could send so many that nobody else's
+            # turn came.
+            holds = class_of(key) not in self._limiter.exempt or self._exempt is None
+            if holds and class_of(key) in self._limiter.exempt:
+                self._exempt = slot
+            self._tickets[slot] = self._limiter.begin(class_of(key), by=self._waiter, holds=holds)
+            return
+        prompt = slot.correlation_id in self.prompt
+        self.prompt.discard(slot.correlation_id)
+        if class_of(key) not in self._limiter.exempt:
+            # Whoever wrote the policy wants it so: it has a slot for as long as it waits.
+            self._tickets[slot] = self._limiter.begin(class_of(key), by=self._waiter, sampled=prompt)
+        elif prompt:
+            self._tickets[slot] = self._limiter.begin(class_of(key), holds=False)
+        else:
+            self._limiter.pass_by(class_of(key))

@@ -1,0 +1,60 @@
+"""What all connections of a Pulsar proxy share."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from enforcer.core.metrics import Metrics
+from enforcer.core.settings import ProxySettings
+from enforcer.host.sockets import Address
+from enforcer.host.turns import Turns
+from enforcer.pulsar.link import Link, Part
+from enforcer.pulsar.lookup.targets import Targets
+from enforcer.pulsar.metrics import PulsarMetrics
+from enforcer.pulsar.settings import PulsarSettings
+
+
+class Context(Protocol):
+    """The proxy, as its connections see it.
+
+    Attributes:
+        settings: what all proxies have.
+        pulsar: what only this one has.
+        metrics: counts.
+        pulsar_metrics: counts that only this one has.
+        targets: brokers that clients may be connected to.
+        turns: shares the loop out, and its log.
+        parts: make the concerns of a new connection, in the order in which they see its frames.
+    """
+
+    settings: ProxySettings
+    pulsar: PulsarSettings
+    metrics: Metrics
+    pulsar_metrics: PulsarMetrics
+    targets: Targets
+    turns: Turns
+    parts: list[Callable[[Link], Part]]
+
+    def now_ms(self) -> float:
+        """The steady clock."""
+        ...
+
+    def call_later(self, delay_ms: float, function: Callable[[], None]) -> asyncio.TimerHandle:
+        """Call a function after a delay."""
+        ...
+
+    def bootstrap(self) -> Address:
+        """The broker of a client that names none."""
+        ...
+
+    def admit(self, connection: Any) -> bool:
+        """Take a new client in; False if that cannot be."""
+        ...
+
+    def placed(self, connection: Any) -> None:
+        """Its broker is known now."""
+        ...
+
+    def forget(self, connection: Any) -> None:
+        """A client is gone."""
+        ...

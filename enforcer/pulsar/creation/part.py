@@ -1,0 +1,215 @@
+"""Topics that the client of one connection would create, as a part of the connection."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from enforcer.laws.mutation.admission import CallLater
+from enforcer.laws.mutation.coordinator import QuotaCoordinator
+from enforcer.laws.mutation.mutations import Mutations
+from enforcer.pulsar.creation.creation import KEPT_BYTES, Creation, Office, TopicState
+from enforcer.pulsar.creation.known_topics import KnownTopics
+from enforcer.pulsar.creation.metrics import CreationMetrics
+from enforcer.pulsar.creation.questions import Questions
+from enforcer.pulsar.creation.request import ASKING, CLOSING, NAMING, CreationRequest, named, read_want
+from enforcer.pulsar.link import Link, Part
+from enforcer.pulsar.settings import PulsarSettings
+from enforcer.wire.pulsar.commands import parse
+from enforcer.wire.pulsar.frames import (
+    ERROR,
+    PARTITIONED_METADATA,
+    PARTITIONED_METADATA_RESPONSE,
+    PRODUCER_SUCCESS,
+    SUCCESS,
+)
+
+KNOWN_TOPICS_MAX: Final = 10_000
+"""Topics known that way."""
+KNOWN_MS: Final = 5_000
+"""How long a topic that was there is believed to be; made again within it, it may cost nothing."""
+CREATIONS_MAX: Final = 1_000
+"""Requests of one connection looked at at a time that may create topics; then reading stops."""
+
+logger = logging.getLogger(__name__)
+
+_NONE: Final[frozenset[int]] = frozenset()
+_ANSWERS: Final = frozenset({PRODUCER_SUCCESS, SUCCESS, ERROR, PARTITIONED_METADATA_RESPONSE}) | NAMING
+_AHEAD_MS: Final = 1_500
+"""A quota is looked for so long before it is in force: connections are looked at once a second."""
+_OVERHEAD_BYTES: Final = 4_096 + KEPT_BYTES
+"""What a request that is kept takes beside its frame."""
+Applies = Callable[[str], bool]
+"""Whether a mutation quota applies to a user."""
+
+
+class CreationPart:
+    """Sees the requests that may create topics while a quota on partition mutations applies to the client.
+
+    It is the last of its connection's parts, so that the others see these requests when they come, and their
+    answers when the broker gives them.
+
+    Args:
+        link: the connection.
+        office: what all connections share.
+        applies: whether a quota applies to a user.
+    """
+
+    def __init__(self, link: Link, office: Office, applies: Applies) -> None:
+        self._link = link
+        self._office = office
+        self._applies = applies
+        self._questions = Questions(link)
+        # Those whose client waits for an answer, by its request id; and all that are not done.
+        self._open: dict[int, Creation] = {}
+        # Those whose answer is withheld, by what it makes.
+        self._withheld: dict[tuple[int, int] | None, Creation] = {}
+        self._tasks: dict[asyncio.Task[None], Creation] = {}
+        self._held_bytes = 0
+        self._paused = False
+        self._limited = applies(link.user)
+        self.up, self.down = self._kinds()
+
+    @property
+    def held_bytes(self) -> int:
+        """See link.Part."""
+        return self._held_bytes
+
+    def take_up(self, kind: int, frame: bytes) -> bytes | None:
+        """See link.Part."""
+        if kind in CLOSING:
+            self._let_go(kind, frame)
+            return frame
+        want = read_want(kind, frame)
+        if want is None:
+            return frame
+        if not self._link.features.get_partitioned_metadata_without_auto_creation:
+            # It cannot be asked without creating the topic.
+            self._office.metrics.topics.labels("unasked").inc()
+            return frame
+        if kind != PARTITIONED_METADATA and self._office.known.has(want.name, want.topic):
+            self._office.metrics.topics.labels(TopicState.KNOWN.value).inc()
+            return frame
+        if want.request_id in self._open:
+            self._link.end("request_id")
+            return None
+        self._begin(want)
+        return None
+
+    def take_down(self, kind: int, frame: bytes) -> bytes | None:
+        """See link.Part."""
+        body = parse(frame)
+        if kind == PARTITIONED_METADATA_RESPONSE:
+            if not self._questions.take(body):
+                return frame
+            self._look()
+            return None
+        if kind in NAMING:
+            creation = self._withheld.get(named(kind, body))
+        else:
+            creation = self._open.get(body.request_id)
+        if creation is not None and creation.withholds:
+            creation.keep(frame)
+            return None
+        if creation is None or not creation.awaits:
+            return frame
+        if creation.answered(kind, frame):
+            self._withheld[creation.want.owner] = creation
+            return None
+        self._closed(creation)
+        return frame
+
+    def check(self, now_ms: float) -> None:
+        """See link.Part."""
+        self._limited = self._applies(self._link.user)
+        self._look()
+
+    def close(self) -> None:
+        """See link.Part. What is decided and not carried out is given back; what is at the broker is not."""
+        for task in self._tasks:
+            task.cancel()
+
+    # ---------------------------------------------------------------------------------------------------
+
+    def _begin(self, want: CreationRequest) -> None:
+        creation = Creation(self._link, self._office, self._questions, want)
+        self._open[want.request_id] = creation
+        task = asyncio.get_running_loop().create_task(creation.run())
+        self._tasks[task] = creation
+        self._held_bytes += len(want.frame) + _OVERHEAD_BYTES
+        self._office.metrics.held.inc()
+        task.add_done_callback(self._done)
+        if len(self._tasks) >= CREATIONS_MAX and not self._paused:
+            self._paused = True
+            self._link.pause(self)
+        self._look()
+
+    def _done(self, task: "asyncio.Task[None]") -> None:
+        creation = self._tasks.pop(task)
+        self._closed(creation)
+        self._held_bytes -= len(creation.want.frame) + _OVERHEAD_BYTES
+        self._office.metrics.held.dec()
+        if self._paused and len(self._tasks) < CREATIONS_MAX:
+            self._paused = False
+            self._link.resume(self)
+        self._look()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("a topic's creation met a mistake of ours", exc_info=error)
+            self._link.end("internal")
+
+    def _closed(self, creation: Creation) -> None:
+        """Its client has its answer."""
+        if self._open.get(creation.want.request_id) is creation:
+            del self._open[creation.want.request_id]
+        if self._withheld.get(creation.want.owner) is creation:
+            del self._withheld[creation.want.owner]
+
+    def _let_go(self, kind: int, frame: bytes) -> None:
+        """The client closes a producer or consumer that it has not got yet: it has stopped waiting."""
+        body = parse(frame)
+        owner = named(kind, body)
+        for task, creation in self._tasks.items():
+            if creation.want.owner == owner and creation.want.request_id in self._open:
+                task.cancel()
+
+    def _look(self) -> None:
+        kinds = self._kinds()
+        if kinds != (self.up, self.down):
+            self.up, self.down = kinds
+            self._link.look_again()
+
+    def _kinds(self) -> tuple[frozenset[int], frozenset[int]]:
+        if self._tasks:
+            return ASKING | CLOSING, _ANSWERS
+        return (ASKING if self._limited else _NONE), (_ANSWERS if self._questions.unanswered else _NONE)
+
+
+def creating(
+    coordinator: QuotaCoordinator, now_ms: Callable[[], int], settings: PulsarSettings, call_later: CallLater
+) -> Callable[[Link], Part]:
+    """What makes this part of a connection, for all connections of a proxy.
+
+    Args:
+        coordinator: of the quotas.
+        now_ms: the brokers' time.
+        settings: waits and bounds.
+        call_later: calls a function after so many ms.
+    """
+    office = Office(
+        mutations=Mutations(coordinator, call_later),
+        known=KnownTopics(KNOWN_MS, KNOWN_TOPICS_MAX, coordinator.clock.steady_ms),
+        metrics=CreationMetrics(coordinator.metrics.registry),
+        settings=settings,
+    )
+
+    def applies(user: str) -> bool:
+        now = now_ms()
+        policies = coordinator.policies
+        return any(policies.quota(user, "", ts) is not None for ts in (now, now + _AHEAD_MS))
+
+    return partial(_part, office, applies)
+
+
+def _part(office: Office, applies: Applies, link: Link) -> Part:
+    return CreationPart(link, office, applies)

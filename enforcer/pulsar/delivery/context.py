@@ -1,0 +1,215 @@
+"""What all connections share to keep limits of dispatch: what is left, who is in turn, what is held.
+
+What passes within one step of the event loop is counted together, by consumer: one event, not one for each
+entry. Until it is counted it is taken off what was left when the step began, so nothing passes twice.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from enforcer.core.lines import Waiter
+from enforcer.core.metrics import Metrics
+from enforcer.pulsar.delivery.entry import ArrivedEntry
+from enforcer.pulsar.delivery.held_frames import Store
+from enforcer.pulsar.delivery.limits import FREE, GROUP, NO_TURN, USER, Laws, Limits, Room
+from enforcer.pulsar.delivery.metrics import DeliveryMetrics
+from enforcer.pulsar.settings import PulsarSettings
+from streaming.contract.usage_events import DIMENSIONS
+
+_LOOK_MS: Final = 25.0
+"""How often it is looked whether limits have changed: they come into force at most so late."""
+_LOOKERS: Final = 100
+"""Connections that follow such a change in one step of the loop."""
+CAUGHT_UP_MS: Final = 1_000
+"""Who gets messages that are younger has no backlog, if they are not the next of many that wait here."""
+
+CallLater = Callable[[float, Callable[[], None]], asyncio.TimerHandle]
+
+
+class Looker(Protocol):
+    """A connection that follows what the policies say."""
+
+    def look(self) -> None:
+        """Something may have changed."""
+        ...
+
+
+class Taker(Waiter, Protocol):
+    """A consumer, as it is counted."""
+
+    limits: Limits
+
+
+class DeliveryContext:
+    """Shared by all connections of a proxy.
+
+    Attributes:
+        laws: what limits.
+        lines: who waits for what, in what order.
+        held: all that is held.
+        banked: permits that clients gave and that were not forwarded.
+        settings: bounds.
+        metrics: counts.
+
+    Args:
+        laws: see there.
+        settings: bounds.
+        metrics: counts of all proxies.
+        call_later: calls a function after some ms.
+    """
+
+    def __init__(
+        self, laws: Laws, settings: PulsarSettings, metrics: Metrics, call_later: CallLater
+    ) -> None:
+        self.laws, self.settings = laws, settings
+        self.lines = laws.dispatch.lines
+        self.held = Store()
+        self.banked = 0
+        self.metrics = DeliveryMetrics(
+            metrics.registry, lambda: (self.banked, self.held.frames, self.held.size)
+        )
+        self._throttled = metrics.throttled
+        self._call_later = call_later
+        self._lookers: dict[Looker, None] = {}
+        self._generation = laws.generation
+        # Whose room was asked for last, and for what; who got what passed since the last count.
+        self._room_of: tuple[Taker, bool, bool] | None = None
+        self._found_room = FREE
+        self._units, self._left_msgs, self._left_size = FREE[:3]
+        self._passed_of: tuple[Taker, bool] | None = None
+        self._msgs = self._size = self._entries = 0
+        self._ending = False
+
+    # What is left -----------------------------------------------------------------------------------------
+
+    def room(self, consumer: Taker, *, charged: bool = True, granted: bool = False) -> Room:
+        """What may be delivered to a consumer now.
+
+        What is left belongs to those first who wait for the same limit, so there may be none for it though
+        something is left: then `level` says whose limit that is, and the wait is short.
+
+        Args:
+            consumer: whose.
+            charged: dispatch rates count it.
+            granted: it had its turn, and this is what it was granted then.
+        """
+        for_what = consumer, charged, granted
+        if self._room_of != for_what or not self._is_left():
+            self.flush()
+            self._found_room = room = self._found(consumer, charged, granted)
+            self._units, self._left_msgs, self._left_size = room[:3]
+            self._room_of = for_what
+            self._end_soon()
+            return room
+        return self._found_room._replace(units=self._units, msgs=self._left_msgs, size=self._left_size)
+
+    def admits(self, consumer: Taker, *, charged: bool, granted: bool) -> bool:
+        """Whether one more entry may be delivered now; see `room`."""
+        if self._room_of == (consumer, charged, granted) and self._is_left():
+            return True
+        return has_room(self.room(consumer, charged=charged, granted=granted))
+
+    def count(self, consumer: Taker, came: ArrivedEntry, *, backlog: bool) -> None:
+        """A message goes on to the client."""
+        if came.marker:
+            return
+        if self._passed_of != (consumer, backlog):
+            self.flush()
+            self._passed_of = consumer, backlog
+            self._end_soon()
+        self._msgs += came.msgs
+        self._size += came.size
+        self._entries += 1
+        if self._room_of is None or self._room_of[0] is not consumer:
+            self._room_of = None
+            return
+        self._units -= 1 if self.laws.dispatch.by_entry else came.msgs
+        self._left_msgs -= came.msgs
+        self._left_size -= came.size
+
+    def flush(self) -> None:
+        """Count what has passed."""
+        if self._passed_of is None:
+            return
+        (consumer, backlog), self._passed_of = self._passed_of, None
+        msgs, size, entries = self._msgs, self._size, self._entries
+        self._msgs = self._size = self._entries = 0
+        consumer.limits.charge(msgs, size, entries, backlog=backlog)
+
+    def _end_soon(self) -> None:
+        if not self._ending:
+            self._ending = True
+            self._call_later(0, self._end_step)
+
+    def _end_step(self) -> None:
+        self._ending = False
+        self._room_of = None
+        self.flush()
+
+    def is_young(self, came: ArrivedEntry) -> bool:
+        """Whether a message was published just now, so that its subscription has read nearly everything."""
+        return came.published > 0 and self.laws.brokers_ms() - came.published < CAUGHT_UP_MS
+
+    def throttled(self, limits: Limits, room: Room) -> None:
+        """A consumer begins to wait; for metrics."""
+        if room.level in (GROUP, USER):
+            dimension = DIMENSIONS[3 if room.dimension == "bytes" else 2]
+            self._throttled.labels(room.level, dimension).inc()
+        elif room.dimension:
+            limits.throttled(room.level, room.dimension)
+
+    # Who follows the policies ------------------------------------------------------------------------------
+
+    def follow(self, looker: Looker) -> None:
+        """Tell a connection of changes."""
+        if not self._lookers:
+            self._call_later(_LOOK_MS, self._look)
+        self._lookers[looker] = None
+
+    def leave(self, looker: Looker) -> None:
+        """Do not, any more."""
+        self._lookers.pop(looker, None)
+
+    def _look(self) -> None:
+        if not self._lookers:
+            return
+        self._call_later(_LOOK_MS, self._look)
+        generation = self.laws.generation
+        if generation != self._generation:
+            self._generation = generation
+            self._tell(list(self._lookers))
+
+    def _tell(self, lookers: list[Looker]) -> None:
+        """Some now, the rest in the next steps: clients' bytes come in between."""
+        for looker in lookers[:_LOOKERS]:
+            if looker in self._lookers:
+                looker.look()
+        if rest := lookers[_LOOKERS:]:
+            self._call_later(0, lambda: self._tell(rest))
+
+    def _is_left(self) -> bool:
+        return self._units > 0 and self._left_msgs > 0 and self._left_size > 0
+
+    def _found(self, consumer: Taker, charged: bool, granted: bool) -> Room:
+        limits = consumer.limits
+        room = limits.room(charged=charged)
+        if room.wait_ms or room is FREE or granted or not charged:
+            return room
+        claim = (consumer, limits.topic, limits.subscription)
+        for counter in limits.counters:
+            if not self.lines.is_next(counter, claim):
+                return NO_TURN._replace(level=level_of(counter))
+        return room
+
+
+def level_of(counter: tuple[str, ...]) -> str:
+    """Which level's limit a counter is of."""
+    if counter[0] in (GROUP, USER):
+        return counter[0]
+    return ("broker", "topic", "subscription")[len(counter) - 1]
+
+
+def has_room(room: Room) -> bool:
+    """Whether one more entry may be delivered."""
+    return room.units > 0 and room.msgs > 0 and room.size > 0

@@ -1,0 +1,160 @@
+"""Lookups: every answer leads back to the proxy.
+
+A client that is told where a topic is served goes there, unless the answer says that it is to go through the
+address it came from; then it comes back with a CONNECT that names that broker. Clients follow a redirect to
+another broker by themselves and ask nobody, so none reaches them: it is followed here, in the client's name.
+"""
+
+import asyncio
+from typing import Any, Final
+
+from enforcer.host.sockets import Address
+from enforcer.pulsar.context import Context
+from enforcer.pulsar.link import Link
+from enforcer.pulsar.lookup.client import AskingFailed, LookupClient
+from enforcer.wire.pulsar.commands import LookupType, ServerError, build, command, parse, rewritten
+from enforcer.wire.pulsar.frames import AUTH_RESPONSE, LOOKUP, LOOKUP_RESPONSE
+from streaming.contract.errors import WeirError
+
+LOOKUP_TIMEOUT_MS: Final = 10_000
+"""A lookup is followed so long: a third of what clients wait (30 s), so that they may try again."""
+LOOKUP_HOPS_MAX: Final = 20
+"""Brokers that one lookup is followed to, as clients do."""
+LOOKUPS_MAX: Final = 1_000
+"""Lookups of one connection that may be followed; with more, some fail and are tried again."""
+
+_IDLE_MS: Final = 10_000
+_ASKED_MAX: Final = 8
+"""Brokers that one client's redirects keep connections to."""
+
+
+class Lookups:
+    """The lookups of one connection (link.Part).
+
+    Args:
+        link: the connection.
+        context: what all connections share.
+    """
+
+    def __init__(self, link: Link, context: Context) -> None:
+        self._link = link
+        self._context = context
+        self._pulsar = context.pulsar
+        self._metrics = context.pulsar_metrics
+        # As the client logs in now.
+        self._connect = link.connect
+        self._asked: dict[int, bytes] = {}
+        self._others: dict[Address, LookupClient] = {}
+        self._following: set[asyncio.Task[None]] = set()
+        self.up = frozenset({LOOKUP, AUTH_RESPONSE})
+        self.down = frozenset({LOOKUP_RESPONSE})
+
+    @property
+    def held_bytes(self) -> int:
+        """See link.Part."""
+        return len(self._connect) + sum(map(len, self._asked.values()))
+
+    def take_up(self, kind: int, frame: bytes) -> bytes | None:
+        """A lookup is kept until it is answered, since it may have to be asked again elsewhere.
+
+        So is the newest login: that of CONNECT may be over by then.
+        """
+        if kind == AUTH_RESPONSE:
+            login = parse(self._connect)
+            login.auth_data = parse(frame).response.auth_data
+            self._connect = rewritten(self._connect, login)
+            return frame
+        if len(self._asked) >= LOOKUPS_MAX:
+            # Only a redirect would need it; then that one fails, and is tried again.
+            del self._asked[next(iter(self._asked))]
+        self._asked[parse(frame).request_id] = frame
+        return frame
+
+    def take_down(self, kind: int, frame: bytes) -> bytes | None:
+        """An answer."""
+        body = parse(frame)
+        asked = self._asked.pop(body.request_id, None)
+        if body.response != LookupType.REDIRECT:
+            return self._through(body, frame)
+        if asked is None or len(self._following) >= LOOKUPS_MAX:
+            self._metrics.redirects.labels("too_many").inc()
+            return self._failed(body.request_id, "too many lookups at once")
+        task = asyncio.get_running_loop().create_task(self._follow(parse(asked), body))
+        self._following.add(task)
+        task.add_done_callback(self._following.discard)
+        return None
+
+    def check(self, now_ms: float) -> None:
+        """Close what was not asked for long."""
+        for address, other in list(self._others.items()):
+            if other.idle_ms(now_ms) > _IDLE_MS:
+                self._others.pop(address).close()
+
+    def close(self) -> None:
+        """See link.Part."""
+        for task in self._following:
+            task.cancel()
+        for other in self._others.values():
+            other.close()
+        self._others.clear()
+        self._asked.clear()
+        self._connect = b""
+
+    def _through(self, body: Any, frame: bytes) -> bytes:
+        """An answer as the client gets it."""
+        if body.response == LookupType.FAILED:
+            self._metrics.lookups.labels("failed").inc()
+            return frame
+        if self._context.targets.learn(body.brokerServiceUrl) is None:
+            return self._failed(body.request_id, "the broker has no address without TLS")
+        # Clients take one of the two; behind the proxy both are the same connection.
+        body.brokerServiceUrlTls = body.brokerServiceUrl
+        body.proxy_through_service_url = True
+        self._metrics.lookups.labels("connect").inc()
+        return rewritten(frame, body)
+
+    def _failed(self, request_id: int, why: str) -> bytes:
+        self._metrics.lookups.labels("refused").inc()
+        return command(
+            LOOKUP_RESPONSE,
+            request_id=request_id,
+            response=LookupType.FAILED,
+            error=ServerError.SERVICE_NOT_READY,
+            message=f"the proxy could not look the topic up: {why}",
+        )
+
+    async def _follow(self, asked: Any, answer: Any) -> None:
+        """Ask the broker that was named, and further ones that are, until one serves the topic."""
+        request_id = asked.request_id
+        try:
+            async with asyncio.timeout(LOOKUP_TIMEOUT_MS / 1000):
+                frame = await self._serving(asked, answer)
+            result = "followed"
+        except (WeirError, OSError, ValueError) as error:
+            result = "failed"
+            frame = self._failed(request_id, str(error) or "it took too long")
+        self._metrics.redirects.labels(result).inc()
+        self._link.to_client(frame)
+
+    async def _serving(self, asked: Any, answer: Any) -> bytes:
+        frame = b""
+        for _ in range(LOOKUP_HOPS_MAX):
+            if answer.response != LookupType.REDIRECT:
+                return self._through(answer, frame)
+            target = self._context.targets.learn(answer.brokerServiceUrl)
+            if target is None:
+                raise AskingFailed("the broker has no address without TLS")
+            asked.authoritative = answer.authoritative
+            frame = await self._other(target).ask(asked.request_id, build(LOOKUP, asked))
+            answer = parse(frame)
+        raise AskingFailed("brokers refer to each other")
+
+    def _other(self, target: Address) -> LookupClient:
+        """Our own connection to another broker, in the client's name."""
+        other = self._others.pop(target, None)
+        if other is None or other.over:
+            if len(self._others) >= _ASKED_MAX:
+                self._others.pop(next(iter(self._others))).close()
+            other = LookupClient(target, self._connect, self._link.now_ms)
+        self._others[target] = other
+        return other

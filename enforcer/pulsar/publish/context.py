@@ -1,0 +1,107 @@
+"""What all connections of a proxy share to publish: accounts, bounds and counts."""
+
+from collections import Counter
+from typing import Final
+
+from prometheus_client import Histogram
+
+from enforcer.core import bounds
+from enforcer.core.account import PUBLISH, Account
+from enforcer.core.metrics import Metrics
+from enforcer.core.settings import ProxySettings
+from enforcer.laws.backlog.blocks import Blocks
+from enforcer.laws.shares.meter import Meter
+from enforcer.laws.shares.topic_accounts import Bill, BillItem, ChargeResult, TopicAccounts
+from enforcer.pulsar.publish.closer import Closer
+from enforcer.pulsar.publish.metrics import WAIT_BUCKETS_S, Numbers, PublishCollector
+from enforcer.pulsar.publish.room import Room
+from enforcer.pulsar.settings import PulsarSettings
+from enforcer.wire.pulsar.commands import TEXT_MAX
+from streaming.contract.names import QUOTA_GROUP_PREFIX
+from streaming.contract.usage_events import DIMENSIONS
+
+_QUEUES_BYTES: Final = 134_217_728
+"""SENDs that wait, of all connections; above it those are not read that hold more than their part."""
+PUBLISH_QUEUE_BYTES: Final = 16_777_216
+"""SENDs of one connection that wait: an eighth of what all may have; above it the client is not read until
+half of them are gone."""
+
+_NAMESPACES_PART: Final = 16
+"""There is one namespace to remember for so many topics at least, and its name may be long."""
+
+
+class PublishContext:
+    """Says whom to charge for a SEND, and counts.
+
+    Attributes:
+        meter: all accounts.
+        settings: of all proxies.
+        pulsar: of this kind alone.
+        closer: what stands in the way of producers.
+        room: what waits.
+        numbers: counts of what is done to SENDs.
+        waits: how long those waited that did.
+
+    Args:
+        meter: see there.
+        settings: see there.
+        pulsar: see there.
+        metrics: gets the numbers too.
+        blocks: topics that take nothing of their producers.
+    """
+
+    def __init__(
+        self,
+        meter: Meter,
+        settings: ProxySettings,
+        pulsar: PulsarSettings,
+        metrics: Metrics,
+        blocks: Blocks,
+    ) -> None:
+        self.meter = meter
+        self.settings = settings
+        self.pulsar = pulsar
+        self.closer = Closer(blocks)
+        self.room = Room(PUBLISH_QUEUE_BYTES, _QUEUES_BYTES)
+        self.numbers = Numbers(Counter(), Counter(), settings.metric_subjects_max)
+        self.waits = Histogram(
+            "weir_publish_wait_seconds",
+            "How long SENDs waited in the proxy, of those that did",
+            registry=metrics.registry,
+            buckets=WAIT_BUCKETS_S,
+        )
+        self._throttled = metrics.throttled
+        self._by_namespace = TopicAccounts(
+            meter, _any_topic_of, max(1, bounds.TOPICS_MAX // _NAMESPACES_PART), 2 * TEXT_MAX
+        )
+        metrics.registry.register(PublishCollector(self.room, self.numbers))
+
+    def of_user(self, user: str) -> Account | None:
+        """The account of a user's own byte rate; None: it has none."""
+        return self.meter.of_user(user, "", PUBLISH)
+
+    def of_namespace(self, namespace: str) -> Account | None:
+        """The account of a namespace's topics; None: it belongs to no group."""
+        return self._by_namespace.of(namespace) if self.meter.grouped else None
+
+    def bill(self, user: str, namespace: str, messages: int, size: int) -> Bill:
+        """Whom a SEND is charged to."""
+        own = self.of_user(user)
+        owed = None
+        if own is not None:
+            self.meter.unmetered += own is self.meter.nowhere
+            owed = BillItem(own, None, 0, size)
+        return self._by_namespace.bill([(namespace, messages, size)], owed)
+
+    def charge(self, bill: Bill, now_ms: float) -> ChargeResult:
+        """Charge it."""
+        charged = bill.charge(PUBLISH, now_ms)
+        if charged.wait is not None:
+            by = "user" if charged.wait.account.name.startswith(QUOTA_GROUP_PREFIX) else "group"
+            self._throttled.labels(by, DIMENSIONS[charged.wait.dimension]).inc()
+        return charged
+
+
+def _any_topic_of(namespace: str) -> str:
+    """All topics of a namespace have one account, so that one name stands for them."""
+    return f"persistent://{namespace}/-"

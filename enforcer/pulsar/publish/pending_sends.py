@@ -1,0 +1,182 @@
+"""SENDs that a broker has and has not answered: what they were charged, and the slots that they hold."""
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from enforcer.laws.concurrency.limiter import Limiter, Ticket
+from enforcer.laws.shares.topic_accounts import Bill, ChargeResult
+from enforcer.pulsar.publish.sends import Send
+
+
+class PendingSend:
+    """One SEND on its way.
+
+    Attributes:
+        send: what it says.
+        bill: by whom it is owed.
+        charged: what came of that.
+        sent_ms: when it was sent.
+        limiter: where its slot is; None: it is not counted.
+        ticket: the slot.
+    """
+
+    __slots__ = ("bill", "charged", "limiter", "send", "sent_ms", "ticket")
+
+    def __init__(
+        self,
+        send: Send,
+        bill: Bill,
+        charged: ChargeResult,
+        sent_ms: float,
+        limiter: Limiter | None = None,
+        ticket: Ticket | None = None,
+    ) -> None:
+        self.send = send
+        self.bill = bill
+        self.charged = charged
+        self.sent_ms = sent_ms
+        self.limiter = limiter
+        self.ticket = ticket
+
+    def lost(self) -> None:
+        """No answer will come, and nothing is learnt by that."""
+        if self.ticket is not None and self.limiter is not None:
+            self.limiter.cancel((self.ticket,))
+            self.ticket = None
+
+    def answered(self) -> None:
+        """Its answer has come."""
+        if self.ticket is not None and self.limiter is not None:
+            self.limiter.end(self.ticket)
+
+
+class Waker(Protocol):
+    """Who waits for room in the window."""
+
+    def wake(self) -> None:
+        """Look again, soon."""
+        ...
+
+
+class Window:
+    """How many SENDs of one connection may be unfinished; who finds it full waits until half are answered.
+
+    A broker does the same: it stops reading at as many, and of non-persistent topics it throws the rest away.
+
+    Args:
+        size: so many.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._count = 0
+        self._waiting: dict[Waker, None] = {}
+
+    @property
+    def count(self) -> int:
+        """How many are unfinished."""
+        return self._count
+
+    def admits(self, waker: Waker) -> bool:
+        """Whether one more may be sent; if not, who asks is woken when there is room."""
+        if self._count < self._size and (not self._waiting or waker in self._waiting):
+            self._waiting.pop(waker, None)
+            return True
+        self._waiting[waker] = None
+        return False
+
+    def leave(self, waker: Waker) -> None:
+        """It has nothing more to send."""
+        self._waiting.pop(waker, None)
+
+    def sent(self) -> None:
+        """One more is unfinished."""
+        self._count += 1
+
+    def finished(self, count: int = 1) -> None:
+        """So many are not any more."""
+        self._count -= count
+        if self._waiting and self._count <= self._size // 2:
+            waiting, self._waiting = list(self._waiting), {}
+            for waker in waiting:
+                waker.wake()
+
+
+class PendingSends:
+    """Those of one producer, by sequence id.
+
+    The chunks of one message have the same id, and a client may give all its messages one; of these the
+    first that was sent is the first that is answered.
+
+    Args:
+        window: of its connection.
+    """
+
+    def __init__(self, window: Window) -> None:
+        self._window = window
+        self._by_sequence: dict[int, list[PendingSend]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._by_sequence)
+
+    def __iter__(self) -> Iterator[PendingSend]:
+        return (pending for each in self._by_sequence.values() for pending in each)
+
+    def add(self, pending: PendingSend) -> None:
+        """One was sent."""
+        self._by_sequence.setdefault(pending.send.sequence_id, []).append(pending)
+        self._window.sent()
+
+    def take(self, sequence_id: int) -> PendingSend | None:
+        """One was answered; None: it was sent before they were looked at."""
+        same = self._by_sequence.get(sequence_id)
+        if same is None:
+            return None
+        pending = same.pop(0)
+        if not same:
+            del self._by_sequence[sequence_id]
+        self._window.finished()
+        return pending
+
+    def take_refused(self, sequence_id: int) -> tuple[PendingSend | None, bool]:
+        """The same by what an error names: the highest sequence id of a batch, where it has one.
+
+        Returns it, and whether it was that one for sure. A client chooses its ids: an error that comes at
+        once, for a SEND that is broken, may bear the id of another one that is just being stored.
+        """
+        called_so = [
+            first
+            for first, same in self._by_sequence.items()
+            for pending in same
+            if sequence_id in (first, pending.send.highest_sequence_id)
+        ]
+        if not called_so:
+            return None, False
+        return self.take(sequence_id if sequence_id in called_so else called_so[0]), len(called_so) == 1
+
+    def expire(self, before_ms: float) -> None:
+        """Forget those that were sent before a time: their answers will not come any more."""
+        late: list[int] = []
+        for sequence_id, same in self._by_sequence.items():
+            if same[0].sent_ms >= before_ms:
+                # In the order of sending, as far as it matters.
+                break
+            late.append(sequence_id)
+        for sequence_id in late:
+            same = self._by_sequence.pop(sequence_id)
+            self._lost(same)
+
+    def free(self) -> None:
+        """Give their slots back: the answers cannot be seen for now, however soon they come."""
+        for pending in self:
+            pending.lost()
+
+    def clear(self) -> None:
+        """No answer will come any more."""
+        everything, self._by_sequence = list(self), {}
+        self._lost(everything)
+
+    def _lost(self, pendings: list[PendingSend]) -> None:
+        for pending in pendings:
+            pending.lost()
+        self._window.finished(len(pendings))

@@ -1,0 +1,244 @@
+"""Relieving a Kafka cluster: a group's offset is moved, or records are deleted (docs/backlog/kafka.md).
+
+All that was true when a plan was made is looked at again before anything is done: that the topic is the same
+one, where its log begins and ends, how far the group has come. What is planned is a position, never a number
+of records, so doing it twice changes nothing.
+"""
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from streaming.collect.backlog.cluster import CannotEvict, Eviction, NotKnown, Order
+from streaming.collect.kafka.actor import BacklogActor
+from streaming.collect.kafka.connection import Connection, Unanswered
+from streaming.collect.kafka.groups import INACTIVE, GroupReader
+from streaming.collect.kafka.known_partitions import KnownPartition, Partitions
+from streaming.collect.kafka.ledgers import offset_of
+from streaming.collect.kafka.partitions import PartitionReader, Place
+from streaming.contract.backlog.actions import Position
+from streaming.contract.backlog.decisions import EvictionPlan
+from streaming.contract.broker_events import Backlog
+from streaming.contract.printable import printable
+
+OFFSETS: Final = "offsets"
+DELETE_RECORDS: Final = "delete_records"
+PREPARED_MAX: Final = 10_000
+"""Evictions that are prepared and not carried out; beyond it the oldest have to be prepared again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Prepared:
+    """What an eviction was prepared from.
+
+    Attributes:
+        eviction: as it was told.
+        place: the partition, with the id that its topic has to have.
+        target: offset from which on records stay.
+        since: of it and of all that lose these records by the same plan: how far they had come.
+    """
+
+    eviction: Eviction
+    place: Place
+    target: int
+    since: Mapping[str, int]
+
+
+class KafkaEvictor:
+    """Carries orders out.
+
+    Args:
+        connection: the cluster.
+        reader: of partitions.
+        groups: of groups.
+        partitions: what the checks have found.
+    """
+
+    def __init__(
+        self, connection: Connection, reader: PartitionReader, groups: GroupReader, partitions: Partitions
+    ) -> None:
+        self._acting = BacklogActor(connection, reader, groups)
+        self._partitions = partitions
+        self._prepared: OrderedDict[tuple[str, str], _Prepared] = OrderedDict()
+
+    async def prepare(self, order: Order) -> Eviction | None:
+        """What carrying it out comes to; None: the group is there already, or has gone.
+
+        Raises:
+            CannotEvict: why not.
+        """
+        try:
+            return await self._prepare(order)
+        except Unanswered as error:
+            raise CannotEvict(str(error)) from error
+
+    async def _prepare(self, order: Order) -> Eviction | None:
+        report, group = order.report, order.planned.subscription
+        known = self._partitions.topic(report.topic)
+        if known is None or report.ts not in known.reports:
+            raise CannotEvict(
+                f"the report of {report.ts} on {printable(report.topic)} was not made in this run"
+            )
+        place = await self._acting.still(known.place)
+        start, end = await self._acting.extent(place)
+        target = await self._target(report, order.planned, place)
+        node = await self._acting.coordinator(group)
+        committed = await self._acting.committed(place, node, group)
+        if committed is None or max(committed, start) >= target:
+            return None
+        since = {group: max(committed, start)}
+        reported = _planned_from(report, order.planned, target)
+        if group not in reported or since[group] < reported[group]:
+            raise CannotEvict(
+                f"group {printable(group)} was moved back to offset {committed} since the report"
+            )
+        if target > end:
+            raise CannotEvict(
+                f"{printable(report.topic)} ends at {end} now, before the planned offset {target}"
+            )
+        state = await self._acting.state(group, node)
+        how = OFFSETS if state in INACTIVE else DELETE_RECORDS
+        if how == DELETE_RECORDS and not order.may_delete:
+            raise CannotEvict(
+                f"group {printable(group)} is active ({state}), so its offset cannot be moved: "
+                "set allow_delete_records: true or stop it"
+            )
+        if how == DELETE_RECORDS:
+            everybody = [one.name for one in report.subscriptions]
+            behind = await self._losers(place, start, target, reported, everybody)
+            since |= {name: offset for name, offset in behind.items() if name != group}
+        return self._ready(known, place, how, since=since, target=target)
+
+    def _ready(
+        self,
+        known: KnownPartition,
+        place: Place,
+        how: str,
+        *,
+        since: Mapping[str, int],
+        target: int,
+    ) -> Eviction:
+        """The eviction from the first of `since`, with those of the others."""
+        first, *others = (
+            Eviction(
+                topic=place.full,
+                subscription=name,
+                how=how,
+                since=known.stretches.position(offset),
+                upto=known.stretches.position(target),
+                messages=target - offset,
+                bytes=known.stretches.bytes_between(offset, target),
+            )
+            for name, offset in since.items()
+        )
+        eviction = replace(first, also=tuple(others))
+        key = (place.full, eviction.subscription)
+        self._prepared[key] = _Prepared(eviction=eviction, place=place, target=target, since=since)
+        self._prepared.move_to_end(key)
+        if len(self._prepared) > PREPARED_MAX:
+            self._prepared.popitem(last=False)
+        return eviction
+
+    async def _target(self, report: Backlog, planned: EvictionPlan, place: Place) -> int:
+        """The offset from which on records stay: never beyond the end that the report knew."""
+        end = report.ledgers[-1].id
+        if planned.ledger is not None and planned.entry is not None:
+            return min(offset_of((planned.ledger, planned.entry)), end)
+        if planned.before_publish_time is None:
+            raise CannotEvict("the plan names neither a position nor a time")
+        found = await self._acting.offset(place, max(0, planned.before_publish_time))
+        # Nothing is as young. What was written since the report is in no plan, however old its records say.
+        return end if found < 0 else min(found, end)
+
+    async def _losers(
+        self, place: Place, start: int, target: int, planned: Mapping[str, int], groups: Sequence[str]
+    ) -> dict[str, int]:
+        """How far those have come that are behind `target`: DeleteRecords deletes for everybody.
+
+        Args:
+            place: the partition.
+            start: where its log begins.
+            target: offset from which on records stay.
+            planned: those that are to lose them, and how far they had come at least.
+            groups: that are looked at.
+
+        Raises:
+            CannotEvict: somebody else is behind it.
+            Unanswered: of at least one it is not known.
+        """
+        committed = await self._acting.committed_by(place, groups)
+        found = {name: max(offset, start) for name, offset in sorted(committed.items()) if offset < target}
+        for name, offset in found.items():
+            if name not in planned or offset < planned[name]:
+                raise CannotEvict(
+                    f"group {printable(name)} has not read {printable(place.full)} up to offset {target} and"
+                    " is not planned to lose that, but deleted records are gone for every group"
+                )
+        return found
+
+    async def carry_out(self, eviction: Eviction) -> None:
+        """Do it, and see that it was done.
+
+        Raises:
+            CannotEvict: it was refused, or it is not known whether it was done.
+        """
+        prepared = self._prepared.pop((eviction.topic, eviction.subscription), None)
+        if prepared is None or prepared.eviction != eviction:
+            raise CannotEvict("it was not prepared in this run, or prepared again since")
+        try:
+            place = await self._acting.still(prepared.place)
+            start, end = await self._acting.extent(place)
+            if prepared.target > end:
+                raise CannotEvict(f"{printable(eviction.topic)} ends at {end} now")
+            if start >= prepared.target:
+                return
+            if eviction.how == OFFSETS:
+                since = prepared.since[eviction.subscription]
+                await self._acting.move(place, eviction.subscription, since, prepared.target)
+            else:
+                # Of all groups of the cluster: one may have come since the report.
+                groups = await self._acting.groups()
+                await self._losers(place, start, prepared.target, prepared.since, groups)
+                await self._acting.delete(place, prepared.target)
+        except Unanswered as error:
+            raise NotKnown(f"it is not known whether it was done: {error}") from error
+
+    async def passed(self, topic: str, subscriptions: Sequence[tuple[str, Position]]) -> list[bool | None]:
+        """Whether each has come to a position or further, or what was before it is deleted; None: not known.
+
+        Raises:
+            WeirError: nothing could be read.
+        """
+        known = self._partitions.topic(topic)
+        place = None if known is None else await self._acting.found(known.place)
+        if place is None:
+            return [None] * len(subscriptions)
+        start, _ = await self._acting.extent(place)
+        offsets = await self._acting.committed_by(place, [name for name, _ in subscriptions])
+        return [
+            None if name not in offsets and start < offset_of(position) else
+            max(start, offsets.get(name, 0)) >= offset_of(position)
+            for name, position in subscriptions
+        ]  # fmt: skip
+
+
+def _planned_from(report: Backlog, planned: EvictionPlan, target: int) -> dict[str, int]:
+    """The groups that the same plan takes these records from, and how far they had come.
+
+    Source: docs/contract.md 3.5, "Evict".
+
+    By size all that are behind the first place at which the backlog is within the limit; by time all whose
+    oldest record is known to be too old.
+    """
+    before = planned.before_publish_time
+    return {
+        one.name: offset_of((one.ledger, one.entry))
+        for one in report.subscriptions
+        if one.durable
+        and (
+            offset_of((one.ledger, one.entry)) < target
+            if before is None
+            else one.oldest_publish_time is not None and one.oldest_publish_time < before
+        )
+    }

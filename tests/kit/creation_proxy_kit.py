@@ -1,0 +1,114 @@
+"""A Pulsar proxy in a thread that decides on partition mutations by itself: Kafka is away, it is alone."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import pulsar
+from pulsar_kit import client, fresh
+from pulsar_proxy_kit import PulsarThread, bare_proxy
+
+from enforcer.laws.mutation.law import MutationQuotas
+from enforcer.laws.mutation.request import Request
+from streaming.contract.events import PolicyChange
+
+
+class Limited:
+    """A proxy and the quota of one user.
+
+    The broker asks nobody for a login, so each test may have a user of its own.
+
+    Args:
+        thread: the proxy.
+    """
+
+    def __init__(self, thread: PulsarThread) -> None:
+        self.thread = thread
+        self.service = thread.bootstrap
+        self.enforcement = thread.proxy.enforcement
+        self.coordinator = self.enforcement.of(MutationQuotas).coordinator
+        self.user = fresh("user")
+
+        def begin() -> None:
+            coordinator = self.coordinator
+            coordinator.begin()
+            coordinator.local_decisions.set_proxies(1)
+            coordinator.local_decisions.set_blind(False)
+
+        self._in_loop(begin)
+
+    def limit(self, **value: Any) -> None:
+        """Put a quota in force now; without values it is removed."""
+
+        def apply() -> None:
+            now = self.enforcement.context.clock.wall_ms()
+            path = f"quotas[user={self.user}]"
+            change = PolicyChange(id="x", ts=now, path=path, value=value or None, version=None)
+            self.coordinator.policies.apply([change])
+
+        self._in_loop(apply)
+
+    def client(self, **options: Any) -> AbstractContextManager[pulsar.Client]:
+        """A client of that user."""
+        login = pulsar.AuthenticationBasic(self.user, "any")
+        return client(self.service, authentication=login, **options)
+
+    def requests(self, api: str, outcome: str) -> float:
+        """Requests counted."""
+        return self.thread.metric("requests_total", api=api, outcome=outcome)
+
+    def balance(self) -> float:
+        """What the quota has left now; negative: it owes."""
+        return self._charge(0)
+
+    def owe(self, mutations: int) -> None:
+        """Bring the balance so far below 0."""
+        self._charge(mutations + round(self._charge(0)))
+
+    def _charge(self, mutations: int) -> float:
+        """Charge some, whatever the balance is; returns it."""
+        balances: list[float | None] = []
+
+        def charge() -> None:
+            coordinator = self.coordinator
+            request = Request(
+                user=self.user, client_id="", api="Test", api_version=0, strict=False,
+                items={"test": mutations},
+            )  # fmt: skip
+            quota = coordinator.quota(request.user, "")
+            assert quota is not None
+            coordinator.decide(request, quota, lambda _decision: None, lambda _acked: None)
+            assert request.decision is not None
+            balances.append(request.decision.tokens)
+
+        self._in_loop(charge)
+        (balance,) = balances
+        assert balance is not None
+        return balance
+
+    def count(self, name: str, **labels: str) -> float:
+        """A metric `weir_creation_...`; 0 if it was never touched."""
+        registry = self.thread.proxy.metrics.registry
+        return registry.get_sample_value(f"weir_creation_{name}", labels) or 0.0
+
+    def _in_loop(self, work: Callable[[], None]) -> None:
+        done = threading.Event()
+
+        def run() -> None:
+            work()
+            done.set()
+
+        self.thread.call(run)
+        assert done.wait(10)
+
+
+@contextmanager
+def deciding_proxy(service: str, own: dict[str, Any] | None = None) -> Iterator[PulsarThread]:
+    """Run one before a broker.
+
+    Args:
+        own: settings of section `pulsar`.
+    """
+    with bare_proxy(service, own=own, decide="local") as thread:
+        yield thread

@@ -1,0 +1,58 @@
+"""One proxy's conclusions on whose a fetch is, without sockets."""
+
+from enforcer.kafka.groups.group_finder import SETTLED_MS, GroupFinder
+from enforcer.kafka.groups.readers import Client
+from enforcer.kafka.groups.trails import KEPT_MS, Trail
+
+SAME = Client("alice", "10.0.0.1", "rdkafka")
+OTHER = SAME._replace(client_id="mine")
+T = "persistent://public/default/t"
+SLOW, FREE = "slow", "free"
+
+
+class Scene(GroupFinder):
+    """One proxy's conclusions, with a clock; the group `slow` has a limit."""
+
+    def __init__(self) -> None:
+        self.now_ms = 1_000.0
+        self.count = 0
+        self.alone = False
+        super().__init__(
+            1_000, lambda topic, group: group.startswith(SLOW), lambda: self.alone, lambda: self.now_ms
+        )
+
+    def joins(self, group: str, client: Client = SAME, *parts: int) -> None:
+        """A member is told to read partitions, 0 if none are named."""
+        self.readers.assigned(client, group, f"{group}-m", {"t": frozenset(parts or (0,))})
+        self.reads(client.user, group, T)
+
+    def connection(self) -> Trail:
+        """A new one."""
+        self.count += 1
+        return Trail(SAME, self.count)
+
+    def fetches(self, trail: Trail, offset: int, client: Client = SAME, part: int = 0) -> set[str]:
+        """The groups that a fetch may be of."""
+        trail.client = client
+        trail.asked(T, [(part, offset)], self.now_ms)
+        return set(self.of(client, trail, T, ["t"], [part])[0])
+
+    def gets(self, trail: Trail, end: int, part: int = 0) -> None:
+        """A connection is delivered up to an offset."""
+        had = trail.of(T).get(part)
+        trail.had(T, part, 0 if had is None else had.end, end)
+
+    def commits(self, group: str, offset: int, part: int = 0) -> None:
+        """A group says where it stands, a moment later."""
+        self.now_ms += 10
+        self.moved("alice", group, T, part, offset)
+
+    def forgets(self) -> None:
+        """Time passes until nothing of connections that have ended is kept."""
+        self.now_ms += KEPT_MS
+        self.trails.forget(0.0)
+
+    def settles(self) -> None:
+        """Time enough passes to judge what was committed."""
+        self.now_ms += SETTLED_MS
+        self.look()

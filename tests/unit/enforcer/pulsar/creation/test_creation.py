@@ -1,0 +1,318 @@
+"""Producers and consumers of new topics: asked for, charged, kept, refused, settled; and the ways round."""
+
+import asyncio
+
+import pytest
+from creation_kit import HERE, SURE_S, Client, Yard, asking
+from mutation_kit import settle_down
+
+from enforcer.pulsar.creation import creation
+from enforcer.pulsar.creation.part import KNOWN_MS
+from enforcer.wire.pulsar import frames
+from enforcer.wire.pulsar.commands import command, parse
+from enforcer.wire.pulsar.frames import PRODUCER, SUBSCRIBE
+
+
+async def test_a_topic_that_is_there_costs_nothing() -> None:
+    """The broker is asked so that nothing is created; then the request goes on as it came."""
+    yard, client = asking()
+    assert not await client.produce()
+    question = await client.answer(0)
+    assert question.topic == HERE + "t" and question.request_id >= 1 << 63
+    assert question.HasField("metadata_auto_creation_enabled")
+    assert not question.metadata_auto_creation_enabled
+    assert client.asked().producer_id == 1 and not client.wire.down
+    # For a while it is known, by whatever way it is written, to all connections.
+    assert await client.produce(HERE + "t")
+    assert await Client(yard).subscribe("public/default/t")
+    yard.desk.pass_ms(KNOWN_MS)
+    assert not await client.produce()
+    assert not yard.charged() and yard.found() == {"exists": 1, "known": 2}
+
+
+@pytest.mark.parametrize("kind", ["producer", "consumer"])
+async def test_a_new_topic_is_charged_and_goes_on(kind: str) -> None:
+    """The answer goes to the client, and the topic is known."""
+    yard, client = asking()
+    assert not await (client.produce() if kind == "producer" else client.subscribe())
+    await client.answer(None)
+    assert yard.charged() == [{"t": 1}]
+    (event,) = yard.desk.of_type("request")
+    api = {"producer": "PRODUCER", "consumer": "SUBSCRIBE"}[kind]
+    assert (event["user"], event["client_id"], event["api"]) == ("a", "", api)
+    assert not await client.made(1) and client.told().request_id == 1
+    assert await client.produce()
+    assert not yard.desk.of_type("refund") and yard.found() == {"missing": 1, "known": 1}
+    assert client.part.held_bytes == 0 and not client.part.down
+
+
+async def test_the_answer_waits_until_kafka_has_the_event() -> None:
+    """For EVENT_ACK_MS."""
+    yard = Yard()
+    yard.desk.acknowledges = False
+    client = Client(yard)
+    await client.produce()
+    await client.answer(None)
+    await client.made(1)
+    assert not client.wire.down
+    yard.desk.acknowledge()
+    await settle_down()
+    assert client.told().request_id == 1
+
+
+OF_CONSUMER = (
+    command(frames.ACTIVE_CONSUMER_CHANGE, consumer_id=1, is_active=True),
+    command(frames.REACHED_END_OF_TOPIC, consumer_id=1),
+    command(frames.TOPIC_MIGRATED, resource_id=1, resource_type=1),
+    command(frames.CLOSE_CONSUMER, consumer_id=1, request_id=2**64 - 1),
+)
+OF_PRODUCER = (
+    command(frames.PRODUCER_SUCCESS, request_id=1, producer_ready=True),
+    command(frames.TOPIC_MIGRATED, resource_id=1, resource_type=0),
+    command(frames.CLOSE_PRODUCER, producer_id=1, request_id=2**64 - 1),
+)
+
+
+@pytest.mark.parametrize(("kind", "mine"), [(PRODUCER, OF_PRODUCER), (SUBSCRIBE, OF_CONSUMER)])
+async def test_what_follows_a_withheld_answer_stays_behind_it(kind: int, mine: tuple[bytes, ...]) -> None:
+    """A client that hears of an end before the beginning uses what is no more. What is of others passes."""
+    yard = Yard()
+    yard.desk.acknowledges = False
+    client = Client(yard)
+    await (client.produce() if kind == PRODUCER else client.subscribe())
+    await client.answer(None)
+    await client.made(1)
+    for frame in mine:
+        assert not await client.tell(frame)
+    others = OF_CONSUMER if kind == PRODUCER else OF_PRODUCER[1:]
+    assert all([await client.tell(frame) for frame in others])
+    assert not client.wire.down
+    yard.desk.acknowledge()
+    await settle_down()
+    assert tuple(client.wire.down[1:]) == mine and parse(client.wire.down[0]).request_id == 1
+    # From then on all pass.
+    assert all([await client.tell(frame) for frame in mine])
+
+
+async def test_so_much_follows_a_withheld_answer_that_it_is_given() -> None:
+    """In order all the same; nothing but that is kept of what a broker says unasked."""
+    yard = Yard()
+    yard.desk.acknowledges = False
+    client = Client(yard)
+    await client.subscribe()
+    await client.answer(None)
+    await client.made(1)
+    sent = 0
+    while not client.wire.down:
+        assert not await client.tell(OF_CONSUMER[0])
+        sent += 1
+    assert len(client.wire.down) == 1 + sent < 1_000
+    assert await client.tell(OF_CONSUMER[0])
+    yard.desk.acknowledge()
+    await settle_down()
+    assert len(client.wire.down) == 1 + sent
+
+
+async def test_beyond_the_quota_a_short_wait_is_kept() -> None:
+    """Other requests of the connection go on meanwhile."""
+    yard = Yard()
+    await yard.drain()
+    client = Client(yard)
+    await client.produce()
+    await client.answer(None)
+    assert not client.wire.up and not client.wire.down and client.part.held_bytes
+    assert not await client.subscribe("u")
+    await client.answer(0)
+    assert client.asked().topic == "u"
+    await yard.bureau.pass_ms(9_000)
+    assert yard.charged() == [{"t": 1}] and client.wire.up[-1][9] == PRODUCER
+    await client.made(1)
+    assert client.told().request_id == 1
+
+
+async def test_beyond_the_quota_a_long_wait_is_refused() -> None:
+    """With the code that all clients show at once, the quota, and when to retry."""
+    yard = Yard({"create_wait_ms": 5_000})
+    await yard.drain()
+    client = Client(yard)
+    for send in (client.produce, client.subscribe, client.look_up):
+        await send()
+        await client.answer(None)
+        told = client.told()
+        assert (told.error, told.HasField("request_id")) == (22, True)
+        for part in (HERE + "t", "user=a", "1 per second", "burst 11", "retry after"):
+            assert part in told.message
+        assert not client.wire.up
+    assert told.response == 1
+    refused = [event for event in yard.desk.of_type("request") if event["decided"]["outcome"] == "reject"]
+    assert [event["api"] for event in refused] == ["PRODUCER", "SUBSCRIBE", "PARTITIONED_METADATA"]
+
+
+async def test_what_the_broker_refuses_costs_nothing() -> None:
+    """Whether it has is asked a little later, since clients could forge its answer."""
+    yard, client = asking()
+    await client.produce()
+    await client.answer(None)
+    client.wire.up.clear()
+    assert await client.refused(1)
+    assert yard.refunded() == 0
+    await asyncio.sleep(SURE_S)
+    await client.answer(None)
+    assert yard.refunded() == 1 and client.part.held_bytes == 0
+
+
+async def test_a_forged_refusal_gives_nothing_back() -> None:
+    """Another request under the same id fails, while the topic is created all the same."""
+    yard, client = asking()
+    await client.produce()
+    await client.answer(None)
+    client.wire.up.clear()
+    assert await client.refused(1, error=1)
+    assert await client.reply(17, request_id=1)
+    await asyncio.sleep(SURE_S)
+    await client.answer(0)
+    assert yard.refunded() == 0 and yard.known.has(HERE + "t", None)
+
+
+async def test_two_connections_create_one_topic_and_pay_once() -> None:
+    """The second waits for the first."""
+    yard = Yard()
+    one, two = Client(yard), Client(yard, user="a")
+    await one.produce()
+    await two.produce()
+    assert not two.wire.up
+    await one.answer(None)
+    await one.made(1)
+    assert two.asked().topic == "t"
+    assert yard.charged() == [{"t": 1}] and yard.known.turns == 0
+
+
+async def test_if_the_first_is_refused_the_second_asks_itself() -> None:
+    """It has waited as long."""
+    yard = Yard({"create_wait_ms": 5_000})
+    await yard.drain()
+    one, two = Client(yard), Client(yard)
+    await one.produce()
+    await two.produce()
+    await one.answer(None)
+    assert one.told().error == 22
+    await two.answer(None)
+    assert two.told().error == 22
+
+
+async def test_whoever_waits_too_long_for_another_is_to_try_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first hangs at the broker."""
+    monkeypatch.setattr("enforcer.pulsar.creation.creation.CREATE_QUESTION_MS", 50)
+    yard = Yard({"create_wait_ms": 0})
+    one, two = Client(yard), Client(yard)
+    await one.produce()
+    await one.answer(None)
+    await two.produce()
+    await asyncio.sleep(0.06)
+    await settle_down()
+    assert two.told().error == 6 and yard.known.turns == 1
+
+
+@pytest.mark.parametrize(("error", "told"), [(6, 6), (14, 6), (1, 6), (4, None), (17, None)])
+async def test_when_the_broker_cannot_say(error: int, told: int | None) -> None:
+    """What is soon over is tried again; else the topic may be new, and the request decides."""
+    yard, client = asking()
+    await client.produce()
+    await client.answer(None, error)
+    if told is not None:
+        assert client.told().error == told and not yard.charged()
+        return
+    assert yard.charged() == [{"t": 1}]
+    client.wire.up.clear()
+    await client.refused(1, error)
+    await asyncio.sleep(SURE_S)
+    await client.answer(None, error)
+    assert yard.refunded() == 1
+
+
+async def test_a_forged_refusal_of_a_partitioned_topics_own_name() -> None:
+    """It is not known whether that is there, so it stays paid."""
+    yard, client = asking()
+    await client.produce()
+    await client.answer(3)
+    client.wire.up.clear()
+    await client.refused(1)
+    await asyncio.sleep(SURE_S)
+    await client.answer(3)
+    assert yard.refunded() == 0
+
+
+async def test_a_late_decision() -> None:
+    """As the setting says: it goes on, or is refused."""
+    for way, goes_on in (("allow", True), ("reject", False)):
+        yard, client = asking(local=False, on_late_decision=way, decision_timeout_ms=100)
+        await client.produce()
+        await client.answer(None)
+        await yard.bureau.pass_ms(100)
+        if goes_on:
+            assert client.asked().topic == "t"
+        else:
+            assert client.told().error == 22
+
+
+async def test_a_shadow_quota_is_charged_and_nothing_is_refused() -> None:
+    """However much it is."""
+    yard = Yard()
+    yard.desk.limit(controller_mutation_rate=1, shadow=True)
+    client = Client(yard)
+    for number in range(20):
+        await client.produce(f"t{number}")
+        await client.answer(None)
+        await client.made(number + 1)
+    assert len(yard.charged()) == 20 and len(client.wire.down) == 20
+
+
+async def test_an_answer_that_never_comes() -> None:
+    """The client has given up; what it asked for stays charged, and a late answer passes."""
+    limit, creation._ANSWER_LIMIT_S = creation._ANSWER_LIMIT_S, 0.02
+    try:
+        yard, client = asking()
+        await client.send(SUBSCRIBE, topic="t", consumer_id=1)
+        await client.answer(None)
+        await asyncio.sleep(0.03)
+        await settle_down()
+        assert client.part.held_bytes == 0 and not client.wire.down
+        assert await client.reply(13, request_id=1)
+        assert yard.refunded() == 0
+    finally:
+        creation._ANSWER_LIMIT_S = limit
+
+
+async def test_who_has_the_turn_keeps_nobody_from_what_is_there() -> None:
+    """It reads no answers; others ask for themselves before long."""
+    yard = Yard()
+    one, two = Client(yard), Client(yard)
+    await one.produce()
+    await two.produce()
+    assert not two.wire.up
+    await asyncio.sleep(creation._PATIENCE_S + 0.05)
+    await two.answer(0)
+    assert two.asked().topic == "t" and not two.wire.down
+    assert not yard.charged() and yard.found() == {"exists": 1}
+
+
+async def test_who_waited_and_finds_nothing_waits_for_its_turn() -> None:
+    """The topic is not there yet: the first still pays alone."""
+    yard = Yard()
+    one, two = Client(yard), Client(yard)
+    await one.produce()
+    await two.produce()
+    await asyncio.sleep(creation._PATIENCE_S + 0.05)
+    await two.answer(None)
+    assert not two.wire.up and not two.wire.down
+    await one.answer(None)
+    await one.made(1)
+    assert two.asked().topic == "t" and yard.charged() == [{"t": 1}]
+
+
+async def test_who_reads_nothing_gets_no_turn() -> None:
+    """It could hear no answer: others do not wait for that."""
+    yard, client = asking()
+    client.wire.stalled = True
+    await client.produce()
+    assert client.told().error == 6 and yard.known.turns == 0 and not client.wire.up

@@ -1,0 +1,150 @@
+"""What a connection shows of requests for new topics, keeps of them, and leaves behind."""
+
+import asyncio
+
+import pytest
+from creation_kit import Client, Yard, asking
+from mutation_kit import decision, settle_down
+from publish_kit import World
+
+from enforcer.pulsar.publish.part import PublishingPart
+from enforcer.wire.pulsar.commands import command, parse
+from enforcer.wire.pulsar.frames import (
+    CLOSE_CONSUMER,
+    CLOSE_PRODUCER,
+    PARTITIONED_METADATA_RESPONSE,
+    PRODUCER,
+)
+
+
+async def test_without_a_quota_all_passes_unseen() -> None:
+    """And a quota that comes or goes is seen at the next look."""
+    yard = Yard()
+    client = Client(yard, user="b")
+    assert not client.part.up and not client.part.down
+    yard.desk.limit("quotas[user=b]", controller_mutation_rate=1)
+    client.part.check(0)
+    assert PRODUCER in client.part.up and client.wire.looked_again == 1
+    client.part.check(1_000)
+    assert client.wire.looked_again == 1
+    yard.desk.limit("quotas[user=b]")
+    client.part.check(2_000)
+    assert not client.part.up
+
+
+async def test_a_request_id_twice_at_a_time_ends_the_connection() -> None:
+    """Answers could not be told apart."""
+    _yard, client = asking()
+    await client.produce(request_id=7)
+    await client.subscribe("u", request_id=7)
+    assert client.wire.ended == ["request_id"]
+
+
+async def test_a_broker_that_does_not_say_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client is to try again; what the broker says later is for nobody."""
+    monkeypatch.setattr("enforcer.pulsar.creation.creation.CREATE_QUESTION_MS", 20)
+    _yard, client = asking()
+    await client.produce()
+    await client.look_up()
+    await asyncio.sleep(0.03)
+    await settle_down()
+    assert [parse(frame).error for frame in client.wire.down] == [6, 6]
+    assert PARTITIONED_METADATA_RESPONSE in client.part.down
+    await client.answer(0)
+    await client.answer(0)
+    assert len(client.wire.down) == 2 and not client.part.down
+
+
+async def test_what_creates_nothing_passes() -> None:
+    """Subscriptions that force nothing, questions that create nothing, topics that are not stored."""
+    yard, client = asking()
+    assert await client.subscribe(force_topic_creation=False)
+    assert await client.look_up(metadata_auto_creation_enabled=False)
+    assert await client.produce("non-persistent://public/default/n")
+    assert await client.subscribe("non-persistent://public/default/n")
+    assert not yard.charged() and not client.wire.up
+
+
+@pytest.mark.parametrize("kind", [CLOSE_PRODUCER, CLOSE_CONSUMER])
+async def test_a_client_that_stops_waiting(kind: int) -> None:
+    """What it closes does not go on, and is not charged; others of its requests do."""
+    yard = Yard()
+    await yard.drain()
+    client = Client(yard)
+    # As in the proxy.
+    client.wire.parts.insert(0, PublishingPart(client.wire, World().desk))
+    await client.produce("p")
+    await client.answer(None)
+    await client.subscribe("c")
+    await client.answer(None)
+    field = "producer_id" if kind == CLOSE_PRODUCER else "consumer_id"
+    assert await client.give(command(kind, request_id=9, **{field: 2}))
+    assert len(client.part._tasks) == 2
+    assert await client.give(command(kind, request_id=9, **{field: 1}))
+    assert len(client.part._tasks) == 1
+    await yard.bureau.pass_ms(9_000)
+    assert [client.asked().topic] == (["c"] if kind == CLOSE_PRODUCER else ["p"])
+    assert len(yard.charged()) == 1 and not client.wire.up
+
+
+async def test_a_client_that_goes_away() -> None:
+    """What it waits for is given back; what is at the broker may well be created, and stays."""
+    yard, client = asking(local=False)
+    await client.produce("t")
+    await client.answer(None)
+    assert yard.charged() == [{"t": 1}] and not client.wire.up
+    client.part.close()
+    await settle_down()
+    assert client.part.held_bytes == 0 and yard.known.turns == 0
+    (event,) = yard.desk.of_type("request")
+    yard.desk.coordinator.take([decision(id=event["id"], ts=yard.desk.wall_ms)])
+    assert yard.refunded() == 1
+    yard, client = asking()
+    await client.produce("t")
+    await client.answer(None)
+    client.part.close()
+    await settle_down()
+    assert yard.charged() == [{"t": 1}] and yard.refunded() == 0
+
+
+async def test_a_broker_that_cannot_be_asked() -> None:
+    """A question would create the topic; it is counted."""
+    yard, client = asking()
+    client.wire.features = client.wire.features._replace(get_partitioned_metadata_without_auto_creation=False)
+    assert await client.produce() and await client.look_up()
+    assert yard.found() == {"unasked": 2}
+
+
+async def test_more_requests_than_may_be_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client is not read until there are fewer."""
+    monkeypatch.setattr("enforcer.pulsar.creation.part.CREATIONS_MAX", 3)
+    _yard, client = asking()
+    for name in "abc":
+        await client.look_up(name)
+    assert not client.wire.read
+    await client.look_up("d")
+    await client.answer(0)
+    assert not client.wire.read
+    await client.answer(0)
+    assert client.wire.read
+
+
+async def test_thousands_of_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables have bounds, and nothing is left of what is over."""
+    monkeypatch.setattr("enforcer.pulsar.creation.part.KNOWN_TOPICS_MAX", 100)
+    yard, client = asking()
+    for number in range(1_000):
+        await client.look_up(f"t{number}")
+        await client.answer(number % 2)
+    assert len(yard.known._topics) == len(yard.known._partitions) == 100
+    assert not client.part._tasks and not client.part._open and not client.part._questions._asked
+    assert yard.metrics.held._value.get() == 0
+
+
+async def test_a_mistake_of_ours_ends_the_connection() -> None:
+    """And it alone."""
+    yard, client = asking()
+    await client.produce()
+    yard.office.mutations.decide = None  # type: ignore[assignment, method-assign]
+    await client.answer(None)
+    assert client.wire.ended == ["internal"] and client.part.held_bytes == 0

@@ -1,0 +1,114 @@
+"""Questions for partitions, which may create them, and what partitions cost."""
+
+from creation_kit import HERE, NOT_FOUND, Client, Yard, asking
+
+from enforcer.wire.pulsar.commands import parse
+
+
+async def test_partitions_are_paid_with_their_topic() -> None:
+    """One beyond them, or of no topic, is one of its own."""
+    yard, client = asking()
+    await client.produce("t-partition-2")
+    assert (await client.answer(3)).topic == HERE + "t"
+    assert client.asked().topic == "t-partition-2"
+    assert await client.produce("t-partition-0")
+    # Clients never use the partitioned topic's own name, which would be one more.
+    await client.produce("t")
+    assert (await client.answer(3)).topic == HERE + "t"
+    assert yard.charged() == [{"t": 1}]
+    client.wire.up.clear()
+    await client.produce("t-partition-3")
+    await client.answer(3)
+    assert (await client.answer(None)).topic == HERE + "t-partition-3"
+    assert yard.charged()[1:] == [{"t-partition-3": 1}]
+    client.wire.up.clear()
+    await client.produce("u-partition-0")
+    await client.answer(None)
+    await client.answer(0)
+    assert client.asked().topic == "u-partition-0" and len(yard.charged()) == 2
+
+
+async def test_names_that_only_the_broker_knows() -> None:
+    """They are asked for as they are."""
+    _yard, client = asking()
+    for name in ("Persistent://public/default/t", "a//b", "", "public/default/t%2F", "persistent://p/c/n/t"):
+        await client.produce(name)
+        assert parse(client.wire.up[-1]).topic.removeprefix("persistent://") in name
+        await client.answer(0)
+        assert client.asked().topic == name
+
+
+async def test_a_question_for_partitions_is_asked_so_that_it_creates_nothing() -> None:
+    """Its answer is given under the client's id."""
+    yard, client = asking()
+    await client.look_up()
+    question = await client.answer(4)
+    assert question.request_id != 1 and not question.metadata_auto_creation_enabled
+    told = client.told()
+    assert (told.request_id, told.partitions, told.response) == (1, 4, 0)
+    assert await client.produce("t-partition-3") and not yard.charged()
+    await client.look_up("u")
+    await client.answer(None, 4)
+    assert client.told().error == 4
+
+
+async def test_how_many_partitions_come_of_a_question_is_learnt() -> None:
+    """One is charged, then what came besides; the next time all at once, and nothing if nothing came."""
+    yard, client = asking()
+    await client.look_up("a")
+    await client.answer(None)
+    question = await client.answer(3)
+    assert question.metadata_auto_creation_enabled and question.topic == "a"
+    assert client.told().partitions == 3
+    assert yard.charged() == [{"a": 1}, {"a": 2}]
+    await client.look_up("b")
+    await client.answer(None)
+    await client.answer(3)
+    assert yard.charged()[2:] == [{"b": 3}]
+    await client.look_up("c")
+    await client.answer(None)
+    await client.answer(0)
+    assert yard.charged()[3:] == [{"c": 3}] and yard.refunded() == 3
+    await client.look_up("d")
+    await client.answer(None)
+    await client.answer(0)
+    assert len(yard.charged()) == 4
+    # The namespace's policy has changed: what came is charged all the same.
+    await client.look_up("e")
+    await client.answer(None)
+    await client.answer(5)
+    assert yard.charged()[4:] == [{"e": 5}]
+
+
+async def test_a_namespace_where_nothing_is_created_by_itself() -> None:
+    """What was charged is given back, and the next question is free."""
+    yard, client = asking()
+    for name in ("a", "b"):
+        await client.look_up(name)
+        await client.answer(None)
+        await client.answer(None)
+        assert client.told().error == NOT_FOUND
+    assert yard.charged() == [{"a": 1}] and yard.refunded() == 1
+    await client.look_up("persistent://x/y/c")
+    await client.answer(None)
+    await client.answer(None, error=4)
+    await client.look_up("persistent://x/y/d")
+    await client.answer(None)
+    assert len(yard.charged()) == 3
+
+
+async def test_two_questions_create_one_topic_and_pay_once() -> None:
+    """Also where the second was asked before the first had created it."""
+    yard = Yard()
+    one, two, three = Client(yard), Client(yard), Client(yard)
+    for client in (one, two, three):
+        await client.look_up()
+    await one.answer(None)
+    await two.answer(None)
+    assert not two.wire.up
+    await one.answer(3)
+    await two.answer(3)
+    await three.answer(None)
+    await three.answer(3)
+    assert [client.told().partitions for client in (one, two, three)] == [3, 3, 3]
+    assert yard.charged() == [{"t": 1}, {"t": 2}] and yard.known.turns == 0

@@ -1,0 +1,154 @@
+"""Brokers that count a consumer's permits otherwise than the proxy, and what asking them costs."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from property_kit import tries
+from pulsar_delivery_kit import NAMESPACE, ModelLink, World, per_subscription, reading
+
+RATE, QUEUE = 100, 1_000
+GROUP = {"resourcegroups.rg1": {"dispatchRateInMsgs": 10}, NAMESPACE: {"resourcegroup": "rg1"}}
+SHADOW = {"resourcegroups.rg1": {"dispatchRateInMsgs": 10, "shadow": True}}
+
+
+def seconds_pass(link: ModelLink, seconds: int) -> None:
+    """Each with its look at the connection."""
+    for _ in range(seconds):
+        link.world.run(1_000)
+        link.part.check(link.world.now_ms)
+
+
+@pytest.mark.parametrize("lost", [1, 2, 30, 400])
+@pytest.mark.parametrize("batch", [1, 7])
+def test_a_permit_that_a_broker_loses_holds_nobody_up(lost: int, batch: int) -> None:
+    """Some take permits for entries that they then do not send; nothing else would ever show it."""
+    world, link = reading(per_subscription(RATE), queue=QUEUE)
+    link.publish(1, 2_000, batch)
+    seconds_pass(link, 2)
+    link.permits[1] -= lost
+    seconds_pass(link, 5)
+    came = sum(msgs for _, _, msgs in link.got[1])
+    seconds_pass(link, 5)
+    assert sum(msgs for _, _, msgs in link.got[1]) - came >= 5 * RATE - batch
+    assert world.count("permit_questions_total", result="corrected") == 1
+    assert link.forwarded[1] + world.desk.banked == link.given[1]
+
+
+@tries(120)
+@given(st.lists(st.tuples(st.integers(1, 3_000), st.integers(-40, 40)), max_size=12), st.sampled_from([1, 7]))
+def test_whatever_a_broker_counts_who_has_permits_left_is_served(
+    steps: list[tuple[int, int]], batch: int
+) -> None:
+    """However often it is off, by what, and when: within seconds all goes on, and the rate holds."""
+    world, link = reading(per_subscription(RATE), queue=QUEUE)
+    link.publish(1, 6_000, batch)
+    for wait_ms, more in steps:
+        world.run(wait_ms)
+        link.part.check(world.now_ms)
+        link.permits[1] += more
+        link.publish(1, 0)
+    seconds_pass(link, 10)
+    came = sum(msgs for _, _, msgs in link.got[1])
+    seconds_pass(link, 5)
+    came = sum(msgs for _, _, msgs in link.got[1]) - came
+    assert 0.97 * 5 * RATE - batch <= came <= 1.01 * 5 * RATE + batch
+    assert link.forwarded[1] + world.desk.banked == link.given[1]
+
+
+def test_who_has_read_all_is_asked_for_ever_more_rarely() -> None:
+    """And gets what comes then at once."""
+    world, link = reading(per_subscription(RATE), queue=QUEUE)
+    seconds_pass(link, 60)
+    first = link.stats_asked
+    seconds_pass(link, 3_600)
+    assert 3 <= first <= 6 and link.stats_asked - first <= 120
+    assert world.count("permit_questions_total", result="same") == link.stats_asked
+    link.permits[1] -= 1
+    link.publish(1, 50)
+    seconds_pass(link, 31)
+    assert len(link.got[1]) == 50
+
+
+def test_nobody_is_asked_for_without_a_limit_or_without_permits() -> None:
+    """A shadow limits nothing, and a client that gives no permits waits for nothing."""
+    world, link = reading({**GROUP, **SHADOW}, queue=QUEUE)
+    seconds_pass(link, 60)
+    world.put(per_subscription(RATE))
+    link.subscribe(2, "other", queue=1)
+    seconds_pass(link, 60)
+    assert link.stats_asked == 0
+
+
+def test_a_broker_that_does_not_answer_is_believed_to_count_as_we_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its consumers are limited as before, and no question is kept."""
+    monkeypatch.setattr("enforcer.pulsar.delivery.part.PERMIT_ANSWER_MS", 1_000)
+    world = World(per_subscription(RATE))
+    link = ModelLink(world)
+    link.answers_stats = False
+    link.subscribe(1, queue=QUEUE)
+    seconds_pass(link, 100)
+    assert world.count("permit_questions_total", result="unknown") >= 4
+    assert not link.part._asking._open and not link.part._consumers[1].loose
+    link.publish(1, 1_000)
+    seconds_pass(link, 5)
+    assert RATE * 5 <= len(link.got[1]) <= RATE * 5 * 1.01 + 1
+
+
+def test_a_consumer_that_its_broker_blocks_is_given_nothing_more() -> None:
+    """With too much unacknowledged its new permits are kept aside, and not in the number that it says."""
+    world = World(per_subscription(RATE))
+    link = ModelLink(world)
+    link.blocks = True
+    link.subscribe(1, queue=QUEUE)
+    world.run(10)
+    link.permits[1] -= 1
+    seconds_pass(link, 300)
+    assert link.forwarded[1] == 1 and world.count("permit_questions_total", result="same") > 5
+
+
+def test_thousands_are_not_asked_for_at_once() -> None:
+    """In one look about a thousand at most; in the end all are."""
+    world = World(per_subscription(RATE))
+    link = ModelLink(world)
+    for number in range(5_000):
+        link.subscribe(number, f"s{number}", queue=2)
+    most = 0
+    for _ in range(12):
+        before = link.stats_asked
+        seconds_pass(link, 1)
+        most = max(most, link.stats_asked - before)
+    assert most <= 1_001 and link.stats_asked >= 5_000
+    # Nothing is kept of whom nothing limits, or who is gone.
+    link.close_consumer(1)
+    assert len(link.part._asking._quiet) == 4_999
+    world.put({NAMESPACE: None})
+    world.run(30)
+    assert not link.part._asking._quiet
+
+
+@pytest.mark.parametrize("shadow", [True, False])
+def test_permits_that_pass_while_it_is_asked_are_not_forgotten(shadow: bool) -> None:
+    """A limit that is shadow for a moment lets FLOW pass: an answer older than that would be too low."""
+    world, link = reading(queue=QUEUE)
+    world.run(20)
+    world.put(GROUP)
+    world.run(50)
+    (consumer,) = link.part._consumers.values()
+    assert link.stats_asked == 1 and not consumer.known
+    if shadow:
+        world.put(SHADOW)
+    for _ in range(100):
+        world.run(1)
+        if link.stats_asked == 2:
+            break
+    # The second answer, the same as the first one, is on its way now.
+    if shadow:
+        link.flow(1, 300)
+    else:
+        # As who has no backlog is given all.
+        consumer.permits.passed(300)
+        link.permits[1] += 300
+    world.run(200)
+    world.put({"resourcegroups.rg1": GROUP["resourcegroups.rg1"]})
+    world.run(500)
+    assert consumer.known and consumer.permits.balance == link.permits[1] == QUEUE + 300

@@ -1,0 +1,256 @@
+"""Lookups: all answers lead back, redirects are followed by the proxy itself."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from pulsar_rig import PulsarRig, connected
+
+from enforcer.wire.pulsar import frames
+from enforcer.wire.pulsar.commands import CONNECTION, LookupType, ServerError, command, error, parse
+from enforcer.wire.pulsar.frames import FRAME_OVERHEAD, Splitter
+
+TOPIC = "persistent://public/default/t"
+WAIT_S = 5.0
+
+
+def lookup(request_id: int = 1, **fields: Any) -> bytes:
+    """A client's question."""
+    return command(frames.LOOKUP, topic=TOPIC, request_id=request_id, **fields)
+
+
+def answer(response: LookupType, url: str = "", request_id: int = 1, **fields: Any) -> bytes:
+    """A broker's answer."""
+    return command(
+        frames.LOOKUP_RESPONSE, response=response, brokerServiceUrl=url, request_id=request_id, **fields
+    )
+
+
+def asking(**own: Any) -> PulsarRig:
+    """A connection that has asked."""
+    rig = PulsarRig(own=own)
+    rig.open(auth_method_name="basic", auth_data=b"bob:x", proxy_to_broker_url="broker-1:6650")
+    rig.up(lookup())
+    return rig
+
+
+def test_connect_leads_through_the_proxy() -> None:
+    """Both addresses are the broker's, which is known from then on, and the way is the proxy's."""
+    rig = asking()
+    assert rig.broker.data == lookup()
+    rig.down(answer(LookupType.CONNECT, "pulsar://b-2:6650", brokerServiceUrlTls="pulsar+ssl://b-2:6651"))
+    body = parse(rig.client.data)
+    assert body.proxy_through_service_url and body.response == LookupType.CONNECT
+    assert body.brokerServiceUrl == body.brokerServiceUrlTls == "pulsar://b-2:6650"
+    assert rig.targets.allows(("b-2", 6650)) and rig.metric("pulsar_lookups_total", outcome="connect") == 1
+
+
+def test_a_failure_passes() -> None:
+    """The broker's own words."""
+    rig = asking()
+    frame = answer(LookupType.FAILED, error=ServerError.TOPIC_NOT_FOUND, message="no")
+    rig.down(frame)
+    assert rig.client.data == frame and rig.metric("pulsar_lookups_total", outcome="failed") == 1
+
+
+@pytest.mark.parametrize("url", ["", "pulsar+ssl://b:6651", "http://b:8080", "pulsar://b:6650,c:6650"])
+def test_an_address_that_cannot_be_passed(url: str) -> None:
+    """A broker that is reached with TLS only, or named in another way: the lookup fails."""
+    rig = asking()
+    rig.down(answer(LookupType.CONNECT, url, brokerServiceUrlTls="pulsar+ssl://b:6651"))
+    body = parse(rig.client.data)
+    assert body.response == LookupType.FAILED and body.error == ServerError.SERVICE_NOT_READY
+    assert not body.brokerServiceUrl and "TLS" in body.message
+
+
+class Broker:
+    """A broker that speaks enough to be asked.
+
+    Args:
+        answers: what it says to each LOOKUP, called with the parsed body.
+        refuses: it lets nobody in.
+    """
+
+    def __init__(self, answers: Callable[[Any], bytes | None], refuses: bool = False) -> None:
+        self.answers, self.refuses = answers, refuses
+        self.connects: list[Any] = []
+        self.asked: list[Any] = []
+        self.pongs = 0
+        self.url = ""
+        self._server: asyncio.Server | None = None
+        self._writers: list[asyncio.StreamWriter] = []
+
+    async def __aenter__(self) -> "Broker":
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.url = f"pulsar://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._server is not None
+        self._server.close()
+        for writer in self._writers:
+            writer.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.append(writer)
+
+        def take(kind: int, frame: bytes) -> None:
+            if kind == frames.CONNECT:
+                self.connects.append(parse(frame))
+                if self.refuses:
+                    writer.write(error(CONNECTION, ServerError.AUTHENTICATION, "no"))
+                    writer.close()
+                else:
+                    writer.write(connected() + command(frames.PING))
+            elif kind == frames.PONG:
+                self.pongs += 1
+            elif kind == frames.LOOKUP:
+                self.asked.append(parse(frame))
+                said = self.answers(self.asked[-1])
+                if said is not None:
+                    writer.write(said)
+
+        splitter = Splitter(lambda data, unfinished: None, take, FRAME_OVERHEAD)
+        splitter.wanted = frozenset(range(128))
+        while data := await reader.read(1_000):
+            splitter.feed(data)
+
+
+async def until(found: Callable[[], Any]) -> None:
+    """Wait until it is true."""
+    for _ in range(int(WAIT_S / 0.005)):
+        if found():
+            return
+        await asyncio.sleep(0.005)
+    raise AssertionError("it never came true")
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    """In an event loop of its own."""
+    asyncio.run(asyncio.wait_for(test(), WAIT_S))  # type: ignore[arg-type]
+
+
+def test_a_redirect_is_followed() -> None:
+    """Over two brokers, in the client's name, with what each says of authority; the client sees the end."""
+
+    async def test() -> None:
+        async with (
+            Broker(lambda asked: answer(LookupType.CONNECT, "pulsar://b-9:6650")) as last,
+            Broker(lambda asked: answer(LookupType.REDIRECT, last.url, authoritative=False)) as middle,
+        ):
+            rig = asking()
+            rig.down(answer(LookupType.REDIRECT, middle.url, authoritative=True))
+            assert rig.client.data == b""
+            await until(lambda: rig.client.data)
+            body = parse(rig.client.data)
+            assert body.response == LookupType.CONNECT and body.brokerServiceUrl == "pulsar://b-9:6650"
+            assert body.proxy_through_service_url and body.request_id == 1
+            assert [asked.authoritative for asked in (*middle.asked, *last.asked)] == [True, False]
+            (login,) = middle.connects
+            assert login.auth_data == b"bob:x" and not login.HasField("proxy_to_broker_url")
+            # The next one takes the same connections, whose keep-alive is answered.
+            rig.client.data = b""
+            middle.answers = lambda asked: answer(LookupType.CONNECT, "pulsar://b-9:6650", request_id=2)
+            rig.up(lookup(2))
+            rig.down(answer(LookupType.REDIRECT, middle.url, request_id=2))
+            await until(lambda: rig.client.data)
+            assert len(middle.connects) == 1 and middle.pongs == 1
+            assert rig.metric("pulsar_redirects_total", result="followed") == 2
+            rig.connection.end("tests")
+
+    run(test)
+
+
+def test_a_redirect_is_followed_with_the_newest_login() -> None:
+    """A token that was renewed since the client came; the old one may be over."""
+
+    async def test() -> None:
+        async with Broker(lambda asked: answer(LookupType.CONNECT, "pulsar://b-9:6650")) as other:
+            rig = asking()
+            challenge = command(frames.AUTH_CHALLENGE, challenge={"auth_method_name": "basic"})
+            renewal = command(frames.AUTH_RESPONSE, response={"auth_data": b"bob:y"})
+            rig.broker.data = b""
+            rig.down(challenge)
+            rig.up(renewal)
+            assert (rig.client.data, rig.broker.data) == (challenge, renewal)
+            rig.client.data = b""
+            rig.down(answer(LookupType.REDIRECT, other.url))
+            await until(lambda: rig.client.data)
+            (login,) = other.connects
+            assert (login.auth_method_name, login.auth_data) == ("basic", b"bob:y")
+            rig.connection.end("tests")
+
+    run(test)
+
+
+def test_redirects_that_lead_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a circle, to a broker that refuses the login, is silent, away or has no plain address: it fails."""
+
+    async def test() -> None:
+        async with (
+            Broker(lambda asked: None) as silent,
+            Broker(lambda asked: None, refuses=True) as refusing,
+            Broker(lambda asked: answer(LookupType.REDIRECT, circle.url)) as circle,
+        ):
+            away = "pulsar://127.0.0.1:1"
+            for url in (silent.url, refusing.url, circle.url, away, "pulsar+ssl://b:6651"):
+                monkeypatch.setattr("enforcer.pulsar.lookup.part.LOOKUP_TIMEOUT_MS", 200)
+                monkeypatch.setattr("enforcer.pulsar.lookup.part.LOOKUP_HOPS_MAX", 5)
+                rig = asking()
+                rig.down(answer(LookupType.REDIRECT, url))
+                await until(lambda rig=rig: rig.client.data)
+                body = parse(rig.client.data)
+                assert body.response == LookupType.FAILED, url
+                assert body.error == ServerError.SERVICE_NOT_READY and body.request_id == 1
+                assert rig.metric("pulsar_redirects_total", result="failed") == 1
+                rig.connection.end("tests")
+            assert len(circle.asked) == 5
+            rig = asking()
+            # A name that cannot be asked for.
+            rig.targets.learn = lambda _url: ("x" * 64, 6650)  # type: ignore[method-assign]
+            rig.down(answer(LookupType.REDIRECT, "pulsar://x:6650"))
+            await until(lambda: rig.client.data)
+            assert parse(rig.client.data).response == LookupType.FAILED
+            rig.connection.end("tests")
+
+    run(test)
+
+
+def test_the_end_of_a_client_ends_its_questions() -> None:
+    """Nothing is asked or said for who is gone; brokers that are not asked any more are let go."""
+
+    async def test() -> None:
+        async with Broker(lambda asked: None) as silent:
+            rig = asking()
+            rig.down(answer(LookupType.REDIRECT, silent.url))
+            await until(lambda: silent.asked)
+            rig.connection.connection_lost(None)
+            await asyncio.sleep(0.05)
+            assert rig.client.data == b""
+            rig = asking()
+            silent.answers = lambda asked: answer(LookupType.CONNECT, "pulsar://b:1")
+            rig.down(answer(LookupType.REDIRECT, silent.url))
+            await until(lambda: rig.client.data)
+            (others,) = [part._others for part in rig.connection._parts if hasattr(part, "_others")]
+            rig.now = 9_000
+            rig.connection.check(rig.now)
+            assert len(others) == 1
+            rig.now = 11_000
+            rig.connection.check(rig.now)
+            assert not others
+
+    run(test)
+
+
+def test_only_so_many_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A redirect of a lookup that was asked too long ago fails at once; nothing else is lost."""
+    monkeypatch.setattr("enforcer.pulsar.lookup.part.LOOKUPS_MAX", 2)
+    rig = asking()
+    rig.up(lookup(2) + lookup(3))
+    rig.down(answer(LookupType.REDIRECT, "pulsar://b:1", request_id=1))
+    assert parse(rig.client.data).response == LookupType.FAILED
+    assert rig.metric("pulsar_redirects_total", result="too_many") == 1
+    rig.client.data = b""
+    rig.down(answer(LookupType.CONNECT, "pulsar://b:1", request_id=3))
+    assert parse(rig.client.data).response == LookupType.CONNECT

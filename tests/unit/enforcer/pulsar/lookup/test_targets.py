@@ -1,0 +1,80 @@
+"""Brokers that clients may be connected to."""
+
+import pytest
+
+from enforcer.pulsar.lookup.targets import Targets, parse_target
+
+
+@pytest.mark.parametrize(
+    ("text", "target"),
+    [
+        ("broker:6650", ("broker", 6650)),
+        ("Broker.Example:1", ("broker.example", 1)),
+        ("10.0.0.1:65535", ("10.0.0.1", 65535)),
+        ("[::1]:6650", ("::1", 6650)),
+        ("::1:6650", None),
+        ("broker", None),
+        ("broker:", None),
+        (":6650", None),
+        ("broker:0", None),
+        ("broker:65536", None),
+        ("broker:-1", None),
+        ("broker:٦٦٥٠", None),
+        ("broker:99999999999999999999", None),
+        ("pulsar://broker:6650", None),
+        ("broker:6650/x", None),
+        ("a b:6650", None),
+        ("a\n:6650", None),
+        ("x" * 300 + ":6650", None),
+        ("x" * 63 + ".example.:6650", ("x" * 63 + ".example.", 6650)),
+        ("x" * 64 + ".example:6650", None),
+        ("a..b:6650", None),
+        (".:6650", None),
+        ("", None),
+    ],
+)
+def test_addresses(text: str, target: tuple[str, int] | None) -> None:
+    """HOST:PORT and nothing else."""
+    assert parse_target(text) == target
+
+
+def test_nothing_else_can_be_reached() -> None:
+    """Only the broker of --pulsar, those that brokers have named, and those of the settings."""
+    targets = Targets([("First", 6650)], ["broker-*.internal:6650", "10.0.0.9:*"], 100)
+    assert targets.allows(("first", 6650)) and not targets.allows(("first", 6651))
+    assert targets.allows(("broker-7.internal", 6650)) and not targets.allows(("broker-7.internal", 22))
+    assert not targets.allows(("broker-7.internal.evil", 6650))
+    assert targets.allows(("10.0.0.9", 22)) and not targets.allows(("10.0.0.90", 22))
+    assert not targets.allows(("10a0.0.9", 22))
+    assert not targets.allows(("second", 6650))
+    assert targets.learn("pulsar://Second:6650") == ("second", 6650)
+    assert targets.allows(("second", 6650))
+    assert targets.learn("pulsar+ssl://third:6651") is None and targets.learn("") is None
+    assert targets.learn("pulsar://third:6650,fourth:6650") is None
+    assert not targets.allows(("third", 6651))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "inside", "outside"),
+    [
+        ("broker-*:6650", "broker-17", "broker-17.evil.example"),
+        ("10.0.0.*:6650", "10.0.0.17", "10.0.0.17.evil.example"),
+        ("10.0.*:*", "10.0.3.4", "10.0.example"),
+        ("*.internal:6650", "a.b.internal", "a.internal.example"),
+        ("*:6650", "a.b.example", None),
+    ],
+)
+def test_nobody_can_have_a_name_that_a_pattern_means(pattern: str, inside: str, outside: str | None) -> None:
+    """A client names what it likes, and a domain of its own may lead anywhere."""
+    targets = Targets([], [pattern], 2)
+    assert targets.allows((inside, 6650))
+    assert outside is None or not targets.allows((outside, 6650))
+
+
+def test_what_was_named_longest_ago_goes_first() -> None:
+    """The table is bounded, and who is named again stays."""
+    targets = Targets([], [], 2)
+    for host in ("a", "b", "a", "c"):
+        targets.learn(f"pulsar://{host}:1")
+    assert len(targets) == 2
+    assert [targets.allows((host, 1)) for host in "abc"] == [True, False, True]

@@ -1,0 +1,102 @@
+"""Reports as packed records: what the job reads of them is what was reported."""
+
+import itertools
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pytest
+from collector_kit import T0, TOPIC, report
+from kafka.partitioner.default import murmur2
+from law_kit import T0 as LAW_T0
+from pack_kit import records_with
+
+from streaming.collect.backlog.packed_reports import packed_reports, partition_of, rows_of
+from streaming.columns.packed import unpack
+from streaming.contract.broker_events import Backlog, Ledger, Subscription
+from streaming.contract.broker_events import backlog as parsed
+from streaming.laws.law import StepContext
+from streaming.laws.name_hashes import partition_of as partition_of_law
+from streaming.laws.shard import step
+
+FULL = Backlog(
+    id="c-1.0", ts=T0, at=T0, broker="b", topic=TOPIC,
+    ledgers=(
+        Ledger(id=0, entries=0, size=0, close_time=T0 - 5),
+        Ledger(id=7, entries=10, size=2**62, close_time=None),
+    ),
+    subscriptions=(
+        Subscription(name="é \u202e", ledger=-1, entry=-1, durable=True, oldest_publish_time=None),
+        Subscription(name="r", ledger=7, entry=2**62, durable=False, oldest_publish_time=T0),
+    ),
+)  # fmt: skip
+EMPTY = replace(
+    FULL, id="c-1.1", topic="persistent://acme/orders/empty", broker="", ledgers=(), subscriptions=()
+)
+
+
+def events_of(value: bytes) -> list[Backlog]:
+    """The events that the contract's own parser makes of a packed record."""
+    kind, rows = unpack(value)
+    assert kind == "backlog"
+    return [
+        parsed({**row, "type": kind}, row["id"], row["ts"])
+        for row in rows.to_pylist(maps_as_pydicts="strict")
+    ]
+
+
+def test_what_is_packed_is_read_back() -> None:
+    ((piece,), _) = packed_reports([FULL, EMPTY], 1)
+    assert piece.partition == 0
+    assert events_of(piece.value) == [FULL, EMPTY]
+    assert rows_of([FULL]).schema.names == ["id", "ts", "broker", "topic", "ledgers", "subscriptions"]
+    assert packed_reports([], 1) == ([], [])
+
+
+def test_the_job_decides_packed_reports_as_their_objects() -> None:
+    """The intake of the law, with a report that is refused among them."""
+    wrong = replace(report(slow=3), id="wrong", topic="no full name")
+    reports = [replace(report(slow=3, fast=9), id="c-1.0", ts=LAW_T0), replace(wrong, ts=LAW_T0),
+               replace(EMPTY, ts=LAW_T0)]  # fmt: skip
+    quotas = {f"topics.{TOPIC}": {"backlogQuotaMap": {
+        "destination_storage": {"limitSize": 100, "policy": "consumer_backlog_eviction"}}}}  # fmt: skip
+    context = StepContext(initial=quotas, fail_fast=True)
+    ((piece,), _) = packed_reports(reports, 1)
+    values = [orjson.dumps(_json(one)) for one in reports]
+    _, packed = step("backlog", 0, None, records_with([piece.value], [True], ts=LAW_T0), context)
+    _, single = step("backlog", 0, None, records_with(values, [False] * 3, ts=LAW_T0), context)
+    decided = [orjson.loads(value) for value in packed.value if b'"dead_letter"' not in value]
+    assert decided == [orjson.loads(value) for value in single.value if b'"dead_letter"' not in value]
+    assert [one["id"] for one in decided] == ["c-1.0", "c-1.1"]
+    assert [line["subscription"] for line in decided[0]["evict"]] == ["fast", "slow"]
+
+
+def _json(one: Backlog) -> dict[str, Any]:
+    row: dict[str, Any] = rows_of([one]).to_pylist()[0]
+    return {"type": "backlog", **row}
+
+
+def test_rows_of_a_record_belong_to_one_partition() -> None:
+    """As Kafka's clients would choose by the topic as key."""
+    reports = [replace(report(f"persistent://a/b/{n}", s=1), id=f"c-1.{n}") for n in range(50)]
+    pieces, _ = packed_reports(reports, 3)
+    assert sorted(piece.partition for piece in pieces) == [0, 1, 2]
+    for piece in pieces:
+        for event in events_of(piece.value):
+            assert (murmur2(event.topic.encode()) & 0x7FFFFFFF) % 3 == piece.partition
+    names = [one.topic for one in reports]
+    assert partition_of_law(pa.array(names), 7).tolist() == [partition_of(name, 7) for name in names]
+
+
+@pytest.mark.parametrize("most", [3_000, 6_000])
+def test_what_does_not_fit_is_cut_and_one_that_never_fits_left_out(most: int) -> None:
+    letters = "abcdefghijklmnop"
+    large = {"".join(pick): 1 for pick in itertools.islice(itertools.permutations(letters, 8), 4_000)}
+    small = [replace(report(f"persistent://a/b/{n}", **{f"s{n}-{k}": k for k in range(20)}), id=f"c-1.{n}")
+             for n in range(40)]  # fmt: skip
+    reports = [*small[:20], replace(report(**large), id="c-1.x"), *small[20:]]
+    pieces, too_large = packed_reports(reports, 1, most)
+    assert too_large == [TOPIC]
+    assert len(pieces) > 1 and all(len(piece.value) <= most for piece in pieces)
+    assert [event for piece in pieces for event in events_of(piece.value)] == small
