@@ -13,7 +13,6 @@ from streaming.contract.broker_events import Backlog
 from streaming.kafka_io.admin_client import AdminClient, admin_options
 from streaming.laws.backlog.law import judge
 
-RECORD = 100
 MINUTE_MS = 60_000
 
 

@@ -13,6 +13,7 @@ from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
 from enforcer.laws.enforcement import NoUpstreams
 from enforcer.laws.registry import LAWS
+from streaming.contract.events import PolicyChange
 from streaming.contract.topics import Topics
 
 READERS = {law.reads.type: law.reads for law in LAWS}
@@ -42,6 +43,16 @@ def context(clock: Clock, *, proxy_id: str = "p1", speaks: str = "kafka", **fiel
 def at_once(_when: float, function: Callable[[], None]) -> None:
     """No time passes."""
     function()
+
+
+def enforce(policies: Policies, ts: int, entries: Mapping[str, Any], version: int | None = None) -> None:
+    """These entries are in force from a time on; a value of None removes one."""
+    policies.apply(
+        [
+            PolicyChange(id="x", ts=ts, path=path, value=value, version=version)
+            for path, value in entries.items()
+        ]
+    )
 
 
 class Nowhere:

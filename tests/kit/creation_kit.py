@@ -165,7 +165,8 @@ class Yard:
         self.desk.events.clear()
 
 
-def asking(*given: Any, **proxy: Any) -> tuple[Yard, Client]:
-    """A client of user a, see Yard."""
+def asking(*given: Any, acknowledges: bool = True, **proxy: Any) -> tuple[Yard, Client]:
+    """A client of user a, see Yard and Desk."""
     yard = Yard(*given, **proxy)
+    yard.desk.acknowledges = acknowledges
     return yard, Client(yard)

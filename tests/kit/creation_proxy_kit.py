@@ -6,12 +6,12 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import pulsar
+from context_kit import enforce
 from pulsar_kit import client, fresh
 from pulsar_proxy_kit import PulsarThread, bare_proxy
 
 from enforcer.laws.mutation.law import MutationQuotas
 from enforcer.laws.mutation.request import Request
-from streaming.contract.events import PolicyChange
 
 
 class Limited:
@@ -43,9 +43,7 @@ class Limited:
 
         def apply() -> None:
             now = self.enforcement.context.clock.wall_ms()
-            path = f"quotas[user={self.user}]"
-            change = PolicyChange(id="x", ts=now, path=path, value=value or None, version=None)
-            self.coordinator.policies.apply([change])
+            enforce(self.coordinator.policies, now, {f"quotas[user={self.user}]": value or None})
 
         self._in_loop(apply)
 

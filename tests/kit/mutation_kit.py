@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from clock_kit import SteadyClock
-from context_kit import context
+from context_kit import context, enforce
 from law_kit import Event
 
 from enforcer.core.clock import Clock
@@ -17,7 +17,6 @@ from enforcer.laws.mutation.decisions import Decision
 from enforcer.laws.mutation.local_decisions import LocalDecisions
 from enforcer.laws.mutation.mutations import Answer, Mutations
 from enforcer.laws.mutation.request import Request
-from streaming.contract.events import PolicyChange
 from streaming.policy.timeline import PolicyTimeline
 
 EPOCH_MS = 1_795_166_668_375
@@ -93,8 +92,7 @@ class Desk(SteadyClock):
 
     def limit(self, path: str = "quotas[user=a]", version: int | None = None, **value: Any) -> None:
         """Put a quota in force now; without values it is removed."""
-        change = PolicyChange(id="x", ts=self.wall_ms, path=path, value=value or None, version=version)
-        self.coordinator.policies.apply([change])
+        enforce(self.coordinator.policies, self.wall_ms, {path: value or None}, version)
 
     def ask(self, items: Mapping[str, int], *, strict: bool = True, dry: bool = False) -> Any:
         """Ask as user a; None: it could not be asked."""

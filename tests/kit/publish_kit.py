@@ -6,7 +6,7 @@ from typing import Any
 
 from backlog_kit import HOLD, decision, quota
 from clock_kit import SteadyClock
-from context_kit import context
+from context_kit import context, enforce
 from part_link_kit import PartLink
 
 from enforcer.core.clock import Clock
@@ -32,7 +32,6 @@ from enforcer.wire.pulsar.frames import (
     kind_of,
 )
 from enforcer.wire.pulsar.schema import CLASSES, new_body
-from streaming.contract.events import PolicyChange
 from streaming.policy.policy_set import PolicySet
 
 TEN: dict[str, Any] = {
@@ -88,10 +87,7 @@ class World(SteadyClock):
         """A topic's backlog is so large, and its quota 5,000 bytes."""
         path = f"topics.{topic}"
         if path not in self.known.at(self._wall_ms()).entries:
-            change = PolicyChange(
-                id=path, ts=self._wall_ms(), path=path, value=quota(policy), version=None
-            )  # fmt: skip
-            self.known.apply([change])
+            enforce(self.known, self._wall_ms(), {path: quota(policy)})
             self.blocks.look()
         self.blocks.take([decision(topic, size, ts=self._wall_ms())])
 

@@ -33,12 +33,13 @@ class Driving(Threaded):
         return rates
 
 
-def drive_pulsar(service: str, topic: str, stop: threading.Event, ended: Times) -> None:
-    """Singles, as many as the proxy lets through."""
+def drive_pulsar(service: str, topic: str, stop: threading.Event, ended: Times, **options: Any) -> None:
+    """As many as the proxy lets through; singles, unless the options say something else."""
     with client(service) as own:
         producer = own.create_producer(
-            topic, batching_enabled=False, block_if_queue_full=True, max_pending_messages=100
-        )
+            topic, block_if_queue_full=True,
+            **{"batching_enabled": False, "max_pending_messages": 100, **options},
+        )  # fmt: skip
 
         def done(result: Any, _: Any) -> None:
             if result == Result.Ok:

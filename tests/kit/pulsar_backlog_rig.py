@@ -5,7 +5,7 @@ import time
 from typing import Any
 
 import pulsar as pulsar_client
-from pulsar_kit import client, receive, send_all
+from pulsar_kit import Admin, client, fresh, receive, send_all
 
 from streaming.collect.backlog.cluster import Eviction, Order, RoundQuestion, RoundResult
 from streaming.collect.pulsar.rest import Rest, RestTerms
@@ -15,6 +15,7 @@ from streaming.contract.backlog.actions import Position
 from streaming.contract.backlog.decisions import EvictionPlan
 from streaming.contract.broker_events import Backlog
 from streaming.laws.backlog.law import Log
+from weir.stack.pulsar import LocalPulsar
 
 SLOW, FAST = "slow", "fast/%41+ one"
 """Names as people may choose them."""
@@ -96,6 +97,14 @@ def sent(service: str, topic: str, first: int, end: int, **options: Any) -> None
     with client(service) as clients:
         producer = clients.create_producer(topic, **{"batching_enabled": False, **options})
         send_all(producer, bodies(first, end))
+
+
+def backlogged(pulsar: LocalPulsar, count: int, *names: str, partitions: int = 0) -> str:
+    """A topic with so many messages, which these subscriptions have not read."""
+    topic: str = Admin(pulsar.admin).topic(fresh("backlog"), partitions)
+    subscribed(pulsar.service, topic, *names)
+    sent(pulsar.service, topic, 0, count)
+    return topic
 
 
 def read(service: str, topic: str, name: str, most: int | None = None) -> list[int]:

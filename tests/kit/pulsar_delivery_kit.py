@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from clock_kit import SteadyClock
-from context_kit import context
+from context_kit import context, enforce
 from part_link_kit import PartLink
 
 from enforcer.core.clock import Clock
@@ -28,7 +28,6 @@ from enforcer.pulsar.settings import PulsarSettings
 from enforcer.wire.pulsar import frames
 from enforcer.wire.pulsar.commands import build, command, parse
 from enforcer.wire.pulsar.schema import CLASSES, new_body
-from streaming.contract.events import PolicyChange
 
 EPOCH_MS = 1_795_166_700_000
 TOPIC = "persistent://acme/orders/t1"
@@ -99,12 +98,7 @@ class World(SteadyClock):
     def put(self, changes: Mapping[str, Any]) -> None:
         """Policies from now on."""
         ts = self.brokers_ms()
-        self.policies.apply(
-            [
-                PolicyChange(id="x", path=path, value=value, ts=ts, version=None)
-                for path, value in changes.items()
-            ]
-        )
+        enforce(self.policies, ts, changes)
         self.dispatch.look()
         self.meter.set_policies(self.policies.at(ts))
 

@@ -1,6 +1,5 @@
 """Dispatch limits in front of a real Pulsar, by a proxy whose policies a test sets: no Kafka, no job."""
 
-import random
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -8,13 +7,13 @@ from contextlib import contextmanager
 from typing import Any
 
 import pulsar
+from context_kit import enforce
 from pulsar_kit import Got, client, fresh
 from pulsar_proxy_kit import PulsarThread, bare_proxy
 
 from enforcer.laws.dispatch.dispatch import Dispatch
 from enforcer.laws.shares.groups import Groups
 from enforcer.pulsar.delivery.part import DeliveryPart
-from streaming.contract.events import PolicyChange
 from weir.stack.pulsar import LocalPulsar
 
 SUBSCRIPTION = "sub"
@@ -35,15 +34,10 @@ class Limited:
         done = threading.Event()
 
         def apply() -> None:
-            ts = self.proxy.proxy.enforcement.context.brokers_ms()
-            self.proxy.proxy.enforcement.context.policies.apply(
-                [
-                    PolicyChange(id=f"policy-{random.random()}", path=path, value=value, ts=ts, version=None)
-                    for path, value in changes.items()
-                ]
-            )
-            self.proxy.proxy.enforcement.of(Dispatch).look()
-            self.proxy.proxy.enforcement.of(Groups).look()
+            enforcement = self.proxy.proxy.enforcement
+            enforce(enforcement.context.policies, enforcement.context.brokers_ms(), changes)
+            enforcement.of(Dispatch).look()
+            enforcement.of(Groups).look()
             done.set()
 
         self.proxy.call(apply)

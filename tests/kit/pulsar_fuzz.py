@@ -12,6 +12,7 @@ from random import Random
 from typing import Any, cast
 
 from connection_kit import FakeTransport
+from context_kit import enforce
 from pulsar_rig import LateUpstream, connect, connected
 
 from enforcer.core.settings import ProxySettings
@@ -23,7 +24,6 @@ from enforcer.pulsar.proxy import PulsarProxy, PulsarProxyConfig
 from enforcer.wire.pulsar import frames
 from enforcer.wire.pulsar.commands import build
 from enforcer.wire.pulsar.schema import BODIES, CLASSES, MESSAGES, new_body
-from streaming.contract.events import PolicyChange
 from weir.stack.kafka import free_port
 
 KINDS = ("free", "limited")
@@ -154,13 +154,7 @@ class PulsarFuzz:
         )
         self.longest_s = 0.0
         enforcement = self.proxy.enforcement
-        now = enforcement.context.clock.wall_ms()
-        enforcement.context.policies.apply(
-            [
-                PolicyChange(id=path, ts=now, path=path, value=value, version=None)
-                for path, value in _POLICIES[kind].items()
-            ]
-        )
+        enforce(enforcement.context.policies, enforcement.context.clock.wall_ms(), _POLICIES[kind])
         for law in (Groups, Dispatch, ConcurrencyLimits):
             enforcement.of(law).look()
 

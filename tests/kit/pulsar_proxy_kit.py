@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from backlog_kit import decision
+from context_kit import enforce
 from proxy_kit import ProxyThread
 
 from enforcer.core.settings import ProxySettings
@@ -14,7 +15,6 @@ from enforcer.laws.shares.groups import Groups
 from enforcer.laws.shares.meter import Meter
 from enforcer.pulsar.proxy import PulsarProxy, PulsarProxyConfig
 from enforcer.pulsar.settings import PulsarSettings
-from streaming.contract.events import PolicyChange
 from weir.stack.kafka import free_port
 
 
@@ -37,13 +37,7 @@ class PulsarThread(ProxyThread):
         enforcement, done = self.proxy.enforcement, threading.Event()
 
         def apply() -> None:
-            now = enforcement.context.clock.wall_ms()
-            known = enforcement.context.policies
-            changes = [
-                PolicyChange(id=path, ts=now, path=path, value=value, version=None)
-                for path, value in policies.items()
-            ]
-            known.apply(changes)
+            enforce(enforcement.context.policies, enforcement.context.clock.wall_ms(), policies)
             for law in (Groups, ConcurrencyLimits, Blocks):
                 enforcement.of(law).look()
             done.set()

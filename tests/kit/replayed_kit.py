@@ -6,6 +6,7 @@ from pathlib import Path
 
 import orjson
 from job_broker_kit import USERS, WAIT_S, Broker
+from job_kit import Job
 
 from streaming.laws.mutation.table import WARM_ROWS
 
@@ -33,6 +34,16 @@ def limits(broker: Broker) -> None:
     for user in range(USERS):
         broker.limit(f"u{user}", 1 + user)
     broker.flush()
+
+
+def crowded(broker: Broker, job: Job) -> set[str]:
+    """A job that begins with limits, one request and a crowd; the crowd's names, once all is decided."""
+    limits(broker)
+    job.start()
+    warm(broker)
+    names = crowd(broker, "first")
+    broker.wait_for(names)
+    return names
 
 
 def warm(broker: Broker) -> None:

@@ -9,6 +9,7 @@ from pulsar_backlog_rig import (
     FAST,
     SLOW,
     Rig,
+    backlogged,
     entry_at,
     position,
     precise_size,
@@ -50,9 +51,7 @@ def test_read_and_evicted(pulsar: LocalPulsar, admin: Admin, rig: Rig) -> None:
 def test_the_oldest_changes_when_it_catches_up(rolling: LocalPulsar, rolls: Rig) -> None:
     """Size, age and oldest are Pulsar's own, first of the slow one, then of the other."""
     admin = Admin(rolling.admin)
-    topic = admin.topic(fresh("oldest"))
-    subscribed(rolling.service, topic, SLOW, FAST)
-    sent(rolling.service, topic, 0, 47)
+    topic = backlogged(rolling, 47, SLOW, FAST)
     read(rolling.service, topic, FAST, most=33)
     read(rolling.service, topic, SLOW, most=4)
 
@@ -85,9 +84,7 @@ def test_the_oldest_changes_when_it_catches_up(rolling: LocalPulsar, rolls: Rig)
 def test_readers_and_systems_hold_nothing(rolling: LocalPulsar, rolls: Rig) -> None:
     """A reader is told as not durable; topics of Pulsar's own are not told."""
     admin = Admin(rolling.admin)
-    topic = admin.topic(fresh("reader"))
-    subscribed(rolling.service, topic, SLOW)
-    sent(rolling.service, topic, 0, 5)
+    topic = backlogged(rolling, 5, SLOW)
     # A policy of a topic makes a system topic.
     admin.do("POST", f"{topic.replace('://', '/')}/maxConsumers", 100)
     with client(rolling.service) as clients:
@@ -102,9 +99,7 @@ def test_readers_and_systems_hold_nothing(rolling: LocalPulsar, rolls: Rig) -> N
 def test_ages_by_ledgers(rolling: LocalPulsar, rolls: Rig) -> None:
     """Never older than they are, nor much younger after a start of ours; a closed last ledger ages too."""
     admin = Admin(rolling.admin)
-    topic = admin.topic(fresh("ages"))
-    subscribed(rolling.service, topic, SLOW)
-    sent(rolling.service, topic, 0, 9)
+    topic = backlogged(rolling, 9, SLOW)
     seen = rolls.report(topic, precise_age=False, expires=False)
     assert [one.close_time for one in seen.ledgers] == [None]
     before_ms = time.time_ns() // 10**6

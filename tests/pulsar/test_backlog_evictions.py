@@ -9,6 +9,7 @@ from pulsar_backlog_rig import (
     FAST,
     SLOW,
     Rig,
+    backlogged,
     bodies,
     entry_at,
     numbers,
@@ -28,9 +29,7 @@ from weir.stack.pulsar import LocalPulsar
 @pytest.mark.parametrize(("upto", "left"), [(24, 22), (29, 17), (45, 1), (46, 0)])
 def test_by_size(rolling: LocalPulsar, rolls: Rig, upto: int, left: int) -> None:
     """Within a ledger, to its end, into the open one, all: the rest is read to the end, in order."""
-    topic = Admin(rolling.admin).topic(fresh("size"))
-    subscribed(rolling.service, topic, SLOW, FAST)
-    sent(rolling.service, topic, 0, 47)
+    topic = backlogged(rolling, 47, SLOW, FAST)
     report = rolls.report(topic)
     ledger, entry = entry_at(report, upto, 47)
     done = rolls.evict(report, subscription=SLOW, ledger=ledger, entry=entry, entries=upto + 1)
@@ -108,9 +107,7 @@ def test_with_a_consumer_connected(rolling: LocalPulsar, rolls: Rig, kind: str) 
 @pytest.mark.soak
 def test_what_is_acknowledged_one_by_one(rolling: LocalPulsar, rolls: Rig) -> None:
     """Holes do not count, do not come back, and do not keep an eviction from going its whole way."""
-    topic = Admin(rolling.admin).topic(fresh("holes"))
-    subscribed(rolling.service, topic, SLOW)
-    sent(rolling.service, topic, 0, 60)
+    topic = backlogged(rolling, 60, SLOW)
     with client(rolling.service) as clients:
         consumer = clients.subscribe(topic, SLOW, pulsar_client.ConsumerType.Shared)
         got = [consumer.receive(5_000) for _ in range(60)]
@@ -128,9 +125,7 @@ def test_what_is_acknowledged_one_by_one(rolling: LocalPulsar, rolls: Rig) -> No
 def test_unload_in_between(rolling: LocalPulsar, rolls: Rig) -> None:
     """A plan of before holds after it, and so does what was evicted."""
     admin = Admin(rolling.admin)
-    topic = admin.topic(fresh("unload"))
-    subscribed(rolling.service, topic, SLOW)
-    sent(rolling.service, topic, 0, 25)
+    topic = backlogged(rolling, 25, SLOW)
     report = rolls.report(topic)
     ledger, entry = entry_at(report, 12, 25)
     prepared = rolls.prepare(report, subscription=SLOW, ledger=ledger, entry=entry, entries=13)
@@ -147,9 +142,7 @@ def test_unload_in_between(rolling: LocalPulsar, rolls: Rig) -> None:
 def test_trimmed_and_made_anew(rolling: LocalPulsar, rolls: Rig) -> None:
     """Plans of ledgers that are gone touch nothing: trimmed since all have passed, or of a topic deleted."""
     admin = Admin(rolling.admin)
-    topic = admin.topic(fresh("anew"))
-    subscribed(rolling.service, topic, SLOW)
-    sent(rolling.service, topic, 0, 25)
+    topic = backlogged(rolling, 25, SLOW)
     report = rolls.report(topic)
     ledger, entry = entry_at(report, 3, 25)
     plan = {"subscription": SLOW, "ledger": ledger, "entry": entry, "entries": 4}
@@ -178,9 +171,7 @@ def test_trimmed_and_made_anew(rolling: LocalPulsar, rolls: Rig) -> None:
 @pytest.mark.soak
 def test_partitions_one_by_one(rolling: LocalPulsar, rolls: Rig) -> None:
     """Each is a topic; an eviction on one leaves the others."""
-    topic = Admin(rolling.admin).topic(fresh("parts"), 2)
-    subscribed(rolling.service, topic, SLOW)
-    sent(rolling.service, topic, 0, 60)
+    topic = backlogged(rolling, 60, SLOW, partitions=2)
     one, two = (f"{topic}-partition-{number}" for number in (0, 1))
     report = rolls.report(two)
     assert {one, two} <= {found.topic for found in rolls.look().reports}
@@ -194,9 +185,7 @@ def test_partitions_one_by_one(rolling: LocalPulsar, rolls: Rig) -> None:
 def test_an_eviction_is_quick(rolling: LocalPulsar, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pulsar 4.0.7's own eviction by size with precise times may stand still for 30 s; ours does not."""
     monkeypatch.setattr("streaming.collect.pulsar_backlog.cluster.EVICTION_WAIT_S", 5.0)
-    topic = Admin(rolling.admin).topic(fresh("quick"))
-    subscribed(rolling.service, topic, SLOW)
-    sent(rolling.service, topic, 0, 500)
+    topic = backlogged(rolling, 500, SLOW)
     with closing(Rig(rolling.admin)) as rig:
         for upto in range(99, 500, 100):
             report = rig.report(topic)
@@ -208,9 +197,7 @@ def test_an_eviction_is_quick(rolling: LocalPulsar, monkeypatch: pytest.MonkeyPa
 @pytest.mark.soak
 def test_a_killed_broker(rolling: LocalPulsar, rolls: Rig) -> None:
     """Nothing can be read, which is said; afterwards all stands where it was seen to stand."""
-    topic = Admin(rolling.admin).topic(fresh("killed"))
-    subscribed(rolling.service, topic, SLOW, FAST)
-    sent(rolling.service, topic, 0, 25)
+    topic = backlogged(rolling, 25, SLOW, FAST)
     report = rolls.report(topic, precise_age=False, expires=False)
     ledger, entry = entry_at(report, 12, 25)
     done = rolls.evict(report, subscription=SLOW, ledger=ledger, entry=entry, entries=13)

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 import pulsar as client_library
 import pytest
 from proxy_kit import until
-from pulsar_dispatch_kit import Limited, Reading, counts, fill, limited, namespace, new_topic, rate
+from pulsar_dispatch_kit import Reading, counts, fill, limited, namespace, new_topic, rate
 from pulsar_kit import Admin, client, receive
 
 from weir.stack.pulsar import LocalPulsar
@@ -19,14 +19,6 @@ TYPES = {
 }
 RATES = (10, 100, 1_000)
 BATCHES = (1, 6, 30)
-
-
-def came(limit: Limited, topic: str, seconds: int, **options: object) -> list[int]:
-    """What one consumer gets in each second from the first message on."""
-    with Reading(limit.service, topic) as reading:
-        reading.add(**options)  # type: ignore[arg-type]
-        time.sleep(seconds + 1.0)
-        return counts(reading.times(), seconds)
 
 
 def test_a_subscription_gets_its_rate_from_the_first_message_on(pulsar: LocalPulsar) -> None:

@@ -1,13 +1,14 @@
 """SENDs under limits on a real broker, with the Python client, as its application sees it."""
 
 import statistics
-import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
-from pulsar import CompressionType, MessageId, Result
+from publishing_clients import Driving, drive_pulsar
+from pulsar import CompressionType, MessageId
 from pulsar_kit import Admin, Sending, client, fresh, receive, send_all
 from pulsar_proxy_kit import PulsarThread, bare_proxy
 
@@ -171,38 +172,11 @@ def test_a_group_over_two_namespaces_has_one_limit(proxy: PulsarThread, admin: A
     namespace, group = limited(proxy, admin, 300)
     second = admin.namespace(f"public/{fresh('second')}")
     proxy.set({f"namespaces.{second}": {"resourcegroup": group}})
-    stop = threading.Event()
-    ended: list[float] = []
-
-    def drive(topic: str, **options: Any) -> None:
-        with client(proxy.bootstrap) as own:
-            producer = own.create_producer(
-                topic, block_if_queue_full=True, max_pending_messages=200, **options
-            )
-
-            def done(result: Any, _: Any) -> None:
-                if result == Result.Ok:
-                    ended.append(time.monotonic())
-
-            while not stop.is_set():
-                producer.send_async(b"x" * 100, done)
-            producer.flush()
-
-    threads = [
-        threading.Thread(target=drive, args=(f"{namespace}/a",), kwargs={"batching_enabled": False}),
-        threading.Thread(
-            target=drive,
-            args=(f"persistent://{second}/b",),
-            kwargs={"batching_enabled": True, "batching_max_messages": 20},
-        ),
-    ]
-    for thread in threads:
-        thread.start()
-    time.sleep(2)
-    began = time.monotonic()
-    time.sleep(30)
-    stop.set()
-    for thread in threads:
-        thread.join()
-    count = sum(began <= at < began + 30 for at in ended)
-    assert 0.97 * 9_000 <= count <= 1.03 * 9_000, count
+    batches = {"batching_enabled": True, "batching_max_messages": 20, "max_pending_messages": 200}
+    with Driving(
+        partial(drive_pulsar, proxy.bootstrap, f"{namespace}/a"),
+        partial(drive_pulsar, proxy.bootstrap, f"persistent://{second}/b", **batches),
+    ) as driving:
+        time.sleep(2)
+        rates = driving.rates(30)
+    assert 0.97 * 300 <= sum(rates) <= 1.03 * 300, rates

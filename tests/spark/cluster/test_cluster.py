@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from job_broker_kit import Broker, load
-from replayed_kit import check, crowd, limits, warm
+from replayed_kit import check, crowd, crowded
 from spark_cluster_kit import WatchedCluster
 
 from weir.stack.process import wait_until_gone
@@ -23,12 +23,8 @@ def test_a_cluster_decides_as_one_process_does(
     cluster: WatchedCluster, make_job: Callable[..., Any], broker: Broker, bootstrap: str, tmp_path: Path
 ) -> None:
     """Two executors, cold rows on a folder that they share; every Python worker of one is killed once."""
-    limits(broker)
     job = make_job()
-    job.start()
-    warm(broker)
-    names = crowd(broker, "first")
-    broker.wait_for(names)
+    names = crowded(broker, job)
     assert list((tmp_path / "checkpoint").glob("v*/segments/*/*.arrow"))
     workers = [cluster.python_workers(number) for number in range(2)]
     assert all(workers), "each executor has its part"
@@ -50,12 +46,8 @@ def test_nothing_is_lost_with_what_is_killed(
     tmp_path: Path,
 ) -> None:
     """SIGKILL under load: the query goes on, by the same driver, and decides as if nothing had been."""
-    limits(broker)
     job = make_job()
-    job.start()
-    warm(broker)
-    names = crowd(broker, "first")
-    broker.wait_for(names)
+    names = crowded(broker, job)
     killer = threading.Timer(CRASH_S / 3, lambda: kill(cluster, what))
     killer.start()
     names |= load(broker, 0, CRASH_S)

@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 import pytest
 from job_broker_kit import Broker, load
-from replayed_kit import check, crowd, limits, replayed, warm
+from replayed_kit import check, crowd, crowded, limits, replayed, warm
 from spark_cluster_kit import WatchedCluster
 
 pytestmark = pytest.mark.soak
@@ -41,12 +41,8 @@ def test_a_driver_is_killed_and_another_host_takes_over(
     tmp_path: Path,
 ) -> None:
     """While it lives the other host refuses and names it; once it is silent the other goes on."""
-    limits(broker)
     first = make_job(lease_silence_s=5)
-    first.start()
-    warm(broker)
-    names = crowd(broker, "first")
-    broker.wait_for(names)
+    names = crowded(broker, first)
     other = {"driver_host": "localhost", "lease_silence_s": 5}
     refused = make_job("refused", other_host, **other, restart_timeout_s=3)
     with pytest.raises(AssertionError, match=rf"on host {os.uname().nodename}\) uses the checkpoint"):
@@ -70,12 +66,8 @@ def test_a_worker_is_added_and_gets_its_part(
     cluster: WatchedCluster, make_job: Callable[..., Any], broker: Broker, bootstrap: str, tmp_path: Path
 ) -> None:
     """Two shards on one worker, then on two, by the same query and on the same checkpoint."""
-    limits(broker)
     job = make_job()
-    job.start()
-    warm(broker)
-    names = crowd(broker, "first")
-    broker.wait_for(names)
+    names = crowded(broker, job)
     loading = threading.Thread(target=lambda: names.update(load(broker, 0, 15.0)))
     loading.start()
     cluster.add_worker()

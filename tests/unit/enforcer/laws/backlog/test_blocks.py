@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 from backlog_kit import EXCEPTION, HOLD, decision, quota
+from context_kit import enforce
 from mutation_kit import EPOCH_MS, Desk
 from prometheus_client import CollectorRegistry
 
 from enforcer.laws.backlog.block import Block, acts, block_of
 from enforcer.laws.backlog.blocks import FORGET_MS, Blocks
 from streaming.contract.backlog.actions import backlog_action
-from streaming.contract.events import PolicyChange
 from streaming.policy.policy_set import PolicySet
 
 TOPIC = "persistent://acme/orders/t1"
@@ -30,9 +30,7 @@ class World:
 
     def limit(self, path: str = PATH, value: Mapping[str, Any] | None = None) -> None:
         """A policy is in force from now on."""
-        self.policies.apply(
-            [PolicyChange(id="p", ts=self.desk.wall_ms, path=path, value=value, version=None)]
-        )
+        enforce(self.policies, self.desk.wall_ms, {path: value})
         self.blocks.look()
 
     def say(self, size: float, topic: str = TOPIC, *, ago_ms: int = 0, **more: Any) -> None:

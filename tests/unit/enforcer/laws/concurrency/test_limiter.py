@@ -53,14 +53,19 @@ def test_slots_go_first_come_first_served() -> None:
     assert limiter.waiting == 0
 
 
-def test_one_who_cannot_use_its_turn_keeps_nobody_waiting() -> None:
-    """It steps aside, and the next one is woken."""
-    limiter = limiter_at(Times(), 1)
+def two_waiting() -> tuple[Limiter, Waiting, Waiting]:
+    """A limiter whose only slot has become free, and two who wait for it."""
+    limiter, first, second = limiter_at(Times(), 1), Waiting(), Waiting()
     ticket = limiter.begin("produce")
-    first, second = Waiting(), Waiting()
     limiter.wait(first)
     limiter.wait(second)
     limiter.end(ticket)
+    return limiter, first, second
+
+
+def test_one_who_cannot_use_its_turn_keeps_nobody_waiting() -> None:
+    """It steps aside, and the next one is woken."""
+    limiter, first, second = two_waiting()
     limiter.leave(first)
     assert second.woken == 1
     assert limiter.admits(second)
@@ -68,12 +73,7 @@ def test_one_who_cannot_use_its_turn_keeps_nobody_waiting() -> None:
 
 def test_one_who_was_admitted_and_sends_nothing_takes_no_slot() -> None:
     """As when its account owes: the slot is the next one's."""
-    limiter = limiter_at(Times(), 1)
-    ticket = limiter.begin("produce")
-    first, second = Waiting(), Waiting()
-    limiter.wait(first)
-    limiter.wait(second)
-    limiter.end(ticket)
+    limiter, first, second = two_waiting()
     assert limiter.admits(first)
     limiter.leave(first)
     assert second.woken == 1

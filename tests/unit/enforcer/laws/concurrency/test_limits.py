@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from concurrency_kit import FIXED_2
+from context_kit import enforce
 from mutation_kit import Desk
 
 from enforcer.kafka.addresses.brokers import Brokers
@@ -14,7 +15,6 @@ from enforcer.laws.concurrency.decisions import LimitDecision
 from enforcer.laws.concurrency.limiter import Limiter
 from enforcer.laws.concurrency.limits import ConcurrencyLimits
 from enforcer.laws.shares.meter import Meter
-from streaming.contract.events import PolicyChange
 
 
 class Client:
@@ -64,10 +64,24 @@ class World:
 
     def put(self, version: int, name: str, value: Mapping[str, Any] | None) -> None:
         """An entry of `backpressure.partitions` from now on."""
-        path = f"backpressure.partitions.{name}"
-        self.policies.apply(
-            [PolicyChange(id=f"p{version}", ts=version, path=path, value=value, version=version)]
-        )
+        enforce(self.policies, version, {f"backpressure.partitions.{name}": value}, version)
+
+    def adapts(self) -> Limiter:
+        """The limiter of one client of one broker, whose limit adapts."""
+        self.clients = [Client("kafka-1", 9092)]
+        self.brokers.address(1, "kafka-1", 9092)
+        self.put(1, "*", {"algorithm": "aimd"})
+        self.limits.look()
+        limiter = self.clients[0].limiter
+        assert limiter is not None
+        return limiter
+
+    def decided(self, limit: int) -> None:
+        """The job says so."""
+        self.limits.take(
+            [LimitDecision(partition="broker-1", ts=1, algorithm="aimd", limit=limit, estimate=float(limit),
+                           ttl_ms=60_000)]
+        )  # fmt: skip
 
     def counted(self) -> list[str]:
         """Where the clients count."""
@@ -113,29 +127,17 @@ def test_connections_follow_policies_and_brokers(world: World) -> None:
 
 def test_limits_and_samples_go_through_it(world: World) -> None:
     """What the job decides is in force at the next look, and what was measured leaves."""
-    world.clients = [Client("kafka-1", 9092)]
-    world.brokers.address(1, "kafka-1", 9092)
-    world.put(1, "*", {"algorithm": "aimd"})
-    world.limits.look()
-    limiter = world.clients[0].limiter
-    assert limiter is not None
+    limiter = world.adapts()
     assert limiter.limit == 100
     limiter.end(limiter.begin("produce"))
-    world.limits.take(
-        [LimitDecision(partition="broker-1", ts=1, algorithm="aimd", limit=7, estimate=7.0, ttl_ms=60_000)]
-    )
+    world.decided(7)
     world.limits.look()
     assert (limiter.limit, world.sent) == (7, ["broker-1"])
 
 
 def test_a_silent_job_is_asked_before_it_counts_as_away(world: World) -> None:
     """A limit that does not change is not said; whatever it says shows that it is there."""
-    world.clients = [Client("kafka-1", 9092)]
-    world.brokers.address(1, "kafka-1", 9092)
-    world.put(1, "*", {"algorithm": "aimd"})
-    world.limits.look()
-    limiter = world.clients[0].limiter
-    assert limiter is not None
+    limiter = world.adapts()
     found = world.limits.partitions.known["broker-1"]
 
     def traffic(ms: int) -> None:
@@ -147,9 +149,7 @@ def test_a_silent_job_is_asked_before_it_counts_as_away(world: World) -> None:
     traffic(6_000)
     assert found.in_force.local
     assert world.signs == [1_800, 3_500, 5_200]
-    world.limits.take(
-        [LimitDecision(partition="broker-1", ts=1, algorithm="aimd", limit=7, estimate=7.0, ttl_ms=60_000)]
-    )
+    world.decided(7)
     world.signs.clear()
     for _ in range(5):
         traffic(2_000)

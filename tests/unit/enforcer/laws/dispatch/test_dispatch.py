@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 import pytest
-from context_kit import context
+from context_kit import context, enforce
 from dispatch_kit import PER_SUBSCRIPTION, PLACE, T0, TOPIC, Job
 
 from enforcer.core import bounds
@@ -18,7 +18,6 @@ from enforcer.laws.dispatch.dispatch import Dispatch
 from enforcer.laws.dispatch.left import Left
 from enforcer.laws.shares.meter import Meter
 from streaming.columns.packed import unpack
-from streaming.contract.events import PolicyChange
 from streaming.contract.usage_events import DispatchUsage
 from streaming.laws.registry import LAWS
 
@@ -48,12 +47,7 @@ class Desk:
 
     def change(self, policies: dict[str, Any], at: int) -> None:
         """Policies were read."""
-        self.policies.apply(
-            [
-                PolicyChange(id="x", ts=at, version=None, path=path, value=value)
-                for path, value in policies.items()
-            ]
-        )
+        enforce(self.policies, at, policies)
 
     def deliver(self, count: int = 1, place: tuple[str, str] = PLACE, broker: str = "broker-0") -> None:
         """Deliver something of a hundred bytes each."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from context_kit import context
+from context_kit import context, enforce
 from dispatch_kit import PLACE, TOPIC
 from meter_kit import EPOCH_MS, Desk
 
@@ -11,7 +11,6 @@ from enforcer.core.feeds.policies import Policies
 from enforcer.laws.dispatch.dispatch import Dispatch
 from enforcer.laws.dispatch.left import Left
 from streaming.contract.decisions import Share
-from streaming.contract.events import PolicyChange
 
 ACROSS = {"dispatchThrottlingRateInMsg": 200, "ratePeriodInSecond": 2, "across_brokers": True}
 GROUP = f"dispatch/{TOPIC}/sub1"
@@ -24,8 +23,7 @@ class Bench:
         self.desk = desk = Desk(policies, **settings)
         self.sent: list[Mapping[str, Any]] = []
         known = Policies(desk.clock.wall_ms)
-        for path, value in policies.items():
-            known.apply([PolicyChange(id="x", ts=EPOCH_MS - 1, path=path, value=value, version=None)])
+        enforce(known, EPOCH_MS - 1, policies)
         desk.meter.set_policies(known.at(EPOCH_MS))
         desk.meter.newcomers.set_alive(1, -10_000.0)
         ends = context(

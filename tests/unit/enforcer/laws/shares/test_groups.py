@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any
 
-from context_kit import context
+from context_kit import context, enforce
 from meter_kit import EPOCH_MS, POLICIES, TOPIC
 
 from enforcer.core import bounds
@@ -18,7 +18,6 @@ from enforcer.laws.shares.decisions import MEMBERS_MAX, Members, OthersShares, s
 from enforcer.laws.shares.groups import Groups
 from enforcer.laws.shares.meter import Meter
 from enforcer.laws.shares.topic_accounts import TopicAccounts
-from streaming.contract.events import PolicyChange
 
 
 class Rig:
@@ -56,8 +55,7 @@ class Rig:
 
     def put(self, path: str, value: Any, at_ms: int = 0) -> None:
         """A policy is read that is in force from then on."""
-        change = PolicyChange(id="x", ts=EPOCH_MS + at_ms, path=path, value=value, version=None)
-        self.policies.apply([change])
+        enforce(self.policies, EPOCH_MS + at_ms, {path: value})
 
     def use(self, records: int) -> None:
         """Records pass."""

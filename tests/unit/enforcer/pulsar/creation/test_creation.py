@@ -48,9 +48,7 @@ async def test_a_new_topic_is_charged_and_goes_on(kind: str) -> None:
 
 async def test_the_answer_waits_until_kafka_has_the_event() -> None:
     """For EVENT_ACK_MS."""
-    yard = Yard()
-    yard.desk.acknowledges = False
-    client = Client(yard)
+    yard, client = asking(acknowledges=False)
     await client.produce()
     await client.answer(None)
     await client.made(1)
@@ -76,9 +74,7 @@ OF_PRODUCER = (
 @pytest.mark.parametrize(("kind", "mine"), [(PRODUCER, OF_PRODUCER), (SUBSCRIBE, OF_CONSUMER)])
 async def test_what_follows_a_withheld_answer_stays_behind_it(kind: int, mine: tuple[bytes, ...]) -> None:
     """A client that hears of an end before the beginning uses what is no more. What is of others passes."""
-    yard = Yard()
-    yard.desk.acknowledges = False
-    client = Client(yard)
+    yard, client = asking(acknowledges=False)
     await (client.produce() if kind == PRODUCER else client.subscribe())
     await client.answer(None)
     await client.made(1)
@@ -96,9 +92,7 @@ async def test_what_follows_a_withheld_answer_stays_behind_it(kind: int, mine: t
 
 async def test_so_much_follows_a_withheld_answer_that_it_is_given() -> None:
     """In order all the same; nothing but that is kept of what a broker says unasked."""
-    yard = Yard()
-    yard.desk.acknowledges = False
-    client = Client(yard)
+    yard, client = asking(acknowledges=False)
     await client.subscribe()
     await client.answer(None)
     await client.made(1)
@@ -240,31 +234,6 @@ async def test_a_forged_refusal_of_a_partitioned_topics_own_name() -> None:
     await asyncio.sleep(SURE_S)
     await client.answer(3)
     assert yard.refunded() == 0
-
-
-async def test_a_late_decision() -> None:
-    """As the setting says: it goes on, or is refused."""
-    for way, goes_on in (("allow", True), ("reject", False)):
-        yard, client = asking(local=False, on_late_decision=way, decision_timeout_ms=100)
-        await client.produce()
-        await client.answer(None)
-        await yard.bureau.pass_ms(100)
-        if goes_on:
-            assert client.asked().topic == "t"
-        else:
-            assert client.told().error == 22
-
-
-async def test_a_shadow_quota_is_charged_and_nothing_is_refused() -> None:
-    """However much it is."""
-    yard = Yard()
-    yard.desk.limit(controller_mutation_rate=1, shadow=True)
-    client = Client(yard)
-    for number in range(20):
-        await client.produce(f"t{number}")
-        await client.answer(None)
-        await client.made(number + 1)
-    assert len(yard.charged()) == 20 and len(client.wire.down) == 20
 
 
 async def test_an_answer_that_never_comes() -> None:

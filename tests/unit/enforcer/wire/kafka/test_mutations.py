@@ -13,7 +13,6 @@ from kafka.protocol.admin.topics import CreateTopicsRequest
 from kafka_kit import CORRELATION_ID, request, with_tag
 
 from enforcer.wire.kafka.frames import BadFrame, Reason, parse_header
-from enforcer.wire.kafka.messages import TopicCounts
 from enforcer.wire.kafka.mutations import (
     MUTATION_KEYS,
     STRICT_FROM,
@@ -25,15 +24,6 @@ from enforcer.wire.kafka.mutations import (
 )
 
 ID_A, ID_B = uuid.uuid5(uuid.NAMESPACE_DNS, "a").bytes, uuid.uuid5(uuid.NAMESPACE_DNS, "b").bytes
-TOPICS = TopicCounts(
-    by_name={"a": 30, "b": 1, "none": None, "none2": None},
-    by_id={ID_A: 30, ID_B: 1, bytes(15) + b"x": None},
-    names={ID_A: "a", ID_B: "b"},
-    broker_count=3,
-)
-DEFAULT_PARTITIONS = 4
-
-
 @pytest.mark.parametrize("version", CREATIONS)
 def test_creation_is_read(version: int) -> None:
     """Names, partitions, replicas, assignments, time-out and dry run, with configurations between."""

@@ -21,7 +21,6 @@ from streaming.policy.files import check_entry
 
 HOLD, REFUSE = "producer_request_hold", "producer_exception"
 Json = dict[str, Any]
-Place = tuple[int, int]
 
 
 def quotas(**own: Json) -> Json:
