@@ -49,11 +49,8 @@ class LocalSettings(Settings):
     partitions: int = setting(
         1, "partitions of a topic of Weir when it is created; one has the lowest latency", minimum=1
     )
-    restart_backoff_s: float = setting(
-        1.0, "pause before a part is restarted (--restart), doubled each time up to 30 s, s", minimum=0.1
-    )
     restarts_max: int = setting(
-        10, "restarts of one part; it counts anew after it ran for five minutes", minimum=1
+        10, "restarts of one part (--restart); it counts anew after it ran for five minutes", minimum=1
     )
 
 

@@ -188,7 +188,7 @@ class Stack:
             [*common, "--metrics", f"{HOST}:0", *words],
             log=self.folder / "logs" / f"{name}.log",
             run_dir=self.folder / "run" / name,
-            limits=Limits(start_s=START_LIMIT_S, backoff_s=1.0, restarts_max=1),
+            limits=Limits(start_s=START_LIMIT_S, restarts_max=1),
         )
         self.parts[name] = part
         part.start()

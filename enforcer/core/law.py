@@ -31,7 +31,7 @@ class DecisionReader:
         at: the time that newer and older ones are told apart by, ms since the epoch.
         timely: receivers go by the one that comes last, so one whose life time is over is refused.
         standing: one holds until something else is said, and is read back at the start with what is left of
-            its life time (`ttl_ms`).
+            its life time (`ttl_ms`, a field of a dataclass).
         unread: columns of packed records that are left out, since they may be large.
         of_others: reads a packed record that is for another enforcer: (its bytes, when it was written); None:
             all enforcers read all records alike.
@@ -188,7 +188,10 @@ class EnforcerLaw:
         """Read what else is needed; all decisions since `history_ms` are taken, the last of `newest_ms`."""
 
     def take(self, decisions: Sequence[Any]) -> None:
-        """Its decisions, in order; none where only others were read: the job is there."""
+        """Its decisions; none where only others were read: the job is there.
+
+        A live one may come before older ones that are read back: go by their times (`reads.at`).
+        """
 
     def look(self) -> None:
         """Follow the time, before clients are let in and again and again."""

@@ -1,4 +1,7 @@
-"""The laws at an enforcer: adding one is adding its folder, and its line to LAWS."""
+"""The laws at an enforcer: adding one is adding its folder, and its line to LAWS.
+
+In that order they are made, get what was read, look and stop: `Groups` before whose limits are its accounts.
+"""
 
 from typing import Final
 

@@ -44,7 +44,4 @@ class PulsarCollectSettings(Settings):
     topics_max: int = setting(
         100_000, "topics and subscriptions whose counters are kept; others are counted", minimum=1
     )
-    push_apart_ms: int = setting(
-        9_000, "least time between rounds with pushes, ms: each push refills a bucket", minimum=0
-    )
     at_stop: AtStop = setting(AtStop.KEEP, "what becomes of pushed limits when the collector stops")

@@ -26,7 +26,7 @@ def test_whoever_is_killed_in_the_middle_nothing_is_evicted_twice(tmp_path: Path
         "version: 1\nbroker: {backlogQuotaCheckIntervalInSeconds: 1, preciseBacklogSize: true}\n"
     )
     settings = tmp_path / "weir.yaml"
-    settings.write_text("local: {kafka_port: 0, restart_backoff_s: 0.1}\nbacklog: {order_timeout_ms: 2000}\n")
+    settings.write_text("local: {kafka_port: 0}\nbacklog: {order_timeout_ms: 2000}\n")
     names = [f"acme.killed.t{number}" for number in range(80)]
     generator = random.Random(16)
     with Up(tmp_path, "--restart", "--policies", str(policies), "--settings", str(settings)) as up:

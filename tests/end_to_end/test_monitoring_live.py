@@ -53,9 +53,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
 def collector(up: Up, folder: Path) -> Iterator[str]:
     """`weir collect pulsar --push`, as of a cluster without a proxy; where its metrics are."""
     settings, ready = folder / "collect.yaml", folder / "collect.json"
-    settings.write_text(
-        "backlog: {enabled: false}\ncollect_pulsar: {interval_ms: 1000, push_apart_ms: 1000}\n"
-    )
+    settings.write_text("backlog: {enabled: false}\ncollect_pulsar: {interval_ms: 1000}\n")
     words = ["--kafka", up.ready["kafka"], "--admin", up.ready["pulsar_admin"], "--push"]
     words += ["--settings", str(settings), "--metrics", "127.0.0.1:0", "--ready-file", str(ready)]
     with (folder / "collect.log").open("wb") as log:

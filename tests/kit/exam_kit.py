@@ -41,7 +41,7 @@ class Exam:
         listen = self.listen[name] = f"{HOST}:{free_port()}"
         folder = self.stack.folder
         words = ["--kafka", self.stack.bootstrap, "--listen", listen, "--id", name, "--metrics", f"{HOST}:0"]
-        limits = Limits(start_s=START_LIMIT_S, backoff_s=1.0, restarts_max=0)
+        limits = Limits(start_s=START_LIMIT_S, restarts_max=0)
         part = Part("proxy", words, log=folder / "logs" / f"{name}.log", run_dir=folder / name, limits=limits)
         self.proxies[name] = part
         self.running.callback(part.kill)

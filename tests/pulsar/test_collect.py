@@ -37,7 +37,7 @@ class Rig:
         metrics = CollectMetrics()
         self._rest = self.run(self._connect())
         notes = Notes(self._rest, self._settings.notes_namespace)
-        self.pusher = Pusher(self._rest, notes, PushTerms(apart_ms=self._settings.push_apart_ms), metrics)
+        self.pusher = Pusher(self._rest, notes, PushTerms(), metrics)
         self.collector = Collector(
             self._rest, self.pusher, self._settings, policies=lambda: PolicySet(self.entries),
             report=self.reported.extend, name="test", push=True, metrics=metrics,

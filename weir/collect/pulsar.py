@@ -150,7 +150,7 @@ async def _begin(
             _ATTEMPT_S,
         )
     )
-    push = PushTerms(apart_ms=settings.push_apart_ms, override=args.override)
+    push = PushTerms(override=args.override)
     policies = PolicyFeed(cluster, metrics.unusable.inc)
     stack.push_async_callback(policies.stop)
     pusher = Pusher(rest, Notes(rest, settings.notes_namespace), push, metrics)

@@ -336,8 +336,7 @@ class Stack:
         if self._pulsar_admin and backlogs:
             admin = ["--admin", self._pulsar_admin]
             args[PULSAR_COLLECTOR] = ["pulsar", *common, *metrics, "--no-usage", *admin]
-        backoff_s, restarts_max = local.restart_backoff_s, local.restarts_max
-        limits = Limits(start_s=_START_S, backoff_s=backoff_s, restarts_max=restarts_max)
+        limits = Limits(start_s=_START_S, restarts_max=local.restarts_max)
         return [
             Part(
                 name,

@@ -12,7 +12,7 @@ from typing import Any
 from weir.foreground import AWAY
 from weir.stack.process import Child, wait_until_gone
 
-BACKOFF_MAX_S = 30.0
+BACKOFF_S, BACKOFF_MAX_S = 1.0, 30.0
 # A part that ran this long has recovered: its next failure is a new story.
 STEADY_S = 300.0
 _JVM_EXIT_S = 5.0
@@ -32,7 +32,6 @@ class Limits:
     """How long and how often, see LocalSettings."""
 
     start_s: float
-    backoff_s: float
     restarts_max: int
 
 
@@ -117,7 +116,7 @@ class Part:
         self._failures += 1
         if self._failures > self._limits.restarts_max:
             return None
-        pause = min(BACKOFF_MAX_S, self._limits.backoff_s * 2.0 ** (self._failures - 1))
+        pause = min(BACKOFF_MAX_S, BACKOFF_S * 2.0 ** (self._failures - 1))
         self._restart_at = self._now() + pause
         return pause
 

@@ -85,9 +85,7 @@ def run_workers(options: WorkersOptions, settings: LocalSettings, say: Callable[
 def _parts(options: WorkersOptions, settings: LocalSettings, listen: str, folder: Path) -> list[Part]:
     proxy_id = options.proxy_id or f"{socket.gethostname()}-{listen.rpartition(':')[2]}"
     # A worker is ready when it has read back what stands, and Kafka may be away: it takes what it takes.
-    limits = Limits(
-        start_s=float("inf"), backoff_s=settings.restart_backoff_s, restarts_max=settings.restarts_max
-    )
+    limits = Limits(start_s=float("inf"), restarts_max=settings.restarts_max)
     parts = []
     for number in range(options.count):
         # The last ones count where a word is said twice.

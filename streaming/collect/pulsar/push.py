@@ -30,6 +30,8 @@ from streaming.collect.pulsar.rest import Rest, RestError
 
 logger = logging.getLogger("weir.collect")
 
+PUSH_APART_MS: Final = 9_000
+"""Between rounds with pushes, so that parts of one share change together: each refills a bucket."""
 LOOK_AGAIN_MS: Final = 60_000
 """After this time it is looked again whether a limit is still somebody else's, or its target still gone."""
 
@@ -62,13 +64,11 @@ class PushTerms:
 
     Attributes:
         change: least relative change; less is noise of the counters.
-        apart_ms: least time between rounds with pushes, so that parts of one share change together.
         pushes_max: of one round, the others come in the next ones.
         override: take over what somebody else has set.
     """
 
     change: float = 0.05
-    apart_ms: int = 10_000
     pushes_max: int = 200
     override: bool = False
 
@@ -188,9 +188,9 @@ class Pusher:
 
     def _may(self, slot: Slot, now_ms: int) -> bool:
         last = self._last_ms.get(slot)
-        near = last is not None and now_ms - last < self._terms.apart_ms
+        near = last is not None and now_ms - last < PUSH_APART_MS
         # What was too much for the last round goes on in this one.
-        closed = self._began_ms is not None and now_ms - self._began_ms < self._terms.apart_ms
+        closed = self._began_ms is not None and now_ms - self._began_ms < PUSH_APART_MS
         return not near and (self._crowded or not closed) and self._later_ms.get(slot, 0) <= now_ms
 
     async def _namespace(self, namespace: str, changes: list[Change], now_ms: int) -> dict[Slot, Result]:
@@ -299,7 +299,7 @@ class Pusher:
             self._later_ms[slot] = now_ms + LOOK_AGAIN_MS
         else:
             logger.warning("%s was not pushed: %s", slot.name, failure)
-            self._later_ms[slot] = now_ms + self._terms.apart_ms
+            self._later_ms[slot] = now_ms + PUSH_APART_MS
         return result
 
     def _count(self) -> None:

@@ -12,6 +12,7 @@ from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import Final
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
@@ -44,6 +45,8 @@ from streaming.kafka_io.weir_topics import look
 from streaming.metrics import serve_metrics
 
 _LOG = logging.getLogger("weir.job")
+_GONE_S: Final = 30
+"""So long the last job on the same checkpoint, and its JVM, may take to be gone."""
 _POLL_S = 1.0
 _READY_POLL_S = 0.1
 # What Spark says while a query has looked at its sources and found nothing new.
@@ -130,7 +133,7 @@ def _lease(checkpoint: str, settings: JobSettings) -> Lease | nullcontext[None]:
     """The right to a checkpoint; of what is no file system of ours there is none."""
     if not is_local_path(checkpoint):
         return nullcontext()
-    return Lease(Path(checkpoint), settings.restart_timeout_s, settings.lease_silence_s)
+    return Lease(Path(checkpoint), _GONE_S, settings.lease_silence_s)
 
 
 def _source_ids(options: JobOptions, limit_s: float) -> dict[str, str]:

@@ -113,9 +113,6 @@ class JobSettings(Settings):
     topics_timeout_s: int = setting(
         60, "limit for the cluster and Weir's topics to be there at the start, s", minimum=1
     )
-    restart_timeout_s: int = setting(
-        30, "limit for the last job on the same checkpoint, and its JVM, to be gone, s", minimum=1
-    )
     lease_silence_s: int = setting(
         15,
         "a job on another host that has not renewed its note beside the checkpoint for so long is gone, s",

@@ -4,7 +4,7 @@ from typing import Final
 
 GONE: Final = {
     "job": """
-        trigger_interval_ms fetch_max_wait_ms segment_timeout_s""",
+        trigger_interval_ms fetch_max_wait_ms segment_timeout_s restart_timeout_s""",
     "proxy": """
         mute_split_ms held_frames_max held_bytes_max inflight_max max_admin_frame_bytes
         max_unauthenticated_frame_bytes partial_frame_timeout_ms write_buffer_high_bytes
@@ -37,9 +37,9 @@ GONE: Final = {
         request_timeout_ms offsets_per_request partitions_max""",
     "collect_pulsar": """
         attempts_max requests_at_once answer_max_bytes push_change pushes_max newcomer_fraction
-        idle_rounds eviction_sample request_timeout_ms eviction_wait_ms""",
+        idle_rounds eviction_sample request_timeout_ms eviction_wait_ms push_apart_ms""",
     "local": """
-        scrape_timeout_s start_timeout_s stop_timeout_s""",
+        scrape_timeout_s start_timeout_s stop_timeout_s restart_backoff_s""",
 }
 """Their names by section."""
 

@@ -44,7 +44,7 @@ def test_a_driver_is_killed_and_another_host_takes_over(
     first = make_job(lease_silence_s=5)
     names = crowded(broker, first)
     other = {"driver_host": "localhost", "lease_silence_s": 5}
-    refused = make_job("refused", other_host, **other, restart_timeout_s=3)
+    refused = make_job("refused", other_host, **other)
     with pytest.raises(AssertionError, match=rf"on host {os.uname().nodename}\) uses the checkpoint"):
         refused.start()
     names |= load(broker, 0, 2.0)

@@ -13,7 +13,7 @@ from weir.stack.parts import BACKOFF_MAX_S, STEADY_S, Change, Limits, Part
 from weir.stack.process import Child, running, wait_until_gone
 from weir.stack.scrape import joined
 
-LIMITS = Limits(start_s=10.0, backoff_s=1.0, restarts_max=3)
+LIMITS = Limits(start_s=10.0, restarts_max=3)
 
 
 class Clock:
@@ -104,7 +104,7 @@ def test_restarts_come_later_and_later_and_end(part: Part, clock: Clock) -> None
 
 def test_pause_before_a_restart_has_a_bound(tmp_path: Path, clock: Clock) -> None:
     """However often it fails."""
-    limits = Limits(start_s=1.0, backoff_s=1.0, restarts_max=100)
+    limits = Limits(start_s=1.0, restarts_max=100)
     part = Part("job", [], log=tmp_path / "log", run_dir=tmp_path, limits=limits, now=clock)
     assert max(part.plan_restart() or 0.0 for _ in range(50)) == BACKOFF_MAX_S
 

@@ -7,14 +7,13 @@ import pytest
 from limits_kit import NOTES, FakePulsar, pusher_of, run
 
 from streaming.collect.pulsar.limits import Kind, LimiterRate, Rates, Slot, body_of
-from streaming.collect.pulsar.push import LOOK_AGAIN_MS, Pusher, Result
+from streaming.collect.pulsar.push import LOOK_AGAIN_MS, PUSH_APART_MS, Pusher, Result
 from streaming.collect.pulsar.rest import RestError
 
 NAMESPACE = Slot("a/b", "", "", Kind.PUBLISH)
 TOPIC = Slot("a/b", "persistent://a/b/t", "", Kind.PUBLISH)
 DISPATCH = TOPIC._replace(kind=Kind.DISPATCH)
 OTHER = Slot("c/d", "", "", Kind.PUBLISH)
-APART_MS = 10_000
 
 
 def step(
@@ -48,10 +47,10 @@ def test_only_real_changes_are_pushed_and_not_too_often() -> None:
     assert step(pusher, {TOPIC: 100}, 0) == {TOPIC: Result.SET}
     assert step(pusher, {TOPIC: 105}, 20_000) == {}
     assert step(pusher, {TOPIC: 110}, 20_000) == {TOPIC: Result.SET}
-    assert step(pusher, {TOPIC: 50}, 20_000 + APART_MS - 1) == {}
+    assert step(pusher, {TOPIC: 50}, 20_000 + PUSH_APART_MS - 1) == {}
     # Others wait too: its push would refill this one's bucket, and parts of a share change together.
-    assert step(pusher, {TOPIC: 110, DISPATCH: 7}, 20_000 + APART_MS - 1) == {}
-    assert step(pusher, {TOPIC: 50}, 20_000 + APART_MS) == {TOPIC: Result.SET}
+    assert step(pusher, {TOPIC: 110, DISPATCH: 7}, 20_000 + PUSH_APART_MS - 1) == {}
+    assert step(pusher, {TOPIC: 50}, 20_000 + PUSH_APART_MS) == {TOPIC: Result.SET}
     assert held(fake, TOPIC) == body_of(Kind.PUBLISH, Rates(50, -1))
 
 
@@ -59,7 +58,7 @@ def test_policies_are_pushed_as_they_are() -> None:
     """A change of 1 % in a policy is a change."""
     pusher = pusher_of(FakePulsar())
     step(pusher, {NAMESPACE: 100}, 0, exact=True)
-    assert step(pusher, {NAMESPACE: 101}, APART_MS, exact=True) == {NAMESPACE: Result.SET}
+    assert step(pusher, {NAMESPACE: 101}, PUSH_APART_MS, exact=True) == {NAMESPACE: Result.SET}
 
 
 def test_topics_come_before_their_namespace_and_leave_after_it() -> None:
@@ -68,7 +67,7 @@ def test_topics_come_before_their_namespace_and_leave_after_it() -> None:
     step(pusher, {NAMESPACE: 5, TOPIC: 100, DISPATCH: 9}, 0)
     assert [path for _, path in fake.changes()][-1] == NAMESPACE.path
     fake.calls.clear()
-    assert set(step(pusher, {}, APART_MS).values()) == {Result.REMOVED}
+    assert set(step(pusher, {}, PUSH_APART_MS).values()) == {Result.REMOVED}
     assert fake.changes()[0] == ("DELETE", NAMESPACE.path)
     assert (fake.set, pusher.pushed) == ({}, {})
 
@@ -104,7 +103,7 @@ def test_what_somebody_else_changed_is_left_alone_from_then_on() -> None:
     fake, pusher = pushing()
     step(pusher, {TOPIC: 100}, 0)
     fake.hold(TOPIC, Rates(333, -1))
-    assert step(pusher, {TOPIC: 50}, APART_MS) == {TOPIC: Result.FOREIGN}
+    assert step(pusher, {TOPIC: 50}, PUSH_APART_MS) == {TOPIC: Result.FOREIGN}
     assert step(pusher, {}, 2 * LOOK_AGAIN_MS) == {}
     assert held(fake, TOPIC) == body_of(Kind.PUBLISH, Rates(333, -1))
 
@@ -114,7 +113,7 @@ def test_override_takes_over(fake: FakePulsar) -> None:
     fake.hold(TOPIC, Rates(7, -1))
     pusher = pusher_of(fake, override=True)
     assert step(pusher, {TOPIC: 100}, 0) == {TOPIC: Result.SET}
-    assert step(pusher, {}, APART_MS) == {TOPIC: Result.REMOVED}
+    assert step(pusher, {}, PUSH_APART_MS) == {TOPIC: Result.REMOVED}
 
 
 def test_a_restarted_collector_knows_its_own(fake: FakePulsar) -> None:
@@ -147,7 +146,7 @@ def test_a_push_that_half_succeeded_is_ours_either_way(fake: FakePulsar, carried
     assert step(pusher, {TOPIC: 50}, 0) == {TOPIC: Result.FAILED}
     fake.fail = lambda _method, _path: 0
     for again in (pusher, pusher_of(fake)):
-        step(again, {TOPIC: 50}, APART_MS)
+        step(again, {TOPIC: 50}, PUSH_APART_MS)
         assert held(fake, TOPIC) == body_of(Kind.PUBLISH, Rates(50, -1))
         assert again.foreign() == {}
 
@@ -164,11 +163,11 @@ def test_what_became_of_a_push_is_not_forgotten_meanwhile() -> None:
 
     fake.fail = fail
     assert step(pusher, {TOPIC: 50}, 0) == {TOPIC: Result.FAILED}
-    pusher._later_ms[TOPIC] = 3 * APART_MS
-    assert step(pusher, {TOPIC: 50, NAMESPACE: 9}, APART_MS) == {NAMESPACE: Result.SET}
+    pusher._later_ms[TOPIC] = 3 * PUSH_APART_MS
+    assert step(pusher, {TOPIC: 50, NAMESPACE: 9}, PUSH_APART_MS) == {NAMESPACE: Result.SET}
     fake.fail = lambda _method, _path: 0
     assert set(pusher_of_known(fake).pushed) == {TOPIC, NAMESPACE}
-    assert step(pusher, {NAMESPACE: 9}, 3 * APART_MS) == {TOPIC: Result.REMOVED}
+    assert step(pusher, {NAMESPACE: 9}, 3 * PUSH_APART_MS) == {TOPIC: Result.REMOVED}
     assert held(fake, TOPIC) is None
 
 
@@ -187,7 +186,7 @@ def test_a_limit_that_cannot_be_read_at_the_start_is_looked_at_later(fake: FakeP
     assert set(pusher.pushed) == {OTHER}
     assert step(pusher, {OTHER: 9}, 0) == {TOPIC: Result.REFUSED}
     fake.fail = lambda _method, _path: 0
-    assert step(pusher, {OTHER: 9}, APART_MS) == {TOPIC: Result.REMOVED}
+    assert step(pusher, {OTHER: 9}, PUSH_APART_MS) == {TOPIC: Result.REMOVED}
 
 
 def test_without_a_note_nothing_is_pushed(fake: FakePulsar) -> None:
@@ -208,7 +207,7 @@ def test_failures_are_told_apart(fake: FakePulsar, status: int | None, result: R
     assert step(pusher, {TOPIC: 100}, 0) == {TOPIC: result}
     assert pusher.pushed == {}
     fake.fail = lambda _method, _path: 0
-    assert step(pusher, {TOPIC: 100}, APART_MS) == {TOPIC: Result.SET}
+    assert step(pusher, {TOPIC: 100}, PUSH_APART_MS) == {TOPIC: Result.SET}
 
 
 def test_after_a_failure_the_rest_of_a_namespace_waits(fake: FakePulsar) -> None:
@@ -218,7 +217,7 @@ def test_after_a_failure_the_rest_of_a_namespace_waits(fake: FakePulsar) -> None
     wanted = {Slot("a/b", f"persistent://a/b/t{n}", "", Kind.PUBLISH): 9.0 for n in range(5)}
     assert list(step(pusher, wanted, 0).values()) == [Result.FAILED]
     fake.fail = lambda _method, _path: 0
-    assert list(step(pusher, wanted, APART_MS).values()) == [Result.SET] * 5
+    assert list(step(pusher, wanted, PUSH_APART_MS).values()) == [Result.SET] * 5
 
 
 def test_a_namespace_that_is_gone_takes_its_limits_with_it() -> None:
@@ -226,12 +225,12 @@ def test_a_namespace_that_is_gone_takes_its_limits_with_it() -> None:
     fake, pusher = pushing()
     step(pusher, {TOPIC: 100, OTHER: 9}, 0)
     fake.absent = ("/admin/v2/persistent/a/b/", "/admin/v2/namespaces/a/b/")
-    assert step(pusher, {TOPIC: 50, OTHER: 5}, APART_MS) == {TOPIC: Result.GONE, OTHER: Result.SET}
+    assert step(pusher, {TOPIC: 50, OTHER: 5}, PUSH_APART_MS) == {TOPIC: Result.GONE, OTHER: Result.SET}
     assert set(pusher.pushed) == {OTHER}
-    assert step(pusher, {TOPIC: 50, OTHER: 5}, APART_MS + LOOK_AGAIN_MS - 1) == {}
+    assert step(pusher, {TOPIC: 50, OTHER: 5}, PUSH_APART_MS + LOOK_AGAIN_MS - 1) == {}
     fake.absent = ()
     fake.set.pop(unquote(TOPIC.path))
-    assert step(pusher, {TOPIC: 50, OTHER: 5}, APART_MS + LOOK_AGAIN_MS) == {TOPIC: Result.SET}
+    assert step(pusher, {TOPIC: 50, OTHER: 5}, PUSH_APART_MS + LOOK_AGAIN_MS) == {TOPIC: Result.SET}
 
 
 def test_nothing_is_known_of_ours_until_pulsar_tells(fake: FakePulsar) -> None:
