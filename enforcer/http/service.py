@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.registry import Collector
 
+from enforcer.core.control import ControlPlane
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
 from enforcer.host.tasks import Tasks
@@ -49,7 +50,7 @@ class HttpService:
         self._loop = asyncio.get_running_loop()
         metrics = Metrics(deciding.metric_subjects_max)
         registry.register(_Part(metrics.registry))
-        self._enforcement = Enforcement(
+        control = ControlPlane(
             enforcer_id,
             deciding,
             metrics,
@@ -57,8 +58,8 @@ class HttpService:
             {"bootstrap.servers": cluster.bootstrap, **cluster.client},
             cluster.topics_check_ms,
             speaks="http",
-            laws=(MutationQuotas,),
         )
+        self._enforcement = Enforcement(control, laws=(MutationQuotas,))
         mutations = Mutations(self._enforcement.of(MutationQuotas).coordinator, self._call_later)
         self.proxy = HttpProxy(settings, mutations, HttpMetrics(registry), fillings)
         self._tasks = Tasks()

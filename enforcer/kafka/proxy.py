@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from enforcer.core import bounds
+from enforcer.core.control import ControlPlane
 from enforcer.host.server import Host, ProxyConfig
 from enforcer.kafka.addresses.brokers import Broker, Brokers
 from enforcer.kafka.backlog.partition_blocks import PartitionBlocks
@@ -50,11 +51,13 @@ class KafkaProxy(Host[Connection]):
         super().__init__(config, config.settings)
         self.brokers = self._make_brokers()
         self.repeats = self.brokers.repeats
-        self.enforcement = limits = Enforcement(
+        control = ControlPlane(
             self.proxy_id, self.settings, self.metrics, config.topics, self.properties,
-            config.topics_check_ms, speaks="kafka", upstreams=self.brokers,
-            connections=lambda: self.connections, hear=self._hear,
+            config.topics_check_ms, speaks="kafka", hear=self._hear,
         )  # fmt: skip
+        self.enforcement = limits = Enforcement(
+            control, upstreams=self.brokers, connections=lambda: self.connections
+        )
         self.coordinator, self.meter = limits.of(MutationQuotas).coordinator, limits.meter
         self.dispatch, self.concurrency = limits.of(Dispatch), limits.of(ConcurrencyLimits)
         self.frame_meter = FrameMeter(self.meter)

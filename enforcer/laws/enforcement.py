@@ -6,18 +6,14 @@ it after the last client has left.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 
 from enforcer.core.control import ControlPlane
-from enforcer.core.feeds.membership import Hear, unheard_of
 from enforcer.core.law import EnforcerLaw, Upstreams
-from enforcer.core.metrics import Metrics
-from enforcer.core.settings import ProxySettings
 from enforcer.laws.mutation.law import MutationQuotas
 from enforcer.laws.registry import LAWS
 from enforcer.laws.shares.meter import Meter
-from streaming.contract.topics import CHECK_MS, Topics
 
 logger = logging.getLogger(__name__)
 
@@ -42,40 +38,23 @@ class Enforcement:
         meter: the accounts of groups and byte rates.
 
     Args:
-        proxy_id: its name in events.
-        settings: time limits and bounds.
-        metrics: counts.
-        topics: names of Weir's topics.
-        connection: librdkafka properties of our own connections, `bootstrap.servers` among them.
-        topics_check_ms: how often the topics are looked at, ms.
-        speaks: see ControlPlane.
+        control: its ties to the job; started and stopped here.
         upstreams: the brokers behind us.
         connections: all that are open to clients.
-        hear: gets what other proxies say of who reads for which group.
         laws: those that apply to what it speaks.
     """
 
     def __init__(
         self,
-        proxy_id: str,
-        settings: ProxySettings,
-        metrics: Metrics,
-        topics: Topics,
-        connection: Mapping[str, str],
-        topics_check_ms: int = CHECK_MS,
+        control: ControlPlane,
         *,
-        speaks: str,
         upstreams: Upstreams | None = None,
         connections: Callable[[], Iterable[Any]] = tuple,
-        hear: Hear = unheard_of,
         laws: Sequence[type[EnforcerLaw]] = LAWS,
     ) -> None:
-        self._control = control = ControlPlane(
-            proxy_id, settings, metrics, topics, connection, topics_check_ms,
-            speaks=speaks, hear=hear,
-        )  # fmt: skip
-        self.meter = Meter(settings, control.clock)
+        self._control = control
         self.context = control.context(upstreams or NoUpstreams(), connections)
+        self.meter = Meter(self.context.settings, control.clock)
         assert len({law.reads.type for law in laws}) == len(laws), "each law has decisions of its own type"
         self._laws = {law: law(self.context, self.meter) for law in laws}
 

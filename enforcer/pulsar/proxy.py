@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from enforcer.core.control import ControlPlane
 from enforcer.host.server import Host, ProxyConfig
 from enforcer.host.sockets import Address
 from enforcer.laws.backlog.blocks import Blocks
@@ -74,11 +75,13 @@ class PulsarProxy(Host[Connection]):
         super().__init__(config, config.settings.model_copy(update={"namespace_pattern": NAMES}))
         self.pulsar = config.own_settings
         self.pulsar_metrics = PulsarMetrics(self.metrics.registry)
-        self.enforcement = enforcement = Enforcement(
+        control = ControlPlane(
             self.proxy_id, self.settings, self.metrics, config.topics, self.properties,
-            config.topics_check_ms, speaks="pulsar", upstreams=BrokersBehind(),
-            connections=lambda: self.connections,
+            config.topics_check_ms, speaks="pulsar",
         )  # fmt: skip
+        self.enforcement = enforcement = Enforcement(
+            control, upstreams=BrokersBehind(), connections=lambda: self.connections
+        )
         self.targets = Targets(config.pulsar, self.pulsar.targets, TARGETS_MAX)
         coordinator, blocks = enforcement.of(MutationQuotas).coordinator, enforcement.of(Blocks)
         self._concurrency, brokers_ms = enforcement.of(ConcurrencyLimits), enforcement.context.brokers_ms

@@ -134,10 +134,10 @@ def test_a_law_is_one_class_and_one_registration(laws: list[type[EnforcerLaw]]) 
 
     async def run() -> Hearts:
         settings = ProxySettings(start_timeout_ms=1)
-        enforcement = Enforcement("p1", settings, Metrics(10), Topics(), NOBODY, speaks="kafka")
+        control = ControlPlane("p1", settings, Metrics(10), Topics(), NOBODY, speaks="kafka")
+        enforcement = Enforcement(control)
         law = enforcement.of(Hearts)
         await enforcement.start()
-        control = enforcement._control
         values = [
             {"type": "pulse", "ts": 5, "beats": 7}, {"type": "pulse", "ts": 5, "beats": -1},
             {"type": "limit", "ts": 5, "partition": "b", "algorithm": "aimd", "limit": 7, "ttl_ms": 60_000},
