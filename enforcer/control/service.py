@@ -11,6 +11,7 @@ from typing import Any, Final
 import uvicorn
 from confluent_kafka import Message
 from fastapi import FastAPI
+from prometheus_client import Counter, Gauge
 from starlette.types import ASGIApp
 
 from enforcer.control.api import create_app
@@ -251,17 +252,20 @@ class AdminService:
     @contextlib.contextmanager
     def _counted(self) -> Iterator[None]:
         """Counts what is forgotten meanwhile."""
-        tables: dict[str, Newest[Any, Any]] = {
-            "usage": self._usage.rows, "dispatch": self._deliveries.rows, "backlog": self._backlogs.rows
-        }  # fmt: skip
-        before = {name: rows.dropped for name, rows in tables.items()}
+        metrics = self._metrics
+        tables: list[tuple[Newest[Any, Any], Gauge, Counter]] = [
+            (self._usage.rows, metrics.usage_rows, metrics.usage_rows_dropped),
+            (self._deliveries.rows, metrics.dispatch_rows, metrics.dispatch_rows_dropped),
+            (self._backlogs.rows, metrics.backlog_rows, metrics.backlog_rows_dropped),
+        ]
+        before = [rows.dropped for rows, _, _ in tables]
         yield
         # Before the policies are read nobody knows how long a check may take.
         with contextlib.suppress(Unavailable):
             self._backlogs.forget(kept_since(PolicySet(self._store.entries), time.time_ns() // 1_000_000))
-        for name, rows in tables.items():
-            self._metrics.rows[name].set(len(rows))
-            self._metrics.rows_dropped[name].inc(rows.dropped - before[name])
+        for (rows, kept, dropped), dropped_before in zip(tables, before, strict=True):
+            kept.set(len(rows))
+            dropped.inc(rows.dropped - dropped_before)
 
 
 def _server_config(app: FastAPI, settings: AdminSettings, connections: Connections) -> uvicorn.Config:

@@ -233,7 +233,7 @@ class KafkaPolicyStore:
         for value, ts in lines:
             self._log.take(value, ts)
         self._metrics.policy_version.set(self._log.newest_version)
-        self._metrics.bad_policies.set(self._log.bad_records)
+        self._metrics.bad_policy_records.set(self._log.bad_records)
 
     def _at_end(self, partition: int, offset: int) -> None:
         if partition == 0:

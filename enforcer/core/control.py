@@ -87,7 +87,7 @@ class ControlPlane:
         )
         self.policies = Policies(self.brokers_ms)
         self._unusable, of_policies = (
-            Complaints(topic, metrics.unusable.labels(topic).inc)
+            Complaints(topic, metrics.unusable_records.labels(topic).inc)
             for topic in (topics.decisions, topics.policies)
         )
         self._policies_tail = policies_tail(connection, topics.policies, self.policies, of_policies)

@@ -4,12 +4,19 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from urllib.parse import urlsplit
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-from prometheus_client.registry import Collector
+from prometheus_client import CollectorRegistry
 
 from streaming.kafka_io.topic_watch import TopicMetrics
-from streaming.metrics import serve_metrics
+from streaming.metrics import (
+    MetricTable,
+    Sample,
+    counter,
+    gauge,
+    histogram,
+    read_counter,
+    read_gauge,
+    serve_metrics,
+)
 
 DELAY_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 WAIT_BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 2.0, 5.0)
@@ -90,148 +97,115 @@ class Local:
     alone: bool = False
 
 
-class _TrafficCollector(Collector):
-    def __init__(self, traffic: Traffic, local: Local) -> None:
-        self._traffic = traffic
-        self._local = local
-
-    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
-        seen = self._traffic
-        size = CounterMetricFamily("weir_proxy_bytes", "Bytes of client frames", labels=["direction"])
-        size.add_metric(["in"], seen.bytes_in)
-        size.add_metric(["out"], seen.bytes_out)
-        yield size
-        yield CounterMetricFamily("weir_proxy_frames", "Requests read from clients", value=seen.frames_in)
-        yield CounterMetricFamily(
-            "weir_proxy_emptied_fetches", "Fetch responses whose records were held back", value=seen.emptied
-        )
-        for name, text, value in (
-            ("connections", "Open client connections", seen.connections),
-            ("departed_connections", "Connections whose client is gone, still at work", seen.departed),
-            ("connections_max", "Connections that are let in", seen.connections_max),
-            ("muted_connections", "Connections not read because of a throttle", seen.muted),
-            ("held_frames", "Requests kept behind one that waits", seen.held),
-            ("not_before_subjects", "Subjects that must wait", seen.subjects),
-            ("pending_requests", "Requests that wait for their decision", seen.pending),
-            ("policy_version", "Version of the policies in force", seen.policy_version),
-            ("brokers", "Brokers that have a port of their own", seen.brokers),
-            ("resident_bytes", "Memory of the process", seen.resident),
-            ("proxies_alive", "Proxies that decide, this one included", self._local.proxies),
-            ("alone", "1: the job has decided nothing since our start", self._local.alone),
-            ("own_events", "Events and items sent, whose decision was not read", self._local.own_events),
-        ):
-            yield GaugeMetricFamily(f"weir_proxy_{name}", text, value=value)
-        uncommon = CounterMetricFamily(
-            "weir_proxy_local_uncommon", "Local decisions out of the ordinary", labels=["what"]
-        )
-        for name, count in asdict(self._local.counts).items():
-            uncommon.add_metric([name], count)
-        yield uncommon
-
-
-class Metrics:
-    """All metrics of one proxy, in a registry of their own.
+class Metrics(MetricTable):
+    """All metrics of one proxy.
 
     Args:
         subjects_max: subjects with series of their own; the least recently decided one goes first.
+        registry: shows them; None: one of their own.
     """
 
-    def __init__(self, subjects_max: int) -> None:
-        self.registry = CollectorRegistry()
+    prefix = "weir_proxy_"
+
+    # Read off Traffic and Local.
+    bytes = read_counter("Bytes of client frames", "direction")
+    frames = read_counter("Requests read from clients", of="traffic.frames_in")
+    emptied_fetches = read_counter("Fetch responses whose records were held back", of="traffic.emptied")
+    connections = read_gauge("Open client connections", of="traffic.connections")
+    departed_connections = read_gauge(
+        "Connections whose client is gone, still at work", of="traffic.departed"
+    )
+    connections_max = read_gauge("Connections that are let in", of="traffic.connections_max")
+    muted_connections = read_gauge("Connections not read because of a throttle", of="traffic.muted")
+    held_frames = read_gauge("Requests kept behind one that waits", of="traffic.held")
+    not_before_subjects = read_gauge("Subjects that must wait", of="traffic.subjects")
+    pending_requests = read_gauge("Requests that wait for their decision", of="traffic.pending")
+    policy_version = read_gauge("Version of the policies in force", of="traffic.policy_version")
+    brokers = read_gauge("Brokers that have a port of their own", of="traffic.brokers")
+    resident_bytes = read_gauge("Memory of the process", of="traffic.resident")
+    proxies_alive = read_gauge("Proxies that decide, this one included", of="local.proxies")
+    alone = read_gauge("1: the job has decided nothing since our start", of="local.alone")
+    own_events = read_gauge("Events and items sent, whose decision was not read", of="local.own_events")
+    local_uncommon = read_counter("Local decisions out of the ordinary", "what")
+
+    # What becomes of requests.
+    requests = counter("Requests for partition mutations", "api outcome")
+    decision_wait_seconds = histogram("From sending a request event to its decision", WAIT_BUCKETS_S)
+    late_decisions = counter("Decisions that came after the time limit")
+    corrected_mutations = counter(
+        "Partition mutations refunded or charged afterwards", "kind", "refunded charged"
+    )
+    shadow_decisions = counter("Decisions of shadow quotas, not acted on")
+    subject_tokens = gauge("Balance after the last decision, mutations", "subject")
+    subject_rate = gauge("Partition mutations per second, sampled", "subject")
+    subject_throttle_ms = gauge("Throttle time of the last decision, ms", "subject")
+    dropped_requests = counter(
+        "Requests of departed clients that were not carried out",
+        "reason", "strict departed upstream stop memory",
+    )  # fmt: skip
+    throttled_frames = counter("Frames after which their connection waits, by whose limit", "by dimension")
+    unacknowledged = counter(
+        "Requests answered before Kafka had their events", name="weir_unacknowledged_answers"
+    )
+
+    # What goes to the job and comes from it.
+    events = counter(
+        "Events sent, dropped (buffer full) or failed", "result", "sent dropped failed too_large"
+    )
+    unreported_requests = counter("Dry runs and refusals beyond their rate")
+    unusable_records = counter("Records of our own topics not used", "topic")
+    same_name = counter("Signs of life of other processes with our name")
+
+    # Connections.
+    accepted_connections = counter("Client connections accepted")
+    closed_connections = counter("Connections that the proxy ended", "reason", "memory")
+    bad_frames = counter("Frames that the protocol does not allow", "reason", "internal")
+    upstream_failures = counter("Failed broker connections", "reason", "timeout refused lost")
+    loop_delay_seconds = histogram(
+        "How late a timer of the event loop is, twenty times a second", DELAY_BUCKETS_S
+    )
+
+    # What attackers run into (docs/security.md), and who does not know better.
+    refused_logins = counter(
+        "Logins kept from the broker, since their user cannot be read",
+        "reason", "mechanism name delegation_token",
+    )  # fmt: skip
+    forbidden_creations = counter("Topics that a Metadata request would have created")
+    refused_topics = counter("Requests' mentions of topics or transactional ids of Weir's, refused", "api")
+    refused_changes = counter("Changes of quotas, brokers, users and ACLs that were refused", "api")
+
+    # What limits of dispatch do to Fetch requests.
+    held_fetches = counter(
+        "Fetch requests kept, since all of their topics had to wait", name="weir_dispatch_held_fetches"
+    )
+    cut_fetches = counter(
+        "Fetch responses that lost records, since their limits were reached", name="weir_dispatch_cut_fetches"
+    )
+    ambiguous_fetches = counter(
+        "Topics of Fetch requests that may be of several groups, one of them limited",
+        name="weir_dispatch_ambiguous_fetches",
+    )
+    large_fetches = counter(
+        "Fetch requests of too many partitions to be told apart: nothing counts them",
+        name="weir_dispatch_large_fetches",
+    )
+
+    def __init__(self, subjects_max: int, registry: CollectorRegistry | None = None) -> None:
+        self.registry = registry or CollectorRegistry()
         self.traffic = Traffic()
         self.local = Local()
-        self.registry.register(_TrafficCollector(self.traffic, self.local))
+        super().__init__(self.registry)
+        self.topics = TopicMetrics(self.registry, "proxy")
         self._subjects_max = subjects_max
         self._subjects: dict[str, None] = {}
-        self.requests = self._counter("requests", "Requests for partition mutations", "api", "outcome")
-        self.unreported = self._counter("unreported_requests", "Dry runs and refusals beyond their rate")
-        self.unusable = self._counter("unusable_records", "Records of our own topics not used", "topic")
-        self.events = self._counter("events", "Events sent, dropped (buffer full) or failed", "result")
-        self.closed = self._counter("closed_connections", "Connections that the proxy ended", "reason")
-        self.dropped = self._counter(
-            "dropped_requests", "Requests of departed clients that were not carried out", "reason"
-        )
-        self.bad_frames = self._counter("bad_frames", "Frames that the protocol does not allow", "reason")
-        self.upstream_failures = self._counter("upstream_failures", "Failed broker connections", "reason")
-        self.late_decisions = self._counter("late_decisions", "Decisions that came after the time limit")
-        self.corrections = self._counter(
-            "corrected_mutations", "Partition mutations refunded or charged afterwards", "kind"
-        )
-        self.shadow_decisions = self._counter("shadow_decisions", "Decisions of shadow quotas, not acted on")
-        self.accepted = self._counter("accepted_connections", "Client connections accepted")
-        self.throttled = self._counter(
-            "throttled_frames", "Frames after which their connection waits, by whose limit", "by", "dimension"
-        )
-        self.decision_wait = Histogram(
-            "weir_proxy_decision_wait_seconds",
-            "From sending a request event to its decision",
-            registry=self.registry,
-            buckets=WAIT_BUCKETS_S,
-        )
-        self.topics = TopicMetrics(self.registry, "weir_proxy_topic_faults", "weir_proxy_topics_replaced")
-        self.loop_delay = Histogram(
-            "weir_proxy_loop_delay_seconds",
-            "How late a timer of the event loop is, twenty times a second",
-            registry=self.registry,
-            buckets=DELAY_BUCKETS_S,
-        )
-        self._count_refusals()
-        self._count_local()
-        self._count_dispatch()
-        self._begin_at_zero()
-        self._tokens = self._gauge("subject_tokens", "Balance after the last decision, mutations")
-        self._rate = self._gauge("subject_rate", "Partition mutations per second, sampled")
-        self._throttle = self._gauge("subject_throttle_ms", "Throttle time of the last decision, ms")
 
-    def _begin_at_zero(self) -> None:
-        """Series that alerts look at are there from the start: one that appears with 1 shows no increase."""
-        for counter, values in (
-            (self.events, ("sent", "dropped", "failed", "too_large")),
-            (self.closed, ("memory",)),
-            (self.dropped, ("strict", "departed", "upstream", "stop", "memory")),
-            (self.bad_frames, ("internal",)),
-            (self.upstream_failures, ("timeout", "refused", "lost")),
-            (self.corrections, ("refunded", "charged")),
-            (self.refused_logins, ("mechanism", "name", "delegation_token")),
-        ):
-            for value in values:
-                counter.labels(value)
-
-    def _count_local(self) -> None:
-        """What is decided at once, and not by the job."""
-        self.unacknowledged = Counter(
-            "weir_unacknowledged_answers",
-            "Requests answered before Kafka had their events",
-            registry=self.registry,
-        )
-        self.same_name = self._counter("same_name", "Signs of life of other processes with our name")
-
-    def _count_dispatch(self) -> None:
-        """What limits of dispatch do to Fetch requests (docs/metrics.md)."""
-        self.held_fetches, self.cut_fetches, self.ambiguous_fetches, self.large_fetches = (
-            Counter(f"weir_dispatch_{name}_fetches", text, registry=self.registry)
-            for name, text in (
-                ("held", "Fetch requests kept, since all of their topics had to wait"),
-                ("cut", "Fetch responses that lost records, since their limits were reached"),
-                ("ambiguous", "Topics of Fetch requests that may be of several groups, one of them limited"),
-                ("large", "Fetch requests of too many partitions to be told apart: nothing counts them"),
-            )
-        )
-
-    def _count_refusals(self) -> None:
-        """What attackers run into (docs/security.md), and who does not know better."""
-        self.refused_logins = self._counter(
-            "refused_logins", "Logins kept from the broker, since their user cannot be read", "reason"
-        )
-        self.forbidden_creations = self._counter(
-            "forbidden_creations", "Topics that a Metadata request would have created"
-        )
-        self.refused_topics = self._counter(
-            "refused_topics", "Requests' mentions of topics or transactional ids of Weir's, refused", "api"
-        )
-        self.refused_changes = self._counter(
-            "refused_changes", "Changes of quotas, brokers, users and ACLs that were refused", "api"
-        )
+    def read_samples(self) -> Iterator[Sample]:
+        """See there."""
+        yield from self.read_paths((), self)
+        yield self.bytes, ["in"], self.traffic.bytes_in
+        yield self.bytes, ["out"], self.traffic.bytes_out
+        for what, count in asdict(self.local.counts).items():
+            yield self.local_uncommon, [what], count
 
     def serve(self, host: str, port: int) -> tuple[str, int]:
         """Serve them at /metrics, from a thread; returns where, since port 0 takes any free one.
@@ -243,18 +217,13 @@ class Metrics:
 
     def decided(self, subject: str, tokens: float | None, rate: float | None, throttle_time_ms: int) -> None:
         """Show a subject's balance after a decision."""
+        gauges = self.subject_tokens, self.subject_rate, self.subject_throttle_ms
         self._subjects.pop(subject, None)
         if len(self._subjects) >= self._subjects_max:
             oldest = next(iter(self._subjects))
             del self._subjects[oldest]
-            for gauge in (self._tokens, self._rate, self._throttle):
-                gauge.remove(oldest)
+            for shown in gauges:
+                shown.remove(oldest)
         self._subjects[subject] = None
-        for gauge, value in ((self._tokens, tokens), (self._rate, rate), (self._throttle, throttle_time_ms)):
-            gauge.labels(subject).set(float("nan") if value is None else value)
-
-    def _counter(self, name: str, text: str, *labels: str) -> Counter:
-        return Counter(f"weir_proxy_{name}", text, labels, registry=self.registry)
-
-    def _gauge(self, name: str, text: str) -> Gauge:
-        return Gauge(f"weir_proxy_{name}", text, ["subject"], registry=self.registry)
+        for shown, value in zip(gauges, (tokens, rate, throttle_time_ms), strict=True):
+            shown.labels(subject).set(float("nan") if value is None else value)

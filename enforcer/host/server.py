@@ -149,7 +149,7 @@ class Host(ABC, Generic[C]):
         traffic = self.metrics.traffic
         memory, gathered = settings.memory_mb << 20, bounds.GATHERED_BYTES
         self.budget = Budget(memory, gathered, lambda: self.connections, traffic)
-        self._heartbeat = Heartbeat(self.metrics.loop_delay, self.budget.look)
+        self._heartbeat = Heartbeat(self.metrics.loop_delay_seconds, self.budget.look)
         addresses = self.properties["bootstrap.servers"].count(",") + 1
         self._room = Room(settings.connections_max, bounds.DESCRIPTORS_RESERVE, addresses)
         traffic.connections_max = self._room.connections(0)
@@ -237,7 +237,7 @@ class Host(ABC, Generic[C]):
         if self._stopping or len(self.connections) >= self.metrics.traffic.connections_max:
             return False
         self.connections.add(connection)
-        self.metrics.accepted.inc()
+        self.metrics.accepted_connections.inc()
         self.metrics.traffic.connections = len(self.connections)
         return True
 

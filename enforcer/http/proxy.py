@@ -93,7 +93,7 @@ class HttpProxy:
             self._upstream, home, settings.allowed_hosts, REDIRECTS_MAX, metrics
         )
         self._principals = Principals(settings, metrics, self._ask_credential, time.monotonic)
-        metrics.waiting.set_function(lambda: mutations.waiting)
+        metrics.waiting_requests.set_function(lambda: mutations.waiting)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""

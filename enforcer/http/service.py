@@ -2,10 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
-from prometheus_client import CollectorRegistry, Metric
-from prometheus_client.registry import Collector
+from prometheus_client import CollectorRegistry
 
 from enforcer.core.control import ControlPlane
 from enforcer.core.metrics import Metrics
@@ -48,8 +47,7 @@ class HttpService:
         fillings: Sequence[AnswerFilling] = (),
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        metrics = Metrics(deciding.metric_subjects_max)
-        registry.register(_Part(metrics.registry))
+        metrics = Metrics(deciding.metric_subjects_max, registry)
         control = ControlPlane(
             enforcer_id,
             deciding,
@@ -78,13 +76,3 @@ class HttpService:
 
     def _call_later(self, delay_ms: float, function: Callable[[], None]) -> asyncio.TimerHandle:
         return self._loop.call_later(delay_ms / 1000, function)
-
-
-class _Part(Collector):
-    """A registry as a part of another one."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._registry = registry
-
-    def collect(self) -> Iterable[Metric]:
-        return self._registry.collect()

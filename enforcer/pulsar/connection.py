@@ -114,7 +114,7 @@ class Connection(asyncio.Protocol):
     def end(self, why: str) -> None:
         """See link.Link."""
         if not self.over:
-            self._context.metrics.closed.labels(why).inc()
+            self._context.metrics.closed_connections.labels(why).inc()
             self._close()
 
     # What the proxy sees -----------------------------------------------------------------------------------

@@ -10,44 +10,46 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from confluent_kafka.admin import AdminClient
-from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client import CollectorRegistry
 
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Topics
 from streaming.kafka_io.reader import NO_LOG
 from streaming.kafka_io.weir_topics import TopicFault, TopicsSeen, look
+from streaming.metrics import MetricTable, counter, gauge
 
 LOOK_LIMIT_S = 5.0
 
 
-class TopicMetrics:
+class TopicMetrics(MetricTable):
     """What a part tells Prometheus of Weir's topics.
 
     Args:
         registry: of the part.
-        faults, replaced: names of the two metrics.
+        part: its name, in the names of both.
     """
 
-    def __init__(self, registry: CollectorRegistry, faults: str, replaced: str) -> None:
-        text = "1 for each thing that is wrong with a topic of Weir"
-        self._faults = Gauge(faults, text, ["topic", "fault"], registry=registry)
-        text = "How often a topic of Weir was deleted and made again"
-        self._replaced = Counter(replaced, text, ["topic"], registry=registry)
+    topic_faults = gauge("1 for each thing that is wrong with a topic of Weir", "topic fault")
+    topics_replaced = counter("How often a topic of Weir was deleted and made again", "topic")
+
+    def __init__(self, registry: CollectorRegistry, part: str) -> None:
+        self.prefix = f"weir_{part}_"
+        super().__init__(registry)
 
     def watched(self, names: Iterable[str]) -> None:
         """Begin to count these topics, from 0: a series that appears with 1 shows no increase."""
         for name in names:
-            self._replaced.labels(name)
+            self.topics_replaced.labels(name)
 
     def seen(self, faults: tuple[TopicFault, ...]) -> None:
         """Show what is wrong now."""
-        self._faults.clear()
+        self.topic_faults.clear()
         for each in faults:
-            self._faults.labels(each.topic, str(each.fault)).set(1)
+            self.topic_faults.labels(each.topic, str(each.fault)).set(1)
 
     def replaced(self, topic: str) -> None:
         """Count a topic that was made again."""
-        self._replaced.labels(topic).inc()
+        self.topics_replaced.labels(topic).inc()
 
 
 class TopicWatch:

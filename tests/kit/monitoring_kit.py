@@ -17,17 +17,22 @@ MISSING = "prometheus and promtool are not there: apt-get install prometheus"
 OF_THE_SCRAPE = {"job", "instance", "part", "le"}
 """Labels that no table of ours names: the scraper's, `part` (docs/metrics.md, beginning), a histogram's."""
 
-_ROW = re.compile(r"^\| `(\w+)` \| (counter|gauge|histogram) \|\s*([\w, `]*?)\s*\|", re.MULTILINE)
+_ROW = re.compile(r"^\| `(\w+)` \| (counter|gauge|histogram) \|\s*([\w, ]*?)\s*\|", re.MULTILINE)
 _SELECTOR = re.compile(r"\b((?:weir|pulsar|zeebe)_\w+|up)\b(\{[^}]*\})?(?:\[\w+\])?(?!\s*\()")
 _MATCHER = re.compile(r"(\w+)\s*(?:=~|!~|!=|=)\s*\"")
 _GROUPING = re.compile(r"\b(?:by|without|on|ignoring|group_left|group_right)\s*\(([^)]*)\)")
 
 
+def documented_rows() -> list[tuple[str, str, str]]:
+    """The tables of docs/metrics.md: name, type and labels of each metric, with commas between."""
+    return _ROW.findall((ROOT / "docs" / "metrics.md").read_text())
+
+
 def documented() -> dict[str, tuple[str, set[str]]]:
     """All metrics of docs/metrics.md: series' name -> (type, labels); histograms by their three series."""
     found: dict[str, tuple[str, set[str]]] = {"up": ("gauge", set())}
-    for name, kind, labels in _ROW.findall((ROOT / "docs" / "metrics.md").read_text()):
-        names = {label.strip(" `") for label in labels.split(",")} - {""}
+    for name, kind, labels in documented_rows():
+        names = set(labels.replace(",", " ").split())
         ends = ("_bucket", "_sum", "_count") if kind == "histogram" else ("",)
         found |= {f"{name}{end}": (kind, names) for end in ends}
     return found

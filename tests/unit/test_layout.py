@@ -24,7 +24,7 @@ BELOW_LAWS = ("streaming.contract", "streaming.policy", "streaming.columns", "st
 EVENTS_IN_COLUMNS = ("streaming.laws.row_fields", "streaming.laws.sheet", "streaming.laws.column_intake")
 """What laws share of reading their events in bulk."""
 METRICS = "streaming.metrics"
-"""Every part shows its metrics in one way."""
+"""Every part declares its metrics, and shows them, in one way."""
 STREAMING_BELOW_JOB = (*BELOW_LAWS, METRICS, "streaming.laws", "streaming.kafka_io", "streaming.replay")
 KAFKA_IO = tuple(f"streaming.kafka_io.{name}" for name in ("brokers_clock", "tail", "topic_watch", "writer"))
 """How everybody reads and writes Weir's topics, looks after them, and learns their brokers' time."""
@@ -86,7 +86,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     **{
         f"enforcer.laws.{law}": (
-            "enforcer.core", "streaming.contract", "streaming.policy", PACKED,
+            "enforcer.core", "streaming.contract", "streaming.policy", PACKED, METRICS,
             *(scalar for scalar in SCALAR_LAWS if scalar.startswith(f"streaming.laws.{law}.")),
         )
         for law in LAWS
@@ -94,8 +94,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "enforcer.laws": ("enforcer.core", "streaming.contract", *(f"enforcer.laws.{law}" for law in LAWS)),
     "enforcer.kafka": (*PROTOCOL, "enforcer.wire.kafka"),
     **{f"enforcer.kafka.{room}": (*PART, *also) for room, also in KAFKA_ROOMS.items()},
-    "enforcer.pulsar": (*PROTOCOL, "enforcer.wire.pulsar", "streaming.policy.settings"),
-    "enforcer.http": (*PROTOCOL, PATHS, "streaming.policy"),
+    "enforcer.pulsar": (*PROTOCOL, "enforcer.wire.pulsar", "streaming.policy.settings", METRICS),
+    "enforcer.http": (*PROTOCOL, PATHS, "streaming.policy", METRICS),
     "enforcer.control": (
         "enforcer.core",
         "enforcer.host",

@@ -126,7 +126,7 @@ class BacklogPart:
         metrics = self._metrics
 
         def unusable() -> None:
-            metrics.dropped.labels("unusable").inc()
+            metrics.dropped_decisions.labels("unusable").inc()
 
         policies = PolicyFeed(cluster, unusable)
         decisions = DecisionFeed(cluster, backlogs_in, lambda said: collector.take(said), unusable)

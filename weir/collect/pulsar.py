@@ -151,7 +151,7 @@ async def _begin(
         )
     )
     push = PushTerms(override=args.override)
-    policies = PolicyFeed(cluster, metrics.unusable.inc)
+    policies = PolicyFeed(cluster, metrics.unusable_records.inc)
     stack.push_async_callback(policies.stop)
     pusher = Pusher(rest, Notes(rest, settings.notes_namespace), push, metrics)
     collector = Collector(
@@ -168,7 +168,7 @@ async def _begin(
     def take(share: Share) -> None:
         collector.take_share(share.group, share.broker, share.limits, share.ttl_ms)
 
-    shares = DecisionFeed(cluster, shares_in, take, metrics.unusable.inc)
+    shares = DecisionFeed(cluster, shares_in, take, metrics.unusable_records.inc)
     stack.push_async_callback(shares.stop)
     await policies.start()
     await collector.meet()

@@ -174,7 +174,7 @@ class BlocksPart(Part):
             return
         self._blocks.stop_waiting(self._link.pacer.wake)
         self._metrics.held.dec()
-        self._metrics.held_s.observe(max(0.0, self._now_ms() - since_ms) / 1000)
+        self._metrics.held_seconds.observe(max(0.0, self._now_ms() - since_ms) / 1000)
         self._waiting.end()
         if outcome:
             self._count(outcome, self._kinds)

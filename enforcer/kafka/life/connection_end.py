@@ -144,7 +144,7 @@ class ConnectionEnd:
             return
         self.closing, self.takes = True, False
         if not self.gone:
-            self._context.metrics.closed.labels(reason).inc()
+            self._context.metrics.closed_connections.labels(reason).inc()
             self._closed_at = self._context.now_ms()
             self._transport.close()
         self._responses.write = self._unheard
@@ -176,7 +176,7 @@ class ConnectionEnd:
     def give_up(self, reason: str) -> None:
         """Do nothing more, and count the requests that a departed client loses by it."""
         if (self.input_over or self.left) and not self.done:
-            self._context.metrics.dropped.labels(reason).inc(self._requests.waiting)
+            self._context.metrics.dropped_requests.labels(reason).inc(self._requests.waiting)
         self.finish()
         if self._upstream is not None:
             self._upstream.abort()

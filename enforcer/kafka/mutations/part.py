@@ -116,7 +116,7 @@ class MutationsPart(Part):
             self._gate.gone()
             self._finished(slot)
             self._link.forgo(slot)
-            self._metrics.dropped.labels("strict").inc()
+            self._metrics.dropped_requests.labels("strict").inc()
 
     def close(self) -> None:
         if self._gate is not None:
@@ -154,7 +154,7 @@ class MutationsPart(Part):
             return
         passes = verdict.action is Action.FORWARD
         if asked.strict and not passes and not self._heard:
-            self._metrics.dropped.labels("strict").inc()
+            self._metrics.dropped_requests.labels("strict").inc()
             return
         if quota is not None and self._coordinator.must_line_up(quota, verdict, strict=asked.strict):
             # Until one of its subject's questions is answered.

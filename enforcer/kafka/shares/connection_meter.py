@@ -226,7 +226,7 @@ class ConnectionMeter:
 
     def _told_ms(self, wait: Wait, queued_ms: float = 0.0) -> int:
         by = "user" if wait.account.name.startswith(QUOTA_GROUP_PREFIX) else "group"
-        self._metrics.throttled.labels(by, DIMENSIONS[wait.dimension]).inc()
+        self._metrics.throttled_frames.labels(by, DIMENSIONS[wait.dimension]).inc()
         return self._meter.told_ms(wait, queued_ms)
 
     def _must_ask(self, topics: list[bytes]) -> bool:

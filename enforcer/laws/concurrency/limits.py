@@ -9,7 +9,7 @@ from enforcer.core import bounds
 from enforcer.core.law import Accounts, Context, EnforcerLaw
 from enforcer.laws.concurrency.decisions import READER, LimitDecision
 from enforcer.laws.concurrency.limiter import Limiter
-from enforcer.laws.concurrency.metrics import ConcurrencyCollector
+from enforcer.laws.concurrency.metrics import ConcurrencyMetrics
 from enforcer.laws.concurrency.partitions import SAMPLE_LINGER_MS, Partitions
 from enforcer.laws.concurrency.samples_out import SamplesOut
 from enforcer.laws.concurrency.shares import InflightShares
@@ -57,7 +57,7 @@ class ConcurrencyLimits(EnforcerLaw):
         out = SamplesOut(context, now_ns)
         self.partitions = Partitions(context.clock, now_ns, self._shares, out)
         accounts.before_report(self._fill)
-        context.metrics.registry.register(ConcurrencyCollector(self.partitions))
+        ConcurrencyMetrics(context.metrics.registry, self.partitions)
 
     @property
     def standing_ms(self) -> int:

@@ -3,103 +3,75 @@
 Names and labels: docs/metrics.md, "Concurrency". Nothing is kept for the scrape.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import accumulate
-from typing import Final
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
-from prometheus_client.registry import Collector
+from prometheus_client import CollectorRegistry
 
 from enforcer.laws.concurrency.limiter import WAIT_BUCKETS_S
 from enforcer.laws.concurrency.partitions import Partition, Partitions
-
-Family = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
-
-_COUNTERS: Final[tuple[tuple[str, str, Callable[[Partition], float]], ...]] = (
-    ("zeebe_received_request_count", "Requests let through or refused", lambda p: p.limiter.received),
-    ("zeebe_dropped_request_count", "Requests refused for want of a slot", lambda p: p.limiter.dropped),
-    (
-        "weir_concurrency_slots_expired",
-        "Slots given back by their deadline",
-        lambda p: p.limiter.expired,
-    ),
-)
-_GAUGES: Final[tuple[tuple[str, str, Callable[[Partition], float]], ...]] = (
-    (
-        "zeebe_backpressure_inflight_requests_count",
-        "Requests of this enforcer in flight",
-        lambda p: p.limiter.in_flight,
-    ),
-    ("zeebe_backpressure_requests_limit", "This enforcer's limit", lambda p: p.limiter.limit),
-    ("weir_concurrency_limit", "The limit of all enforcers together", lambda p: p.in_force.limit),
-    ("weir_concurrency_queue_length", "Connections that wait for a slot", lambda p: p.limiter.waiting),
-    ("weir_concurrency_queue_age_seconds", "How long the first of them has", lambda p: p.limiter.oldest_s),
-    (
-        "weir_concurrency_local",
-        "1 while the limit is learned here, since the job is not heard",
-        lambda p: p.in_force.local,
-    ),
-)
-_LABELS: Final = ["partition"]
+from streaming.metrics import MetricTable, Row, Sample, read_counter, read_gauge
 
 
-class ConcurrencyCollector(Collector):
+class ConcurrencyMetrics(MetricTable):
     """Reads the limiters when it is asked.
 
     Args:
+        registry: shows them.
         partitions: holds them.
     """
 
-    def __init__(self, partitions: Partitions) -> None:
+    prefix = "weir_concurrency_"
+
+    received = read_counter(
+        "Requests let through or refused", "partition", "limiter.received", "zeebe_received_request_count"
+    )
+    dropped = read_counter(
+        "Requests refused for want of a slot", "partition", "limiter.dropped", "zeebe_dropped_request_count"
+    )
+    slots_expired = read_counter("Slots given back by their deadline", "partition", "limiter.expired")
+    in_flight = read_gauge(
+        "Requests of this enforcer in flight", "partition", "limiter.in_flight",
+        "zeebe_backpressure_inflight_requests_count",
+    )  # fmt: skip
+    own_limit = read_gauge(
+        "This enforcer's limit", "partition", "limiter.limit", "zeebe_backpressure_requests_limit"
+    )
+    limit = read_gauge("The limit of all enforcers together", "partition", "in_force.limit")
+    queue_length = read_gauge("Connections that wait for a slot", "partition", "limiter.waiting")
+    queue_age_seconds = read_gauge("How long the first of them has", "partition", "limiter.oldest_s")
+    local = read_gauge(
+        "1 while the limit is learned here, since the job is not heard", "partition", "in_force.local"
+    )
+    waits = Row(
+        "histogram", "Wait for a slot, of requests that were sent", "partition",
+        "zeebe_stream_processor_latency", "",
+    )  # fmt: skip
+    limit_change = read_counter("Changes of the limit", "partition reason")
+    samples = read_counter("Round trips told to the job or not", "partition what")
+    exempt_requests = read_counter("Requests that need no slot", "partition class")
+
+    def __init__(self, registry: CollectorRegistry, partitions: Partitions) -> None:
         self._partitions = partitions
+        super().__init__(registry)
 
-    def collect(self) -> Iterator[Family]:
-        """All families, without partitions too."""
-        known = list(self._partitions.known.items())
-        for name, text, value in _COUNTERS:
-            counter = CounterMetricFamily(name, text, labels=_LABELS)
-            for partition, found in known:
-                counter.add_metric([partition], value(found))
-            yield counter
-        for name, text, value in _GAUGES:
-            gauge = GaugeMetricFamily(name, text, labels=_LABELS)
-            for partition, found in known:
-                gauge.add_metric([partition], value(found))
-            yield gauge
-        yield self._waits(known)
-        yield from self._by_kind(known)
-
-    @staticmethod
-    def _waits(known: list[tuple[str, Partition]]) -> Family:
-        family = HistogramMetricFamily(
-            "zeebe_stream_processor_latency", "Wait for a slot, of requests that were sent", labels=_LABELS
-        )
-        bounds = [*map(str, WAIT_BUCKETS_S), "+Inf"]
-        for name, partition in known:
-            waits, limiter = partition.limiter.waits, partition.limiter
-            # Nearly all do not wait, and are not noted one by one.
-            at_once = max(0, limiter.received - limiter.dropped - sum(waits.counts))
-            counts = [at_once + count for count in accumulate(waits.counts)]
-            family.add_metric([name], list(zip(bounds, counts, strict=True)), waits.sum_s)
-        return family
-
-    @staticmethod
-    def _by_kind(known: list[tuple[str, Partition]]) -> Iterator[Family]:
-        changes = CounterMetricFamily(
-            "weir_concurrency_limit_change", "Changes of the limit", labels=[*_LABELS, "reason"]
-        )
-        samples = CounterMetricFamily(
-            "weir_concurrency_samples", "Round trips told to the job or not", labels=[*_LABELS, "what"]
-        )
-        exempt = CounterMetricFamily(
-            "weir_concurrency_exempt_requests", "Requests that need no slot", labels=[*_LABELS, "class"]
-        )
-        for name, partition in known:
+    def read_samples(self) -> Iterator[Sample]:
+        """See there."""
+        for name, partition in list(self._partitions.known.items()):
+            yield from self.read_paths([name], partition)
+            yield self._waits(name, partition)
             for reason in ("increase", "decrease", "held"):
-                changes.add_metric([name, reason], partition.in_force.changes[reason])
+                yield self.limit_change, [name, reason], partition.in_force.changes[reason]
             reservoir = partition.limiter.samples
-            samples.add_metric([name, "sent"], reservoir.sent)
-            samples.add_metric([name, "discarded"], reservoir.discarded)
+            yield self.samples, [name, "sent"], reservoir.sent
+            yield self.samples, [name, "discarded"], reservoir.discarded
             for kind, count in sorted(partition.limiter.exempted.items()):
-                exempt.add_metric([name, kind], count)
-        yield from (changes, samples, exempt)
+                yield self.exempt_requests, [name, kind], count
+
+    def _waits(self, name: str, partition: Partition) -> Sample:
+        waits, limiter = partition.limiter.waits, partition.limiter
+        # Nearly all do not wait, and are not noted one by one.
+        at_once = max(0, limiter.received - limiter.dropped - sum(waits.counts))
+        counts = [at_once + count for count in accumulate(waits.counts)]
+        bounds = [*map(str, WAIT_BUCKETS_S), "+Inf"]
+        return self.waits, [name], list(zip(bounds, counts, strict=True)), waits.sum_s

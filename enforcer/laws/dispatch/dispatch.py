@@ -14,7 +14,7 @@ from enforcer.laws.dispatch.counter import Delivery
 from enforcer.laws.dispatch.counter_table import CounterTable
 from enforcer.laws.dispatch.decisions import READER, CounterStatement
 from enforcer.laws.dispatch.left import Left, both
-from enforcer.laws.dispatch.metrics import DeliveryTotals, DispatchCollector
+from enforcer.laws.dispatch.metrics import DeliveryTotals, DispatchMetrics
 from enforcer.laws.dispatch.reports import DeliveryReports, Report
 from enforcer.laws.dispatch.shares import DispatchShares
 from enforcer.laws.dispatch.terms import Terms, all_names, terms_of
@@ -72,10 +72,10 @@ class Dispatch(EnforcerLaw):
         self._seq = 0
         self._seen: OrderedDict[Place, DeliveryTotals] = OrderedDict()
         self._seen_max = settings.dispatch_rows_max
-        self._collector = DispatchCollector(
-            self.table, self._seen, self.terms, brokers_ms, settings.metric_subjects_max
-        )
-        context.metrics.registry.register(self._collector)
+        self._metrics = DispatchMetrics(
+            context.metrics.registry, self.table, self._seen, self.terms, brokers_ms,
+            settings.metric_subjects_max,
+        )  # fmt: skip
 
     def terms(self) -> Terms:
         """What the policies in force say, as of the last look."""
@@ -174,7 +174,7 @@ class Dispatch(EnforcerLaw):
 
     def throttled(self, broker: str, topic: str, subscription: str, level: str, dimension: str) -> None:
         """What was to be delivered was cut, or held back, by a level's limit in a dimension; for metrics."""
-        self._collector.throttled(topic, subscription, level, dimension)
+        self._metrics.throttled(topic, subscription, level, dimension)
 
     def take(self, decisions: Sequence[CounterStatement]) -> None:
         """Decisions were read, our own and those of others, in order."""

@@ -9,21 +9,18 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Final
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-from prometheus_client.registry import Collector
+from prometheus_client import CollectorRegistry
 
 from enforcer.laws.dispatch.counter_table import CounterTable
 from enforcer.laws.dispatch.left import debt_of, left_of
 from enforcer.laws.dispatch.terms import Terms
 from streaming.contract.names import namespace_of
 from streaming.laws.dispatch.law import DIMENSIONS
+from streaming.metrics import MetricTable, Sample, read_counter, read_gauge
 
-Family = CounterMetricFamily | GaugeMetricFamily
-_PLACE: Final = ("broker", "topic", "subscription")
-_EVENTS: Final = {
-    "msgs": "pulsar_subscription_dispatch_throttled_msg_events",
-    "bytes": "pulsar_subscription_dispatch_throttled_bytes_events",
-}
+_PLACE: Final = "broker topic subscription"
+_EVENT: Final = "namespace topic subscription reason"
+_THROTTLED: Final = "pulsar_subscription_dispatch_throttled_"
 
 
 @dataclass(slots=True)
@@ -52,10 +49,11 @@ class DeliveryTotals:
         self.totals = before[0] + msgs, before[1] + size, before[2] + entries
 
 
-class DispatchCollector(Collector):
+class DispatchMetrics(MetricTable):
     """Reads the counters when it is asked.
 
     Args:
+        registry: shows them.
         table: the counters.
         seen: what was delivered, by broker, topic and subscription, the newest last.
         terms: tells what the policies in force say.
@@ -63,8 +61,28 @@ class DispatchCollector(Collector):
         places_max: of each sort so many have series of their own, those that were used last.
     """
 
+    prefix = "weir_dispatch_"
+
+    counters = read_gauge("Counters of dispatch rates known")
+    own_deliveries = read_gauge("Deliveries whose decision was not read", of="_table.tail")
+    uncommon = read_counter("Deliveries out of the ordinary", "what")
+    msg_events = read_counter("Times that a limit in msgs cut a plan", _EVENT, name=f"{_THROTTLED}msg_events")
+    bytes_events = read_counter(
+        "Times that a limit in bytes cut a plan", _EVENT, name=f"{_THROTTLED}bytes_events"
+    )
+    delivered_msgs = read_counter("Delivered under a rate, msgs", _PLACE)
+    delivered_bytes = read_counter("Delivered under a rate, bytes", _PLACE)
+    delivered_entries = read_counter("Delivered under a rate, entries", _PLACE)
+    available = read_gauge("May still be delivered in this period", f"{_PLACE} dimension")
+    debt = read_gauge(
+        "Delivered beyond the period's rate, to be paid off by the next ones", f"{_PLACE} dimension"
+    )
+    resume_seconds = read_gauge("Time until something may be delivered again", _PLACE)
+    limited_by = read_gauge("1 for what frees last", f"{_PLACE} level dimension")
+
     def __init__(
         self,
+        registry: CollectorRegistry,
         table: CounterTable,
         seen: Mapping[tuple[str, str, str], DeliveryTotals],
         terms: Callable[[], Terms],
@@ -77,6 +95,7 @@ class DispatchCollector(Collector):
         self._brokers_ms = brokers_ms
         self._places_max = places_max
         self._throttled: OrderedDict[tuple[str, str], dict[tuple[str, str], int]] = OrderedDict()
+        super().__init__(registry)
 
     def throttled(self, topic: str, subscription: str, level: str, dimension: str) -> None:
         """A plan was cut or held back."""
@@ -89,70 +108,30 @@ class DispatchCollector(Collector):
         counts[level, dimension] = counts.get((level, dimension), 0) + 1
         self._throttled[place] = counts
 
-    def collect(self) -> Iterator[Family]:
-        """All families, without deliveries too."""
-        yield GaugeMetricFamily(
-            "weir_dispatch_counters", "Counters of dispatch rates known", value=len(self._table.counters)
-        )
-        yield GaugeMetricFamily(
-            "weir_dispatch_own_deliveries", "Deliveries whose decision was not read", value=self._table.tail
-        )
-        uncommon = CounterMetricFamily(
-            "weir_dispatch_uncommon", "Deliveries out of the ordinary", labels=["what"]
-        )
-        for name, count in asdict(self._table.counts).items():
-            uncommon.add_metric([name], count)
-        yield uncommon
-        yield from self._events()
-        seen = list(self._seen.items())[-self._places_max :]
-        yield from _totals(seen)
-        yield from self._presents([place for place, _ in seen])
+    def read_samples(self) -> Iterator[Sample]:
+        """See there."""
+        yield from self.read_paths((), self)
+        yield self.counters, (), len(self._table.counters)
+        for what, count in asdict(self._table.counts).items():
+            yield self.uncommon, [what], count
+        for (topic, subscription), counts in list(self._throttled.items()):
+            for (level, dimension), count in dict(counts).items():
+                events = self.msg_events if dimension == "msgs" else self.bytes_events
+                yield events, [namespace_of(topic), topic, subscription, level], count
+        for place, each in list(self._seen.items())[-self._places_max :]:
+            delivered = self.delivered_msgs, self.delivered_bytes, self.delivered_entries
+            yield from ((row, place, total) for row, total in zip(delivered, each.totals, strict=True))
+            yield from self._presents(place)
 
-    def _events(self) -> Iterator[Family]:
-        labels = ["namespace", "topic", "subscription", "reason"]
-        places = [(place, dict(counts)) for place, counts in list(self._throttled.items())]
-        for dimension, name in _EVENTS.items():
-            events = CounterMetricFamily(name, f"Times that a limit in {dimension} cut a plan", labels=labels)
-            for (topic, subscription), counts in places:
-                for (level, by), count in counts.items():
-                    if by == dimension:
-                        events.add_metric([namespace_of(topic), topic, subscription, level], count)
-            yield events
-
-    def _presents(self, places: list[tuple[str, str, str]]) -> Iterator[Family]:
-        left, debt = (
-            GaugeMetricFamily(f"weir_dispatch_{name}", text, labels=[*_PLACE, "dimension"])
-            for name, text in (
-                ("available", "May still be delivered in this period"),
-                ("debt", "Delivered beyond the period's rate, to be paid off by the next ones"),
-            )
-        )
-        resume = GaugeMetricFamily(
-            "weir_dispatch_resume_seconds", "Time until something may be delivered again", labels=_PLACE
-        )
-        limited_by = GaugeMetricFamily(
-            "weir_dispatch_limited_by", "1 for what frees last", labels=[*_PLACE, "level", "dimension"]
-        )
-        at, terms = self._brokers_ms(), self._terms()
-        for place in places:
-            presents = self._table.presents(*place, at, terms)
-            now = left_of(presents, at)
-            resume.add_metric(place, now.wait_ms / 1000)
-            if now.level:
-                limited_by.add_metric([*place, now.level, now.dimension], 1)
-            debts = debt_of(presents)
-            for dimension, free, owed in zip(DIMENSIONS, (now.msgs, now.bytes), debts, strict=True):
-                if free is not None:
-                    left.add_metric([*place, dimension], free)
-                    debt.add_metric([*place, dimension], owed)
-        yield from (left, debt, resume, limited_by)
-
-
-def _totals(seen: list[tuple[tuple[str, str, str], DeliveryTotals]]) -> Iterator[Family]:
-    for number, name in enumerate(("msgs", "bytes", "entries")):
-        total = CounterMetricFamily(
-            f"weir_dispatch_delivered_{name}", f"Delivered under a rate, {name}", labels=_PLACE
-        )
-        for place, each in seen:
-            total.add_metric(place, each.totals[number])
-        yield total
+    def _presents(self, place: tuple[str, str, str]) -> Iterator[Sample]:
+        at = self._brokers_ms()
+        presents = self._table.presents(*place, at, self._terms())
+        now = left_of(presents, at)
+        yield self.resume_seconds, place, now.wait_ms / 1000
+        if now.level:
+            yield self.limited_by, [*place, now.level, now.dimension], 1
+        debts = debt_of(presents)
+        for dimension, free, owed in zip(DIMENSIONS, (now.msgs, now.bytes), debts, strict=True):
+            if free is not None:
+                yield self.available, [*place, dimension], free
+                yield self.debt, [*place, dimension], owed

@@ -264,7 +264,7 @@ class Admission:
             return request.dry_run
         if not self._coordinator.free.dry_runs.take(quota, sum(request.items.values())):
             return False
-        self._coordinator.metrics.unreported.inc()
+        self._coordinator.metrics.unreported_requests.inc()
         return True
 
     def _refuse(self, quota: MutationQuota) -> bool:
@@ -285,7 +285,7 @@ class Admission:
         else:
             self._excess_ms = coordinator.free.refusals.take(quota, len(self.request.items))
         if self._excess_ms:
-            coordinator.metrics.unreported.inc()
+            coordinator.metrics.unreported_requests.inc()
         elif self._here:
             return False
         elif not dry:

@@ -229,11 +229,11 @@ class QuotaCoordinator:
                 now_ms = self._brokers_ms()
                 event["ts"] = self.local_decisions.refunded(request.subject, refund_id, now_ms, mutations)
             self.outgoing.send(event, request.home)
-            self.metrics.corrections.labels("refunded").inc(mutations)
+            self.metrics.corrected_mutations.labels("refunded").inc(mutations)
             self._drop(request.subject)
         if charge:
             self._charge(request, "late", charge)
-            self.metrics.corrections.labels("charged").inc(sum(charge.values()))
+            self.metrics.corrected_mutations.labels("charged").inc(sum(charge.values()))
 
     def take(self, decisions: Sequence[Decision]) -> None:
         """Act on decisions read from Kafka: our own and those of other proxies."""
@@ -295,7 +295,7 @@ class QuotaCoordinator:
         waited_ms = self.clock.steady_ms() - request.sent_ms
         if not request.id.endswith(PROBE_SUFFIX):
             # A probe may wait for the job's start; clients do not.
-            self.metrics.decision_wait.observe(waited_ms / 1000)
+            self.metrics.decision_wait_seconds.observe(waited_ms / 1000)
         if decision.subject:
             self.metrics.decided(decision.subject, decision.tokens, decision.rate, decision.throttle_time_ms)
         told, request.told = request.told, None

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from enforcer.core.law import Context, EnforcerLaw
 from enforcer.laws.shares.decisions import READER, Members, OthersShares, slots_of
-from enforcer.laws.shares.group_metrics import GroupCollector
+from enforcer.laws.shares.group_metrics import GroupMetrics
 from enforcer.laws.shares.meter import Meter
 from enforcer.laws.shares.usage import UsageReports
 from streaming.contract.decisions import Share
@@ -33,9 +33,7 @@ class Groups(EnforcerLaw):
         self._membership = context.membership
         self.reports = UsageReports(context, meter)
         self._members: dict[str, Members] = {}
-        context.metrics.registry.register(
-            GroupCollector(context, meter, self.reports, self._members)
-        )
+        GroupMetrics(context, meter, self.reports, self._members)
 
     @property
     def standing_ms(self) -> int:

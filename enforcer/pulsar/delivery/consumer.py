@@ -190,12 +190,12 @@ class Consumer:
     def _hold(self, frame: bytes, came: ArrivedEntry) -> None:
         context = self._context
         if self.limits.lossy and len(self._queue) >= HELD_UNSTORED_MAX:
-            context.metrics.lost.inc()
+            context.metrics.lost_messages.inc()
             self._owner.link.to_broker(command(FLOW, consumer_id=self.id, message_permits=came.permits))
             self.permits.passed(came.permits)
             return
         self._queue.put(HeldFrame(frame, came))
-        context.metrics.held.inc()
+        context.metrics.holds.inc()
         if self._line is None and not self._woken:
             self._wait(context.room(self, charged=self._charged))
         self._owner.holds()

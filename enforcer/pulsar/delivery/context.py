@@ -66,10 +66,8 @@ class DeliveryContext:
         self.lines = laws.dispatch.lines
         self.held = Store()
         self.banked = 0
-        self.metrics = DeliveryMetrics(
-            metrics.registry, lambda: (self.banked, self.held.frames, self.held.size)
-        )
-        self._throttled = metrics.throttled
+        self.metrics = DeliveryMetrics(metrics.registry, self)
+        self._throttled = metrics.throttled_frames
         self._call_later = call_later
         self._lookers: dict[Looker, None] = {}
         self._generation = laws.generation

@@ -267,7 +267,7 @@ class DeliveryPart:
             return frame
         came = arrived(frame, body)
         if not came.readable:
-            self._context.metrics.unreadable.inc()
+            self._context.metrics.unreadable_messages.inc()
         return consumer.take(frame, came)
 
     def _success(self, frame: bytes, body: Any) -> bytes | None:

@@ -158,4 +158,4 @@ class ConnectionQuestions:
             if consumer.known:
                 result = "same" if said == consumer.permits.balance else "corrected"
             consumer.know(said)
-        self._metrics.asked.labels(result).inc()
+        self._metrics.permit_questions.labels(result).inc()

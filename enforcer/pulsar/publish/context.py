@@ -3,8 +3,6 @@
 from collections import Counter
 from typing import Final
 
-from prometheus_client import Histogram
-
 from enforcer.core import bounds
 from enforcer.core.account import PUBLISH, Account
 from enforcer.core.metrics import Metrics
@@ -13,7 +11,7 @@ from enforcer.laws.backlog.blocks import Blocks
 from enforcer.laws.shares.meter import Meter
 from enforcer.laws.shares.topic_accounts import Bill, BillItem, ChargeResult, TopicAccounts
 from enforcer.pulsar.publish.closer import Closer
-from enforcer.pulsar.publish.metrics import WAIT_BUCKETS_S, Numbers, PublishCollector
+from enforcer.pulsar.publish.metrics import Numbers, PublishMetrics
 from enforcer.pulsar.publish.room import Room
 from enforcer.pulsar.settings import PulsarSettings
 from enforcer.wire.pulsar.commands import TEXT_MAX
@@ -64,17 +62,11 @@ class PublishContext:
         self.closer = Closer(blocks)
         self.room = Room(PUBLISH_QUEUE_BYTES, _QUEUES_BYTES)
         self.numbers = Numbers(Counter(), Counter(), settings.metric_subjects_max)
-        self.waits = Histogram(
-            "weir_publish_wait_seconds",
-            "How long SENDs waited in the proxy, of those that did",
-            registry=metrics.registry,
-            buckets=WAIT_BUCKETS_S,
-        )
-        self._throttled = metrics.throttled
+        self.waits = PublishMetrics(metrics.registry, self.room, self.numbers).wait_seconds
+        self._throttled = metrics.throttled_frames
         self._by_namespace = TopicAccounts(
             meter, _any_topic_of, max(1, bounds.TOPICS_MAX // _NAMESPACES_PART), 2 * TEXT_MAX
         )
-        metrics.registry.register(PublishCollector(self.room, self.numbers))
 
     def of_user(self, user: str) -> Account | None:
         """The account of a user's own byte rate; None: it has none."""

@@ -9,12 +9,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-from prometheus_client.registry import Collector
+from prometheus_client import CollectorRegistry
 
 from enforcer.pulsar.publish.room import Room
-
-Family = CounterMetricFamily | GaugeMetricFamily
+from streaming.metrics import MetricTable, Sample, histogram, read_counter, read_gauge
 
 WAIT_BUCKETS_S: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0)
 
@@ -52,35 +50,33 @@ class Numbers:
         self.limited[namespace if known else ""] += 1
 
 
-class PublishCollector(Collector):
+class PublishMetrics(MetricTable):
     """Reads the numbers when it is asked.
 
     Args:
+        registry: shows them.
         room: what waits.
         numbers: what was counted.
     """
 
-    def __init__(self, room: Room, numbers: Numbers) -> None:
+    prefix = "weir_publish_"
+
+    queued_sends = read_gauge("SENDs that wait in the proxy", of="_room.sends")
+    queued_bytes = read_gauge("Their bytes", of="_room.size")
+    unread_connections = read_gauge("Connections not read, since too much of theirs waits", of="_room.unread")
+    unsent_sends = read_counter("SENDs that waited and were never sent", "reason")
+    limited = read_gauge("How often a SEND had to wait", "namespace", name="pulsar_publish_rate_limit_times")
+    wait_seconds = histogram("How long SENDs waited in the proxy, of those that did", WAIT_BUCKETS_S)
+
+    def __init__(self, registry: CollectorRegistry, room: Room, numbers: Numbers) -> None:
         self._room = room
         self._numbers = numbers
+        super().__init__(registry)
 
-    def collect(self) -> Iterator[Family]:
-        """All families, without SENDs too."""
-        for name, text, value in (
-            ("queued_sends", "SENDs that wait in the proxy", self._room.sends),
-            ("queued_bytes", "Their bytes", self._room.size),
-            ("unread_connections", "Connections not read, since too much of theirs waits", self._room.unread),
-        ):
-            yield GaugeMetricFamily(f"weir_publish_{name}", text, value=value)
-        unsent = CounterMetricFamily(
-            "weir_publish_unsent_sends", "SENDs that waited and were never sent", labels=["reason"]
-        )
+    def read_samples(self) -> Iterator[Sample]:
+        """See there."""
+        yield from self.read_paths((), self)
         for reason in UnsentReason:
-            unsent.add_metric([reason.value], self._numbers.unsent[reason])
-        yield unsent
-        limited = GaugeMetricFamily(
-            "pulsar_publish_rate_limit_times", "How often a SEND had to wait", labels=["namespace"]
-        )
+            yield self.unsent_sends, [reason.value], self._numbers.unsent[reason]
         for namespace, count in list(self._numbers.limited.items()):
-            limited.add_metric([namespace], count)
-        yield limited
+            yield self.limited, [namespace], count

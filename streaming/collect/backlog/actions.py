@@ -124,19 +124,19 @@ class Actions:
             return
         report = self._sent.report(*place)
         if report is None or report.topic != decision.topic:
-            self._metrics.dropped.labels("late").inc()
+            self._metrics.dropped_decisions.labels("late").inc()
             return
         plan = plan_of(decision, report, place[0], self._policies()) if decision.evict else None
         if decision.evict and plan is None:
             self._unlike += 1
-            self._metrics.dropped.labels("unlike").inc()
+            self._metrics.dropped_decisions.labels("unlike").inc()
             return
         self._newest[decision.topic] = place[0]
         self._metrics.decided(decision)
         # A newer one without a plan takes back what waits.
         overtaken = self._waiting.pop(decision.topic, None)
         for planned in overtaken.decision.evict if overtaken is not None else ():
-            self._metrics.outcomes.labels(planned.quota_type, OVERTAKEN).inc()
+            self._metrics.evictions.labels(planned.quota_type, OVERTAKEN).inc()
         if plan is not None:
             self._waiting[decision.topic] = plan
             self._begin()
@@ -186,7 +186,7 @@ class Actions:
                 outcome = FAILED
             seen.update((planned.quota_type, name) for name in names)
             if outcome != _HELD:
-                self._metrics.outcomes.labels(planned.quota_type, outcome).inc(len(names))
+                self._metrics.evictions.labels(planned.quota_type, outcome).inc(len(names))
 
     async def _line(self, plan: Plan, planned: EvictionPlan) -> tuple[str, list[str]]:
         """One line of a plan; what becomes of it, and of which subscriptions, itself the first."""
@@ -301,7 +301,7 @@ class Actions:
         )  # fmt: skip
         full = [one for one in begun if not self._unsettled.hold(replace(one, ts=_wall_ms(), reason=reason))]
         if full:
-            self._metrics.outcomes.labels(begun[0].quota_type, FAILED).inc(len(full))
+            self._metrics.evictions.labels(begun[0].quota_type, FAILED).inc(len(full))
             await self._failed(full, error)
         return _HELD
 

@@ -146,9 +146,9 @@ class BacklogCollector:
         self.actions.checked(topics)
         too_large = await self._write(reports)
         await self.actions.catch_up()
-        self._metrics.unread.set(looked.unread + len(too_large))
+        self._metrics.unread_topics.set(looked.unread + len(too_large))
         self._metrics.reports.inc(len(reports) - len(too_large))
-        self._metrics.too_large.inc(len(too_large))
+        self._metrics.too_large_reports.inc(len(too_large))
         if too_large:
             looked.failures.append(
                 f"{len(too_large)} reports are larger than a record may be, such as that of {too_large[0]}"

@@ -97,11 +97,11 @@ class OpenOrders:
     def hold(self, action: BacklogAction) -> bool:
         """One was begun, and it is not known whether it was carried out; False: there is no room."""
         if len(self._begun) >= UNSETTLED_MAX:
-            self._metrics.lost.inc()
+            self._metrics.unsettled_dropped.inc()
             return False
         self._begun[action.id] = action
         self._topics[action.topic] += 1
-        self._metrics.unsettled.set(len(self._begun))
+        self._metrics.unsettled_evictions.set(len(self._begun))
         return True
 
     def holds(self, topic: str) -> bool:
@@ -166,7 +166,7 @@ class OpenOrders:
             "%s: eviction from %s that was cut short: %s", printable(end.topic), printable(end.subscription),
             printable(reason) or f"done, {end.messages} messages",
         )  # fmt: skip
-        self._metrics.outcomes.labels(end.quota_type, end.step).inc()
+        self._metrics.evictions.labels(end.quota_type, end.step).inc()
         if passed:
             self._metrics.evicted(end.topic, end.quota_type, decision_of(end), end.messages, end.bytes)
 
@@ -177,4 +177,4 @@ class OpenOrders:
             self._topics[action.topic] -= 1
             if not self._topics[action.topic]:
                 del self._topics[action.topic]
-            self._metrics.unsettled.set(len(self._begun))
+            self._metrics.unsettled_evictions.set(len(self._begun))

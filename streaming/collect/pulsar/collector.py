@@ -194,8 +194,8 @@ class Collector:
         passed = self._differences.take(at_ms, reading.brokers, reading.counters, reading.shows)
         self._metrics.brokers.set(len(reading.brokers))
         self._metrics.places.set(len(reading.counters) - passed.unknown)
-        self._metrics.unknown.inc(passed.unknown)
-        self._metrics.restarts.inc(passed.restarted)
+        self._metrics.unknown_places.inc(passed.unknown)
+        self._metrics.counter_restarts.inc(passed.restarted)
         return passed
 
     def _events(self, plan: Plan, passed: Passage) -> list[tuple[str, dict[str, Any]]]:

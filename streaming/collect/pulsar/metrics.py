@@ -1,42 +1,37 @@
 """What the collector tells Prometheus; names and meanings are listed in docs/metrics.md."""
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry
+
+from streaming.metrics import MetricTable, counter, gauge, histogram
 
 _SECONDS = (0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
 
-class CollectMetrics:
+class CollectMetrics(MetricTable):
     """All metrics of one collector, in a registry of their own."""
 
+    prefix = "weir_collect_"
+
+    rounds = counter("Rounds", "result", "done first unread unreported")
+    round_seconds = histogram("Of a round", _SECONDS)
+    behind = counter("Rounds longer than the interval")
+    requests = counter("REST", "method outcome")
+    request_seconds = histogram("Of a REST call", _SECONDS, "method")
+    brokers = gauge("Brokers that answered")
+    places = gauge("Counters kept")
+    unknown_places = counter("Beyond topics_max")
+    counter_restarts = counter("Went back")
+    reports = counter("group_usage", "result", "written failed")
+    pushes = counter("Limits", "kind result")
+    push_seconds = histogram("Of all pushes of a round", _SECONDS)
+    limits = gauge("Pushed and in force", "kind")
+    waiting_pushes = gauge("Put off")
+    foreign_limits = gauge("Left to others")
+    unusable_records = counter("Of Kafka")
+
     def __init__(self) -> None:
-        self.registry = registry = CollectorRegistry()
-        self.rounds = Counter("weir_collect_rounds", "Rounds", ["result"], registry=registry)
-        self.round_seconds = Histogram(
-            "weir_collect_round_seconds", "Of a round", buckets=_SECONDS, registry=registry
-        )
-        self.behind = Counter("weir_collect_behind", "Rounds longer than the interval", registry=registry)
-        self.requests = Counter("weir_collect_requests", "REST", ["method", "outcome"], registry=registry)
-        self.request_seconds = Histogram(
-            "weir_collect_request_seconds", "Of a REST call", ["method"], buckets=_SECONDS, registry=registry
-        )
-        self.brokers = Gauge("weir_collect_brokers", "Brokers that answered", registry=registry)
-        self.places = Gauge("weir_collect_places", "Counters kept", registry=registry)
-        self.unknown = Counter("weir_collect_unknown_places", "Beyond topics_max", registry=registry)
-        self.restarts = Counter("weir_collect_counter_restarts", "Went back", registry=registry)
-        self.reports = Counter("weir_collect_reports", "group_usage", ["result"], registry=registry)
-        self.pushes = Counter("weir_collect_pushes", "Limits", ["kind", "result"], registry=registry)
-        self.push_seconds = Histogram(
-            "weir_collect_push_seconds", "Of all pushes of a round", buckets=_SECONDS, registry=registry
-        )
-        self.limits = Gauge("weir_collect_limits", "Pushed and in force", ["kind"], registry=registry)
-        self.waiting = Gauge("weir_collect_waiting_pushes", "Put off", registry=registry)
-        self.foreign = Gauge("weir_collect_foreign_limits", "Left to others", registry=registry)
-        self.unusable = Counter("weir_collect_unusable_records", "Of Kafka", registry=registry)
-        # From the start, for alerts: a series that appears with 1 shows no increase.
-        for result in ("done", "first", "unread", "unreported"):
-            self.rounds.labels(result)
-        for result in ("written", "failed"):
-            self.reports.labels(result)
+        self.registry = CollectorRegistry()
+        super().__init__(self.registry)
 
     def request(self, method: str, outcome: str, seconds: float) -> None:
         """A REST call ended."""

@@ -147,7 +147,7 @@ class Pusher:
             self._began_ms = now_ms
         self._crowded = len(ready) > self._terms.pushes_max
         # Somebody else's and those of absent targets wait too, but for nothing of ours.
-        self._metrics.waiting.set(
+        self._metrics.waiting_pushes.set(
             sum(self._later_ms.get(change.slot, 0) <= now_ms for change in due)
             - len(ready[: self._terms.pushes_max])
         )
@@ -305,7 +305,7 @@ class Pusher:
     def _count(self) -> None:
         for kind in Kind:
             self._metrics.limits.labels(kind).set(sum(slot.kind is kind for slot in self.pushed))
-        self._metrics.foreign.set(len(self._foreign))
+        self._metrics.foreign_limits.set(len(self._foreign))
 
 
 def _turn(change: Change) -> tuple[bool, bool]:

@@ -112,7 +112,7 @@ def serve(settings: JobSettings, options: JobOptions) -> None:
             query = _start(session, settings, options, counts, checkpoint)
             ticker = Ticker(
                 options.bootstrap, options.topics, options.client, settings.tick_interval_ms,
-                HostClock(metrics.brokers_ahead),
+                HostClock(metrics.brokers_clock_ahead_seconds),
             )  # fmt: skip
             with closing(ticker), _looking(options, metrics, ids) as watch:
                 _watch(

@@ -33,7 +33,7 @@ class Watched:
         patch.setattr(topic_watch, "look", look)
         self.watch = TopicWatch(
             "127.0.0.1:1", Topics(), {}, interval_ms=100,
-            metrics=TopicMetrics(self.registry, "faults", "replaced"), logger=LOGGER,
+            metrics=TopicMetrics(self.registry, "job"), logger=LOGGER,
             ids={"weir.requests": "old"}, on_replaced=self.told.append,
         )  # fmt: skip
 
@@ -59,10 +59,10 @@ def test_what_is_wrong_is_said_at_each_look(
         levels.append([record.levelname for record in caplog.records if record.levelno > logging.DEBUG])
         if len(levels) == 3:
             # An absent cluster says nothing about topics: what was wrong is wrong still.
-            assert watched.value("faults", topic="weir.usage", fault="missing") == 1
+            assert watched.value("weir_job_topic_faults", topic="weir.usage", fault="missing") == 1
             assert watched.watch.wrong("weir.policies") == OTHER.text
     assert levels == [["ERROR"], ["ERROR", "ERROR"], [], ["ERROR", "WARNING"], ["WARNING"]]
-    assert watched.value("faults", topic="weir.usage", fault="missing") is None
+    assert watched.value("weir_job_topic_faults", topic="weir.usage", fault="missing") is None
     assert watched.watch.wrong("weir.policies") == ""
 
 
@@ -76,7 +76,7 @@ def test_a_topic_made_again_is_counted_and_told_once(monkeypatch: pytest.MonkeyP
         watched.watch.look()
     assert watched.told == ["weir.requests", "weir.usage"]
     assert watched.watch.replaced == {"weir.requests", "weir.usage"}
-    assert watched.value("replaced_total", topic="weir.usage") == 1
+    assert watched.value("weir_job_topics_replaced_total", topic="weir.usage") == 1
 
 
 @pytest.mark.parametrize("fault", list(Fault))

@@ -225,7 +225,7 @@ def test_refusals_beyond_their_rate_are_not_reported_and_mute(dry: bool) -> None
     scene.again(Action.REFUSE, wait_ms=60_000)
     assert scene.link.answers[1][1] == 100
     assert len(scene.desk.of_type("request")) == 1
-    assert scene.desk.metrics.unreported._value.get() == 1
+    assert scene.desk.metrics.unreported_requests._value.get() == 1
 
 
 def test_dry_runs_beyond_their_rate_are_refused_without_an_event() -> None:
@@ -237,4 +237,4 @@ def test_dry_runs_beyond_their_rate_are_refused_without_an_event() -> None:
     assert scene.link.answers[0][1] == 101_000
     assert b"Dry runs of user=a are beyond 1 times" in scene.link.answers[0][0]
     assert len(scene.desk.of_type("request")) == 1
-    assert scene.desk.metrics.unreported._value.get() == 1
+    assert scene.desk.metrics.unreported_requests._value.get() == 1

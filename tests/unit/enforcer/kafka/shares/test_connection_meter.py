@@ -29,7 +29,7 @@ def test_a_group_in_debt_keeps_the_next_request_waiting() -> None:
     desk.now_ms = 951
     assert line.produce(90) is not None and other.woken
     assert other.produce(1) is None and other.pauses[-1] == pytest.approx(9_000, abs=10)
-    assert desk.metrics.throttled.labels("group", "publishRateInMsgs")._value.get() == 2
+    assert desk.metrics.throttled_frames.labels("group", "publishRateInMsgs")._value.get() == 2
 
 
 def test_what_waits_already_is_told_too() -> None:
@@ -63,8 +63,8 @@ def test_the_stricter_of_user_and_group_wins() -> None:
     desk.meter.interval_ms = 10**9
     frame, _ = produce(9, {TOPIC: [batch(100)]})
     assert line.told(100, "alice") == pytest.approx((len(frame) - 25) / 50 * 1_000)
-    by_user = desk.metrics.throttled.labels("user", "publishRateInBytes")._value.get()
-    by_group = desk.metrics.throttled.labels("group", "publishRateInMsgs")._value.get()
+    by_user = desk.metrics.throttled_frames.labels("user", "publishRateInBytes")._value.get()
+    by_group = desk.metrics.throttled_frames.labels("group", "publishRateInMsgs")._value.get()
     account = desk.meter.accounts["quota/user=alice"]
     assert (by_user, by_group) == (1, 0)
     assert account.used == [0, len(frame), 0, 0]

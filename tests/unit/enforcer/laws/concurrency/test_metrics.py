@@ -4,7 +4,7 @@ import pytest
 from concurrency_kit import FIXED_2, Times, Waiting, partitions_at
 from prometheus_client import CollectorRegistry
 
-from enforcer.laws.concurrency.metrics import ConcurrencyCollector
+from enforcer.laws.concurrency.metrics import ConcurrencyMetrics
 
 
 def test_numbers_are_those_of_the_limiter() -> None:
@@ -15,7 +15,7 @@ def test_numbers_are_those_of_the_limiter() -> None:
     assert found is not None
     limiter = found.limiter
     registry = CollectorRegistry()
-    registry.register(ConcurrencyCollector(partitions))
+    ConcurrencyMetrics(registry, partitions)
 
     def value(name: str, **labels: str) -> float | None:
         return registry.get_sample_value(name, {"partition": "broker-1", **labels})

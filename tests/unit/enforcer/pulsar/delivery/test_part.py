@@ -1,7 +1,5 @@
 """Deliveries under limits, from the first FLOW to the last message, against a model of broker and client."""
 
-import re
-from pathlib import Path
 
 import pytest
 from pulsar_delivery_kit import NAMESPACE, TOPIC, ModelLink, World, message, per_subscription, reading
@@ -9,8 +7,6 @@ from pulsar_delivery_kit import NAMESPACE, TOPIC, ModelLink, World, message, per
 from enforcer.wire.pulsar import frames
 from enforcer.wire.pulsar.commands import command
 from enforcer.wire.pulsar.frames import BadFrame
-
-DOC = Path(__file__).resolve().parents[5] / "docs" / "metrics.md"
 
 
 def seconds(link: ModelLink, *numbers: int, first_ms: float | None = None) -> list[int]:
@@ -358,15 +354,3 @@ def test_frames_of_nobody_pass() -> None:
     assert part.take_up(frames.FLOW, flow) is flow
     broken = message(1, 1)[:32]
     assert part.take_down(frames.MESSAGE, broken) is None or world.count("unreadable_messages_total") == 1
-
-
-def test_metrics_are_listed() -> None:
-    """docs/metrics.md names each with its type, and no other."""
-    world = World()
-    families = {
-        family.name: family.type
-        for family in world.metrics.registry.collect()
-        if family.name.startswith("weir_consumer_")
-    }
-    rows = re.findall(r"^\| `(weir_consumer_\w+)` \| (\w+) \|", DOC.read_text(), re.MULTILINE)
-    assert {name.removesuffix("_total"): kind for name, kind in rows} == families

@@ -77,7 +77,7 @@ def test_rounds_have_a_bound() -> None:
     pusher = pusher_of(FakePulsar(), pushes_max=2)
     wanted = {Slot("a/b", f"persistent://a/b/t{n}", "", Kind.PUBLISH): 9.0 for n in range(5)}
     assert [len(step(pusher, wanted, ms)) for ms in (0, 1, 2, 3)] == [2, 2, 1, 0]
-    assert pusher._metrics.waiting._value.get() == 0
+    assert pusher._metrics.waiting_pushes._value.get() == 0
 
 
 @pytest.fixture
