@@ -1,7 +1,6 @@
 """How far a benchmark is, on stderr: one moving line on a terminal, plain lines elsewhere (a log)."""
 
 import time
-from types import TracebackType
 from typing import Final, Self, TextIO
 
 from rich import progress
@@ -52,7 +51,5 @@ class Progress:
         self._bar.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._bar.stop()

@@ -5,7 +5,6 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
 import yaml
@@ -95,9 +94,7 @@ class Stack:
             self._running = starting.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with self._running:
             for name in list(self.parts)[::-1]:
                 self.stop(name)

@@ -4,7 +4,6 @@ import subprocess
 import sys
 import threading
 import time
-from types import TracebackType
 from typing import Final, Self
 
 import orjson
@@ -60,9 +59,7 @@ class Subscribers:
         self._ask(self._told)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.close()
         try:

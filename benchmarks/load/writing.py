@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Iterable
-from types import TracebackType
 from typing import Any, Final, Self
 
 import pyarrow as pa
@@ -58,9 +57,7 @@ class Writer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         # What a failure left here must not hold up the end of the benchmark.
         self._producer.purge()
         self._producer.flush(_ASK_LIMIT_S)
@@ -137,9 +134,7 @@ class _Reading:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._consumer.close()
 
 

@@ -1,14 +1,14 @@
 """Plots as SVG files: what is the same is drawn as the same bytes, so that a test can tell an old one."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from io import StringIO
 
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from streaming.laws.law import Plot
-
+Points = Sequence[tuple[float, float]]
 WIDTH, HEIGHT = 6.6, 3.6
 ROW = 0.36
 """Inches of a picture, of one plot in it, and of one bar."""
@@ -25,6 +25,39 @@ _STYLE = {
     "axes.titlesize": 10.5,
     "axes.titleweight": "bold",
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """One line of a plot.
+
+    Attributes:
+        name: what the legend says.
+        points: (x, y), by x.
+        dashed: something to compare with.
+    """
+
+    name: str
+    points: Points
+    dashed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plot:
+    """What is to be drawn.
+
+    Attributes:
+        title: above it.
+        x_label, y_label: what the axes show, with units.
+        curves: in the order of the legend.
+        below: the same under another condition, in the same picture.
+    """
+
+    title: str
+    x_label: str
+    y_label: str
+    curves: Sequence[Curve]
+    below: "Plot | None" = None
 
 
 def draw(plot: Plot, *, log_x: bool = False, log_y: bool = False) -> str:

@@ -7,9 +7,7 @@ from statistics import mode
 from typing import Any
 
 import orjson
-from pictures import bars, draw
-
-from streaming.laws.law import Curve, Plot
+from pictures import Curve, Plot, bars, draw
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE.parents[1] / "benchmarks" / "results"

@@ -1,15 +1,11 @@
-"""Draw what each law says of itself as docs/plots/LAW.svg, and the simulation of concurrency limits:
+"""Draw what each law does as docs/plots/LAW.svg, and the simulation of concurrency limits:
 `.venv/bin/python docs/plots/plot_laws.py`."""
 
 from pathlib import Path
 
 import plot_simulation
+from law_plots import LAWS as PLOTS
 from pictures import draw
-
-from streaming.laws.registry import LAWS
-
-# Both tables name the laws in one order.
-PLOTS = {law.name: law.plot for law in LAWS.by_name.values() if law.plot is not None}
 
 
 def main() -> None:

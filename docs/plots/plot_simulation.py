@@ -3,9 +3,8 @@
 from functools import cache, partial
 from typing import Any
 
-from pictures import draw
+from pictures import Curve, Plot, draw
 
-from streaming.laws.law import Curve, Plot
 from weir.simulate.figures import contenders, figures
 from weir.simulate.scenario import Scenario
 

@@ -9,7 +9,6 @@ report.
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from types import TracebackType
 from typing import Any, Final, Self
 
 import orjson
@@ -91,9 +90,7 @@ class Reports:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._transactions is not None:
             self._transactions.close()
 

@@ -7,7 +7,6 @@ limit. What is written is written by policy_turn.
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any, Self
 
 from streaming.contract.errors import BadEvent, WeirError
@@ -199,9 +198,7 @@ class PolicyReader:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._reader.close()
 
 

@@ -26,40 +26,6 @@ Said = tuple[str, str, list[str]]
 """A decision for people: a word for the outcome, the numbers, and why."""
 SHOWN_MAX: Final = 10
 """Names or plans that a line tells."""
-Points = Sequence[tuple[float, float]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Curve:
-    """One line of a plot.
-
-    Attributes:
-        name: what the legend says.
-        points: (x, y), by x.
-        dashed: something to compare with.
-    """
-
-    name: str
-    points: Points
-    dashed: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plot:
-    """A picture of what a law does, for docs/laws.md; docs/plots draws it.
-
-    Attributes:
-        title: above it.
-        x_label, y_label: what the axes show, with units.
-        curves: in the order of the legend.
-        below: the same under another condition, in the same picture.
-    """
-
-    title: str
-    x_label: str
-    y_label: str
-    curves: Sequence[Curve]
-    below: "Plot | None" = None
 
 
 def count_up(totals: dict[str, Any], **counts: int) -> None:
@@ -330,7 +296,6 @@ class LawSpec:
         total: adds a decision to its subject's totals in a summary.
         stamp: the subject of an event that names none, by the policies in force; None: events need none.
         times: fields that hold times in ms, of the objects in an event's lists: (list, field).
-        plot: what it does, as a picture for docs/laws.md; None: none.
     """
 
     name: str
@@ -355,7 +320,6 @@ class LawSpec:
     routing_key_of_policy: Callable[[EntryPath], str | None] = lambda entry: None
     stamp: Callable[[Any, PolicySet], str | None] | None = None
     times: tuple[tuple[str, str], ...] = ()
-    plot: Callable[[], Plot] | None = None
 
     def is_own(self, event: type) -> bool:
         """Whether events of a class are for this law alone."""

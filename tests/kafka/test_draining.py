@@ -10,7 +10,6 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 import pytest
@@ -88,9 +87,7 @@ class Proxies:
             self.start(name)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for process in self._running.values():
             process.kill()
             process.wait(5)

@@ -10,7 +10,6 @@ from http.client import HTTPConnection
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
-from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
 
@@ -90,9 +89,7 @@ class Admin:
         self.ready = json.loads(self._ready_file.read_text())
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         assert self._process is not None
         self._process.terminate()
         try:

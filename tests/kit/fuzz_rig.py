@@ -14,7 +14,6 @@ import weakref
 from collections.abc import Callable
 from itertools import accumulate
 from random import Random
-from types import TracebackType
 from typing import Any, Self
 from unittest.mock import patch
 
@@ -149,9 +148,7 @@ class Rig:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.loop.run_until_complete(self.proxy.stop())
         self.loop.close()
         self._departed.stop()

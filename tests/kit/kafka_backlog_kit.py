@@ -5,7 +5,6 @@ import contextlib
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import closing
-from types import TracebackType
 from typing import Any, Self
 
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -49,9 +48,7 @@ class Looker:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.cluster.close()
         self._runner.close()
 

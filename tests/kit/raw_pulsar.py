@@ -2,7 +2,6 @@
 
 import socket
 import struct
-from types import TracebackType
 from typing import Any, Self
 
 from enforcer.wire.pulsar.commands import command, parse
@@ -62,7 +61,5 @@ class RawPulsar:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._socket.close()

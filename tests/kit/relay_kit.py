@@ -4,7 +4,6 @@ import socket
 import threading
 from abc import ABC, abstractmethod
 from contextlib import suppress
-from types import TracebackType
 from typing import Self
 
 END_TXN = 26
@@ -31,9 +30,7 @@ class Relay(ABC):
         self._accepting.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)
         # Nothing is opened any more when all is closed.
         self._accepting.join(_LIMIT_S)

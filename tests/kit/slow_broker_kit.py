@@ -7,7 +7,6 @@ import time
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import orjson
@@ -59,9 +58,7 @@ class SlowBroker:
         self.take()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait(_LIMIT_S)

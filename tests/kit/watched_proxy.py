@@ -14,7 +14,6 @@ import threading
 import time
 import traceback
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import uvloop
@@ -116,9 +115,7 @@ class WatchedProxy:
         self.bootstrap = self._line()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.close()
         try:

@@ -8,7 +8,6 @@ from xml.etree import ElementTree
 import pytest
 from matplotlib.figure import Figure
 
-from streaming.laws.law import Curve, Plot
 from streaming.laws.registry import LAWS
 from weir.simulate.figures import contender, figures
 from weir.simulate.scenario import DEMAND, Scenario
@@ -128,18 +127,17 @@ def assert_seen(drawn: Figure) -> None:
 
 def test_plots_below_each_other_stand_in_one_picture(pictures: ModuleType) -> None:
     """Each with its own axes and curves."""
-    lower = Plot(title="b", x_label="x", y_label="y", curves=[Curve(name="two", points=[(0, 3), (2, 4)])])
-    upper = Plot(
-        title="a", x_label="x", y_label="y", curves=[Curve(name="one", points=[(0, 1), (1, 2)])], below=lower
-    )
+    one, two = (pictures.Curve(name=name, points=[(0, 1), (1, 2)]) for name in ("one", "two"))
+    lower = pictures.Plot(title="b", x_label="x", y_label="y", curves=[two])
+    upper = pictures.Plot(title="a", x_label="x", y_label="y", curves=[one], below=lower)
     drawn = pictures.lines(upper)
     assert [(axes.get_title(), len(axes.lines)) for axes in drawn.axes] == [("a", 1), ("b", 1)]
 
 
 def test_an_axis_can_be_logarithmic(pictures: ModuleType) -> None:
     """Each factor of ten is as wide as any other."""
-    curve = Curve(name="one", points=[(0.5, 0), (50, 100)])
-    (axes,) = pictures.lines(Plot(title="", x_label="", y_label="", curves=[curve]), log_x=True).axes
+    curve = pictures.Curve(name="one", points=[(0.5, 0), (50, 100)])
+    (axes,) = pictures.lines(pictures.Plot(title="", x_label="", y_label="", curves=[curve]), log_x=True).axes
     widths = [axes.transData.transform((ten, 0))[0] for ten in (0.5, 5, 50)]
     assert widths[1] - widths[0] == pytest.approx(widths[2] - widths[1])
 
@@ -154,7 +152,7 @@ def test_every_plot_is_shown(plots: ModuleType, simulation: ModuleType) -> None:
         assert (DOCS / link).exists(), link
 
 
-def test_the_numbers_of_the_page_are_those_of_the_plot() -> None:
+def test_the_numbers_of_the_page_are_those_of_the_plot(plots: ModuleType) -> None:
     """What the draft lets through in the time of the plot."""
-    bucket, samples = (curve.points[-1] for curve in LAWS.by_decision["admission"].plot().curves[:2])
+    bucket, samples = (curve.points[-1] for curve in plots.PLOTS["mutation"]().curves[:2])
     assert (bucket, samples) == ((397, 2485), (397, 4285))

@@ -4,7 +4,6 @@ import heapq
 import pickle
 import tempfile
 from collections.abc import Iterator
-from types import TracebackType
 from typing import IO, Final, Self
 
 from weir.logs.dump_lines import Line
@@ -26,9 +25,7 @@ class SortedLines:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for file in self._files:
             file.close()
 

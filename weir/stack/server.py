@@ -4,7 +4,6 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import ClassVar, Self
 
 from streaming.contract.errors import WeirError
@@ -90,9 +89,7 @@ class LocalServer(ABC):
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     @abstractmethod

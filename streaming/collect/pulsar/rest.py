@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import quote, urlsplit
 
@@ -182,9 +181,7 @@ class Rest:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._client.aclose()
 
     def _url(self, path: str) -> httpx2.URL:

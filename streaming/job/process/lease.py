@@ -17,7 +17,6 @@ import threading
 import time
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from streaming.contract.errors import WeirError
@@ -93,9 +92,7 @@ class Lease:
             self._mine = self._mine.of_jvm(jvm_pid, starts=self.restarts + 1)
             self._notes.write(self._mine)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over.set()
         if self._renewing is not None:
             self._renewing.join()

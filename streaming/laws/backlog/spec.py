@@ -33,5 +33,4 @@ SPEC: Final = LawSpec(
     ),
     line=show.line,
     total=show.total,
-    plot=show.plot,
 )

@@ -36,5 +36,4 @@ SPEC: Final = LawSpec(
     ),
     line=show.line,
     total=show.total,
-    plot=show.plot,
 )

@@ -39,5 +39,4 @@ SPEC: Final = LawSpec(
     ),
     line=show.line,
     total=show.total,
-    plot=show.plot,
 )

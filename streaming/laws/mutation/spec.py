@@ -70,5 +70,4 @@ SPEC: Final = LawSpec(
     warm_up=_WARM_UP,
     line=show.line,
     total=show.total,
-    plot=show.plot,
 )

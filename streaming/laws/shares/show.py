@@ -1,12 +1,9 @@
-"""What people see of shares: a line of `weir tail`, totals of a replay, the plot of docs/laws.md."""
+"""What people see of shares: a line of `weir tail` and totals of a replay."""
 
 from collections.abc import Mapping
 from typing import Any, Final
 
-import numpy as np
-
-from streaming.laws.law import Curve, Plot, Said, count_up
-from streaming.laws.shares.law import NOT_REPORTED, proportional, share_out
+from streaming.laws.law import Said, count_up
 
 _SHORT: Final = {
     "publishRateInMsgs": "publish msgs/s",
@@ -31,33 +28,3 @@ def total(totals: dict[str, Any], decision: Mapping[str, Any]) -> None:
     """The last share, and how often it ended."""
     count_up(totals, removed=int("removed" in decision))
     totals["last_limits"] = decision["limits"]
-
-
-def plot() -> Plot:
-    """80 and 20 of 100, both hungry: half-way to fair every round; the proportional split never moves."""
-    ours, theirs = [np.array([80.0, 20.0])], [np.array([80.0, 20.0])]
-    for _ in range(8):
-        used = ours[-1].reshape(2, 1)
-        unknown = np.full((2, 1), NOT_REPORTED, dtype=np.int8)
-        ours.append(share_out(np.array([100.0]), used, unknown, used)[:, 0])
-        theirs.append(proportional(100.0, theirs[-1]))
-    return Plot(
-        title="Two members that use all they get, from 80 and 20 of 100",
-        x_label="rounds",
-        y_label="share, messages per second",
-        curves=[
-            *_members("ours", ours, dashed=False),
-            *_members("proportional (Pulsar)", theirs, dashed=True),
-        ],
-    )
-
-
-def _members(name: str, rounds: list[Any], *, dashed: bool) -> list[Curve]:
-    return [
-        Curve(
-            name=f"{name}, {which} member",
-            points=[(float(number), float(pair[member])) for number, pair in enumerate(rounds)],
-            dashed=dashed,
-        )
-        for member, which in enumerate(("first", "second"))
-    ]

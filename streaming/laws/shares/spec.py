@@ -60,5 +60,4 @@ SPEC: Final = LawSpec(
     ),
     line=show.line,
     total=show.total,
-    plot=show.plot,
 )

@@ -12,7 +12,6 @@ from benchmarks.kit import pages
 from benchmarks.kit.result import read, table
 from benchmarks.kit.runner import known
 from streaming.contract.errors import WeirError
-from streaming.laws.law import Curve
 
 ROOT = Path(__file__).resolve().parents[4]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -82,8 +81,8 @@ def test_plots_are_drawn_from_the_kept_results(plots: ModuleType) -> None:
 
 def test_single_samples_far_out_are_left_to_the_table(plots: ModuleType) -> None:
     """A plot ends where nearly all of the slowest series is in."""
-    slow = Curve(name="slow", points=[(1.0, 0.0), (480.0, 99.5), (9000.0, 100.0)])
-    fast = Curve(name="fast", points=[(0.5, 0.0), (2.0, 50.0), (700.0, 100.0)])
+    slow = plots.Curve(name="slow", points=[(1.0, 0.0), (480.0, 99.5), (9000.0, 100.0)])
+    fast = plots.Curve(name="fast", points=[(0.5, 0.0), (2.0, 50.0), (700.0, 100.0)])
     cut = plots.within([slow, fast])
     assert [curve.points for curve in cut] == [slow.points[:2], fast.points[:2]]
 
@@ -100,7 +99,7 @@ def test_series_far_apart_get_a_logarithmic_axis(
     plots: ModuleType, ours: tuple[float, float], theirs: tuple[float, float], logarithmic: bool
 ) -> None:
     """By least and median; from 0 there is none."""
-    curves = [Curve(name="", points=[(least, 0.0), (middle, 50.0)]) for least, middle in (ours, theirs)]
+    curves = [plots.Curve(name="", points=[(least, 0.0), (middle, 50.0)]) for least, middle in (ours, theirs)]
     assert plots.far_apart(curves) is logarithmic
 
 
