@@ -90,9 +90,14 @@ class Bench:
         return found or 0.0
 
 
-def test_events_are_bounded_and_counted() -> None:
+@pytest.fixture
+def bench() -> Bench:
+    """Reports that have not started."""
+    return Bench()
+
+
+def test_events_are_bounded_and_counted(bench: Bench) -> None:
     """A full buffer drops and counts; delivery reports count; a stop counts what is left."""
-    bench = Bench()
     assert not bench.reports.send({"type": "request"}, "early")
     bench.reports.start()
     (producer,) = bench.producers
@@ -108,9 +113,8 @@ def test_events_are_bounded_and_counted() -> None:
     assert bench.count("failed") == 3
 
 
-def test_there_is_room_until_events_or_bytes_are_too_many() -> None:
+def test_there_is_room_until_events_or_bytes_are_too_many(bench: Bench) -> None:
     """By the number that waits; and where one was dropped for its bytes, until another has left."""
-    bench = Bench()
     assert not bench.reports.room()
     bench.reports.start()
     assert bench.reports.room()
@@ -127,9 +131,8 @@ def test_there_is_room_until_events_or_bytes_are_too_many() -> None:
     bench.reports.stop(0.0)
 
 
-def test_a_dead_producer_is_replaced_once() -> None:
+def test_a_dead_producer_is_replaced_once(bench: Bench) -> None:
     """After a fatal error all of its reports fail, and one new producer takes over."""
-    bench = Bench()
     bench.reports.start()
     bench.reports.send({}, "user=a")
     bench.reports.send({}, "user=a")
@@ -161,9 +164,8 @@ def test_what_a_dead_producer_held_is_told(monkeypatch: pytest.MonkeyPatch, repo
     assert not bench.reports._dead
 
 
-def test_who_asked_is_told_of_an_event_that_its_topic_refuses() -> None:
+def test_who_asked_is_told_of_an_event_that_its_topic_refuses(bench: Bench) -> None:
     """It is counted apart, and the producer lives on."""
-    bench = Bench()
     bench.reports.start()
     bench.reports.send({"id": "p1-7"}, "user=a")
     bench.producers[0].queue[0][2](KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), None)
@@ -185,9 +187,8 @@ def test_who_waits_is_told_what_came_of_an_event() -> None:
     bench.reports.stop(0.1)
 
 
-def test_a_packed_record_says_so() -> None:
+def test_a_packed_record_says_so(bench: Bench) -> None:
     """By its header; a single event has none. It is bounded and counted as one."""
-    bench = Bench()
     bench.reports.start()
     assert bench.reports.send({"id": "e1"}, "p1", "weir.usage")
     assert bench.reports.send_packed(b"rows", "p1", "weir.usage")

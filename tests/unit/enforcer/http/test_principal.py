@@ -124,9 +124,8 @@ async def test_an_upstream_that_is_down_says_nothing() -> None:
     assert await principals.user(None) == "ANONYMOUS"
 
 
-async def test_who_is_not_accepted_uses_nobodys_quota_up() -> None:
+async def test_who_is_not_accepted_uses_nobodys_quota_up(front: Front) -> None:
     """A forged token is charged to nobody in particular, and given back as it is refused."""
-    front = Front()
     front.pulsar.known = {jwt(sub="ann"): "ann"}
     forged = jwt(sub="ann") + "x"
     assert (await front.ask("PUT", f"{PATH}/partitions", 30, authorization=forged)).status == 401
@@ -135,9 +134,8 @@ async def test_who_is_not_accepted_uses_nobodys_quota_up() -> None:
     assert (await front.ask("PUT", f"{PATH}/partitions", 30, authorization=jwt(sub="ann"))).status == 204
 
 
-async def test_basic_credentials_are_asked_about_in_their_own_scheme() -> None:
+async def test_basic_credentials_are_asked_about_in_their_own_scheme(front: Front) -> None:
     """The wrong one too."""
-    front = Front()
     right = "Basic " + base64.b64encode(b"ann:secret").decode()
 
     def answer(seen: object) -> httpx2.Response:

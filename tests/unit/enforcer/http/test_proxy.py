@@ -10,12 +10,6 @@ from http_kit import TOPIC, Front, reply
 LIST = "/admin/v2/namespaces/acme/orders/topics"
 
 
-@pytest.fixture
-def front() -> Front:
-    """A proxy and what stands behind it."""
-    return Front()
-
-
 async def test_the_first_is_created_the_next_refused_and_later_it_works(front: Front) -> None:
     """Over 2 a second, burst 22: the answer says when, in whole seconds, and the topic is not there."""
     assert (await front.ask("PUT", f"{TOPIC}/partitions", 30)).status == 204

@@ -31,9 +31,8 @@ async def test_it_is_followed_with_body_and_credential_and_charged_once() -> Non
     assert front.count("weir_http_redirects_total", result="followed") == 1
 
 
-async def test_the_final_status_settles() -> None:
+async def test_the_final_status_settles(front: Front) -> None:
     """What the last server refuses is given back."""
-    front = Front()
     front.pulsar.answers[f"DELETE pulsar:8080{TOPIC}"] = sent_on(f"http://pulsar:8081{TOPIC}", 308)
     assert (await front.ask("DELETE", TOPIC)).status == 404
     assert len(front.desk.of_type("refund")) == 1
@@ -86,16 +85,14 @@ async def test_a_body_that_was_not_kept_cannot_be_sent_again(monkeypatch: pytest
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 304])
-async def test_others_pass(status: int) -> None:
+async def test_others_pass(front: Front, status: int) -> None:
     """Pages that a browser is sent to, such as a login."""
-    front = Front()
     front.pulsar.answers["GET /any"] = sent_on("https://login.example/", status)
     answer = await front.ask("GET", "/any")
     assert (answer.status, answer.headers["location"]) == (status, "https://login.example/")
 
 
-async def test_without_a_location_it_is_an_answer() -> None:
+async def test_without_a_location_it_is_an_answer(front: Front) -> None:
     """Passed as it is."""
-    front = Front()
     front.pulsar.answers["GET /any"] = lambda _seen: reply(307)
     assert (await front.ask("GET", "/any")).status == 307

@@ -11,12 +11,6 @@ from http_kit import TOPIC, Front, Seen, jwt, reply
 from enforcer.http.filled_answers import AnswerFilling
 
 
-@pytest.fixture
-def front() -> Front:
-    """A proxy and what stands behind it."""
-    return Front()
-
-
 async def test_headers_pass_but_those_that_must_not(front: Front) -> None:
     """Of one connection, of another host, and who somebody says that he is."""
     front.pulsar.answers["GET /admin/v2/clusters"] = lambda _seen: reply(

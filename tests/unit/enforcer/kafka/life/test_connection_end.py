@@ -127,9 +127,14 @@ def test_answers_to_nobody_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert rig.over and rig.upstream.aborted and rig.metrics.traffic.bytes_out == 0
 
 
-def test_permissive_requests_of_the_departed_are_charged() -> None:
+@pytest.fixture
+def rig() -> Rig:
+    """A connection of a client with a quota of 1, burst 11."""
+    return limited()
+
+
+def test_permissive_requests_of_the_departed_are_charged(rig: Rig) -> None:
     """Lookup and answer are waited for, and the decision; then all ends."""
-    rig = limited()
     rig.connection.data_received(creation(4))
     rig.lose_client()
     rig.answer([unknown(), created(4)])
@@ -138,9 +143,8 @@ def test_permissive_requests_of_the_departed_are_charged() -> None:
     assert rig.over
 
 
-def test_a_proxy_that_ends_a_client_settles_what_was_forwarded() -> None:
+def test_a_proxy_that_ends_a_client_settles_what_was_forwarded(rig: Rig) -> None:
     """A bad frame behind a creation frees nobody of the charge."""
-    rig = limited()
     rig.connection.data_received(creation(4) + struct.pack(">i", -1))
     assert rig.client.closed and rig.closed("bad_frame") == 1 and not rig.upstream.closed
     rig.answer([unknown(), created(4)])
@@ -183,9 +187,8 @@ def test_what_was_not_admitted_goes_with_its_client() -> None:
 
 
 @pytest.mark.parametrize("listens", [True, False])
-def test_who_listens_is_found_out_by_asking(listens: bool) -> None:
+def test_who_listens_is_found_out_by_asking(rig: Rig, listens: bool) -> None:
     """Before a decision the first byte of the answer is sent: whoever has closed resets at that."""
-    rig = limited()
     with socket.create_server(("127.0.0.1", 0)) as server:
         far = socket.create_connection(server.getsockname())
         rig.client.socket, _ = server.accept()
@@ -237,9 +240,8 @@ def test_without_a_broker_all_ends() -> None:
         assert rig.over == gone and rig.client.closed is not gone
 
 
-def test_a_lost_broker_waits_for_a_decision() -> None:
+def test_a_lost_broker_waits_for_a_decision(rig: Rig) -> None:
     """The broker has answered and ended; the client hears its answer, with the throttle, and then the end."""
-    rig = limited()
     rig.connection.data_received(creation(4))
     rig.answer([unknown(), created(4)])
     rig.connection.upstream_failed("lost")
@@ -269,9 +271,8 @@ def test_a_stop_leaves_the_departed_their_turn() -> None:
     assert rig.client.closed and rig.closed("stop") == 1
 
 
-def test_the_end_of_a_muted_client_is_read() -> None:
+def test_the_end_of_a_muted_client_is_read(rig: Rig) -> None:
     """Seen from outside: its bytes are taken though it is muted, and it is let go when nothing waits."""
-    rig = limited()
     rig.connection.data_received(creation(4))
     rig.answer([unknown(), created(4)])
     decide(rig, throttle_time_ms=60_000)

@@ -1,9 +1,11 @@
 """What a broker has to answer, counted on its way in and out."""
 
+import pytest
 from concurrency_kit import Times, limiter_at
 
 from enforcer.kafka.part import Slot
 from enforcer.kafka.slots.counted_answers import CountedAnswers
+from enforcer.laws.concurrency.limiter import Limiter
 
 PRODUCE, FETCH, JOIN_GROUP, HEARTBEAT = 0, 1, 11, 12
 
@@ -13,10 +15,20 @@ def slots(*keys: int) -> list[Slot]:
     return [Slot(key, 0, number) for number, key in enumerate(keys)]
 
 
-def test_requests_count_from_their_sending_to_their_answer() -> None:
+@pytest.fixture
+def limiter() -> Limiter:
+    """There is room for ten."""
+    return limiter_at(Times(), 10)
+
+
+@pytest.fixture
+def due(limiter: Limiter) -> CountedAnswers:
+    """A connection's answers."""
+    return CountedAnswers(limiter)
+
+
+def test_requests_count_from_their_sending_to_their_answer(limiter: Limiter, due: CountedAnswers) -> None:
     """Whichever way they are put in."""
-    limiter = limiter_at(Times(), 10)
-    due = CountedAnswers(limiter)
     first, second, third = slots(PRODUCE, PRODUCE, HEARTBEAT)
     due.append(first)
     due.extend([second, third])
@@ -37,20 +49,16 @@ def test_what_was_sent_before_does_not_count() -> None:
     assert limiter.samples.take() == []
 
 
-def test_a_request_that_never_became_whole_is_no_drop() -> None:
+def test_a_request_that_never_became_whole_is_no_drop(limiter: Limiter, due: CountedAnswers) -> None:
     """Its client went in the middle of it."""
-    limiter = limiter_at(Times(), 10)
-    due = CountedAnswers(limiter)
     due.extend(slots(PRODUCE, PRODUCE))
     due.pop()
     assert limiter.in_flight == 1
     assert limiter.samples.take() == []
 
 
-def test_an_end_is_no_drop() -> None:
+def test_an_end_is_no_drop(limiter: Limiter, due: CountedAnswers) -> None:
     """Whoever sends nonsense can bring a broker to it. All slots are given back, and once."""
-    limiter = limiter_at(Times(), 10)
-    due = CountedAnswers(limiter)
     due.extend(slots(PRODUCE, PRODUCE))
     due.forget()
     due.clear()
@@ -87,10 +95,8 @@ def test_requests_that_wait_on_purpose_take_no_slot() -> None:
     assert due.prompt == set()
 
 
-def test_a_policy_may_want_fetches_to_take_slots() -> None:
+def test_a_policy_may_want_fetches_to_take_slots(limiter: Limiter, due: CountedAnswers) -> None:
     """They give no sample by that."""
-    limiter = limiter_at(Times(), 10)
-    due = CountedAnswers(limiter)
     due.extend(slots(FETCH))
     assert limiter.in_flight == 1
     due.popleft()

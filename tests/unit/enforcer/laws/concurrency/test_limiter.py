@@ -8,9 +8,14 @@ from concurrency_kit import MS, Times, Waiting, limiter_at
 from enforcer.laws.concurrency.limiter import Limiter, Ticket
 
 
-def test_a_request_has_a_slot_until_its_answer() -> None:
+@pytest.fixture
+def times() -> Times:
+    """A clock."""
+    return Times()
+
+
+def test_a_request_has_a_slot_until_its_answer(times: Times) -> None:
     """The sample says how long that took, and how many were in flight at its sending, itself included."""
-    times = Times()
     limiter = limiter_at(times, 2)
     first = limiter.begin("produce")
     second = limiter.begin("produce")
@@ -30,9 +35,8 @@ def test_a_round_trip_takes_a_nanosecond_at_least() -> None:
     assert [sample.rtt_ns for sample in limiter.samples.take()] == [1]
 
 
-def test_slots_go_first_come_first_served() -> None:
+def test_slots_go_first_come_first_served(times: Times) -> None:
     """Who comes new stands behind those who wait, also when a slot is free at that moment."""
-    times = Times()
     limiter = limiter_at(times, 1)
     ticket = limiter.begin("produce")
     first, second, newcomer = Waiting(), Waiting(), Waiting()
@@ -88,9 +92,8 @@ def test_the_line_has_an_end() -> None:
     assert limiter.waiting == 2
 
 
-def test_waits_are_told() -> None:
+def test_waits_are_told(times: Times) -> None:
     """Of those who were sent after a wait; the first in line says how old the line is."""
-    times = Times()
     limiter = limiter_at(times, 1)
     ticket = limiter.begin("produce")
     waiter = Waiting()
@@ -106,9 +109,8 @@ def test_waits_are_told() -> None:
     assert limiter.oldest_s == 0.0
 
 
-def test_a_deadline_gives_slots_back() -> None:
+def test_a_deadline_gives_slots_back(times: Times) -> None:
     """A lost answer cannot leak capacity, and one that comes after all counts no more."""
-    times = Times()
     limiter = limiter_at(times, 1, deadline_ms=100)
     ticket = limiter.begin("produce")
     waiter = Waiting()
@@ -168,9 +170,8 @@ def test_another_limit_wakes_as_many_as_it_has_room_for() -> None:
     assert not limiter.admits(waiters[0])
 
 
-def test_use_is_the_greatest_in_flight_and_the_time_at_the_limit() -> None:
+def test_use_is_the_greatest_in_flight_and_the_time_at_the_limit(times: Times) -> None:
     """Of each round; what is in flight at its end belongs to the next one too."""
-    times = Times()
     limiter = limiter_at(times, 2)
     first, second = limiter.begin("produce"), limiter.begin("produce")
     times.pass_ms(30)

@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
 from context_kit import context, enforce
 from meter_kit import EPOCH_MS, POLICIES, TOPIC
 
@@ -94,9 +95,14 @@ def test_policies_come_into_force_at_their_time() -> None:
     assert rig.groups.meter.active and rig.groups.meter.interval_ms == 1_000
 
 
-def test_own_shares_are_obeyed_those_of_others_are_shown() -> None:
+@pytest.fixture
+def rig() -> Rig:
+    """One group, some traffic."""
+    return rig_in_use()
+
+
+def test_own_shares_are_obeyed_those_of_others_are_shown(rig: Rig) -> None:
     """Unfair use, an overshoot, and what the others use."""
-    rig = rig_in_use()
     rig.share("p1", 60.0, 60.0)
     rig.share("p2", 270.0, 240.0)
     rig.share("p3", 1.0, 1.0, group="unknown here")
@@ -113,9 +119,8 @@ def test_own_shares_are_obeyed_those_of_others_are_shown() -> None:
     assert rig.value("weir_group_state", group="rg1", state="active") == 1
 
 
-def test_a_share_is_one_of_the_limit_at_its_time() -> None:
+def test_a_share_is_one_of_the_limit_at_its_time(rig: Rig) -> None:
     """It was decided before the limit was lowered, and is read after that."""
-    rig = rig_in_use()
     rig.put("resourcegroups.rg1", {"publishRateInMsgs": 30}, at_ms=1_000)
     rig.now_ms = 1_000.0
     rig.groups.look()
@@ -123,9 +128,8 @@ def test_a_share_is_one_of_the_limit_at_its_time() -> None:
     assert rig.groups.meter.accounts["rg1"].rate(0) == 6.0
 
 
-def test_packed_shares_of_others_are_not_read() -> None:
+def test_packed_shares_of_others_are_not_read(rig: Rig) -> None:
     """Only which groups they are of: no metric says what is not known, and nobody takes what is theirs."""
-    rig = rig_in_use()
     rig.context.membership.metering = 3
     for rig.now_ms in (0.0, 1_000.0):
         rig.groups.look()
@@ -142,9 +146,8 @@ def test_packed_shares_of_others_are_not_read() -> None:
     assert rig.value("weir_group_members", group="rg1") is None
 
 
-def test_a_share_ends_when_its_time_is_over() -> None:
+def test_a_share_ends_when_its_time_is_over(rig: Rig) -> None:
     """And the log and a metric say by which rule traffic goes on."""
-    rig = rig_in_use()
     rig.share("p1", 60.0, 60.0)
     rig.now_ms = 3_000.0
     rig.groups.look()
@@ -178,9 +181,8 @@ def test_series_are_bounded() -> None:
     assert rig.value("weir_proxy_groups") == 15
 
 
-async def test_a_report_each_round() -> None:
+async def test_a_report_each_round(rig: Rig) -> None:
     """Each with the time that it covers, also after the loop stood still for long."""
-    rig = rig_in_use()
     rig.leap_ms = 50.0
     running = asyncio.ensure_future(rig.groups.run())
     async with asyncio.timeout(20):

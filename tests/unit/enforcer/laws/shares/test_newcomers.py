@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from meter_kit import ALICE, EPOCH_MS, GROUPS, Desk, publish, send_bytes
@@ -17,9 +18,14 @@ STEP_MS = 50.0
 ROUND_MS = 1_000
 
 
-def test_not_known_who_lives() -> None:
+@pytest.fixture
+def one() -> Newcomers:
+    """Nobody has come yet."""
+    return Newcomers(FRACTION)
+
+
+def test_not_known_who_lives(one: Newcomers) -> None:
     """A part of the limit as ever, and again once it is known no more."""
-    one = Newcomers(FRACTION)
     assert one.part("g", 0.0) == FRACTION
     one.set_alive(2, 0.0)
     assert one.part("g", SETTLE_MS) == 0.5
@@ -27,9 +33,8 @@ def test_not_known_who_lives() -> None:
     assert one.part("g", SETTLE_MS) == FRACTION
 
 
-def test_more_proxies_count_at_once_fewer_later() -> None:
+def test_more_proxies_count_at_once_fewer_later(one: Newcomers) -> None:
     """And what fell twice counts as it was before both."""
-    one = Newcomers(FRACTION)
     one.set_alive(1, 0.0)
     one.set_alive(4, 2_000.0)
     assert one.part("g", 2_000.0) == 0.25
@@ -38,17 +43,15 @@ def test_more_proxies_count_at_once_fewer_later() -> None:
     assert [one.part("g", at) for at in (5_500.0, 6_499.0, 6_500.0)] == [0.25, 0.25, 1.0]
 
 
-def test_alone_nothing_stands_elsewhere() -> None:
+def test_alone_nothing_stands_elsewhere(one: Newcomers) -> None:
     """The shares of one that is gone keep nobody back."""
-    one = Newcomers(FRACTION)
     one.set_alive(1, 0.0)
     one.stand(slots_of(["g"]), 0.0, 180_000.0)
     assert one.part("g", SETTLE_MS) == 1.0
 
 
-def test_what_is_remembered_is_bounded() -> None:
+def test_what_is_remembered_is_bounded(one: Newcomers) -> None:
     """However many groups stand elsewhere; one that is taken for another is on the safe side."""
-    one = Newcomers(FRACTION)
     one.set_alive(2, 0.0)
     for first in range(0, 1_000_000, 100_000):
         names = [f"group-{number}" for number in range(first, first + 100_000)]
@@ -59,9 +62,8 @@ def test_what_is_remembered_is_bounded() -> None:
     assert one.part("group-1", 10_001.0) == 0.5
 
 
-def test_a_time_that_no_clock_reaches() -> None:
+def test_a_time_that_no_clock_reaches(one: Newcomers) -> None:
     """Anybody may write to the topic."""
-    one = Newcomers(FRACTION)
     one.set_alive(2, 0.0)
     one.stand(slots_of(["g"]), 0.0, 2.0**53)
     assert one.part("g", 1e9) == FRACTION

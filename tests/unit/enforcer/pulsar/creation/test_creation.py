@@ -13,9 +13,8 @@ from enforcer.wire.pulsar.commands import command, parse
 from enforcer.wire.pulsar.frames import PRODUCER, SUBSCRIBE
 
 
-async def test_a_topic_that_is_there_costs_nothing() -> None:
+async def test_a_topic_that_is_there_costs_nothing(yard: Yard, client: Client) -> None:
     """The broker is asked so that nothing is created; then the request goes on as it came."""
-    yard, client = asking()
     assert not await client.produce()
     question = await client.answer(0)
     assert question.topic == HERE + "t" and question.request_id >= 1 << 63
@@ -31,9 +30,8 @@ async def test_a_topic_that_is_there_costs_nothing() -> None:
 
 
 @pytest.mark.parametrize("kind", ["producer", "consumer"])
-async def test_a_new_topic_is_charged_and_goes_on(kind: str) -> None:
+async def test_a_new_topic_is_charged_and_goes_on(yard: Yard, client: Client, kind: str) -> None:
     """The answer goes to the client, and the topic is known."""
-    yard, client = asking()
     assert not await (client.produce() if kind == "producer" else client.subscribe())
     await client.answer(None)
     assert yard.charged() == [{"t": 1}]
@@ -107,9 +105,8 @@ async def test_so_much_follows_a_withheld_answer_that_it_is_given() -> None:
     assert len(client.wire.down) == 1 + sent
 
 
-async def test_beyond_the_quota_a_short_wait_is_kept() -> None:
+async def test_beyond_the_quota_a_short_wait_is_kept(yard: Yard) -> None:
     """Other requests of the connection go on meanwhile."""
-    yard = Yard()
     await yard.drain()
     client = Client(yard)
     await client.produce()
@@ -142,9 +139,8 @@ async def test_beyond_the_quota_a_long_wait_is_refused() -> None:
     assert [event["api"] for event in refused] == ["PRODUCER", "SUBSCRIBE", "PARTITIONED_METADATA"]
 
 
-async def test_what_the_broker_refuses_costs_nothing() -> None:
+async def test_what_the_broker_refuses_costs_nothing(yard: Yard, client: Client) -> None:
     """Whether it has is asked a little later, since clients could forge its answer."""
-    yard, client = asking()
     await client.produce()
     await client.answer(None)
     client.wire.up.clear()
@@ -155,9 +151,8 @@ async def test_what_the_broker_refuses_costs_nothing() -> None:
     assert yard.refunded() == 1 and client.part.held_bytes == 0
 
 
-async def test_a_forged_refusal_gives_nothing_back() -> None:
+async def test_a_forged_refusal_gives_nothing_back(yard: Yard, client: Client) -> None:
     """Another request under the same id fails, while the topic is created all the same."""
-    yard, client = asking()
     await client.produce()
     await client.answer(None)
     client.wire.up.clear()
@@ -168,9 +163,8 @@ async def test_a_forged_refusal_gives_nothing_back() -> None:
     assert yard.refunded() == 0 and yard.known.has(HERE + "t", None)
 
 
-async def test_two_connections_create_one_topic_and_pay_once() -> None:
+async def test_two_connections_create_one_topic_and_pay_once(yard: Yard) -> None:
     """The second waits for the first."""
-    yard = Yard()
     one, two = Client(yard), Client(yard, user="a")
     await one.produce()
     await two.produce()
@@ -208,9 +202,8 @@ async def test_whoever_waits_too_long_for_another_is_to_try_again(monkeypatch: p
 
 
 @pytest.mark.parametrize(("error", "told"), [(6, 6), (14, 6), (1, 6), (4, None), (17, None)])
-async def test_when_the_broker_cannot_say(error: int, told: int | None) -> None:
+async def test_when_the_broker_cannot_say(yard: Yard, client: Client, error: int, told: int | None) -> None:
     """What is soon over is tried again; else the topic may be new, and the request decides."""
-    yard, client = asking()
     await client.produce()
     await client.answer(None, error)
     if told is not None:
@@ -224,9 +217,8 @@ async def test_when_the_broker_cannot_say(error: int, told: int | None) -> None:
     assert yard.refunded() == 1
 
 
-async def test_a_forged_refusal_of_a_partitioned_topics_own_name() -> None:
+async def test_a_forged_refusal_of_a_partitioned_topics_own_name(yard: Yard, client: Client) -> None:
     """It is not known whether that is there, so it stays paid."""
-    yard, client = asking()
     await client.produce()
     await client.answer(3)
     client.wire.up.clear()
@@ -252,9 +244,8 @@ async def test_an_answer_that_never_comes() -> None:
         creation._ANSWER_LIMIT_S = limit
 
 
-async def test_who_has_the_turn_keeps_nobody_from_what_is_there() -> None:
+async def test_who_has_the_turn_keeps_nobody_from_what_is_there(yard: Yard) -> None:
     """It reads no answers; others ask for themselves before long."""
-    yard = Yard()
     one, two = Client(yard), Client(yard)
     await one.produce()
     await two.produce()
@@ -265,9 +256,8 @@ async def test_who_has_the_turn_keeps_nobody_from_what_is_there() -> None:
     assert not yard.charged() and yard.found() == {"exists": 1}
 
 
-async def test_who_waited_and_finds_nothing_waits_for_its_turn() -> None:
+async def test_who_waited_and_finds_nothing_waits_for_its_turn(yard: Yard) -> None:
     """The topic is not there yet: the first still pays alone."""
-    yard = Yard()
     one, two = Client(yard), Client(yard)
     await one.produce()
     await two.produce()
@@ -279,9 +269,8 @@ async def test_who_waited_and_finds_nothing_waits_for_its_turn() -> None:
     assert two.asked().topic == "t" and yard.charged() == [{"t": 1}]
 
 
-async def test_who_reads_nothing_gets_no_turn() -> None:
+async def test_who_reads_nothing_gets_no_turn(yard: Yard, client: Client) -> None:
     """It could hear no answer: others do not wait for that."""
-    yard, client = asking()
     client.wire.stalled = True
     await client.produce()
     assert client.told().error == 6 and yard.known.turns == 0 and not client.wire.up

@@ -17,9 +17,8 @@ from enforcer.wire.pulsar.frames import (
 )
 
 
-async def test_without_a_quota_all_passes_unseen() -> None:
+async def test_without_a_quota_all_passes_unseen(yard: Yard) -> None:
     """And a quota that comes or goes is seen at the next look."""
-    yard = Yard()
     client = Client(yard, user="b")
     assert not client.part.up and not client.part.down
     yard.desk.limit("quotas[user=b]", controller_mutation_rate=1)
@@ -32,9 +31,8 @@ async def test_without_a_quota_all_passes_unseen() -> None:
     assert not client.part.up
 
 
-async def test_a_request_id_twice_at_a_time_ends_the_connection() -> None:
+async def test_a_request_id_twice_at_a_time_ends_the_connection(client: Client) -> None:
     """Answers could not be told apart."""
-    _yard, client = asking()
     await client.produce(request_id=7)
     await client.subscribe("u", request_id=7)
     assert client.wire.ended == ["request_id"]
@@ -55,9 +53,8 @@ async def test_a_broker_that_does_not_say_in_time(monkeypatch: pytest.MonkeyPatc
     assert len(client.wire.down) == 2 and not client.part.down
 
 
-async def test_what_creates_nothing_passes() -> None:
+async def test_what_creates_nothing_passes(yard: Yard, client: Client) -> None:
     """Subscriptions that force nothing, questions that create nothing, topics that are not stored."""
-    yard, client = asking()
     assert await client.subscribe(force_topic_creation=False)
     assert await client.look_up(metadata_auto_creation_enabled=False)
     assert await client.produce("non-persistent://public/default/n")
@@ -66,9 +63,8 @@ async def test_what_creates_nothing_passes() -> None:
 
 
 @pytest.mark.parametrize("kind", [CLOSE_PRODUCER, CLOSE_CONSUMER])
-async def test_a_client_that_stops_waiting(kind: int) -> None:
+async def test_a_client_that_stops_waiting(yard: Yard, kind: int) -> None:
     """What it closes does not go on, and is not charged; others of its requests do."""
-    yard = Yard()
     await yard.drain()
     client = Client(yard)
     # As in the proxy.
@@ -107,9 +103,8 @@ async def test_a_client_that_goes_away() -> None:
     assert yard.charged() == [{"t": 1}] and yard.refunded() == 0
 
 
-async def test_a_broker_that_cannot_be_asked() -> None:
+async def test_a_broker_that_cannot_be_asked(yard: Yard, client: Client) -> None:
     """A question would create the topic; it is counted."""
-    yard, client = asking()
     client.wire.features = client.wire.features._replace(get_partitioned_metadata_without_auto_creation=False)
     assert await client.produce() and await client.look_up()
     assert yard.found() == {"unasked": 2}
@@ -141,9 +136,8 @@ async def test_thousands_of_names(monkeypatch: pytest.MonkeyPatch) -> None:
     assert yard.metrics.held._value.get() == 0
 
 
-async def test_a_mistake_of_ours_ends_the_connection() -> None:
+async def test_a_mistake_of_ours_ends_the_connection(yard: Yard, client: Client) -> None:
     """And it alone."""
-    yard, client = asking()
     await client.produce()
     yard.office.mutations.decide = None  # type: ignore[assignment, method-assign]
     await client.answer(None)

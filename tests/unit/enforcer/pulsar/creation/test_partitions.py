@@ -5,9 +5,8 @@ from creation_kit import HERE, NOT_FOUND, Client, Yard, asking
 from enforcer.wire.pulsar.commands import parse
 
 
-async def test_partitions_are_paid_with_their_topic() -> None:
+async def test_partitions_are_paid_with_their_topic(yard: Yard, client: Client) -> None:
     """One beyond them, or of no topic, is one of its own."""
-    yard, client = asking()
     await client.produce("t-partition-2")
     assert (await client.answer(3)).topic == HERE + "t"
     assert client.asked().topic == "t-partition-2"
@@ -28,9 +27,8 @@ async def test_partitions_are_paid_with_their_topic() -> None:
     assert client.asked().topic == "u-partition-0" and len(yard.charged()) == 2
 
 
-async def test_names_that_only_the_broker_knows() -> None:
+async def test_names_that_only_the_broker_knows(client: Client) -> None:
     """They are asked for as they are."""
-    _yard, client = asking()
     for name in ("Persistent://public/default/t", "a//b", "", "public/default/t%2F", "persistent://p/c/n/t"):
         await client.produce(name)
         assert parse(client.wire.up[-1]).topic.removeprefix("persistent://") in name
@@ -52,9 +50,8 @@ async def test_a_question_for_partitions_is_asked_so_that_it_creates_nothing() -
     assert client.told().error == 4
 
 
-async def test_how_many_partitions_come_of_a_question_is_learnt() -> None:
+async def test_how_many_partitions_come_of_a_question_is_learnt(yard: Yard, client: Client) -> None:
     """One is charged, then what came besides; the next time all at once, and nothing if nothing came."""
-    yard, client = asking()
     await client.look_up("a")
     await client.answer(None)
     question = await client.answer(3)
@@ -80,9 +77,8 @@ async def test_how_many_partitions_come_of_a_question_is_learnt() -> None:
     assert yard.charged()[4:] == [{"e": 5}]
 
 
-async def test_a_namespace_where_nothing_is_created_by_itself() -> None:
+async def test_a_namespace_where_nothing_is_created_by_itself(yard: Yard, client: Client) -> None:
     """What was charged is given back, and the next question is free."""
-    yard, client = asking()
     for name in ("a", "b"):
         await client.look_up(name)
         await client.answer(None)
@@ -97,9 +93,8 @@ async def test_a_namespace_where_nothing_is_created_by_itself() -> None:
     assert len(yard.charged()) == 3
 
 
-async def test_two_questions_create_one_topic_and_pay_once() -> None:
+async def test_two_questions_create_one_topic_and_pay_once(yard: Yard) -> None:
     """Also where the second was asked before the first had created it."""
-    yard = Yard()
     one, two, three = Client(yard), Client(yard), Client(yard)
     for client in (one, two, three):
         await client.look_up()

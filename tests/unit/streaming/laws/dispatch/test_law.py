@@ -213,9 +213,14 @@ def test_nothing_limits() -> None:
     )
 
 
-def test_debt_outlives_a_change_of_rate() -> None:
+@pytest.fixture
+def timeline() -> PolicyTimeline:
+    """Ten messages a second."""
+    return PolicyTimeline(TEN)
+
+
+def test_debt_outlives_a_change_of_rate(timeline: PolicyTimeline) -> None:
     """Periods before a change are paid at the old rate, those after it at the new one."""
-    timeline = PolicyTimeline(TEN)
     timeline.apply(NAMESPACE, subscription_rate(20)[NAMESPACE], T0 + 2500)
     decided = decide(
         DispatchTable(), [delivery(0, 75), delivery(2000), delivery(4000), delivery(5000)], timeline
@@ -227,17 +232,15 @@ def test_debt_outlives_a_change_of_rate() -> None:
     assert left(whole)[-1] == 5
 
 
-def test_period_that_ends_at_a_change_is_paid_at_the_new_rate() -> None:
+def test_period_that_ends_at_a_change_is_paid_at_the_new_rate(timeline: PolicyTimeline) -> None:
     """Policies come first at their time, so that boundary is already theirs."""
-    timeline = PolicyTimeline(TEN)
     timeline.apply(NAMESPACE, subscription_rate(20)[NAMESPACE], T0 + 1000)
     assert left(decide(DispatchTable(), [delivery(0, 25), delivery(1000)], timeline)) == [0, 15]
     assert left(decide(DispatchTable(), [delivery(0, 35), delivery(2000)], timeline)) == [0, 20]
 
 
-def test_sweep_settles_changes_before_they_are_forgotten() -> None:
+def test_sweep_settles_changes_before_they_are_forgotten(timeline: PolicyTimeline) -> None:
     """What a debt was paid before a change stays paid when the timeline no longer knows the old rate."""
-    timeline = PolicyTimeline(TEN)
     timeline.apply(NAMESPACE, subscription_rate(1)[NAMESPACE], T0 + 5500)
     table = DispatchTable()
     decide(table, [delivery(0, 52)], timeline)
@@ -252,9 +255,8 @@ def test_sweep_settles_changes_before_they_are_forgotten() -> None:
     assert late["throttle_time_ms"] == 1000
 
 
-def test_late_delivery_after_a_sweep() -> None:
+def test_late_delivery_after_a_sweep(timeline: PolicyTimeline) -> None:
     """A delivery older than what was settled is taken at the settled time: a debt that is paid stays paid."""
-    timeline = PolicyTimeline(TEN)
     timeline.apply("tenants.acme", {"resourcegroup": "rg1"}, T0 + 5500)
     table = DispatchTable()
     decide(table, [delivery(0, 30)], timeline)
@@ -262,9 +264,8 @@ def test_late_delivery_after_a_sweep() -> None:
     assert left(decide(table, [delivery(100)], timeline)) == [10]
 
 
-def test_lifted_limit_forgives() -> None:
+def test_lifted_limit_forgives(timeline: PolicyTimeline) -> None:
     """While nothing limits nothing is counted: a limit set again starts at 0."""
-    timeline = PolicyTimeline(TEN)
     timeline.apply(NAMESPACE, None, T0 + 500)
     timeline.apply(NAMESPACE, TEN[NAMESPACE], T0 + 700)
     assert left(decide(DispatchTable(), [delivery(0, 75), delivery(800)], timeline)) == [0, 10]

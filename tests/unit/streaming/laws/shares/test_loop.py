@@ -44,20 +44,24 @@ def test_the_limit_is_used_and_shared_fairly(dimension: str, limit: float, clien
     assert made.peak(1_000, 33_000) <= 1.1 * limit
 
 
-def test_a_dead_proxy_leaves_its_share() -> None:
-    """Within the five rounds of the expiry and those that the step takes."""
+@pytest.fixture
+def made() -> World:
+    """Proxies that have run for 15 s."""
     made = world()
     made.run(15)
+    return made
+
+
+def test_a_dead_proxy_leaves_its_share(made: World) -> None:
+    """Within the five rounds of the expiry and those that the step takes."""
     made.kill("one")
     made.run(13)
     assert made.rate(15_500, 20_000) < 200
     assert made.rate(24_000, 28_000) == pytest.approx(300, rel=0.05)
 
 
-def test_a_new_proxy_gets_its_share() -> None:
+def test_a_new_proxy_gets_its_share(made: World) -> None:
     """A share after three rounds, the fair one soon after; the total stays within the limit and 10 %."""
-    made = world()
-    made.run(15)
     made.start("new", 500)
     made.run(3)
     account = made.desks["new"].meter.accounts["rg1"]
@@ -68,10 +72,8 @@ def test_a_new_proxy_gets_its_share() -> None:
 
 
 @pytest.mark.parametrize("limit", [150, 600])
-def test_a_changed_limit_is_met(limit: int) -> None:
+def test_a_changed_limit_is_met(made: World, limit: int) -> None:
     """Within two rounds nobody may use more than the new one allows, or all of it may be used."""
-    made = world()
-    made.run(15)
     made.set("resourcegroups.rg1", {"publishRateInMsgs": limit})
     made.run(2.5)
     shares = [desk.meter.accounts["rg1"].share[0] or 0.0 for desk in made.desks.values()]
@@ -80,10 +82,8 @@ def test_a_changed_limit_is_met(limit: int) -> None:
     assert made.rate(20_000, 25_000) == pytest.approx(limit, rel=0.07)
 
 
-def test_without_the_job_half_of_the_shares_is_used() -> None:
+def test_without_the_job_half_of_the_shares_is_used(made: World) -> None:
     """After their life time, as expired_share says by default; they come back with the job."""
-    made = world()
-    made.run(15)
     made.job_up = False
     made.run(20)
     states = {desk.meter.accounts["rg1"].state for desk in made.desks.values()}
