@@ -90,24 +90,26 @@ class MetricTable(Collector):
 
     Attributes:
         prefix: see Row.
+        registry: shows it.
 
     Args:
-        registry: shows it.
+        registry: see there; None: one of its own.
     """
 
     prefix = "weir_"
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        self.registry = registry or CollectorRegistry()
         self._read: dict[Row, str] = {}
         for attribute, row in vars(type(self)).items():
             if isinstance(row, Row):
                 name = row.name or self.prefix + attribute
                 if row.of is None:
-                    setattr(self, attribute, row.counted(name, registry))
+                    setattr(self, attribute, row.counted(name, self.registry))
                 else:
                     self._read[row] = name
         if self._read:
-            registry.register(self)
+            self.registry.register(self)
 
     def collect(self) -> Iterator[Metric]:
         """All families that are read, those without samples too."""

@@ -2,8 +2,6 @@
 
 from typing import Final
 
-from prometheus_client import CollectorRegistry
-
 from streaming.kafka_io.topic_watch import TopicMetrics
 from streaming.metrics import MetricTable, counter, gauge, histogram
 
@@ -34,8 +32,7 @@ class AdminMetrics(MetricTable):
     backlog_rows_dropped = counter("Such rows forgotten for lack of room")
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        super().__init__(self.registry)
+        super().__init__()
         self.topics = TopicMetrics(self.registry, "admin")
 
     def answered(self, method: str, route: str, code: int, seconds: float) -> None:

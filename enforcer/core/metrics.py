@@ -102,7 +102,7 @@ class Metrics(MetricTable):
 
     Args:
         subjects_max: subjects with series of their own; the least recently decided one goes first.
-        registry: shows them; None: one of their own.
+        registry: see MetricTable.
     """
 
     prefix = "weir_proxy_"
@@ -191,10 +191,9 @@ class Metrics(MetricTable):
     )
 
     def __init__(self, subjects_max: int, registry: CollectorRegistry | None = None) -> None:
-        self.registry = registry or CollectorRegistry()
         self.traffic = Traffic()
         self.local = Local()
-        super().__init__(self.registry)
+        super().__init__(registry)
         self.topics = TopicMetrics(self.registry, "proxy")
         self._subjects_max = subjects_max
         self._subjects: dict[str, None] = {}

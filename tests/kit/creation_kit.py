@@ -4,7 +4,6 @@ from typing import Any
 
 from mutation_kit import Bureau, settle_down
 from part_link_kit import PartLink
-from prometheus_client import CollectorRegistry
 
 from enforcer.pulsar.creation import part
 from enforcer.pulsar.creation.creation import Office
@@ -130,7 +129,7 @@ class Yard:
         self.bureau = Bureau(**proxy)
         self.desk = self.bureau.desk
         self.settings = PulsarSettings(**(settings or {}))
-        self.metrics = CreationMetrics(CollectorRegistry())
+        self.metrics = CreationMetrics()
         self.known = KnownTopics(part.KNOWN_MS, part.KNOWN_TOPICS_MAX, lambda: self.desk.now_ms)
         self.office = Office(
             mutations=self.bureau.mutations, known=self.known, metrics=self.metrics, settings=self.settings

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator
 import pytest
 import uvicorn
 from http_kit import Front
-from prometheus_client import CollectorRegistry
 from pulsar_kit import Admin, fresh
 
 from enforcer.http.metrics import HttpMetrics
@@ -61,7 +60,7 @@ def request(dice: random.Random, topic: str) -> bytes:
 @contextlib.asynccontextmanager
 async def before(front: Front, pulsar: LocalPulsar) -> AsyncIterator[int]:
     """The port of a proxy before Pulsar."""
-    proxy = HttpProxy(HttpSettings(upstream=pulsar.admin), front.mutations, HttpMetrics(CollectorRegistry()))
+    proxy = HttpProxy(HttpSettings(upstream=pulsar.admin), front.mutations, HttpMetrics())
     server = uvicorn.Server(uvicorn.Config(proxy, log_config=None, lifespan="off", ws="none"))
     server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign,assignment]
     listener = socket.create_server(("127.0.0.1", 0))

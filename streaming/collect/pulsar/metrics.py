@@ -1,14 +1,12 @@
 """What the collector tells Prometheus; names and meanings are listed in docs/metrics.md."""
 
-from prometheus_client import CollectorRegistry
-
 from streaming.metrics import MetricTable, counter, gauge, histogram
 
 _SECONDS = (0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
 
 class CollectMetrics(MetricTable):
-    """All metrics of one collector, in a registry of their own."""
+    """All metrics of one collector."""
 
     prefix = "weir_collect_"
 
@@ -28,10 +26,6 @@ class CollectMetrics(MetricTable):
     waiting_pushes = gauge("Put off")
     foreign_limits = gauge("Left to others")
     unusable_records = counter("Of Kafka")
-
-    def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        super().__init__(self.registry)
 
     def request(self, method: str, outcome: str, seconds: float) -> None:
         """A REST call ended."""

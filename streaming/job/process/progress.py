@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from prometheus_client import CollectorRegistry
 from pyspark.accumulators import Accumulator
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -58,8 +57,7 @@ class JobMetrics(MetricTable):
     segment_bytes = counter("Bytes of segments of a remote checkpoint", "what")
 
     def __init__(self, restarts: int) -> None:
-        self.registry = CollectorRegistry()
-        super().__init__(self.registry)
+        super().__init__()
         self.restarts.inc(restarts)
         self.topics = TopicMetrics(self.registry, "job")
         self._counted = BatchCounts()

@@ -6,7 +6,6 @@ import base64
 import httpx2
 import pytest
 from http_kit import Front, jwt, reply
-from prometheus_client import CollectorRegistry
 
 from enforcer.http.metrics import HttpMetrics
 from enforcer.http.principal import Principals, claimed
@@ -63,7 +62,7 @@ class Asked:
 
     def principals(self, **settings: int) -> Principals:
         """What asks it."""
-        metrics = HttpMetrics(CollectorRegistry())
+        metrics = HttpMetrics()
         return Principals(HttpSettings(**settings), metrics, self, lambda: self.now_s)
 
 

@@ -9,7 +9,6 @@ import httpx2
 import pytest
 import uvicorn
 from http_kit import Front
-from prometheus_client import CollectorRegistry
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -68,7 +67,7 @@ def between(scene: Callable[[int, Upstream], Coroutine[None, None, None]]) -> No
         upstream, front = Upstream(), Front()
         async with serving(upstream) as behind:
             settings = HttpSettings(upstream=f"http://127.0.0.1:{behind}")
-            proxy = HttpProxy(settings, front.mutations, HttpMetrics(CollectorRegistry()))
+            proxy = HttpProxy(settings, front.mutations, HttpMetrics())
             async with serving(proxy) as port:
                 await scene(port, upstream)
             await proxy.close()
@@ -143,7 +142,7 @@ def test_nobody_there() -> None:
     async def scene(port: int, upstream: Upstream) -> None:
         front = Front()
         settings = HttpSettings(upstream="http://127.0.0.1:1")
-        proxy = HttpProxy(settings, front.mutations, HttpMetrics(CollectorRegistry()))
+        proxy = HttpProxy(settings, front.mutations, HttpMetrics())
         async with serving(proxy) as own:
             answer = await ask(own, b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
             assert answer.startswith(b"HTTP/1.1 502 ") and b"cannot be reached" in answer
