@@ -10,11 +10,13 @@ from proxy_kit import until
 from wire_client import Closed, WireClient
 
 from enforcer.wire.kafka import fields
+from enforcer.wire.kafka.codec import told
 
 ALLOWED_S = 0.25
 """What the proxy allows itself is 0.05; but the machine is shared with the broker and with other tests."""
 CREATE, DELETE, FIND_COORDINATOR, SASL_AUTHENTICATE = 19, 20, 10, 36
 POLICY_VIOLATION, INVALID_TOPIC = 44, 17
+TOPICS = told(CREATE, "Topics(Name:text ErrorCode ErrorMessage:text)")
 
 
 @pytest.fixture(scope="module")
@@ -89,14 +91,7 @@ def test_many_small_requests_take_turns(attacked: ProxyProcess) -> None:
 
 def answered_topics(frame: bytes) -> dict[str, tuple[int, str | None]]:
     """Topic -> error and message of a CreateTopics v7 response."""
-    cursor = fields.Cursor(frame, 9, True)
-    found: dict[str, tuple[int, str | None]] = {}
-    for _ in cursor.elements():
-        name = cursor.string()
-        cursor.skip(16)
-        found[name] = cursor.int16(), cursor.nullable_string()
-        cursor.skip(6 + 2)
-    return found
+    return {name: (error, message) for name, error, message in TOPICS(frame, 7)}
 
 
 def test_too_many_topics_are_refused_and_the_connection_goes_on(attacked: ProxyProcess) -> None:

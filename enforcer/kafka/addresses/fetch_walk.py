@@ -10,8 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from enforcer.wire.kafka import fields
-from enforcer.wire.kafka.fields import Cursor
-from enforcer.wire.kafka.frames import CORRELATION_BYTES, TAGS_MAX, BadFrame, Reason
+from enforcer.wire.kafka.frames import CORRELATION_BYTES, TAGS_MAX, BadFrame, Reason, read_uvarint
 
 END_MAX_BYTES: Final = 65_536
 """The longest tagged section at the end that is kept to be changed: the addresses of a thousand brokers.
@@ -52,7 +51,7 @@ class FetchWalk:
         # How many are to be read: those of a tagged section too, and what follows it.
         self._topics = self._partitions = self._aborted = self._fields = 0
         self._then: Callable[[], None] = self._next_topic
-        self._read: Callable[[Cursor], None] | None = self._read_head
+        self._read: Callable[[bytes, int], int] | None = self._read_head
         self._end: _Kept | _Blank | None = None
 
     @property
@@ -105,103 +104,105 @@ class FetchWalk:
         assert self._read is not None
         begun = self._begun
         here = begun + bytes(piece[pos : pos + _LOOK_BYTES])
-        cursor = Cursor(here, 0, True)
         try:
-            self._read(cursor)
+            offset = self._read(here, 0)
         except BadFrame as bad:
             if bad.reason is not Reason.TRUNCATED_BODY or len(here) >= _LOOK_BYTES:
                 raise
             self._begun = here
             return len(piece)
         self._begun = b""
-        stop = pos + cursor.offset - len(begun)
+        stop = pos + offset - len(begun)
         if self._skip > len(piece) - stop + self._left:
             raise BadFrame(Reason.TRUNCATED_BODY)
         return stop
 
-    def _tags(self, cursor: Cursor, then: Callable[[], None]) -> None:
+    def _tags(self, data: bytes, offset: int, then: Callable[[], None]) -> int:
         """Go over a tagged section and then on; what is in its fields need not be here."""
-        count = cursor.uvarint()
+        count, offset = read_uvarint(data, offset)
         if not count:
             # Nearly always.
             then()
-            return
+            return offset
         if count > TAGS_MAX:
             raise BadFrame(Reason.TOO_MANY_ITEMS)
         self._fields, self._then, self._read = count, then, self._read_field
+        return offset
 
-    def _read_field(self, cursor: Cursor) -> None:
-        cursor.uvarint()  # its number
-        self._skip = cursor.uvarint()
+    def _read_field(self, data: bytes, offset: int) -> int:
+        _, offset = read_uvarint(data, offset)  # its number
+        self._skip, offset = read_uvarint(data, offset)
         self._fields -= 1
         if not self._fields:
             self._then()
+        return offset
 
-    def _read_head(self, cursor: Cursor) -> None:
-        cursor.skip(CORRELATION_BYTES)
-        self._tags(cursor, self._after_head)
+    def _read_head(self, data: bytes, offset: int) -> int:
+        return self._tags(data, offset + CORRELATION_BYTES, self._after_head)
 
     def _after_head(self) -> None:
         self._read = self._read_begin
 
-    def _read_begin(self, cursor: Cursor) -> None:
-        cursor.skip(4 + 2 + 4)  # throttle time, error code, session id
-        self._topics = max(0, cursor.uvarint() - 1)
+    def _read_begin(self, data: bytes, offset: int) -> int:
+        count, offset = read_uvarint(data, offset + 4 + 2 + 4)  # throttle time, error code, session id
+        self._topics = max(0, count - 1)
         self._next_topic()
+        return offset
 
     def _next_topic(self) -> None:
         self._read = self._read_topic if self._topics else self._read_end
         self._topics -= 1
 
-    def _read_topic(self, cursor: Cursor) -> None:
-        cursor.skip(len(fields.NO_ID))
-        self._partitions = max(0, cursor.uvarint() - 1)
+    def _read_topic(self, data: bytes, offset: int) -> int:
+        count, offset = read_uvarint(data, offset + len(fields.NO_ID))
+        self._partitions = max(0, count - 1)
         self._next_partition()
+        return offset
 
     def _next_partition(self) -> None:
         self._read = self._read_partition if self._partitions else self._read_topic_end
         self._partitions -= 1
 
-    def _read_partition(self, cursor: Cursor) -> None:
+    def _read_partition(self, data: bytes, offset: int) -> int:
         # Index, error, high watermark, last stable and log start offset.
-        cursor.skip(4 + 2 + 8 + 8 + 8)
-        self._aborted = max(0, cursor.uvarint() - 1)
+        count, offset = read_uvarint(data, offset + 4 + 2 + 8 + 8 + 8)
+        self._aborted = max(0, count - 1)
         self._next_aborted()
+        return offset
 
     def _next_aborted(self) -> None:
         self._read = self._read_aborted if self._aborted else self._read_records
 
-    def _read_aborted(self, cursor: Cursor) -> None:
-        data, offset, left = cursor.data, _ABORTED_BYTES, self._aborted
+    def _read_aborted(self, data: bytes, offset: int) -> int:
+        offset, left = offset + _ABORTED_BYTES, self._aborted
         # There may be thousands, nearly always without tags.
         while left and offset < len(data) and not data[offset]:
             offset += _ABORTED_BYTES + 1
             left -= 1
-        if left < self._aborted:
-            cursor.offset = offset - _ABORTED_BYTES
-            self._aborted = left
-            self._next_aborted()
-            return
-        cursor.skip(_ABORTED_BYTES)
-        self._tags(cursor, self._after_aborted)
+        if left == self._aborted:
+            return self._tags(data, offset, self._after_aborted)
+        self._aborted = left
+        self._next_aborted()
+        return offset - _ABORTED_BYTES
 
     def _after_aborted(self) -> None:
         self._aborted -= 1
         self._next_aborted()
 
-    def _read_records(self, cursor: Cursor) -> None:
-        cursor.skip(4)  # preferred read replica
-        self._skip = max(0, cursor.uvarint() - 1)
+    def _read_records(self, data: bytes, offset: int) -> int:
+        count, offset = read_uvarint(data, offset + 4)  # preferred read replica
+        self._skip = max(0, count - 1)
         self._read = self._read_partition_end
+        return offset
 
-    def _read_partition_end(self, cursor: Cursor) -> None:
-        self._tags(cursor, self._next_partition)
+    def _read_partition_end(self, data: bytes, offset: int) -> int:
+        return self._tags(data, offset, self._next_partition)
 
-    def _read_topic_end(self, cursor: Cursor) -> None:
-        self._tags(cursor, self._next_topic)
+    def _read_topic_end(self, data: bytes, offset: int) -> int:
+        return self._tags(data, offset, self._next_topic)
 
-    def _read_end(self, cursor: Cursor) -> None:
-        self._tags(cursor, self._finish)
+    def _read_end(self, data: bytes, offset: int) -> int:
+        return self._tags(data, offset, self._finish)
 
     def _finish(self) -> None:
         self._read = None

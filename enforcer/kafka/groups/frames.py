@@ -8,9 +8,8 @@ KIP-848. Where groups stand is read in offsets.py.
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from enforcer.wire.kafka.codec import asked
+from enforcer.wire.kafka.codec import Reader, asked
 from enforcer.wire.kafka.codec import told as answered
-from enforcer.wire.kafka.fields import Cursor
 from enforcer.wire.kafka.frames import HEARTBEAT, BadFrame, Reason, RequestHeader
 from enforcer.wire.kafka.traffic import FETCH_PARTS_MAX
 
@@ -88,6 +87,13 @@ _BEATEN: Final = answered(
     CONSUMER_GROUP_HEARTBEAT,
     "ErrorCode MemberId:text Assignment(TopicPartitions(TopicId Partitions))",
 )
+
+
+_ASSIGNED: Final = Reader(
+    SYNC_GROUP, "ConsumerProtocolAssignment", "AssignedPartitions(Topic:text Partitions)"
+)
+_VERSION_BYTES: Final = 2
+"""Its version stands before it; later ones only add to the first."""
 
 
 def acting(frame: bytes, header: RequestHeader) -> list[GroupActor]:
@@ -181,8 +187,7 @@ def assignment(content: bytes) -> Parts:
     """
     if not content:
         return {}
-    cursor = Cursor(content, 2, False)  # behind its version
-    return _parts((cursor.string(), cursor.numbers()) for _ in cursor.elements())
+    return _parts(_ASSIGNED(content, 0, _VERSION_BYTES))
 
 
 def _parts(topics: Iterable[tuple[str | bytes, Collection[int]]]) -> Parts:

@@ -12,11 +12,10 @@ from typing import Final
 from enforcer.kafka.guard.protected import OwnTopics
 from enforcer.wire.kafka import fields
 from enforcer.wire.kafka.codec import Reader, told
-from enforcer.wire.kafka.fields import Cursor
-from enforcer.wire.kafka.frames import METADATA, is_flexible
+from enforcer.wire.kafka.frames import METADATA, BadFrame, Reason, is_flexible
 from enforcer.wire.kafka.traffic import METADATA_IDS_FROM
 
-_LIST_AT: Final = told(METADATA, "at:Topics")
+_LIST: Final = told(METADATA, "at:Topics of:Topics Topics:count")
 _TOPIC: Final = Reader(METADATA, "response.Topics()", "Name? TopicId end")
 _ERRORS: Final = 7
 
@@ -30,10 +29,8 @@ def without_ours(response: bytes, version: int, protected: OwnTopics) -> bytes:
     if not protected.may_be_in(response, 0, len(response), False):
         return response
     flexible = is_flexible(METADATA, version)
-    list_at = _LIST_AT(response, version)
-    cursor = Cursor(response, list_at, flexible)
-    count = cursor.array_length()
-    parts, copied, ids = list[bytes](), cursor.offset, set[bytes]()
+    list_at, copied, count = _LIST(response, version)
+    parts, ids = list[bytes](), set[bytes]()
     for start in _starts(response, copied, flexible, protected):
         if start < copied:
             continue
@@ -44,6 +41,8 @@ def without_ours(response: bytes, version: int, protected: OwnTopics) -> bytes:
             ids.add(topic_id)
     if not parts:
         return response
+    if len(parts) > count:
+        raise BadFrame(Reason.BAD_VALUE)
     if version >= METADATA_IDS_FROM:
         protected.saw(ids)
     head = response[:list_at] + fields.array_length(count - len(parts), flexible)

@@ -5,14 +5,12 @@ from typing import Final
 from enforcer.kafka.guard.protected import OwnTopics
 from enforcer.wire.kafka import fields
 from enforcer.wire.kafka.codec import asked
-from enforcer.wire.kafka.fields import Cursor
-from enforcer.wire.kafka.frames import PRODUCE, RequestHeader, is_flexible
+from enforcer.wire.kafka.frames import PRODUCE, RequestHeader
 from enforcer.wire.kafka.traffic import PRODUCE_IDS_FROM
 
 Bytes = bytes | bytearray
 _NAMED: Final = asked(PRODUCE, "TransactionalId TopicData(Name|TopicId?)")
-# acks and timeout
-_BEFORE_TOPICS: Final = 6
+_HEAD: Final = asked(PRODUCE, "TransactionalId end:TimeoutMs")
 # Behind the client id of a request without transactional id: that, acks and timeout, from version 3 on.
 PLAIN_TOPICS_AT: Final = 8
 ONE_TOPIC: Final = (b"\0\0\0\1", b"\2")
@@ -56,10 +54,10 @@ def head_names_ours(head: Bytes, header: RequestHeader, protected: OwnTopics) ->
     Raises:
         BadFrame: they end before the topics.
     """
-    cursor = Cursor(head, header.body_offset, is_flexible(PRODUCE, header.api_version))
-    if header.api_version >= 3 and protected.has(cursor.raw(max(0, cursor.string_length()))):
+    transaction, topics_at = _HEAD(head, header)
+    if protected.has(transaction):
         return True
-    return plain_names_ours(head, cursor.offset + _BEFORE_TOPICS, len(head), header.api_version, protected)
+    return plain_names_ours(head, topics_at, len(head), header.api_version, protected)
 
 
 def names_ours(frame: Bytes, header: RequestHeader, protected: OwnTopics) -> bool:

@@ -85,7 +85,7 @@ def _creation_cost(item: MutationItem, topics: TopicCounts, default_partitions: 
         return 0, Cost.INVALID_NAME
     if topics.by_name.get(name) is not None:
         return 0, Cost.EXISTS
-    if item.assignments:
+    if item.assignments > 0:
         if item.partitions != -1 or item.replication_factor != -1:
             return 0, Cost.INVALID_SHAPE
         return item.assignments, Cost.CHARGED

@@ -9,7 +9,6 @@ from typing import Final
 
 from enforcer.wire.kafka import fields
 from enforcer.wire.kafka.codec import Reader, spliced, told
-from enforcer.wire.kafka.fields import Cursor
 from enforcer.wire.kafka.frames import (
     DESCRIBE_CLUSTER,
     FETCH,
@@ -19,6 +18,7 @@ from enforcer.wire.kafka.frames import (
     BadFrame,
     Reason,
     is_flexible,
+    tagged_fields,
 )
 from enforcer.wire.kafka.outcomes import ends_without_tags
 
@@ -140,15 +140,13 @@ def may_hold_endpoints(api_key: int, response: bytes | bytearray) -> bool:
 
 
 def _rewrite_endpoints(api_key: int, version: int, response: bytes, address_of: AddressMap) -> bytes:
-    cursor = Cursor(response, _TAGS_AT[api_key](response, version), True)
     spans = []
-    for _ in range(cursor.uvarint()):
-        tag, start = cursor.uvarint(), cursor.offset
-        content = cursor.raw(cursor.uvarint())
+    for tag, start, of, end in tagged_fields(response, _TAGS_AT[api_key](response, version)):
         if tag == _NODE_ENDPOINTS_TAG:
-            nodes, end = _ENDPOINTS[api_key](content, version, 0)
-            if end != len(content):
+            content = response[of:end]
+            nodes, stop = _ENDPOINTS[api_key](content, version, 0)
+            if stop != len(content):
                 raise BadFrame(Reason.BAD_VALUE)
             content = spliced(content, _spans(nodes, True, address_of))
-            spans.append((start, cursor.offset, fields.uvarint(len(content)) + content))
+            spans.append((start, end, fields.uvarint(len(content)) + content))
     return spliced(response, spans)

@@ -7,7 +7,8 @@ What is wanted is said by the names of Kafka's fields:
 - `Name`: its value; text, bytes and ids are bytes. `Name:text`: text is decoded, what is not UTF-8 becomes
   U+FFFD. A `?` behind it: it may be null although its definition does not allow that.
 - `A|B`: whichever of them the version has.
-- `Topics(...)`: these of each struct; of an array a list. `Topics:count`: how many it has, -1 for null.
+- `Topics(...)`: these of each struct; of an array a list. `Topics:count`: how many it has, -1 for null. A
+  text of an array is a struct with the field `Text`, without a tagged section.
 - `at:Name`, `end:Name`: the offset where it begins and ends, `of:Name` where its bytes begin, behind their
   length. `at`, `end`: the same of the struct.
 
@@ -24,6 +25,7 @@ import struct
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -37,7 +39,7 @@ from enforcer.wire.kafka.fields import (
     skip_tags_within,
     wrong_count,
 )
-from enforcer.wire.kafka.frames import BadFrame, Reason, read_uvarint
+from enforcer.wire.kafka.frames import BadFrame, Reason, TooManyRows, read_uvarint
 
 TAGS: Final = "_tags"
 """Where the tagged section of a struct is kept, as it came."""
@@ -49,6 +51,7 @@ CODES: Final[Mapping[str, str]] = MappingProxyType(
     }
 )  # fmt: skip
 _MARKS, _BEGINNING = ("at", "of", "end"), {"at", "of", "count"}
+_TEXT: Final = Field("Text", True, "string", False, b"")
 
 
 class Choice(NamedTuple):
@@ -80,7 +83,7 @@ def parse(said: str) -> tuple[Choice, ...]:
         else:
             mark, _, marked = token.partition(":")
             if mark in _MARKS:
-                levels[-1].append(Choice((marked,) if marked else (), mark))
+                levels[-1].append(Choice(tuple(marked.split("|")) if marked else (), mark))
             else:
                 how = marked.rstrip("?") or "value"
                 levels[-1].append(Choice(tuple(mark.rstrip("?").split("|")), how, token.endswith("?")))
@@ -108,7 +111,7 @@ class Source:
         self._known: dict[str, Any] = {
             "BadFrame": BadFrame, "Reason": Reason, "error": struct.error, "read_uvarint": read_uvarint,
             "skip_tags": skip_tags_within, "null": null, "wrong_count": wrong_count, "numbers": numbers,
-            "Rows": Rows,
+            "Rows": Rows, "TooManyRows": TooManyRows,
         }  # fmt: skip
 
     def text(self, value: str) -> str:
@@ -325,16 +328,13 @@ class Source:
                     self._add(f'{variable} = numbers(data, offset, count, "{CODES[kind]}")')
                 self._add(f"offset += count * {WIDTHS[kind]}")
             elif kind == "string":
-                element = Field(part.name, True, kind, False, b"")
-                self._loop(variable, lambda: self._element(element, want))
+                self._loop(variable, partial(self._element, want))
             else:
                 self._structs(part, want, variable)
 
-    def _element(self, part: Field, want: Choice | None) -> str:
-        variable = "" if want is None else self._variable_of("element")
-        self._length("h")
-        self._text(part, want, variable)
-        return variable
+    def _element(self, want: Choice | None) -> str:
+        alone = Choice((_TEXT.name,), "end" if want is None else want.how)
+        return self.struct((_TEXT,), (want and want.inner) or (alone,), whole=False)
 
     def _structs(self, part: Field, want: Choice | None, variable: str) -> None:
         widths = [one.width for one in part.fields if one.present]
@@ -366,7 +366,7 @@ class Source:
     def _loop(self, variable: str, element: Callable[[], str]) -> None:
         self._add(f"room -= count * {self._rows}" if variable else "room -= count")
         with self._block("if room < 0:"):
-            self._add("raise BadFrame(Reason.TOO_MANY_ITEMS)")
+            self._add("raise TooManyRows")
         with self._block("for _ in range(count):"):
             value = element()
             if variable:

@@ -162,8 +162,9 @@ def body(key: int, version: int, kind: str) -> tuple[Field, ...]:
     Args:
         key: of the API.
         version: its version.
-        kind: request or response. With `.Name` behind it one field of it, as the content of a tagged one is;
-            with `.Name()` a struct of such a list, `.Name().Name()` one in that.
+        kind: request or response, or Kafka's name of what clients send each other in them. With `.Name`
+            behind it one field of it, as the content of a tagged one is; with `.Name()` a struct of such a
+            list, `.Name().Name()` one in that.
 
     Raises:
         OSError: there is no definition of it.
@@ -197,7 +198,8 @@ def _definition(key: int, kind: str) -> Definition:
     if package is None or package.origin is None:
         raise FileNotFoundError("kafka-python is not installed")
     folder = Path(package.origin).parent / "protocol" / "schemas" / "resources"
-    text = (folder / f"{NAMES[key]}{kind.capitalize()}.json").read_text()
+    name = f"{NAMES[key]}{kind.capitalize()}" if kind in ("request", "response") else kind
+    text = (folder / f"{name}.json").read_text()
     read: Definition = orjson.loads(_COMMENT.sub("", text))
     return read
 

@@ -6,6 +6,7 @@ A *frame* here is the payload without its 4-byte length. Everything a peer can s
 
 import hashlib
 import struct
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -36,6 +37,13 @@ class BadFrame(WeirError):
     def __init__(self, reason: Reason) -> None:
         super().__init__(f"bad Kafka frame: {reason.value}")
         self.reason = reason
+
+
+class TooManyRows(BadFrame):
+    """A message has more rows than are gone through; they may all be right."""
+
+    def __init__(self) -> None:
+        super().__init__(Reason.TOO_MANY_ITEMS)
 
 
 Frame = bytes | bytearray
@@ -247,16 +255,26 @@ def skip_tags(data: Frame, offset: int) -> int:
     Raises:
         BadFrame: the section runs off the end or has more than TAGS_MAX fields.
     """
+    ends = (end for *_, end in tagged_fields(data, offset))
+    return max(ends, default=read_uvarint(data, offset)[1])
+
+
+def tagged_fields(data: Frame, offset: int) -> Iterator[tuple[int, int, int, int]]:
+    """The fields of a tagged section: number, where the length stands, where the content begins and ends.
+
+    Raises:
+        BadFrame: as `skip_tags`.
+    """
     count, offset = read_uvarint(data, offset)
     if count > TAGS_MAX:
         raise BadFrame(Reason.TOO_MANY_ITEMS)
     for _ in range(count):
-        _, offset = read_uvarint(data, offset)
-        size, offset = read_uvarint(data, offset)
-        offset += size
+        tag, at = read_uvarint(data, offset)
+        size, start = read_uvarint(data, at)
+        offset = start + size
         if offset > len(data):
             raise BadFrame(Reason.TRUNCATED_BODY)
-    return offset
+        yield tag, at, start, offset
 
 
 def acks_offset(frame: bytes, header: RequestHeader) -> int:

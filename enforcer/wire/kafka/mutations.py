@@ -6,16 +6,17 @@ Source: docs/protocol_notes.md 1.2 (versions).
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import chain
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from enforcer.wire.kafka import fields
-from enforcer.wire.kafka.codec import answer, layout, spliced, told
+from enforcer.wire.kafka.codec import Reader, answer, layout, spliced, told
 from enforcer.wire.kafka.definitions import NAMES
-from enforcer.wire.kafka.fields import INT32_ARRAY, STRING, Cursor, Fields
+from enforcer.wire.kafka.fields import Fields
 from enforcer.wire.kafka.frames import (
     CREATE_PARTITIONS,
     CREATE_TOPICS,
@@ -23,8 +24,8 @@ from enforcer.wire.kafka.frames import (
     BadFrame,
     Reason,
     RequestHeader,
+    TooManyRows,
     is_flexible,
-    response_body_offset,
 )
 from enforcer.wire.kafka.outcomes import patch_throttle
 
@@ -49,30 +50,34 @@ STRICT_FROM: Final[Mapping[int, int]] = MappingProxyType(
 MUTATION_KEYS: Final = frozenset(STRICT_FROM)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MutationItem:
+class MutationItem(NamedTuple):
     """One topic of a request.
 
     Attributes:
         position: index in the request, from 0.
-        name: None when the topic is named by id.
-        topic_id: 16 bytes, None when the topic is named by name.
-        partitions: create: num_partitions as sent (-1: the cluster's default, or see assignments); grow: the
-            total asked for; delete: -1.
-        replication_factor: create: as sent, else -1.
-        assignments: create: number of manual assignments; grow: the same, -1 if none are given; else 0.
         start: offset of its first byte in the frame.
         end: offset after its last byte.
+        raw_name: as it came, since what is not UTF-8 would not survive decoding; None: it is named by id.
+        partitions: create: num_partitions as sent (-1: the cluster's default, or see assignments); grow: the
+            total asked for; delete: -1.
+        assignments: create and grow: number of manual assignments, -1 if there is no list of them; else 0.
+        replication_factor: create: as sent, else -1.
+        topic_id: 16 bytes, None when the topic is named by name.
     """
 
     position: int
-    name: str | None
-    topic_id: bytes | None
-    partitions: int
-    replication_factor: int
-    assignments: int
     start: int
     end: int
+    raw_name: bytes | None
+    partitions: int = -1
+    assignments: int = 0
+    replication_factor: int = -1
+    topic_id: bytes | None = None
+
+    @property
+    def name(self) -> str | None:
+        """The name; None when the topic is named by id."""
+        return None if self.raw_name is None else str(self.raw_name, "utf-8", "replace")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,10 +133,28 @@ class TooManyItems(Exception):
         self.request = request
 
 
+_TOPICS: Final = "Topics|TopicNames"
+_ITEMS: Final = {
+    MutationApi.CREATE_TOPICS: "Topics(at end Name NumPartitions Assignments:count ReplicationFactor)",
+    MutationApi.DELETE_TOPICS: "Topics(at end Name TopicId) TopicNames(at end:Text Text)",
+    MutationApi.CREATE_PARTITIONS: "Topics(at end Name Count Assignments:count)",
+}
+_SETTINGS: Final = {
+    MutationApi.CREATE_TOPICS: "timeoutMs validateOnly",
+    MutationApi.DELETE_TOPICS: "TimeoutMs",
+    MutationApi.CREATE_PARTITIONS: "TimeoutMs ValidateOnly",
+}
+_COUNTS: Final = {api: Reader(api, "request", f"of:{_TOPICS} {_TOPICS}:count") for api in MutationApi}
+# Topics are counted beforehand, so that their details alone take of the room.
+_LISTS: Final = {api: Reader(api, "request", f"end:{_TOPICS} {_ITEMS[api]}", rows=0) for api in MutationApi}
+_REQUESTS: Final = {
+    api: Reader(api, "request", f"end end:{_TOPICS} {_SETTINGS[api]} {_ITEMS[api]}", rows=0)
+    for api in MutationApi
+}
+
+
 def decode_request(frame: bytes, header: RequestHeader, items_max: int = fields.ROWS_MAX) -> MutationRequest:
     """Reads CreateTopics 2-7, DeleteTopics 1-6 or CreatePartitions 0-3.
-
-    By hand: of too many items those in bounds are handed on; the codec reads all or nothing.
 
     Args:
         frame: the request.
@@ -143,103 +166,49 @@ def decode_request(frame: bytes, header: RequestHeader, items_max: int = fields.
         TooManyItems: it has more of them.
         ValueError: it is another API.
     """
-    api, version = MutationApi(header.api_key), header.api_version
-    cursor = Cursor(frame, header.body_offset, is_flexible(api, version))
-    cursor.room = items_max * DETAILS_PER_ITEM
-    read = _READERS[api]
-    items: list[MutationItem] = []
-    count = max(0, cursor.array_length())
-    start = cursor.offset
+    api, version, start = MutationApi(header.api_key), header.api_version, header.body_offset
+    first, count = _COUNTS[api](frame, version, start)
+    room = items_max * DETAILS_PER_ITEM
     try:
-        for position in range(min(count, items_max)):
-            start = cursor.offset
-            items.append(read(cursor, version, position))
-    except BadFrame:
-        if cursor.room >= 0:
-            raise
-        cursor.offset, count = start, items_max + 1
-        items.append(_undetailed(cursor, len(items)))
-    if count > items_max:
-        part = MutationRequest(
-            api=api, version=version, correlation_id=header.correlation_id, validate_only=False,
-            timeout_ms=0, items=tuple(items), frame=frame, list_start=0, list_end=0,
-        )  # fmt: skip
-        raise TooManyItems(part)
-    list_end = cursor.offset
-    timeout_ms = cursor.int32()
-    validate_only = api is not MutationApi.DELETE_TOPICS and cursor.int8() != 0
-    cursor.skip_tags()
-    if cursor.offset != len(frame):
+        if count > items_max:
+            raise TooManyRows
+        end, list_end, timeout_ms, *rest = _REQUESTS[api](frame, version, start, room)
+    except TooManyRows as many:
+        raise TooManyItems(_in_bounds(frame, header, first, min(count, items_max), room)) from many
+    validate_only = api is not MutationApi.DELETE_TOPICS and rest.pop(0)
+    if end != len(frame):
         raise BadFrame(Reason.BAD_VALUE)
     return MutationRequest(
-        api=api,
-        version=version,
-        correlation_id=header.correlation_id,
-        validate_only=validate_only,
-        timeout_ms=timeout_ms,
-        items=tuple(items),
-        frame=frame,
-        list_start=header.body_offset,
-        list_end=list_end,
-    )
-
-
-def _read_creation(cursor: Cursor, version: int, position: int) -> MutationItem:
-    start = cursor.offset
-    name, partitions, replication_factor = cursor.string(), cursor.int32(), cursor.int16()
-    assignments = max(0, cursor.skip_rows(before=4, parts=(INT32_ARRAY,)))
-    cursor.skip_rows(parts=(STRING, STRING))  # configurations
-    cursor.skip_tags()
-    return MutationItem(
-        position=position, name=name, topic_id=None, partitions=partitions, start=start, end=cursor.offset,
-        replication_factor=replication_factor, assignments=assignments,
+        api=api, version=version, correlation_id=header.correlation_id, validate_only=validate_only,
+        timeout_ms=timeout_ms, items=_items(api, rest), frame=frame, list_start=start, list_end=list_end,
     )  # fmt: skip
 
 
-def _read_deletion(cursor: Cursor, version: int, position: int) -> MutationItem:
-    start = cursor.offset
-    name: str | None
-    topic_id = None
-    if version >= 6:
-        name, topic_id = cursor.nullable_string(), cursor.raw(len(fields.NO_ID))
-        cursor.skip_tags()
-    else:
-        name = cursor.string()
-    if topic_id == fields.NO_ID:
-        topic_id = None
-    return MutationItem(
-        position=position, name=name, topic_id=topic_id, partitions=-1, start=start, end=cursor.offset,
-        replication_factor=-1, assignments=0,
-    )  # fmt: skip
+def _in_bounds(frame: bytes, header: RequestHeader, first: int, count: int, room: int) -> MutationRequest:
+    """The first topics of a request that has too many: `count` of them, or less if their details are."""
+    api, version, start = MutationApi(header.api_key), header.api_version, header.body_offset
+    while True:
+        shorter = spliced(frame, [(start, first, fields.array_length(count, is_flexible(api, version)))])
+        try:
+            _, *lists = _LISTS[api](shorter, version, start, room)
+        except TooManyRows:
+            count //= 2
+            continue
+        return MutationRequest(
+            api=api, version=version, correlation_id=header.correlation_id, validate_only=False,
+            timeout_ms=0, items=_items(api, lists), frame=shorter, list_start=0, list_end=0,
+        )  # fmt: skip
 
 
-def _read_growth(cursor: Cursor, version: int, position: int) -> MutationItem:
-    start = cursor.offset
-    name, count = cursor.string(), cursor.int32()
-    assignments = cursor.skip_rows(parts=(INT32_ARRAY,))
-    cursor.skip_tags()
-    return MutationItem(
-        position=position, name=name, topic_id=None, partitions=count, start=start, end=cursor.offset,
-        replication_factor=-1, assignments=assignments,
-    )  # fmt: skip
+def _items(api: MutationApi, lists: Iterable[Iterable[tuple[Any, ...]]]) -> tuple[MutationItem, ...]:
+    make = _deletion if api is MutationApi.DELETE_TOPICS else MutationItem
+    return tuple(make(position, *row) for position, row in enumerate(chain(*lists)))
 
 
-def _undetailed(cursor: Cursor, position: int) -> MutationItem:
-    """An item that begins at the cursor, by its name alone."""
-    start = cursor.offset
-    return MutationItem(
-        position=position, name=cursor.nullable_string(), topic_id=None, partitions=-1, start=start,
-        end=cursor.offset, replication_factor=-1, assignments=0,
-    )  # fmt: skip
-
-
-_READERS: Final[Mapping[MutationApi, Callable[[Cursor, int, int], MutationItem]]] = MappingProxyType(
-    {
-        MutationApi.CREATE_TOPICS: _read_creation,
-        MutationApi.DELETE_TOPICS: _read_deletion,
-        MutationApi.CREATE_PARTITIONS: _read_growth,
-    }
-)
+def _deletion(
+    position: int, start: int, end: int, name: bytes | None, topic_id: bytes = fields.NO_ID
+) -> MutationItem:
+    return MutationItem(position, start, end, name, topic_id=None if topic_id == fields.NO_ID else topic_id)
 
 
 def subset(request: MutationRequest, keep: Collection[int]) -> bytes:
@@ -255,12 +224,11 @@ def subset(request: MutationRequest, keep: Collection[int]) -> bytes:
 THROTTLING_QUOTA_EXCEEDED: Final = 89  # Kafka's error code
 POLICY_VIOLATION: Final = 44  # Kafka's, as its controller gives for a request with too many partitions
 REQUEST_TIMED_OUT: Final = 7  # Kafka's; clients try again within their delivery timeout
-_THROTTLE_BYTES: Final = 4
 # As many as were asked for, and a broker tells some 35 configurations of each topic that it created.
 _ROOM: Final = 1_000_000
 # A message may name the client, which may have a name of 32 kB; older versions hold no more than that.
 _MESSAGE_MAX: Final = 2_000
-_LISTS: Final = {
+_SAID: Final = {
     MutationApi.CREATE_TOPICS: "Topics",
     MutationApi.DELETE_TOPICS: "Responses",
     MutationApi.CREATE_PARTITIONS: "Results",
@@ -282,17 +250,20 @@ class AnsweredItem(NamedTuple):
     num_partitions: int = -1
 
 
-_ITEM: Final = {
+_OUTCOME: Final = {
     MutationApi.CREATE_TOPICS: "Name:text? ErrorCode TopicId NumPartitions",
     MutationApi.DELETE_TOPICS: "Name:text? ErrorCode TopicId",
     MutationApi.CREATE_PARTITIONS: "Name:text? ErrorCode",
 }
-_ITEMS: Final = {
-    api: told(api, f"{field}({_ITEM[api]}) end", room=_ROOM, types={field: AnsweredItem})
-    for api, field in _LISTS.items()
+_OUTCOMES: Final = {
+    api: told(api, f"{field}({_OUTCOME[api]}) end", room=_ROOM, types={field: AnsweredItem})
+    for api, field in _SAID.items()
+}
+_ANSWERED: Final = {
+    api: told(api, f"at:{field} of:{field} {field}:count") for api, field in _SAID.items()
 }
 _MESSAGES: Final = {
-    api: told(api, f"{_LISTS[api]}(ErrorCode at:ErrorMessage ErrorMessage end:ErrorMessage) end", room=_ROOM)
+    api: told(api, f"{_SAID[api]}(ErrorCode at:ErrorMessage ErrorMessage end:ErrorMessage) end", room=_ROOM)
     for api in (MutationApi.CREATE_TOPICS, MutationApi.CREATE_PARTITIONS)
 }
 
@@ -303,14 +274,14 @@ def decode_answer(api: MutationApi, version: int, response: bytes) -> list[Answe
     Raises:
         BadFrame: the response ends too early or a length in it is impossible.
     """
-    items: list[AnsweredItem] = _ITEMS[api](response, version)[0]
+    items: list[AnsweredItem] = _OUTCOMES[api](response, version)[0]
     return items
 
 
 def _refusals(
     request: MutationRequest, items: Iterable[MutationItem], error_code: int, message: str
 ) -> list[bytes]:
-    write = layout(request.api, request.version, f"response.{_LISTS[request.api]}()").write
+    write = layout(request.api, request.version, f"response.{_SAID[request.api]}()").write
     # As Kafka fills them for a topic that it rejects: no partitions, no replication, no configurations.
     said: Fields = {
         "ErrorCode": error_code, "ErrorMessage": message[:_MESSAGE_MAX].encode("utf-8", "replace"),
@@ -318,7 +289,7 @@ def _refusals(
     }  # fmt: skip
     return [
         write(said | {
-            "Name": fields.raw_string(request.frame, item.start, request.flexible),
+            "Name": item.raw_name,
             "TopicId": item.topic_id or fields.NO_ID,
         })
         for item in items
@@ -350,10 +321,9 @@ def merge(
     if refused:
         added = _refusals(request, refused, error_code, message)
         # Before what the broker said, so that its list need not be gone through; clients go by the names.
-        start = response_body_offset(request.api, request.version, response) + _THROTTLE_BYTES
-        cursor = Cursor(response, start, request.flexible)
-        count = fields.array_length(max(0, cursor.array_length()) + len(added), request.flexible)
-        response = b"".join((response[:start], count, *added, response[cursor.offset :]))
+        start, first, count = _ANSWERED[request.api](response, request.version)
+        whole = fields.array_length(max(0, count) + len(added), request.flexible)
+        response = b"".join((response[:start], whole, *added, response[first:]))
     return patch_throttle(request.api, request.version, response, throttle_ms)
 
 
@@ -365,7 +335,7 @@ def refuse_all(
 ) -> bytes:
     """A whole answer that rejects every item, without asking the broker."""
     header = RequestHeader(request.api, request.version, request.correlation_id, None, 0)
-    empty = answer(header, {_LISTS[request.api]: ()})
+    empty = answer(header, {_SAID[request.api]: ()})
     return merge(empty, request, range(len(request.items)), message, throttle_ms, error_code)
 
 

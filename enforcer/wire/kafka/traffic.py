@@ -14,10 +14,9 @@ from enforcer.wire.kafka.fields import array_length
 from enforcer.wire.kafka.frames import (
     FETCH,
     PRODUCE,
-    BadFrame,
     Frame,
-    Reason,
     RequestHeader,
+    TooManyRows,
     is_flexible,
     skip_tags,
 )
@@ -174,9 +173,7 @@ def fetching(frame: Frame, header: RequestHeader) -> FetchSummary:
     version, body, more = header.api_version, header.body_offset, False
     try:
         topics, limit_offset, limit_bytes, epoch = _FETCHING(frame, version, body, FETCH_PARTS_MAX)
-    except BadFrame as bad:
-        if bad.reason is not Reason.TOO_MANY_ITEMS:
-            raise
+    except TooManyRows:
         start, end = _TOPICS_AT(frame, header)
         first = array_length(FETCH_PARTS_MAX, is_flexible(FETCH, version))
         fewer, more = spliced(bytes(frame), [(start, end, first)]), True

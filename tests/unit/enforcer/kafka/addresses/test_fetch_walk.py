@@ -13,8 +13,8 @@ from traffic_kit import fetch_response
 
 from enforcer.kafka.addresses.fetch_walk import END_MAX_BYTES, FetchWalk, fitted
 from enforcer.wire.kafka.addresses import rewrite_addresses
-from enforcer.wire.kafka.fields import Cursor, uvarint
-from enforcer.wire.kafka.frames import FETCH, BadFrame
+from enforcer.wire.kafka.fields import uvarint
+from enforcer.wire.kafka.frames import FETCH, BadFrame, skip_tags, tagged_fields
 
 PROXY = "proxy"
 TOPICS = st.dictionaries(
@@ -79,12 +79,9 @@ def test_addresses_that_fit_are_put_in() -> None:
 
 def tags_of(section: bytes) -> Iterator[tuple[int, int]]:
     """Number and bytes of the fields of a tagged section; that it ends where it should is checked."""
-    cursor = Cursor(section, 0, True)
-    for _ in range(cursor.uvarint()):
-        tag, size = cursor.uvarint(), cursor.uvarint()
-        cursor.skip(size)
-        yield tag, size
-    assert cursor.offset == len(section)
+    for tag, _, start, end in tagged_fields(section, 0):
+        yield tag, end - start
+    assert skip_tags(section, 0) == len(section)
 
 
 def test_a_section_fits_any_size() -> None:

@@ -220,7 +220,7 @@ def read(data, offset, room):
         if count > 0:
             room -= count * 8
             if room < 0:
-                raise BadFrame(Reason.TOO_MANY_ITEMS)
+                raise TooManyRows
             for _ in range(count):
                 start = offset
                 count = data[offset] - 1
