@@ -237,14 +237,16 @@ class EventSender:
 
     def catch_up(self) -> None:
         """Do all that was put off."""
-        try:
-            while self._waiting:
+        while self._waiting:
+            try:
                 self._waiting.popleft()()
-        finally:
-            if self._waiting:
-                # A mistake in one: the others have their turn all the same.
-                self._soon(self.catch_up)
+            except Exception as mistake:  # noqa: BLE001 — the loop gets it, not the client whose turn it is
+                self._soon(partial(_raise, mistake))
 
     def _send(self, event: Mapping[str, Any], key: str, acked: Acknowledged) -> None:
         if not self._sender.send(event, key, acked=acked):
             acked(None)
+
+
+def _raise(mistake: Exception) -> None:
+    raise mistake

@@ -285,3 +285,21 @@ def test_a_mistake_with_one_decision_loses_no_other(caplog: pytest.LogCaptureFix
     assert [one and one.id for one in desk.decided] == [second.id]
     assert desk.coordinator.undecided.pending == []
     assert first.id in caplog.text and judged(desk) is Action.REFUSE
+
+
+def test_a_mistake_of_what_was_put_off_is_not_that_of_who_asks_next() -> None:
+    """The question is sent and answered, and nothing of it is left."""
+    desk = Desk()
+    desk.limit(controller_mutation_rate=5)
+    desk.prompt = False
+
+    def broken() -> None:
+        raise ZeroDivisionError
+
+    desk.coordinator.outgoing.later(broken)
+    asking = desk.ask({"x": 1})
+    desk.coordinator.take([decision(id=asking.id)])
+    assert [one and one.id for one in desk.decided] == [asking.id]
+    assert desk.coordinator._unacknowledged == {} and desk.coordinator.undecided.pending == []
+    with pytest.raises(ZeroDivisionError):
+        desk.later.pop()()
