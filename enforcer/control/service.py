@@ -4,8 +4,9 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any, Final
 
 import uvicorn
@@ -27,7 +28,9 @@ from enforcer.control.parts import Parts, Unavailable
 from enforcer.control.settings import AdminSettings
 from enforcer.control.store import KafkaPolicyStore
 from enforcer.control.usage import UsageTable
-from enforcer.core.feeds.rows import name_of, objects_of
+from enforcer.core.feeds.decisions import decisions_in
+from enforcer.core.feeds.rows import events_of
+from enforcer.core.law import DecisionReader
 from enforcer.host.listening import listen_at
 from enforcer.host.sockets import Address
 from streaming.contract.backlog.actions import TYPE as BACKLOG_ACTION
@@ -36,7 +39,7 @@ from streaming.contract.backlog.decisions import TTL_MS, BacklogDecision, backlo
 from streaming.contract.decisions import Share, share_of
 from streaming.contract.errors import BadEvent
 from streaming.contract.events import MAX_AHEAD_MS
-from streaming.contract.fields import TS_MAX_MS, Fields, integer, text
+from streaming.contract.fields import Fields, text
 from streaming.contract.topics import Cluster
 from streaming.contract.usage_events import DispatchUsage, GroupUsage, dispatch_usage, group_usage
 from streaming.kafka_io.newest import Newest
@@ -65,11 +68,14 @@ _REPORTS: Final[Mapping[str, Callable[[Fields, str, int], _Reported]]] = {
     "dispatch_usage": dispatch_usage,
     "backlog": report_of,
 }
-_DECISIONS: Final[Mapping[str, Callable[[Fields], _Decided]]] = {
-    "share": share_of,
-    "dispatch": dispatch_of,
-    "backlog": backlog_decision,
-    BACKLOG_ACTION: backlog_action,
+_DECISIONS: Final = {
+    reader.type: reader
+    for reader in (
+        DecisionReader(type="share", parse=share_of),
+        DecisionReader(type="dispatch", parse=dispatch_of, at=attrgetter("at")),
+        DecisionReader(type="backlog", parse=backlog_decision),
+        DecisionReader(type=BACKLOG_ACTION, parse=backlog_action),
+    )
 }
 
 
@@ -298,29 +304,14 @@ class _Server(uvicorn.Server):
 def _decisions_of(message: Message) -> list[tuple[_Decided, int]]:
     """What was decided in a record, each with when it was written: a repeated one stands anew."""
     ts = message.timestamp()[1]
-    decisions: list[tuple[_Decided, int]] = []
-    for _, kind, fields in _objects(message, _DECISIONS):
-        with contextlib.suppress(BadEvent):
-            decisions.append((_DECISIONS[kind](fields), ts))
-    return decisions
+    return [(decision, ts) for _, decision in decisions_in(message, _DECISIONS)]
 
 
 def _reports_of(message: Message) -> list[tuple[_Reported, str, int]]:
     """Reports of a record, each with the proxy that it is from and when it was written."""
     written = message.timestamp()[1]
     reports: list[tuple[_Reported, str, int]] = []
-    for row, kind, fields in _objects(message, _REPORTS):
+    for report, fields in events_of(message, _REPORTS):
         with contextlib.suppress(BadEvent):
-            ts = integer(fields, "ts", written, maximum=TS_MAX_MS)
-            report = _REPORTS[kind](fields, text(fields, "id", name_of(message, row)), ts)
             reports.append((report, text(fields, "proxy", ""), written))
     return reports
-
-
-def _objects(message: Message, kinds: Collection[str]) -> Iterator[tuple[int, str, Fields]]:
-    """Number, type and fields of a record's objects of these types; what is none is the job's to report."""
-    with contextlib.suppress(BadEvent):
-        for row, fields in enumerate(objects_of(message, kinds)):
-            kind = fields.get("type")
-            if isinstance(kind, str) and kind in kinds:
-                yield row, kind, fields

@@ -11,13 +11,14 @@ from confluent_kafka import Message
 from enforcer.core.feeds.complaints import Complaints
 from enforcer.core.feeds.decisions import decisions_in
 from enforcer.core.feeds.policies import Policies, policies_tail
-from enforcer.core.feeds.rows import objects_of, packed
+from enforcer.core.feeds.rows import packed
+from enforcer.core.law import DecisionReader
 from enforcer.laws.shares.decisions import READER as SHARE_READER
 from streaming.contract.backlog.actions import TYPE as ACTION
 from streaming.contract.backlog.actions import BacklogAction, backlog_action
 from streaming.contract.backlog.decisions import BacklogDecision, backlog_decision
 from streaming.contract.decisions import Share
-from streaming.contract.errors import BadEvent, WeirError
+from streaming.contract.errors import WeirError
 from streaming.contract.fields import Fields
 from streaming.contract.names import namespace_of
 from streaming.contract.topics import Cluster
@@ -30,8 +31,7 @@ START_S = 30.0
 STOP_S = 2.0
 _SHARE = b'{"type":"share"'
 _SHARES: Final = {SHARE_READER.type: SHARE_READER}
-_BACKLOG: Final = "backlog"
-_BACKLOGS: Final = (b'{"type":"backlog"', b'{"type":"backlog_action"')
+_BACKLOG: Final = (b'{"type":"backlog"', b'{"type":"backlog_action"')
 
 
 class PolicyFeed:
@@ -138,28 +138,22 @@ def shares_in(message: Message, unusable: Callable[[str], None]) -> list[Share]:
 
 def backlogs_in(message: Message, unusable: Callable[[str], None]) -> list[BacklogDecision | BacklogAction]:
     """Decisions and actions on backlogs in a record, in order; `unusable` is told why others are left out."""
-    if not packed(message) and not (message.value() or b"").startswith(_BACKLOGS):
+    if not packed(message) and not (message.value() or b"").startswith(_BACKLOG):
         return []
-    found: list[BacklogDecision | BacklogAction] = []
-    try:
-        for fields in objects_of(message, (_BACKLOG,)):
-            try:
-                found += _backlog(fields)
-            except BadEvent as bad:
-                unusable(bad.reason)
-    except BadEvent as bad:
-        unusable(bad.reason)
-    return found
+    return [one for _, one in decisions_in(message, _BACKLOGS, None, unusable)]
 
 
-def _backlog(fields: Fields) -> list[BacklogDecision | BacklogAction]:
-    kind = fields.get("type")
-    if kind == ACTION:
-        action = backlog_action(fields)
-        # It becomes a path where a cluster is asked for it.
-        namespace_of(action.topic)
-        return [action]
-    return [backlog_decision(fields)] if kind == _BACKLOG else []
+def _action(fields: Fields) -> BacklogAction:
+    action = backlog_action(fields)
+    # It becomes a path where a cluster is asked for it.
+    namespace_of(action.topic)
+    return action
+
+
+_BACKLOGS: Final = {
+    "backlog": DecisionReader(type="backlog", parse=backlog_decision),
+    ACTION: DecisionReader(type=ACTION, parse=_action),
+}
 
 
 async def _wait_for(event: asyncio.Event, topic: str) -> None:

@@ -5,10 +5,10 @@ from typing import Any, Final, NamedTuple
 
 from confluent_kafka import Message
 
-from enforcer.core.feeds.rows import name_of, objects_of
+from enforcer.core.feeds.rows import events_of
 from streaming.contract.errors import BadEvent
 from streaming.contract.events import REQUEST_READERS, Refund, Request, load_object, own_at
-from streaming.contract.fields import TS_MAX_MS, flag, integer, text
+from streaming.contract.fields import flag, text
 from streaming.kafka_io.tail import Tail
 
 _SIGN_BYTES: Final = 4_096
@@ -135,18 +135,9 @@ def requests_since(
 
 def charges_in(message: Message) -> list[Charge]:
     """The charges and refunds in a record, as far as they are some subject's. Never raises."""
-    charges: list[Charge] = []
     record_ms = message.timestamp()[1]
-    try:
-        for row, fields in enumerate(objects_of(message, REQUEST_READERS)):
-            reader = REQUEST_READERS.get(str(fields.get("type")))
-            if reader is not None:
-                ts = integer(fields, "ts", record_ms, maximum=TS_MAX_MS)
-                event = reader(fields, text(fields, "id", name_of(message, row)), ts)
-                charges += _charge(event, record_ms)
-    except BadEvent:
-        pass  # the job says so, in a dead letter
-    return charges
+    events = events_of(message, REQUEST_READERS)
+    return [charge for event, _ in events for charge in _charge(event, record_ms)]
 
 
 def _charge(event: object, record_ms: int) -> list[Charge]:

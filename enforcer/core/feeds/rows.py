@@ -1,14 +1,18 @@
 """The JSON objects of a record, whether it is a single one or packed (docs/contract.md 1)."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from confluent_kafka import Message
 
 from streaming.columns.packed import is_packed, unpack
+from streaming.contract.errors import BadEvent
 from streaming.contract.events import load_object
-from streaming.contract.fields import Fields
+from streaming.contract.fields import TS_MAX_MS, Fields, integer, text
+
+T = TypeVar("T")
 
 _NULLABLE: Final = frozenset({"limit", "limits"})
 """Fields in which a null says something; in others it is an absent one."""
@@ -42,6 +46,25 @@ def objects_of(
         yield {"type": kind, **without_nulls(row)}
 
 
+def events_of(
+    message: Message, readers: Mapping[str, Callable[[Fields, str, int], T]]
+) -> Iterator[tuple[T, Fields]]:
+    """The events of a record, each with its JSON object; what is none is the job's to report.
+
+    Args:
+        message: the record.
+        readers: type of events -> makes one of its object, its id and its time; of other types none is read.
+    """
+    written_ms = message.timestamp()[1]
+    with suppress(BadEvent):
+        for row, fields in enumerate(objects_of(message, readers)):
+            reader = readers.get(str(fields.get("type")))
+            if reader is not None:
+                with suppress(BadEvent):
+                    ts = integer(fields, "ts", written_ms, maximum=TS_MAX_MS)
+                    yield reader(fields, text(fields, "id", _name_of(message, row)), ts), fields
+
+
 def packed(message: Message) -> bool:
     """Whether a record is packed."""
     headers = message.headers()
@@ -53,7 +76,6 @@ def without_nulls(row: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if value is not None or name in _NULLABLE}
 
 
-def name_of(message: Message, row: int | None = None) -> str:
-    """The id of what a record holds, where that has none of its own; `row` of a packed one."""
-    name = f"{message.topic()}-{message.partition()}-{message.offset()}"
-    return name if row is None else f"{name}/{row}"
+def _name_of(message: Message, row: int) -> str:
+    """The id of what a row of a record holds, where that has none of its own."""
+    return f"{message.topic()}-{message.partition()}-{message.offset()}/{row}"
