@@ -4,6 +4,9 @@ Behind the records may stand addresses of new leaders, in a tagged field at the 
 number of bytes, but the length of the response has left by then: so they are put in where they fit, else they
 are left out, as they are where they are too many to be kept. A client that is not told them asks for
 Metadata, as it does of a broker that leaves them out.
+
+By hand: the codec reads what is whole, so that a response of 50 MB would be kept before any of it leaves. One
+of 500 partitions takes 1.5 ms this way in pieces of 64 KiB, by the codec 0.2 ms once all of it is there.
 """
 
 from collections.abc import Callable
