@@ -10,14 +10,16 @@ class DeliveryMetrics(MetricTable):
 
     Args:
         registry: shows them.
-        desk: what is held there is read off it.
+        context: what is held there is read off it.
     """
 
     prefix = "weir_consumer_"
 
-    banked_permits = read_gauge("Permits that clients gave and that wait to be forwarded", of="desk.banked")
-    held_frames = read_gauge("Frames for consumers that wait for a limit", of="desk.held.frames")
-    held_bytes = read_gauge("What they take", of="desk.held.size")
+    banked_permits = read_gauge(
+        "Permits that clients gave and that wait to be forwarded", of="context.banked"
+    )
+    held_frames = read_gauge("Frames for consumers that wait for a limit", of="context.held.frames")
+    held_bytes = read_gauge("What they take", of="context.held.size")
     exempt = counter("Consumers that a dispatch rate leaves alone, by why", "why")
     holds = counter("Messages that had to wait with the proxy")
     lost_messages = counter("Messages of topics that are not stored, dropped for a limit")
@@ -25,6 +27,6 @@ class DeliveryMetrics(MetricTable):
     full = counter("Times that a broker was not read, since too much was held")
     unreadable_messages = counter("Messages without metadata, counted as one each")
 
-    def __init__(self, registry: CollectorRegistry, desk: object) -> None:
-        self.desk = desk
+    def __init__(self, registry: CollectorRegistry, context: object) -> None:
+        self.context = context
         super().__init__(registry)
