@@ -280,7 +280,6 @@ class LawSpec:
         readers: by event `type`: (fields, id, ts) -> event.
         events: the classes that it decides; `Tick` among them if ticks are events to it.
         on_requests: its events stand on `weir.requests`, else on `weir.usage`; of one law only.
-        ticked: its shards are told that time has passed.
         routing_key: whose events must be seen in order; given the policies, subjects are resolved by them.
         key_column: the field of its events that is the routing key, or an object with routing keys as keys.
         record_key: the key of an event's record on Kafka; None: its routing key.
@@ -312,7 +311,6 @@ class LawSpec:
     total: Callable[[dict[str, Any], Decision], None]
     intake: type[Intake] = Entries
     on_requests: bool = False
-    ticked: bool = False
     record_key: Callable[[Any], str] | None = None
     split: Callable[[bytes, Callable[[str], int]], list[tuple[int, bytes]]] | None = None
     plain: Callable[[pa.RecordBatch, Integers, int], Flags] | None = None

@@ -65,7 +65,7 @@ def routes(
         if isinstance(event, PolicyChange):
             return _broadcast(_shards_of(event, shards), value)
         if isinstance(event, Tick):
-            return _broadcast(_everywhere(_ticked(), shards), value)
+            return _broadcast(_everywhere(tuple(LAWS.by_name.values()), shards), value)
         # Read by nobody but the proxies, it is only counted.
         law = LAWS.reporting if isinstance(event, Alive) else LAWS.by_event[type(event)]
         if isinstance(event, Alive):
@@ -96,10 +96,6 @@ def policy_shards(value: bytes, *, default_ts: int | None, shards: int) -> Itera
 def shard_of(routing_key: str, shards: int) -> int:
     """Number of the shard that keeps `routing_key`; CRC-32, which Spark has as a built-in too."""
     return zlib.crc32(routing_key.encode()) % shards
-
-
-def _ticked() -> tuple[LawSpec, ...]:
-    return tuple(law for law in LAWS.by_name.values() if law.ticked)
 
 
 def _shards_of(change: PolicyChange, shards: int) -> Iterator[LawShards]:

@@ -91,7 +91,6 @@ SPEC = LawSpec(
     table=Hearts,
     readers={"beat": beat},
     events=(Beat,),
-    ticked=True,
     routing_key=lambda event, timeline: str(event.heart),
     key_column="heart",
     sections=frozenset(),

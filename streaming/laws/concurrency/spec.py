@@ -1,21 +1,32 @@
-"""The law of adaptive concurrency as the rest of the program knows it."""
+"""The law of adaptive concurrency as the rest of the program, and people, know it."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from streaming.contract.broker_events import Latencies, Latency, latency
-from streaming.laws.concurrency import show
 from streaming.laws.concurrency.samples import SampleIntake
 from streaming.laws.concurrency.table import DECISION, ConcurrencyTable
-from streaming.laws.law import LawSpec, WarmUp
+from streaming.laws.law import LawSpec, Said, WarmUp
 from streaming.policy.policy_set import Section
-from streaming.policy.timeline import PolicyTimeline
 
 _SAMPLE: Final[dict[str, Any]] = {"type": "latency", "partition": "p", "rtt_ns": 1, "inflight": 1}
 
 
-def routing_key(event: Latency | Latencies, timeline: PolicyTimeline | None) -> str:
-    """The partition that it is about."""
-    return event.partition
+def line(decision: Mapping[str, Any]) -> Said:
+    """The limit and the algorithm that found it."""
+    exact = decision["estimated_limit"]
+    reasons = [str(decision["algorithm"])]
+    if exact != decision["limit"]:
+        reasons.append(f"estimate {exact:.2f}")
+    return "limit", f"{decision['limit']} in flight", reasons
+
+
+def total(totals: dict[str, Any], decision: Mapping[str, Any]) -> None:
+    """Least, greatest and last limit."""
+    limit = decision["limit"]
+    totals["least_limit"] = min(totals.get("least_limit", limit), limit)
+    totals["greatest_limit"] = max(totals.get("greatest_limit", limit), limit)
+    totals["last_limit"] = limit
 
 
 SPEC: Final = LawSpec(
@@ -25,8 +36,7 @@ SPEC: Final = LawSpec(
     intake=SampleIntake,
     readers={"latency": latency},
     events=(Latency, Latencies),
-    ticked=True,
-    routing_key=routing_key,
+    routing_key=lambda event, timeline: str(event.partition),
     key_column="partition",
     sections=frozenset({Section.PARTITIONS}),
     decision=DECISION,
@@ -34,6 +44,6 @@ SPEC: Final = LawSpec(
         policies={"backpressure.partitions.*": {"algorithm": "aimd"}},
         batches=[[_SAMPLE], [_SAMPLE, _SAMPLE | {"partition": "q"}]],
     ),
-    line=show.line,
-    total=show.total,
+    line=line,
+    total=total,
 )

@@ -1,14 +1,13 @@
-"""The law of dispatch throttling as the rest of the program knows it."""
+"""The law of dispatch throttling as the rest of the program, and people, know it."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from streaming.contract.usage_events import DispatchUsage, dispatch_usage
-from streaming.laws.dispatch import show
 from streaming.laws.dispatch.deliveries import DeliveryIntake
 from streaming.laws.dispatch.table import DECISION, DispatchTable
-from streaming.laws.law import LawSpec, WarmUp
+from streaming.laws.law import LawSpec, Said, WarmUp, count_up, keep_longest_throttle
 from streaming.policy.policy_set import Section
-from streaming.policy.timeline import PolicyTimeline
 
 _DELIVERY: Final[dict[str, Any]] = {
     "type": "dispatch_usage", "broker": "b", "topic": "persistent://t/n/x", "subscription": "s",
@@ -16,9 +15,23 @@ _DELIVERY: Final[dict[str, Any]] = {
 }  # fmt: skip
 
 
-def routing_key(event: DispatchUsage, timeline: PolicyTimeline | None) -> str:
-    """The broker that it is about."""
-    return event.broker
+def line(decision: Mapping[str, Any]) -> Said:
+    """What is left, and how much to read or how long to wait for which limit."""
+    entries = decision["entries_to_read"]
+    counts = [(name, decision["available"][name]) for name in ("msgs", "bytes")]
+    left = [f"{count} {name}" for name, count in counts if count is not None]
+    numbers = f"{', '.join(left)} left" if left else "not limited"
+    limiter = decision["limited_by"]
+    if limiter is None:
+        return "deliver", numbers, [] if entries is None else [f"read {entries} entries"]
+    why = f"limited by {limiter['level']} {limiter['dimension']}"
+    return "pause", numbers, [f"wait {decision['throttle_time_ms']} ms", why, f"at {decision['broker']}"]
+
+
+def total(totals: dict[str, Any], decision: Mapping[str, Any]) -> None:
+    """How often it was throttled, and the longest throttle."""
+    count_up(totals, throttled=int(decision["throttle_time_ms"] > 0))
+    keep_longest_throttle(totals, decision)
 
 
 SPEC: Final = LawSpec(
@@ -28,8 +41,7 @@ SPEC: Final = LawSpec(
     intake=DeliveryIntake,
     readers={"dispatch_usage": dispatch_usage},
     events=(DispatchUsage,),
-    ticked=True,
-    routing_key=routing_key,
+    routing_key=lambda event, timeline: str(event.broker),
     key_column="broker",
     sections=frozenset({Section.NAMESPACES, Section.TOPICS, Section.BROKER}),
     decision=DECISION,
@@ -37,6 +49,6 @@ SPEC: Final = LawSpec(
         policies={"namespaces.t/n": {"dispatchRate": {"dispatchThrottlingRateInMsg": 1}}},
         batches=[[_DELIVERY], [_DELIVERY, _DELIVERY | {"subscription": "r", "proxy": "p"}]],
     ),
-    line=show.line,
-    total=show.total,
+    line=line,
+    total=total,
 )

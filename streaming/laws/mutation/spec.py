@@ -1,17 +1,18 @@
-"""The law of partition mutations as the rest of the program knows it."""
+"""The law of partition mutations as the rest of the program, and people, know it."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from streaming.columns.arrow_json import LINES_MIN
 from streaming.contract.events import REQUEST_READERS, Refund, Request
-from streaming.laws.law import DecisionForm, LawSpec, WarmUp
-from streaming.laws.mutation import show
+from streaming.laws.law import DecisionForm, LawSpec, Said, WarmUp, count_up, few, keep_longest_throttle
 from streaming.laws.mutation.admissions import ADMISSION
 from streaming.laws.mutation.intake import RequestIntake
 from streaming.laws.mutation.table import MutationTable
 from streaming.policy.policy_set import PolicySet, Section
 from streaming.policy.timeline import PolicyTimeline
 
+_COUNTED: Final = {"allow": "allowed", "throttle": "throttled", "reject": "rejected"}
 _REQUEST: Final[dict[str, Any]] = {
     "type": "request", "subject": "user=u", "items": [{"name": "t", "mutations": 1}],
 }  # fmt: skip
@@ -52,6 +53,34 @@ def stamp(event: Request | Refund, policies: PolicySet) -> str | None:
     return "" if quota is None else quota.subject
 
 
+def line(decision: Mapping[str, Any]) -> Said:
+    """The outcome, what is left, and the wait or what was rejected."""
+    reasons = []
+    if decision.get("throttle_time_ms"):
+        reasons.append(f"wait {decision['throttle_time_ms']} ms")
+    if decision.get("rejected"):
+        reasons.append("rejected " + ",".join(few([str(name) for name in decision["rejected"]])))
+    return str(decision["outcome"]), _balance(decision), reasons
+
+
+def _balance(decision: Mapping[str, Any]) -> str:
+    limit = decision.get("limit")
+    if limit is None:
+        return ""
+    if "tokens" in decision:
+        return f"tokens {decision['tokens']:>8.1f} at {limit:g}/s"
+    return f"rate {decision['rate']:>10.2f} of {limit:g}/s"
+
+
+def total(totals: dict[str, Any], decision: Mapping[str, Any]) -> None:
+    """Events by outcome, `mutations` admitted and charged (a dry run counts as an event with 0 of them),
+    the longest throttle.
+    """
+    outcomes = {name: int(decision["outcome"] == outcome) for outcome, name in _COUNTED.items()}
+    count_up(totals, **outcomes, mutations=decision["mutations"])
+    keep_longest_throttle(totals, decision)
+
+
 SPEC: Final = LawSpec(
     name="mutation",
     number=0,
@@ -60,7 +89,6 @@ SPEC: Final = LawSpec(
     readers=REQUEST_READERS,
     events=(Request, Refund),
     on_requests=True,
-    ticked=True,
     routing_key=routing_key,
     key_column="subject",
     stamp=stamp,
@@ -68,6 +96,6 @@ SPEC: Final = LawSpec(
     versioned=True,
     decision=DecisionForm(type=ADMISSION, subject=("subject",)),
     warm_up=_WARM_UP,
-    line=show.line,
-    total=show.total,
+    line=line,
+    total=total,
 )
