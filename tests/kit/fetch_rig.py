@@ -7,7 +7,7 @@ from cachetools import LRUCache
 from counted_kit import Counted
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka_kit import build, decode, response
-from traffic_kit import fetch_request, key_of, topic_id
+from traffic_kit import batch, fetch_request, key_of, topic_id
 
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
@@ -110,6 +110,16 @@ class Rig:
     def key(self, name: str) -> bytes:
         """A topic as messages name it."""
         return key_of(name, self.version >= 13)
+
+
+def two_waiting() -> tuple[World, Rig, Rig]:
+    """Two connections; the first was delivered all of a second's rate, and both ask for more."""
+    world = World({"dispatch_hold_ms": 10_000})
+    first, second = Rig(world), Rig(world)
+    _, plan = first.sent({"t": 1})
+    first.got(plan, {"t": [batch(10)]})
+    assert first.plan({"t": 1}) is None and second.plan({"t": 1}) is None
+    return world, first, second
 
 
 def fetched(version: int, topics: Mapping[str, list[bytes]], high: int, **fields: Any) -> bytes:

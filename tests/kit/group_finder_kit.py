@@ -11,15 +11,22 @@ SLOW, FREE = "slow", "free"
 
 
 class Scene(GroupFinder):
-    """One proxy's conclusions, with a clock; the group `slow` has a limit."""
+    """One proxy's conclusions, with a clock; the group `slow` has a limit.
 
-    def __init__(self) -> None:
+    Args:
+        groups: a member of each is told to read partition 0 of the topic.
+        alone: there is no other proxy.
+    """
+
+    def __init__(self, *groups: str, alone: bool = False) -> None:
         self.now_ms = 1_000.0
         self.count = 0
-        self.alone = False
+        self.alone = alone
         super().__init__(
             1_000, lambda topic, group: group.startswith(SLOW), lambda: self.alone, lambda: self.now_ms
         )
+        for group in groups:
+            self.joins(group)
 
     def joins(self, group: str, client: Client = SAME, *parts: int) -> None:
         """A member is told to read partitions, 0 if none are named."""

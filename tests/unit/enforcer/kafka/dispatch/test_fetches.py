@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 from counted_kit import Delivered
-from fetch_rig import ADDRESS, BROKER, CLIENT, Rig, World, full, sizes
+from fetch_rig import ADDRESS, BROKER, CLIENT, Rig, World, full, sizes, two_waiting
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka_kit import build, decode, request
 from traffic_kit import batch, fetch_request
@@ -278,11 +278,7 @@ def test_what_is_remembered_of_partitions_is_bounded(monkeypatch: pytest.MonkeyP
 
 def test_two_connections_have_their_turns() -> None:
     """Who waits for longest goes on; what it may bring is not for the others until it has come."""
-    world = World({"dispatch_hold_ms": 10_000})
-    first, second = Rig(world), Rig(world)
-    _, plan = first.sent({"t": 1})
-    first.got(plan, {"t": [batch(10)]})
-    assert first.plan({"t": 1}) is None and second.plan({"t": 1}) is None
+    world, first, second = two_waiting()
     for before, behind in ((first, second), (second, first), (first, second)):
         world.now_ms += 1_000
         assert behind.plan({"t": 1}) is None
@@ -298,11 +294,7 @@ def test_two_connections_have_their_turns() -> None:
 
 def test_a_reservation_ends() -> None:
     """A long poll that brings nothing keeps others waiting for a moment only; what was not sent does not."""
-    world = World({"dispatch_hold_ms": 10_000})
-    first, second = Rig(world), Rig(world)
-    _, plan = first.sent({"t": 1})
-    first.got(plan, {"t": [batch(10)]})
-    assert first.plan({"t": 1}) is None and second.plan({"t": 1}) is None
+    world, first, second = two_waiting()
     world.now_ms += 1_000
     assert first.plan({"t": 1}) is not None
     assert second.plan({"t": 1}) is None

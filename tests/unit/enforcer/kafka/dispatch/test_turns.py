@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from counted_kit import Left
-from fetch_rig import ADDRESS, BROKER, CLIENT, Rig, World, full
+from fetch_rig import ADDRESS, BROKER, CLIENT, Rig, World, full, two_waiting
 from kafka.protocol.consumer import FetchRequest
 from kafka_kit import decode
 from traffic_kit import batch, fetch_request
@@ -142,11 +142,7 @@ def test_what_is_held_is_not_asked_again_before_its_time() -> None:
 
 def test_a_decision_ends_a_wait() -> None:
     """Of several proxies' part more may be left than was thought: who is in front looks again."""
-    world = World({"dispatch_hold_ms": 10_000})
-    first, second = Rig(world), Rig(world)
-    _, plan = first.sent({"t": 1})
-    first.got(plan, {"t": [batch(10)]})
-    assert first.plan({"t": 1}) is None and second.plan({"t": 1}) is None
+    world, first, second = two_waiting()
     world.counted.lines.wake((BROKER, full("t"), "g"))
     assert (first.woken, second.woken) == (0, 0)
     world.counted.lines.wake((BROKER, full("t")))

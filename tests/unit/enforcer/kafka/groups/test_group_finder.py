@@ -9,10 +9,7 @@ from enforcer.kafka.groups.group_finder import ENDED_MS
 @pytest.fixture
 def scene() -> Scene:
     """Two groups of one client id read one partition."""
-    found = Scene()
-    found.joins(SLOW)
-    found.joins(FREE)
-    return found
+    return Scene(SLOW, FREE)
 
 
 def test_who_never_had_an_offset_is_not_the_one_that_commits_it(scene: Scene) -> None:
@@ -68,8 +65,7 @@ def test_another_ones_trail_is_needed(scene: Scene) -> None:
 
 def test_who_seemed_to_be_one_groups_alone_is_not_ruled_out_by_another_such() -> None:
     """As at two proxies, one of which hears later of the other group; commits tell."""
-    scene = Scene()
-    scene.joins(SLOW)
+    scene = Scene(SLOW)
     d, c = scene.connection(), scene.connection()
     assert scene.fetches(d, 0) == scene.fetches(c, 0) == {SLOW}
     scene.joins(FREE)
@@ -85,9 +81,7 @@ def test_who_seemed_to_be_one_groups_alone_is_not_ruled_out_by_another_such() ->
 @pytest.mark.parametrize("alone", [True, False])
 def test_what_was_found_before_a_group_was_known_rules_nobody_out(alone: bool) -> None:
     """The free one had the limited one's client id alone at first, and is looked at again later than that."""
-    scene = Scene()
-    scene.alone = alone
-    scene.joins(SLOW)
+    scene = Scene(SLOW, alone=alone)
     d, c = scene.connection(), scene.connection()
     for trail in (c, d):
         scene.fetches(trail, 0)
@@ -128,8 +122,7 @@ def test_one_group_is_one_group(scene: Scene) -> None:
 
 def test_a_host_that_changes_on_the_way() -> None:
     """A client of another address and the same id is taken to be of the groups of that id."""
-    scene = Scene()
-    scene.joins(SLOW)
+    scene = Scene(SLOW)
     assert scene.fetches(scene.connection(), 0, SAME._replace(host="10.0.0.9")) == {SLOW}
     scene.joins(FREE, SAME._replace(host="10.0.0.9"))
     assert scene.fetches(scene.connection(), 0, SAME._replace(host="10.0.0.9")) == {FREE}
@@ -137,8 +130,7 @@ def test_a_host_that_changes_on_the_way() -> None:
 
 def test_a_group_that_fetches_under_another_client_id() -> None:
     """It has no reader of its own, so each unknown one may be it, until there is one."""
-    scene = Scene()
-    scene.joins(SLOW)
+    scene = Scene(SLOW)
     a, far = scene.connection(), scene.connection()
     assert scene.fetches(a, 0, OTHER) == {SLOW}
     scene.gets(a, 100)
@@ -153,8 +145,7 @@ def test_a_group_that_fetches_under_another_client_id() -> None:
 
 def test_who_goes_on_where_one_may_have_ended() -> None:
     """For a moment it may be the same consumer again; then the old connection is there still, or not."""
-    scene = Scene()
-    scene.joins(SLOW)
+    scene = Scene(SLOW)
     own, new = scene.connection(), scene.connection()
     scene.fetches(own, 0)
     scene.gets(own, 100)
@@ -173,15 +164,13 @@ def test_who_goes_on_where_one_may_have_ended() -> None:
 
 def test_nobody_of_another_principal() -> None:
     """Whose group it is was proven."""
-    scene = Scene()
-    scene.joins(SLOW)
+    scene = Scene(SLOW)
     assert scene.fetches(scene.connection(), 0, OTHER._replace(user="bob")) == set()
 
 
 def test_who_is_alone_need_not_wait_for_others() -> None:
     """It judges at once."""
-    scene = Scene()
-    scene.alone = True
+    scene = Scene(alone=True)
     scene.joins(SLOW, OTHER)
     scene.joins(FREE)
     a, decoy = scene.connection(), scene.connection()
@@ -195,8 +184,7 @@ def test_who_is_alone_need_not_wait_for_others() -> None:
 
 def test_what_is_found_of_a_client_of_its_own_stays_until_another_groups_reader_ends() -> None:
     """Else each Fetch would look through all limited groups of its topics."""
-    scene = Scene()
-    scene.joins(SLOW)
+    scene = Scene(SLOW)
     scene.joins("slow-2", OTHER)
     own, a = scene.connection(), scene.connection()
     scene.fetches(own, 0)

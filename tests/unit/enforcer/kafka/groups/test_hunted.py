@@ -12,10 +12,7 @@ from enforcer.kafka.groups.trails import TRAIL_MAX
 @pytest.fixture
 def scene() -> Scene:
     """Two groups of one client id read one partition."""
-    found = Scene()
-    found.joins(SLOW)
-    found.joins(FREE)
-    return found
+    return Scene(SLOW, FREE)
 
 
 def test_a_decoy_is_found_by_what_is_committed() -> None:
@@ -44,8 +41,7 @@ def test_a_decoy_is_found_by_what_is_committed() -> None:
 def test_what_a_decoy_only_asks_for_explains_nothing(client: Client) -> None:
     """Neither ahead of what is committed, nor a little before each time; what it was delivered must join."""
     for ahead in (True, False):
-        scene = Scene()
-        scene.alone = True
+        scene = Scene(alone=True)
         scene.joins(SLOW, Client("alice", "10.0.0.1", "commits"))
         scene.joins(FREE)
         a, end = scene.connection(), 0
@@ -94,9 +90,7 @@ def test_so_many_that_have_ended_are_kept(scene: Scene, monkeypatch: pytest.Monk
 
 def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond them nothing is told apart, or judged."""
-    scene = Scene()
-    scene.joins(SLOW)
-    scene.joins(FREE)
+    scene = Scene(SLOW, FREE)
     a, b = scene.connection(), scene.connection()
     a.asked(T, ((part, 0) for part in range(1, TRAIL_MAX + 1)), scene.now_ms)
     for trail, end in ((a, 200), (b, 300)):
@@ -140,8 +134,7 @@ def test_what_nobody_was_seen_to_read_is_looked_for_at_all() -> None:
 @pytest.mark.parametrize("alone", [True, False])
 def test_who_reads_on_a_connection_for_each_fetch_is_watched(alone: bool) -> None:
     """Though its client acts for a free group, and no fetch of its shows where the one before has read to."""
-    scene = Scene()
-    scene.alone = alone
+    scene = Scene(alone=alone)
     scene.now_ms += BEGIN_MS
     scene.joins(SLOW, OTHER)
     scene.joins(FREE)
@@ -162,9 +155,7 @@ def test_who_reads_on_a_connection_for_each_fetch_is_watched(alone: bool) -> Non
 
 def test_who_has_read_what_its_group_committed_is_watched_no_more() -> None:
     """As after a start of the proxy, where a group is told where it stands before it reads on from there."""
-    scene = Scene()
-    scene.alone = True
-    scene.joins(SLOW)
+    scene = Scene(SLOW, alone=True)
     scene.commits(SLOW, 500)
     assert scene.watches(T, "alice")
     scene.fetches(scene.connection(), 500)
@@ -193,8 +184,7 @@ def test_the_end_of_a_connection_and_of_a_group(scene: Scene) -> None:
 
 def test_who_leaves_after_each_commit_is_not_forgotten() -> None:
     """Nor does a member that was never seen take its group along."""
-    scene = Scene()
-    scene.alone = True
+    scene = Scene(alone=True)
     scene.readers.saw(SAME, SLOW)
     a = scene.connection()
     scene.fetches(a, 0, OTHER)
@@ -210,8 +200,7 @@ def test_who_leaves_after_each_commit_is_not_forgotten() -> None:
 @pytest.mark.parametrize("alone", [True, False])
 def test_a_connection_that_reads_more_than_is_remembered_is_suspected(alone: bool) -> None:
     """Made-up partitions do not hide what it reads."""
-    scene = Scene()
-    scene.alone = alone
+    scene = Scene(alone=alone)
     scene.joins(SLOW, OTHER)
     scene.joins(FREE)
     own, a = scene.connection(), scene.connection()

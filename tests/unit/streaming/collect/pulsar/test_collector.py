@@ -57,9 +57,14 @@ class Rig:
         self.reported += events
 
 
-def test_rounds_report_what_passed_and_push_what_follows(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def rig(monkeypatch: pytest.MonkeyPatch) -> Rig:
+    """A collector that pushes."""
+    return Rig(monkeypatch)
+
+
+def test_rounds_report_what_passed_and_push_what_follows(rig: Rig) -> None:
     """The first one knows no traffic, and pushes nothing: all topics would be newcomers."""
-    rig = Rig(monkeypatch)
     assert rig.round(5_000).outcome is Outcome.FIRST
     assert rig.pulsar.set == {}
     assert rig.round(15_000).outcome is Outcome.DONE
@@ -75,9 +80,8 @@ def test_rounds_report_what_passed_and_push_what_follows(monkeypatch: pytest.Mon
     assert len({event["id"] for _, event in rig.reported}) == 3
 
 
-def test_what_is_reported_is_what_the_contract_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_reported_is_what_the_contract_says(rig: Rig) -> None:
     """It reads back as a `group_usage`."""
-    rig = Rig(monkeypatch)
     for count in (0, 50, 50, 50):
         rig.round(count)
     readers = {"group_usage": group_usage}
@@ -88,9 +92,8 @@ def test_what_is_reported_is_what_the_contract_says(monkeypatch: pytest.MonkeyPa
     assert [bool(event["usage"]) for _, event in rig.reported] == [False, True, True, False]
 
 
-def test_a_share_is_pushed_and_goes_on_while_the_job_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_share_is_pushed_and_goes_on_while_the_job_is_silent(rig: Rig) -> None:
     """What was pushed last stays in force."""
-    rig = Rig(monkeypatch)
     run(rig.collector.meet())
     rig.collector.take_share("g", BROKER, {"publishRateInMsgs": 60.0}, 30_000)
     rig.round(0)
@@ -103,11 +106,8 @@ def test_a_share_is_pushed_and_goes_on_while_the_job_is_silent(monkeypatch: pyte
 @pytest.mark.parametrize(
     ("status", "outcome"), [(503, Outcome.UNREAD), (401, Outcome.UNREAD), (None, Outcome.UNREAD)]
 )
-def test_an_admin_api_that_is_down_costs_rounds(
-    monkeypatch: pytest.MonkeyPatch, status: int | None, outcome: Outcome
-) -> None:
+def test_an_admin_api_that_is_down_costs_rounds(rig: Rig, status: int | None, outcome: Outcome) -> None:
     """Nothing is reported or pushed; once it is back all of the time counts."""
-    rig = Rig(monkeypatch)
     rig.round(0)
     rig.pulsar.fail = lambda _method, _path: status
     assert rig.round(500).outcome is outcome
@@ -116,9 +116,8 @@ def test_an_admin_api_that_is_down_costs_rounds(
     assert rig.reported[-1][1]["period_ms"] == 20_000
 
 
-def test_nothing_is_pushed_that_was_not_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_pushed_that_was_not_reported(rig: Rig) -> None:
     """Kafka is away, or another collector is at work: which, is not known."""
-    rig = Rig(monkeypatch)
     rig.round(0)
     rig.refusal = WeirError("Kafka is away")
     assert rig.round(1_000).outcome is Outcome.UNREPORTED
@@ -140,9 +139,8 @@ def test_without_push_it_says_what_it_would_do(monkeypatch: pytest.MonkeyPatch) 
     assert rig.pulsar.changes() == []
 
 
-def test_limits_go_with_their_policy_or_with_the_collector(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limits_go_with_their_policy_or_with_the_collector(rig: Rig) -> None:
     """A policy that was removed takes them away in the next round, `withdraw` at once."""
-    rig = Rig(monkeypatch)
     rig.round(0)
     rig.round(1_000)
     assert len(rig.pulsar.set) == 2
@@ -156,9 +154,8 @@ def test_limits_go_with_their_policy_or_with_the_collector(monkeypatch: pytest.M
     assert rig.pulsar.set == {}
 
 
-def test_the_interval_is_never_longer_than_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_interval_is_never_longer_than_a_round(rig: Rig) -> None:
     """A member that reports more rarely than that would expire."""
-    rig = Rig(monkeypatch)
     assert rig.collector.interval_s() == 2.0
     rig.entries = {}
     assert rig.collector.interval_s() == 5.0
@@ -182,9 +179,8 @@ def test_namespaces_without_shared_limits_are_not_metered() -> None:
     assert [concern(name) for name in names] == [True, False, True, True, False]
 
 
-def test_a_namespace_that_joins_a_group_brings_no_past(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_namespace_that_joins_a_group_brings_no_past(rig: Rig) -> None:
     """Nobody read it before, so what its counters hold has passed long ago."""
-    rig = Rig(monkeypatch)
     rig.entries = {**ENTRIES, "namespaces.a/b": {}}
     rig.round(10**9)
     rig.round(10**9)
