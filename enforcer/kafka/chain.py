@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from enforcer.kafka.part import Behind, Concern, Limit, Link, Part, Reader, Request, Slot
-from enforcer.wire.kafka.frames import PRODUCE, client_name, parse_header, produce_acks
+from enforcer.wire.kafka.frames import PRODUCE, client_name, parse_header
+from enforcer.wire.kafka.traffic import produce_acks
 
 
 class Chain:

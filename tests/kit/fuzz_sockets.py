@@ -6,7 +6,8 @@ from typing import Any
 
 from fuzz_kit import Seed, framed, mutated, numbered, pieces, seeds
 
-from enforcer.wire.kafka.frames import BadFrame, parse_header, produce_acks
+from enforcer.wire.kafka.frames import BadFrame, parse_header
+from enforcer.wire.kafka.traffic import produce_acks
 
 _PRODUCE = 0
 

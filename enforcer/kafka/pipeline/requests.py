@@ -27,9 +27,9 @@ from enforcer.wire.kafka.frames import (
     Reason,
     Unread,
     parse_header,
-    produce_acks,
 )
 from enforcer.wire.kafka.mutations import MUTATION_KEYS
+from enforcer.wire.kafka.traffic import produce_acks
 
 STREAMED_FROM_BYTES: Final = 16_384
 """A request at least so long is passed on while it comes; shorter ones are not worth two writes."""

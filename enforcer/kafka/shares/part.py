@@ -14,8 +14,9 @@ from enforcer.kafka.names import NameQuestions
 from enforcer.kafka.part import Limit, Link, Part, Request, Slot
 from enforcer.kafka.shares.connection_meter import AdmittedProduce, ConnectionMeter
 from enforcer.kafka.shares.frame_meter import FrameMeter
-from enforcer.wire.kafka.frames import FETCH, METADATA, PRODUCE, Frame, produce_acks
+from enforcer.wire.kafka.frames import FETCH, METADATA, PRODUCE, Frame
 from enforcer.wire.kafka.outcomes import patch_throttle, with_acks
+from enforcer.wire.kafka.traffic import produce_acks
 from streaming.contract.errors import WeirError
 from streaming.contract.events import ANONYMOUS
 

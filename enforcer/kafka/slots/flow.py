@@ -13,8 +13,9 @@ from enforcer.kafka.slots.counted_answers import CountedAnswers
 from enforcer.kafka.slots.prompt_fetches import prompt_fetches
 from enforcer.kafka.slots.refusal import timed_out
 from enforcer.laws.concurrency.limiter import Limiter
-from enforcer.wire.kafka.frames import PRODUCE, parse_header, produce_acks
+from enforcer.wire.kafka.frames import PRODUCE, parse_header
 from enforcer.wire.kafka.mutations import MUTATION_KEYS, STRICT_FROM, MutationApi, MutationRequest, refuse_all
+from enforcer.wire.kafka.traffic import produce_acks
 
 INFLIGHT_THROTTLE_MS: Final = 100
 """Throttle time of requests for mutations that find no slot (error 89): slots become free in as many ms."""

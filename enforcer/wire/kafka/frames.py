@@ -275,36 +275,3 @@ def tagged_fields(data: Frame, offset: int) -> Iterator[tuple[int, int, int, int
         if offset > len(data):
             raise BadFrame(Reason.TRUNCATED_BODY)
         yield tag, at, start, offset
-
-
-def acks_offset(frame: bytes, header: RequestHeader) -> int:
-    """Where the acks field of a Produce request stands.
-
-    Before it stands a transactional id: none in v0-2, a classic nullable string in v3-8, compact from v9.
-
-    Raises:
-        BadFrame: the frame ends before the field does.
-    """
-    offset = header.body_offset
-    if header.api_version >= 9:
-        size, offset = read_uvarint(frame, offset)
-        offset += max(0, size - 1)
-    elif header.api_version >= 3:
-        if len(frame) < offset + _INT16.size:
-            raise BadFrame(Reason.TRUNCATED_BODY)
-        (length,) = _INT16.unpack_from(frame, offset)
-        if length < -1:
-            raise BadFrame(Reason.NEGATIVE_LENGTH)
-        offset += _INT16.size + max(0, length)
-    if len(frame) < offset + _INT16.size:
-        raise BadFrame(Reason.TRUNCATED_BODY)
-    return offset
-
-
-def produce_acks(frame: bytes, header: RequestHeader) -> int:
-    """The acks field of a Produce request. With 0 the broker sends no response at all.
-
-    Raises:
-        BadFrame: the frame ends before the field.
-    """
-    return int(_INT16.unpack_from(frame, acks_offset(frame, header))[0])

@@ -18,10 +18,9 @@ from enforcer.wire.kafka.frames import (
     Frame,
     Reason,
     RequestHeader,
-    acks_offset,
     is_flexible,
 )
-from enforcer.wire.kafka.traffic import PRODUCE_IDS_FROM, Part
+from enforcer.wire.kafka.traffic import ACKS, PRODUCE_IDS_FROM, Part
 
 _PARTITIONS: Final = told(PRODUCE, "Responses(Name|TopicId? PartitionResponses(Index ErrorCode))")
 _THROTTLE_BYTES: Final = 4
@@ -76,7 +75,7 @@ def with_acks(frame: bytes, header: RequestHeader) -> bytes:
     Raises:
         BadFrame: it ends too early.
     """
-    offset = acks_offset(frame, header)
+    offset, _ = ACKS(frame, header)
     return b"".join((frame[:offset], b"\0\1", frame[offset + 2 :]))
 
 

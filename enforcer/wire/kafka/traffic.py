@@ -88,6 +88,20 @@ class FetchSummary(NamedTuple):
     more: bool
 
 
+ACKS: Final = asked(PRODUCE, "at:Acks Acks")
+"""Where the acks field of a Produce request stands, and what it says; raises BadFrame."""
+
+
+def produce_acks(frame: Frame, header: RequestHeader) -> int:
+    """The acks field of a Produce request. With 0 the broker sends no response at all.
+
+    Raises:
+        BadFrame: the frame ends before the field.
+    """
+    acks: int = ACKS(frame, header)[1]
+    return acks
+
+
 _PRODUCED: Final = asked(
     PRODUCE, "TopicData(Name|TopicId PartitionData(Index of:Records end:Records))",
     room=PRODUCE_PARTS_MAX, rows=1,

@@ -21,11 +21,11 @@ from enforcer.wire.kafka.frames import (
     client_name,
     is_flexible,
     parse_header,
-    produce_acks,
     read_uvarint,
     response_body_offset,
     skip_tags,
 )
+from enforcer.wire.kafka.traffic import produce_acks
 
 
 def known_requests() -> list[type[ApiMessage]]:

@@ -13,7 +13,7 @@ from kafka.protocol.producer import ProduceRequest, ProduceResponse
 from kafka_kit import build, decode, response
 from traffic_kit import batch, fetch_response, key_of, produce, produce_response
 
-from enforcer.wire.kafka.frames import FETCH, PRODUCE, BadFrame, produce_acks
+from enforcer.wire.kafka.frames import FETCH, PRODUCE, BadFrame
 from enforcer.wire.kafka.outcomes import (
     emptied,
     patch_throttle,
@@ -22,7 +22,7 @@ from enforcer.wire.kafka.outcomes import (
     throttle_offset,
     with_acks,
 )
-from enforcer.wire.kafka.traffic import Part
+from enforcer.wire.kafka.traffic import Part, produce_acks
 
 PRODUCE_VERSIONS = range(3, 14)
 FETCH_VERSIONS = range(4, 19)
