@@ -53,26 +53,22 @@ class StagedInput:
 
 
 def replay_spark(
-    policies: str, files: Sequence[str], *, jars: Path, settings: JobSettings | None = None,
-    as_decided: bool = False,
-) -> ReplayResult:  # fmt: skip
+    policies: str, files: Sequence[str], *, jars: Path, as_decided: bool = False
+) -> ReplayResult:
     """Replay files in a Spark session of its own, which is stopped afterwards.
 
     Args:
         policies: file with the policies in force at the start.
         files: event files, in order.
         jars: folder with the jars of weir/jars/poms/spark.
-        settings: master, memory and Spark properties; all else has its own values here.
         as_decided: see `replay_local`.
 
     Raises:
         ConfigError: the policies are wrong.
         WeirError: a file cannot be read, or Spark failed.
     """
-    given = settings or JobSettings()
     cores = os.cpu_count() or 1
-    own = {"profile": Profile.THROUGHPUT, "shards": max(8, cores), "shuffle_partitions": cores}
-    tuned = given.model_copy(update=own)
+    tuned = JobSettings(profile=Profile.THROUGHPUT, shards=max(8, cores), shuffle_partitions=cores)
     with tempfile.TemporaryDirectory(prefix="weir-replay-") as folder:
         # First, since what is wrong with the files must not wait for a JVM.
         staged = stage(policies, files, Path(folder))
@@ -82,7 +78,7 @@ def replay_spark(
                 session.spark, staged, shards=tuned.shards, tasks=cores, as_decided=as_decided
             )
         finally:
-            stop_session(session, given.stop_timeout_s)
+            stop_session(session, tuned.stop_timeout_s)
 
 
 def stage(policies: str, files: Sequence[str], work: Path) -> StagedInput:
