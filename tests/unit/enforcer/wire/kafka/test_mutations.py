@@ -23,7 +23,7 @@ from enforcer.wire.kafka.mutations import (
     subset,
 )
 
-ID_A, ID_B = uuid.uuid5(uuid.NAMESPACE_DNS, "a").bytes, uuid.uuid5(uuid.NAMESPACE_DNS, "b").bytes
+ID_B = uuid.uuid5(uuid.NAMESPACE_DNS, "b").bytes
 @pytest.mark.parametrize("version", CREATIONS)
 def test_creation_is_read(version: int) -> None:
     """Names, partitions, replicas, assignments, time-out and dry run, with configurations between."""
