@@ -6,11 +6,10 @@ from itertools import product
 from operator import attrgetter
 from typing import Any, Final, cast
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
-from streaming.contract.errors import WeirError
 from streaming.contract.printable import is_printable, printable
 
 _COUNTED: Final[Mapping[str, Any]] = {"counter": Counter, "gauge": Gauge, "histogram": Histogram}
@@ -156,16 +155,3 @@ class PrintableLabels(Collector):
     def restricted_registry(self, names: Iterable[str]) -> "PrintableLabels":
         """Those of some names; asked for by `/metrics?name[]=NAME`."""
         return PrintableLabels(self._registry.restricted_registry(names))  # type: ignore[arg-type]
-
-
-def serve_metrics(registry: CollectorRegistry, host: str, port: int) -> str:
-    """Serve a registry from a thread; returns its URL, since port 0 takes any free one.
-
-    Raises:
-        WeirError: the port is taken, or the address not ours.
-    """
-    try:
-        server, _ = start_http_server(port, host, PrintableLabels(registry))
-    except OSError as error:
-        raise WeirError(f"cannot serve metrics on {host}:{port}: {error.strerror or error}") from error
-    return f"http://{host}:{server.server_port}/metrics"

@@ -67,11 +67,10 @@ async def _serve(make: Callable[[], Host[Any]], ready_file: Path | None) -> None
 
 
 def _described(proxy: Host[Any]) -> dict[str, Any]:
-    metrics = proxy.metrics_address
     return {
         "pid": os.getpid(),
         "listen": "{}:{}".format(*proxy.listen),
-        "metrics": None if metrics is None else "http://{}:{}/metrics".format(*metrics),
+        "metrics": proxy.metrics_url,
         "job": HERE if proxy.ready.is_set() else AWAY,
         **proxy.described,
     }

@@ -35,7 +35,8 @@ SECTIONS = (
 
 def render() -> str:
     """The whole file."""
-    return "\n".join([HEADER, *(render_section(cls, name) for name, cls in SECTIONS)])
+    shown: set[type] = set()
+    return "\n".join([HEADER, *(render_section(cls, name, shown) for name, cls in SECTIONS)])
 
 
 if __name__ == "__main__":

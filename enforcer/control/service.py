@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -31,7 +32,9 @@ from enforcer.control.usage import UsageTable
 from enforcer.core.feeds.decisions import decisions_in
 from enforcer.core.feeds.rows import events_of
 from enforcer.core.law import DecisionReader
-from enforcer.host.listening import listen_at
+from enforcer.host.doors.certificates import ServerTls, WatchedContext
+from enforcer.host.doors.entrance import Entrance
+from enforcer.host.doors.listening import listen_at
 from enforcer.host.sockets import Address
 from streaming.contract.backlog.actions import TYPE as BACKLOG_ACTION
 from streaming.contract.backlog.actions import BacklogAction, backlog_action
@@ -46,7 +49,7 @@ from streaming.kafka_io.newest import Newest
 from streaming.kafka_io.tail import Tail
 from streaming.kafka_io.threads import use_threads
 from streaming.kafka_io.topic_watch import TopicWatch
-from streaming.metrics import serve_metrics
+from streaming.metrics_server import serve_metrics
 from streaming.policy.policy_set import PolicySet
 
 _ROWS_MAX: Final = 100_000
@@ -160,7 +163,7 @@ class AdminService:
         )
         app = create_app(parts if beyond is None else replace(parts, beyond=beyond(parts)))
         connections = Connections(settings, self._metrics, request_ms)
-        self._server = _Server(_server_config(app, settings, connections))
+        self._server = _Server(_server_config(app, settings, connections), settings, self._metrics)
         self._serving: asyncio.Task[None] | None = None
         self.url = ""
         self.metrics_url: str | None = None
@@ -180,14 +183,16 @@ class AdminService:
         self._serve_metrics()
         listener = listen_at(self._listen, both=False)
         host, port = listener.getsockname()[:2]
-        self.url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        scheme = "http" if self._settings.tls is None else "https"
+        self.url = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
         if not self.has_tokens:
             logger.warning("no tokens are configured: only clients on this machine are answered")
         self._watch.start()
         self._store.start()
         for tail in self._tails:
             tail.start(asyncio.get_running_loop())
-        self._serving = asyncio.create_task(self._server.serve(sockets=[listener]))
+        self._serving = asyncio.create_task(self._server.serve(sockets=[]))
+        await self._server.open(listener)
 
     async def ended(self) -> None:
         """Wait until the server has ended by itself, which it should not."""
@@ -196,7 +201,7 @@ class AdminService:
 
     async def stop(self) -> None:
         """Answer what is under way and end."""
-        self._server.should_exit = True
+        self._server.end()
         self._watch.stop()
         if self._serving is not None:
             await self._serving
@@ -205,7 +210,9 @@ class AdminService:
     def _serve_metrics(self) -> None:
         if self._metrics_address is None:
             return
-        self.metrics_url = serve_metrics(self._metrics.registry, *self._metrics_address)
+        settings = self._settings.tls
+        tls = None if settings is None else WatchedContext.of_metrics(settings)
+        self.metrics_url = serve_metrics(self._metrics.registry, *self._metrics_address, tls)
 
     def _watch_over(self, cluster: Cluster) -> TopicWatch:
         return TopicWatch(
@@ -294,7 +301,34 @@ def _server_config(app: FastAPI, settings: AdminSettings, connections: Connectio
 
 
 class _Server(uvicorn.Server):
-    """Leaves signals to the command, which stops more than the server."""
+    """Leaves signals to the command, which stops more than the server, and gets its clients as proxies do.
+
+    Args:
+        config: of uvicorn.
+        settings: how many clients there may be, and their TLS.
+        metrics: counts handshakes that failed.
+    """
+
+    def __init__(self, config: uvicorn.Config, settings: AdminSettings, metrics: AdminMetrics) -> None:
+        super().__init__(config)
+        tls = None if settings.tls is None else ServerTls(settings.tls, lambda _name: True)
+        self._entrance = Entrance(tls, lambda: settings.connections_max, metrics.tls_failures)
+
+    async def open(self, listener: socket.socket) -> None:
+        """Let clients in; it serves already."""
+        await self._entrance.open(listener, self._connection)
+
+    def end(self) -> None:
+        """Let nobody in any more, and answer what is under way."""
+        self._entrance.close()
+        self.should_exit = True
+
+    def _connection(self) -> asyncio.Protocol:
+        """The protocol of a client that has come."""
+        made: asyncio.Protocol = self.config.http_protocol_class(  # type: ignore[call-arg]
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+        return made
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -5,6 +5,7 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator
 
+from enforcer.core.security.tls import TlsSettings
 from streaming.policy.settings import Settings, setting
 from streaming.policy.validation import expected, wrong
 
@@ -24,6 +25,9 @@ Origin = Annotated[str, AfterValidator(_origin), expected(_ORIGIN_EXPECTED)]
 class AdminSettings(Settings):
     """Settings of one admin API process."""
 
+    tls: TlsSettings | None = setting(
+        None, "TLS to clients of the admin API, as proxy.tls; absent: plain text"
+    )
     tokens_file: str = setting(
         "", "file with tokens and their roles, see docs/admin_api.md; empty: none; --tokens wins over it"
     )

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from urllib.parse import urlsplit
 
 from prometheus_client import CollectorRegistry
 
@@ -15,7 +14,6 @@ from streaming.metrics import (
     histogram,
     read_counter,
     read_gauge,
-    serve_metrics,
 )
 
 DELAY_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
@@ -160,7 +158,8 @@ class Metrics(MetricTable):
     accepted_connections = counter("Client connections accepted")
     closed_connections = counter("Connections that the proxy ended", "reason", "memory")
     bad_frames = counter("Frames that the protocol does not allow", "reason", "internal")
-    upstream_failures = counter("Failed broker connections", "reason", "timeout refused lost")
+    upstream_failures = counter("Failed broker connections", "reason", "timeout refused tls lost")
+    tls_failures = counter("Clients whose TLS handshake failed, by reason", "reason")
     loop_delay_seconds = histogram(
         "How late a timer of the event loop is, twenty times a second", DELAY_BUCKETS_S
     )
@@ -205,14 +204,6 @@ class Metrics(MetricTable):
         yield self.bytes, ["out"], self.traffic.bytes_out
         for what, count in asdict(self.local.counts).items():
             yield self.local_uncommon, [what], count
-
-    def serve(self, host: str, port: int) -> tuple[str, int]:
-        """Serve them at /metrics, from a thread; returns where, since port 0 takes any free one.
-
-        Raises:
-            WeirError: the port is taken, or the address not ours.
-        """
-        return host, urlsplit(serve_metrics(self.registry, host, port)).port or 0
 
     def decided(self, subject: str, tokens: float | None, rate: float | None, throttle_time_ms: int) -> None:
         """Show a subject's balance after a decision."""

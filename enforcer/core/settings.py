@@ -2,6 +2,7 @@
 
 from enum import StrEnum
 
+from enforcer.core.security.tls import TlsSettings, UpstreamTlsSettings
 from streaming.policy.policy_set import Decide
 from streaming.policy.settings import Settings, setting
 
@@ -63,6 +64,10 @@ class ProxySettings(Settings):
 
     id: str = setting(
         "", "name of this proxy in events, of no other one; empty: made from the host name and the port"
+    )
+    tls: TlsSettings | None = setting(None, "TLS to clients of the Kafka proxy; absent: plain text")
+    upstream_tls: UpstreamTlsSettings | None = setting(
+        None, "TLS to Kafka's brokers; absent: plain text; {}: the system's CAs"
     )
     advertise: str = setting("", "host that clients are told to connect to; empty: the listen host")
     broker_port_base: int = setting(

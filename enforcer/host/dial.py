@@ -1,6 +1,8 @@
 """The connections that a proxy itself makes to brokers: no other room dials."""
 
 import asyncio
+import logging
+import ssl
 from collections.abc import Callable
 from typing import Protocol, cast
 
@@ -9,11 +11,20 @@ from enforcer.core.settings import ProxySettings
 from enforcer.host.outlet import Outlet
 from enforcer.host.sockets import Address, descriptor_of, unread
 
+logger = logging.getLogger(__name__)
 
-async def dial(make: Callable[[], asyncio.Protocol], address: Address) -> None:
+
+async def dial(
+    make: Callable[[], asyncio.Protocol], address: Address, tls: ssl.SSLContext | None = None
+) -> None:
     """Connect to a broker; raises OSError if that cannot be."""
     try:
-        await asyncio.get_running_loop().create_connection(make, *address)
+        name = None if tls is None else address[0]
+        await asyncio.get_running_loop().create_connection(make, *address, ssl=tls, server_hostname=name)
+    except ssl.SSLError as error:
+        # Nothing else tells an operator that a CA is missing.
+        logger.warning("the broker %s:%d cannot be spoken to by TLS: %s", *address, error)
+        raise
     except ValueError as error:
         raise OSError("nothing can be called so") from error
 
@@ -26,7 +37,7 @@ class Owner(Protocol):
         ...
 
     def upstream_failed(self, reason: str) -> None:
-        """It could not be made (`refused`, `timeout`) or is `lost`."""
+        """It could not be made (`refused`, `timeout`, `tls`) or is `lost`."""
         ...
 
     def upstream_closed(self) -> None:
@@ -48,10 +59,12 @@ class Upstream(Outlet, asyncio.Protocol):
     Args:
         owner: the client connection.
         settings: time limits and bounds.
+        tls: None: in plain text.
     """
 
-    def __init__(self, owner: Owner, settings: ProxySettings) -> None:
+    def __init__(self, owner: Owner, settings: ProxySettings, tls: ssl.SSLContext | None = None) -> None:
         super().__init__()
+        self._tls = tls
         self._owner = owner
         self._settings = settings
         self._connecting: asyncio.Task[None] | None = None
@@ -63,6 +76,11 @@ class Upstream(Outlet, asyncio.Protocol):
     def closed(self) -> bool:
         """Whether there is no connection, and will be none."""
         return self.transport is None and (self._over or self._connecting is None)
+
+    @property
+    def secure(self) -> bool:
+        """Whether the broker is spoken to by TLS."""
+        return self._tls is not None
 
     @property
     def descriptor(self) -> int:
@@ -104,9 +122,11 @@ class Upstream(Outlet, asyncio.Protocol):
     async def _dial(self, address: Address) -> None:
         try:
             async with asyncio.timeout(self._settings.connect_timeout_ms / 1000):
-                await dial(lambda: self, address)
+                await dial(lambda: self, address, self._tls)
         except TimeoutError:
             self._fail("timeout")
+        except ssl.SSLError:
+            self._fail("tls")
         except OSError:
             self._fail("refused")
 

@@ -6,7 +6,7 @@ import fcntl
 import os
 from typing import Final, Protocol
 
-from enforcer.host.sockets import descriptor_of
+from enforcer.host.sockets import descriptor_of, is_secure
 
 MOVED_FROM_BYTES: Final = 131_072
 """Fewer bytes are not worth the calls."""
@@ -86,6 +86,11 @@ class Source(Protocol):
     """The broker connection."""
 
     @property
+    def secure(self) -> bool:
+        """Whether it speaks TLS."""
+        ...
+
+    @property
     def descriptor(self) -> int:
         """Of its socket; -1 while nothing is to be read from it."""
         ...
@@ -100,15 +105,18 @@ class ByteRelay:
         client: where its bytes go.
     """
 
-    __slots__ = ("_client", "_mover", "_source")
+    __slots__ = ("_client", "_mover", "_plain", "_source")
 
     def __init__(self, mover: Mover, source: Source, client: asyncio.Transport) -> None:
         self._mover = mover
         self._source = source
         self._client = client
+        self._plain = not (source.secure or is_secure(client))
 
     def move(self, count: int) -> int:
         """Move some of the next so many bytes, as far as they are here; returns how many."""
+        if not self._plain:
+            return 0
         client = self._client
         # What waits to be written goes first.
         if client.is_closing() or client.get_write_buffer_size():

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import logging
 import socket
+import ssl
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable, Mapping
@@ -15,16 +16,21 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from enforcer.core import bounds
 from enforcer.core.metrics import Metrics
+from enforcer.core.security.tls import TlsSettings, UpstreamTlsSettings
 from enforcer.core.settings import ProxySettings
 from enforcer.host.budget import Budget, Holder
 from enforcer.host.descriptors import Room
+from enforcer.host.dial import Owner, Upstream
+from enforcer.host.doors.certificates import IN_PLAIN, ServerTls, Visitor, WatchedContext
+from enforcer.host.doors.entrance import Accept, Entrance
+from enforcer.host.doors.listening import listen_at
 from enforcer.host.heartbeat import Heartbeat
-from enforcer.host.listening import listen_at
 from enforcer.host.moving import Mover
 from enforcer.host.sockets import Address, ended
 from enforcer.host.tasks import Tasks
 from enforcer.host.turns import Turns
 from streaming.contract.topics import CHECK_MS, Topics
+from streaming.metrics_server import serve_metrics
 
 logger = logging.getLogger(__name__)
 
@@ -119,7 +125,7 @@ class Host(ABC, Generic[C]):
 
     Attributes:
         listen: where clients connect to.
-        metrics_address: where its metrics are served; None: nowhere.
+        metrics_url: where its metrics are served; None: nowhere.
         proxy_id: its name in events.
         properties: of our own connections to Kafka.
         connections: all that are open to clients.
@@ -130,11 +136,16 @@ class Host(ABC, Generic[C]):
     Args:
         config: where it stands.
         settings: time limits and bounds.
+        tls: to clients; None: plain text.
+        upstream_tls: to brokers; None: plain text.
     """
 
     enforcement: Laws
 
-    def __init__(self, config: ProxyConfig, settings: ProxySettings) -> None:
+    def __init__(
+        self, config: ProxyConfig, settings: ProxySettings,
+        tls: TlsSettings | None, upstream_tls: UpstreamTlsSettings | None,
+    ) -> None:  # fmt: skip
         self.config, self.settings = config, settings
         self.metrics = Metrics(settings.metric_subjects_max)
         self._loop = asyncio.get_running_loop()
@@ -153,13 +164,16 @@ class Host(ABC, Generic[C]):
         addresses = self.properties["bootstrap.servers"].count(",") + 1
         self._room = Room(settings.connections_max, bounds.DESCRIPTORS_RESERVE, addresses)
         traffic.connections_max = self._room.connections(0)
-        self._servers: list[asyncio.Server] = []
+        self._tls = None if tls is None else ServerTls(tls, self.is_known)
+        self._metrics_tls = None if tls is None else WatchedContext.of_metrics(tls)
+        self._upstream_tls = None if upstream_tls is None else WatchedContext.of_client(upstream_tls)
+        self._entrance = Entrance(self._tls, self._free, self.metrics.tls_failures)
         self._tasks = Tasks()
         self.spawn = self._tasks.spawn
         """Begins something that runs until the end (Tasks)."""
         self._stopping = False
         self._empty = asyncio.Event()
-        self.metrics_address: Address | None = None
+        self.metrics_url: str | None = None
 
     @abstractmethod
     def accept(self) -> asyncio.Protocol:
@@ -181,7 +195,7 @@ class Host(ABC, Generic[C]):
             WeirError: the metrics port is taken.
         """
         if self.config.metrics is not None:
-            self.metrics_address = self.metrics.serve(*self.config.metrics)
+            self.metrics_url = serve_metrics(self.metrics.registry, *self.config.metrics, self._metrics_tls)
         await self.enforcement.start()
         await self.serve(self._listener, self.accept)
         self._heartbeat.start()
@@ -189,18 +203,31 @@ class Host(ABC, Generic[C]):
             self.spawn(work)
         logger.info("clients connect to %s:%d", *self.listen)
 
-    async def serve(self, listener: socket.socket, accept: Callable[[], asyncio.Protocol]) -> None:
+    async def serve(self, listener: socket.socket, accept: Accept) -> None:
         """Let clients in on one socket: no other room does."""
-        server = await self._loop.create_server(accept, sock=listener)
-        if self._stopping:
-            server.close()
-        self._servers.append(server)
+        await self._entrance.open(listener, accept)
+
+    def visitor(self, transport: asyncio.BaseTransport) -> Visitor:
+        """What is known of a client that has come."""
+        return IN_PLAIN if self._tls is None else self._tls.visitor(transport)
+
+    def is_known(self, name: str) -> bool:
+        """Whether clients may ask for a server of this name (SNI)."""
+        return True
+
+    @property
+    def upstream_tls(self) -> ssl.SSLContext | None:
+        """How brokers are spoken to; None: in plain text."""
+        return None if self._upstream_tls is None else self._upstream_tls.context
+
+    def upstream(self, owner: Owner, settings: ProxySettings) -> Upstream:
+        """A connection to a broker that is not dialed yet."""
+        return Upstream(owner, settings, self.upstream_tls)
 
     async def stop(self) -> None:
         """Take nothing new, answer what is under way, close; limited by stop_timeout_ms and some."""
         self._stopping = True
-        for server in self._servers:
-            server.close()
+        self._entrance.close()
         self._listener.close()
         for connection in list(self.connections):
             connection.drain()
@@ -234,12 +261,15 @@ class Host(ABC, Generic[C]):
 
     def admit(self, connection: C) -> bool:
         """Take a new client in; False if there are too many or we are stopping."""
-        if self._stopping or len(self.connections) >= self.metrics.traffic.connections_max:
+        if self._stopping or self._free() <= 0:
             return False
         self.connections.add(connection)
         self.metrics.accepted_connections.inc()
         self.metrics.traffic.connections = len(self.connections)
         return True
+
+    def _free(self) -> int:
+        return self.metrics.traffic.connections_max - len(self.connections)
 
     def forget(self, connection: C) -> None:
         """A client is gone."""

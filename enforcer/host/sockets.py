@@ -17,6 +17,11 @@ def descriptor_of(transport: asyncio.BaseTransport) -> int:
     return -1 if found is None else int(found.fileno())
 
 
+def is_secure(transport: asyncio.BaseTransport) -> bool:
+    """Whether its bytes are of TLS, which nobody but its loop can read or write."""
+    return transport.get_extra_info("ssl_object") is not None
+
+
 def peer_of(transport: asyncio.BaseTransport) -> object:
     """The address of a transport's other side, for a message; None if it is not known any more."""
     try:
@@ -44,6 +49,8 @@ def unread(transport: asyncio.BaseTransport, limit: int) -> Iterator[bytes]:
 
     An event loop gives up a connection when a write fails; what the other side sent before is still there.
     """
+    if is_secure(transport):
+        return
     descriptor = descriptor_of(transport)
     while descriptor >= 0 and limit > 0:
         try:

@@ -14,7 +14,7 @@ from typing import Final
 
 from cachetools import TTLCache
 
-from enforcer.core.credentials import name_of_password, name_of_token
+from enforcer.core.security.credentials import name_of_password, name_of_token
 from enforcer.http.metrics import HttpMetrics
 from enforcer.http.relay.upstream import UpstreamFailed
 from enforcer.http.settings import HttpSettings

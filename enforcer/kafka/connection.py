@@ -13,7 +13,7 @@ from enforcer.core.settings import ProxySettings
 from enforcer.host.budget import LARGE_BYTES, Seat
 from enforcer.host.dial import Owner, Upstream
 from enforcer.host.moving import ByteRelay
-from enforcer.host.sockets import Address, peer_of
+from enforcer.host.sockets import Address, is_secure, peer_of
 from enforcer.kafka.chain import Chain
 from enforcer.kafka.context import Context
 from enforcer.kafka.life.connection_end import ConnectionEnd
@@ -81,10 +81,11 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client came: connect to its broker."""
         self._transport = transport = cast(asyncio.Transport, transport)
-        self.peer, self.address = peer_of(transport), self._target()
-        if not self._proxy.admit(self):
+        self.peer, visitor = peer_of(transport), self._proxy.visitor(transport)
+        self.user, self.address = visitor.user, self._proxy.named(visitor.name) or self._target()
+        if refused := visitor.refused or ("" if self._proxy.admit(self) else "too_many_connections"):
             self.ending.open(transport, None)
-            self.end("too_many_connections")
+            self.end(refused)
             return
         transport.set_write_buffer_limits(bounds.WRITE_BUFFER_HIGH_BYTES, bounds.WRITE_BUFFER_LOW_BYTES)
         self._upstream = self._make_upstream(self, self._settings)
@@ -149,10 +150,10 @@ class Connection(asyncio.Protocol):
         return True
 
     def eof_received(self) -> bool:
-        """The client sends no more, but may still read: what it has sent is handled and answered."""
+        """The client sends no more; without TLS it may still read: what it has sent is answered."""
         self._partial_since = None
         self.ending.end_input()
-        return True
+        return self._transport is None or not is_secure(self._transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client is gone; what it has sent is carried out all the same."""
@@ -327,8 +328,7 @@ class Connection(asyncio.Protocol):
             )
             and (self._upstream is None or not self._upstream.full)
         )
-        waited = seat.waiting
-        if waited and not may:
+        if (waited := seat.waiting) and not may:
             # Others can use its place now.
             seat.leave()
         small = requests.need <= LARGE_BYTES and not (seat.held or seat.waiting)

@@ -7,7 +7,9 @@ from typing import Any, Protocol
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
 from enforcer.host.budget import Budget
+from enforcer.host.doors.certificates import Visitor
 from enforcer.host.moving import Mover
+from enforcer.host.sockets import Address
 from enforcer.host.turns import Turns
 from enforcer.kafka.addresses.repeats import Repeats
 from enforcer.kafka.guard.answers import AnswerFilter
@@ -53,6 +55,14 @@ class Context(Protocol):
 
     def in_force(self) -> object:
         """The policies of now, by which requests are read while no law is active."""
+        ...
+
+    def visitor(self, transport: asyncio.BaseTransport) -> Visitor:
+        """What is known of a client that has come."""
+        ...
+
+    def named(self, name: str) -> Address | None:
+        """The broker that a server's name (SNI) stands for; None: none, it is the bootstrap."""
         ...
 
     def admit(self, connection: Any) -> bool:

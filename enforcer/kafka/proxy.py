@@ -10,6 +10,7 @@ from typing import Any
 from enforcer.core import bounds
 from enforcer.core.control import ControlPlane
 from enforcer.host.server import Host, ProxyConfig
+from enforcer.host.sockets import Address
 from enforcer.kafka.addresses.brokers import Broker, Brokers
 from enforcer.kafka.backlog.partition_blocks import PartitionBlocks
 from enforcer.kafka.cluster import DEFAULT_PARTITIONS_REFRESH_MS, ClusterView, ClusterWatch
@@ -48,7 +49,7 @@ class KafkaProxy(Host[Connection]):
     enforcement: Enforcement
 
     def __init__(self, config: ProxyConfig) -> None:
-        super().__init__(config, config.settings)
+        super().__init__(config, config.settings, config.settings.tls, config.settings.upstream_tls)
         self.brokers = self._make_brokers()
         self.repeats = self.brokers.repeats
         control = ControlPlane(
@@ -109,7 +110,16 @@ class KafkaProxy(Host[Connection]):
 
     def accept(self) -> Connection:
         """A client comes to our bootstrap address: each leads to the next of the cluster's."""
-        return Connection(self, lambda: next(self._bootstrap))
+        return Connection(self, lambda: next(self._bootstrap), self.upstream)
+
+    def is_known(self, name: str) -> bool:
+        """See Host: a broker that nobody has is no server of ours."""
+        return self.brokers.node_named(name) is None or self.named(name) is not None
+
+    def named(self, name: str) -> Address | None:
+        """See Context."""
+        node = self.brokers.node_named(name)
+        return None if node is None else self.brokers.address_of(node)
 
     @property
     def described(self) -> dict[str, Any]:
@@ -154,12 +164,17 @@ class KafkaProxy(Host[Connection]):
             advertise=self.settings.advertise or host,
             port_base=base,
             brokers_max=bounds.BROKERS_MAX,
+            domain=self.settings.tls.sni if self.settings.tls else "",
+            domain_port=port,
             serve=self._serve_broker,
             shared=self.config.shared,
         )
 
     def _serve_broker(self, listener: socket.socket, broker: Broker) -> None:
-        self.spawn(self.serve(listener, lambda: Connection(self, lambda: (broker.host, broker.port))))
+        def accept() -> Connection:
+            return Connection(self, lambda: (broker.host, broker.port), self.upstream)
+
+        self.spawn(self.serve(listener, accept))
 
     def _deliver_view(self, view: ClusterView) -> None:
         with contextlib.suppress(RuntimeError):

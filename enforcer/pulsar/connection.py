@@ -189,7 +189,9 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client has come."""
         transport = cast(asyncio.Transport, transport)
-        if not self._context.admit(self):
+        visitor = self._context.visitor(transport)
+        self.user = visitor.user
+        if visitor.refused or not self._context.admit(self):
             self.over = True
             transport.abort()
             return
@@ -274,7 +276,8 @@ class Connection(asyncio.Protocol):
 
     def _opened(self, features: Features, user: str) -> None:
         assert self._handshake is not None and self._handshake.connect is not None
-        self.features, self.user = features, user
+        # A login that names somebody wins over a certificate.
+        self.features, self.user = features, user if user != ANONYMOUS else self.user
         self.connect = self._handshake.connect
         self._handshake = None
         limit = min(features.max_message_size + FRAME_OVERHEAD, self._context.settings.max_frame_bytes)

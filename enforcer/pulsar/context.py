@@ -1,11 +1,13 @@
 """What all connections of a Pulsar proxy share."""
 
 import asyncio
+import ssl
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
+from enforcer.host.doors.certificates import Visitor
 from enforcer.host.sockets import Address
 from enforcer.host.turns import Turns
 from enforcer.pulsar.link import Link, Part
@@ -45,6 +47,15 @@ class Context(Protocol):
 
     def bootstrap(self) -> Address:
         """The broker of a client that names none."""
+        ...
+
+    def visitor(self, transport: asyncio.BaseTransport) -> Visitor:
+        """What is known of a client that has come."""
+        ...
+
+    @property
+    def upstream_tls(self) -> ssl.SSLContext | None:
+        """How brokers are spoken to; None: in plain text."""
         ...
 
     def admit(self, connection: Any) -> bool:

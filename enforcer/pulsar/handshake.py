@@ -7,7 +7,7 @@ CONNECTED.
 from collections.abc import Callable
 from typing import Final
 
-from enforcer.core.credentials import name_of_password, name_of_token
+from enforcer.core.security.credentials import name_of_password, name_of_token
 from enforcer.host.sockets import Address
 from enforcer.pulsar.context import Context
 from enforcer.pulsar.link import Features

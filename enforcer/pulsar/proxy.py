@@ -72,8 +72,9 @@ class PulsarProxy(Host[Connection]):
     enforcement: Enforcement
 
     def __init__(self, config: PulsarProxyConfig) -> None:
-        super().__init__(config, config.settings.model_copy(update={"namespace_pattern": NAMES}))
-        self.pulsar = config.own_settings
+        self.pulsar = pulsar = config.own_settings
+        settings = config.settings.model_copy(update={"namespace_pattern": NAMES})
+        super().__init__(config, settings, pulsar.tls, pulsar.upstream_tls)
         self.pulsar_metrics = PulsarMetrics(self.metrics.registry)
         control = ControlPlane(
             self.proxy_id, self.settings, self.metrics, config.topics, self.properties,
@@ -82,7 +83,9 @@ class PulsarProxy(Host[Connection]):
         self.enforcement = enforcement = Enforcement(
             control, upstreams=BrokersBehind(), connections=lambda: self.connections
         )
-        self.targets = Targets(config.pulsar, self.pulsar.targets, TARGETS_MAX)
+        self.targets = Targets(
+            config.pulsar, pulsar.targets, TARGETS_MAX, secure=pulsar.upstream_tls is not None
+        )
         coordinator, blocks = enforcement.of(MutationQuotas).coordinator, enforcement.of(Blocks)
         self._concurrency, brokers_ms = enforcement.of(ConcurrencyLimits), enforcement.context.brokers_ms
         publish = PublishContext(enforcement.meter, self.settings, self.pulsar, self.metrics, blocks)
@@ -102,7 +105,7 @@ class PulsarProxy(Host[Connection]):
 
     def accept(self) -> Connection:
         """See Host."""
-        return Connection(self)
+        return Connection(self, self.upstream)
 
     def bootstrap(self) -> Address:
         """The broker of a client that names none."""

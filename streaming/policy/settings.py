@@ -11,7 +11,7 @@ same section as commented YAML at its defaults, which is how conf/weir.yaml is m
 
 import textwrap
 from enum import Enum
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from pydantic import Field, field_validator
 
@@ -20,6 +20,7 @@ from streaming.policy.validation import (
     ClosedMapping,
     Finding,
     Form,
+    Schema,
     bounds,
     shown,
     sorted_problems,
@@ -74,19 +75,44 @@ def read_settings(cls: type[Section], section: str, file: str | None) -> Section
     return read
 
 
-def render_section(cls: type[Settings], section: str) -> str:
-    """A section as commented YAML with every setting at its default."""
-    lines = [f"{section}:"]
-    defaults = cls()
-    for name, node in Form(cls).schema["properties"].items():
+def render_section(cls: type[Settings], section: str, shown: set[type] | None = None) -> str:
+    """A section as commented YAML with every setting at its default.
+
+    Args:
+        cls: its settings.
+        section: its name.
+        shown: mappings within sections whose keys stand in the file already; those of this one are added.
+    """
+    lines = _rendered(cls(), Form(cls).schema, set() if shown is None else shown)
+    return "\n".join([f"{section}:", *lines]) + "\n"
+
+
+def _rendered(defaults: Settings, schema: Schema, shown_before: set[type]) -> list[str]:
+    lines = []
+    for name, node in schema["properties"].items():
         choices = [str(choice) for choice in node.get("enum", ())]
         # Choices only where the meaning does not name them.
         unnamed = any(choice not in node["description"] for choice in choices)
         parts = (node["description"], bounds(node), f"one of {', '.join(choices)}" if unnamed else "")
         meaning = "; ".join(part for part in parts if part)
         lines += [f"  # {line}" for line in textwrap.wrap(meaning, _COMMENT_WIDTH)]
-        lines.append(f"  {name}: {rendered(getattr(defaults, name))}")
-    return "\n".join(lines) + "\n"
+        inside = _mapping_of(defaults, name)
+        if inside is None:
+            lines.append(f"  {name}: {rendered(getattr(defaults, name))}")
+            continue
+        # Absent unless it is wanted: its keys stand as a comment, where they stand first.
+        lines.append(f"  # {name}:")
+        if inside not in shown_before:
+            shown_before.add(inside)
+            inner = _rendered(inside.model_construct(), Form(inside).schema, shown_before)
+            lines += [f"  # {line}" for line in inner]
+    return lines
+
+
+def _mapping_of(defaults: Settings, name: str) -> type[Settings] | None:
+    """The kind of a setting that is a mapping of its own, and absent as a rule."""
+    kinds = get_args(type(defaults).model_fields[name].annotation)
+    return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Settings)), None)
 
 
 def _section(source: YamlFile, section: str, problems: list[Problem]) -> dict[str, Any]:

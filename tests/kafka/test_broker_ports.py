@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from enforcer.host.listening import listen_on
+from enforcer.host.doors.listening import listen_on
 from enforcer.kafka.addresses.brokers import Broker, Brokers, TooManyBrokers
 
 

@@ -14,6 +14,7 @@ from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
 from enforcer.host.budget import Budget
 from enforcer.host.dial import Owner, Upstream
+from enforcer.host.doors.certificates import IN_PLAIN, Visitor
 from enforcer.host.moving import Mover
 from enforcer.host.sockets import Address
 from enforcer.host.turns import Turns
@@ -96,9 +97,9 @@ class FakeTransport:
         """Close at once."""
         self.closed = self.aborted = True
 
-    def get_extra_info(self, _name: str) -> Any:
+    def get_extra_info(self, name: str) -> Any:
         """The socket, if the test has one."""
-        return self.socket
+        return self.socket if name == "socket" else None
 
     def set_write_buffer_limits(self, high: int, low: int) -> None:
         """Nothing to do."""
@@ -233,6 +234,14 @@ class Rig:
         """Made when the desk's time passes, or when a test says so (context.Context)."""
         self.timers.append(self.desk.call_later(delay_ms, function))
         return self.timers[-1]
+
+    def visitor(self, transport: asyncio.BaseTransport) -> Visitor:
+        """Everybody speaks in plain text (context.Context)."""
+        return IN_PLAIN
+
+    def named(self, name: str) -> Address | None:
+        """No name stands for a broker (context.Context)."""
+        return None
 
     def admit(self, connection: Any) -> bool:
         """Everybody comes in (context.Context)."""

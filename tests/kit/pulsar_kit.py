@@ -171,9 +171,12 @@ register(rmtree, CLIENTS_LOG.parent, ignore_errors=True)
 
 @contextmanager
 def client(service: str, **options: Any) -> Iterator[pulsar.Client]:
-    """A Python client on `HOST:PORT` that tells CLIENTS_LOG what goes wrong; options are pulsar.Client's."""
+    """A Python client on `HOST:PORT` or a URL, that tells CLIENTS_LOG what goes wrong.
+
+    Options are pulsar.Client's.
+    """
     options = {"logger": pulsar.FileLogger(pulsar.LoggerLevel.Error, str(CLIENTS_LOG)), **options}
-    made = pulsar.Client(f"pulsar://{service}", **options)
+    made = pulsar.Client(service if "://" in service else f"pulsar://{service}", **options)
     try:
         yield made
     finally:

@@ -10,6 +10,7 @@ from connection_kit import FakeTransport, FakeUpstream
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
 from enforcer.host.dial import Owner
+from enforcer.host.doors.certificates import IN_PLAIN, Visitor
 from enforcer.host.sockets import Address
 from enforcer.host.turns import Turns
 from enforcer.pulsar.connection import Connection
@@ -113,6 +114,7 @@ class PulsarRig:
         self.now = 0.0
         self.forgotten = 0
         self.full = False
+        self.upstream_tls = None
         self.client = FakeTransport()
         self.connection = Connection(self, self._upstream)
         self.connection.connection_made(cast(asyncio.Transport, self.client))
@@ -133,6 +135,10 @@ class PulsarRig:
     def bootstrap(self) -> Address:
         """The only broker."""
         return BROKER
+
+    def visitor(self, _transport: Any) -> Visitor:
+        """Everybody speaks in plain text."""
+        return IN_PLAIN
 
     def admit(self, _connection: Any) -> bool:
         """Unless the test says no."""

@@ -25,7 +25,10 @@ EVENTS_IN_COLUMNS = ("streaming.laws.row_fields", "streaming.laws.sheet", "strea
 """What laws share of reading their events in bulk."""
 METRICS = "streaming.metrics"
 """Every part declares its metrics, and shows them, in one way."""
-STREAMING_BELOW_JOB = (*BELOW_LAWS, METRICS, "streaming.laws", "streaming.kafka_io", "streaming.replay")
+METRICS_SERVER = "streaming.metrics_server"
+STREAMING_BELOW_JOB = (
+    *BELOW_LAWS, METRICS, METRICS_SERVER, "streaming.laws", "streaming.kafka_io", "streaming.replay",
+)  # fmt: skip
 KAFKA_IO = tuple(f"streaming.kafka_io.{name}" for name in ("brokers_clock", "tail", "topic_watch", "writer"))
 """How everybody reads and writes Weir's topics, looks after them, and learns their brokers' time."""
 PACKED = "streaming.columns.packed"
@@ -74,13 +77,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "streaming.kafka_io": STREAMING_BELOW_JOB,
     "streaming.replay": STREAMING_BELOW_JOB,
     METRICS: ("streaming.contract",),
+    METRICS_SERVER: ("streaming.contract", METRICS),
     "streaming.collect": STREAMING_BELOW_JOB,
     "streaming.job.spark": STREAMING_BELOW_JOB,
     "streaming.job.process": (*STREAMING_BELOW_JOB, "streaming.job"),
     "streaming.job.blobs": (*STREAMING_BELOW_JOB, "streaming.job.spark"),
     "streaming.job": (*STREAMING_BELOW_JOB, "streaming.job.spark", "streaming.job.blobs"),
     "enforcer.wire": ("streaming.contract.errors",),
-    "enforcer.host": ("enforcer.core", "streaming.contract"),
+    "enforcer.host": ("enforcer.core", "streaming.contract", METRICS_SERVER),
     "enforcer.core": (
         "streaming.contract", "streaming.policy", PACKED, METRICS, *KAFKA_IO, *SCALAR_LAWS,
     ),
@@ -100,6 +104,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "enforcer.core",
         "enforcer.host",
         METRICS,
+        METRICS_SERVER,
         PATHS,
         "streaming.contract",
         "streaming.policy",

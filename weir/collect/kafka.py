@@ -22,7 +22,7 @@ from streaming.kafka_io.cluster_quotas import ORIGIN, QuotaReader
 from streaming.kafka_io.policy_topic import PolicyLog, Update, differences
 from streaming.kafka_io.policy_turn import change_policies
 from streaming.kafka_io.threads import use_threads
-from streaming.metrics import serve_metrics
+from streaming.metrics_server import serve_metrics
 from weir.collect.backlogs import BacklogPart, ClusterWatch
 from weir.foreground import write_ready_file
 from weir.settings import CollectSettings

@@ -27,7 +27,7 @@ from streaming.contract.errors import TakenOver, WeirError
 from streaming.contract.printable import printable
 from streaming.contract.topics import Cluster
 from streaming.kafka_io.threads import use_threads
-from streaming.metrics import serve_metrics
+from streaming.metrics_server import serve_metrics
 from streaming.policy.groups import LIFE_ROUNDS, round_rules
 from weir.collect.backlogs import BacklogPart, ClusterWatch, Watch
 from weir.collect.feeds import DecisionFeed, PolicyFeed, shares_in

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from enforcer.core.security.tls import TlsSettings
 from streaming.collect.backlog.settings import BacklogSettings
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Topics
@@ -76,6 +77,7 @@ class StackSettings:
 
     Attributes:
         proxy_id: name of the proxy in events, empty: each makes its own.
+        tls: that of the proxy, for /metrics too; None: plain text.
     """
 
     kafka: KafkaSettings
@@ -83,6 +85,7 @@ class StackSettings:
     collect: CollectSettings
     backlog: BacklogSettings
     proxy_id: str
+    tls: TlsSettings | None = None
 
 
 class Stack:

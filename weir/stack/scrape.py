@@ -1,12 +1,14 @@
 """One metrics port for all parts of the local stack: their own texts, one after the other."""
 
+import ssl
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.request import ProxyHandler, build_opener
+from http.server import BaseHTTPRequestHandler
+from urllib.request import HTTPSHandler, ProxyHandler, build_opener
 
 from streaming.contract.errors import WeirError
+from streaming.metrics_server import MetricsListener, TlsContext
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 TEXT_MAX_BYTES = 16 * 1024 * 1024
@@ -14,7 +16,8 @@ SECOND = ("pulsar_proxy", "collect_pulsar")
 """Parts whose series another part has too."""
 _UP = "weir_part_up"
 # The parts are on this machine: an HTTP proxy of the environment could not reach them.
-_OPENER = build_opener(ProxyHandler({}))
+# Their certificates, where they have any, are for the names that clients use.
+_OPENER = build_opener(ProxyHandler({}), HTTPSHandler(context=ssl._create_unverified_context()))
 
 
 def fetch(url: str, timeout_s: float) -> str:
@@ -81,14 +84,16 @@ class MetricsServer:
         address: host and port, 0 for any free one.
         sources: asked at every request, see `joined`.
         timeout_s: limit for one part's answer.
+        tls: the context for the next client; None: plain text.
 
     Raises:
         WeirError: the address is taken.
     """
 
     def __init__(
-        self, address: tuple[str, int], sources: Callable[[], Mapping[str, str | None]], timeout_s: float
-    ) -> None:
+        self, address: tuple[str, int], sources: Callable[[], Mapping[str, str | None]], timeout_s: float,
+        tls: TlsContext | None = None,
+    ) -> None:  # fmt: skip
         class Handler(BaseHTTPRequestHandler):
             timeout = 5
 
@@ -107,12 +112,11 @@ class MetricsServer:
                 """A scrape every few seconds is not worth a line."""
 
         try:
-            self._server = ThreadingHTTPServer(address, Handler)
+            self._server = MetricsListener(address, Handler, tls)
         except OSError as taken:
             raise WeirError(
                 f"{address[0]}:{address[1]} cannot be used for metrics: {taken.strerror}"
             ) from taken
-        self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
         self._thread.start()
 
@@ -120,7 +124,7 @@ class MetricsServer:
     def url(self) -> str:
         """Where it is."""
         host, port = self._server.server_address[:2]
-        return f"http://{host!s}:{port}/metrics"
+        return f"{self._server.scheme}://{host!s}:{port}/metrics"
 
     def stop(self) -> None:
         """Stop serving."""

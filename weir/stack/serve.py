@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+from enforcer.host.doors.certificates import WatchedContext
 from streaming.contract.errors import ConfigError, Problem, WeirError
 from streaming.policy.settings import read_settings
 from weir.foreground import StopSignal, forget_ready_file, host_port, write_ready_file
@@ -59,7 +60,8 @@ def serve(
         _check_port(options.admin, "--admin")
         if options.pulsar:
             _check_port(options.pulsar_listen, "--pulsar-listen")
-        server = MetricsServer(args.metrics, stack.metrics_sources, _SCRAPE_S)
+        tls = None if settings.tls is None else WatchedContext.of_metrics(settings.tls)
+        server = MetricsServer(args.metrics, stack.metrics_sources, _SCRAPE_S, tls)
         if stack.start():
             _announce(stack, server, args.ready_file)
             if not meanwhile(stack, stop):
@@ -147,6 +149,7 @@ def _settings(file: str | None) -> StackSettings:
         collect=read["collect"],
         backlog=read["backlog"],
         proxy_id=read["proxy"].id or "",
+        tls=read["proxy"].tls,
     )
 
 

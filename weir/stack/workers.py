@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from enforcer.host.listening import reserve
+from enforcer.host.doors.listening import reserve
 from streaming.contract.errors import WeirError
 from weir.foreground import StopSignal, forget_ready_file, write_ready_file
 from weir.settings import LocalSettings

@@ -4,11 +4,12 @@ docs/protocol_notes.md 3.3: a single address that slips through lets clients wal
 """
 
 import logging
+import re
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from enforcer.host.listening import listen_on
+from enforcer.host.doors.listening import listen_on
 from enforcer.kafka.addresses.repeats import Repeats
 from enforcer.wire.kafka.addresses import Rewriter
 from streaming.contract.errors import WeirError
@@ -47,6 +48,8 @@ class Brokers:
         advertise: the host that clients are told.
         port_base: port of broker 0, others follow by id, so a restarted proxy has them again; 0: any.
         brokers_max: bound on broker ids.
+        domain: one port leads to all brokers, by names in this domain (SNI); empty: a port each.
+        domain_port: that port.
         serve: begins to accept on a new socket for a broker.
         shared: other workers of the same proxy have the same ports.
     """
@@ -60,6 +63,8 @@ class Brokers:
         brokers_max: int,
         serve: Callable[[socket.socket, Broker], None],
         shared: bool = False,
+        domain: str = "",
+        domain_port: int = 0,
     ) -> None:
         self._listen_host = listen_host
         self._advertise = advertise
@@ -67,6 +72,8 @@ class Brokers:
         self._brokers_max = brokers_max
         self._serve = serve
         self._shared = shared
+        self._domain, self._domain_port = domain.lower(), domain_port
+        self._named = re.compile(rf"broker-([0-9]{{1,10}})\.{re.escape(self._domain)}\.?", re.IGNORECASE)
         self._brokers: dict[int, Broker] = {}
         self.changes = 0
         """How often an address became known or another one."""
@@ -100,7 +107,19 @@ class Brokers:
             logger.info("broker %d moved from %s:%d to %s:%d", node_id, broker.host, broker.port, host, port)
             broker.host, broker.port = host, port
             self._change()
+        if self._domain:
+            return f"broker-{node_id}.{self._domain}", self._domain_port
         return self._advertise, broker.listen_port
+
+    def node_named(self, name: str) -> int | None:
+        """The id in a server's name (SNI), whether there is such a broker or not; None: it is no broker's."""
+        found = self._named.fullmatch(name) if self._domain else None
+        return None if found is None else int(found[1])
+
+    def address_of(self, node_id: int) -> tuple[str, int] | None:
+        """Where a broker is reached; None: it is not known."""
+        broker = self._brokers.get(node_id)
+        return None if broker is None else (broker.host, broker.port)
 
     def node_at(self, address: tuple[str, int]) -> int | None:
         """The id of the broker at an address; where only one is known, any address leads to it.
@@ -128,6 +147,12 @@ class Brokers:
     def _open(self, node_id: int, host: str, port: int) -> Broker:
         if len(self._brokers) >= self._brokers_max:
             raise TooManyBrokers(f"broker {node_id} is one more than brokers_max = {self._brokers_max}")
+        if self._domain:
+            self._brokers[node_id] = Broker(
+                node_id=node_id, host=host, port=port, listen_port=self._domain_port
+            )
+            self._change()
+            return self._brokers[node_id]
         listener = self._listen(node_id)
         broker = Broker(node_id=node_id, host=host, port=port, listen_port=listener.getsockname()[1])
         self._brokers[node_id] = broker

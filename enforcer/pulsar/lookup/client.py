@@ -1,6 +1,7 @@
 """The proxy's own connection to a broker that a lookup was referred to, logged in as the client."""
 
 import asyncio
+import ssl
 from collections.abc import Callable
 from typing import Final, cast
 
@@ -36,9 +37,13 @@ class LookupClient(asyncio.Protocol):
         target: the broker.
         connect: the client's CONNECT.
         now_ms: the steady clock.
+        tls: how the broker is spoken to; None: in plain text.
     """
 
-    def __init__(self, target: Address, connect: bytes, now_ms: Callable[[], float]) -> None:
+    def __init__(
+        self, target: Address, connect: bytes, now_ms: Callable[[], float], tls: ssl.SSLContext | None = None
+    ) -> None:
+        self._tls = tls
         self._target = target
         self._connect = connect
         self._now_ms = now_ms
@@ -93,7 +98,7 @@ class LookupClient(asyncio.Protocol):
 
     async def _dial(self) -> None:
         try:
-            await dial(lambda: self, self._target)
+            await dial(lambda: self, self._target, self._tls)
         except BaseException:
             # Others that wait for the connection must not wait on, also where this one's time is up.
             self.close()

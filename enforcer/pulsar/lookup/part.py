@@ -12,6 +12,7 @@ from enforcer.host.sockets import Address
 from enforcer.pulsar.context import Context
 from enforcer.pulsar.link import Link
 from enforcer.pulsar.lookup.client import AskingFailed, LookupClient
+from enforcer.pulsar.lookup.targets import PLAIN, SECURE
 from enforcer.wire.pulsar.commands import LookupType, ServerError, build, command, parse, rewritten
 from enforcer.wire.pulsar.frames import AUTH_RESPONSE, LOOKUP, LOOKUP_RESPONSE
 from streaming.contract.errors import WeirError
@@ -105,13 +106,24 @@ class Lookups:
         if body.response == LookupType.FAILED:
             self._metrics.lookups.labels("failed").inc()
             return frame
-        if self._context.targets.learn(body.brokerServiceUrl) is None:
-            return self._failed(body.request_id, "the broker has no address without TLS")
+        if self._learn(body) is None:
+            return self._failed(body.request_id, self._no_address)
         # Clients take one of the two; behind the proxy both are the same connection.
-        body.brokerServiceUrlTls = body.brokerServiceUrl
+        _, _, address = self._url(body).partition("://")
+        body.brokerServiceUrl, body.brokerServiceUrlTls = PLAIN + address, SECURE + address
         body.proxy_through_service_url = True
         self._metrics.lookups.labels("connect").inc()
         return rewritten(frame, body)
+
+    def _url(self, body: Any) -> str:
+        return str(body.brokerServiceUrlTls if self._context.targets.secure else body.brokerServiceUrl)
+
+    def _learn(self, body: Any) -> Address | None:
+        return self._context.targets.learn(self._url(body))
+
+    @property
+    def _no_address(self) -> str:
+        return f"the broker has no address {'with' if self._context.targets.secure else 'without'} TLS"
 
     def _failed(self, request_id: int, why: str) -> bytes:
         self._metrics.lookups.labels("refused").inc()
@@ -141,9 +153,9 @@ class Lookups:
         for _ in range(LOOKUP_HOPS_MAX):
             if answer.response != LookupType.REDIRECT:
                 return self._through(answer, frame)
-            target = self._context.targets.learn(answer.brokerServiceUrl)
+            target = self._learn(answer)
             if target is None:
-                raise AskingFailed("the broker has no address without TLS")
+                raise AskingFailed(self._no_address)
             asked.authoritative = answer.authoritative
             frame = await self._other(target).ask(asked.request_id, build(LOOKUP, asked))
             answer = parse(frame)
@@ -155,6 +167,6 @@ class Lookups:
         if other is None or other.over:
             if len(self._others) >= _ASKED_MAX:
                 self._others.pop(next(iter(self._others))).close()
-            other = LookupClient(target, self._connect, self._link.now_ms)
+            other = LookupClient(target, self._connect, self._link.now_ms, self._context.upstream_tls)
         self._others[target] = other
         return other

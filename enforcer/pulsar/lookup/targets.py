@@ -11,7 +11,8 @@ TARGETS_MAX: Final = 1_000
 
 _HOST_MAX: Final = 255
 _PART_MAX: Final = 63
-_PLAIN: Final = "pulsar://"
+PLAIN: Final = "pulsar://"
+SECURE: Final = "pulsar+ssl://"
 _ADDRESS: Final = re.compile(r"[\d.*]+", re.ASCII)
 """The beginning of an IPv4 address."""
 
@@ -25,9 +26,14 @@ class Targets:
             no dot, or a name in a domain of anybody's own could begin like ours; behind digits and dots alone
             it stands for more of these.
         known_max: bound on those that brokers have named; what was named longest ago goes first.
+        secure: brokers are spoken to by TLS.
     """
 
-    def __init__(self, bootstrap: Iterable[Address], patterns: Sequence[str], known_max: int) -> None:
+    def __init__(
+        self, bootstrap: Iterable[Address], patterns: Sequence[str], known_max: int, *, secure: bool = False
+    ) -> None:
+        self.secure = secure
+        self._scheme = SECURE if secure else PLAIN
         self._bootstrap = {(host.lower(), port) for host, port in bootstrap}
         self._patterns = [re.compile(_expression(pattern.lower())) for pattern in patterns]
         self._known_max = known_max
@@ -37,8 +43,12 @@ class Targets:
         return len(self._known)
 
     def learn(self, url: str) -> Address | None:
-        """A broker has named another one, pulsar://HOST:PORT; returns it, None if that is no such address."""
-        found = parse_target(url.removeprefix(_PLAIN)) if url.startswith(_PLAIN) else None
+        """A broker has named another one, pulsar://HOST:PORT, or pulsar+ssl:// where we speak TLS to them.
+
+        Returns:
+            The broker; None if that is no such address.
+        """
+        found = parse_target(url.removeprefix(self._scheme)) if url.startswith(self._scheme) else None
         if found is not None:
             self._known.pop(found, None)
             if len(self._known) >= self._known_max:

@@ -42,7 +42,7 @@ from streaming.job.spark.settings import JobSettings
 from streaming.kafka_io.reader import NO_LOG
 from streaming.kafka_io.topic_watch import TopicWatch
 from streaming.kafka_io.weir_topics import look
-from streaming.metrics import serve_metrics
+from streaming.metrics_server import serve_metrics
 
 _LOG = logging.getLogger("weir.job")
 _GONE_S: Final = 30

@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 from prometheus_client.parser import text_string_to_metric_families
 
 from streaming.contract.errors import WeirError
-from streaming.metrics import serve_metrics
+from streaming.metrics_server import serve_metrics
 
 NAMES = ("a\x1b[2Jb", "a\u202eb", "a\x85b", "\udcff", 'q"\\n', "é", "plain")
 SHOWN = ("a\\x1b[2Jb", "a\\u202eb", "a\\x85b", "\\udcff", 'q"\\n', "é", "plain")

@@ -3,7 +3,7 @@
 
 import pytest
 
-from enforcer.core.credentials import name_of_password, name_of_token
+from enforcer.core.security.credentials import name_of_password, name_of_token
 
 
 @pytest.mark.parametrize(

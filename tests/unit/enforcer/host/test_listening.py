@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from enforcer.host.listening import listen_at, listen_on, reserve
+from enforcer.host.doors.listening import listen_at, listen_on, reserve
 from streaming.contract.errors import WeirError
 
 HERE = "127.0.0.1"

@@ -126,9 +126,9 @@ class Transport:
         """What waits."""
         return self.waiting
 
-    def get_extra_info(self, _name: str) -> Any:
+    def get_extra_info(self, name: str) -> Any:
         """Its socket."""
-        return self.end
+        return self.end if name == "socket" else None
 
     def write(self, data: bytes) -> None:
         """As a loop would, in its time."""
@@ -139,7 +139,7 @@ class Source:
     """The broker connection."""
 
     def __init__(self, descriptor: int) -> None:
-        self.descriptor = descriptor
+        self.descriptor, self.secure = descriptor, False
 
 
 def test_only_a_client_that_nothing_waits_for(ends: Ends) -> None:

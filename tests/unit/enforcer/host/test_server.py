@@ -15,7 +15,7 @@ class BareHost(Host[Any]):
 
     def __init__(self, **settings: Any) -> None:
         config = ProxyConfig(kafka=(("127.0.0.1", 1),), listen=("127.0.0.1", 0))
-        super().__init__(config, ProxySettings(**settings))
+        super().__init__(config, ProxySettings(**settings), None, None)
         self.enforcement = cast(Any, SimpleNamespace(start=self.nothing, stop=self.nothing, work=tuple))
         self.came = asyncio.Event()
 

@@ -42,7 +42,7 @@ def test_connect_leads_through_the_proxy() -> None:
     rig.down(answer(LookupType.CONNECT, "pulsar://b-2:6650", brokerServiceUrlTls="pulsar+ssl://b-2:6651"))
     body = parse(rig.client.data)
     assert body.proxy_through_service_url and body.response == LookupType.CONNECT
-    assert body.brokerServiceUrl == body.brokerServiceUrlTls == "pulsar://b-2:6650"
+    assert (body.brokerServiceUrl, body.brokerServiceUrlTls) == ("pulsar://b-2:6650", "pulsar+ssl://b-2:6650")
     assert rig.targets.allows(("b-2", 6650)) and rig.metric("pulsar_lookups_total", outcome="connect") == 1
 
 

@@ -1,0 +1,167 @@
+"""Certificates in use: who a client is by its own, and files that are read again when they change."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import ssl
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
+from weakref import WeakKeyDictionary
+
+from pydantic_core import PydanticCustomError
+
+from enforcer.core.security.principal_mapping import MappingRules, NoUser, subject_of
+from enforcer.core.security.tls import (
+    ClientAuth,
+    TlsSettings,
+    UpstreamTlsSettings,
+    client_context,
+    server_context,
+)
+from enforcer.host.sockets import peer_of
+from streaming.contract.events import ANONYMOUS
+
+logger = logging.getLogger(__name__)
+
+_EXPIRED: Final = 10
+"""X509_V_ERR_CERT_HAS_EXPIRED."""
+_REASONS: Final = {
+    "HTTP_REQUEST": "no_tls",
+    "WRONG_VERSION_NUMBER": "no_tls",
+    "UNSUPPORTED_PROTOCOL": "protocol",
+    "NO_PROTOCOLS_AVAILABLE": "protocol",
+    "NO_SHARED_CIPHER": "cipher",
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "no_certificate",
+    "CALLBACK_FAILED": "unknown_name",
+}
+
+
+class Visitor(NamedTuple):
+    """What TLS tells of a client that has come.
+
+    Attributes:
+        user: by its certificate; ANONYMOUS without one.
+        name: the server that it asked for (SNI); empty: none.
+        refused: why it may not stay; empty: it may.
+    """
+
+    user: str = ANONYMOUS
+    name: str = ""
+    refused: str = ""
+
+
+IN_PLAIN: Final = Visitor()
+
+
+def failure_of(error: OSError) -> str:
+    """Why a handshake failed, as `tls_failures_total` has it."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return "expired" if error.verify_code == _EXPIRED else "untrusted"
+    if isinstance(error, ssl.SSLError):
+        reason = error.reason or ""
+        return _REASONS.get(reason, "refused_by_client" if "ALERT" in reason else "other")
+    # uvloop aborts what takes too long; all else ended before it was done.
+    return "timeout" if isinstance(error, ConnectionAbortedError) else "closed"
+
+
+class WatchedContext:
+    """A context that is made anew when its files have changed; connections that are open go on as they are.
+
+    Args:
+        make: makes it; raises where a file is of no use.
+        files: what it is made of.
+    """
+
+    def __init__(self, make: Callable[[], ssl.SSLContext], files: Iterable[str]) -> None:
+        self._make, self._files = make, [path for path in files if path]
+        self._made, self._seen = make(), self._stamps()
+
+    @classmethod
+    def of_server(
+        cls, settings: TlsSettings, prepare: Callable[[ssl.SSLContext], None] = lambda _: None
+    ) -> "WatchedContext":
+        """What clients are shown; each new context is prepared."""
+
+        def make() -> ssl.SSLContext:
+            context = server_context(settings)
+            prepare(context)
+            return context
+
+        return cls(make, (settings.certificate, settings.key, settings.client_ca))
+
+    @classmethod
+    def of_metrics(cls, settings: TlsSettings) -> "WatchedContext":
+        """The same for /metrics, whose readers show no certificate."""
+        return cls.of_server(settings.model_copy(update={"client_auth": ClientAuth.NONE}))
+
+    @classmethod
+    def of_client(cls, settings: UpstreamTlsSettings) -> "WatchedContext":
+        """How brokers are spoken to."""
+        return cls(lambda: client_context(settings), (settings.ca, settings.certificate, settings.key))
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """For a new connection, by the files as they are now.
+
+        Where they are of no use, such as a certificate whose key is still to come, the context before stays.
+        """
+        if (stamps := self._stamps()) != self._seen:
+            self._seen = stamps
+            try:
+                self._made = self._make()
+                logger.info("certificates were read again: %s", ", ".join(self._files))
+            except PydanticCustomError as bad:
+                logger.warning("the certificate in use stays: what has changed %s", bad.message())
+        return self._made
+
+    def _stamps(self) -> list[tuple[int, int, int]]:
+        stamps = []
+        for path in self._files:
+            # In the middle of its replacement it is not there.
+            with contextlib.suppress(OSError):
+                found = os.stat(path)
+                stamps.append((found.st_mtime_ns, found.st_size, found.st_ino))
+        return stamps
+
+
+class ServerTls:
+    """TLS of one listener's clients.
+
+    Args:
+        settings: as the section has them.
+        is_known: whether clients may ask for a server of this name.
+    """
+
+    def __init__(self, settings: TlsSettings, is_known: Callable[[str], bool]) -> None:
+        self._rules = MappingRules(settings.principal_mapping_rules)
+        self._is_known = is_known
+        self._names: WeakKeyDictionary[object, str] = WeakKeyDictionary()
+        self._watched = WatchedContext.of_server(settings, self._ask_names)
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """For the next client."""
+        return self._watched.context
+
+    def _ask_names(self, made: ssl.SSLContext) -> None:
+        made.sni_callback = self._named
+
+    def _named(self, client: ssl.SSLObject, name: str | None, _context: ssl.SSLContext) -> int | None:
+        if name is None:
+            return None
+        if not self._is_known(name):
+            return ssl.ALERT_DESCRIPTION_UNRECOGNIZED_NAME
+        self._names[client] = name
+        return None
+
+    def visitor(self, transport: asyncio.BaseTransport) -> Visitor:
+        """Who has come; a user that no rule names is refused, as a broker does."""
+        client = transport.get_extra_info("ssl_object")
+        shown = client.getpeercert(binary_form=True)
+        try:
+            user = self._rules.user(subject_of(shown)) if shown else ANONYMOUS
+        except NoUser as unknown:
+            logger.warning("a connection from %s ends: %s", peer_of(transport), unknown)
+            return Visitor(refused="unknown_user")
+        return Visitor(user, self._names.get(client, ""))

@@ -1,0 +1,75 @@
+"""Certificates of a CA of our own, as files."""
+
+import datetime
+import ssl
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import trustme
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+LOOPBACK = "127.0.0.1"
+DOMAIN = "kafka.test"
+PAST = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
+
+
+class Pair(NamedTuple):
+    """A certificate with those between it and its CA, and its key; PEM."""
+
+    certificate: str
+    key: str
+
+
+class Authority:
+    """Issues certificates into a folder.
+
+    Attributes:
+        ca: file with the CA's own.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder, self._ca, self._count = folder, trustme.CA(organization_name="Weir's tests"), 0
+        self.ca = str(folder / "ca.pem")
+        self._ca.cert_pem.write_to_path(self.ca)
+
+    def issue(self, *names: str, **subject: Any) -> Pair:
+        """One more pair; `subject` as trustme's issue_cert has it."""
+        self._count += 1
+        made = self._ca.issue_cert(*names, **subject)
+        pair = Pair(*(str(self._folder / f"{self._count}-{kind}.pem") for kind in ("certificate", "key")))
+        Path(pair.certificate).unlink(missing_ok=True)
+        for blob in made.cert_chain_pems:
+            blob.write_to_path(pair.certificate, append=True)
+        # As Java reads it.
+        key = load_pem_private_key(made.private_key_pem.bytes(), None)
+        Path(pair.key).write_bytes(
+            key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        )
+        return pair
+
+    def server(self) -> Pair:
+        """For this machine, and any name in DOMAIN."""
+        return self.issue(LOOPBACK, "localhost", DOMAIN, f"*.{DOMAIN}")
+
+    def client(self, name: str, **subject: Any) -> Pair:
+        """For a user: CN=name,OU=Clients,O=trustme..., as trustme writes subjects."""
+        return self.issue(
+            f"{name}@example.com", common_name=name, organization_unit_name="Clients", **subject
+        )
+
+    def expired(self, name: str) -> Pair:
+        """One that was good until 2020."""
+        return self.client(name, not_before=PAST - datetime.timedelta(days=30), not_after=PAST)
+
+    def context(self, shown: Pair | None = None) -> ssl.SSLContext:
+        """A client that trusts this CA, and shows a certificate."""
+        made = ssl.create_default_context(cafile=self.ca)
+        if shown is not None:
+            made.load_cert_chain(*shown)
+        return made
