@@ -46,6 +46,12 @@ class MetricsListener(ThreadingHTTPServer):
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         super().__init__(address, handler)
 
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        host, port = str(self.server_address[0]), self.server_port
+        return f"{self.scheme}://{f'[{host}]' if ':' in host else host}:{port}/metrics"
+
     def finish_request(self, request: Any, client_address: Any) -> None:
         """See socketserver; called in the client's own thread."""
         if self._tls is None:
@@ -69,4 +75,4 @@ def serve_metrics(registry: CollectorRegistry, host: str, port: int, tls: TlsCon
     except OSError as error:
         raise WeirError(f"cannot serve metrics on {host}:{port}: {error.strerror or error}") from error
     threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
-    return f"{server.scheme}://{host}:{server.server_port}/metrics"
+    return server.url

@@ -180,6 +180,13 @@ class GuardedProtocol(H11Protocol):
         else:
             self.cut(None)
 
+    def shutdown(self) -> None:
+        """See uvicorn; by TLS an idle client would be asked whether it has heard of the end."""
+        if self._standing() is _Phase.IDLE:
+            self.transport.abort()
+        else:
+            super().shutdown()
+
     def cut(self, why: EndReason | None) -> None:
         """End it now, without waiting for what the client has not taken."""
         if why is not None:

@@ -21,7 +21,7 @@ from enforcer.control.auth import Grant, grants_of_file, grants_of_text
 from enforcer.control.backlog.records import BacklogReport, report_of
 from enforcer.control.backlog.stats import kept_since
 from enforcer.control.backlog.table import BacklogTable
-from enforcer.control.connections import Connections, guarded
+from enforcer.control.connections import REQUEST_MS, Connections, guarded
 from enforcer.control.dispatch.records import DispatchDecision, dispatch_of
 from enforcer.control.dispatch.table import DeliveryTable
 from enforcer.control.metrics import AdminMetrics
@@ -312,7 +312,9 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, settings: AdminSettings, metrics: AdminMetrics) -> None:
         super().__init__(config)
         tls = None if settings.tls is None else ServerTls(settings.tls, lambda _name: True)
-        self._entrance = Entrance(tls, lambda: settings.connections_max, metrics.tls_failures)
+        self._entrance = Entrance(
+            tls, lambda: settings.connections_max, metrics.tls_failures, REQUEST_MS / 1000
+        )
 
     async def open(self, listener: socket.socket) -> None:
         """Let clients in; it serves already."""

@@ -9,7 +9,7 @@ from typing import Protocol, cast
 from enforcer.core import bounds
 from enforcer.core.settings import ProxySettings
 from enforcer.host.outlet import Outlet
-from enforcer.host.sockets import Address, descriptor_of, unread
+from enforcer.host.sockets import Address, descriptor_of, pause_reading, resume_reading, unread
 
 logger = logging.getLogger(__name__)
 
@@ -96,13 +96,13 @@ class Upstream(Outlet, asyncio.Protocol):
         """Read nothing for now."""
         self._reading = False
         if self.transport is not None:
-            self.transport.pause_reading()
+            pause_reading(self.transport)
 
     def resume_reading(self) -> None:
         """Read again."""
         self._reading = True
         if self.transport is not None:
-            self.transport.resume_reading()
+            resume_reading(self.transport)
 
     def close(self) -> None:
         """It is needed no more; what was sent still leaves."""
@@ -143,7 +143,7 @@ class Upstream(Outlet, asyncio.Protocol):
         self.open(transport)
         self.writable, self._connecting = True, None
         if not self._reading:
-            transport.pause_reading()
+            pause_reading(transport)
         self._owner.upstream_changed()
 
     def data_received(self, data: bytes) -> None:
@@ -161,7 +161,14 @@ class Upstream(Outlet, asyncio.Protocol):
         if self._over:
             self._owner.upstream_closed()
         else:
-            self._owner.upstream_failed("lost")
+            self._owner.upstream_failed(self._lost(exc))
+
+    def _lost(self, exc: Exception | None) -> str:
+        if not isinstance(exc, ssl.SSLError):
+            return "lost"
+        # With TLS 1.3 a broker says only now that it wants a certificate, or another one.
+        logger.warning("a broker has ended a connection by TLS: %s", exc)
+        return "tls"
 
     def pause_writing(self) -> None:
         """The broker reads too slowly."""

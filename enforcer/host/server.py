@@ -167,7 +167,9 @@ class Host(ABC, Generic[C]):
         self._tls = None if tls is None else ServerTls(tls, self.is_known)
         self._metrics_tls = None if tls is None else WatchedContext.of_metrics(tls)
         self._upstream_tls = None if upstream_tls is None else WatchedContext.of_client(upstream_tls)
-        self._entrance = Entrance(self._tls, self._free, self.metrics.tls_failures)
+        self._entrance = Entrance(
+            self._tls, self._free, self.metrics.tls_failures, settings.stop_timeout_ms / 1000
+        )
         self._tasks = Tasks()
         self.spawn = self._tasks.spawn
         """Begins something that runs until the end (Tasks)."""

@@ -13,7 +13,7 @@ from enforcer.core.settings import ProxySettings
 from enforcer.host.budget import LARGE_BYTES, Seat
 from enforcer.host.dial import Owner, Upstream
 from enforcer.host.moving import ByteRelay
-from enforcer.host.sockets import Address, is_secure, peer_of
+from enforcer.host.sockets import Address, is_secure, pause_reading, peer_of, resume_reading
 from enforcer.kafka.chain import Chain
 from enforcer.kafka.context import Context
 from enforcer.kafka.life.connection_end import ConnectionEnd
@@ -344,9 +344,9 @@ class Connection(asyncio.Protocol):
         else:
             self._partial_since = None
         if wanted:
-            self._transport.resume_reading()
+            resume_reading(self._transport)
         else:
-            self._transport.pause_reading()
+            pause_reading(self._transport)
 
     def send(self, slot: Slot | None, frame: bytes) -> bool:
         """Send a request to the broker (part.Link); no slot: it gets no response."""

@@ -151,7 +151,8 @@ class KafkaProxy(Host[Connection]):
 
     def _make_brokers(self) -> Brokers:
         host, port = self.listen
-        if not self.settings.advertise and ipaddress.ip_address(host).is_unspecified:
+        domain = self.settings.tls.sni if self.settings.tls else ""
+        if not (self.settings.advertise or domain) and ipaddress.ip_address(host).is_unspecified:
             raise WeirError(
                 f"clients cannot connect to {host}; name the host that they shall use: --advertise"
             )
@@ -164,7 +165,7 @@ class KafkaProxy(Host[Connection]):
             advertise=self.settings.advertise or host,
             port_base=base,
             brokers_max=bounds.BROKERS_MAX,
-            domain=self.settings.tls.sni if self.settings.tls else "",
+            domain=domain,
             domain_port=port,
             serve=self._serve_broker,
             shared=self.config.shared,

@@ -123,8 +123,7 @@ class MetricsServer:
     @property
     def url(self) -> str:
         """Where it is."""
-        host, port = self._server.server_address[:2]
-        return f"{self._server.scheme}://{host!s}:{port}/metrics"
+        return self._server.url
 
     def stop(self) -> None:
         """Stop serving."""

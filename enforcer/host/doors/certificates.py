@@ -75,7 +75,7 @@ class WatchedContext:
 
     def __init__(self, make: Callable[[], ssl.SSLContext], files: Iterable[str]) -> None:
         self._make, self._files = make, [path for path in files if path]
-        self._made, self._seen = make(), self._stamps()
+        self._seen, self._made = self._stamps(), make()
 
     @classmethod
     def of_server(

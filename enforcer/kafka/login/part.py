@@ -60,5 +60,6 @@ class LoginPart(Part):
 
     def _answered(self, slot: Slot, response: bytes) -> bytes:
         self._observer.on_response(response, slot.api_key, slot.api_version)
-        self._link.user = self._observer.principal
+        if self._observer.succeeded:
+            self._link.user = self._observer.principal
         return response

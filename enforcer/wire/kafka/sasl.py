@@ -90,6 +90,11 @@ class SaslObserver:
         """Whether a SASL request has no answer yet."""
 
     @property
+    def succeeded(self) -> bool:
+        """Whether a login has: until then the client is who it was before."""
+        return self._principal is not None
+
+    @property
     def principal(self) -> str:
         """The user name of the last exchange that succeeded, ANONYMOUS before."""
         return ANONYMOUS if self._principal is None else self._principal
