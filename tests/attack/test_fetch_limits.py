@@ -154,11 +154,12 @@ def test_nobody_escapes_a_group_by_very_many_partitions(cluster: Cluster, proxy_
     until(lambda: meter.of_topic(topic), what="the group")
     got = 0
     with WireClient(running.bootstrap) as client:
-        for number in range(2):
+        for number in range(3):
             client.send(asked(topic, got, VERY_MANY, (0,)))
             answer = client.receive(FetchResponse, VERSION)
             content = records_of(answer)
             # What is cut off of a batch nobody can read; of so large an answer it is not taken out.
             got += count_records(content, 0, len(content))
-            assert answer.throttle_time_ms > 0 or number
+            # The broker may answer the first one before it has anything to give.
+            assert answer.throttle_time_ms > 0 or number or not content
     assert 0 < got == meter.accounts[group].used[2]
