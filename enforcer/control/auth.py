@@ -124,7 +124,7 @@ def _admit_loopback(request: Request, origins: Collection[str]) -> str:
     origin = request.headers.get("origin")
     if origin in origins:
         return f"loopback, a page of {origin}"
-    if origin is not None and origin != f"{request.url.scheme}://{request.headers['host']}":
+    if origin is not None and origin != f"{request.scope.get('scheme', 'http')}://{request.headers['host']}":
         raise Refusal(403, "Without configured tokens no other site may ask but admin.allowed_origins")
     if request.method not in SAFE_METHODS:
         _must_not_be_sent_by_a_site(request)
