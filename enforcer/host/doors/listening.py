@@ -43,7 +43,10 @@ def reserve(address: Address) -> socket.socket:
         if address[1]:
             # Whoever shares it with us would get some of our clients: nobody must be there.
             listen_on(*address).close()
-        return _bound(*address, shared=True)
+        kept = _bound(*address, shared=True)
+        # With it, the next one's look would pass until one of our processes listens, seconds later.
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
+        return kept
 
 
 def _bound(host: str, port: int, shared: bool, both: bool = True, backlog: int = 0) -> socket.socket:

@@ -11,15 +11,22 @@ HERE = "127.0.0.1"
 
 
 def test_a_port_is_kept_for_those_who_share_it() -> None:
-    """Others find it taken; it is not kept where somebody listens already."""
+    """Others find it taken, from before the first of them listens until the last is gone."""
     with reserve((HERE, 0)) as kept:
         address = kept.getsockname()
+        refused(address)
         with listen_on(*address, shared=True), listen_on(*address, shared=True):
-            with pytest.raises(WeirError, match="cannot listen on 127"):
-                listen_at(address)
-            with pytest.raises(WeirError, match="cannot listen on 127"):
-                reserve(address)
-        reserve(address).close()
+            refused(address)
+        refused(address)
+    reserve(address).close()
+    listen_at(address).close()
+
+
+def refused(address: tuple[str, int]) -> None:
+    """Nobody else gets it, alone or to share."""
+    for take in (listen_at, reserve):
+        with pytest.raises(WeirError, match="cannot listen on 127"):
+            take(address)
 
 
 @pytest.mark.parametrize("both", [True, False])
