@@ -112,8 +112,7 @@ def create_app(parts: Parts) -> FastAPI:
 
 def _is_ours(app: FastAPI, scope: Scope) -> bool:
     """Whether a request is for an endpoint of Weir's, in whatever way its path is written."""
-    meant = "/" + "/".join(quote(segment, safe="") for segment in _segments(scope))
-    return _answers(app, scope, meant) or _answers(app, scope, scope["path"])
+    return _answers(app, scope, _meant(scope)) or _answers(app, scope, scope["path"])
 
 
 def _check_spelling(app: FastAPI, scope: Scope) -> None:
@@ -122,8 +121,15 @@ def _check_spelling(app: FastAPI, scope: Scope) -> None:
     # A consumer group's name, the last but one, may hold a slash: its endpoint looks at what was sent.
     *names, _, last = ["", "", *_segments(scope)]
     plainly = sent == plain(sent) and "//" not in sent and not any("/" in name for name in (*names, last))
-    if not plainly or not _answers(app, scope, scope["path"]):
+    # Else it is by a slash within a segment that it has so many.
+    of_as_many = _answers(app, scope, _meant(scope))
+    if not plainly or not of_as_many or not _answers(app, scope, scope["path"]):
         raise Refusal(400, "This path may be read in several ways; write it as the description does")
+
+
+def _meant(scope: Scope) -> str:
+    """The path with its segments as they were sent, a slash within one encoded."""
+    return "/" + "/".join(quote(segment, safe="") for segment in _segments(scope))
 
 
 def _segments(scope: Scope) -> tuple[str, ...]:
