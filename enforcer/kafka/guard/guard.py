@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import Alter, ProxySettings
 from enforcer.kafka.guard.apis import APIS, REFUSED
+from enforcer.kafka.guard.names import names_none_of
 from enforcer.kafka.guard.produce import names_ours
 from enforcer.kafka.guard.protected import OwnTopics
 from enforcer.kafka.guard.refusals import RemovedEntry, RequestCut, add, name_of, take
@@ -33,6 +34,7 @@ from enforcer.wire.kafka.frames import (
     METADATA,
     PRODUCE,
     RequestHeader,
+    TooManyRows,
     is_flexible,
     response_body_offset,
 )
@@ -110,7 +112,12 @@ class Guard:
         if key not in ALWAYS_READ and not self._may_name(frame, header):
             return None
         layout = request_layout(key, version)
-        body = layout.read(frame, header.body_offset, ASKED_MAX)
+        try:
+            body = layout.read(frame, header.body_offset, ASKED_MAX)
+        except TooManyRows:
+            if names_none_of(self.protected, frame, header):
+                return None
+            raise
         code = self._code_of_all(key, version, body)
         if code and key not in _PER_ENTRY:
             return self._refuse_all(header, user, code)

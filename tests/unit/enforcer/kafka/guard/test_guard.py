@@ -11,6 +11,7 @@ from enforcer.core.settings import Alter, ProxySettings
 from enforcer.kafka.guard.answers import AnswerFilter
 from enforcer.kafka.guard.apis import APIS, FILTERED, REFUSED
 from enforcer.kafka.guard.guard import CONSUMER_GROUP_HEARTBEAT, Guard
+from enforcer.kafka.guard.names import names_none_of
 from enforcer.kafka.guard.protected import OwnTopics
 from enforcer.kafka.guard.rules import RULES, SHOWN, TRANSACTION_OF, Kind, Rule, rules_of
 from enforcer.wire.kafka.codec import ASKED_MAX, request_layout, response_layout
@@ -119,6 +120,28 @@ def test_too_many_refusals_are_too_large() -> None:
     """An answer with an error for each of so many partitions is not made."""
     parts = [{"PartitionIndex": 0}] * (ASKED_MAX + 1)
     frame = framed(2, 1, {"Topics": [{"Name": OURS, "Partitions": parts}]})
+    with pytest.raises(BadFrame):
+        guard().judge(frame, parse_header(frame), "")
+
+
+@pytest.mark.parametrize(("key", "version"), NAMING)
+def test_names_are_read_alone(key: int, version: int) -> None:
+    """Those of topics, of each API that has them; what else may be Weir's is not said to be nobody's."""
+    protected = guard().protected
+    for names, none in (({OTHER: OTHER_ID}, True), ({OTHER: OTHER_ID, OURS: OUR_ID}, False)):
+        frame = asking(key, version, names)
+        of_topics = all(rule.kind is Kind.TOPICS for rule in rules_of(key, version))
+        assert names_none_of(protected, frame, parse_header(frame)) is (none and of_topics)
+
+
+@pytest.mark.parametrize("version", [7, 9])
+def test_names_that_look_like_weirs_are_looked_at(version: int) -> None:
+    """With a byte before the prefix that may be a length; of however many entries, but for one of Weir's."""
+    parts = [{"PartitionIndex": 0}] * (ASKED_MAX + 1)
+    others = {"Name": b"acme.weir." + b"o" * 45, "Partitions": parts}
+    frame = framed(8, version, {"Topics": [others]})
+    assert guard().judge(frame, parse_header(frame), "") is None
+    frame = framed(8, version, {"Topics": [others, {"Name": OURS, "Partitions": parts}]})
     with pytest.raises(BadFrame):
         guard().judge(frame, parse_header(frame), "")
 
