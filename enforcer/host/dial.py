@@ -9,6 +9,7 @@ from typing import Protocol, cast
 from enforcer.core import bounds
 from enforcer.core.settings import ProxySettings
 from enforcer.host.outlet import Outlet
+from enforcer.host.secured import Secured
 from enforcer.host.sockets import Address, descriptor_of, pause_reading, resume_reading, unread
 
 logger = logging.getLogger(__name__)
@@ -19,8 +20,8 @@ async def dial(
 ) -> None:
     """Connect to a broker; raises OSError if that cannot be."""
     try:
-        name = None if tls is None else address[0]
-        await asyncio.get_running_loop().create_connection(make, *address, ssl=tls, server_hostname=name)
+        name, made = (None, make) if tls is None else (address[0], lambda: Secured(make()))
+        await asyncio.get_running_loop().create_connection(made, *address, ssl=tls, server_hostname=name)
     except ssl.SSLError as error:
         # Nothing else tells an operator that a CA is missing.
         logger.warning("the broker %s:%d cannot be spoken to by TLS: %s", *address, error)

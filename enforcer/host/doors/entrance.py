@@ -10,6 +10,7 @@ from typing import Final
 from prometheus_client import Counter as Metric
 
 from enforcer.host.doors.certificates import ServerTls, failure_of
+from enforcer.host.secured import Secured
 
 logger = logging.getLogger(__name__)
 
@@ -91,7 +92,7 @@ class Entrance:
     async def _let_in(self, client: socket.socket, accept: Accept, tls: ServerTls) -> None:
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
-                accept, client, ssl=tls.context,
+                lambda: Secured(accept()), client, ssl=tls.context,
                 ssl_handshake_timeout=HANDSHAKE_S, ssl_shutdown_timeout=self._goodbye_s,
             )  # fmt: skip
         except OSError as error:

@@ -1,0 +1,161 @@
+"""What TLS hides is seen: what waits to be written, and the buffers of a connection, on real sockets."""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import cast
+
+import pytest
+import uvloop
+from prometheus_client import CollectorRegistry, Counter
+from tls_kit import LOOPBACK, Authority
+
+from enforcer.core.security.tls import TlsSettings
+from enforcer.host.dial import dial
+from enforcer.host.doors.certificates import ServerTls
+from enforcer.host.doors.entrance import Entrance
+from enforcer.host.doors.listening import listen_at
+from enforcer.host.secured import kept_by
+
+LIMIT_S = 10.0
+HIGH, LOW = 1 << 20, 1 << 18
+LARGE = bytes(range(256)) * 65_536
+"""16 MiB."""
+KIB = 1 << 10
+
+
+class Side(asyncio.Protocol):
+    """One end of a connection, which notes what it is told."""
+
+    def __init__(self) -> None:
+        self.data, self.told = bytearray(), list[str]()
+        self.made, self.came, self.over = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See asyncio.Protocol."""
+        self.transport = cast(asyncio.Transport, transport)
+        self.transport.set_write_buffer_limits(HIGH, LOW)
+        self.made.set()
+
+    def data_received(self, data: bytes) -> None:
+        """See asyncio.Protocol."""
+        self.data += data
+        self.came.set()
+
+    def pause_writing(self) -> None:
+        """See asyncio.Protocol."""
+        self.told.append("pause")
+
+    def resume_writing(self) -> None:
+        """See asyncio.Protocol."""
+        self.told.append("resume")
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        """See asyncio.Protocol."""
+        self.over.set()
+
+    async def got(self, count: int) -> None:
+        """Wait for so many bytes."""
+        async with asyncio.timeout(LIMIT_S):
+            while len(self.data) < count:
+                self.came.clear()
+                await self.came.wait()
+
+
+def between(folder: Path, work: Callable[[Side, Side], Awaitable[None]]) -> None:
+    """Run it with a connection by TLS: the broker's side of it, through the entrance, and ours, dialled."""
+
+    async def run() -> None:
+        authority = Authority(folder)
+        pair = authority.server()
+        tls = ServerTls(TlsSettings(certificate=pair.certificate, key=pair.key), lambda _name: True)
+        failures = Counter("failures", "of handshakes", ["reason"], registry=CollectorRegistry())
+        entrance = Entrance(tls, lambda: 9, failures, LIMIT_S)
+        listener, there, here = listen_at((LOOPBACK, 0)), Side(), Side()
+        await entrance.open(listener, lambda: there)
+        await dial(lambda: here, listener.getsockname(), ssl.create_default_context(cafile=authority.ca))
+        await asyncio.wait_for(there.made.wait(), LIMIT_S)
+        try:
+            await work(there, here)
+        finally:
+            for side in (there, here):
+                side.transport.abort()
+            entrance.close()
+            await asyncio.sleep(0.05)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(run())
+
+
+@pytest.mark.parametrize("part", [len(LARGE), 50_000])
+def test_what_waits_is_seen_and_arrives(tmp_path: Path, part: int) -> None:
+    """All but little, in whatever parts it is written to whoever does not read; marks are told; then it comes
+    as it was, and TLS keeps little of it.
+    """
+
+    async def work(there: Side, here: Side) -> None:
+        here.transport.pause_reading()
+        here.transport.set_read_buffer_limits(1, 0)  # type: ignore[attr-defined]  # of uvloop's TLS
+        for begin in range(0, len(LARGE), part):
+            there.transport.write(LARGE[begin : begin + part])
+        assert there.told == ["pause"]
+        # The kernel's buffers on both sides of a loopback connection take 6 MiB at most.
+        await asyncio.sleep(0.2)
+        waiting = there.transport.get_write_buffer_size()
+        assert len(LARGE) - 8 * HIGH < waiting < len(LARGE)
+        assert kept_by(there.transport) > waiting + 128 * KIB
+        here.transport.set_read_buffer_limits()  # type: ignore[attr-defined]  # of uvloop's TLS
+        here.transport.resume_reading()
+        await here.got(len(LARGE))
+        assert here.data == LARGE and there.told == ["pause", "resume"]
+        assert there.transport.get_write_buffer_size() == 0
+        assert 90 * KIB < kept_by(there.transport) < 128 * KIB
+
+    between(tmp_path, work)
+
+
+def test_what_waits_at_the_end_arrives(tmp_path: Path) -> None:
+    """A connection that is closed has its time for it; nothing is told any more."""
+
+    async def work(there: Side, here: Side) -> None:
+        there.transport.write(LARGE)
+        there.transport.close()
+        await here.got(len(LARGE))
+        await asyncio.wait_for(there.over.wait(), LIMIT_S)
+        assert here.data == LARGE and there.told == ["pause"]
+
+    between(tmp_path, work)
+
+
+def test_what_tls_keeps_of_what_was_read_is_counted(tmp_path: Path) -> None:
+    """Its buffers stay as large as the largest read was; also of what nobody has taken yet."""
+
+    async def work(there: Side, here: Side) -> None:
+        assert kept_by(there.transport) < 32 * KIB
+        there.transport.pause_reading()
+        here.transport.write(LARGE[:HIGH])
+        await asyncio.sleep(0.2)
+        unread = kept_by(there.transport)
+        assert unread > 300 * KIB
+        there.transport.resume_reading()
+        await there.got(HIGH)
+        assert 300 * KIB < kept_by(there.transport) < 2_048 * KIB
+
+    between(tmp_path, work)
+
+
+def test_a_connection_in_plain_text_keeps_what_waits() -> None:
+    """And nothing else."""
+
+    async def run() -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            transport, _ = await asyncio.get_running_loop().create_connection(Side, sock=ours)
+            transport.write(LARGE)
+            assert kept_by(transport) == transport.get_write_buffer_size() > 0
+            transport.abort()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(run())
