@@ -38,7 +38,7 @@ class Owner(Protocol):
         ...
 
     def upstream_failed(self, reason: str) -> None:
-        """It could not be made (`refused`, `timeout`, `tls`) or is `lost`."""
+        """It could not be made (`refused`, `timeout`, `tls`) or is `lost`, in whatever way."""
         ...
 
     def upstream_closed(self) -> None:
@@ -70,7 +70,7 @@ class Upstream(Outlet, asyncio.Protocol):
         self._settings = settings
         self._connecting: asyncio.Task[None] | None = None
         self._reading = True
-        self._over = False
+        self._over = self._heard = False
         self.full = self.writable = False
 
     @property
@@ -149,6 +149,7 @@ class Upstream(Outlet, asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes from the broker."""
+        self._heard = True
         self._owner.upstream_received(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -167,9 +168,9 @@ class Upstream(Outlet, asyncio.Protocol):
     def _lost(self, exc: Exception | None) -> str:
         if not isinstance(exc, ssl.SSLError):
             return "lost"
-        # With TLS 1.3 a broker says only now that it wants a certificate, or another one.
         logger.warning("a broker has ended a connection by TLS: %s", exc)
-        return "tls"
+        # With TLS 1.3 a broker says only now that it wants a certificate, or another one.
+        return "lost" if self._heard else "tls"
 
     def pause_writing(self) -> None:
         """The broker reads too slowly."""

@@ -157,7 +157,7 @@ class PulsarRig:
 
     def down(self, data: bytes) -> None:
         """The broker sends."""
-        self.connection.upstream_received(data)
+        self.upstream.data_received(data)
 
     def dialled(self) -> None:
         """The broker has taken the connection."""

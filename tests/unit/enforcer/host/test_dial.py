@@ -1,8 +1,10 @@
 """Connections to brokers: one that cannot be made is told, and nothing is sent into the middle of a frame."""
 
 import asyncio
+import ssl
 from typing import Any, cast
 
+import pytest
 from connection_kit import FakeTransport
 
 from enforcer.core.settings import ProxySettings
@@ -19,6 +21,9 @@ class Owner:
         """See dial.Owner."""
         self.failed.set_result(reason)
 
+    def upstream_received(self, data: bytes) -> None:
+        """See dial.Owner."""
+
     def upstream_changed(self) -> None:
         """See dial.Owner."""
 
@@ -29,6 +34,18 @@ async def test_an_address_that_is_none_is_a_failure_like_any_other() -> None:
     upstream = Upstream(owner, ProxySettings())
     upstream.dial(("x" * 64, 6650))
     assert await asyncio.wait_for(owner.failed, 5) == "refused" and upstream.closed
+
+
+@pytest.mark.parametrize("heard", [False, True])
+async def test_an_end_by_tls_is_a_refusal_only_at_first(heard: bool) -> None:
+    """With TLS 1.3 a certificate is refused after the handshake; who has been heard is lost."""
+    owner: Any = Owner()
+    upstream = Upstream(owner, ProxySettings())
+    upstream.connection_made(cast(asyncio.Transport, FakeTransport()))
+    if heard:
+        upstream.data_received(b"x")
+    upstream.connection_lost(ssl.SSLError(1, "alert"))
+    assert await owner.failed == ("lost" if heard else "tls")
 
 
 async def test_nothing_is_sent_into_the_middle_of_a_request() -> None:

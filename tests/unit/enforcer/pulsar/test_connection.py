@@ -1,5 +1,7 @@
 """A connection of the Pulsar proxy: how it begins, what its parts see, how it ends."""
 
+import ssl
+
 import pytest
 from pulsar_rig import BROKER, PulsarRig, Seeing, connect, connected, kinds, split
 
@@ -165,6 +167,26 @@ def test_a_broker_that_is_away(rig: PulsarRig) -> None:
     rig.upstream._fail("refused")
     assert parse(rig.client.data).error == ServerError.SERVICE_NOT_READY and rig.client.closed
     assert rig.metric("proxy_upstream_failures_total", reason="refused") == 1
+
+
+@pytest.mark.parametrize("over", [False, True])
+def test_a_broker_that_ends_by_tls(rig: PulsarRig, over: bool) -> None:
+    """Before it has answered it could not be reached, and the client is told; later it is lost."""
+    if over:
+        rig.open()
+        rig.down(MESSAGE[:500])
+    else:
+        rig.up(connect())
+        rig.dialled()
+    before, rig.client.data = rig.client.data, b""
+    rig.upstream.connection_lost(ssl.SSLError(1, "alert"))
+    reason = "lost" if over else "tls"
+    assert rig.metric("proxy_upstream_failures_total", reason=reason) == 1 and rig.client.closed
+    assert rig.metric("proxy_closed_connections_total", reason=f"upstream_{reason}") == 1
+    if over:
+        assert before.endswith(MESSAGE[:500]) and not rig.client.data
+    else:
+        assert parse(rig.client.data).error == ServerError.SERVICE_NOT_READY
 
 
 def test_parts_see_what_they_name_in_their_order() -> None:
