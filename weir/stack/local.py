@@ -78,6 +78,7 @@ class StackSettings:
     Attributes:
         proxy_id: name of the proxy in events, empty: each makes its own.
         tls: that of the proxy, for /metrics too; None: plain text.
+        pulsar_tls: Pulsar's proxy speaks TLS.
     """
 
     kafka: KafkaSettings
@@ -86,6 +87,7 @@ class StackSettings:
     backlog: BacklogSettings
     proxy_id: str
     tls: TlsSettings | None = None
+    pulsar_tls: bool = False
 
 
 class Stack:
