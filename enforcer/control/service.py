@@ -32,7 +32,8 @@ from enforcer.control.usage import UsageTable
 from enforcer.core.feeds.decisions import decisions_in
 from enforcer.core.feeds.rows import events_of
 from enforcer.core.law import DecisionReader
-from enforcer.host.doors.certificates import ServerTls, WatchedContext
+from enforcer.core.security.doors import ProxyProtocol
+from enforcer.host.doors.certificates import WatchedContext
 from enforcer.host.doors.entrance import Entrance
 from enforcer.host.doors.listening import listen_at
 from enforcer.host.sockets import Address
@@ -40,7 +41,7 @@ from streaming.contract.backlog.actions import TYPE as BACKLOG_ACTION
 from streaming.contract.backlog.actions import BacklogAction, backlog_action
 from streaming.contract.backlog.decisions import TTL_MS, BacklogDecision, backlog_decision
 from streaming.contract.decisions import Share, share_of
-from streaming.contract.errors import BadEvent
+from streaming.contract.errors import BadEvent, WeirError
 from streaming.contract.events import MAX_AHEAD_MS
 from streaming.contract.fields import Fields, text
 from streaming.contract.topics import Cluster
@@ -162,8 +163,7 @@ class AdminService:
             grants=grants,
         )
         app = create_app(parts if beyond is None else replace(parts, beyond=beyond(parts)))
-        connections = Connections(settings, self._metrics, request_ms)
-        self._server = _Server(_server_config(app, settings, connections), settings, self._metrics)
+        self._server = _server(app, settings, self._metrics, request_ms)
         self._serving: asyncio.Task[None] | None = None
         self.url = ""
         self.metrics_url: str | None = None
@@ -177,8 +177,11 @@ class AdminService:
         """Listen, and begin to read.
 
         Raises:
-            WeirError: a port is taken.
+            WeirError: a port is taken, or who comes cannot be known.
         """
+        if not self.has_tokens and self._settings.proxy_protocol is ProxyProtocol.REQUIRED:
+            # A header may name any address, also of this machine.
+            raise WeirError("admin.proxy_protocol: required needs tokens (weir admin --tokens)")
         use_threads()
         self._serve_metrics()
         listener = listen_at(self._listen, both=False)
@@ -281,10 +284,21 @@ class AdminService:
             dropped.inc(rows.dropped - dropped_before)
 
 
-def _server_config(app: FastAPI, settings: AdminSettings, connections: Connections) -> uvicorn.Config:
+def _server(app: FastAPI, settings: AdminSettings, metrics: AdminMetrics, request_ms: int) -> "_Server":
+    # Connections makes room for a new one of an address, rather than turning it away.
+    doors = settings.model_copy(update={"connections_per_address": 0})
+    entrance = Entrance(
+        doors, lambda _name: True, lambda: settings.connections_max,
+        metrics.tls_failures, metrics.refused_connections, goodbye_s=REQUEST_MS / 1000,
+    )  # fmt: skip
+    protocol = guarded(Connections(settings, metrics, request_ms), entrance.announced)
+    return _Server(_server_config(app, protocol), entrance)
+
+
+def _server_config(app: FastAPI, protocol: Callable[..., asyncio.Protocol]) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=guarded(connections),  # type: ignore[arg-type]  # all that is done with the class is to call it
+        http=protocol,  # type: ignore[arg-type]  # all that is done with the class is to call it
         ws="none",
         lifespan="off",
         log_config=None,
@@ -305,16 +319,12 @@ class _Server(uvicorn.Server):
 
     Args:
         config: of uvicorn.
-        settings: how many clients there may be, and their TLS.
-        metrics: counts handshakes that failed.
+        entrance: lets them in.
     """
 
-    def __init__(self, config: uvicorn.Config, settings: AdminSettings, metrics: AdminMetrics) -> None:
+    def __init__(self, config: uvicorn.Config, entrance: Entrance) -> None:
         super().__init__(config)
-        tls = None if settings.tls is None else ServerTls(settings.tls, lambda _name: True)
-        self._entrance = Entrance(
-            tls, lambda: settings.connections_max, metrics.tls_failures, REQUEST_MS / 1000
-        )
+        self._entrance = entrance
 
     async def open(self, listener: socket.socket) -> None:
         """Let clients in; it serves already."""

@@ -160,6 +160,7 @@ class Metrics(MetricTable):
     bad_frames = counter("Frames that the protocol does not allow", "reason", "internal")
     upstream_failures = counter("Failed broker connections", "reason", "timeout refused tls lost")
     tls_failures = counter("Clients whose TLS handshake failed, by reason", "reason")
+    refused_connections = counter("Clients turned away before anything of theirs was read", "reason")
     loop_delay_seconds = histogram(
         "How late a timer of the event loop is, twenty times a second", DELAY_BUCKETS_S
     )

@@ -2,9 +2,10 @@
 
 from enum import StrEnum
 
-from enforcer.core.security.tls import TlsSettings, UpstreamTlsSettings
+from enforcer.core.security.doors import DoorSettings
+from enforcer.core.security.tls import UpstreamTlsSettings
 from streaming.policy.policy_set import Decide
-from streaming.policy.settings import Settings, setting
+from streaming.policy.settings import setting
 
 
 class OnLate(StrEnum):
@@ -59,13 +60,12 @@ class Alter(StrEnum):
     ALLOW = "allow"
 
 
-class ProxySettings(Settings):
+class ProxySettings(DoorSettings):
     """Settings of one proxy process; units end the names."""
 
     id: str = setting(
         "", "name of this proxy in events, of no other one; empty: made from the host name and the port"
     )
-    tls: TlsSettings | None = setting(None, "TLS to clients of the Kafka proxy; absent: plain text")
     upstream_tls: UpstreamTlsSettings | None = setting(
         None, "TLS to Kafka's brokers; absent: plain text; {}: the system's CAs"
     )

@@ -13,7 +13,7 @@ from enforcer.core.settings import ProxySettings
 from enforcer.host.budget import LARGE_BYTES, Seat
 from enforcer.host.dial import Owner, Upstream
 from enforcer.host.moving import ByteRelay
-from enforcer.host.sockets import Address, is_secure, pause_reading, peer_of, resume_reading
+from enforcer.host.sockets import Address, is_secure, pause_reading, resume_reading
 from enforcer.kafka.chain import Chain
 from enforcer.kafka.context import Context
 from enforcer.kafka.life.connection_end import ConnectionEnd
@@ -81,7 +81,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client came: connect to its broker."""
         self._transport = transport = cast(asyncio.Transport, transport)
-        self.peer, visitor = peer_of(transport), self._proxy.visitor(transport)
+        self.peer = (visitor := self._proxy.visitor(transport)).peer
         self.user, self.address = visitor.user, self._proxy.named(visitor.name) or self._target()
         if refused := visitor.refused or ("" if self._proxy.admit(self) else "too_many_connections"):
             self.ending.open(transport, None)

@@ -14,7 +14,7 @@ from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
 from enforcer.host.budget import Budget
 from enforcer.host.dial import Owner, Upstream
-from enforcer.host.doors.certificates import IN_PLAIN, Visitor
+from enforcer.host.doors.certificates import Visitor
 from enforcer.host.moving import Mover
 from enforcer.host.sockets import Address
 from enforcer.host.turns import Turns
@@ -237,7 +237,7 @@ class Rig:
 
     def visitor(self, transport: asyncio.BaseTransport) -> Visitor:
         """Everybody speaks in plain text (context.Context)."""
-        return IN_PLAIN
+        return Visitor()
 
     def named(self, name: str) -> Address | None:
         """No name stands for a broker (context.Context)."""

@@ -411,3 +411,15 @@ def test_too_many_connections(rig: PulsarRig) -> None:
     assert rig.client.aborted
     connection.connection_lost(None)
     assert split(rig.client.data) == []
+
+
+def test_who_has_been_here_too_long_hears_what_is_under_way(rig: PulsarRig) -> None:
+    """It is not read any more, and ends when it is asked again, a second later."""
+    rig.up(connect())
+    rig.dialled()
+    rig.down(connected())
+    rig.connection.drain("age")
+    rig.down(MESSAGE)
+    assert not rig.client.reading and rig.client.data.endswith(MESSAGE)
+    rig.connection.drain("age")
+    assert rig.client.closed and rig.metric("proxy_closed_connections_total", reason="age") == 1
