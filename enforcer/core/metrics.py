@@ -167,9 +167,13 @@ class Metrics(MetricTable):
 
     # What attackers run into (docs/security.md), and who does not know better.
     refused_logins = counter(
-        "Logins kept from the broker, since their user cannot be read",
-        "reason", "mechanism name delegation_token",
+        "Logins kept from the broker, since their user cannot be read, or their password can",
+        "reason", "mechanism name delegation_token plain_without_tls",
     )  # fmt: skip
+    failed_logins = counter(
+        "Logins that the broker refused", "reason", "credentials token mechanism state reauthentication"
+    )
+    held_logins = counter("Logins that waited, since too many of their address had failed")
     forbidden_creations = counter("Topics that a Metadata request would have created")
     refused_topics = counter("Requests' mentions of topics or transactional ids of Weir's, refused", "api")
     refused_changes = counter("Changes of quotas, brokers, users and ACLs that were refused", "api")

@@ -92,6 +92,22 @@ class ProxySettings(DoorSettings):
         DelegationTokens.REFUSE,
         "logins by delegation token: refuse (error 58), or by_id: they pass, each token a user of its own",
     )
+    sasl_plain_without_tls: bool = setting(
+        False, "let clients without TLS log in by PLAIN, their passwords readable on the network"
+    )
+    failed_login_delay_ms: int = setting(
+        200,
+        "a failed login is answered no sooner than so long after it came, ms; to be above the brokers'"
+        " connection.failed.authentication.delay.ms, so that all take the same time",
+        minimum=0,
+        maximum=10_000,
+    )
+    failed_logins_per_minute: int = setting(
+        60,
+        "failed logins of one address (IPv6: of one /64); beyond it its logins wait for their turn at this"
+        " rate, and connections that would wait over 10 s end; 0: no bound",
+        minimum=0,
+    )
     protect_topics: bool = setting(
         True, "refuse and hide topics and transactional ids under kafka.topic_prefix, in every API"
     )

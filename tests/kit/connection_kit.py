@@ -72,6 +72,7 @@ class FakeTransport:
         self.reading = True
         self.closed = self.aborted = False
         self.socket: Any = None
+        self.ssl_object: Any = None
 
     def write(self, data: bytes) -> None:
         """Keep what is written."""
@@ -98,8 +99,8 @@ class FakeTransport:
         self.closed = self.aborted = True
 
     def get_extra_info(self, name: str) -> Any:
-        """The socket, if the test has one."""
-        return self.socket if name == "socket" else None
+        """What the test has set."""
+        return getattr(self, name, None)
 
     def set_write_buffer_limits(self, high: int, low: int) -> None:
         """Nothing to do."""

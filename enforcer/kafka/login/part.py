@@ -1,9 +1,13 @@
-"""Who a client is, seen in its SASL exchange with the broker."""
+"""Who a client is, seen in its SASL exchange with the broker, and what becomes of logins that fail."""
 
+import asyncio
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import DelegationTokens, ProxySettings
+from enforcer.kafka.login.failed_logins import HELD_MAX_MS, FailedLogins, address_of
 from enforcer.kafka.part import Concern, Link, Part, Request, Slot
 from enforcer.wire.kafka.frames import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from enforcer.wire.kafka.sasl import SaslObserver, Unreadable
@@ -15,19 +19,27 @@ class LoginConcern(Concern):
     """Reads every login.
 
     Args:
-        settings: how names are found.
+        settings: how names are found, and how failed logins are slowed down.
         metrics: counts logins that are refused.
+        now_ms: the steady clock.
     """
 
     keys = SASL_KEYS
 
-    def __init__(self, settings: ProxySettings, metrics: Metrics) -> None:
-        self._settings = settings
-        self._metrics = metrics
+    def __init__(self, settings: ProxySettings, metrics: Metrics, now_ms: Callable[[], float]) -> None:
+        self.settings = settings
+        self.metrics = metrics
+        self.now_ms = now_ms
+        self.failed = FailedLogins(settings.failed_logins_per_minute, now_ms)
 
     def part(self, link: Link) -> Part:
-        token_ids = self._settings.delegation_tokens is DelegationTokens.BY_ID
-        return LoginPart(link, SaslObserver(self._settings.oauth_claim, token_ids), self._metrics)
+        settings = self.settings
+        observer = SaslObserver(
+            settings.oauth_claim,
+            token_ids=settings.delegation_tokens is DelegationTokens.BY_ID,
+            plain=link.secure or settings.sasl_plain_without_tls,
+        )
+        return LoginPart(link, observer, self)
 
 
 class LoginPart(Part):
@@ -36,30 +48,88 @@ class LoginPart(Part):
     Args:
         link: the connection.
         observer: follows its exchange.
-        metrics: counts logins that are refused.
+        concern: what all connections share.
     """
 
-    def __init__(self, link: Link, observer: SaslObserver, metrics: Metrics) -> None:
+    def __init__(self, link: Link, observer: SaslObserver, concern: LoginConcern) -> None:
         self._link = link
         self._observer = observer
-        self._metrics = metrics
+        self._concern = concern
+        self._address = address_of(link.peer)
+        # When the login that had to wait may go on; None: none had to.
+        self._turn_ms: float | None = None
+        self._late: asyncio.TimerHandle | None = None
 
     @property
     def free(self) -> bool:
-        return not self._observer.waiting
+        return self._late is None and not self._observer.waiting
+
+    @property
+    def waits_for_decision(self) -> bool:
+        """The broker has said all that it will, and closed: the client is to hear of it in time."""
+        return self._late is not None
 
     def take(self, request: Request) -> bool:
+        if self._observer.begins(request.header) and not self._in_turn(request):
+            return False
+        now_ms = self._concern.now_ms()
         try:
             self._observer.on_request(request.frame, request.header)
         except Unreadable as login:
-            self._metrics.refused_logins.labels(login.reason).inc()
-            self._link.answer(request, login.response)
+            self._concern.metrics.refused_logins.labels(login.reason).inc()
+            slot = request.slot()
+            self._link.reserve(slot)
+            self._answer_late(slot, login.response, now_ms)
             return False
-        request.readers.append(self._answered)
+        request.readers.append(partial(self._answered, now_ms))
         return True
 
-    def _answered(self, slot: Slot, response: bytes) -> bytes:
-        self._observer.on_response(response, slot.api_key, slot.api_version)
-        if self._observer.succeeded:
-            self._link.user = self._observer.principal
-        return response
+    def close(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+
+    def _in_turn(self, request: Request) -> bool:
+        """Whether a login may go on; else it is held, or its connection ends."""
+        now_ms = self._concern.now_ms()
+        if self._turn_ms is None:
+            wait_ms = self._concern.failed.turn_ms(self._address)
+            if wait_ms == 0:
+                return True
+            if wait_ms > HELD_MAX_MS:
+                self._link.end("failed_logins")
+                return False
+            self._concern.metrics.held_logins.inc()
+            self._turn_ms = now_ms + wait_ms
+        if self._turn_ms <= now_ms:
+            return True
+        self._link.hold(request)
+        self._link.pacer.pause(self._turn_ms - now_ms)
+        return False
+
+    def _answered(self, since_ms: float, slot: Slot, response: bytes) -> bytes | None:
+        observer, concern = self._observer, self._concern
+        observer.on_response(response, slot.api_key, slot.api_version)
+        self._link.expect_token(observer.token_bytes)
+        if observer.failure is None:
+            if observer.succeeded:
+                self._link.user = observer.principal
+                if self._turn_ms is not None:
+                    concern.failed.give_back(self._address)
+                self._turn_ms = None
+            return response
+        concern.metrics.failed_logins.labels(observer.failure.value).inc()
+        if self._turn_ms is None and observer.failure.guesses:
+            concern.failed.add(self._address)
+        self._turn_ms = None
+        self._answer_late(slot, response, since_ms)
+        return None
+
+    def _answer_late(self, slot: Slot, response: bytes, since_ms: float) -> None:
+        """Answer a login that has failed, at a time that does not tell why."""
+        left_ms = since_ms + self._concern.settings.failed_login_delay_ms - self._concern.now_ms()
+        self._late = self._link.call_later(max(0.0, left_ms), partial(self._answer, slot, response))
+
+    def _answer(self, slot: Slot, response: bytes) -> None:
+        self._late = None
+        self._link.respond(slot, response)
+        self._link.finish(slot, 0.0)
