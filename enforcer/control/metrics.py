@@ -20,6 +20,10 @@ class AdminMetrics(MetricTable):
         "Changes of policies: written, overtaken by another writer and tried again, or failed",
         "result", "written overtaken failed",
     )  # fmt: skip
+    token_reads = counter(
+        "Times that the file of tokens had changed: read, or unusable and those before stayed in force",
+        "result", "read unusable",
+    )  # fmt: skip
     connections = gauge("Connections that are open")
     connections_ended = counter("Connections that were ended here, by reason", "reason")
     tls_failures = counter("Clients whose TLS handshake failed, by reason", "reason")

@@ -5,7 +5,7 @@ import contextlib
 import logging
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from operator import attrgetter
 from typing import Any, Final
@@ -16,8 +16,8 @@ from fastapi import FastAPI
 from prometheus_client import Counter, Gauge
 from starlette.types import ASGIApp
 
+from enforcer.control.access.tokens import Tokens
 from enforcer.control.api import create_app
-from enforcer.control.auth import Grant, grants_of_file, grants_of_text
 from enforcer.control.backlog.records import BacklogReport, report_of
 from enforcer.control.backlog.stats import kept_since
 from enforcer.control.backlog.table import BacklogTable
@@ -83,25 +83,13 @@ _DECISIONS: Final = {
 }
 
 
-def read_grants(file: str, variable: str, environment: Mapping[str, str]) -> list[Grant]:
-    """Tokens of a file and of an environment variable together; either may be absent.
-
-    Raises:
-        ConfigError: one of them is wrong, or there but without a token.
-    """
-    grants = grants_of_file(file) if file else []
-    if variable and variable in environment:
-        grants += grants_of_text(environment[variable], f"${variable}")
-    return grants
-
-
 class AdminService:
     """One running admin API.
 
     Args:
         cluster: where Weir's topics are.
         settings: section `admin`.
-        grants: tokens; none: this machine only.
+        tokens: none: this machine only.
         listen: address of the API.
         metrics: address of /metrics, None: nowhere.
         beyond: makes what gets all that is not Weir's own, in front of another admin API; None: nothing does.
@@ -112,14 +100,14 @@ class AdminService:
         self,
         cluster: Cluster,
         settings: AdminSettings,
-        grants: Sequence[Grant],
+        tokens: Tokens,
         listen: Address,
         metrics: Address | None,
         beyond: Callable[[Parts], ASGIApp] | None,
         request_ms: int,
     ) -> None:
         self._listen, self._metrics_address, self._settings = listen, metrics, settings
-        self.has_tokens = bool(grants)
+        self.has_tokens = bool(tokens)
         self._metrics = AdminMetrics()
         self._usage = UsageTable(_ROWS_MAX)
         self._deliveries = DeliveryTable(_ROWS_MAX)
@@ -160,7 +148,7 @@ class AdminService:
             backlogs=self._backlogs,
             metrics=self._metrics,
             settings=settings,
-            grants=grants,
+            tokens=tokens,
         )
         app = create_app(parts if beyond is None else replace(parts, beyond=beyond(parts)))
         self._server = _server(app, settings, self._metrics, request_ms)

@@ -23,7 +23,14 @@ from streaming.contract.errors import WeirError
 from streaming.contract.events import VERSION_MAX
 from streaming.contract.fields import TS_MAX_MS
 from streaming.contract.topics import Topics
-from streaming.kafka_io.policy_topic import TIMEOUT_S, PolicyLog, PolicyReader, Update
+from streaming.kafka_io.policy_topic import (
+    TIMEOUT_S,
+    Author,
+    PolicyLog,
+    PolicyReader,
+    Update,
+    earlier_of,
+)
 from streaming.kafka_io.writer import OVER, NotWritten, Record, Transactions
 
 # A change is in force so long after it is published: by then every reader has it (docs/contract.md 2).
@@ -72,10 +79,10 @@ class Attempt:
     bad_before: int
 
     @classmethod
-    def of(cls, log: PolicyLog, updates: Sequence[Update], origin: str) -> Self:
+    def of(cls, log: PolicyLog, updates: Sequence[Update], author: Author) -> Self:
         """What to write behind all that was read; whether that came is then known by `log.arrived`."""
         effective_ts = effective_from(log, updates, _now_ms())
-        lines = records(log, updates, effective_ts, origin)
+        lines = records(log, updates, effective_ts, author)
         if lines:
             # One transaction: if its last record came, all did.
             log.await_record(lines[-1][1])
@@ -183,6 +190,8 @@ def change_policies(
     decide: Callable[[PolicyLog], Sequence[Update]],
     *,
     origin: str,
+    actor: str = "",
+    reason: str = "",
     client: Mapping[str, Any] | None = None,
     timeout_s: float = TIMEOUT_S,
 ) -> ChangeOutcome:
@@ -191,7 +200,7 @@ def change_policies(
     Args:
         bootstrap, topics, client: as of `PolicyReader`.
         decide: the topic as it is -> updates; called again if nothing could be written.
-        origin: who writes: file, apply or kafka.
+        origin, actor, reason: see `Author`.
         timeout_s: limit of all of it.
 
     Raises:
@@ -212,14 +221,15 @@ def change_policies(
             return ChangeOutcome(
                 before=log.entries, log=log, updates=[], version=log.newest_version, effective_ts=_now_ms()
             )
-        return _in_turn(reader, lambda: Turn(bootstrap, topics, client or {}, left()), decide, origin, left)
+        author = Author(origin, actor, reason)
+        return _in_turn(reader, lambda: Turn(bootstrap, topics, client or {}, left()), decide, author, left)
 
 
 def _in_turn(
     reader: PolicyReader,
     take_turn: Callable[[], Turn],
     decide: Callable[[PolicyLog], Sequence[Update]],
-    origin: str,
+    author: Author,
     left: Callable[[], float],
 ) -> ChangeOutcome:
     """Take a turn, read what has come since, decide and write, until it is seen to be written."""
@@ -231,7 +241,7 @@ def _in_turn(
                 log = reader.read(left())
                 if attempt is None or not log.arrived:
                     # What was tried before is known not to be there.
-                    attempt, lost = Attempt.of(log, decide(log), origin), None
+                    attempt, lost = Attempt.of(log, decide(log), author), None
                     if attempt.lines:
                         turn.write(attempt.lines, left())
         except (TurnLost, OutcomeUnknown) as failure:
@@ -281,7 +291,7 @@ def effective_from(log: PolicyLog, updates: Sequence[Update], now_ms: int) -> in
 
 
 def records(
-    log: PolicyLog, updates: Sequence[Update], effective_ts: int, origin: str
+    log: PolicyLog, updates: Sequence[Update], effective_ts: int, author: Author
 ) -> list[tuple[str, bytes]]:
     """Updates as records (key, value) with rising versions.
 
@@ -293,27 +303,35 @@ def records(
         ahead.setdefault(path, set()).add(ts)
     dated = [(u, ts) for u in updates for ts in (*sorted(ahead.get(u.path, ())), effective_ts)]
     # No other writer's record is the same, though it be of the same version and time.
-    name = f"{origin}-{secrets.token_hex(4)}"
-    return [
+    name = f"{author.origin}-{secrets.token_hex(4)}"
+    lines = []
+    for number, (update, ts) in enumerate(dated, 1):
         # Beyond the greatest version that may be stated they go on counting.
-        (update.path, _record(update, min(log.newest_version + number, VERSION_MAX), ts, origin, name))
-        for number, (update, ts) in enumerate(dated, 1)
-    ]
-
-
-def _record(update: Update, version: int, effective_ts: int, origin: str, name: str) -> bytes:
-    return orjson.dumps(
-        {
+        version = min(log.newest_version + number, VERSION_MAX)
+        fields = {
             "type": "policy",
-            "id": f"{name}-{effective_ts}-{version}",
-            "ts": effective_ts,
-            "effective_ts": effective_ts,
+            "id": f"{name}-{ts}-{version}",
+            "ts": ts,
+            "effective_ts": ts,
             "version": version,
             "path": update.path,
             "value": update.value,
-            "origin": origin,
+            "origin": author.origin,
         }
-    )
+        told = _told(log, update, author, repeat=ts != effective_ts)
+        lines.append((update.path, orjson.dumps(fields | told)))
+    return lines
+
+
+def _told(log: PolicyLog, update: Update, author: Author, *, repeat: bool) -> dict[str, Any]:
+    """What a record says for the log of changes; one that says again what stands in another, only that."""
+    if repeat:
+        return {"repeat": True}
+    told = log.told.get(update.path, ())
+    earlier = earlier_of(told)
+    fields = {"actor": author.actor or author.origin, "reason": author.reason}
+    # None of them means that there was none, and not that none fits.
+    return fields if told and not earlier else fields | {"earlier": earlier}
 
 
 def _now_ms() -> int:

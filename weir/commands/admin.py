@@ -61,8 +61,9 @@ def run(args: argparse.Namespace) -> int:
     # Imported here: `weir --help` need not wait for FastAPI and librdkafka.
     import uvloop
 
+    from enforcer.control.access.tokens import tokens_of
     from enforcer.control.connections import REQUEST_MS
-    from enforcer.control.service import AdminService, read_grants
+    from enforcer.control.service import AdminService
     from enforcer.control.settings import AdminSettings
     from enforcer.core.settings import ProxySettings
     from enforcer.http.settings import HttpSettings
@@ -79,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
         http = http.model_copy(update={"binary_address": "{}:{}".format(*args.binary_address)})
     deciding = read_settings(ProxySettings, "proxy", args.settings)
     binary_tls = read_settings(PulsarSettings, "pulsar", args.settings).tls is not None
-    grants = read_grants(args.tokens or settings.tokens_file, settings.tokens_env, os.environ)
+    tokens = tokens_of(args.tokens or settings.tokens_file, settings.tokens_env, os.environ)
     cluster = cluster_of(args)
     check_topics(cluster)
 
@@ -96,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
             return fronts[0].proxy
 
         made = beyond if http.upstream else None
-        service = AdminService(cluster, settings, grants, args.listen, args.metrics, made, request_ms)
+        service = AdminService(cluster, settings, tokens, args.listen, args.metrics, made, request_ms)
         try:
             await _serve(service, fronts, args.ready_file)
         finally:

@@ -1,4 +1,4 @@
-"""`weir policy check | explain | apply | get`: policy files and policies in force (docs/contract.md 4)."""
+"""`weir policy check | explain | apply | get | log`: policy files, policies in force (docs/contract.md 4)."""
 
 import argparse
 import sys
@@ -7,12 +7,16 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+import orjson
+
 from streaming.contract.errors import BadEvent
+from streaming.contract.events import REASON_MAX
 from streaming.contract.names import full_topic
-from streaming.contract.printable import printable
+from streaming.contract.printable import printable, printable_json
 from streaming.policy.files import load_policies, policy_file
 from streaming.policy.policy_set import DEFAULT_USER, PolicySet, Section, parse_path, refill_times
-from weir.options import add, add_cluster_options, cluster_of
+from weir.logs.times import BEGINNING_MS, EXPECTED
+from weir.options import add, add_cluster_options, add_flag, cluster_of, time_argument
 from weir.policy_explain import explain_topic, explain_user
 
 if TYPE_CHECKING:
@@ -44,12 +48,21 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
     applied = commands.add_parser("apply", help="publish a policy file to a running system")
     applied.add_argument("file", metavar="FILE")
+    add(applied, "--reason", "why, for `weir policy log`", metavar="TEXT", default="")
     add_cluster_options(applied)
-    applied.set_defaults(run=apply)
+    applied.set_defaults(run=apply, usage_error=applied.error)
 
     got = commands.add_parser("get", help="print the policies in force as a policy file")
     add_cluster_options(got)
     got.set_defaults(run=get)
+
+    logged = commands.add_parser("log", help="say who has changed which policy, from what to what, and why")
+    add(logged, "--entry", "one entry only, such as quotas[user=alice]", metavar="PATH")
+    start = {"metavar": "TIME", "type": time_argument, "dest": "start", "default": BEGINNING_MS}
+    add(logged, "--from", f"{EXPECTED} (default beginning)", **start)
+    add_flag(logged, "--json", "an object for each change")
+    add_cluster_options(logged)
+    logged.set_defaults(run=log)
 
 
 def check(args: argparse.Namespace) -> int:
@@ -95,7 +108,10 @@ def apply(args: argparse.Namespace) -> int:
     # Here and not above: `weir policy check` must not load a Kafka client.
     from streaming.kafka_io.policy_topic import Update, differences
     from streaming.kafka_io.policy_turn import change_policies
+    from weir.logs.policy_log import file_actor
 
+    if len(args.reason) > REASON_MAX:
+        args.usage_error(f"--reason: has {len(args.reason)} characters; expected at most {REASON_MAX}")
     wanted = load_policies(args.file)
     _warn_of_slow(args.file, wanted)
     cluster = cluster_of(args)
@@ -104,7 +120,13 @@ def apply(args: argparse.Namespace) -> int:
         return differences(log, wanted, FILE_ORIGINS, override=True)
 
     written = change_policies(
-        cluster.bootstrap, cluster.topics, decide, origin="apply", client=cluster.client
+        cluster.bootstrap,
+        cluster.topics,
+        decide,
+        origin="apply",
+        actor=file_actor(),
+        reason=args.reason,
+        client=cluster.client,
     )
     before, updates = written.before, written.updates
     owners = written.log.origins
@@ -130,6 +152,18 @@ def get(args: argparse.Namespace) -> int:
     remarks = _remarks(log, cluster.topics.policies, cluster.bootstrap, time.time_ns() // 1_000_000)
     print("\n".join(map(printable, remarks)))
     print(policy_file(log.entries), end="")
+    return 0
+
+
+def log(args: argparse.Namespace) -> int:
+    """Print the changes of policies; raises WeirError if the cluster has none or does not answer."""
+    from weir.logs.policy_log import changes, line, rows
+
+    for row in rows(changes(cluster_of(args)), args.entry, args.start):
+        if args.json:
+            print(printable_json(orjson.dumps(row).decode()))
+        else:
+            print(line(row, _utc(row["at"])))
     return 0
 
 

@@ -289,6 +289,7 @@ class Stack:
         # Here and not above: `weir --help` must not load a Kafka client.
         from streaming.kafka_io.policy_topic import PolicyLog, Update, differences
         from streaming.kafka_io.policy_turn import change_policies
+        from weir.logs.policy_log import file_actor
         from weir.stack.topics import ensure_topics
 
         topics, client = Topics(self._settings.kafka.topic_prefix), self._settings.kafka.client
@@ -305,7 +306,9 @@ class Stack:
             # What was changed through the admin API since is newer than the file.
             return differences(log, wanted, ("file", "apply"), override=True, respected=("admin",))
 
-        written = change_policies(self.bootstrap, topics, decide, origin="file", client=client)
+        written = change_policies(
+            self.bootstrap, topics, decide, origin="file", actor=file_actor(), client=client
+        )
         self._say(f"policies: {len(wanted)} entries, {len(written.updates)} of them changed")
         held = written.log.entries
         for path, value in wanted.items():

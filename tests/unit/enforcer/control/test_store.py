@@ -29,7 +29,7 @@ async def test_before_the_policies_are_read_nothing_is_answered() -> None:
     with pytest.raises(Unavailable, match="not been read yet"):
         _ = unread.entries
     with pytest.raises(Unavailable, match="not been read yet"):
-        await unread.change(nothing)
+        await unread.change(nothing, "ops", "")
 
 
 async def test_changes_wait_for_their_turn_within_a_limit_and_not_too_many(
@@ -40,10 +40,10 @@ async def test_changes_wait_for_their_turn_within_a_limit_and_not_too_many(
     busy = store(change_timeout_ms=100)
     busy.read.set()
     await busy._one_at_a_time.acquire()
-    waiting = [asyncio.create_task(busy.change(nothing)) for _ in range(2)]
+    waiting = [asyncio.create_task(busy.change(nothing, "ops", "")) for _ in range(2)]
     await asyncio.sleep(0)
     with pytest.raises(Unavailable, match="2 changes are under way already"):
-        await busy.change(nothing)
+        await busy.change(nothing, "ops", "")
     for change in waiting:
         with pytest.raises(Unavailable, match="took too long"):
             await change
