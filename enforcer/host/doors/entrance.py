@@ -86,10 +86,9 @@ class Entrance:
         peer = self.announced(transport) or peer_of(transport)
         return Visitor(peer=peer) if self._tls is None else self._tls.visitor(transport, peer)
 
-    def leave(self, connection: object) -> None:
+    def leave(self, connection: object | None) -> None:
         """A connection that `accept` made is over, or never came to be."""
-        source = self._entered.pop(connection, None)
-        if source is not None:
+        if connection is not None and (source := self._entered.pop(connection, None)) is not None:
             self._sources.leave(source)
 
     async def _accept_on(self, listener: socket.socket, accept: Accept) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import socket
 import ssl
 from pathlib import Path
@@ -226,9 +227,11 @@ def test_rates_come_back_and_their_table_is_bounded(monkeypatch: pytest.MonkeyPa
 
 
 def test_clients_without_a_header_make_room() -> None:
-    """Those who say nothing are ended for others, oldest first, counted."""
+    """Those who say nothing are ended for others, oldest first, counted; and no task ends by a mistake."""
+    mistakes: list[dict[str, Any]] = []
 
     async def run() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, context: mistakes.append(context))
         door = Door(room=3, **REQUIRED)
         await door.open()
         mute = [socket.create_connection(door.address, timeout=LIMIT_S) for _ in range(10)]
@@ -241,6 +244,8 @@ def test_clients_without_a_header_make_room() -> None:
             client.close()
 
     in_loop(run())
+    gc.collect()
+    assert not mistakes
 
 
 @pytest.mark.parametrize("doors", [{}, REQUIRED, {"connection_creation_rate": 9}])
