@@ -12,7 +12,7 @@ from tls_kit import LOOPBACK, Authority
 from enforcer.core.security.doors import DoorSettings
 from enforcer.core.security.tls import ClientAuth, TlsSettings
 from enforcer.host.doors.certificates import Visitor
-from enforcer.host.doors.entrance import Entrance
+from enforcer.host.doors.entrance import Accept, Entrance
 from enforcer.host.doors.listening import listen_at
 from enforcer.host.sockets import pause_reading
 
@@ -74,9 +74,9 @@ class Door:
             DoorSettings(**doors), lambda _name: True, lambda: room, self.failures, self.refused, 1.0
         )
 
-    async def open(self) -> None:
+    async def open(self, accept: Accept | None = None) -> None:
         """Let clients in."""
-        await self.entrance.open(self._listener, lambda: Came(self))
+        await self.entrance.open(self._listener, accept or (lambda: Came(self)))
 
     async def close(self) -> None:
         """Let nobody in any more."""
