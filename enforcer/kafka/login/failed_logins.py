@@ -1,6 +1,5 @@
 """Failed logins by address: who guesses passwords has to wait."""
 
-import ipaddress
 from collections.abc import Callable
 from typing import Final
 
@@ -10,12 +9,10 @@ AWAY_MAX_MS: Final = 60_000
 """However many logins of an address have failed, its turn comes after so long."""
 ADDRESSES_MAX: Final = 10_000
 _MINUTE_MS: Final = 60_000
-_NETWORK_LETTERS: Final = 19
-"""Of an IPv6 address written in full: its first 64 bits, which one customer has."""
 
 
 class FailedLogins:
-    """How long the logins of each address must wait.
+    """How long the logins of each address must wait (`source_of` of enforcer/host/doors/sources.py).
 
     A minute's worth of failures is free. Beyond, logins take turns at that rate, so that many connections at
     once gain nothing; a good login gives its turn back.
@@ -54,19 +51,3 @@ class FailedLogins:
         if len(self._until_ms) >= ADDRESSES_MAX:
             del self._until_ms[next(iter(self._until_ms))]
         self._until_ms[address] = min(until_ms, now_ms + _MINUTE_MS + AWAY_MAX_MS)
-
-
-def address_of(peer: object) -> str:
-    """Whose logins are counted together, by a socket's other side; empty: not known.
-
-    >>> address_of(("::ffff:10.0.0.1", 4711, 0, 0)), address_of(("2001:db8::1", 4711, 0, 0))
-    ('10.0.0.1', '2001:0db8:0000:0000')
-    """
-    host = str(peer[0]) if isinstance(peer, tuple) and peer else ""
-    try:
-        found = ipaddress.ip_address(host)
-    except ValueError:
-        return host
-    if isinstance(found, ipaddress.IPv4Address):
-        return host
-    return str(found.ipv4_mapped or found.exploded[:_NETWORK_LETTERS])

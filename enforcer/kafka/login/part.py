@@ -7,7 +7,8 @@ from typing import Final
 
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import DelegationTokens, ProxySettings
-from enforcer.kafka.login.failed_logins import HELD_MAX_MS, FailedLogins, address_of
+from enforcer.host.doors.sources import source_of
+from enforcer.kafka.login.failed_logins import HELD_MAX_MS, FailedLogins
 from enforcer.kafka.part import Concern, Link, Part, Request, Slot
 from enforcer.wire.kafka.frames import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from enforcer.wire.kafka.sasl import SaslObserver, Unreadable
@@ -55,7 +56,8 @@ class LoginPart(Part):
         self._link = link
         self._observer = observer
         self._concern = concern
-        self._address = address_of(link.peer)
+        peer = link.peer
+        self._address = source_of(str(peer[0])) if isinstance(peer, tuple) else ""
         # When the login that had to wait may go on; None: none had to.
         self._turn_ms: float | None = None
         self._late: asyncio.TimerHandle | None = None

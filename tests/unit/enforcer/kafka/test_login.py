@@ -14,7 +14,7 @@ from kafka.protocol.sasl import (
 )
 from kafka_kit import CORRELATION_ID, build, decode, request, response
 
-from enforcer.kafka.login.failed_logins import ADDRESSES_MAX, FailedLogins, address_of
+from enforcer.kafka.login.failed_logins import ADDRESSES_MAX, FailedLogins
 from enforcer.wire.kafka.frames import SASL_AUTHENTICATE
 
 ILLEGAL_STATE, AUTHENTICATION_FAILED = 34, 58
@@ -305,18 +305,6 @@ def test_the_table_of_addresses_is_bounded() -> None:
             failed.add(str(name))
     assert len(failed._until_ms) == ADDRESSES_MAX
     assert failed.turn_ms("0") == 0 and failed.turn_ms("1") == 60_000
-
-
-@pytest.mark.parametrize(
-    ("peer", "address"),
-    [
-        (("10.1.2.3", 1), "10.1.2.3"), (("::ffff:10.1.2.3", 1, 0, 0), "10.1.2.3"),
-        (("2001:db8:0:1:ffff::1", 1, 0, 0), "2001:0db8:0000:0001"), (None, ""), (("/run/x", 0), "/run/x"),
-    ],
-)  # fmt: skip
-def test_addresses_of_one_customer_are_one(peer: object, address: str) -> None:
-    """IPv6 gives everybody 2^64 of them."""
-    assert address_of(peer) == address
 
 
 @pytest.mark.parametrize(
