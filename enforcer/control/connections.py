@@ -16,8 +16,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from enforcer.control.metrics import AdminMetrics
 from enforcer.control.settings import AdminSettings
+from enforcer.core.security.doors import source_of
 from enforcer.host.doors.ages import lifetime_s
-from enforcer.host.doors.sources import source_of
 from enforcer.host.sockets import Address
 
 _REASON: Final = b'{"reason":"All connections are at work"}'

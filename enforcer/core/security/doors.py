@@ -1,9 +1,14 @@
-"""Settings of whatever listens: who may come, by which protocols, how often and for how long."""
+"""What all who listen share: settings (who may come, how often, for how long), and what is one place."""
 
 from enum import StrEnum
+from ipaddress import IPv6Address, ip_address, ip_network
+from typing import Final
 
 from enforcer.core.security.tls import TlsSettings
 from streaming.policy.settings import Settings, setting
+
+_IPV6_SITE_BITS: Final = 64
+"""What one customer gets at least, so addresses within it are one."""
 
 
 class ProxyProtocol(StrEnum):
@@ -39,3 +44,22 @@ class DoorSettings(Settings):
         " 0: no bound",
         minimum=0,
     )
+
+
+def source_of(address: str) -> str:
+    """What shares a limit of connections with an address.
+
+    >>> source_of("127.8.9.10"), source_of("::ffff:192.0.2.7"), source_of("2001:db8::1")
+    ('this machine', '192.0.2.7', '2001:db8::/64')
+    """
+    try:
+        ip = ip_address(address)
+    except ValueError:
+        return address
+    if isinstance(ip, IPv6Address):
+        ip = ip.ipv4_mapped or ip
+    if ip.is_loopback:
+        return "this machine"
+    if isinstance(ip, IPv6Address):
+        return str(ip_network((ip.packed, _IPV6_SITE_BITS), strict=False))
+    return str(ip)

@@ -11,10 +11,10 @@ from weakref import WeakKeyDictionary
 
 from prometheus_client import Counter as Metric
 
-from enforcer.core.security.doors import DoorSettings, ProxyProtocol
+from enforcer.core.security.doors import DoorSettings, ProxyProtocol, source_of
 from enforcer.host.doors.certificates import ServerTls, Visitor, failure_of
 from enforcer.host.doors.proxy_header import read_header
-from enforcer.host.doors.sources import Sources, TurnedAway, source_of
+from enforcer.host.doors.sources import Sources, TurnedAway
 from enforcer.host.secured import Secured
 from enforcer.host.sockets import Address, peer_of
 

@@ -3,13 +3,10 @@
 import time
 from collections import Counter
 from collections.abc import Callable
-from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Final
 
 RATES_MAX: Final = 16_384
 """Places whose rate is known at a time; one that others push out begins anew with a second's worth."""
-_IPV6_SITE_BITS: Final = 64
-"""What one customer gets at least, so addresses within it are one."""
 
 
 class TurnedAway(Exception):
@@ -25,7 +22,7 @@ class TurnedAway(Exception):
 
 
 class Sources:
-    """Counts those who are in and those who come, by source (source_of).
+    """Counts those who are in and those who come, by source (core/security/doors.py).
 
     Args:
         connections_max: of each at a time; 0: no bound.
@@ -75,22 +72,3 @@ class Sources:
         if len(self._left) > RATES_MAX:
             del self._left[next(iter(self._left))]
         return taken
-
-
-def source_of(address: str) -> str:
-    """What shares a limit of connections with an address.
-
-    >>> source_of("127.8.9.10"), source_of("::ffff:192.0.2.7"), source_of("2001:db8::1")
-    ('this machine', '192.0.2.7', '2001:db8::/64')
-    """
-    try:
-        ip = ip_address(address)
-    except ValueError:
-        return address
-    if isinstance(ip, IPv6Address):
-        ip = ip.ipv4_mapped or ip
-    if ip.is_loopback:
-        return "this machine"
-    if isinstance(ip, IPv6Address):
-        return str(ip_network((ip.packed, _IPV6_SITE_BITS), strict=False))
-    return str(ip)

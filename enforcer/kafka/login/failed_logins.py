@@ -12,7 +12,7 @@ _MINUTE_MS: Final = 60_000
 
 
 class FailedLogins:
-    """How long the logins of each address must wait (`source_of` of enforcer/host/doors/sources.py).
+    """How long the logins of each address must wait (`source_of` of core/security/doors.py).
 
     A minute's worth of failures is free. Beyond, logins take turns at that rate, so that many connections at
     once gain nothing; a good login gives its turn back.

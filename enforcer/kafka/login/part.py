@@ -6,8 +6,8 @@ from functools import partial
 from typing import Final
 
 from enforcer.core.metrics import Metrics
+from enforcer.core.security.doors import source_of
 from enforcer.core.settings import DelegationTokens, ProxySettings
-from enforcer.host.doors.sources import source_of
 from enforcer.kafka.login.failed_logins import HELD_MAX_MS, FailedLogins
 from enforcer.kafka.part import Concern, Link, Part, Request, Slot
 from enforcer.wire.kafka.frames import SASL_AUTHENTICATE, SASL_HANDSHAKE

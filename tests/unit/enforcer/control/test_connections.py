@@ -14,7 +14,7 @@ from enforcer.control import connections
 from enforcer.control.connections import Connections, guarded
 from enforcer.control.metrics import AdminMetrics
 from enforcer.control.settings import AdminSettings
-from enforcer.host.doors.sources import source_of
+from enforcer.core.security.doors import source_of
 
 HEAD = b"GET /quick HTTP/1.1\r\nHost: a\r\n\r\n"
 LIMIT_S = 10.0
