@@ -64,6 +64,9 @@ class Secured(asyncio.Transport, asyncio.Protocol):
             self._owner.pause_writing()
 
     def _hand_over(self) -> None:
+        if self._transport.is_closing():
+            # TLS would only log each part.
+            self._drop()
         while self._queue and not self._full:
             part: bytearray | memoryview = self._queue.popleft()
             if len(part) > SLICE_BYTES:
@@ -72,6 +75,15 @@ class Secured(asyncio.Transport, asyncio.Protocol):
             self._waiting -= len(part)
             self._largest_written = max(self._largest_written, len(part))
             self._transport.write(part)
+
+    def _hand_all(self) -> None:
+        while self._queue:
+            self._transport.write(self._queue.popleft())
+        self._waiting = 0
+
+    def _drop(self) -> None:
+        self._queue.clear()
+        self._waiting = 0
 
     def get_write_buffer_size(self) -> int:
         """See asyncio.Transport."""
@@ -108,15 +120,12 @@ class Secured(asyncio.Transport, asyncio.Protocol):
 
     def close(self) -> None:
         """See asyncio.Transport; the time for what waits begins, and that is TLS's."""
-        while self._queue:
-            self._transport.write(self._queue.popleft())
-        self._waiting = 0
+        self._hand_all()
         self._transport.close()
 
     def abort(self) -> None:
         """See asyncio.Transport."""
-        self._queue.clear()
-        self._waiting = 0
+        self._drop()
         self._transport.abort()
 
     # What TLS sees (asyncio.Protocol) -----------------------------------------------------------------------
@@ -134,8 +143,10 @@ class Secured(asyncio.Transport, asyncio.Protocol):
         self._owner.data_received(data)
 
     def eof_received(self) -> bool | None:
-        """See asyncio.Protocol."""
-        return self._owner.eof_received()
+        """See asyncio.Protocol; whatever the owner says, TLS closes now, and takes nothing later."""
+        stays = self._owner.eof_received()
+        self._hand_all()
+        return stays
 
     def pause_writing(self) -> None:
         """TLS takes no more."""
@@ -151,8 +162,7 @@ class Secured(asyncio.Transport, asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""
-        self._queue.clear()
-        self._waiting = 0
+        self._drop()
         # Each holds the other: without this the buffers would stay until all garbage is looked at.
         owner, self._owner = self._owner, asyncio.Protocol()
         owner.connection_lost(exc)

@@ -1,6 +1,7 @@
 """What TLS hides is seen: what waits to be written, and the buffers of a connection, on real sockets."""
 
 import asyncio
+import contextlib
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
@@ -9,10 +10,10 @@ from typing import cast
 
 import pytest
 from door_kit import LIMIT_S, Door, in_loop, tls_of
-from tls_kit import Authority
+from tls_kit import LOOPBACK, Authority
 
 from enforcer.host.dial import dial
-from enforcer.host.secured import kept_by
+from enforcer.host.secured import SLICE_BYTES, kept_by
 
 HIGH, LOW = 1 << 20, 1 << 18
 LARGE = bytes(range(256)) * 65_536
@@ -26,6 +27,7 @@ class Side(asyncio.Protocol):
     def __init__(self) -> None:
         self.data, self.told = bytearray(), list[str]()
         self.made, self.came, self.over = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.ended = asyncio.Event()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See asyncio.Protocol."""
@@ -37,6 +39,10 @@ class Side(asyncio.Protocol):
         """See asyncio.Protocol."""
         self.data += data
         self.came.set()
+
+    def eof_received(self) -> None:
+        """See asyncio.Protocol."""
+        self.ended.set()
 
     def pause_writing(self) -> None:
         """See asyncio.Protocol."""
@@ -115,6 +121,50 @@ def test_what_waits_at_the_end_arrives(tmp_path: Path) -> None:
         assert here.data == LARGE and there.told == ["pause"]
 
     between(tmp_path, work)
+
+
+def test_what_waits_when_the_client_ends_its_side_arrives(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It may still read after its close_notify; what it does not get is no flood of the log either."""
+
+    async def run() -> None:
+        authority, loop = Authority(tmp_path), asyncio.get_running_loop()
+        door, there = Door(tls=tls_of(authority)), Side()
+        await door.open(lambda: there)
+        got, sent = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = ssl.create_default_context(cafile=authority.ca).wrap_bio(got, sent, server_hostname=LOOPBACK)
+        with socket.create_connection(door.address, timeout=LIMIT_S) as client:
+            client.setblocking(False)
+
+            async def until(step: Callable[[], object]) -> None:
+                while True:
+                    try:
+                        step()
+                        break
+                    except ssl.SSLWantReadError:
+                        await loop.sock_sendall(client, sent.read())
+                        got.write(await loop.sock_recv(client, SLICE_BYTES))
+                await loop.sock_sendall(client, sent.read())
+
+            await until(tls.do_handshake)
+            await asyncio.wait_for(there.made.wait(), LIMIT_S)
+            there.transport.write(LARGE)
+            with contextlib.suppress(ssl.SSLWantReadError):
+                tls.unwrap()
+            await loop.sock_sendall(client, sent.read())
+            await asyncio.wait_for(there.ended.wait(), LIMIT_S)
+            data = bytearray()
+            async with asyncio.timeout(LIMIT_S):
+                while len(data) < len(LARGE):
+                    await until(lambda: data.extend(tls.read(SLICE_BYTES)))
+            assert data == LARGE
+        there.transport.write(LARGE)
+        await door.close()
+        assert there.transport.get_write_buffer_size() == 0
+
+    in_loop(run())
+    assert not caplog.messages
 
 
 def test_what_tls_keeps_of_what_was_read_is_counted(tmp_path: Path) -> None:
