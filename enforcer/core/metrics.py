@@ -167,8 +167,8 @@ class Metrics(MetricTable):
 
     # What attackers run into (docs/security.md), and who does not know better.
     refused_logins = counter(
-        "Logins kept from the broker, since their user cannot be read, or their password can",
-        "reason", "mechanism name delegation_token plain_without_tls",
+        "Logins kept from the broker, since their user cannot be read or is another, or their password can",
+        "reason", "mechanism name delegation_token plain_without_tls reauthentication",
     )  # fmt: skip
     failed_logins = counter(
         "Logins that the broker refused", "reason", "credentials token mechanism state reauthentication"

@@ -239,7 +239,7 @@ def served(login: Login) -> bool:
 
 
 def test_a_session_is_renewed_by_its_own_user_only(proxy: ProxyThread, authority: Authority) -> None:
-    """The broker says how long it lasts, takes a new login, and refuses another principal."""
+    """The broker says how long it lasts, takes a new login; another principal is not even asked about."""
     with connected(proxy, authority) as login:
         answer = login.bearer("dora")
         assert (answer.error_code, answer.session_lifetime_ms) == (0, LIFETIME_S * 1000)
@@ -251,7 +251,7 @@ def test_a_session_is_renewed_by_its_own_user_only(proxy: ProxyThread, authority
         answer = login.bearer("eve")
         assert answer.error_code == AUTHENTICATION_FAILED and "principal" in answer.error_message
         assert login.wire.closed_within(LIMIT_S)
-    assert proxy.metric("failed_logins_total", reason="reauthentication") == 1
+    assert proxy.metric("refused_logins_total", reason="reauthentication") == 1
 
 
 def test_a_session_that_was_not_renewed_is_over(proxy: ProxyThread, authority: Authority) -> None:

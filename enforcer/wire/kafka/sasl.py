@@ -74,17 +74,20 @@ _FAILURES: Final = {
 
 
 class Unreadable(Exception):
-    """A login that must not reach the broker: the proxy could not tell whose it is, or others could read it.
+    """A login that must not reach the broker: the proxy could not tell whose it is, or others could read it,
+    or its connection is somebody else's.
 
     Attributes:
         reason: a word for the metric.
         response: what the client gets instead.
+        ends: its connection ends then.
     """
 
-    def __init__(self, reason: str, response: bytes) -> None:
+    def __init__(self, reason: str, response: bytes, ends: bool = False) -> None:
         super().__init__(reason)
         self.reason = reason
         self.response = response
+        self.ends = ends
 
 
 class SaslObserver:
@@ -94,8 +97,8 @@ class SaslObserver:
     they pass (others are ignored), and handle nothing of the connection while `waiting`: what a client sends
     ahead of the broker's answer would pass under the name that it had before.
 
-    A re-authentication repeats the exchange; until it succeeds the name stays, and the broker refuses it
-    under another name.
+    A re-authentication repeats the exchange; until it succeeds the name stays. Under another name it does not
+    reach the broker, which looks at passwords first: who is in could try everybody's, and would never wait.
 
     Args:
         oauth_claim: the claim of an OAUTHBEARER token that names the principal.
@@ -137,13 +140,19 @@ class SaslObserver:
         """The longest token that is taken next; what is longer is no login."""
         return _BEARER_BYTES if self._mechanism is Mechanism.OAUTHBEARER else TOKEN_BYTES
 
-    def begins(self, header: RequestHeader) -> bool:
-        """Whether a request shows credentials of somebody who was not let in yet."""
+    def begins(self, frame: bytes, header: RequestHeader) -> bool:
+        """Whether a request shows credentials of somebody who was not let in yet.
+
+        Raises:
+            BadFrame: it cannot be read.
+        """
         return (
             header.api_key == SASL_AUTHENTICATE
             and self._mechanism is not None
             and self._rounds == 0
             and not self.succeeded
+            # The end of a refused login; another token is another login.
+            and not (self._mechanism is Mechanism.OAUTHBEARER and _TOKEN(frame, header) == _ACKNOWLEDGED)
         )
 
     def on_request(self, frame: bytes, header: RequestHeader) -> None:
@@ -217,9 +226,8 @@ class SaslObserver:
             self._mechanism = self._candidate = None
 
     def _fail(self, why: int | Failure) -> None:
-        if self.succeeded:
-            why = Failure.REAUTHENTICATION
-        self.failure = why if isinstance(why, Failure) else _FAILURES.get(why, Failure.STATE)
+        failure = why if isinstance(why, Failure) else _FAILURES.get(why, Failure.STATE)
+        self.failure = Failure.REAUTHENTICATION if self.succeeded and failure.guesses else failure
 
     def _refused_handshake(self, header: RequestHeader) -> bytes:
         """Error 33 with the mechanisms that pass."""
@@ -244,6 +252,9 @@ class SaslObserver:
         if name is None:
             text = "Weir finds no user name in this login, and quotas need one"
             raise Unreadable("name", _refused_login(header, text))
+        if self._principal not in (None, name):
+            text = "Cannot change principals during re-authentication"  # Kafka's words.
+            raise Unreadable("reauthentication", _refused_login(header, text), ends=True)
         return name
 
 

@@ -14,7 +14,7 @@ from kafka.protocol.sasl import (
 )
 from kafka_kit import CORRELATION_ID, build, decode, request, response
 
-from enforcer.kafka.login.failed_logins import ADDRESSES_MAX, FailedLogins
+from enforcer.kafka.login.failed_logins import ADDRESSES_MAX, MOMENT_MS, FailedLogins
 from enforcer.wire.kafka.frames import SASL_AUTHENTICATE
 
 ILLEGAL_STATE, AUTHENTICATION_FAILED = 34, 58
@@ -145,17 +145,36 @@ def test_a_login_may_come_in_pieces(
     assert decode(SaslAuthenticateResponse, 2, frames_of(said)[-1]).session_lifetime_ms == LIFETIME_MS
 
 
-def test_a_new_login_of_somebody_else_counts_once_the_broker_takes_it() -> None:
-    """Kafka's refuses it, and the name stays; whose principals are made otherwise may not."""
+def test_a_new_login_of_somebody_else_does_not_reach_the_broker() -> None:
+    """Who is in could try the passwords of all, and never wait; it is refused and closed, as by Kafka's."""
     visit = Visit()
     plain(visit)
     visit.begin(token=b"\0bob\0secret")
-    visit.told(AUTHENTICATION_FAILED)
-    visit.rig.desk.run(200)
-    assert visit.user == "alice" and visit.count("failed_logins", reason="reauthentication") == 1
-    visit.begin(token=b"\0bob\0secret")
-    visit.told()
-    assert visit.user == "bob"
+    assert visit.sent == 3
+    visit.rig.desk.run(199)
+    assert not visit.rig.client.closed
+    visit.rig.desk.run(1)
+    answer = decode(SaslAuthenticateResponse, 2, frames_of(visit.rig.client.data)[3])
+    assert answer.error_code == AUTHENTICATION_FAILED and "Cannot change principals" in answer.error_message
+    assert visit.user == "alice" and visit.rig.client.closed
+    assert visit.count("refused_logins", reason="reauthentication") == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"), [(AUTHENTICATION_FAILED, "reauthentication"), (ILLEGAL_STATE, "state")]
+)
+def test_a_session_that_is_not_renewed_may_be_a_guess(error: int, reason: str) -> None:
+    """Only if the broker has looked at what was sent."""
+    visit = Visit(failed_logins_per_minute=1)
+    for _ in range(3):
+        plain(visit)
+        visit.begin()
+        visit.told(error)
+        visit.rig.desk.run(200)
+    assert visit.count("failed_logins", reason=reason) == 3
+    late = Visit(visit.rig)
+    late.begin()
+    assert late.rig.client.closed == (reason == "reauthentication")
 
 
 @pytest.mark.parametrize(("tls", "allowed", "passes"), [(1, 0, 1), (0, 1, 1), (0, 0, 0)])
@@ -246,6 +265,70 @@ def test_a_refused_bearer_token_is_counted_once() -> None:
     assert [visit.count("failed_logins", reason=reason) for reason in ("token", "credentials")] == [1, 0]
 
 
+def test_the_end_of_a_refused_bearer_token_is_no_login() -> None:
+    """It waits for no turn; another token does."""
+    token = b"n,,\x01auth=Bearer e30.eyJzdWIiOiJhbGljZSJ9.x\x01\x01"
+    visit = Visit(failed_logins_per_minute=1)
+    for _ in range(2):
+        visit.begin("OAUTHBEARER", token)
+        visit.told(challenge=b"{}")
+        visit.rig.desk.run(200)
+    visit.token(b"\x01")
+    assert visit.sent == 5
+    visit.told(AUTHENTICATION_FAILED)
+    visit.offer("OAUTHBEARER")
+    visit.offered()
+    visit.token(token)
+    assert visit.rig.client.closed and visit.sent == 6
+
+
+def test_logins_at_the_same_moment_share_their_turns() -> None:
+    """Beyond what is free they wait until it is known of those before; nobody is closed for good ones."""
+    first = Visit(failed_logins_per_minute=4, failed_login_delay_ms=0)
+    visits = [first, *(Visit(first.rig) for _ in range(19))]
+    for visit in visits:
+        visit.begin()
+    assert [visit.sent for visit in visits] == [2] * 5 + [1] * 15
+    for done in range(0, 20, 5):
+        for visit in visits[done : done + 5]:
+            visit.told()
+            assert visit.user == "alice"
+        first.rig.desk.run(MOMENT_MS)
+    assert not any(visit.rig.client.closed for visit in visits) and first.count("held_logins") == 0
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_guesses_at_the_same_moment_are_bounded(answered: bool) -> None:
+    """Also those that do not wait for the answer."""
+    first = Visit(failed_logins_per_minute=4, failed_login_delay_ms=0)
+    visits = [first, *(Visit(first.rig) for _ in range(19))]
+    for visit in visits:
+        visit.begin()
+    for visit in visits[:5]:
+        if answered:
+            visit.told(AUTHENTICATION_FAILED)
+        else:
+            visit.rig.lose_client()
+            visit.rig.connection.upstream_failed("lost")
+    first.rig.desk.run(MOMENT_MS)
+    assert [visit.sent for visit in visits] == [2] * 5 + [1] * 15
+    assert all(visit.rig.client.closed for visit in visits[5:])
+
+
+def test_an_exchange_that_a_handshake_interrupts_has_its_turn_once() -> None:
+    """The proof that follows is what tries a password."""
+    first = Visit(failed_logins_per_minute=4, failed_login_delay_ms=0)
+    visits = [first, *(Visit(first.rig) for _ in range(9))]
+    for visit in visits:
+        visit.begin("SCRAM-SHA-512", SCRAM[0])
+        if visit.sent == 2:
+            visit.told(challenge=b"r=noncenonce,s=salt,i=4096")
+            visit.offer("GSSAPI")
+            visit.rig.desk.run(1)
+            visit.token(SCRAM[1])
+    assert [visit.sent for visit in visits] == [3] * 5 + [1] * 5
+
+
 def test_an_address_that_fails_often_waits_for_its_turns() -> None:
     """No other address, and nobody who is logged in; a good login gives its turn back."""
     settings = {"failed_logins_per_minute": 10, "failed_login_delay_ms": 0}
@@ -278,13 +361,13 @@ def test_turns_of_an_address() -> None:
     """A minute's worth is free, what fails at once on many connections is not, and a minute forgives it."""
     clock = Rig()
     failed = FailedLogins(60, clock.now_ms)
-    for _ in range(60):
-        failed.add("a")
-    assert failed.turn_ms("a") == 0
-    failed.add("a")
+    assert [failed.turn_ms("a") for _ in range(61)] == [0] * 61
+    assert failed.turn_ms("a") is None
+    for _ in range(61):
+        failed.decide("a", waited=False, failed=True)
     assert [failed.turn_ms("a") for _ in range(11)] == [1_000 * turn for turn in range(1, 12)]
     assert failed.turn_ms("a") == 11_000
-    failed.give_back("a")
+    failed.decide("a", waited=True, failed=False)
     assert failed.turn_ms("a") == 10_000
     for _ in range(1_000):
         failed.add("a")
@@ -296,6 +379,32 @@ def test_turns_of_an_address() -> None:
     assert none.turn_ms("a") == 0
 
 
+def test_logins_at_once_are_bounded_in_every_minute() -> None:
+    """However many come: a minute's worth, and those that wait."""
+    clock = Rig()
+    failed = FailedLogins(60, clock.now_ms)
+    tried = 0
+    for _ in range(10):
+        free = sum(failed.turn_ms("a") == 0 for _ in range(5_000))
+        clock.desk.run(100)
+        for _ in range(free):
+            failed.decide("a", waited=False, failed=True)
+        tried += free
+        clock.desk.run(60_000)
+    assert 600 <= tried <= 611
+
+
+def test_good_logins_leave_nothing() -> None:
+    """Their addresses push nobody out."""
+    clock = Rig()
+    failed = FailedLogins(60, clock.now_ms)
+    for name in range(10):
+        failed.turn_ms(str(name))
+        clock.desk.run(10)
+        failed.decide(str(name), waited=False, failed=False)
+    assert not failed._until_ms and not failed._undecided
+
+
 def test_the_table_of_addresses_is_bounded() -> None:
     """Who failed longest ago is forgotten."""
     clock = Rig()
@@ -304,7 +413,7 @@ def test_the_table_of_addresses_is_bounded() -> None:
         for _ in range(2):
             failed.add(str(name))
     assert len(failed._until_ms) == ADDRESSES_MAX
-    assert failed.turn_ms("0") == 0 and failed.turn_ms("1") == 60_000
+    assert failed.turn_ms("1") == 60_000 and failed.turn_ms("0") == 0
 
 
 @pytest.mark.parametrize(
