@@ -107,18 +107,22 @@ class Upstream(Outlet, asyncio.Protocol):
 
     def close(self) -> None:
         """It is needed no more; what was sent still leaves."""
-        self._over = True
-        if self._connecting is not None:
-            self._connecting.cancel()
+        self._give_up()
         if self.transport is not None:
             self.transport.close()
 
     def abort(self) -> None:
         """The same, but what has not left yet is given up."""
         self._queue.clear()
-        self.close()
+        self._give_up()
         if self.transport is not None:
+            # Not closed before: TLS would take all that waits first.
             self.transport.abort()
+
+    def _give_up(self) -> None:
+        self._over = True
+        if self._connecting is not None:
+            self._connecting.cancel()
 
     async def _dial(self, address: Address) -> None:
         try:

@@ -133,6 +133,8 @@ class Secured(asyncio.Transport, asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The handshake is done."""
         self._transport = cast(asyncio.Transport, transport)
+        # The end of its handshake, which waits until something is written, would fill it.
+        self._transport.writelines([b""])
         self._transport.set_write_buffer_limits(1, 0)
         self._owner.connection_made(self)
 

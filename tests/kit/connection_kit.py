@@ -73,6 +73,11 @@ class FakeTransport:
         self.closed = self.aborted = False
         self.socket: Any = None
         self.ssl_object: Any = None
+        self.waiting = 0
+
+    def get_write_buffer_size(self) -> int:
+        """What the test says."""
+        return self.waiting
 
     def write(self, data: bytes) -> None:
         """Keep what is written."""
@@ -130,6 +135,7 @@ class FakeUpstream(Upstream):
     def abort(self) -> None:
         """See Upstream."""
         super().abort()
+        self.drop()
         self.aborted = True
 
     @property

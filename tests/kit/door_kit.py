@@ -59,10 +59,14 @@ class Door:
         host: an address of this machine.
         room: how many may come.
         paused: clients are not read at first.
+        goodbye_s: how long the end of TLS may take.
         doors: DoorSettings'.
     """
 
-    def __init__(self, host: str = LOOPBACK, room: int = 100, paused: bool = False, **doors: Any) -> None:
+    def __init__(
+        self, host: str = LOOPBACK, room: int = 100, paused: bool = False, goodbye_s: float = 1.0,
+        **doors: Any,
+    ) -> None:  # fmt: skip
         self.paused = paused
         registry = CollectorRegistry()
         self.failures = Counter("failures", "of handshakes", ["reason"], registry=registry)
@@ -71,7 +75,7 @@ class Door:
         self._listener = listen_at((host, 0))
         self.address: tuple[str, int] = self._listener.getsockname()[:2]
         self.entrance = Entrance(
-            DoorSettings(**doors), lambda _name: True, lambda: room, self.failures, self.refused, 1.0
+            DoorSettings(**doors), lambda _name: True, lambda: room, self.failures, self.refused, goodbye_s
         )
 
     async def open(self, accept: Accept | None = None) -> None:

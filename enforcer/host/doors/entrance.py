@@ -48,10 +48,13 @@ class Entrance:
         self._tls = None if doors.tls is None else ServerTls(doors.tls, is_known)
         self._announcing = doors.proxy_protocol is ProxyProtocol.REQUIRED
         self._sources = Sources(doors.connections_per_address, doors.connection_creation_rate)
-        self._room, self._failures, self._refused, self._goodbye_s = room, failures, refused, goodbye_s
+        self._room, self._failures, self._refused = room, failures, refused
+        # TLS takes no 0.
+        self._goodbye_s = max(0.001, goodbye_s)
         self._servers: list[asyncio.Server] = []
         self._accepting: set[asyncio.Task[None]] = set()
         self._coming: dict[asyncio.Task[None], str] = {}
+        self._tasks: WeakKeyDictionary[object, asyncio.Task[None]] = WeakKeyDictionary()
         self._announced: WeakKeyDictionary[object, Address] = WeakKeyDictionary()
         self._entered: WeakKeyDictionary[object, str] = WeakKeyDictionary()
         self._closed = False
@@ -76,7 +79,12 @@ class Entrance:
             task.cancel()
 
     def announced(self, transport: asyncio.BaseTransport) -> Address | None:
-        """The address that a load balancer told; None: that of the socket stands."""
+        """The address that a load balancer told; None: that of the socket stands.
+
+        Who is in asks, and need not make room from then on.
+        """
+        if (task := self._tasks.pop(transport.get_protocol(), None)) is not None:
+            self._coming.pop(task, None)
         if not self._announcing:
             return None
         return self._announced.get(transport.get_protocol())
@@ -128,8 +136,9 @@ class Entrance:
         try:
             announced = await self._read_header(client)
             source = source_of((announced or peer)[0])
-            self._sources.enter(source)
+            # First, since it could fail.
             connection = accept()
+            self._sources.enter(source)
             self._entered[connection] = source
             if announced is not None:
                 self._announced[connection] = announced
@@ -159,6 +168,8 @@ class Entrance:
 
     async def _shake_hands(self, client: socket.socket, connection: asyncio.Protocol) -> None:
         loop = asyncio.get_running_loop()
+        if (task := asyncio.current_task()) is not None:
+            self._tasks[connection] = task
         if self._tls is None:
             await loop.connect_accepted_socket(lambda: connection, client)
             return

@@ -63,7 +63,7 @@ class ConnectionEnd:
         self._since: float | None = None
         self._closed_at: float | None = None
         self._lost = ""
-        self._drained = "stop"
+        self._drained = ""
         self._unheard_bytes = 0
         self._asked: Slot | None = None
         self.takes = True
@@ -156,7 +156,7 @@ class ConnectionEnd:
     def drain(self, why: str = "stop") -> None:
         """The proxy stops, or it is too old. Who has ended cannot send again: what it sent is handled."""
         self.takes = self.takes and self.input_over
-        self.begun, self._drained = True, why
+        self.begun, self._drained = True, self._drained or why
         self._pump()
 
     def check(self, now_ms: float) -> None:
@@ -212,9 +212,15 @@ class ConnectionEnd:
             pass  # Their turn comes.
         elif self.gone or self.closing or not responses.answers:
             if not self.input_over:
-                self.close_client(self._drained)
+                if self._drained == "age" and not self.closing and self._unsent:
+                    return  # It has longer for that (Ages) than one that is closed.
+                self.close_client(self._drained or "stop")
             if not any(map(_matters, reversed(responses.due))):
                 self.finish()
+
+    @property
+    def _unsent(self) -> int:
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def _begin(self) -> None:
         self.begun = True

@@ -59,3 +59,16 @@ async def test_nothing_is_sent_into_the_middle_of_a_request() -> None:
     assert broker.data == b"beginmoreend4own5next"
     upstream.send(bytes(300_000), b"6")
     assert broker.data.endswith(b"next6" + bytes(300_000))
+
+
+async def test_what_is_given_up_is_not_closed_first() -> None:
+    """TLS would take all that waits, only to throw it away."""
+    owner: Any = Owner()
+    upstream, broker = Upstream(owner, ProxySettings()), FakeTransport()
+    upstream.connection_made(cast(asyncio.Transport, broker))
+    ends: list[str] = []
+    broker.close, broker.abort = lambda: ends.append("close"), lambda: ends.append("abort")  # type: ignore[method-assign]
+    upstream.abort()
+    assert ends == ["abort"]
+    upstream.close()
+    assert ends == ["abort", "close"]

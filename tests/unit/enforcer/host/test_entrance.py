@@ -184,6 +184,71 @@ def test_a_failed_handshake_gives_its_place_back(tmp_path: Path) -> None:
     in_loop(run())
 
 
+def test_no_time_for_the_end_of_tls_keeps_nobody_out(tmp_path: Path) -> None:
+    """`stop_timeout_ms: 0` is a good setting."""
+
+    async def run() -> None:
+        authority = Authority(tmp_path)
+        door = Door(goodbye_s=0.0, tls=tls_of(authority))
+        await door.open()
+        _, writer = await door.connect(b"", context=authority.context())
+        await door.next()
+        writer.transport.abort()
+        await door.close()
+
+    in_loop(run())
+
+
+def test_a_connection_that_cannot_be_made_takes_no_place() -> None:
+    """However often it fails."""
+
+    async def run() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
+        door, failing = Door(connections_per_address=1), [True] * 3
+
+        def accept() -> Came:
+            if failing:
+                failing.pop()
+                raise MemoryError
+            return Came(door)
+
+        await door.open(accept)
+        for _ in range(3):
+            reader, writer = await door.connect()
+            await is_out(reader)
+            writer.close()
+        _, writer = await door.connect()
+        await door.next()
+        writer.close()
+        await door.close()
+
+    in_loop(run())
+
+
+def test_who_is_in_makes_no_room(tmp_path: Path) -> None:
+    """Though the task that let it in is not over yet."""
+
+    async def run() -> None:
+        authority, chosen = Authority(tmp_path), list[bool]()
+        door = Door(tls=tls_of(authority))
+
+        class Late(Came):
+            def connection_made(self, transport: asyncio.BaseTransport) -> None:
+                super().connection_made(transport)
+                chosen.append(door.entrance._make_room())
+
+        await door.open(lambda: Late(door))
+        _, writer = await door.connect(b"", context=authority.context())
+        came = await door.next()
+        writer.write(FIRST)
+        await all_of(came, FIRST)
+        assert chosen == [False] and door.failed("full") == 0
+        writer.transport.abort()
+        await door.close()
+
+    in_loop(run())
+
+
 def test_new_connections_of_one_address_are_bounded() -> None:
     """A second's worth at once; others have their own."""
 

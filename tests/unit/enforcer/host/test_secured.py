@@ -110,6 +110,29 @@ def test_what_waits_is_seen_and_arrives(tmp_path: Path, part: int) -> None:
     between(tmp_path, work)
 
 
+def test_who_reads_nothing_at_first_can_write(tmp_path: Path) -> None:
+    """The end of TLS' own handshake, which still waits then, must not count as what the other side leaves."""
+
+    class Deaf(Side):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            super().connection_made(transport)
+            self.transport.pause_reading()
+            self.transport.write(b"hello")
+
+    async def run() -> None:
+        authority = Authority(tmp_path)
+        door, there, here = Door(tls=tls_of(authority)), Side(), Deaf()
+        await door.open(lambda: there)
+        await dial(lambda: here, door.address, ssl.create_default_context(cafile=authority.ca))
+        await there.got(5)
+        assert here.transport.get_write_buffer_size() == 0
+        for side in (there, here):
+            side.transport.abort()
+        await door.close()
+
+    in_loop(run())
+
+
 def test_what_waits_at_the_end_arrives(tmp_path: Path) -> None:
     """A connection that is closed has its time for it; nothing is told any more."""
 
