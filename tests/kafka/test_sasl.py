@@ -217,7 +217,7 @@ def test_who_guesses_waits(before: Secured, authority: Authority) -> None:
     """After a minute's worth of wrong passwords the right one has to wait."""
     proxy = before(failed_logins_per_minute=20, id="guessed")
     with ExitStack() as stack:
-        guessers = [stack.enter_context(connected(proxy, authority)) for _ in range(22)]
+        guessers = [stack.enter_context(connected(proxy, authority)) for _ in range(21)]
         for guesser in guessers:
             guesser.handshake("PLAIN")
             guesser.ask(b"\0alice\0wrong")
