@@ -6,8 +6,7 @@ limit. What is written is written by policy_turn.
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from sys import intern
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import orjson
@@ -18,6 +17,8 @@ from streaming.contract.fields import TS_MAX_MS
 from streaming.contract.topics import Topics
 from streaming.kafka_io.reader import ASK_LIMIT_S, NoTopic, Reader
 from streaming.policy.files import check_entry
+from streaming.policy.policy_set import parse_path
+from streaming.policy.schema import VALUES
 from streaming.policy.timeline import PolicyTimeline
 
 TIMEOUT_S = 30.0
@@ -27,7 +28,9 @@ KEEP_MS = 600_000
 EARLIER_MAX = 10
 """Changes before the last one that a record tells of, since compaction takes their own records."""
 EARLIER_MAX_BYTES = 16_384
-"""What these may take in a record."""
+"""What these may take in a record,"""
+ALL_EARLIER_MAX_BYTES = 4 * 2**20
+"""and in all records that are written in one transaction."""
 _FOLD_AT_LEAST = 64
 _FETCH_WAIT_MS = 20
 """The end behind a transaction is only told when a fetch comes back empty."""
@@ -56,27 +59,6 @@ class Author:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """One change of an entry, as its record tells of it, or a later record of the same entry does.
-
-    Attributes:
-        at: when it was written, ms since the epoch by the broker's clock.
-        actor: who made it; empty: the record does not say.
-        reason: why; may be empty.
-        version: that it made.
-        value: of the entry since; None: removed.
-        first: nothing was there before; else what was there is told by the change before, if that is known.
-    """
-
-    at: int
-    actor: str
-    reason: str
-    version: int
-    value: Any | None
-    first: bool = False
-
-
 @dataclass(slots=True, kw_only=True)
 class PolicyLog:
     """What the topic says.
@@ -85,8 +67,10 @@ class PolicyLog:
         timeline: all changes, those that take effect soon included.
         origins: entry -> who set it last: file, apply, kafka, admin, or empty if the record does not say.
         removers: entry that is gone -> who removed it.
-        told: entry -> its last changes, oldest first, `told_max` of them.
-        told_max: see there; by default what the next record tells of.
+        told: entry -> its last changes, oldest first, each as JSON: when it was written by the broker's clock
+            (`at`), `actor`, `reason`, the `version` that it made, the entry's `value` since, and `first` if
+            nothing was there before.
+        told_max: so many of them; by default what the next record tells of.
         effective: entry -> time from which its last change is in force, ms since the epoch.
         records: how many were read; 0 means that nobody has set anything yet.
         bad: reasons of records that could not be used, at most MAX_REASONS of `bad_records`.
@@ -97,7 +81,7 @@ class PolicyLog:
     timeline: PolicyTimeline = field(default_factory=PolicyTimeline)
     origins: dict[str, str] = field(default_factory=dict)
     removers: dict[str, str] = field(default_factory=dict)
-    told: dict[str, list[Told]] = field(default_factory=dict)
+    told: dict[str, list[bytes]] = field(default_factory=dict)
     told_max: int = EARLIER_MAX
     effective: dict[str, int] = field(default_factory=dict)
     records: int = 0
@@ -150,7 +134,7 @@ class PolicyLog:
         removed = change.value is None
         (self.origins if removed else self.removers).pop(change.path, None)
         (self.removers if removed else self.origins)[change.path] = origin
-        if fields.get("repeat") is not True:
+        if self.told_max and fields.get("repeat") is not True:
             self._tell(change, fields, timestamp_ms)
         self._fold()
 
@@ -159,10 +143,10 @@ class PolicyLog:
         told = self.told.get(change.path)
         if told is None:
             # Compaction takes older records, or nobody has written any.
-            told = self.told[change.path] = [_told(each) for each in _objects(earlier)]
+            told = self.told[change.path] = _earlier(change.path, earlier)
         mine = _told({
             **fields, "at": at, "actor": fields.get("actor", fields.get("origin")), "value": change.value,
-            "version": change.version or self.newest_version, "first": earlier == [],
+            "version": self.timeline.version_at(change.ts), "first": earlier == [],
         })  # fmt: skip
         told.append(mine)
         del told[: -self.told_max]
@@ -177,34 +161,42 @@ class PolicyLog:
             self._unfolded = 0
 
 
-def _objects(items: Any) -> list[dict[str, Any]]:
-    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+def _earlier(path: str, items: Any) -> list[bytes]:
+    """What a record tells of the changes before it, up from where it becomes of no use, oldest first."""
+    told: list[bytes] = []
+    form = VALUES[parse_path(path).section]
+    for item in reversed(items[-EARLIER_MAX:] if isinstance(items, list) else ()):
+        if not isinstance(item, dict):
+            break
+        value = item.get("value")
+        # What is no value of this entry may be nested too deeply to be written again.
+        if value is not None and form.check(value):
+            break
+        told.insert(0, _told(item))
+    return told
 
 
-def _told(fields: Mapping[str, Any]) -> Told:
+def _told(fields: Mapping[str, Any]) -> bytes:
     """A change as a record tells of it; whatever else writes there may have written anything."""
     at, version, actor, reason = (fields.get(name) for name in ("at", "version", "actor", "reason"))
-    return Told(
-        at=at if type(at) is int and 0 <= at <= TS_MAX_MS else 0,
-        # Of many entries they are the same: one text each.
-        actor=intern(actor) if isinstance(actor, str) else "",
-        reason=intern(reason) if isinstance(reason, str) else "",
-        version=version if type(version) is int else 0,
-        value=fields.get("value"),
-        first=fields.get("first") is True,
-    )
+    told = {
+        "at": at if type(at) is int and 0 <= at <= TS_MAX_MS else 0,
+        "actor": actor if isinstance(actor, str) else "",
+        "reason": reason if isinstance(reason, str) else "",
+        "version": version if type(version) is int else 0,
+        "value": fields.get("value"),
+    }
+    return orjson.dumps({**told, "first": True} if fields.get("first") is True else told)
 
 
-def earlier_of(told: Sequence[Told]) -> list[dict[str, Any]]:
+def earlier_of(told: Sequence[bytes], most_bytes: int) -> list[orjson.Fragment]:
     """What the next record of an entry tells of its changes so far: the newest of them, oldest first."""
-    kept: list[dict[str, Any]] = []
-    left = EARLIER_MAX_BYTES
+    kept: list[orjson.Fragment] = []
     for change in reversed(told[-EARLIER_MAX:]):
-        fields = {name: value for name, value in asdict(change).items() if name != "first" or value}
-        left -= len(orjson.dumps(fields))
-        if left < 0:
+        most_bytes -= len(change)
+        if most_bytes < 0:
             break
-        kept.insert(0, fields)
+        kept.insert(0, orjson.Fragment(change))
     return kept
 
 
@@ -303,13 +295,14 @@ class PolicyReader:
 
 def read_policies(
     bootstrap: str, topics: Topics, client: Mapping[str, Any] | None = None, timeout_s: float = TIMEOUT_S,
-    told_max: int = EARLIER_MAX,
+    told_max: int = 0,
 ) -> PolicyLog:  # fmt: skip
     """Read the topic from its beginning to where it ends now.
 
     Args:
-        bootstrap, topics, client, told_max: as of `PolicyReader`.
+        bootstrap, topics, client: as of `PolicyReader`.
         timeout_s: limit of all of it.
+        told_max: see PolicyLog; who writes does not read so, and needs what the next record tells of.
 
     Raises:
         WeirError: no such topic, or the cluster did not answer in time.

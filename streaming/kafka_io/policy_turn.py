@@ -24,6 +24,8 @@ from streaming.contract.events import VERSION_MAX
 from streaming.contract.fields import TS_MAX_MS
 from streaming.contract.topics import Topics
 from streaming.kafka_io.policy_topic import (
+    ALL_EARLIER_MAX_BYTES,
+    EARLIER_MAX_BYTES,
     TIMEOUT_S,
     Author,
     PolicyLog,
@@ -81,8 +83,10 @@ class Attempt:
     @classmethod
     def of(cls, log: PolicyLog, updates: Sequence[Update], author: Author) -> Self:
         """What to write behind all that was read; whether that came is then known by `log.arrived`."""
+        # What takes long comes first: readers have their time from when it is published.
+        said = [(update.path, _said(log, update, author, len(updates))) for update in updates]
         effective_ts = effective_from(log, updates, _now_ms())
-        lines = records(log, updates, effective_ts, author)
+        lines = _dated(log, said, effective_ts, author)
         if lines:
             # One transaction: if its last record came, all did.
             log.await_record(lines[-1][1])
@@ -293,7 +297,15 @@ def effective_from(log: PolicyLog, updates: Sequence[Update], now_ms: int) -> in
 def records(
     log: PolicyLog, updates: Sequence[Update], effective_ts: int, author: Author
 ) -> list[tuple[str, bytes]]:
-    """Updates as records (key, value) with rising versions.
+    """Updates as records (key, value) with rising versions, in force from `effective_ts` on; see `_dated`."""
+    said = [(update.path, _said(log, update, author, len(updates))) for update in updates]
+    return _dated(log, said, effective_ts, author)
+
+
+def _dated(
+    log: PolicyLog, said: Sequence[tuple[str, tuple[bytes, bytes]]], effective_ts: int, author: Author
+) -> list[tuple[str, bytes]]:
+    """The records of what `_said` made.
 
     Where changes of an entry are dated later still, the same is said again at each of their times. It
     stands before the record that counts from `effective_ts` on, since compaction leaves the last one alone.
@@ -301,37 +313,41 @@ def records(
     ahead: dict[str, set[int]] = {}
     for ts, path in log.timeline.changed(effective_ts, TS_MAX_MS):
         ahead.setdefault(path, set()).add(ts)
-    dated = [(u, ts) for u in updates for ts in (*sorted(ahead.get(u.path, ())), effective_ts)]
+    dated = [(p, what, ts) for p, what in said for ts in (*sorted(ahead.get(p, ())), effective_ts)]
     # No other writer's record is the same, though it be of the same version and time.
     name = f"{author.origin}-{secrets.token_hex(4)}"
     lines = []
-    for number, (update, ts) in enumerate(dated, 1):
+    for number, (path, (again, change), ts) in enumerate(dated, 1):
         # Beyond the greatest version that may be stated they go on counting.
         version = min(log.newest_version + number, VERSION_MAX)
-        fields = {
+        head = {
             "type": "policy",
             "id": f"{name}-{ts}-{version}",
             "ts": ts,
             "effective_ts": ts,
             "version": version,
-            "path": update.path,
-            "value": update.value,
-            "origin": author.origin,
         }
-        told = _told(log, update, author, repeat=ts != effective_ts)
-        lines.append((update.path, orjson.dumps(fields | told)))
+        rest = change if ts == effective_ts else again
+        lines.append((path, orjson.dumps(head)[:-1] + b"," + rest[1:]))
     return lines
 
 
-def _told(log: PolicyLog, update: Update, author: Author, *, repeat: bool) -> dict[str, Any]:
-    """What a record says for the log of changes; one that says again what stands in another, only that."""
-    if repeat:
-        return {"repeat": True}
+def _said(log: PolicyLog, update: Update, author: Author, of: int) -> tuple[bytes, bytes]:
+    """A record without its time, as JSON: one that says again what stands in another, and that other.
+
+    Args:
+        log: as it was before.
+        update, author: what it says.
+        of: so many are written together.
+    """
+    fields = {"path": update.path, "value": update.value, "origin": author.origin}
     told = log.told.get(update.path, ())
-    earlier = earlier_of(told)
-    fields = {"actor": author.actor or author.origin, "reason": author.reason}
+    earlier = earlier_of(told, min(EARLIER_MAX_BYTES, ALL_EARLIER_MAX_BYTES // of))
+    change = {**fields, "actor": author.actor or author.origin, "reason": author.reason}
     # None of them means that there was none, and not that none fits.
-    return fields if told and not earlier else fields | {"earlier": earlier}
+    if earlier or not told:
+        change["earlier"] = earlier
+    return orjson.dumps({**fields, "repeat": True}), orjson.dumps(change)
 
 
 def _now_ms() -> int:

@@ -11,7 +11,7 @@ import orjson
 
 from streaming.contract.printable import printable
 from streaming.contract.topics import Cluster
-from streaming.kafka_io.policy_topic import PolicyLog, Told, read_policies
+from streaming.kafka_io.policy_topic import PolicyLog, read_policies
 
 
 def changes(cluster: Cluster) -> PolicyLog:
@@ -34,22 +34,22 @@ def rows(log: PolicyLog, entry: str | None, from_ms: int) -> list[dict[str, Any]
         for row in _of_entry(path, told)
         if row["at"] >= from_ms
     ]
-    return sorted(found, key=lambda row: (row["at"], row["version"]))
+    return sorted(found, key=lambda row: (row["version"], row["at"]))
 
 
-def _of_entry(path: str, told: Iterable[Told]) -> Iterable[dict[str, Any]]:
-    before: Told | None = None
-    for change in told:
+def _of_entry(path: str, told: Iterable[bytes]) -> Iterable[dict[str, Any]]:
+    before: dict[str, Any] | None = None
+    for change in map(orjson.loads, told):
         row = {
-            "at": change.at,
-            "actor": change.actor,
+            "at": change["at"],
+            "actor": change["actor"],
             "entry": path,
-            "old": before.value if before else None,
-            "new": change.value,
-            "reason": change.reason,
-            "version": change.version,
+            "old": before["value"] if before else None,
+            "new": change["value"],
+            "reason": change["reason"],
+            "version": change["version"],
         }
-        yield row if before or change.first else row | {"old_known": False}
+        yield row if before or "first" in change else row | {"old_known": False}
         before = change
 
 
@@ -65,11 +65,11 @@ def _value(value: Any) -> str:
     return "none" if value is None else orjson.dumps(value).decode()
 
 
-def file_actor() -> str:
-    """Who publishes a file here, `file:<user>@<host>`."""
+def actor_here(way: str) -> str:
+    """Who publishes something here, `<way>:<user>@<host>`."""
     number = os.geteuid()
     try:
         user = pwd.getpwuid(number).pw_name
     except KeyError:  # as in containers
         user = str(number)
-    return f"file:{user}@{socket.gethostname()}"
+    return f"{way}:{user}@{socket.gethostname()}"

@@ -289,7 +289,7 @@ class Stack:
         # Here and not above: `weir --help` must not load a Kafka client.
         from streaming.kafka_io.policy_topic import PolicyLog, Update, differences
         from streaming.kafka_io.policy_turn import change_policies
-        from weir.logs.policy_log import file_actor
+        from weir.logs.policy_log import actor_here
         from weir.stack.topics import ensure_topics
 
         topics, client = Topics(self._settings.kafka.topic_prefix), self._settings.kafka.client
@@ -307,7 +307,7 @@ class Stack:
             return differences(log, wanted, ("file", "apply"), override=True, respected=("admin",))
 
         written = change_policies(
-            self.bootstrap, topics, decide, origin="file", actor=file_actor(), client=client
+            self.bootstrap, topics, decide, origin="file", actor=actor_here("file"), client=client
         )
         self._say(f"policies: {len(wanted)} entries, {len(written.updates)} of them changed")
         held = written.log.entries

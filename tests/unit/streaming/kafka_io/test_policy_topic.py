@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 import pytest
 
-from streaming.kafka_io import policy_topic
+from streaming.kafka_io import policy_topic, policy_turn
 from streaming.kafka_io.policy_topic import (
     EARLIER_MAX,
     EARLIER_MAX_BYTES,
@@ -15,7 +15,7 @@ from streaming.kafka_io.policy_topic import (
     Update,
     differences,
 )
-from streaming.kafka_io.policy_turn import records
+from streaming.kafka_io.policy_turn import Attempt, records
 from weir.logs.policy_log import line, rows
 
 FILE_ORIGINS = ("file", "apply")
@@ -293,3 +293,59 @@ def test_what_others_write_tells_what_it_can() -> None:
     assert [(row["at"], row["old"], row["new"]) for row in rows(log, B, 0)] == [
         (0, None, rate(2)), (50, rate(2), rate(3)),
     ]  # fmt: skip
+
+
+def test_a_version_is_the_one_that_a_change_made() -> None:
+    """Whatever it states, and where it is filed; the log is in that order."""
+    log = log_of(
+        {"path": A, "value": rate(1), "ts": 1_000, "version": 50},
+        {"path": A, "value": rate(2), "ts": 2_000, "version": 7},
+        {"path": A, "value": rate(3), "ts": 3_000},
+        {"path": B, "value": rate(4), "ts": 500},
+    )
+    told = [(row["entry"], row["version"]) for row in rows(log, None, 0)]
+    assert told == [(B, 2), (A, 50), (A, 51), (A, 52)]
+
+
+@pytest.mark.parametrize("wrong", ["[" * 300 + "]" * 300, '{"controller_mutation_rate":0}', '"x"'])
+def test_what_others_tell_of_earlier_changes_locks_no_entry(wrong: str) -> None:
+    """What is no value of the entry ends what is told of it, and can be neither shown nor written."""
+    told = f'[{{"value":{wrong}}},{{"value":null}},{{"value":{{"controller_mutation_rate":2}}}}]'
+    log = log_of(f'{{"type":"policy","path":"{A}","value":null,"earlier":{told}}}'.encode())
+    assert [row["new"] for row in rows(log, A, 0)] == [None, rate(2), None]
+    assert rows(log, A, 0)[0]["old_known"] is False
+    ((_, written),) = Attempt.of(log, [Update(path=A, value=rate(3))], OPS).lines
+    assert [each["value"] for each in orjson.loads(written)["earlier"]] == [None, rate(2), None]
+
+
+def test_a_change_takes_effect_two_seconds_after_it_is_published(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long it takes to say what it is."""
+    log, now, said = log_of({"path": A, "value": rate(1)}), [10_000], policy_turn._said
+
+    def slow(*given: Any) -> tuple[bytes, bytes]:
+        now[0] += 5_000
+        return said(*given)
+
+    monkeypatch.setattr(policy_turn, "_now_ms", lambda: now[0])
+    monkeypatch.setattr(policy_turn, "_said", slow)
+    assert Attempt.of(log, [Update(path=A, value=rate(2))], OPS).effective_ts == 17_000
+
+
+def test_what_one_transaction_tells_of_earlier_changes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each entry the newest."""
+    log = PolicyLog()
+    paths = [f"quotas[user=u{number}]" for number in range(10)]
+    for at in range(1, 9):
+        for path in paths:
+            change(log, rate(at), at, OPS, path)
+    monkeypatch.setattr(policy_turn, "ALL_EARLIER_MAX_BYTES", 3_000)
+    lines = records(log, [Update(path=path, value=None) for path in paths], 1_000, OPS)
+    earlier = [orjson.loads(written)["earlier"] for _, written in lines]
+    assert 1_000 < len(orjson.dumps(earlier)) <= 3_000
+    assert all(each[-1]["value"] == rate(8) for each in earlier)
+
+
+def test_who_never_writes_keeps_no_log_of_changes() -> None:
+    """It is as large as the policies."""
+    log = whole(orjson.dumps({"type": "policy", "path": A, "value": rate(1)}), told_max=0)
+    assert (log.told, dict(log.entries)) == ({}, {A: rate(1)})
