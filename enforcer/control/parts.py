@@ -197,6 +197,8 @@ def add_change(
             changes: Changes = decide(entries)
             return changes
 
+        if len(request.headers.getlist(REASON_HEADER)) > 1:
+            raise Refusal(400, f"{REASON_HEADER}: is there twice; expected one")
         await parts.store.change(within_reach, caller_of(request).name, _reason(why))
         return Response(status_code=status)
 

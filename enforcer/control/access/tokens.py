@@ -4,6 +4,7 @@ import hashlib
 import logging
 import os
 import stat
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -19,6 +20,8 @@ from streaming.policy.validation import ClosedMapping, Form, expected, sorted_pr
 from streaming.policy.yaml.lines import read_yaml
 
 logger = logging.getLogger("weir.admin")
+_AGAIN_S: Final = 1.0
+"""A file that could not be read is read again after it: nothing need change before it can be."""
 
 
 class Role(StrEnum):
@@ -59,11 +62,13 @@ class Tokens:
         file: see `grants_of_file`; empty: none.
 
     Raises:
-        ConfigError: the file is wrong.
+        ConfigError: the file is wrong, or one token is there twice.
     """
 
     def __init__(self, fixed: Sequence[Grant] = (), file: str = "") -> None:
         self._fixed, self._file = fixed, file
+        self._failed: tuple[int, ...] = ()
+        self._again_s, self._said = 0.0, ""
         self._seen = self._stamp()
         self._grants = self._read()
 
@@ -77,21 +82,38 @@ class Tokens:
         Args:
             reads: counts, by result, how often a changed file was read.
         """
-        if (stamp := self._stamp()) != self._seen:
-            self._seen = stamp
-            try:
-                self._grants = self._read()
-            except (ConfigError, OSError) as bad:
-                # Problems name lines and keys, never a token.
-                logger.warning("the tokens before stay in force: %s", bad)
-                reads.labels("unusable").inc()
-            else:
-                logger.info("%s was read again: %d tokens are in force", self._file, len(self._grants))
-                reads.labels("read").inc()
+        stamp = self._stamp()
+        if stamp == self._seen or (stamp == self._failed and time.monotonic() < self._again_s):
+            return self._grants
+        try:
+            self._grants = self._read()
+        except Exception as bad:  # noqa: BLE001  # whatever it is, tokens that were taken back stay valid
+            if isinstance(bad, ConfigError) and not isinstance(bad.__cause__, OSError):
+                self._seen = stamp
+            self._failed, self._again_s = stamp, time.monotonic() + _AGAIN_S
+            reads.labels("unusable").inc()
+            # Problems name lines and keys, never a token; those of another kind may show what was read.
+            text = str(bad) if isinstance(bad, ConfigError | OSError) else type(bad).__name__
+            if text != self._said:
+                logger.warning("the tokens before stay in force: %s", text)
+                self._said = text
+        else:
+            self._seen, self._failed, self._said = stamp, (), ""
+            logger.info("%s was read again: %d tokens are in force", self._file, len(self._grants))
+            reads.labels("read").inc()
         return self._grants
 
     def _read(self) -> Sequence[Grant]:
-        return [*(grants_of_file(self._file) if self._file else ()), *self._fixed]
+        grants = [*(grants_of_file(self._file) if self._file else ()), *self._fixed]
+        first: dict[bytes, Grant] = {}
+        for grant in grants:
+            other = first.setdefault(grant.digest, grant)
+            if other is not grant:
+                # Which of two roles would hold?
+                message = f"the token of {grant.name} is that of {other.name} again; expected each token once"
+                file = self._file or "tokens"
+                raise ConfigError([Problem(file=file, line=1, path="tokens", message=message)])
+        return grants
 
     def _stamp(self) -> tuple[int, ...]:
         if not self._file:
@@ -102,6 +124,11 @@ class Tokens:
             return (0,)
         # The time of the node too: a change of mode is none of the content.
         return (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino)
+
+
+def _named(name: str, role: Role, digest: bytes, tenants: frozenset[str] = frozenset()) -> Grant:
+    """A token; one without a name is called by its digest, which stays when others come before it."""
+    return Grant(name=name or f"token-{digest.hex()[:8]}", role=role, digest=digest, tenants=tenants)
 
 
 def digest_of(token: str) -> bytes:
@@ -168,13 +195,13 @@ def grants_of_file(path: str) -> list[Grant]:
     if read is None or problems:
         raise ConfigError(sorted_problems(problems))
     return [
-        Grant(
-            name=item.name or f"tokens[{number}]",
-            role=item.role,
-            digest=bytes.fromhex(item.sha256) if item.sha256 else digest_of(item.token),
-            tenants=frozenset(item.tenants or ()),
+        _named(
+            item.name,
+            item.role,
+            bytes.fromhex(item.sha256) if item.sha256 else digest_of(item.token),
+            frozenset(item.tenants or ()),
         )
-        for number, item in enumerate(read.tokens)
+        for item in read.tokens
     ]
 
 
@@ -195,7 +222,7 @@ def grants_of_text(text: str, source: str) -> list[Grant]:
         if role not in _OF_ALL or not token:
             message = f"part {number + 1} is not ROLE:TOKEN; expected role {' or '.join(_OF_ALL)} and a token"
             raise ConfigError([Problem(file=source, line=1, path=source, message=message)])
-        grants.append(Grant(name=f"{source}[{number}]", role=Role(role), digest=digest_of(token)))
+        grants.append(_named("", Role(role), digest_of(token)))
     return grants
 
 

@@ -161,12 +161,12 @@ def test_tokens_come_from_a_file_and_the_environment(tmp_path: Path) -> None:
     # Under their old names, admin and reader, the roles are what they were.
     assert [(grant.name, grant.role) for grant in grants] == [
         ("ops", "operator"),
-        ("tokens[1]", "viewer"),
-        ("$TOKENS[0]", "viewer"),
-        ("$TOKENS[1]", "operator"),
+        ("token-3c01eba1", "viewer"),
+        ("token-6783a31e", "viewer"),
+        ("token-2e7d2c03", "operator"),
     ]
     assert grants[1].digest == digest_of("look")
-    assert status(grants, "GET", authorization="Bearer a:b") == "$TOKENS[0]"
+    assert status(grants, "GET", authorization="Bearer a:b") == "token-6783a31e"
     assert not tokens_of("", "TOKENS", {})
 
 
@@ -228,6 +228,11 @@ def test_a_variable_that_is_wrong_lets_nobody_in(text: str) -> None:
     assert "$TOKENS" in str(problem.value) and "secret" not in str(problem.value)
 
 
+def called(token: str) -> str:
+    """How logs name a token without a name: wherever it stands."""
+    return f"token-{hashlib.sha256(token.encode()).hexdigest()[:8]}"
+
+
 def write(file: Path, text: str) -> None:
     """Replace a file of tokens as an editor does, or a mounted secret."""
     new = file.with_suffix(".new")
@@ -246,9 +251,9 @@ def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
         grants = [*tokens.in_force(metrics.token_reads)]
         return status(grants, "GET", authorization=f"Bearer {token}")
 
-    assert (asked("old"), asked("new"), asked("fixed")) == ("tokens[0]", 401, "$TOKENS[0]")
+    assert (asked("old"), asked("new"), asked("fixed")) == (called("old"), 401, called("fixed"))
     write(file, "tokens: [{token: new, role: tenant, tenants: [acme, b], name: team}]")
-    assert (asked("old"), asked("new"), asked("fixed")) == (401, "team", "$TOKENS[0]")
+    assert (asked("old"), asked("new"), asked("fixed")) == (401, "team", called("fixed"))
     assert tokens.in_force(metrics.token_reads)[0].tenants == {"acme", "b"}
     assert reads(metrics) == (1, 0)
 
@@ -275,7 +280,7 @@ def test_of_a_file_that_is_of_no_use_the_tokens_before_stay(
         write(file, "" if harm == "empty" else "tokens: [{token: secret, role: root}]")
     for _ in range(3):
         assert status([*tokens.in_force(metrics.token_reads)], "GET", authorization="Bearer secret") == (
-            "tokens[0]"
+            called("secret")
         )
     (said,) = caplog.messages
     assert said.startswith("the tokens before stay in force: ") and "secret" not in said
@@ -283,6 +288,48 @@ def test_of_a_file_that_is_of_no_use_the_tokens_before_stay(
     write(file, "tokens: [{token: next, role: operator}]")
     assert status([*tokens.in_force(metrics.token_reads)], "GET", authorization="Bearer secret") == 401
     assert reads(metrics) == (1, 1)
+
+
+@pytest.mark.parametrize("fault", [OSError(24, "Too many open files"), MemoryError("secret")])
+def test_a_token_that_was_taken_back_ends_when_the_file_can_be_read(
+    fault: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is tried again, once a second, though the file does not change any more; said once, and counted."""
+    file, metrics, now = tmp_path / "tokens.yaml", AdminMetrics(), [100.0]
+    monkeypatch.setattr("enforcer.control.access.tokens.time", SimpleNamespace(monotonic=lambda: now[0]))
+    write(file, "tokens: [{token: old, role: operator}]")
+    tokens = tokens_of(str(file), "", {})
+    write(file, "tokens: [{token: new, role: operator}]")
+    with monkeypatch.context() as broken:
+
+        def fail(*_: object) -> None:
+            raise fault
+
+        broken.setattr("builtins.open", fail)
+        for now[0] in (100.0, 100.1, 101.5):
+            assert tokens.in_force(metrics.token_reads)[0].name == called("old")
+    (said,) = caplog.messages
+    assert "secret" not in said
+    assert reads(metrics) == (0, 2)
+    now[0] = 103.0
+    assert tokens.in_force(metrics.token_reads)[0].name == called("new")
+    assert reads(metrics) == (1, 2)
+
+
+def test_a_token_is_there_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Else which role holds would depend on the order; at the start and later."""
+    file, metrics = tmp_path / "tokens.yaml", AdminMetrics()
+    twice = "tokens: [{token: a, role: viewer, name: one}, {token: a, role: operator, name: two}]"
+    write(file, twice)
+    with pytest.raises(ConfigError, match="the token of two is that of one again; expected each token once"):
+        tokens_of(str(file), "", {})
+    write(file, "tokens: [{token: a, role: viewer, name: one}]")
+    with pytest.raises(ConfigError, match="is that of one again"):
+        tokens_of(str(file), "TOKENS", {"TOKENS": "operator:a"})
+    tokens = tokens_of(str(file), "", {})
+    write(file, twice)
+    assert [grant.name for grant in tokens.in_force(metrics.token_reads)] == ["one"]
+    assert "is that of one again" in caplog.text and reads(metrics) == (0, 1)
 
 
 def test_how_long_it_takes_tells_nothing_of_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
