@@ -246,7 +246,8 @@ async def _refused(_request: Request, error: Exception) -> Response:
     assert isinstance(error, Refusal)
     if error.status == HTTPStatus.FORBIDDEN:
         raise error  # for the guard around all of it, which tells the log
-    return _answer(error.status, error.reason)
+    later = {"Retry-After": str(error.retry_after_s)} if error.retry_after_s else None
+    return _answer(error.status, error.reason, later)
 
 
 async def _unavailable(_request: Request, error: Exception) -> Response:

@@ -29,6 +29,7 @@ _TEXTS: Final = {
     408: "The body came too slowly",
     412: "No such group or setting, a name that is none, or in use",
     413: "The body is too large",
+    429: "Too many changes of a tenant in this minute, by tokens for tenants",
     503: "Kafka does not answer within the limit; a change may have been made",
 }
 BARE_NAME: Final[Responses] = {

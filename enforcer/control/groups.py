@@ -55,12 +55,14 @@ class Refusal(WeirError):
     Args:
         status: HTTP status of the answer.
         reason: what is wrong, for people.
+        retry_after_s: it may be carried out later; 0: it will not be.
     """
 
-    def __init__(self, status: int, reason: str) -> None:
+    def __init__(self, status: int, reason: str, retry_after_s: int = 0) -> None:
         super().__init__(reason)
         self.status = status
         self.reason = reason
+        self.retry_after_s = retry_after_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

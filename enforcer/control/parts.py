@@ -2,8 +2,11 @@
 
 import asyncio
 import contextlib
+import math
+import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Protocol
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
@@ -12,7 +15,7 @@ from starlette.types import ASGIApp
 
 from enforcer.control import docs as admin_docs
 from enforcer.control.access.auth import check_reach
-from enforcer.control.access.tokens import Tokens
+from enforcer.control.access.tokens import Role, Tokens
 from enforcer.control.backlog.table import BacklogTable
 from enforcer.control.dispatch.table import DeliveryTable
 from enforcer.control.docs import refusals
@@ -30,6 +33,8 @@ BODY_TIMEOUT_MS: Final = 5_000
 """Limit for a body to arrive, then 408."""
 BODY_MAX_BYTES: Final = 65_536
 """Largest body of a request; a larger one gets 413."""
+CHANGES_A_MINUTE: Final = 120
+"""Changes that tokens for a tenant may make there, then 429: each may be an entry that all readers keep."""
 NO_CONTENT: Final = 204
 Name = Annotated[str, Path(min_length=1)]
 """A part of a path."""
@@ -37,6 +42,7 @@ NAMESPACE: Final = "/admin/v2/namespaces/{tenant}/{namespace}"
 TOPIC: Final = "/admin/v2/persistent/{tenant}/{namespace}/{topic}"
 REASON_HEADER: Final = "X-Weir-Reason"
 Reason = Annotated[str, Header(alias=REASON_HEADER, description="why, for the log of changes")]
+_MINUTE_S: Final = 60.0
 _FLAGS: Final = {"true": True, "false": False}
 Flag = Annotated[str, Query(json_schema_extra={"enum": ["true", "false"]})]
 """A parameter of a query that `flag` reads."""
@@ -75,6 +81,24 @@ class PolicyStore(Protocol):
         """
 
 
+class ChangesAMinute:
+    """How many changes each tenant has made, by its own tokens, in this minute."""
+
+    def __init__(self) -> None:
+        self._until_s = 0.0
+        self._made: Counter[str] = Counter()
+
+    def take(self, tenant: str) -> None:
+        """Count one more; raises Refusal (429) if it is one too many."""
+        now_s = time.monotonic()
+        if now_s >= self._until_s:
+            self._until_s, self._made = now_s + _MINUTE_S, Counter()
+        if self._made[tenant] >= CHANGES_A_MINUTE:
+            reason = f"{tenant} has made {CHANGES_A_MINUTE} changes in this minute, as many as it may"
+            raise Refusal(429, reason, math.ceil(self._until_s - now_s))
+        self._made[tenant] += 1
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
     """What the application works with."""
@@ -86,6 +110,7 @@ class Parts:
     metrics: AdminMetrics
     settings: AdminSettings
     tokens: Tokens
+    changes: ChangesAMinute = field(default_factory=ChangesAMinute)
     beyond: ASGIApp | None = None
     """Gets what is not Weir's own, where it stands in front of another admin API."""
 
@@ -189,6 +214,8 @@ def add_change(
         told: what else is said of it.
     """
     of_request = Depends(decision)
+    if "{tenant}" in router.prefix + path:
+        refused = (*refused, 429)
 
     async def change(request: Request, decide: Any = of_request, why: Reason = "") -> Response:
         def within_reach(entries: Entries) -> Changes:
@@ -199,7 +226,10 @@ def add_change(
 
         if len(request.headers.getlist(REASON_HEADER)) > 1:
             raise Refusal(400, f"{REASON_HEADER}: is there twice; expected one")
-        await parts.store.change(within_reach, caller_of(request).name, _reason(why))
+        caller = caller_of(request)
+        if caller.role is Role.TENANT:
+            parts.changes.take(request.path_params["tenant"])
+        await parts.store.change(within_reach, caller.name, _reason(why))
         return Response(status_code=status)
 
     router.add_api_route(

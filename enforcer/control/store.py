@@ -173,7 +173,7 @@ class KafkaPolicyStore:
         await self._catch_up(min(left(), _LAG_LIMIT_S))
         if self._unseen is None or not self._log.arrived:
             self._unseen = None
-            updates = [Update(path=path, value=value) for path, value in decide(self.entries).items()]
+            updates = updates_of(self._log, decide(self.entries))
             if not updates:
                 return
             await self._write(self._turn, Attempt.of(self._log, updates, author), left())
@@ -246,6 +246,16 @@ class KafkaPolicyStore:
 
     def _count(self, result: str) -> None:
         self._metrics.changes.labels(result).inc()
+
+
+def updates_of(log: PolicyLog, changes: Changes) -> list[Update]:
+    """What there is to write: not what stands there already, if it was set here."""
+    held = log.entries
+    return [
+        Update(path=path, value=value)
+        for path, value in changes.items()
+        if value is None or held.get(path) != value or log.origins.get(path) != ORIGIN
+    ]
 
 
 def _raw(message: Message) -> list[tuple[bytes | None, int]]:

@@ -75,14 +75,23 @@ def check_reach(
     if tenant is not None:
         reached = tenant in grant.tenants
         if reached and group is not None:
-            # Who joins a group takes from what its members have.
-            users = {who.tenant for who, held in attached(entries()) if held == group}
-            reached = users <= grant.tenants
+            reached = _may_attach(grant, names, entries())
     else:
         reached = method in SAFE_METHODS and group is not None and group in groups_seen(grant, entries())
     if not reached:
         own = ", ".join(sorted(grant.tenants))
         raise Refusal(403, f"Don't have admin permissions: {grant.name} is for what belongs to {own}")
+
+
+def _may_attach(grant: Grant, names: Mapping[str, Any], entries: Entries) -> bool:
+    """Whether a tenant's token may attach what a path names: where it is, or where only its own are.
+
+    Who joins a group takes from what its members have, and what nobody has may be meant for others.
+    """
+    members = [who for who, held in attached(entries) if held == names["rg"]]
+    name = names["tenant"] + (f"/{names['namespace']}" if "namespace" in names else "")
+    only_own = {who.tenant for who in members} <= grant.tenants
+    return any(only_own or who.name == name for who in members)
 
 
 def groups_seen(grant: Grant, entries: Entries) -> list[str]:

@@ -2,6 +2,7 @@
 
 import re
 from functools import cache
+from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
@@ -88,7 +89,7 @@ def test_every_endpoint_with_every_role(operation: str) -> None:
     assert (status("look", operation) == 403) is not reads
     if "{tenant}" in operation:
         assert status("acme", operation) not in (401, 403)
-        assert status("acme", operation, "sub", "free") not in (401, 403)
+        assert status("acme", operation, "sub", "mine") not in (401, 403)
         for other in ("acme2", "ACME", "acm"):
             assert status("acme", operation, other) == 403
     elif operation in GROUPS_SEEN:
@@ -121,14 +122,17 @@ def test_a_list_shows_a_tenant_its_own(path: str) -> None:
 
 
 def test_a_tenant_joins_no_group_of_another() -> None:
-    """It would take from what the others have there; one that nobody else uses it may join, and leave."""
+    """It would take from what the others have there, or may get there; its own it may join, and leave."""
     store, api = world()
     headers = {"Authorization": "Bearer acme"}
-    for group, expected in (("theirs", 403), ("shared", 403), ("free", 204), ("mine", 204), ("none", 412)):
+    for group, expected in (("theirs", 403), ("shared", 403), ("free", 403), ("none", 403), ("mine", 204)):
         for place in ("tenants/acme", "namespaces/acme/orders"):
             answer = api.put(f"/admin/v2/{place}/resourcegroup/{group}", headers=headers)
             assert (answer.status_code, group) == (expected, group)
     assert store.held["namespaces.acme/orders"] == {"resourcegroup": "mine"}
+    for namespace, expected in (("a", 204), ("b", 403)):
+        answer = api.put(f"/admin/v2/namespaces/sub/{namespace}/resourcegroup/shared", headers=headers)
+        assert answer.status_code == expected
     assert api.delete("/admin/v2/tenants/acme/resourcegroup", headers=headers).status_code == 204
     assert "tenants.acme" not in store.held
 
@@ -153,6 +157,26 @@ def test_a_change_says_who_and_why() -> None:
     assert store.authors == [
         ("ops", "größer, Ticket 7"), ("acme-team", "größer"), ("acme-team", ""), ("acme-team", "x" * 1024),
     ]  # fmt: skip
+
+
+def test_a_tenant_makes_so_many_changes_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then 429 until the next one begins; others are let through, and operators there too."""
+    now = [1_000.0]
+    monkeypatch.setattr("enforcer.control.parts.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr("enforcer.control.parts.CHANGES_A_MINUTE", 2)
+    api = client(parts(*GRANTS), "192.0.2.7")
+
+    def change(token: str, tenant: str) -> tuple[int, str | None]:
+        path, headers = f"/admin/v2/namespaces/{tenant}/a/dispatchRate", {"Authorization": f"Bearer {token}"}
+        answer = api.post(path, headers=headers, json={"dispatchThrottlingRateInMsg": 5})
+        return answer.status_code, answer.headers.get("retry-after")
+
+    assert [change("acme", "acme") for _ in range(3)] == [(204, None), (204, None), (429, "60")]
+    assert [change("acme", "sub"), change("ops", "acme")] == [(204, None), (204, None)]
+    now[0] += 59.5
+    assert change("acme", "acme") == (429, "1")
+    now[0] += 1
+    assert change("acme", "acme") == (204, None)
 
 
 def test_without_tokens_this_machine_is_named() -> None:
