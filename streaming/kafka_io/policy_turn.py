@@ -84,7 +84,7 @@ class Attempt:
     def of(cls, log: PolicyLog, updates: Sequence[Update], author: Author) -> Self:
         """What to write behind all that was read; whether that came is then known by `log.arrived`."""
         # What takes long comes first: readers have their time from when it is published.
-        said = [(update.path, _said(log, update, author, len(updates))) for update in updates]
+        said = [(update, _said(log, update, author, len(updates))) for update in updates]
         effective_ts = effective_from(log, updates, _now_ms())
         lines = _dated(log, said, effective_ts, author)
         if lines:
@@ -298,12 +298,12 @@ def records(
     log: PolicyLog, updates: Sequence[Update], effective_ts: int, author: Author
 ) -> list[tuple[str, bytes]]:
     """Updates as records (key, value) with rising versions, in force from `effective_ts` on; see `_dated`."""
-    said = [(update.path, _said(log, update, author, len(updates))) for update in updates]
+    said = [(update, _said(log, update, author, len(updates))) for update in updates]
     return _dated(log, said, effective_ts, author)
 
 
 def _dated(
-    log: PolicyLog, said: Sequence[tuple[str, tuple[bytes, bytes]]], effective_ts: int, author: Author
+    log: PolicyLog, said: Sequence[tuple[Update, bytes]], effective_ts: int, author: Author
 ) -> list[tuple[str, bytes]]:
     """The records of what `_said` made.
 
@@ -313,11 +313,11 @@ def _dated(
     ahead: dict[str, set[int]] = {}
     for ts, path in log.timeline.changed(effective_ts, TS_MAX_MS):
         ahead.setdefault(path, set()).add(ts)
-    dated = [(p, what, ts) for p, what in said for ts in (*sorted(ahead.get(p, ())), effective_ts)]
+    dated = [(u, rest, ts) for u, rest in said for ts in (*sorted(ahead.get(u.path, ())), effective_ts)]
     # No other writer's record is the same, though it be of the same version and time.
     name = f"{author.origin}-{secrets.token_hex(4)}"
     lines = []
-    for number, (path, (again, change), ts) in enumerate(dated, 1):
+    for number, (update, rest, ts) in enumerate(dated, 1):
         # Beyond the greatest version that may be stated they go on counting.
         version = min(log.newest_version + number, VERSION_MAX)
         head = {
@@ -327,27 +327,35 @@ def _dated(
             "effective_ts": ts,
             "version": version,
         }
-        rest = change if ts == effective_ts else again
-        lines.append((path, orjson.dumps(head)[:-1] + b"," + rest[1:]))
+        if ts != effective_ts:
+            rest = _rest({**_change(update, author), "repeat": True})
+        lines.append((update.path, orjson.dumps(head)[:-1] + rest))
     return lines
 
 
-def _said(log: PolicyLog, update: Update, author: Author, of: int) -> tuple[bytes, bytes]:
-    """A record without its time, as JSON: one that says again what stands in another, and that other.
+def _said(log: PolicyLog, update: Update, author: Author, of: int) -> bytes:
+    """What a record says but for its time, as JSON that follows on that.
 
     Args:
         log: as it was before.
         update, author: what it says.
         of: so many are written together.
     """
-    fields = {"path": update.path, "value": update.value, "origin": author.origin}
     told = log.told.get(update.path, ())
     earlier = earlier_of(told, min(EARLIER_MAX_BYTES, ALL_EARLIER_MAX_BYTES // of))
-    change = {**fields, "actor": author.actor or author.origin, "reason": author.reason}
+    change = {**_change(update, author), "actor": author.actor or author.origin, "reason": author.reason}
     # None of them means that there was none, and not that none fits.
     if earlier or not told:
         change["earlier"] = earlier
-    return orjson.dumps({**fields, "repeat": True}), orjson.dumps(change)
+    return _rest(change)
+
+
+def _change(update: Update, author: Author) -> dict[str, Any]:
+    return {"path": update.path, "value": update.value, "origin": author.origin}
+
+
+def _rest(fields: Mapping[str, Any]) -> bytes:
+    return b"," + orjson.dumps(fields)[1:]
 
 
 def _now_ms() -> int:

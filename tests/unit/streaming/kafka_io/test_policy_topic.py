@@ -1,6 +1,7 @@
 """What the records on `weir.policies` mean, without a broker."""
 
 import time
+import tracemalloc
 from typing import Any
 
 import orjson
@@ -322,7 +323,7 @@ def test_a_change_takes_effect_two_seconds_after_it_is_published(monkeypatch: py
     """However long it takes to say what it is."""
     log, now, said = log_of({"path": A, "value": rate(1)}), [10_000], policy_turn._said
 
-    def slow(*given: Any) -> tuple[bytes, bytes]:
+    def slow(*given: Any) -> bytes:
         now[0] += 5_000
         return said(*given)
 
@@ -343,6 +344,19 @@ def test_what_one_transaction_tells_of_earlier_changes_is_bounded(monkeypatch: p
     earlier = [orjson.loads(written)["earlier"] for _, written in lines]
     assert 1_000 < len(orjson.dumps(earlier)) <= 3_000
     assert all(each[-1]["value"] == rate(8) for each in earlier)
+
+
+def test_what_is_kept_of_changes_is_as_large_as_it_says() -> None:
+    """And not what room was made to write it down."""
+    line = orjson.dumps({"type": "policy", "path": A, "value": rate(1)})
+    tracemalloc.start()
+    logs = [whole(line) for _ in range(100)]
+    with_told = tracemalloc.get_traced_memory()[0]
+    for log in logs:
+        log.told.clear()
+    freed = with_told - tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert freed < 100 * 1_000
 
 
 def test_who_never_writes_keeps_no_log_of_changes() -> None:
