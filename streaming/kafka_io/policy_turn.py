@@ -294,14 +294,6 @@ def effective_from(log: PolicyLog, updates: Sequence[Update], now_ms: int) -> in
     return max([soon, *(ts for ts in last if ts <= soon + CLOCKS_APART_MS)])
 
 
-def records(
-    log: PolicyLog, updates: Sequence[Update], effective_ts: int, author: Author
-) -> list[tuple[str, bytes]]:
-    """Updates as records (key, value) with rising versions, in force from `effective_ts` on; see `_dated`."""
-    said = [(update, _said(log, update, author, len(updates))) for update in updates]
-    return _dated(log, said, effective_ts, author)
-
-
 def _dated(
     log: PolicyLog, said: Sequence[tuple[Update, bytes]], effective_ts: int, author: Author
 ) -> list[tuple[str, bytes]]:

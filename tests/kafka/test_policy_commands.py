@@ -11,6 +11,7 @@ import pytest
 from admin_process_kit import Admin
 from cluster_kit import Cluster, fresh
 from confluent_kafka import Producer
+from policy_records import records
 from proxy_kit import ProxyThread, until
 from relay_kit import CommitRelay
 
@@ -30,7 +31,6 @@ from streaming.kafka_io.policy_turn import (
     Turn,
     TurnLost,
     change_policies,
-    records,
 )
 from streaming.policy.files import load_policies
 from weir.cli import main

@@ -6,6 +6,7 @@ from typing import Any
 
 import orjson
 import pytest
+from policy_records import records
 
 from streaming.kafka_io import policy_topic, policy_turn
 from streaming.kafka_io.policy_topic import (
@@ -16,7 +17,7 @@ from streaming.kafka_io.policy_topic import (
     Update,
     differences,
 )
-from streaming.kafka_io.policy_turn import Attempt, records
+from streaming.kafka_io.policy_turn import Attempt
 from weir.logs.policy_log import line, rows
 
 FILE_ORIGINS = ("file", "apply")
