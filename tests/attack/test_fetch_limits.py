@@ -147,7 +147,7 @@ def test_nobody_escapes_a_group_by_very_many_partitions(cluster: Cluster, proxy_
     """All that it gets is counted, and waited for."""
     group = fresh("many")
     topic, running = filled(cluster, f"acme.{group}.t"), proxy_with()
-    cluster.policies.put(f"resourcegroups.{group}", {"dispatchRateInMsgs": 100})
+    cluster.policies.put(f"resourcegroups.{group}", {"dispatchRateInMsgs": 2})
     cluster.policies.put(f"namespaces.acme/{group}", {"resourcegroup": group})
     assert running.proxy is not None
     meter = running.proxy.meter
