@@ -38,7 +38,7 @@ from split_client import Loot, Way, split
 from streaming.contract.topics import Topics
 
 FREE_S = 25.0
-"""The free one has read all so soon after its first record: commits come every 5 s. At RATE it takes 500 s."""
+"""The free one has read all so soon after its first record: commits come every 5 s. At RATE: 500 s."""
 BESIDE_S = 20.0
 """Who cannot be meant has read all so soon."""
 Say = Callable[[str], None]
