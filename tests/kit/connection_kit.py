@@ -73,11 +73,6 @@ class FakeTransport:
         self.closed = self.aborted = False
         self.socket: Any = None
         self.ssl_object: Any = None
-        self.waiting = 0
-
-    def get_write_buffer_size(self) -> int:
-        """What the test says."""
-        return self.waiting
 
     def write(self, data: bytes) -> None:
         """Keep what is written."""

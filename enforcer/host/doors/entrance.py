@@ -83,11 +83,12 @@ class Entrance:
 
         Who is in asks, and need not make room from then on.
         """
-        if (task := self._tasks.pop(transport.get_protocol(), None)) is not None:
-            self._coming.pop(task, None)
-        if not self._announcing:
+        if not self._tasks and not self._announcing:
             return None
-        return self._announced.get(transport.get_protocol())
+        connection = transport.get_protocol()
+        if (task := self._tasks.pop(connection, None)) is not None:
+            self._coming.pop(task, None)
+        return self._announced.get(connection)
 
     def visitor(self, transport: asyncio.BaseTransport) -> Visitor:
         """Who has come."""

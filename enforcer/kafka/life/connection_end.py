@@ -212,15 +212,9 @@ class ConnectionEnd:
             pass  # Their turn comes.
         elif self.gone or self.closing or not responses.answers:
             if not self.input_over:
-                if self._drained == "age" and not self.closing and self._unsent:
-                    return  # It has longer for that (Ages) than one that is closed.
                 self.close_client(self._drained or "stop")
             if not any(map(_matters, reversed(responses.due))):
                 self.finish()
-
-    @property
-    def _unsent(self) -> int:
-        return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def _begin(self) -> None:
         self.begun = True

@@ -265,17 +265,6 @@ def test_who_has_been_here_too_long_is_answered_first() -> None:
     assert idle.client.closed and idle.closed("age") == 1
 
 
-def test_who_has_been_here_too_long_gets_what_was_written() -> None:
-    """A client that reads slowly has the time of Ages for it, which asks each second, and not a stop's."""
-    rig = Rig()
-    rig.client.waiting = 1
-    rig.connection.drain("age")
-    assert not rig.client.closed
-    rig.client.waiting = 0
-    rig.connection.drain("age")
-    assert rig.client.closed and rig.closed("age") == 1
-
-
 def test_the_first_reason_to_end_is_counted() -> None:
     """Who drains for a stop becomes no older by it."""
     rig = Rig()
