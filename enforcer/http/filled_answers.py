@@ -26,8 +26,7 @@ class AnswerFilling:
 
     Attributes:
         path: of its GET request.
-        fill: names in the path, the value, and where the client has found this proxy (http://HOST:PORT)
-            -> the new value.
+        fill: names in the path, the value, and what the client calls this proxy (HOST:PORT) -> the new value.
     """
 
     path: str
@@ -45,7 +44,7 @@ class Fillings:
         self._fillings = [(Pattern(filling.path), filling) for filling in fillings]
 
     def find(self, method: str, path: str) -> Callable[[Any, str], Any] | None:
-        """What fills the answer of a request in: the value and where the proxy is -> the new value."""
+        """What fills the answer of a request in: the value and the proxy's name -> the new value."""
         if method.upper() != "GET":
             return None
         segments = segments_of(path)
@@ -53,25 +52,23 @@ class Fillings:
             names = pattern.match(segments)
             if names is not None:
                 found, fill = names, filling.fill
-                return lambda value, origin: fill(found, value, origin)
+                return lambda value, host: fill(found, value, host)
         return None
 
 
-def lookups(binary_address: str, secure: bool) -> list[AnswerFilling]:
-    """Answers of lookups, with our own addresses in place of the brokers'; by TLS where we speak only that.
+def lookups(binary_address: str) -> list[AnswerFilling]:
+    """Answers of lookups, with our own addresses in place of the brokers'.
 
     Args:
         binary_address: HOST:PORT of our proxy of the binary protocol; empty: lookups are refused.
-        secure: it speaks TLS.
     """
 
-    def fill(_names: Mapping[str, str], value: Any, origin: str) -> Any:
+    def fill(_names: Mapping[str, str], value: Any, host: str) -> Any:
         if not binary_address:
             raise HttpRefusal(501, _NOT_CONFIGURED)
-        plain, tls = ("", f"pulsar+ssl://{binary_address}") if secure else (f"pulsar://{binary_address}", "")
-        web, web_tls = ("", origin) if origin.startswith("https:") else (origin, "")
-        ours = {"brokerUrl": plain, "nativeUrl": plain, "httpUrl": web}
-        return {**ours, "brokerUrlTls": tls, "brokerUrlSsl": tls, "httpUrlTls": web_tls} | {
+        service = f"pulsar://{binary_address}"
+        ours = {"brokerUrl": service, "nativeUrl": service, "httpUrl": f"http://{host}"}
+        return {**ours, "brokerUrlTls": "", "brokerUrlSsl": "", "httpUrlTls": ""} | {
             name: given
             for name, given in (value if isinstance(value, dict) else {}).items()
             if "Url" not in name

@@ -47,8 +47,7 @@ class Cluster:
             listen=(LOOPBACK, 0),
             topics=self.topics,
             connection=own,
-            # Passwords of tests may be read by anybody.
-            settings=ProxySettings(**{"sasl_plain_without_tls": sasl, **settings}),
+            settings=ProxySettings(**settings),
         )
 
     def limit(self, proxy: ProxyThread, client_id: str, **quota: Any) -> str:

@@ -58,8 +58,7 @@ class View:
         self._bootstrap = cluster.bootstrap
         self._open = ExitStack()
         client = cluster.client
-        policies = PolicyReader(cluster.bootstrap, cluster.topics, client, told_max=0)
-        self._policies = self._open.enter_context(policies)
+        self._policies = self._open.enter_context(PolicyReader(cluster.bootstrap, cluster.topics, client))
         reader = self._open.enter_context(closing(Reader(cluster.bootstrap, client)))
         self._standing = BacklogReader(reader, cluster.topics.decisions)
 
