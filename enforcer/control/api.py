@@ -7,6 +7,7 @@ endpoints with their answers.
 import time
 from collections.abc import Callable
 from functools import partial
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
 
@@ -18,7 +19,7 @@ from starlette.routing import Match
 from starlette.types import Scope
 
 from enforcer.control import docs as admin_docs
-from enforcer.control.auth import ASKS_FIRST_HEADER, BEARER
+from enforcer.control.access.auth import ASKS_FIRST_HEADER, BEARER, groups_seen
 from enforcer.control.backlog.routes import quota_routes, stats_routes
 from enforcer.control.dispatch.broker import NAMES
 from enforcer.control.dispatch.routes import NAMES_PATH, broker_routes, rate_routes
@@ -34,14 +35,14 @@ from enforcer.control.groups import (
     delete_group,
     detach,
     group_fields,
-    group_names,
     group_view,
     put_group,
 )
-from enforcer.control.middleware import AccessControl, UpstreamApi, reason_body
+from enforcer.control.middleware import AccessControl, UpstreamApi, caller_of, reason_body
 from enforcer.control.parts import (
     NAMESPACE,
     NO_CONTENT,
+    REASON_HEADER,
     Decide,
     Name,
     Parts,
@@ -49,6 +50,7 @@ from enforcer.control.parts import (
     add_change,
     body_of,
     namespace_holder,
+    reach_check,
 )
 from enforcer.control.usage import Usage
 from enforcer.wire.http.paths import BadPath, plain, segments_of
@@ -65,8 +67,8 @@ def create_app(parts: Parts) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        # Who may in is decided around all of it, pages and unknown paths too; here it is only told.
-        dependencies=[Security(BEARER)],
+        # Who may in is decided around all of it, unknown paths too; here, how far a tenant's token reaches.
+        dependencies=[Security(BEARER), Depends(reach_check(parts))],
         responses=refusals(401, 403, 503),
         exception_handlers={
             Refusal: _refused,
@@ -99,13 +101,13 @@ def create_app(parts: Parts) -> FastAPI:
             CORSMiddleware,
             allow_origins=origins,
             allow_methods=("GET", "PUT", "POST", "DELETE"),
-            allow_headers=("authorization", "content-type", ASKS_FIRST_HEADER),
+            allow_headers=("authorization", "content-type", ASKS_FIRST_HEADER, REASON_HEADER),
         )
     beyond = None
     if parts.beyond is not None:
         beyond = UpstreamApi(parts.beyond, partial(_is_ours, app), partial(_check_spelling, app))
     app.add_middleware(
-        AccessControl, grants=parts.grants, metrics=parts.metrics, settings=parts.settings, beyond=beyond
+        AccessControl, tokens=parts.tokens, metrics=parts.metrics, settings=parts.settings, beyond=beyond
     )
     return app
 
@@ -158,8 +160,8 @@ def _group_routes(parts: Parts, *, plural: bool) -> APIRouter:
 
     @router.get("/", include_in_schema=False)
     @router.get("", response_model=list[str], summary="Names of all resource groups")
-    async def list_groups() -> Response:
-        return JSONResponse(group_names(store.entries))
+    async def list_groups(request: Request) -> Response:
+        return JSONResponse(groups_seen(caller_of(request), store.entries))
 
     @router.get(
         "/{rg}", response_model=GroupView, responses=refusals(404), summary="Limits of a resource group"
@@ -242,7 +244,10 @@ def _answer(status: int, reason: str, headers: Any = None) -> Response:
 
 async def _refused(_request: Request, error: Exception) -> Response:
     assert isinstance(error, Refusal)
-    return _answer(error.status, error.reason)
+    if error.status == HTTPStatus.FORBIDDEN:
+        raise error  # for the guard around all of it, which tells the log
+    later = {"Retry-After": str(error.retry_after_s)} if error.retry_after_s else None
+    return _answer(error.status, error.reason, later)
 
 
 async def _unavailable(_request: Request, error: Exception) -> Response:

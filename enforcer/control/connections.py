@@ -9,7 +9,6 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 from enum import Enum, StrEnum
-from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Any, Final
 
 import h11
@@ -17,18 +16,20 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from enforcer.control.metrics import AdminMetrics
 from enforcer.control.settings import AdminSettings
+from enforcer.core.security.doors import source_of
+from enforcer.host.doors.ages import lifetime_s
+from enforcer.host.sockets import Address
 
 _REASON: Final = b'{"reason":"All connections are at work"}'
 _FULL: Final = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nconnection: close\r\n"
     b"content-length: %d\r\n\r\n%s" % (len(_REASON), _REASON)
 )
+Announced = Callable[[asyncio.BaseTransport], Address | None]
 HEAD_MS: Final = 5_000
 """Limit for the head of a request to arrive; then the connection is ended."""
 REQUEST_MS: Final = 30_000
 """The same from the head of a request until its answer is taken."""
-_IPV6_SITE_BITS: Final = 64
-"""What one customer gets at least, so addresses within it are one."""
 
 
 class EndReason(StrEnum):
@@ -39,6 +40,7 @@ class EndReason(StrEnum):
     DISPLACED = "displaced"
     FULL = "full"
     BAD_REQUEST = "bad_request"
+    AGE = "age"
 
 
 class _Phase(Enum):
@@ -105,6 +107,11 @@ class Connections:
             if not waiting:
                 del self._waiting[connection.source]
 
+    @property
+    def lifetime_s(self) -> float:
+        """How long a new one may last; 0: as long as it likes."""
+        return lifetime_s(self._settings.connection_age_max_s)
+
     def count(self, why: EndReason) -> None:
         """Count one that we end."""
         self._metrics.connections_ended.labels(why).inc()
@@ -115,23 +122,28 @@ class GuardedProtocol(H11Protocol):
 
     Args:
         table: all connections.
+        announced: the address that a load balancer told of a client.
         options: what uvicorn gives to each of its own.
 
     Attributes:
         source: what its limit is shared by: its address, this machine, or an IPv6 network.
     """
 
-    def __init__(self, table: Connections, **options: Any) -> None:
+    def __init__(self, table: Connections, announced: Announced, **options: Any) -> None:
         super().__init__(**options)
-        self._table = table
+        self._table, self._announced = table, announced
         self._entered = False
         self._phase: _Phase | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._end: asyncio.TimerHandle | None = None
         self.source = ""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         """Take a place, or turn the client away."""
         super().connection_made(transport)
+        self.client = self._announced(transport) or self.client
+        if lifetime_s := self._table.lifetime_s:
+            self._end = self.loop.call_later(lifetime_s, self._retire)
         self.source = source_of(self.client[0] if self.client else "")
         self._entered = self._table.enter(self)
         if not self._entered:
@@ -194,6 +206,17 @@ class GuardedProtocol(H11Protocol):
         self._forget()
         self.transport.abort()
 
+    def _retire(self) -> None:
+        """It has lasted long enough: what is under way is answered, and taken."""
+        if self.transport.is_closing():
+            return
+        self._table.count(EndReason.AGE)
+        if self._standing() is _Phase.IDLE and self.transport.get_write_buffer_size():
+            self.transport.close()
+        else:
+            self.shutdown()
+        self._look()
+
     def _look(self) -> None:
         """Keep its timer and its place among those that wait in step with where it stands."""
         phase = self._standing()
@@ -229,35 +252,18 @@ class GuardedProtocol(H11Protocol):
 
     def _forget(self) -> None:
         self._stop_timer()
+        if self._end is not None:
+            self._end.cancel()
         self._unset_keepalive_if_required()
         if self._entered:
             self._entered = False
             self._table.leave(self)
 
 
-def guarded(table: Connections) -> Callable[..., GuardedProtocol]:
+def guarded(table: Connections, announced: Announced) -> Callable[..., GuardedProtocol]:
     """What makes the connections of a server."""
 
     def make(**options: Any) -> GuardedProtocol:
-        return GuardedProtocol(table, **options)
+        return GuardedProtocol(table, announced, **options)
 
     return make
-
-
-def source_of(address: str) -> str:
-    """What shares a limit of connections with an address.
-
-    >>> source_of("127.8.9.10"), source_of("::ffff:192.0.2.7"), source_of("2001:db8::1")
-    ('this machine', '192.0.2.7', '2001:db8::/64')
-    """
-    try:
-        ip = ip_address(address)
-    except ValueError:
-        return address
-    if isinstance(ip, IPv6Address):
-        ip = ip.ipv4_mapped or ip
-    if ip.is_loopback:
-        return "this machine"
-    if isinstance(ip, IPv6Address):
-        return str(ip_network((ip.packed, _IPV6_SITE_BITS), strict=False))
-    return str(ip)

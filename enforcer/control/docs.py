@@ -14,7 +14,8 @@ DESCRIPTION: Final = (
     "Resource groups of PIP-82, dispatch rates and backlog quotas over the paths of Pulsar's brokers, so "
     "that pulsar-admin works as it is. "
     "Changes are visible at once and in force two seconds later. Every error is {\"reason\": \"...\"}. With "
-    "configured tokens every call needs one (Authorization: Bearer TOKEN) and changes need the role admin; "
+    "configured tokens every call needs one (Authorization: Bearer TOKEN), and its role says what it may see "
+    "and change; "
     "without, only clients on the same machine are answered."
 )
 PAGE_HEADERS: Final = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
@@ -23,11 +24,12 @@ Responses = dict[int | str, dict[str, Any]]
 _TEXTS: Final = {
     400: "The body or a value is wrong",
     401: "No valid token",
-    403: "No admin role, or without tokens not from this machine",
+    403: "Not by this token's role, or without tokens not from this machine",
     404: "No such group or type of quota, or nothing is known of such a topic",
     408: "The body came too slowly",
     412: "No such group or setting, a name that is none, or in use",
     413: "The body is too large",
+    429: "Too many changes of a tenant in this minute, by tokens for tenants",
     503: "Kafka does not answer within the limit; a change may have been made",
 }
 BARE_NAME: Final[Responses] = {

@@ -5,7 +5,7 @@ where Pulsar checks nothing or answers 500, the code is the one that the kind of
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
@@ -55,12 +55,14 @@ class Refusal(WeirError):
     Args:
         status: HTTP status of the answer.
         reason: what is wrong, for people.
+        retry_after_s: it may be carried out later; 0: it will not be.
     """
 
-    def __init__(self, status: int, reason: str) -> None:
+    def __init__(self, status: int, reason: str, retry_after_s: int = 0) -> None:
         super().__init__(reason)
         self.status = status
         self.reason = reason
+        self.retry_after_s = retry_after_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +76,11 @@ class Holder:
     def path(self) -> str:
         """Its entry."""
         return f"{self.section}.{self.name}"
+
+    @property
+    def tenant(self) -> str:
+        """Of a tenant or namespace: whose it is."""
+        return self.name.partition("/")[0]
 
     def check(self) -> None:
         """Raises Refusal (412, as Pulsar) if the name cannot be one."""
@@ -195,15 +202,20 @@ def delete_group(entries: Entries, group: str) -> Changes:
     if path not in entries:
         raise Refusal(404, "ResourceGroup does not exist")
     users = [
-        f"{section.removesuffix('s')} {holder.removeprefix(f'{section}.')}"
-        for section in (Section.TENANTS, Section.NAMESPACES)
-        for holder, value in entries.items()
-        if holder.startswith(f"{section}.") and value.get("resourcegroup") == group
+        f"{who.section.removesuffix('s')} {who.name}" for who, held in attached(entries) if held == group
     ]
     if users:
         more = f" and {len(users) - _SHOWN_USERS} more" if len(users) > _SHOWN_USERS else ""
         raise Refusal(412, f"ResourceGroup is in use by {', '.join(users[:_SHOWN_USERS])}{more}")
     return {path: None}
+
+
+def attached(entries: Entries) -> Iterator[tuple[Holder, str]]:
+    """The tenants and namespaces that are attached to a group, each with that group."""
+    for section in (Section.TENANTS, Section.NAMESPACES):
+        for path, value in entries.items():
+            if path.startswith(f"{section}.") and value.get("resourcegroup"):
+                yield Holder(section=section, name=path.removeprefix(f"{section}.")), value["resourcegroup"]
 
 
 def attached_group(entries: Entries, holder: Holder) -> str | None:

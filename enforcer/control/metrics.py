@@ -20,9 +20,14 @@ class AdminMetrics(MetricTable):
         "Changes of policies: written, overtaken by another writer and tried again, or failed",
         "result", "written overtaken failed",
     )  # fmt: skip
+    token_reads = counter(
+        "Times that the file of tokens had changed: read, or unusable and those before stayed in force",
+        "result", "read unusable",
+    )  # fmt: skip
     connections = gauge("Connections that are open")
     connections_ended = counter("Connections that were ended here, by reason", "reason")
     tls_failures = counter("Clients whose TLS handshake failed, by reason", "reason")
+    refused_connections = counter("Clients turned away before anything of theirs was read", "reason")
     bad_policy_records = gauge("Records on weir.policies that cannot be used")
     policy_version = gauge("Newest version of the policies that was read")
     usage_rows = gauge("Pairs of group and broker whose use is kept")

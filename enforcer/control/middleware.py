@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -11,7 +12,8 @@ import orjson
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from enforcer.control.auth import SAFE_METHODS, Grant, admit, is_ours
+from enforcer.control.access.auth import SAFE_METHODS, admit, is_ours
+from enforcer.control.access.tokens import Grant, Tokens
 from enforcer.control.groups import Refusal
 from enforcer.control.metrics import AdminMetrics
 from enforcer.control.settings import AdminSettings
@@ -20,6 +22,8 @@ REQUESTS_MAX: Final = 200
 """Requests at a time; further ones get 503."""
 logger = logging.getLogger("weir.admin")
 
+CALLER: Final = "weir.caller"
+"""Where the scope of a request that was let in says who sent it."""
 _CHALLENGES = 'Bearer, Basic realm="weir"'
 _UNKNOWN, _BEYOND = "unknown", "upstream"
 _MINUTE_S = 60.0
@@ -52,7 +56,7 @@ class AccessControl:
 
     Args:
         app: what answers.
-        grants: the tokens; none lets this machine in.
+        tokens: none lets this machine in.
         metrics: where requests are counted.
         settings: requests at a time, beyond which they are refused, and origins that may ask.
         beyond: what gets all that is not for Weir; None: nothing does.
@@ -61,7 +65,7 @@ class AccessControl:
     def __init__(
         self,
         app: ASGIApp,
-        grants: Sequence[Grant],
+        tokens: Tokens,
         metrics: AdminMetrics,
         settings: AdminSettings,
         beyond: UpstreamApi | None = None,
@@ -70,9 +74,9 @@ class AccessControl:
         self._beyond = beyond
         self._settings = settings
         self._requests = 0
-        self._grants = grants
+        self._tokens = tokens
         self._metrics = metrics
-        self._refusals = FewLines()
+        self._refusals: defaultdict[int, FewLines] = defaultdict(FewLines)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request, or the start and end of the server."""
@@ -92,18 +96,24 @@ class AccessControl:
             if self._requests > REQUESTS_MAX:
                 raise Refusal(503, f"{REQUESTS_MAX} requests are under way already")
             if self._beyond is not None and not self._beyond.ours(scope):
-                if not self._settings.share_tokens and is_ours(self._grants, Request(scope)):
+                if not self._settings.share_tokens and is_ours(self._in_force(), Request(scope)):
                     raise Refusal(401, "This is a token of Weir's, and is not shown to the API behind it")
                 route = _BEYOND
                 await self._beyond.app(scope, receive, note)
                 return
             if self._beyond is not None:
                 self._beyond.check(scope)
-            who = await admit(self._grants, Request(scope), self._settings.allowed_origins)
+            scope[CALLER] = caller = await admit(
+                self._in_force(), Request(scope), self._settings.allowed_origins
+            )
+            who = caller.name
             await self._app(scope, receive, note)
         except Refusal as refused:
             # The reason names the token's holder where there is one, and never the token.
-            self._refusals.warn(f"{_asked(scope)} refused: {refused.status} {refused.reason}")
+            line = f"{_asked(scope)} refused: {refused.status} {refused.reason}"
+            # Strangers must not be able to fill the log that tells of those who have a token.
+            self._refusals[refused.status].warn(line)
+            who = ""
             await _refuse(note, refused.status, refused.reason)
         except Exception:
             # A mistake of ours costs this request, and the log says what it was.
@@ -116,6 +126,15 @@ class AccessControl:
             self._metrics.answered(scope["method"], route, status, time.monotonic() - begun)
         if who and scope["method"] not in SAFE_METHODS:
             logger.info("%s %s by %s: %s", scope["method"], _path(scope), who, status)
+
+    def _in_force(self) -> Sequence[Grant]:
+        return self._tokens.in_force(self._metrics.token_reads)
+
+
+def caller_of(request: Request) -> Grant:
+    """Who sent a request that was let in."""
+    caller: Grant = request.scope[CALLER]
+    return caller
 
 
 class FewLines:

@@ -1,24 +1,31 @@
 """What the admin API's endpoints work with: policies, what was read of traffic, bodies of requests."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import contextlib
+import math
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Protocol
 
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp
 
 from enforcer.control import docs as admin_docs
-from enforcer.control.auth import Grant
+from enforcer.control.access.auth import check_reach
+from enforcer.control.access.tokens import Role, Tokens
 from enforcer.control.backlog.table import BacklogTable
 from enforcer.control.dispatch.table import DeliveryTable
 from enforcer.control.docs import refusals
 from enforcer.control.groups import Changes, Entries, Holder, Refusal
 from enforcer.control.metrics import AdminMetrics
+from enforcer.control.middleware import caller_of
 from enforcer.control.settings import AdminSettings
 from enforcer.control.usage import UsageTable
 from streaming.contract.errors import WeirError
+from streaming.contract.events import REASON_MAX
 from streaming.policy.policy_set import Section
 from streaming.policy.validation import Schema
 
@@ -26,11 +33,16 @@ BODY_TIMEOUT_MS: Final = 5_000
 """Limit for a body to arrive, then 408."""
 BODY_MAX_BYTES: Final = 65_536
 """Largest body of a request; a larger one gets 413."""
+CHANGES_A_MINUTE: Final = 120
+"""Changes that tokens for a tenant may make there, then 429: each may be an entry that all readers keep."""
 NO_CONTENT: Final = 204
 Name = Annotated[str, Path(min_length=1)]
 """A part of a path."""
 NAMESPACE: Final = "/admin/v2/namespaces/{tenant}/{namespace}"
 TOPIC: Final = "/admin/v2/persistent/{tenant}/{namespace}/{topic}"
+REASON_HEADER: Final = "X-Weir-Reason"
+Reason = Annotated[str, Header(alias=REASON_HEADER, description="why, for the log of changes")]
+_MINUTE_S: Final = 60.0
 _FLAGS: Final = {"true": True, "false": False}
 Flag = Annotated[str, Query(json_schema_extra={"enum": ["true", "false"]})]
 """A parameter of a query that `flag` reads."""
@@ -55,16 +67,36 @@ class PolicyStore(Protocol):
             Unavailable: they have not been read yet.
         """
 
-    async def change(self, decide: Decide) -> None:
+    async def change(self, decide: Decide, actor: str, reason: str) -> None:
         """Make a change, visible in `entries` when this returns.
 
         Args:
             decide: the entries as they are -> what to change; called again if somebody else came in between.
+            actor: who makes it, for the log of changes.
+            reason: why, in that one's words; may be empty.
 
         Raises:
             Refusal: by `decide`; nothing was changed.
             Unavailable: no answer within the limit.
         """
+
+
+class ChangesAMinute:
+    """How many changes each tenant has made, by its own tokens, in this minute."""
+
+    def __init__(self) -> None:
+        self._until_s = 0.0
+        self._made: Counter[str] = Counter()
+
+    def take(self, tenant: str) -> None:
+        """Count one more; raises Refusal (429) if it is one too many."""
+        now_s = time.monotonic()
+        if now_s >= self._until_s:
+            self._until_s, self._made = now_s + _MINUTE_S, Counter()
+        if self._made[tenant] >= CHANGES_A_MINUTE:
+            reason = f"{tenant} has made {CHANGES_A_MINUTE} changes in this minute, as many as it may"
+            raise Refusal(429, reason, math.ceil(self._until_s - now_s))
+        self._made[tenant] += 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +109,8 @@ class Parts:
     backlogs: BacklogTable
     metrics: AdminMetrics
     settings: AdminSettings
-    grants: Sequence[Grant] = ()
+    tokens: Tokens
+    changes: ChangesAMinute = field(default_factory=ChangesAMinute)
     beyond: ASGIApp | None = None
     """Gets what is not Weir's own, where it stands in front of another admin API."""
 
@@ -181,15 +214,52 @@ def add_change(
         told: what else is said of it.
     """
     of_request = Depends(decision)
+    if "{tenant}" in router.prefix + path:
+        refused = (*refused, 429)
 
-    async def change(decide: Any = of_request) -> Response:
-        await parts.store.change(decide)
+    async def change(request: Request, decide: Any = of_request, why: Reason = "") -> Response:
+        def within_reach(entries: Entries) -> Changes:
+            # By the entries that are changed, and not only by those when it was asked.
+            _check_reach(request, lambda: entries)
+            changes: Changes = decide(entries)
+            return changes
+
+        if len(request.headers.getlist(REASON_HEADER)) > 1:
+            raise Refusal(400, f"{REASON_HEADER}: is there twice; expected one")
+        caller = caller_of(request)
+        if caller.role is Role.TENANT:
+            parts.changes.take(request.path_params["tenant"])
+        await parts.store.change(within_reach, caller.name, _reason(why))
         return Response(status_code=status)
 
     router.add_api_route(
         path, change, methods=[method], status_code=status, response_class=Response,
-        responses=refusals(*refused), name=decision.__name__, **told,
+        responses=refusals(400, *refused), name=decision.__name__, **told,
     )  # fmt: skip
+
+
+def reach_check(parts: Parts) -> Callable[[Request], Awaitable[None]]:
+    """A dependency that keeps a tenant's token to what is its own."""
+
+    async def check(request: Request) -> None:
+        _check_reach(request, lambda: parts.store.entries)
+
+    return check
+
+
+def _check_reach(request: Request, entries: Callable[[], Entries]) -> None:
+    check_reach(
+        caller_of(request), request.method, request.scope["route"].path, request.path_params, entries
+    )
+
+
+def _reason(sent: str) -> str:
+    """The reason of a change; headers are read as Latin-1, and people write UTF-8."""
+    with contextlib.suppress(UnicodeDecodeError):
+        sent = sent.encode("latin-1").decode()
+    if len(sent) > REASON_MAX:
+        raise Refusal(400, f"{REASON_HEADER}: has {len(sent)} characters; expected at most {REASON_MAX}")
+    return sent.strip()
 
 
 async def body_of(request: Request, settings: AdminSettings) -> bytes:

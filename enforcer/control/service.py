@@ -5,7 +5,7 @@ import contextlib
 import logging
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from operator import attrgetter
 from typing import Any, Final
@@ -16,8 +16,8 @@ from fastapi import FastAPI
 from prometheus_client import Counter, Gauge
 from starlette.types import ASGIApp
 
+from enforcer.control.access.tokens import Tokens
 from enforcer.control.api import create_app
-from enforcer.control.auth import Grant, grants_of_file, grants_of_text
 from enforcer.control.backlog.records import BacklogReport, report_of
 from enforcer.control.backlog.stats import kept_since
 from enforcer.control.backlog.table import BacklogTable
@@ -32,7 +32,8 @@ from enforcer.control.usage import UsageTable
 from enforcer.core.feeds.decisions import decisions_in
 from enforcer.core.feeds.rows import events_of
 from enforcer.core.law import DecisionReader
-from enforcer.host.doors.certificates import ServerTls, WatchedContext
+from enforcer.core.security.doors import ProxyProtocol
+from enforcer.host.doors.certificates import WatchedContext
 from enforcer.host.doors.entrance import Entrance
 from enforcer.host.doors.listening import listen_at
 from enforcer.host.sockets import Address
@@ -40,7 +41,7 @@ from streaming.contract.backlog.actions import TYPE as BACKLOG_ACTION
 from streaming.contract.backlog.actions import BacklogAction, backlog_action
 from streaming.contract.backlog.decisions import TTL_MS, BacklogDecision, backlog_decision
 from streaming.contract.decisions import Share, share_of
-from streaming.contract.errors import BadEvent
+from streaming.contract.errors import BadEvent, WeirError
 from streaming.contract.events import MAX_AHEAD_MS
 from streaming.contract.fields import Fields, text
 from streaming.contract.topics import Cluster
@@ -82,25 +83,13 @@ _DECISIONS: Final = {
 }
 
 
-def read_grants(file: str, variable: str, environment: Mapping[str, str]) -> list[Grant]:
-    """Tokens of a file and of an environment variable together; either may be absent.
-
-    Raises:
-        ConfigError: one of them is wrong, or there but without a token.
-    """
-    grants = grants_of_file(file) if file else []
-    if variable and variable in environment:
-        grants += grants_of_text(environment[variable], f"${variable}")
-    return grants
-
-
 class AdminService:
     """One running admin API.
 
     Args:
         cluster: where Weir's topics are.
         settings: section `admin`.
-        grants: tokens; none: this machine only.
+        tokens: none: this machine only.
         listen: address of the API.
         metrics: address of /metrics, None: nowhere.
         beyond: makes what gets all that is not Weir's own, in front of another admin API; None: nothing does.
@@ -111,14 +100,14 @@ class AdminService:
         self,
         cluster: Cluster,
         settings: AdminSettings,
-        grants: Sequence[Grant],
+        tokens: Tokens,
         listen: Address,
         metrics: Address | None,
         beyond: Callable[[Parts], ASGIApp] | None,
         request_ms: int,
     ) -> None:
         self._listen, self._metrics_address, self._settings = listen, metrics, settings
-        self.has_tokens = bool(grants)
+        self.has_tokens = bool(tokens)
         self._metrics = AdminMetrics()
         self._usage = UsageTable(_ROWS_MAX)
         self._deliveries = DeliveryTable(_ROWS_MAX)
@@ -159,11 +148,10 @@ class AdminService:
             backlogs=self._backlogs,
             metrics=self._metrics,
             settings=settings,
-            grants=grants,
+            tokens=tokens,
         )
         app = create_app(parts if beyond is None else replace(parts, beyond=beyond(parts)))
-        connections = Connections(settings, self._metrics, request_ms)
-        self._server = _Server(_server_config(app, settings, connections), settings, self._metrics)
+        self._server = _server(app, settings, self._metrics, request_ms)
         self._serving: asyncio.Task[None] | None = None
         self.url = ""
         self.metrics_url: str | None = None
@@ -177,8 +165,11 @@ class AdminService:
         """Listen, and begin to read.
 
         Raises:
-            WeirError: a port is taken.
+            WeirError: a port is taken, or who comes cannot be known.
         """
+        if not self.has_tokens and self._settings.proxy_protocol is ProxyProtocol.REQUIRED:
+            # A header may name any address, also of this machine.
+            raise WeirError("admin.proxy_protocol: required needs tokens (weir admin --tokens)")
         use_threads()
         self._serve_metrics()
         listener = listen_at(self._listen, both=False)
@@ -281,10 +272,21 @@ class AdminService:
             dropped.inc(rows.dropped - dropped_before)
 
 
-def _server_config(app: FastAPI, settings: AdminSettings, connections: Connections) -> uvicorn.Config:
+def _server(app: FastAPI, settings: AdminSettings, metrics: AdminMetrics, request_ms: int) -> "_Server":
+    # Connections makes room for a new one of an address, rather than turning it away.
+    doors = settings.model_copy(update={"connections_per_address": 0})
+    entrance = Entrance(
+        doors, lambda _name: True, lambda: settings.connections_max,
+        metrics.tls_failures, metrics.refused_connections, goodbye_s=REQUEST_MS / 1000,
+    )  # fmt: skip
+    protocol = guarded(Connections(settings, metrics, request_ms), entrance.announced)
+    return _Server(_server_config(app, protocol), entrance)
+
+
+def _server_config(app: FastAPI, protocol: Callable[..., asyncio.Protocol]) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=guarded(connections),  # type: ignore[arg-type]  # all that is done with the class is to call it
+        http=protocol,  # type: ignore[arg-type]  # all that is done with the class is to call it
         ws="none",
         lifespan="off",
         log_config=None,
@@ -305,16 +307,12 @@ class _Server(uvicorn.Server):
 
     Args:
         config: of uvicorn.
-        settings: how many clients there may be, and their TLS.
-        metrics: counts handshakes that failed.
+        entrance: lets them in.
     """
 
-    def __init__(self, config: uvicorn.Config, settings: AdminSettings, metrics: AdminMetrics) -> None:
+    def __init__(self, config: uvicorn.Config, entrance: Entrance) -> None:
         super().__init__(config)
-        tls = None if settings.tls is None else ServerTls(settings.tls, lambda _name: True)
-        self._entrance = Entrance(
-            tls, lambda: settings.connections_max, metrics.tls_failures, REQUEST_MS / 1000
-        )
+        self._entrance = entrance
 
     async def open(self, listener: socket.socket) -> None:
         """Let clients in; it serves already."""

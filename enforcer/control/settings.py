@@ -5,8 +5,8 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator
 
-from enforcer.core.security.tls import TlsSettings
-from streaming.policy.settings import Settings, setting
+from enforcer.core.security.doors import DoorSettings
+from streaming.policy.settings import setting
 from streaming.policy.validation import expected, wrong
 
 _ORIGIN: Final = re.compile(r"https?://(?:[a-z0-9.-]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?")
@@ -22,12 +22,9 @@ def _origin(text: str) -> str:
 Origin = Annotated[str, AfterValidator(_origin), expected(_ORIGIN_EXPECTED)]
 
 
-class AdminSettings(Settings):
+class AdminSettings(DoorSettings):
     """Settings of one admin API process."""
 
-    tls: TlsSettings | None = setting(
-        None, "TLS to clients of the admin API, as proxy.tls; absent: plain text"
-    )
     tokens_file: str = setting(
         "", "file with tokens and their roles, see docs/admin_api.md; empty: none; --tokens wins over it"
     )
@@ -54,5 +51,7 @@ class AdminSettings(Settings):
         minimum=1,
     )
     connections_per_address: int = setting(
-        100, "the same for those of one address, of this machine, or of an IPv6 network (/64)", minimum=1
+        100,
+        "the same as connections_max for those of one address, of this machine, or of an IPv6 network (/64)",
+        minimum=1,
     )

@@ -15,7 +15,7 @@ from enforcer.control.parts import Unavailable
 from enforcer.control.settings import AdminSettings
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Topics
-from streaming.kafka_io.policy_topic import PolicyLog, Update
+from streaming.kafka_io.policy_topic import Author, PolicyLog, Update
 from streaming.kafka_io.policy_turn import (
     Attempt,
     NotInForce,
@@ -111,7 +111,7 @@ class KafkaPolicyStore:
         """End reading; a change under way is left to its own limit."""
         await self._tail.stop(_STOP_LIMIT_S)
 
-    async def change(self, decide: Callable[[Entries], Changes]) -> None:
+    async def change(self, decide: Callable[[Entries], Changes], actor: str, reason: str) -> None:
         """See PolicyStore."""
         self._check_read()
         if wrong := self._wrong():
@@ -125,7 +125,7 @@ class KafkaPolicyStore:
             async with asyncio.timeout(limit_s):
                 await self._one_at_a_time.acquire()
             try:
-                await self._change(decide, deadline)
+                await self._change(decide, Author(ORIGIN, actor, reason), deadline)
             finally:
                 self._one_at_a_time.release()
         except TimeoutError:
@@ -133,11 +133,13 @@ class KafkaPolicyStore:
         finally:
             self._changing -= 1
 
-    async def _change(self, decide: Callable[[Entries], Changes], deadline: float) -> None:
+    async def _change(
+        self, decide: Callable[[Entries], Changes], author: Author, deadline: float
+    ) -> None:
         self._unseen = None
         for lost in itertools.count():
             try:
-                await self._attempt(decide, deadline)
+                await self._attempt(decide, author, deadline)
             except Refusal:
                 raise
             except (TurnLost, OutcomeUnknown, _Behind) as failure:
@@ -157,7 +159,9 @@ class KafkaPolicyStore:
             else:
                 return
 
-    async def _attempt(self, decide: Callable[[Entries], Changes], deadline: float) -> None:
+    async def _attempt(
+        self, decide: Callable[[Entries], Changes], author: Author, deadline: float
+    ) -> None:
         """One turn: write, or see that what was written in the one before has come."""
 
         def left() -> float:
@@ -169,10 +173,10 @@ class KafkaPolicyStore:
         await self._catch_up(min(left(), _LAG_LIMIT_S))
         if self._unseen is None or not self._log.arrived:
             self._unseen = None
-            updates = [Update(path=path, value=value) for path, value in decide(self.entries).items()]
+            updates = updates_of(self._log, decide(self.entries))
             if not updates:
                 return
-            await self._write(self._turn, Attempt.of(self._log, updates, ORIGIN), left())
+            await self._write(self._turn, Attempt.of(self._log, updates, author), left())
             await self._catch_up(left())
         assert self._unseen is not None
         written, self._unseen = self._unseen, None
@@ -242,6 +246,16 @@ class KafkaPolicyStore:
 
     def _count(self, result: str) -> None:
         self._metrics.changes.labels(result).inc()
+
+
+def updates_of(log: PolicyLog, changes: Changes) -> list[Update]:
+    """What there is to write: not what stands there already, if it was set here."""
+    held = log.entries
+    return [
+        Update(path=path, value=value)
+        for path, value in changes.items()
+        if value is None or held.get(path) != value or log.origins.get(path) != ORIGIN
+    ]
 
 
 def _raw(message: Message) -> list[tuple[bytes | None, int]]:

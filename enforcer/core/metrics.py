@@ -160,15 +160,20 @@ class Metrics(MetricTable):
     bad_frames = counter("Frames that the protocol does not allow", "reason", "internal")
     upstream_failures = counter("Failed broker connections", "reason", "timeout refused tls lost")
     tls_failures = counter("Clients whose TLS handshake failed, by reason", "reason")
+    refused_connections = counter("Clients turned away before anything of theirs was read", "reason")
     loop_delay_seconds = histogram(
         "How late a timer of the event loop is, twenty times a second", DELAY_BUCKETS_S
     )
 
     # What attackers run into (docs/security.md), and who does not know better.
     refused_logins = counter(
-        "Logins kept from the broker, since their user cannot be read",
-        "reason", "mechanism name delegation_token",
+        "Logins kept from the broker, since their user cannot be read or is another, or their password can",
+        "reason", "mechanism name delegation_token plain_without_tls reauthentication",
     )  # fmt: skip
+    failed_logins = counter(
+        "Logins that the broker refused", "reason", "credentials token mechanism state reauthentication"
+    )
+    held_logins = counter("Logins that waited, since too many of their address had failed")
     forbidden_creations = counter("Topics that a Metadata request would have created")
     refused_topics = counter("Requests' mentions of topics or transactional ids of Weir's, refused", "api")
     refused_changes = counter("Changes of quotas, brokers, users and ACLs that were refused", "api")

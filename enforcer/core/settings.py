@@ -2,9 +2,10 @@
 
 from enum import StrEnum
 
-from enforcer.core.security.tls import TlsSettings, UpstreamTlsSettings
+from enforcer.core.security.doors import DoorSettings
+from enforcer.core.security.tls import UpstreamTlsSettings
 from streaming.policy.policy_set import Decide
-from streaming.policy.settings import Settings, setting
+from streaming.policy.settings import setting
 
 
 class OnLate(StrEnum):
@@ -59,13 +60,12 @@ class Alter(StrEnum):
     ALLOW = "allow"
 
 
-class ProxySettings(Settings):
+class ProxySettings(DoorSettings):
     """Settings of one proxy process; units end the names."""
 
     id: str = setting(
         "", "name of this proxy in events, of no other one; empty: made from the host name and the port"
     )
-    tls: TlsSettings | None = setting(None, "TLS to clients of the Kafka proxy; absent: plain text")
     upstream_tls: UpstreamTlsSettings | None = setting(
         None, "TLS to Kafka's brokers; absent: plain text; {}: the system's CAs"
     )
@@ -91,6 +91,22 @@ class ProxySettings(Settings):
     delegation_tokens: DelegationTokens = setting(
         DelegationTokens.REFUSE,
         "logins by delegation token: refuse (error 58), or by_id: they pass, each token a user of its own",
+    )
+    sasl_plain_without_tls: bool = setting(
+        False, "let clients without TLS log in by PLAIN, their passwords readable on the network"
+    )
+    failed_login_delay_ms: int = setting(
+        200,
+        "a failed login is answered no sooner than so long after it came, ms; to be above the brokers'"
+        " connection.failed.authentication.delay.ms, so that all take the same time",
+        minimum=0,
+        maximum=10_000,
+    )
+    failed_logins_per_minute: int = setting(
+        60,
+        "failed logins of one address (IPv6: of one /64); beyond it its logins wait for their turn at this"
+        " rate, and connections that would wait over 10 s end; 0: no bound",
+        minimum=0,
     )
     protect_topics: bool = setting(
         True, "refuse and hide topics and transactional ids under kafka.topic_prefix, in every API"

@@ -9,6 +9,7 @@ from typing import Protocol, cast
 from enforcer.core import bounds
 from enforcer.core.settings import ProxySettings
 from enforcer.host.outlet import Outlet
+from enforcer.host.secured import Secured
 from enforcer.host.sockets import Address, descriptor_of, pause_reading, resume_reading, unread
 
 logger = logging.getLogger(__name__)
@@ -19,8 +20,8 @@ async def dial(
 ) -> None:
     """Connect to a broker; raises OSError if that cannot be."""
     try:
-        name = None if tls is None else address[0]
-        await asyncio.get_running_loop().create_connection(make, *address, ssl=tls, server_hostname=name)
+        name, made = (None, make) if tls is None else (address[0], lambda: Secured(make()))
+        await asyncio.get_running_loop().create_connection(made, *address, ssl=tls, server_hostname=name)
     except ssl.SSLError as error:
         # Nothing else tells an operator that a CA is missing.
         logger.warning("the broker %s:%d cannot be spoken to by TLS: %s", *address, error)
@@ -37,7 +38,7 @@ class Owner(Protocol):
         ...
 
     def upstream_failed(self, reason: str) -> None:
-        """It could not be made (`refused`, `timeout`, `tls`) or is `lost`."""
+        """It could not be made (`refused`, `timeout`, `tls`) or is `lost`, in whatever way."""
         ...
 
     def upstream_closed(self) -> None:
@@ -69,7 +70,7 @@ class Upstream(Outlet, asyncio.Protocol):
         self._settings = settings
         self._connecting: asyncio.Task[None] | None = None
         self._reading = True
-        self._over = False
+        self._over = self._heard = False
         self.full = self.writable = False
 
     @property
@@ -106,18 +107,22 @@ class Upstream(Outlet, asyncio.Protocol):
 
     def close(self) -> None:
         """It is needed no more; what was sent still leaves."""
-        self._over = True
-        if self._connecting is not None:
-            self._connecting.cancel()
+        self._give_up()
         if self.transport is not None:
             self.transport.close()
 
     def abort(self) -> None:
         """The same, but what has not left yet is given up."""
         self._queue.clear()
-        self.close()
+        self._give_up()
         if self.transport is not None:
+            # Not closed before: TLS would take all that waits first.
             self.transport.abort()
+
+    def _give_up(self) -> None:
+        self._over = True
+        if self._connecting is not None:
+            self._connecting.cancel()
 
     async def _dial(self, address: Address) -> None:
         try:
@@ -148,6 +153,7 @@ class Upstream(Outlet, asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes from the broker."""
+        self._heard = True
         self._owner.upstream_received(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -166,9 +172,9 @@ class Upstream(Outlet, asyncio.Protocol):
     def _lost(self, exc: Exception | None) -> str:
         if not isinstance(exc, ssl.SSLError):
             return "lost"
-        # With TLS 1.3 a broker says only now that it wants a certificate, or another one.
         logger.warning("a broker has ended a connection by TLS: %s", exc)
-        return "tls"
+        # With TLS 1.3 a broker says only now that it wants a certificate, or another one.
+        return "lost" if self._heard else "tls"
 
     def pause_writing(self) -> None:
         """The broker reads too slowly."""

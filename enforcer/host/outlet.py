@@ -5,6 +5,7 @@ from collections import deque
 from typing import Final
 
 from enforcer.core import bounds
+from enforcer.host.secured import kept_by
 
 _COPIED_BYTES: Final = 262_144
 """Of a larger frame a copy costs more than a second write."""
@@ -59,9 +60,9 @@ class Outlet:
 
     @property
     def held_bytes(self) -> int:
-        """What waits to be written."""
+        """What waits to be written, and what TLS keeps."""
         waiting = sum(map(len, self._queue))
-        return waiting if self.transport is None else waiting + self.transport.get_write_buffer_size()
+        return waiting if self.transport is None else waiting + kept_by(self.transport)
 
     def drop(self) -> None:
         """Send nothing more."""

@@ -16,12 +16,14 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from enforcer.core import bounds
 from enforcer.core.metrics import Metrics
-from enforcer.core.security.tls import TlsSettings, UpstreamTlsSettings
+from enforcer.core.security.doors import DoorSettings
+from enforcer.core.security.tls import UpstreamTlsSettings
 from enforcer.core.settings import ProxySettings
 from enforcer.host.budget import Budget, Holder
 from enforcer.host.descriptors import Room
 from enforcer.host.dial import Owner, Upstream
-from enforcer.host.doors.certificates import IN_PLAIN, ServerTls, Visitor, WatchedContext
+from enforcer.host.doors.ages import Ages
+from enforcer.host.doors.certificates import Visitor, WatchedContext
 from enforcer.host.doors.entrance import Accept, Entrance
 from enforcer.host.doors.listening import listen_at
 from enforcer.host.heartbeat import Heartbeat
@@ -82,8 +84,8 @@ class Client(Holder, Protocol):
         """About once a second: end what takes too long."""
         ...
 
-    def drain(self) -> None:
-        """The proxy stops: take nothing new."""
+    def drain(self, why: str = "stop") -> None:
+        """The proxy stops, or it has lasted long enough: take nothing new, and end."""
         ...
 
     def drop(self, reason: str) -> None:
@@ -136,7 +138,7 @@ class Host(ABC, Generic[C]):
     Args:
         config: where it stands.
         settings: time limits and bounds.
-        tls: to clients; None: plain text.
+        doors: who may come, and how.
         upstream_tls: to brokers; None: plain text.
     """
 
@@ -144,7 +146,7 @@ class Host(ABC, Generic[C]):
 
     def __init__(
         self, config: ProxyConfig, settings: ProxySettings,
-        tls: TlsSettings | None, upstream_tls: UpstreamTlsSettings | None,
+        doors: DoorSettings, upstream_tls: UpstreamTlsSettings | None,
     ) -> None:  # fmt: skip
         self.config, self.settings = config, settings
         self.metrics = Metrics(settings.metric_subjects_max)
@@ -164,12 +166,13 @@ class Host(ABC, Generic[C]):
         addresses = self.properties["bootstrap.servers"].count(",") + 1
         self._room = Room(settings.connections_max, bounds.DESCRIPTORS_RESERVE, addresses)
         traffic.connections_max = self._room.connections(0)
-        self._tls = None if tls is None else ServerTls(tls, self.is_known)
-        self._metrics_tls = None if tls is None else WatchedContext.of_metrics(tls)
+        self._metrics_tls = None if doors.tls is None else WatchedContext.of_metrics(doors.tls)
         self._upstream_tls = None if upstream_tls is None else WatchedContext.of_client(upstream_tls)
         self._entrance = Entrance(
-            self._tls, self._free, self.metrics.tls_failures, settings.stop_timeout_ms / 1000
-        )
+            doors, self.is_known, self._free, self.metrics.tls_failures, self.metrics.refused_connections,
+            goodbye_s=settings.stop_timeout_ms / 1000,
+        )  # fmt: skip
+        self._ages: Ages[C] = Ages(doors.connection_age_max_s)
         self._tasks = Tasks()
         self.spawn = self._tasks.spawn
         """Begins something that runs until the end (Tasks)."""
@@ -211,7 +214,7 @@ class Host(ABC, Generic[C]):
 
     def visitor(self, transport: asyncio.BaseTransport) -> Visitor:
         """What is known of a client that has come."""
-        return IN_PLAIN if self._tls is None else self._tls.visitor(transport)
+        return self._entrance.visitor(transport)
 
     def is_known(self, name: str) -> bool:
         """Whether clients may ask for a server of this name (SNI)."""
@@ -266,6 +269,7 @@ class Host(ABC, Generic[C]):
         if self._stopping or self._free() <= 0:
             return False
         self.connections.add(connection)
+        self._ages.enter(connection, self.now_ms())
         self.metrics.accepted_connections.inc()
         self.metrics.traffic.connections = len(self.connections)
         return True
@@ -276,6 +280,8 @@ class Host(ABC, Generic[C]):
     def forget(self, connection: C) -> None:
         """A client is gone."""
         self.connections.discard(connection)
+        self._ages.leave(connection)
+        self._entrance.leave(connection)
         if self._stopping and not self.connections:
             self._empty.set()
         self.metrics.traffic.connections = len(self.connections)
@@ -293,6 +299,7 @@ class Host(ABC, Generic[C]):
         for connection in list(self.connections):
             try:
                 connection.check(now_ms)
+                self._ages.look(connection, now_ms)
                 found = connection.unread
             except Exception:
                 # One client's trouble must not end the watch over all.

@@ -26,7 +26,8 @@ class AnswerFilling:
 
     Attributes:
         path: of its GET request.
-        fill: names in the path, the value, and what the client calls this proxy (HOST:PORT) -> the new value.
+        fill: names in the path, the value, and where the client has found this proxy (http://HOST:PORT)
+            -> the new value.
     """
 
     path: str
@@ -44,7 +45,7 @@ class Fillings:
         self._fillings = [(Pattern(filling.path), filling) for filling in fillings]
 
     def find(self, method: str, path: str) -> Callable[[Any, str], Any] | None:
-        """What fills the answer of a request in: the value and the proxy's name -> the new value."""
+        """What fills the answer of a request in: the value and where the proxy is -> the new value."""
         if method.upper() != "GET":
             return None
         segments = segments_of(path)
@@ -52,23 +53,25 @@ class Fillings:
             names = pattern.match(segments)
             if names is not None:
                 found, fill = names, filling.fill
-                return lambda value, host: fill(found, value, host)
+                return lambda value, origin: fill(found, value, origin)
         return None
 
 
-def lookups(binary_address: str) -> list[AnswerFilling]:
-    """Answers of lookups, with our own addresses in place of the brokers'.
+def lookups(binary_address: str, secure: bool) -> list[AnswerFilling]:
+    """Answers of lookups, with our own addresses in place of the brokers'; by TLS where we speak only that.
 
     Args:
         binary_address: HOST:PORT of our proxy of the binary protocol; empty: lookups are refused.
+        secure: it speaks TLS.
     """
 
-    def fill(_names: Mapping[str, str], value: Any, host: str) -> Any:
+    def fill(_names: Mapping[str, str], value: Any, origin: str) -> Any:
         if not binary_address:
             raise HttpRefusal(501, _NOT_CONFIGURED)
-        service = f"pulsar://{binary_address}"
-        ours = {"brokerUrl": service, "nativeUrl": service, "httpUrl": f"http://{host}"}
-        return {**ours, "brokerUrlTls": "", "brokerUrlSsl": "", "httpUrlTls": ""} | {
+        plain, tls = ("", f"pulsar+ssl://{binary_address}") if secure else (f"pulsar://{binary_address}", "")
+        web, web_tls = ("", origin) if origin.startswith("https:") else (origin, "")
+        ours = {"brokerUrl": plain, "nativeUrl": plain, "httpUrl": web}
+        return {**ours, "brokerUrlTls": tls, "brokerUrlSsl": tls, "httpUrlTls": web_tls} | {
             name: given
             for name, given in (value if isinstance(value, dict) else {}).items()
             if "Url" not in name

@@ -65,6 +65,7 @@ class HttpProxy:
         metrics: counts.
         fillings: answers that are filled in, besides those of lookups.
         transport: instead of the network.
+        binary_tls: our proxy of Pulsar's binary protocol speaks TLS.
     """
 
     def __init__(
@@ -74,12 +75,14 @@ class HttpProxy:
         metrics: HttpMetrics,
         fillings: Sequence[AnswerFilling] = (),
         transport: httpx2.AsyncBaseTransport | None = None,
+        *,
+        binary_tls: bool = False,
     ) -> None:
         self._settings = settings
         self._mutations = mutations
         self._metrics = metrics
         self._rules = settings.all_rules()
-        self._fillings = Fillings([*lookups(settings.binary_address), *fillings])
+        self._fillings = Fillings([*lookups(settings.binary_address, binary_tls), *fillings])
         self._memory = ReplayMemory(REPLAY_BYTES, metrics)
         self._upstream = Upstream(
             _CONNECT_S,
@@ -162,7 +165,7 @@ class HttpProxy:
                 await call.stream(reply)
                 return
             value = await self._json_of(reply)
-            filled = orjson.dumps(fill(value, call.host))
+            filled = orjson.dumps(fill(value, call.origin))
         finally:
             await reply.close()
         kept = [(name, value) for name, value in reply.headers if name != b"content-length"]
@@ -282,6 +285,7 @@ class _Call:
     def __init__(self, scope: Scope, send: Send) -> None:
         self._send = send
         self._headers: Headers = scope["headers"]
+        self._scheme: str = scope.get("scheme", "http")
         self._sent_path = scope["raw_path"].decode("latin-1")
         self._query: bytes = scope["query_string"]
         self.method: str = scope["method"]
@@ -310,9 +314,9 @@ class _Call:
         return self.header(b"authorization")
 
     @property
-    def host(self) -> str:
-        """What the client calls us."""
-        return (self.header(b"host") or b"").decode("latin-1")
+    def origin(self) -> str:
+        """Where the client has found us."""
+        return f"{self._scheme}://{(self.header(b'host') or b'').decode('latin-1')}"
 
     def header(self, name: bytes) -> bytes | None:
         """The first header of a name."""

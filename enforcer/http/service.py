@@ -35,6 +35,7 @@ class HttpService:
         cluster: where Weir's topics are.
         registry: its metrics become part of it.
         fillings: answers of the upstream that are filled in.
+        binary_tls: our proxy of Pulsar's binary protocol speaks TLS.
     """
 
     def __init__(
@@ -45,6 +46,8 @@ class HttpService:
         cluster: Cluster,
         registry: CollectorRegistry,
         fillings: Sequence[AnswerFilling] = (),
+        *,
+        binary_tls: bool = False,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         metrics = Metrics(deciding.metric_subjects_max, registry)
@@ -59,7 +62,9 @@ class HttpService:
         )
         self._enforcement = Enforcement(control, laws=(MutationQuotas,))
         mutations = Mutations(self._enforcement.of(MutationQuotas).coordinator, self._call_later)
-        self.proxy = HttpProxy(settings, mutations, HttpMetrics(registry), fillings)
+        self.proxy = HttpProxy(
+            settings, mutations, HttpMetrics(registry), fillings, binary_tls=binary_tls
+        )
         self._tasks = Tasks()
 
     async def start(self) -> None:

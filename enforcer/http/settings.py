@@ -66,7 +66,8 @@ class HttpSettings(Settings):
     binary_address: str = setting(
         "",
         "HOST:PORT that answers to lookups of topics tell clients: of our own proxy of Pulsar's binary "
-        "protocol; empty: such lookups are refused; --binary-address wins over it",
+        "protocol, by TLS where pulsar.tls is set; empty: such lookups are refused; --binary-address wins "
+        "over it",
     )
     answer_timeout_ms: int = setting(
         300_000, "limit for the upstream to answer, and for each next part of its answer, then 504, ms",

@@ -32,7 +32,7 @@ def concerns_of(
     """The concerns of a proxy, in the order in which their parts take a connection's requests."""
     return (
         GuardConcern(guard),
-        LoginConcern(settings, metrics),
+        LoginConcern(settings, metrics, now_ms),
         BlocksLimit(blocks, settings, now_ms),
         Slots(),
         mutations,

@@ -13,7 +13,7 @@ from enforcer.core.settings import ProxySettings
 from enforcer.host.budget import LARGE_BYTES, Seat
 from enforcer.host.dial import Owner, Upstream
 from enforcer.host.moving import ByteRelay
-from enforcer.host.sockets import Address, is_secure, pause_reading, peer_of, resume_reading
+from enforcer.host.sockets import Address, is_secure, pause_reading, resume_reading
 from enforcer.kafka.chain import Chain
 from enforcer.kafka.context import Context
 from enforcer.kafka.life.connection_end import ConnectionEnd
@@ -68,12 +68,12 @@ class Connection(asyncio.Protocol):
         self.reserve, self.forgo = self._responses.answers.append, self._responses.answers.remove
         self.hold, self.respond = self._requests.put_back, self._responses.respond
         self.notice, self.drain, self.drop = self.ending.notice, self.ending.drain, self.ending.drop
-        self.count_by = self.slots.count_by
+        self.count_by, self.expect_token = self.slots.count_by, self._requests.expect_token
         self._transport: asyncio.Transport | None = None
         self._upstream: Upstream | None = None
         self._seat = Seat(proxy.budget, self._set_reading)
         self._reading, self._full, self._pumping = True, False, False
-        self.peer, self.address = object(), ("", 0)
+        self.peer, self.address, self.secure = object(), ("", 0), False
         self._troubles = Troubles(proxy, self.ending, lambda: f"{self.user!r} at {self.peer}")
         self._incoming = Inbox(proxy.turns, self._take_answers, self._pause_broker, self._resume_broker)
         self._partial_since: float | None = None
@@ -81,7 +81,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client came: connect to its broker."""
         self._transport = transport = cast(asyncio.Transport, transport)
-        self.peer, visitor = peer_of(transport), self._proxy.visitor(transport)
+        self.peer = (visitor := self._proxy.visitor(transport)).peer
         self.user, self.address = visitor.user, self._proxy.named(visitor.name) or self._target()
         if refused := visitor.refused or ("" if self._proxy.admit(self) else "too_many_connections"):
             self.ending.open(transport, None)
@@ -89,7 +89,7 @@ class Connection(asyncio.Protocol):
             return
         transport.set_write_buffer_limits(bounds.WRITE_BUFFER_HIGH_BYTES, bounds.WRITE_BUFFER_LOW_BYTES)
         self._upstream = self._make_upstream(self, self._settings)
-        self._responses.write = transport.write
+        self._responses.write, self.secure = transport.write, is_secure(transport)
         self._responses.move = ByteRelay(self._proxy.mover, self._upstream, transport).move
         self.ending.open(transport, self._upstream)
         self._upstream.dial(self.address)
@@ -320,7 +320,8 @@ class Connection(asyncio.Protocol):
         may = (
             (self.pacer.idle or self.pacer.may_read or self.ending.left)
             and requests.waiting < bounds.HELD_FRAMES_MAX
-            and requests.waiting_bytes < bounds.HELD_BYTES_MAX
+            # Also of one that is not whole: nobody has looked yet how long it may be.
+            and (requests.left_bytes < bounds.HELD_BYTES_MAX or (not requests.waiting and self._chain.free))
             # The rest of a request that is passing must come, or it would never be answered.
             and (
                 requests.passing > 0
@@ -343,10 +344,7 @@ class Connection(asyncio.Protocol):
             self._partial_since = self._partial_since or self._proxy.now_ms()
         else:
             self._partial_since = None
-        if wanted:
-            resume_reading(self._transport)
-        else:
-            pause_reading(self._transport)
+        (resume_reading if wanted else pause_reading)(self._transport)
 
     def send(self, slot: Slot | None, frame: bytes) -> bool:
         """Send a request to the broker (part.Link); no slot: it gets no response."""

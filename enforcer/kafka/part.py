@@ -223,12 +223,14 @@ class Link(Protocol):
 
     Attributes:
         peer: address of the client, as far as it is known.
+        secure: whether nobody else can read what it sends.
         address: where its broker is.
         user: its principal.
         pacer: holds it back.
     """
 
     peer: object
+    secure: bool
     address: tuple[str, int]
     user: str
     pacer: Pacer
@@ -244,6 +246,10 @@ class Link(Protocol):
 
     def hold(self, request: Request) -> None:
         """Keep the request at the head of the connection; the pacer tells until when."""
+        ...
+
+    def expect_token(self, most: int) -> None:
+        """Read no SASL token that is longer."""
         ...
 
     def reserve(self, slot: Slot) -> None:

@@ -49,7 +49,7 @@ class KafkaProxy(Host[Connection]):
     enforcement: Enforcement
 
     def __init__(self, config: ProxyConfig) -> None:
-        super().__init__(config, config.settings, config.settings.tls, config.settings.upstream_tls)
+        super().__init__(config, config.settings, config.settings, config.settings.upstream_tls)
         self.brokers = self._make_brokers()
         self.repeats = self.brokers.repeats
         control = ControlPlane(

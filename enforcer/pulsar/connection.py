@@ -14,7 +14,7 @@ from enforcer.core import bounds
 from enforcer.core.settings import ProxySettings
 from enforcer.host.dial import Upstream
 from enforcer.host.outlet import Outlet
-from enforcer.host.sockets import Address, descriptor_of, peer_of
+from enforcer.host.sockets import Address, descriptor_of
 from enforcer.laws.concurrency.limiter import Limiter
 from enforcer.pulsar.context import Context
 from enforcer.pulsar.handshake import Handshake
@@ -139,9 +139,12 @@ class Connection(asyncio.Protocol):
         logger.warning("the connection of %r at %s ends: it holds too much", self.user, self.peer)
         self.drop(reason)
 
-    def drain(self) -> None:
-        """See server.Client."""
-        self.end("stop")
+    def drain(self, why: str = "stop") -> None:
+        """See server.Client; who may stay a little hears of what is under way, until it is asked again."""
+        if why == "stop" or why in self._up.objections:
+            self.end(why)
+        else:
+            self._up.pause(why)
 
     def notice(self) -> None:
         """See server.Client: one end is the end of both."""
@@ -190,12 +193,12 @@ class Connection(asyncio.Protocol):
         """A client has come."""
         transport = cast(asyncio.Transport, transport)
         visitor = self._context.visitor(transport)
-        self.user = visitor.user
+        self.peer, self.user = visitor.peer, visitor.user
         if visitor.refused or not self._context.admit(self):
             self.over = True
             transport.abort()
             return
-        self._transport, self.peer = transport, peer_of(transport)
+        self._transport = transport
         self._to_client.open(transport)
         self._up.open(transport)
 

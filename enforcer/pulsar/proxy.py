@@ -74,7 +74,7 @@ class PulsarProxy(Host[Connection]):
     def __init__(self, config: PulsarProxyConfig) -> None:
         self.pulsar = pulsar = config.own_settings
         settings = config.settings.model_copy(update={"namespace_pattern": NAMES})
-        super().__init__(config, settings, pulsar.tls, pulsar.upstream_tls)
+        super().__init__(config, settings, pulsar, pulsar.upstream_tls)
         self.pulsar_metrics = PulsarMetrics(self.metrics.registry)
         control = ControlPlane(
             self.proxy_id, self.settings, self.metrics, config.topics, self.properties,

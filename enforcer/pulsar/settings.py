@@ -1,15 +1,13 @@
 """Settings of the Pulsar proxy alone (section `pulsar:`); `proxy:` holds what all proxies share."""
 
-from enforcer.core.security.tls import TlsSettings, UpstreamTlsSettings
-from streaming.policy.settings import Settings, setting
+from enforcer.core.security.doors import DoorSettings
+from enforcer.core.security.tls import UpstreamTlsSettings
+from streaming.policy.settings import setting
 
 
-class PulsarSettings(Settings):
+class PulsarSettings(DoorSettings):
     """What only the proxy of Pulsar's binary protocol has; units end the names."""
 
-    tls: TlsSettings | None = setting(
-        None, "TLS to clients of the Pulsar proxy, as proxy.tls; absent: plain text"
-    )
     upstream_tls: UpstreamTlsSettings | None = setting(
         None, "TLS to Pulsar's brokers, as proxy.upstream_tls; absent: plain text; {}: the system's CAs"
     )

@@ -24,6 +24,8 @@ has happened already, so it cannot be refused."""
 VERSION_MAX: Final = 2**48
 """Of a policy's stated version. Versions count up from 1, so no honest one comes near; one that jumps to the
 end of all numbers would leave none for whoever writes next."""
+REASON_MAX: Final = 1024
+"""Characters of the reason that a writer of policies may give."""
 ANONYMOUS: Final = "ANONYMOUS"
 """Kafka's principal of an unauthenticated client (docs/protocol_notes.md 1.5)."""
 

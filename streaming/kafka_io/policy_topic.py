@@ -9,17 +9,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+import orjson
+
 from streaming.contract.errors import BadEvent, WeirError
 from streaming.contract.events import PolicyChange, load_object, parse
+from streaming.contract.fields import TS_MAX_MS
 from streaming.contract.topics import Topics
 from streaming.kafka_io.reader import ASK_LIMIT_S, NoTopic, Reader
 from streaming.policy.files import check_entry
+from streaming.policy.policy_set import parse_path
+from streaming.policy.schema import VALUES
 from streaming.policy.timeline import PolicyTimeline
 
 TIMEOUT_S = 30.0
 MAX_REASONS = 100
 KEEP_MS = 600_000
 """How far back `PolicyLog.timeline` reaches at least; older changes are folded into its first set."""
+EARLIER_MAX = 10
+"""Changes before the last one that a record tells of, since compaction takes their own records."""
+EARLIER_MAX_BYTES = 16_384
+"""What these may take in a record,"""
+ALL_EARLIER_MAX_BYTES = 4 * 2**20
+"""and in all records that are written in one transaction."""
 _FOLD_AT_LEAST = 64
 _FETCH_WAIT_MS = 20
 """The end behind a transaction is only told when a fetch comes back empty."""
@@ -33,6 +44,21 @@ class Update:
     value: Any | None
 
 
+@dataclass(frozen=True, slots=True)
+class Author:
+    """Who changes policies.
+
+    Attributes:
+        origin: by which way: file, apply, kafka or admin.
+        actor: as the log of changes names whoever it is; empty: as the origin.
+        reason: why, in that one's words; may be empty.
+    """
+
+    origin: str
+    actor: str = ""
+    reason: str = ""
+
+
 @dataclass(slots=True, kw_only=True)
 class PolicyLog:
     """What the topic says.
@@ -41,6 +67,10 @@ class PolicyLog:
         timeline: all changes, those that take effect soon included.
         origins: entry -> who set it last: file, apply, kafka, admin, or empty if the record does not say.
         removers: entry that is gone -> who removed it.
+        told: entry -> its last changes, oldest first, each as JSON: when it was written by the broker's clock
+            (`at`), `actor`, `reason`, the `version` that it made, the entry's `value` since, and `first` if
+            nothing was there before.
+        told_max: so many of them; by default what the next record tells of.
         effective: entry -> time from which its last change is in force, ms since the epoch.
         records: how many were read; 0 means that nobody has set anything yet.
         bad: reasons of records that could not be used, at most MAX_REASONS of `bad_records`.
@@ -51,6 +81,8 @@ class PolicyLog:
     timeline: PolicyTimeline = field(default_factory=PolicyTimeline)
     origins: dict[str, str] = field(default_factory=dict)
     removers: dict[str, str] = field(default_factory=dict)
+    told: dict[str, list[bytes]] = field(default_factory=dict)
+    told_max: int = EARLIER_MAX
     effective: dict[str, int] = field(default_factory=dict)
     records: int = 0
     bad_records: int = 0
@@ -92,7 +124,8 @@ class PolicyLog:
         if not isinstance(change, PolicyChange):
             raise BadEvent("type: no policy; a policy event was expected")
         check_entry(change.path, change.value)
-        origin = load_object(value).get("origin", "")
+        fields = load_object(value)
+        origin = fields.get("origin", "")
         if not isinstance(origin, str):
             raise BadEvent("origin: not text; file, apply, kafka or admin was expected")
         self.timeline.apply(change.path, change.value, change.ts, change.version)
@@ -101,7 +134,22 @@ class PolicyLog:
         removed = change.value is None
         (self.origins if removed else self.removers).pop(change.path, None)
         (self.removers if removed else self.origins)[change.path] = origin
+        if self.told_max and fields.get("repeat") is not True:
+            self._tell(change, fields, timestamp_ms)
         self._fold()
+
+    def _tell(self, change: PolicyChange, fields: Mapping[str, Any], at: int) -> None:
+        earlier = fields.get("earlier")
+        told = self.told.get(change.path)
+        if told is None:
+            # Compaction takes older records, or nobody has written any.
+            told = self.told[change.path] = _earlier(change.path, earlier)
+        mine = _told({
+            **fields, "at": at, "actor": fields.get("actor", fields.get("origin")), "value": change.value,
+            "version": self.timeline.version_at(change.ts), "first": earlier == [],
+        })  # fmt: skip
+        told.append(mine)
+        del told[: -self.told_max]
 
     def _fold(self) -> None:
         """A reader that runs for months keeps its entries, not every change that led to them."""
@@ -111,6 +159,48 @@ class PolicyLog:
             # By the clock, not by the newest change: one may be dated far ahead.
             self.timeline.forget_before(time.time_ns() // 1_000_000 - KEEP_MS)
             self._unfolded = 0
+
+
+def _earlier(path: str, items: Any) -> list[bytes]:
+    """What a record tells of the changes before it, up from where it becomes of no use, oldest first."""
+    told: list[bytes] = []
+    form = VALUES[parse_path(path).section]
+    last: list[Any] = items[-EARLIER_MAX:] if isinstance(items, list) else []
+    for item in reversed(last):
+        if not isinstance(item, dict):
+            break
+        value = item.get("value")
+        # What is no value of this entry may be nested too deeply to be written again.
+        if value is not None and form.check(value):
+            break
+        told.insert(0, _told(item))
+    return told
+
+
+def _told(fields: Mapping[str, Any]) -> bytes:
+    """A change as a record tells of it; whatever else writes there may have written anything."""
+    at, version, actor, reason = (fields.get(name) for name in ("at", "version", "actor", "reason"))
+    told = {
+        "at": at if type(at) is int and 0 <= at <= TS_MAX_MS else 0,
+        "actor": actor if isinstance(actor, str) else "",
+        "reason": reason if isinstance(reason, str) else "",
+        "version": version if type(version) is int else 0,
+        "value": fields.get("value"),
+    }
+    dumped = orjson.dumps({**told, "first": True} if fields.get("first") is True else told)
+    # Kept for long, a copy: what orjson returns has room for much more.
+    return bytes(memoryview(dumped))
+
+
+def earlier_of(told: Sequence[bytes], most_bytes: int) -> list[orjson.Fragment]:
+    """What the next record of an entry tells of its changes so far: the newest of them, oldest first."""
+    kept: list[orjson.Fragment] = []
+    for change in reversed(told[-EARLIER_MAX:]):
+        most_bytes -= len(change)
+        if most_bytes < 0:
+            break
+        kept.insert(0, orjson.Fragment(change))
+    return kept
 
 
 def differences(
@@ -153,10 +243,14 @@ class PolicyReader:
         bootstrap: `HOST:PORT` of the cluster.
         topics: names of the installation's topics.
         client: librdkafka properties of our own connections.
+        told_max: see PolicyLog.
     """
 
-    def __init__(self, bootstrap: str, topics: Topics, client: Mapping[str, Any] | None = None) -> None:
-        self.log = PolicyLog()
+    def __init__(
+        self, bootstrap: str, topics: Topics, client: Mapping[str, Any] | None = None,
+        told_max: int = EARLIER_MAX,
+    ) -> None:  # fmt: skip
+        self.log = PolicyLog(told_max=told_max)
         """What has been read."""
         self._bootstrap, self._topic = bootstrap, topics.policies
         self._partitions = 0
@@ -203,16 +297,18 @@ class PolicyReader:
 
 
 def read_policies(
-    bootstrap: str, topics: Topics, client: Mapping[str, Any] | None = None, timeout_s: float = TIMEOUT_S
-) -> PolicyLog:
+    bootstrap: str, topics: Topics, client: Mapping[str, Any] | None = None, timeout_s: float = TIMEOUT_S,
+    told_max: int = 0,
+) -> PolicyLog:  # fmt: skip
     """Read the topic from its beginning to where it ends now.
 
     Args:
         bootstrap, topics, client: as of `PolicyReader`.
         timeout_s: limit of all of it.
+        told_max: see PolicyLog; who writes does not read so, and needs what the next record tells of.
 
     Raises:
         WeirError: no such topic, or the cluster did not answer in time.
     """
-    with PolicyReader(bootstrap, topics, client) as reader:
+    with PolicyReader(bootstrap, topics, client, told_max) as reader:
         return reader.read(timeout_s)

@@ -23,7 +23,16 @@ from streaming.contract.errors import WeirError
 from streaming.contract.events import VERSION_MAX
 from streaming.contract.fields import TS_MAX_MS
 from streaming.contract.topics import Topics
-from streaming.kafka_io.policy_topic import TIMEOUT_S, PolicyLog, PolicyReader, Update
+from streaming.kafka_io.policy_topic import (
+    ALL_EARLIER_MAX_BYTES,
+    EARLIER_MAX_BYTES,
+    TIMEOUT_S,
+    Author,
+    PolicyLog,
+    PolicyReader,
+    Update,
+    earlier_of,
+)
 from streaming.kafka_io.writer import OVER, NotWritten, Record, Transactions
 
 # A change is in force so long after it is published: by then every reader has it (docs/contract.md 2).
@@ -72,10 +81,12 @@ class Attempt:
     bad_before: int
 
     @classmethod
-    def of(cls, log: PolicyLog, updates: Sequence[Update], origin: str) -> Self:
+    def of(cls, log: PolicyLog, updates: Sequence[Update], author: Author) -> Self:
         """What to write behind all that was read; whether that came is then known by `log.arrived`."""
+        # What takes long comes first: readers have their time from when it is published.
+        said = [(update, _said(log, update, author, len(updates))) for update in updates]
         effective_ts = effective_from(log, updates, _now_ms())
-        lines = records(log, updates, effective_ts, origin)
+        lines = _dated(log, said, effective_ts, author)
         if lines:
             # One transaction: if its last record came, all did.
             log.await_record(lines[-1][1])
@@ -183,6 +194,8 @@ def change_policies(
     decide: Callable[[PolicyLog], Sequence[Update]],
     *,
     origin: str,
+    actor: str = "",
+    reason: str = "",
     client: Mapping[str, Any] | None = None,
     timeout_s: float = TIMEOUT_S,
 ) -> ChangeOutcome:
@@ -191,7 +204,7 @@ def change_policies(
     Args:
         bootstrap, topics, client: as of `PolicyReader`.
         decide: the topic as it is -> updates; called again if nothing could be written.
-        origin: who writes: file, apply or kafka.
+        origin, actor, reason: see `Author`.
         timeout_s: limit of all of it.
 
     Raises:
@@ -212,14 +225,15 @@ def change_policies(
             return ChangeOutcome(
                 before=log.entries, log=log, updates=[], version=log.newest_version, effective_ts=_now_ms()
             )
-        return _in_turn(reader, lambda: Turn(bootstrap, topics, client or {}, left()), decide, origin, left)
+        author = Author(origin, actor, reason)
+        return _in_turn(reader, lambda: Turn(bootstrap, topics, client or {}, left()), decide, author, left)
 
 
 def _in_turn(
     reader: PolicyReader,
     take_turn: Callable[[], Turn],
     decide: Callable[[PolicyLog], Sequence[Update]],
-    origin: str,
+    author: Author,
     left: Callable[[], float],
 ) -> ChangeOutcome:
     """Take a turn, read what has come since, decide and write, until it is seen to be written."""
@@ -231,7 +245,7 @@ def _in_turn(
                 log = reader.read(left())
                 if attempt is None or not log.arrived:
                     # What was tried before is known not to be there.
-                    attempt, lost = Attempt.of(log, decide(log), origin), None
+                    attempt, lost = Attempt.of(log, decide(log), author), None
                     if attempt.lines:
                         turn.write(attempt.lines, left())
         except (TurnLost, OutcomeUnknown) as failure:
@@ -280,10 +294,10 @@ def effective_from(log: PolicyLog, updates: Sequence[Update], now_ms: int) -> in
     return max([soon, *(ts for ts in last if ts <= soon + CLOCKS_APART_MS)])
 
 
-def records(
-    log: PolicyLog, updates: Sequence[Update], effective_ts: int, origin: str
+def _dated(
+    log: PolicyLog, said: Sequence[tuple[Update, bytes]], effective_ts: int, author: Author
 ) -> list[tuple[str, bytes]]:
-    """Updates as records (key, value) with rising versions.
+    """The records of what `_said` made.
 
     Where changes of an entry are dated later still, the same is said again at each of their times. It
     stands before the record that counts from `effective_ts` on, since compaction leaves the last one alone.
@@ -291,29 +305,49 @@ def records(
     ahead: dict[str, set[int]] = {}
     for ts, path in log.timeline.changed(effective_ts, TS_MAX_MS):
         ahead.setdefault(path, set()).add(ts)
-    dated = [(u, ts) for u in updates for ts in (*sorted(ahead.get(u.path, ())), effective_ts)]
+    dated = [(u, rest, ts) for u, rest in said for ts in (*sorted(ahead.get(u.path, ())), effective_ts)]
     # No other writer's record is the same, though it be of the same version and time.
-    name = f"{origin}-{secrets.token_hex(4)}"
-    return [
+    name = f"{author.origin}-{secrets.token_hex(4)}"
+    lines = []
+    for number, (update, rest, ts) in enumerate(dated, 1):
         # Beyond the greatest version that may be stated they go on counting.
-        (update.path, _record(update, min(log.newest_version + number, VERSION_MAX), ts, origin, name))
-        for number, (update, ts) in enumerate(dated, 1)
-    ]
-
-
-def _record(update: Update, version: int, effective_ts: int, origin: str, name: str) -> bytes:
-    return orjson.dumps(
-        {
+        version = min(log.newest_version + number, VERSION_MAX)
+        head = {
             "type": "policy",
-            "id": f"{name}-{effective_ts}-{version}",
-            "ts": effective_ts,
-            "effective_ts": effective_ts,
+            "id": f"{name}-{ts}-{version}",
+            "ts": ts,
+            "effective_ts": ts,
             "version": version,
-            "path": update.path,
-            "value": update.value,
-            "origin": origin,
         }
-    )
+        if ts != effective_ts:
+            rest = _rest({**_change(update, author), "repeat": True})
+        lines.append((update.path, orjson.dumps(head)[:-1] + rest))
+    return lines
+
+
+def _said(log: PolicyLog, update: Update, author: Author, of: int) -> bytes:
+    """What a record says but for its time, as JSON that follows on that.
+
+    Args:
+        log: as it was before.
+        update, author: what it says.
+        of: so many are written together.
+    """
+    told = log.told.get(update.path, ())
+    earlier = earlier_of(told, min(EARLIER_MAX_BYTES, ALL_EARLIER_MAX_BYTES // of))
+    change = {**_change(update, author), "actor": author.actor or author.origin, "reason": author.reason}
+    # None of them means that there was none, and not that none fits.
+    if earlier or not told:
+        change["earlier"] = earlier
+    return _rest(change)
+
+
+def _change(update: Update, author: Author) -> dict[str, Any]:
+    return {"path": update.path, "value": update.value, "origin": author.origin}
+
+
+def _rest(fields: Mapping[str, Any]) -> bytes:
+    return b"," + orjson.dumps(fields)[1:]
 
 
 def _now_ms() -> int:

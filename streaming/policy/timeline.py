@@ -143,6 +143,10 @@ class PolicyTimeline:
         self._versions = self._versions[made:]
         self._past, self._shared = 0, False
 
+    def version_at(self, ts: int) -> int:
+        """The version of what applies at `ts`, without making the set."""
+        return self._version_after(bisect_right(self._times, ts, self._past))
+
     @property
     def newest_version(self) -> int:
         """The version after all changes, those of the future too."""

@@ -148,7 +148,7 @@ def proxy(secured: Secured) -> Iterator[ProxyThread]:
         kafka=(address(secured.kafka.sasl_bootstrap),),
         listen=(LOOPBACK, 0),
         connection=secured.login("weir-proxy"),
-        settings=ProxySettings(id="secured"),
+        settings=ProxySettings(id="secured", sasl_plain_without_tls=True),
     )
     job = Decider(secured.kafka.sasl_bootstrap, TOPICS, client=secured.login("weir-job"))
     with job, ProxyThread(config) as running:

@@ -1,77 +1,18 @@
 """Logins that would count as somebody else: nothing passes whose user is not known for certain."""
 
-import base64
-import hashlib
-import hmac
-import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from cluster_kit import USERS, Cluster, fresh
-from kafka.protocol.sasl import (
-    SaslAuthenticateRequest,
-    SaslAuthenticateResponse,
-    SaslHandshakeRequest,
-    SaslHandshakeResponse,
-)
-from kafka_kit import build
+from login_kit import BEARER_MODULE, Login, jwt
 from proxy_kit import ProxyThread
 from wire_client import Closed, WireClient, create_request
 
 from weir.stack.kafka import LocalKafka
 
-CAROL = USERS.scram["carol"]
 NONCE = "attackers-nonce"
 QUOTA = {"controller_mutation_rate": 0.001, "controller_mutation_burst": 3}
-
-
-class Login:
-    """A client that does its SASL exchange by hand."""
-
-    def __init__(self, wire: WireClient) -> None:
-        self.wire = wire
-
-    def handshake(self, mechanism: str) -> Any:
-        """The answer to SaslHandshake."""
-        self.wire.send(build(SaslHandshakeRequest, 1, mechanism=mechanism))
-        return self.wire.receive(SaslHandshakeResponse, 1)
-
-    def ask(self, token: bytes) -> None:
-        """Send a token."""
-        self.wire.send(build(SaslAuthenticateRequest, 2, auth_bytes=token))
-
-    def answer(self) -> Any:
-        """What is said to a token."""
-        return self.wire.receive(SaslAuthenticateResponse, 2)
-
-    def tell(self, token: bytes) -> Any:
-        """The answer to a token."""
-        self.ask(token)
-        return self.answer()
-
-    def final(self, first: str, challenge: bytes) -> bytes:
-        """SCRAM's last message of carol (RFC 5802), for the first one and the broker's answer to it."""
-        parts = dict(pair.split("=", 1) for pair in challenge.decode().split(","))
-        header, bare = first[: first.index(",", 2) + 1], first[first.index(",", 2) + 1 :]
-        # The broker signs what it has read, and it passes over the reserved attribute.
-        bare = re.sub("^m=[^,]*,", "", bare)
-        binding = base64.b64encode(header.encode()).decode()
-        without_proof = f"c={binding},r={parts['r']}"
-        salted = hashlib.pbkdf2_hmac("sha256", CAROL.encode(), base64.b64decode(parts["s"]), int(parts["i"]))
-        key = hmac.digest(salted, b"Client Key", "sha256")
-        message = f"{bare},{challenge.decode()},{without_proof}".encode()
-        signature = hmac.digest(hashlib.sha256(key).digest(), message, "sha256")
-        proof = bytes(left ^ right for left, right in zip(key, signature, strict=True))
-        return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
-
-    def scram(self, first: str) -> Any:
-        """The whole exchange; the last answer."""
-        assert self.handshake("SCRAM-SHA-256").error_code == 0
-        challenge = self.tell(first.encode())
-        return challenge if challenge.error_code else self.tell(self.final(first, challenge.auth_bytes))
 
 
 @pytest.fixture(scope="module")
@@ -161,20 +102,12 @@ def test_nobody_becomes_somebody_else(cluster: Cluster, login: Login) -> None:
     assert cluster.event_of(login.wire.client_id)["user"] == "carol"
 
 
-def jwt(user: str, expires: int = 4_000_000_000) -> bytes:
-    """An unsecured token, as the broker's default validator takes it."""
-    claims = json.dumps({"sub": user, "iat": 0, "exp": expires}).encode()
-    head = base64.urlsafe_b64encode(b'{"alg":"none"}').rstrip(b"=")
-    return head + b"." + base64.urlsafe_b64encode(claims).rstrip(b"=") + b"."
-
-
 def test_bearer_token_behind_a_refused_one(tmp_path: Path, cluster: Cluster) -> None:
     """The broker takes a good token after a bad one: its user counts, not nobody."""
-    module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
     properties = {
         "listener.name.sasl.sasl.enabled.mechanisms": "OAUTHBEARER",
         "listener.name.sasl.oauthbearer.sasl.jaas.config": (
-            f'{module} required unsecuredLoginStringClaim_sub="k";'
+            f'{BEARER_MODULE} required unsecuredLoginStringClaim_sub="k";'
         ),
     }
     with (

@@ -1,5 +1,6 @@
 """`weir admin` over a real Kafka, driven by HTTP and by Pulsar's own pulsar-admin."""
 
+import getpass
 import json
 import subprocess
 import sys
@@ -271,3 +272,58 @@ def test_usage_is_read_from_reports_and_shares(cluster: Cluster, topics: Topics,
         assert member["throttledMs"]["publishRateInMsgs"] == 90
         with urlopen(admin.ready["metrics"], timeout=10) as answer:
             assert b"weir_admin_usage_rows 1.0" in answer.read()
+
+
+def test_changes_are_told_with_who_and_why(cluster: Cluster, topics: Topics, tmp_path: Path) -> None:
+    """By two tokens, one of which comes while it runs, and by a file; a refused attempt is logged."""
+    bootstrap, tokens = cluster.kafka.bootstrap, tmp_path / "tokens.yaml"
+    policies, settings = tmp_path / "policies.yaml", tmp_path / "weir.yaml"
+    policies.write_text("version: 1\nquotas: [{entity: {user: a}, controller_mutation_rate: 5}]\n")
+    settings.write_text(f"kafka: {{topic_prefix: {topics.prefix}}}\n")
+    ops = "- {token: secret, role: operator, name: ops}"
+    tokens.touch(0o600)
+    tokens.write_text(f"tokens:\n{ops}\n- {{token: old, role: viewer}}\n")
+
+    def weir(*words: str) -> list[str]:
+        command = [sys.executable, "-m", "weir", "policy", *words, "--kafka", bootstrap]
+        done = subprocess.run(
+            [*command, "--settings", str(settings)], capture_output=True, text=True, timeout=120, check=True
+        )
+        return done.stdout.splitlines()
+
+    rate = "/admin/v2/namespaces/acme/orders/dispatchRate"
+    with Admin(bootstrap, tmp_path / "admin", topics.prefix, "--tokens", str(tokens)) as admin:
+
+        def change(token: str, messages: int, reason: str, path: str = rate) -> int:
+            body = {"dispatchThrottlingRateInMsg": messages}
+            return admin.ask("POST", path, body, token, {"X-Weir-Reason": reason})[0]
+
+        assert change("secret", 10, "a first limit") == 204
+        assert (admin.ask("GET", rate, token="old")[0], change("team", 20, "")) == (200, 401)
+        own = "- {token: team, role: tenant, tenants: [acme], name: acme-team}"
+        tokens.write_text(f"tokens:\n{ops}\n{own}\n")
+        assert change("team", 20, "more for the fair") == 204
+        assert change("team", 20, "theirs", rate.replace("acme", "other")) == 403
+        assert admin.ask("GET", rate, token="old")[0] == 401
+        assert "acme-team is for what belongs to acme" in admin.log
+        tokens.write_text("tokens: []\n")
+        assert admin.ask("GET", rate, token="team")[0] == 200
+        weir("apply", str(policies), "--reason", "ticket 7")
+        with urlopen(admin.ready["metrics"], timeout=10) as answer:
+            assert b'weir_admin_token_reads_total{result="unusable"} 1.0' in answer.read()
+    told = [json.loads(each) for each in weir("log", "--json")]
+    assert [(row["actor"].partition("@")[0], row["reason"], row["version"]) for row in told] == [
+        ("ops", "a first limit", 2), ("acme-team", "more for the fair", 3),
+        (f"file:{getpass.getuser()}", "ticket 7", 4),
+    ]  # fmt: skip
+    ten, twenty = ({"dispatchThrottlingRateInMsg": messages} for messages in (10, 20))
+    assert [(row["old"], row["new"]) for row in told] == [
+        (None, {"dispatchRate": ten}),
+        ({"dispatchRate": ten}, {"dispatchRate": twenty}),
+        (None, {"controller_mutation_rate": 5}),
+    ]  # fmt: skip
+    now = time.time_ns() // 1_000_000
+    assert all(now - 300_000 < row["at"] <= now + 5_000 for row in told)
+    assert [json.loads(each) for each in weir("log", "--json", "--entry", "quotas[user=a]")] == told[2:]
+    shown = weir("log", "--from", str(told[1]["at"]))
+    assert len(shown) == 2 and "acme-team namespaces.acme/orders" in shown[0]

@@ -11,19 +11,26 @@ import pytest
 from admin_process_kit import Admin
 from cluster_kit import Cluster, fresh
 from confluent_kafka import Producer
+from policy_records import records
 from proxy_kit import ProxyThread, until
 from relay_kit import CommitRelay
 
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Topics
-from streaming.kafka_io.policy_topic import PolicyLog, PolicyReader, Update, differences, read_policies
+from streaming.kafka_io.policy_topic import (
+    Author,
+    PolicyLog,
+    PolicyReader,
+    Update,
+    differences,
+    read_policies,
+)
 from streaming.kafka_io.policy_turn import (
     EFFECTIVE_AFTER_MS,
     OutcomeUnknown,
     Turn,
     TurnLost,
     change_policies,
-    records,
 )
 from streaming.policy.files import load_policies
 from weir.cli import main
@@ -246,7 +253,7 @@ def test_the_admin_api_looks_such_a_commit_up(
 def test_a_turn_ends_when_another_begins(cluster: Cluster, topics: Topics) -> None:
     """What the first one still writes is seen by nobody, even if it had begun to."""
     bootstrap = cluster.kafka.bootstrap
-    lines = records(PolicyLog(), counted(PolicyLog()), 1, "admin")
+    lines = records(PolicyLog(), counted(PolicyLog()), 1, Author("admin"))
     first = Turn(bootstrap, topics, {}, 10.0)
     first.write(lines, 10.0)
     second = Turn(bootstrap, topics, {}, 10.0)
@@ -261,7 +268,7 @@ def test_a_later_record_is_the_one_in_force(cluster: Cluster, topics: Topics) ->
     """Though the clock of the writer before was a minute fast."""
     ahead = time.time_ns() // 1_000_000 + 60_000
     with Turn(cluster.kafka.bootstrap, topics, {}, 10.0) as turn:
-        turn.write(records(PolicyLog(), counted(PolicyLog()), ahead, "apply"), 10.0)
+        turn.write(records(PolicyLog(), counted(PolicyLog()), ahead, Author("apply")), 10.0)
     written = change_policies(cluster.kafka.bootstrap, topics, counted, origin="apply")
     assert written.effective_ts == ahead
     log = read_policies(cluster.kafka.bootstrap, topics)
@@ -273,5 +280,5 @@ def test_many_changes_are_one_transaction(cluster: Cluster, topics: Topics) -> N
     updates = [Update(path=f"tenants.t{n}", value={"resourcegroup": "rg1"}) for n in range(300)]
     client = {"queue.buffering.max.messages": 100}
     with Turn(cluster.kafka.bootstrap, topics, client, 10.0) as turn:
-        turn.write(records(PolicyLog(), updates, 1, "apply"), 10.0)
+        turn.write(records(PolicyLog(), updates, 1, Author("apply")), 10.0)
     assert len(read_policies(cluster.kafka.bootstrap, topics).entries) == 300

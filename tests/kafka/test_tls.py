@@ -5,6 +5,7 @@ import os
 import socket
 import ssl
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from connection_kit import framed, header
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from proxy_kit import ProxyThread, until
 from tls_kit import DOMAIN, LOOPBACK, Authority, Pair
+from traffic_kit import batch, produce
 from wire_client import WireClient, errors
 
 from enforcer.core.security.tls import ClientAuth, Protocol, TlsSettings, UpstreamTlsSettings
@@ -40,14 +42,15 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 @pytest.fixture
 def secured(cluster: Cluster, authority: Authority) -> Iterator[Secured]:
-    """Starts a proxy with TLS; arguments are TlsSettings'."""
+    """Starts a proxy with TLS; arguments are TlsSettings', but for the memory."""
     running: list[ProxyThread] = []
 
-    def start(**tls: Any) -> ProxyThread:
+    def start(*, memory_mb: int = 512, **tls: Any) -> ProxyThread:
         pair = authority.server()
         given = {"certificate": pair.certificate, "key": pair.key, "client_ca": authority.ca, **tls}
         settings = TlsSettings(principal_mapping_rules=RULES, **given)
-        running.append(ProxyThread(cluster.config(tls=settings, broker_port_base=0)).__enter__())
+        config = cluster.config(tls=settings, broker_port_base=0, memory_mb=memory_mb)
+        running.append(ProxyThread(config).__enter__())
         return running[-1]
 
     yield start
@@ -96,6 +99,25 @@ def brokers_at(proxy: ProxyThread, context: ssl.SSLContext, name: str) -> list[t
         client.send(MetadataRequest(version=1, topics=[]))
         answer = client.receive(MetadataResponse, 1)
     return [(broker.host, broker.port) for broker in answer.brokers]
+
+
+def test_what_tls_keeps_is_within_the_bound(secured: Secured, authority: Authority) -> None:
+    """Connections that had large requests and are idle: the greediest end, who had none is served."""
+    proxy = secured(memory_mb=64)
+    frame, _ = produce(9, {"no.such.topic": [batch(1, size=900_000)]})
+    with ExitStack() as stack:
+
+        def client() -> WireClient:
+            made = stack.enter_context(WireClient(proxy.bootstrap))
+            made.socket = authority.context().wrap_socket(made.socket, server_hostname=LOOPBACK)
+            return made
+
+        bystander = client()
+        for greedy in [client() for _ in range(120)]:
+            greedy.send_frame(frame)
+            greedy.receive_frame()
+        until(lambda: proxy.metric("closed_connections_total", reason="memory") > 0, what="some ended")
+        assert bystander.metadata([]).brokers
 
 
 def test_a_client_is_served_and_limited_as_without(

@@ -7,8 +7,8 @@ import orjson
 import pytest
 from fastapi.testclient import TestClient
 
+from enforcer.control.access.tokens import Grant, Tokens
 from enforcer.control.api import create_app
-from enforcer.control.auth import Grant
 from enforcer.control.backlog.table import BacklogTable
 from enforcer.control.dispatch.table import DeliveryTable
 from enforcer.control.groups import Changes, Entries, Refusal
@@ -24,6 +24,7 @@ class MemoryStore:
     def __init__(self) -> None:
         self.held: dict[str, Any] = {}
         self.down = False
+        self.authors: list[tuple[str, str]] = []
 
     @property
     def entries(self) -> Entries:
@@ -32,8 +33,9 @@ class MemoryStore:
             raise Unavailable("Kafka does not answer")
         return self.held
 
-    async def change(self, decide: Callable[[Entries], Changes]) -> None:
+    async def change(self, decide: Callable[[Entries], Changes], actor: str, reason: str) -> None:
         """At once."""
+        self.authors.append((actor, reason))
         for path, value in decide(self.entries).items():
             if value is None:
                 del self.held[path]
@@ -50,7 +52,7 @@ def parts(*grants: Grant, **settings: Any) -> Parts:
         backlogs=BacklogTable(100),
         metrics=AdminMetrics(),
         settings=AdminSettings(**settings),
-        grants=grants,
+        tokens=Tokens(grants),
     )
 
 

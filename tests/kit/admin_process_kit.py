@@ -64,12 +64,15 @@ class Admin:
         """What it said."""
         return self._log.read_text()
 
-    def ask(self, method: str, path: str, body: Any = None, token: str | None = None) -> tuple[int, Any]:
-        """One request; status and body, as JSON where it is."""
+    def ask(
+        self, method: str, path: str, body: Any = None, token: str | None = None,
+        more: Mapping[str, str] | None = None,
+    ) -> tuple[int, Any]:  # fmt: skip
+        """One request, with more headers; status and body, as JSON where it is."""
         address = urlsplit(self.url)
         connection = HTTPConnection(address.hostname or "", address.port, timeout=ASK_LIMIT_S)
         try:
-            headers = {"Content-Type": "application/json"}
+            headers = {"Content-Type": "application/json", **(more or {})}
             headers |= {"Authorization": f"Bearer {token}"} if token else {}
             connection.request(method, path, None if body is None else json.dumps(body), headers)
             response = connection.getresponse()

@@ -47,7 +47,8 @@ class Cluster:
             listen=(LOOPBACK, 0),
             topics=self.topics,
             connection=own,
-            settings=ProxySettings(**settings),
+            # Passwords of tests may be read by anybody.
+            settings=ProxySettings(**{"sasl_plain_without_tls": sasl, **settings}),
         )
 
     def limit(self, proxy: ProxyThread, client_id: str, **quota: Any) -> str:

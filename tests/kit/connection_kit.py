@@ -14,7 +14,7 @@ from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
 from enforcer.host.budget import Budget
 from enforcer.host.dial import Owner, Upstream
-from enforcer.host.doors.certificates import IN_PLAIN, Visitor
+from enforcer.host.doors.certificates import Visitor
 from enforcer.host.moving import Mover
 from enforcer.host.sockets import Address
 from enforcer.host.turns import Turns
@@ -72,6 +72,7 @@ class FakeTransport:
         self.reading = True
         self.closed = self.aborted = False
         self.socket: Any = None
+        self.ssl_object: Any = None
 
     def write(self, data: bytes) -> None:
         """Keep what is written."""
@@ -98,8 +99,8 @@ class FakeTransport:
         self.closed = self.aborted = True
 
     def get_extra_info(self, name: str) -> Any:
-        """The socket, if the test has one."""
-        return self.socket if name == "socket" else None
+        """What the test has set."""
+        return getattr(self, name, None)
 
     def set_write_buffer_limits(self, high: int, low: int) -> None:
         """Nothing to do."""
@@ -129,6 +130,7 @@ class FakeUpstream(Upstream):
     def abort(self) -> None:
         """See Upstream."""
         super().abort()
+        self.drop()
         self.aborted = True
 
     @property
@@ -237,7 +239,7 @@ class Rig:
 
     def visitor(self, transport: asyncio.BaseTransport) -> Visitor:
         """Everybody speaks in plain text (context.Context)."""
-        return IN_PLAIN
+        return Visitor()
 
     def named(self, name: str) -> Address | None:
         """No name stands for a broker (context.Context)."""

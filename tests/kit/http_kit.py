@@ -124,6 +124,7 @@ class Front:
 
     Args:
         rate, burst: of every user.
+        binary_tls: as HttpProxy has it.
         settings: section `http`.
     """
 
@@ -132,6 +133,7 @@ class Front:
         rate: float = 2,
         burst: float = 22,
         fillings: tuple[AnswerFilling, ...] = (),
+        binary_tls: bool = False,
         **settings: Any,
     ) -> None:
         self.desk = Desk()
@@ -152,6 +154,7 @@ class Front:
             HttpMetrics(self.registry),
             fillings,
             self.pulsar,
+            binary_tls=binary_tls,
         )
 
     async def ask(
@@ -162,12 +165,14 @@ class Front:
         *,
         chunks: tuple[bytes, ...] | None = None,
         stays: bool = True,
+        scheme: str = "http",
         **headers: str,
     ) -> Told:
         """One request.
 
         Args:
             chunks: the body as it comes.
+            scheme: https by TLS.
             stays: the client waits for its answer; else it leaves once it has sent its body.
         """
         content = body if isinstance(body, bytes) else b"" if body is None else orjson.dumps(body)
@@ -177,6 +182,7 @@ class Front:
         told, done = Told(), asyncio.Event()
         scope = {
             "type": "http",
+            "scheme": scheme,
             "method": method,
             "path": path,
             "raw_path": path.encode("latin-1"),

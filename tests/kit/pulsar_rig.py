@@ -10,7 +10,7 @@ from connection_kit import FakeTransport, FakeUpstream
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
 from enforcer.host.dial import Owner
-from enforcer.host.doors.certificates import IN_PLAIN, Visitor
+from enforcer.host.doors.certificates import Visitor
 from enforcer.host.sockets import Address
 from enforcer.host.turns import Turns
 from enforcer.pulsar.connection import Connection
@@ -138,7 +138,7 @@ class PulsarRig:
 
     def visitor(self, _transport: Any) -> Visitor:
         """Everybody speaks in plain text."""
-        return IN_PLAIN
+        return Visitor()
 
     def admit(self, _connection: Any) -> bool:
         """Unless the test says no."""
@@ -157,7 +157,7 @@ class PulsarRig:
 
     def down(self, data: bytes) -> None:
         """The broker sends."""
-        self.connection.upstream_received(data)
+        self.upstream.data_received(data)
 
     def dialled(self) -> None:
         """The broker has taken the connection."""

@@ -61,11 +61,13 @@ def run(args: argparse.Namespace) -> int:
     # Imported here: `weir --help` need not wait for FastAPI and librdkafka.
     import uvloop
 
+    from enforcer.control.access.tokens import tokens_of
     from enforcer.control.connections import REQUEST_MS
-    from enforcer.control.service import AdminService, read_grants
+    from enforcer.control.service import AdminService
     from enforcer.control.settings import AdminSettings
     from enforcer.core.settings import ProxySettings
     from enforcer.http.settings import HttpSettings
+    from enforcer.pulsar.settings import PulsarSettings
     from weir.stack.topics import check_topics
 
     log_to_stderr("admin")
@@ -77,7 +79,8 @@ def run(args: argparse.Namespace) -> int:
     if args.binary_address:
         http = http.model_copy(update={"binary_address": "{}:{}".format(*args.binary_address)})
     deciding = read_settings(ProxySettings, "proxy", args.settings)
-    grants = read_grants(args.tokens or settings.tokens_file, settings.tokens_env, os.environ)
+    binary_tls = read_settings(PulsarSettings, "pulsar", args.settings).tls is not None
+    tokens = tokens_of(args.tokens or settings.tokens_file, settings.tokens_env, os.environ)
     cluster = cluster_of(args)
     check_topics(cluster)
 
@@ -90,11 +93,11 @@ def run(args: argparse.Namespace) -> int:
         fronts: list[HttpService] = []
 
         def beyond(parts: "Parts") -> "ASGIApp":
-            fronts.append(_front(args.listen, http, deciding, cluster, parts))
+            fronts.append(_front(args.listen, http, deciding, cluster, parts, binary_tls))
             return fronts[0].proxy
 
         made = beyond if http.upstream else None
-        service = AdminService(cluster, settings, grants, args.listen, args.metrics, made, request_ms)
+        service = AdminService(cluster, settings, tokens, args.listen, args.metrics, made, request_ms)
         try:
             await _serve(service, fronts, args.ready_file)
         finally:
@@ -112,6 +115,7 @@ def _front(
     deciding: "ProxySettings",
     cluster: "Cluster",
     parts: "Parts",
+    binary_tls: bool,
 ) -> "HttpService":
     """The proxy of another admin API, which gets what is not ours; Pulsar's answers get what Weir knows."""
     from enforcer.control.backlog.filled_answers import fills
@@ -124,7 +128,8 @@ def _front(
     name = http.id or f"{socket.gethostname()}-http-{port}"
     filled = fills(parts) if http.table is Table.PULSAR else {}
     fillings = [AnswerFilling(path=path, fill=fill) for path, fill in filled.items()]
-    return HttpService(name, http, deciding, cluster, parts.metrics.registry, fillings)
+    registry = parts.metrics.registry
+    return HttpService(name, http, deciding, cluster, registry, fillings, binary_tls=binary_tls)
 
 
 async def _serve(service: "AdminService", fronts: "list[HttpService]", ready_file: Path | None) -> None:

@@ -14,8 +14,10 @@ from streaming.kafka_io.policy_topic import PolicyLog
 from streaming.laws.registry import LAWS
 from streaming.policy.groups import round_rules
 from streaming.replay import Line, read_lines
+from weir.logs.policy_log import actor_here
 
 _TIMES: Final = ("ts", "applied_ts", "of_ts", "effective_ts")
+_OF_THE_LOG: Final = ("actor", "reason", "earlier", "repeat")
 _NS_PER_MS: Final = 1_000_000
 _INT64_MAX: Final = 2**63 - 1
 TS_MAX_MS: Final = 253_402_300_799_999
@@ -124,6 +126,9 @@ class Addresser:
         if self.shift_ms:
             value = orjson.dumps(shifted(orjson.loads(value), self.shift_ms))
         if isinstance(event, PolicyChange):
+            # Whoever sends a recording makes the change, not whom it names.
+            said = {name: each for name, each in orjson.loads(value).items() if name not in _OF_THE_LOG}
+            value = orjson.dumps({**said, "actor": actor_here("send")})
             self.log.take(value, due)
             return OutgoingRecord(due=due, topic=self.topics.policies, key=event.path.encode(), value=value)
         law = LAWS.by_event.get(type(event))

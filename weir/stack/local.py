@@ -78,6 +78,7 @@ class StackSettings:
     Attributes:
         proxy_id: name of the proxy in events, empty: each makes its own.
         tls: that of the proxy, for /metrics too; None: plain text.
+        pulsar_tls: Pulsar's proxy speaks TLS.
     """
 
     kafka: KafkaSettings
@@ -86,6 +87,7 @@ class StackSettings:
     backlog: BacklogSettings
     proxy_id: str
     tls: TlsSettings | None = None
+    pulsar_tls: bool = False
 
 
 class Stack:
@@ -287,6 +289,7 @@ class Stack:
         # Here and not above: `weir --help` must not load a Kafka client.
         from streaming.kafka_io.policy_topic import PolicyLog, Update, differences
         from streaming.kafka_io.policy_turn import change_policies
+        from weir.logs.policy_log import actor_here
         from weir.stack.topics import ensure_topics
 
         topics, client = Topics(self._settings.kafka.topic_prefix), self._settings.kafka.client
@@ -303,7 +306,9 @@ class Stack:
             # What was changed through the admin API since is newer than the file.
             return differences(log, wanted, ("file", "apply"), override=True, respected=("admin",))
 
-        written = change_policies(self.bootstrap, topics, decide, origin="file", client=client)
+        written = change_policies(
+            self.bootstrap, topics, decide, origin="file", actor=actor_here("file"), client=client
+        )
         self._say(f"policies: {len(wanted)} entries, {len(written.updates)} of them changed")
         held = written.log.entries
         for path, value in wanted.items():

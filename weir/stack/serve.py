@@ -63,7 +63,7 @@ def serve(
         tls = None if settings.tls is None else WatchedContext.of_metrics(settings.tls)
         server = MetricsServer(args.metrics, stack.metrics_sources, _SCRAPE_S, tls)
         if stack.start():
-            _announce(stack, server, args.ready_file)
+            _announce(stack, server, args.ready_file, pulsar_tls=settings.pulsar_tls)
             if not meanwhile(stack, stop):
                 _watch(stack, stop, server, args.ready_file)
     finally:
@@ -88,14 +88,15 @@ def _ready_content(stack: Stack, server: MetricsServer) -> dict[str, object]:
     return {**stack.addresses(), "metrics": server.url}
 
 
-def _announce(stack: Stack, server: MetricsServer, ready_file: Path | None) -> None:
+def _announce(stack: Stack, server: MetricsServer, ready_file: Path | None, *, pulsar_tls: bool) -> None:
     content = _ready_content(stack, server)
     if ready_file:
         write_ready_file(ready_file, content)
     proxy, kafka = content["proxy"], content["kafka"]
     print(f"weir is ready: clients connect to {proxy}, Kafka is {kafka}, metrics {content['metrics']}")
     if service := content.get("pulsar_proxy"):
-        print(f"  Pulsar clients          pulsar://{service}, Pulsar itself is {content['pulsar']}")
+        scheme = "pulsar+ssl" if pulsar_tls else "pulsar"
+        print(f"  Pulsar clients          {scheme}://{service}, Pulsar itself is {content['pulsar']}")
     if upstream := content.get("pulsar_admin"):
         print(f"  pulsar-admin            --admin-url {content['admin']}, which is in front of {upstream}")
     print(f"  watch the decisions     weir tail --kafka {kafka}")
@@ -150,6 +151,7 @@ def _settings(file: str | None) -> StackSettings:
         backlog=read["backlog"],
         proxy_id=read["proxy"].id or "",
         tls=read["proxy"].tls,
+        pulsar_tls=read["pulsar"].tls is not None,
     )
 
 

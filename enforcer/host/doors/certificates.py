@@ -19,7 +19,6 @@ from enforcer.core.security.tls import (
     client_context,
     server_context,
 )
-from enforcer.host.sockets import peer_of
 from streaming.contract.events import ANONYMOUS
 
 logger = logging.getLogger(__name__)
@@ -38,20 +37,19 @@ _REASONS: Final = {
 
 
 class Visitor(NamedTuple):
-    """What TLS tells of a client that has come.
+    """What is known of a client that has come, most of it by TLS.
 
     Attributes:
         user: by its certificate; ANONYMOUS without one.
         name: the server that it asked for (SNI); empty: none.
         refused: why it may not stay; empty: it may.
+        peer: its address, for a message; None if it is not known any more.
     """
 
     user: str = ANONYMOUS
     name: str = ""
     refused: str = ""
-
-
-IN_PLAIN: Final = Visitor()
+    peer: object = None
 
 
 def failure_of(error: OSError) -> str:
@@ -155,13 +153,13 @@ class ServerTls:
         self._names[client] = name
         return None
 
-    def visitor(self, transport: asyncio.BaseTransport) -> Visitor:
-        """Who has come; a user that no rule names is refused, as a broker does."""
+    def visitor(self, transport: asyncio.BaseTransport, peer: object) -> Visitor:
+        """Who has come from there; a user that no rule names is refused, as a broker does."""
         client = transport.get_extra_info("ssl_object")
         shown = client.getpeercert(binary_form=True)
         try:
             user = self._rules.user(subject_of(shown)) if shown else ANONYMOUS
         except NoUser as unknown:
-            logger.warning("a connection from %s ends: %s", peer_of(transport), unknown)
-            return Visitor(refused="unknown_user")
-        return Visitor(user, self._names.get(client, ""))
+            logger.warning("a connection from %s ends: %s", peer, unknown)
+            return Visitor(refused="unknown_user", peer=peer)
+        return Visitor(user, self._names.get(client, ""), peer=peer)

@@ -1,4 +1,5 @@
-"""How clients come in: before a protocol hears of one, its handshake is over; failed ones are counted."""
+"""How clients come in: before a protocol hears of one, it was announced (PROXY protocol), there is room for
+it where it comes from, and its handshake is over; all that failed is counted."""
 
 import asyncio
 import logging
@@ -6,15 +7,22 @@ import socket
 from collections import Counter
 from collections.abc import Callable
 from typing import Final
+from weakref import WeakKeyDictionary
 
 from prometheus_client import Counter as Metric
 
-from enforcer.host.doors.certificates import ServerTls, failure_of
+from enforcer.core.security.doors import DoorSettings, ProxyProtocol, source_of
+from enforcer.host.doors.certificates import ServerTls, Visitor, failure_of
+from enforcer.host.doors.proxy_header import read_header
+from enforcer.host.doors.sources import Sources, TurnedAway
+from enforcer.host.secured import Secured
+from enforcer.host.sockets import Address, peer_of
 
 logger = logging.getLogger(__name__)
 
 HANDSHAKE_S: Final = 10.0
-"""So long a client may take for its handshake; brokers wait no longer for a first request."""
+"""So long a client may take for its handshake, and a load balancer for its header; brokers wait no longer for
+a first request."""
 _PAUSE_S: Final = 0.1
 """Where the machine has no descriptor left for a client, the next one is looked at so much later."""
 
@@ -25,31 +33,42 @@ class Entrance:
     """Lets clients in on any number of listening sockets.
 
     Args:
-        tls: None: they speak in plain text.
+        doors: who may come, and how.
+        is_known: whether clients may ask for a server of this name.
         room: how many more may come.
         failures: counts handshakes that failed, by reason.
+        refused: counts who was turned away before, by reason.
         goodbye_s: so long a client may take for the last bytes of a connection that is closed.
     """
 
     def __init__(
-        self, tls: ServerTls | None, room: Callable[[], int], failures: Metric, goodbye_s: float
-    ) -> None:
-        self._tls, self._room, self._failures, self._goodbye_s = tls, room, failures, goodbye_s
+        self, doors: DoorSettings, is_known: Callable[[str], bool], room: Callable[[], int],
+        failures: Metric, refused: Metric, goodbye_s: float,
+    ) -> None:  # fmt: skip
+        self._tls = None if doors.tls is None else ServerTls(doors.tls, is_known)
+        self._announcing = doors.proxy_protocol is ProxyProtocol.REQUIRED
+        self._sources = Sources(doors.connections_per_address, doors.connection_creation_rate)
+        self._room, self._failures, self._refused = room, failures, refused
+        # TLS takes no 0.
+        self._goodbye_s = max(0.001, goodbye_s)
         self._servers: list[asyncio.Server] = []
         self._accepting: set[asyncio.Task[None]] = set()
         self._coming: dict[asyncio.Task[None], str] = {}
+        self._tasks: WeakKeyDictionary[object, asyncio.Task[None]] = WeakKeyDictionary()
+        self._announced: WeakKeyDictionary[object, Address] = WeakKeyDictionary()
+        self._entered: WeakKeyDictionary[object, str] = WeakKeyDictionary()
         self._closed = False
 
     async def open(self, listener: socket.socket, accept: Accept) -> None:
         """Let clients in on one more socket."""
-        if self._tls is None:
-            server = await asyncio.get_running_loop().create_server(accept, sock=listener)
+        loop = asyncio.get_running_loop()
+        if self._tls is None and not self._announcing and not self._sources.bounded:
+            server = await loop.create_server(accept, sock=listener)
             if self._closed:
                 server.close()
             self._servers.append(server)
         elif not self._closed:
-            task = asyncio.get_running_loop().create_task(self._accept_on(listener, accept, self._tls))
-            self._accepting.add(task)
+            self._accepting.add(loop.create_task(self._accept_on(listener, accept)))
 
     def close(self) -> None:
         """Let nobody in any more; who is not in yet is sent away."""
@@ -59,7 +78,29 @@ class Entrance:
         for task in (*self._accepting, *self._coming):
             task.cancel()
 
-    async def _accept_on(self, listener: socket.socket, accept: Accept, tls: ServerTls) -> None:
+    def announced(self, transport: asyncio.BaseTransport) -> Address | None:
+        """The address that a load balancer told; None: that of the socket stands.
+
+        Who is in asks, and need not make room from then on.
+        """
+        if not self._tasks and not self._announcing:
+            return None
+        connection = transport.get_protocol()
+        if (task := self._tasks.pop(connection, None)) is not None:
+            self._coming.pop(task, None)
+        return self._announced.get(connection)
+
+    def visitor(self, transport: asyncio.BaseTransport) -> Visitor:
+        """Who has come."""
+        peer = self.announced(transport) or peer_of(transport)
+        return Visitor(peer=peer) if self._tls is None else self._tls.visitor(transport, peer)
+
+    def leave(self, connection: object | None) -> None:
+        """A connection that `accept` made is over, or never came to be."""
+        if connection is not None and (source := self._entered.pop(connection, None)) is not None:
+            self._sources.leave(source)
+
+    async def _accept_on(self, listener: socket.socket, accept: Accept) -> None:
         with listener:
             while True:
                 try:
@@ -68,11 +109,11 @@ class Entrance:
                     await asyncio.sleep(_PAUSE_S)
                     continue
                 if self._room() <= len(self._coming) and not self._make_room():
-                    self._failures.labels("full").inc()
+                    self._count_full()
                     client.close()
                     continue
-                task = asyncio.get_running_loop().create_task(self._let_in(client, accept, tls))
-                self._coming[task] = peer[0]
+                task = asyncio.get_running_loop().create_task(self._let_in(client, peer[:2], accept))
+                self._coming[task] = source_of(peer[0])
                 task.add_done_callback(self._forget)
 
     def _forget(self, task: asyncio.Task[None]) -> None:
@@ -84,20 +125,56 @@ class Entrance:
             return False
         greediest, _ = Counter(self._coming.values()).most_common(1)[0]
         oldest = next(task for task, source in self._coming.items() if source == greediest)
-        self._failures.labels("full").inc()
+        self._count_full()
         del self._coming[oldest]
         return oldest.cancel()
 
-    async def _let_in(self, client: socket.socket, accept: Accept, tls: ServerTls) -> None:
+    def _count_full(self) -> None:
+        (self._refused if self._tls is None else self._failures).labels("full").inc()
+
+    async def _let_in(self, client: socket.socket, peer: Address, accept: Accept) -> None:
+        connection: asyncio.Protocol | None = None
         try:
-            await asyncio.get_running_loop().connect_accepted_socket(
-                accept, client, ssl=tls.context,
-                ssl_handshake_timeout=HANDSHAKE_S, ssl_shutdown_timeout=self._goodbye_s,
-            )  # fmt: skip
+            announced = await self._read_header(client)
+            source = source_of((announced or peer)[0])
+            # First, since it could fail.
+            connection = accept()
+            self._sources.enter(source)
+            self._entered[connection] = source
+            if announced is not None:
+                self._announced[connection] = announced
+            await self._shake_hands(client, connection)
+        except TurnedAway as turned:
+            self._refused.labels(turned.reason).inc()
+            logger.debug("a client that comes by %s is turned away: %s", peer, turned)
+            client.close()
         except OSError as error:
             self._failures.labels(failure_of(error)).inc()
             logger.debug("a client's handshake failed: %s", error)
             client.close()
+            self.leave(connection)
         except BaseException:
             client.close()
+            self.leave(connection)
             raise
+
+    async def _read_header(self, client: socket.socket) -> Address | None:
+        if not self._announcing:
+            return None
+        address = await read_header(client, HANDSHAKE_S)
+        if address is not None and (task := asyncio.current_task()) in self._coming:
+            # From here on its own place counts, not the load balancer's.
+            self._coming[task] = source_of(address[0])
+        return address
+
+    async def _shake_hands(self, client: socket.socket, connection: asyncio.Protocol) -> None:
+        loop = asyncio.get_running_loop()
+        if (task := asyncio.current_task()) is not None:
+            self._tasks[connection] = task
+        if self._tls is None:
+            await loop.connect_accepted_socket(lambda: connection, client)
+            return
+        await loop.connect_accepted_socket(
+            lambda: Secured(connection), client, ssl=self._tls.context,
+            ssl_handshake_timeout=HANDSHAKE_S, ssl_shutdown_timeout=self._goodbye_s,
+        )  # fmt: skip

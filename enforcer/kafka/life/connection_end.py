@@ -63,6 +63,7 @@ class ConnectionEnd:
         self._since: float | None = None
         self._closed_at: float | None = None
         self._lost = ""
+        self._drained = ""
         self._unheard_bytes = 0
         self._asked: Slot | None = None
         self.takes = True
@@ -152,10 +153,10 @@ class ConnectionEnd:
         self._chain.step_aside()
         self._begin()
 
-    def drain(self) -> None:
-        """The proxy stops. Who has ended cannot send again: what it has sent is still handled."""
+    def drain(self, why: str = "stop") -> None:
+        """The proxy stops, or it is too old. Who has ended cannot send again: what it sent is handled."""
         self.takes = self.takes and self.input_over
-        self.begun = True
+        self.begun, self._drained = True, self._drained or why
         self._pump()
 
     def check(self, now_ms: float) -> None:
@@ -211,7 +212,7 @@ class ConnectionEnd:
             pass  # Their turn comes.
         elif self.gone or self.closing or not responses.answers:
             if not self.input_over:
-                self.close_client("stop")
+                self.close_client(self._drained or "stop")
             if not any(map(_matters, reversed(responses.due))):
                 self.finish()
 

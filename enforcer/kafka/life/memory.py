@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sized
 
 from enforcer.host.dial import Upstream
+from enforcer.host.secured import kept_by
 from enforcer.kafka.chain import Chain
 from enforcer.kafka.pipeline.requests import Requests
 from enforcer.kafka.pipeline.responses import Responses
@@ -22,5 +23,5 @@ def kept_bytes(
     held = sys.getsizeof(requests.data) + sys.getsizeof(responses.data) + responses.kept_bytes
     held += len(incoming) + chain.held_bytes
     if transport is not None:
-        held += transport.get_write_buffer_size()
+        held += kept_by(transport)
     return held if upstream is None else held + upstream.held_bytes

@@ -1,9 +1,14 @@
-"""Who a client is, seen in its SASL exchange with the broker."""
+"""Who a client is, seen in its SASL exchange with the broker, and what becomes of logins that fail."""
 
+import asyncio
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from enforcer.core.metrics import Metrics
+from enforcer.core.security.doors import source_of
 from enforcer.core.settings import DelegationTokens, ProxySettings
+from enforcer.kafka.login.failed_logins import HELD_MAX_MS, MOMENT_MS, FailedLogins
 from enforcer.kafka.part import Concern, Link, Part, Request, Slot
 from enforcer.wire.kafka.frames import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from enforcer.wire.kafka.sasl import SaslObserver, Unreadable
@@ -15,19 +20,27 @@ class LoginConcern(Concern):
     """Reads every login.
 
     Args:
-        settings: how names are found.
+        settings: how names are found, and how failed logins are slowed down.
         metrics: counts logins that are refused.
+        now_ms: the steady clock.
     """
 
     keys = SASL_KEYS
 
-    def __init__(self, settings: ProxySettings, metrics: Metrics) -> None:
-        self._settings = settings
-        self._metrics = metrics
+    def __init__(self, settings: ProxySettings, metrics: Metrics, now_ms: Callable[[], float]) -> None:
+        self.settings = settings
+        self.metrics = metrics
+        self.now_ms = now_ms
+        self.failed = FailedLogins(settings.failed_logins_per_minute, now_ms)
 
     def part(self, link: Link) -> Part:
-        token_ids = self._settings.delegation_tokens is DelegationTokens.BY_ID
-        return LoginPart(link, SaslObserver(self._settings.oauth_claim, token_ids), self._metrics)
+        settings = self.settings
+        observer = SaslObserver(
+            settings.oauth_claim,
+            token_ids=settings.delegation_tokens is DelegationTokens.BY_ID,
+            plain=link.secure or settings.sasl_plain_without_tls,
+        )
+        return LoginPart(link, observer, self)
 
 
 class LoginPart(Part):
@@ -36,30 +49,104 @@ class LoginPart(Part):
     Args:
         link: the connection.
         observer: follows its exchange.
-        metrics: counts logins that are refused.
+        concern: what all connections share.
     """
 
-    def __init__(self, link: Link, observer: SaslObserver, metrics: Metrics) -> None:
+    def __init__(self, link: Link, observer: SaslObserver, concern: LoginConcern) -> None:
         self._link = link
         self._observer = observer
-        self._metrics = metrics
+        self._concern = concern
+        peer = link.peer
+        self._address = source_of(str(peer[0])) if isinstance(peer, tuple) else ""
+        # When the login may go on that counts as failed until it is decided, 0: it need not wait; None: there
+        # is none.
+        self._turn_ms: float | None = None
+        self._late: asyncio.TimerHandle | None = None
 
     @property
     def free(self) -> bool:
-        return not self._observer.waiting
+        return self._late is None and not self._observer.waiting
+
+    @property
+    def waits_for_decision(self) -> bool:
+        """The broker has said all that it will, and closed: the client is to hear of it in time."""
+        return self._late is not None
 
     def take(self, request: Request) -> bool:
+        if self._observer.begins(request.frame, request.header) and not self._in_turn(request):
+            return False
+        now_ms = self._concern.now_ms()
         try:
             self._observer.on_request(request.frame, request.header)
         except Unreadable as login:
-            self._metrics.refused_logins.labels(login.reason).inc()
-            self._link.answer(request, login.response)
+            self._decide(request.header.api_key, failed=False)
+            self._concern.metrics.refused_logins.labels(login.reason).inc()
+            slot = request.slot()
+            self._link.reserve(slot)
+            self._answer_late(slot, login.response, now_ms, login.reason if login.ends else "")
             return False
-        request.readers.append(self._answered)
+        request.readers.append(partial(self._answered, now_ms))
         return True
 
-    def _answered(self, slot: Slot, response: bytes) -> bytes:
-        self._observer.on_response(response, slot.api_key, slot.api_version)
-        if self._observer.succeeded:
-            self._link.user = self._observer.principal
-        return response
+    def close(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+        # Who did not wait for the answer may have guessed.
+        self._decide(SASL_AUTHENTICATE, failed=True)
+
+    def _in_turn(self, request: Request) -> bool:
+        """Whether a login may go on; else it is held, or its connection ends."""
+        now_ms = self._concern.now_ms()
+        if self._turn_ms is None:
+            wait_ms = self._concern.failed.turn_ms(self._address)
+            if wait_ms is None:
+                self._link.hold(request)
+                self._link.pacer.pause(MOMENT_MS)
+                return False
+            if wait_ms > HELD_MAX_MS:
+                self._link.end("failed_logins")
+                return False
+            self._turn_ms = 0.0
+            if wait_ms:
+                self._concern.metrics.held_logins.inc()
+                self._turn_ms = now_ms + wait_ms
+        if self._turn_ms <= now_ms:
+            return True
+        self._link.hold(request)
+        self._link.pacer.pause(self._turn_ms - now_ms)
+        return False
+
+    def _decide(self, api_key: int, *, failed: bool) -> None:
+        """What became of the login that counts as failed, if there is one."""
+        # A handshake decides nothing: it may have come in the midst of an exchange, which goes on.
+        if self._turn_ms is not None and api_key == SASL_AUTHENTICATE:
+            self._concern.failed.decide(self._address, waited=self._turn_ms > 0, failed=failed)
+            self._turn_ms = None
+
+    def _answered(self, since_ms: float, slot: Slot, response: bytes) -> bytes | None:
+        observer, concern = self._observer, self._concern
+        observer.on_response(response, slot.api_key, slot.api_version)
+        self._link.expect_token(observer.token_bytes)
+        if observer.failure is None:
+            if observer.succeeded:
+                self._link.user = observer.principal
+                self._decide(slot.api_key, failed=False)
+            return response
+        concern.metrics.failed_logins.labels(observer.failure.value).inc()
+        if self._turn_ms is None and observer.failure.guesses:
+            concern.failed.add(self._address)
+        self._decide(slot.api_key, failed=observer.failure.guesses)
+        self._answer_late(slot, response, since_ms)
+        return None
+
+    def _answer_late(self, slot: Slot, response: bytes, since_ms: float, ends: str = "") -> None:
+        """Answer a login that has failed, at a time that does not tell why; its connection may end then."""
+        left_ms = since_ms + self._concern.settings.failed_login_delay_ms - self._concern.now_ms()
+        self._late = self._link.call_later(max(0.0, left_ms), partial(self._answer, slot, response, ends))
+
+    def _answer(self, slot: Slot, response: bytes, ends: str) -> None:
+        self._late = None
+        self._link.respond(slot, response)
+        self._link.finish(slot, 0.0)
+        if ends:
+            self._link.end(ends)

@@ -29,6 +29,7 @@ from enforcer.wire.kafka.frames import (
     parse_header,
 )
 from enforcer.wire.kafka.mutations import MUTATION_KEYS
+from enforcer.wire.kafka.sasl import TOKEN_BYTES
 from enforcer.wire.kafka.traffic import produce_acks
 
 STREAMED_FROM_BYTES: Final = 16_384
@@ -43,7 +44,9 @@ _NO_TRANSACTION: Final = (b"\xff\xff", b"\0\0")
 _PLAIN_HEAD_BYTES: Final = 4
 # Client id and transactional id are far shorter in practice than the 32 kB that each may have.
 _HEAD_WITHIN_BYTES: Final = (1_024, 131_072)
-_SMALL_KEYS: Final = frozenset({SASL_HANDSHAKE, SASL_AUTHENTICATE, API_VERSIONS})
+_SMALL_KEYS: Final = frozenset({SASL_HANDSHAKE, API_VERSIONS})
+_TOKEN_PLACE_BYTES: Final = 64
+"""What stands around a SASL token and the client id, and some of what may come to stand there."""
 _VERSION_MAX: Final = (1 << 15) - 1
 _READ_KEYS: Final = MUTATION_KEYS | ALWAYS_READ | {SASL_HANDSHAKE, SASL_AUTHENTICATE}
 
@@ -60,7 +63,6 @@ MustRead = Callable[[int, bytes], bool]
 """(API, client id) -> whether a rule needs the body of such a request now; asked of `Requests.asked` only."""
 
 
-
 class Requests(Unread):
     """The requests of one connection.
 
@@ -75,7 +77,7 @@ class Requests(Unread):
     """
 
     __slots__ = (
-        "_known", "_limits", "_max_frame_bytes", "_must_read", "_protected",
+        "_known", "_limits", "_max_frame_bytes", "_must_read", "_protected", "_token_bytes",
         "asked", "frames", "passing", "passing_slot", "waiting", "waiting_bytes",
     )  # fmt: skip
 
@@ -92,6 +94,7 @@ class Requests(Unread):
         super().__init__()
         self._known = LastRequest(protected, in_force)
         self._limits = (admin_bytes, small_bytes, data_bytes)
+        self._token_bytes = TOKEN_BYTES
         self._max_frame_bytes = max_frame_bytes
         self._must_read = must_read
         self._protected = protected
@@ -230,6 +233,10 @@ class Requests(Unread):
             length, key = _HEAD.unpack_from(self.data, self.pos)[:2]
             self.need = self._gathered(self.pos, length, key)
 
+    def expect_token(self, most: int) -> None:
+        """Gather no SASL token that is longer."""
+        self._token_bytes = most
+
     def put_back(self, request: Request) -> None:
         """Undo the last `next`, and what was done for the request since: it stays at the front."""
         if request.undo is not None:
@@ -290,6 +297,9 @@ class Requests(Unread):
             first, last = UNREAD[PRODUCE]
             # A damaged one is nobody's data.
             limit = data_bytes if first <= version <= last and name_bytes >= -1 else small_bytes
+        elif key == SASL_AUTHENTICATE:
+            _, _, _, _, name_bytes = _HEAD.unpack_from(self.data, pos)
+            limit = self._token_bytes + max(0, name_bytes) + _TOKEN_PLACE_BYTES
         else:
             limit = small_bytes if key in _SMALL_KEYS or key not in FLEXIBLE_FROM else admin_bytes
         if length > limit:

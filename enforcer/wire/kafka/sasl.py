@@ -2,7 +2,8 @@
 
 Nothing is changed on the wire. Passwords and tokens pass through here and are never kept: what stays is the
 name, and it counts only after the broker's last answer of the exchange has error 0. A login whose name cannot
-be read exactly as the broker reads it never reaches the broker: it would be somebody else's to us.
+be read exactly as the broker reads it never reaches the broker: it would be somebody else's to us. A password
+that would cross the network in the clear is not even sent: its mechanism is refused first.
 """
 
 import base64
@@ -44,18 +45,49 @@ _ROUNDS: Final = {
 }
 
 
+TOKEN_BYTES: Final = 4_096
+"""The longest token, passwords and proofs being short."""
+_BEARER_BYTES: Final = 131_072
+_PLAIN_ALLOWED: Final = "PLAIN over TLS only (proxy.sasl_plain_without_tls)"
+"""Stands among the mechanisms, which clients show: a refused handshake has no other place for words."""
+
+
+class Failure(StrEnum):
+    """Why a login that reached the broker has failed."""
+
+    CREDENTIALS = "credentials"
+    TOKEN = "token"
+    MECHANISM = "mechanism"
+    STATE = "state"
+    REAUTHENTICATION = "reauthentication"
+
+    @property
+    def guesses(self) -> bool:
+        """Whether somebody may have tried what he does not know."""
+        return self not in (Failure.MECHANISM, Failure.STATE)
+
+
+_FAILURES: Final = {
+    UNSUPPORTED_SASL_MECHANISM: Failure.MECHANISM,
+    SASL_AUTHENTICATION_FAILED: Failure.CREDENTIALS,
+}
+
+
 class Unreadable(Exception):
-    """A login that must not reach the broker: the proxy could not tell whose it is.
+    """A login that must not reach the broker: the proxy could not tell whose it is, or others could read it,
+    or its connection is somebody else's.
 
     Attributes:
         reason: a word for the metric.
         response: what the client gets instead.
+        ends: its connection ends then.
     """
 
-    def __init__(self, reason: str, response: bytes) -> None:
+    def __init__(self, reason: str, response: bytes, ends: bool = False) -> None:
         super().__init__(reason)
         self.reason = reason
         self.response = response
+        self.ends = ends
 
 
 class SaslObserver:
@@ -65,22 +97,24 @@ class SaslObserver:
     they pass (others are ignored), and handle nothing of the connection while `waiting`: what a client sends
     ahead of the broker's answer would pass under the name that it had before.
 
-    A re-authentication repeats the exchange; until it succeeds the name stays, and the broker refuses it
-    under another name.
+    A re-authentication repeats the exchange; until it succeeds the name stays. Under another name it does not
+    reach the broker, which looks at passwords first: who is in could try everybody's, and would never wait.
 
     Args:
         oauth_claim: the claim of an OAUTHBEARER token that names the principal.
         token_ids: let logins by delegation token pass, under the token's id; its owner is not visible.
+        plain: let logins by PLAIN pass, which show a password to who reads the connection.
     """
 
     __slots__ = (
-        "_candidate", "_mechanism", "_oauth_claim", "_offered", "_principal", "_rounds", "_token_ids",
-        "waiting",
+        "_candidate", "_mechanism", "_oauth_claim", "_offered", "_plain", "_principal", "_rounds",
+        "_token_ids", "failure", "waiting",
     )  # fmt: skip
 
-    def __init__(self, oauth_claim: str = "sub", token_ids: bool = False) -> None:
+    def __init__(self, oauth_claim: str = "sub", token_ids: bool = False, plain: bool = True) -> None:
         self._oauth_claim = oauth_claim
         self._token_ids = token_ids
+        self._plain = plain
         self._principal: str | None = None
         self._offered: Mechanism | None = None
         self._mechanism: Mechanism | None = None
@@ -88,6 +122,8 @@ class SaslObserver:
         self._rounds = 0
         self.waiting = False
         """Whether a SASL request has no answer yet."""
+        self.failure: Failure | None = None
+        """Why the login is over to which the last response belongs; None: it goes on, or has succeeded."""
 
     @property
     def succeeded(self) -> bool:
@@ -99,12 +135,32 @@ class SaslObserver:
         """The user name of the last exchange that succeeded, ANONYMOUS before."""
         return ANONYMOUS if self._principal is None else self._principal
 
+    @property
+    def token_bytes(self) -> int:
+        """The longest token that is taken next; what is longer is no login."""
+        return _BEARER_BYTES if self._mechanism is Mechanism.OAUTHBEARER else TOKEN_BYTES
+
+    def begins(self, frame: bytes, header: RequestHeader) -> bool:
+        """Whether a request shows credentials of somebody who was not let in yet.
+
+        Raises:
+            BadFrame: it cannot be read.
+        """
+        return (
+            header.api_key == SASL_AUTHENTICATE
+            and self._mechanism is not None
+            and self._rounds == 0
+            and not self.succeeded
+            # The end of a refused login; another token is another login.
+            and not (self._mechanism is Mechanism.OAUTHBEARER and _TOKEN(frame, header) == _ACKNOWLEDGED)
+        )
+
     def on_request(self, frame: bytes, header: RequestHeader) -> None:
         """Takes a request on its way to the broker.
 
         Raises:
-            BadFrame: a SASL request ends too early, a length in it is impossible, or the last one has no
-                answer yet.
+            BadFrame: a SASL request ends too early, a length in it is impossible, its token is too long, or
+                the last one has no answer yet.
             Unreadable: it must not be passed on.
         """
         if header.api_key not in _TOLD:
@@ -114,10 +170,14 @@ class SaslObserver:
         if header.api_key == SASL_HANDSHAKE:
             offered = _mechanism_of(_OFFERED(frame, header))
             if offered is None:
-                raise Unreadable("mechanism", _refused_handshake(header))
+                raise Unreadable("mechanism", self._refused_handshake(header))
+            if offered is Mechanism.PLAIN and not self._plain:
+                raise Unreadable("plain_without_tls", self._refused_handshake(header))
             self._offered = offered
         else:
             token = _TOKEN(frame, header) or b""
+            if len(token) > self.token_bytes:
+                raise BadFrame(Reason.TOO_LARGE)
             if self._mechanism is not None and self._rounds == 0:
                 self._candidate = self._name_in(self._mechanism, token, header)
         self.waiting = True
@@ -134,10 +194,12 @@ class SaslObserver:
         said = _TOLD[key](response, version)
         if not self.waiting:
             raise BadFrame(Reason.BAD_VALUE)
-        self.waiting = False
+        self.waiting, self.failure = False, None
         if key == SASL_HANDSHAKE:
             if not said:
                 self._mechanism, self._candidate, self._rounds = self._offered, None, 0
+            else:
+                self._fail(said)
             return
         error, challenge = said
         self._finish_round(error, challenge or b"")
@@ -145,10 +207,15 @@ class SaslObserver:
     def _finish_round(self, error: int, challenge: bytes) -> None:
         mechanism = self._mechanism
         if error != 0:
+            # Of a refused bearer token we know already.
+            if mechanism is not Mechanism.OAUTHBEARER or self._candidate is not None:
+                self._fail(error)
             self._mechanism = self._candidate = None
             return
         if mechanism is Mechanism.OAUTHBEARER and challenge:
             # A refused token is answered with error 0 and the refusal as a challenge; another may follow.
+            if self._candidate is not None:
+                self._fail(Failure.TOKEN)
             self._candidate = None
             return
         if mechanism is None or self._candidate is None:
@@ -157,6 +224,18 @@ class SaslObserver:
         if self._rounds == _ROUNDS[mechanism]:
             self._principal = self._candidate
             self._mechanism = self._candidate = None
+
+    def _fail(self, why: int | Failure) -> None:
+        failure = why if isinstance(why, Failure) else _FAILURES.get(why, Failure.STATE)
+        self.failure = Failure.REAUTHENTICATION if self.succeeded and failure.guesses else failure
+
+    def _refused_handshake(self, header: RequestHeader) -> bytes:
+        """Error 33 with the mechanisms that pass."""
+        names = [str(name) for name in Mechanism if self._plain or name is not Mechanism.PLAIN]
+        if not self._plain:
+            names.append(_PLAIN_ALLOWED)
+        mechanisms = [name.encode() for name in names]
+        return answer(header, {"ErrorCode": UNSUPPORTED_SASL_MECHANISM, "Mechanisms": mechanisms})
 
     def _name_in(self, mechanism: Mechanism, token: bytes, header: RequestHeader) -> str | None:
         if mechanism is Mechanism.PLAIN:
@@ -173,6 +252,9 @@ class SaslObserver:
         if name is None:
             text = "Weir finds no user name in this login, and quotas need one"
             raise Unreadable("name", _refused_login(header, text))
+        if self._principal not in (None, name):
+            text = "Cannot change principals during re-authentication"  # Kafka's words.
+            raise Unreadable("reauthentication", _refused_login(header, text), ends=True)
         return name
 
 
@@ -181,12 +263,6 @@ def _mechanism_of(name: str) -> Mechanism | None:
         return Mechanism(name)
     except ValueError:
         return None
-
-
-def _refused_handshake(header: RequestHeader) -> bytes:
-    """Error 33 with the mechanisms that can be read."""
-    mechanisms = [name.encode() for name in Mechanism]
-    return answer(header, {"ErrorCode": UNSUPPORTED_SASL_MECHANISM, "Mechanisms": mechanisms})
 
 
 def _refused_login(header: RequestHeader, message: str) -> bytes:

@@ -24,8 +24,8 @@ READ, EVENTS, TOKEN, OPENED = "read", "events", "token", "opened"
 WRITE, READY, FOLDER = "write", "ready", "folder"
 OPTIONS: Final = (
     *((command, "--settings", READ, NOBODY) for command in (
-        "up", "demo", "tail", "backlog", "policy get", "job", "proxy", "admin", "collect", "collect kafka",
-        "collect pulsar",
+        "up", "demo", "tail", "backlog", "policy get", "policy log", "job", "proxy", "admin", "collect",
+        "collect kafka", "collect pulsar",
     )),
     ("send", "--settings", READ, (*NOBODY, "EVENTS")),
     ("policy apply", "--settings", READ, (*NOBODY, "POLICIES")),

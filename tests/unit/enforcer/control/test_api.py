@@ -8,8 +8,8 @@ import pytest
 from admin_api_kit import MemoryStore, answer, client, parts
 from fastapi.testclient import TestClient
 
+from enforcer.control.access.tokens import Grant, Role, digest_of
 from enforcer.control.api import create_app
-from enforcer.control.auth import Grant, Role, digest_of
 from streaming.contract.usage_events import DIMENSIONS, GroupReport, GroupUsage
 
 GROUPS = "/admin/v2/resourcegroups"
@@ -120,7 +120,7 @@ def test_roles() -> None:
         response = api.get(path)
         assert (response.status_code, list(response.json())) == (401, ["reason"])
         assert "Bearer" in response.headers["www-authenticate"]
-    reader, admin = ({"Authorization": f"Bearer {role}"} for role in (Role.READER, Role.ADMIN))
+    reader, admin = ({"Authorization": f"Bearer {role}"} for role in (Role.VIEWER, Role.OPERATOR))
     assert api.get(GROUPS, headers=reader).status_code == 200
     assert api.put(f"{GROUPS}/rg1", headers=reader, content=b"{}").status_code == 403
     assert api.put(f"{GROUPS}/rg1", headers=admin, content=b"{}").status_code == 204

@@ -3,22 +3,32 @@
 import asyncio
 import base64
 import hashlib
+import hmac
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from starlette.requests import Request
 
-from enforcer.control.auth import Grant, Role, admit, digest_of, grants_of_file, grants_of_text
+from enforcer.control.access.auth import admit
+from enforcer.control.access.tokens import (
+    Grant,
+    Role,
+    digest_of,
+    grants_of_file,
+    grants_of_text,
+    tokens_of,
+)
 from enforcer.control.groups import Refusal
-from enforcer.control.service import read_grants
+from enforcer.control.metrics import AdminMetrics
 from enforcer.control.settings import AdminSettings
 from streaming.contract.errors import ConfigError
 from streaming.policy.settings import read_settings
 
 GRANTS = [
-    Grant(name="ops", role=Role.ADMIN, digest=digest_of("secret")),
-    Grant(name="watch", role=Role.READER, digest=digest_of("look")),
+    Grant(name="ops", role=Role.OPERATOR, digest=digest_of("secret")),
+    Grant(name="watch", role=Role.VIEWER, digest=digest_of("look")),
 ]
 HERE = {"host": "127.0.0.1:18080"}
 
@@ -32,7 +42,7 @@ def status(
     client = (address, 1) if address else None
     request = Request({"type": "http", "method": method, "client": client, "headers": raw})
     try:
-        return asyncio.run(admit(grants, request, origins))
+        return asyncio.run(admit(grants, request, origins)).name
     except Refusal as refused:
         return refused.status
 
@@ -146,16 +156,18 @@ def test_tokens_come_from_a_file_and_the_environment(tmp_path: Path) -> None:
     file.write_text(
         f"tokens:\n- {{token: secret, role: admin, name: ops}}\n- {{sha256: {digest}, role: reader}}\n"
     )
-    grants = read_grants(str(file), "TOKENS", {"TOKENS": "reader:a:b,admin:c"})
+    tokens = tokens_of(str(file), "TOKENS", {"TOKENS": "reader:a:b,operator:c"})
+    grants = [*tokens.in_force(AdminMetrics().token_reads)]
+    # Under their old names, admin and reader, the roles are what they were.
     assert [(grant.name, grant.role) for grant in grants] == [
-        ("ops", "admin"),
-        ("tokens[1]", "reader"),
-        ("$TOKENS[0]", "reader"),
-        ("$TOKENS[1]", "admin"),
+        ("ops", "operator"),
+        ("token-3c01eba1", "viewer"),
+        ("token-6783a31e", "viewer"),
+        ("token-2e7d2c03", "operator"),
     ]
     assert grants[1].digest == digest_of("look")
-    assert status(grants, "GET", authorization="Bearer a:b") == "$TOKENS[0]"
-    assert read_grants("", "TOKENS", {}) == []
+    assert status(grants, "GET", authorization="Bearer a:b") == "token-6783a31e"
+    assert not tokens_of("", "TOKENS", {})
 
 
 @pytest.mark.parametrize(
@@ -172,6 +184,11 @@ def test_tokens_come_from_a_file_and_the_environment(tmp_path: Path) -> None:
         "tokens:\n- {token: [secret], role: admin}",
         "tokens:\n- {token: a}",
         "tokens:\n- {token: a, role: root}",
+        "tokens:\n- {token: a, role: tenant}",
+        "tokens:\n- {token: a, role: tenant, tenants: []}",
+        "tokens:\n- {token: a, role: tenant, tenants: acme}",
+        "tokens:\n- {token: a, role: tenant, tenants: [acme/orders]}",
+        "tokens:\n- {token: a, role: operator, tenants: [acme]}",
         "tokens:\n- {token: '', role: admin}",
         "tokens:\n- {token: 5, role: admin}",
         "tokens:\n- {token: a, sha256: b, role: admin}",
@@ -203,9 +220,128 @@ def test_a_file_that_others_may_use_is_refused(mode: int, tmp_path: Path) -> Non
         assert len(grants_of_file(str(file))) == 1
 
 
-@pytest.mark.parametrize("text", ["", "secret", "root:secret", "admin:", "admin:a,"])
+@pytest.mark.parametrize("text", ["", "secret", "root:secret", "tenant:secret", "admin:", "admin:a,"])
 def test_a_variable_that_is_wrong_lets_nobody_in(text: str) -> None:
     """The message names the variable and never shows a token."""
     with pytest.raises(ConfigError) as problem:
         grants_of_text(text, "$TOKENS")
     assert "$TOKENS" in str(problem.value) and "secret" not in str(problem.value)
+
+
+def called(token: str) -> str:
+    """How logs name a token without a name: wherever it stands."""
+    return f"token-{hashlib.sha256(token.encode()).hexdigest()[:8]}"
+
+
+def write(file: Path, text: str) -> None:
+    """Replace a file of tokens as an editor does, or a mounted secret."""
+    new = file.with_suffix(".new")
+    new.touch(0o600)
+    new.write_text(text)
+    new.replace(file)
+
+
+def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
+    """New tokens are in force for the next request, old ones are refused, other sources stay."""
+    file, metrics = tmp_path / "tokens.yaml", AdminMetrics()
+    write(file, "tokens: [{token: old, role: operator}]")
+    tokens = tokens_of(str(file), "TOKENS", {"TOKENS": "viewer:fixed"})
+
+    def asked(token: str) -> int | str:
+        grants = [*tokens.in_force(metrics.token_reads)]
+        return status(grants, "GET", authorization=f"Bearer {token}")
+
+    assert (asked("old"), asked("new"), asked("fixed")) == (called("old"), 401, called("fixed"))
+    write(file, "tokens: [{token: new, role: tenant, tenants: [acme, b], name: team}]")
+    assert (asked("old"), asked("new"), asked("fixed")) == (401, "team", called("fixed"))
+    assert tokens.in_force(metrics.token_reads)[0].tenants == {"acme", "b"}
+    assert reads(metrics) == (1, 0)
+
+
+def reads(metrics: AdminMetrics) -> tuple[float | None, float | None]:
+    """How often the changed file was read, and how often it was of no use."""
+    value, name = metrics.registry.get_sample_value, "weir_admin_token_reads_total"
+    return value(name, {"result": "read"}), value(name, {"result": "unusable"})
+
+
+@pytest.mark.parametrize("harm", ["gone", "empty", "wrong", "open"])
+def test_of_a_file_that_is_of_no_use_the_tokens_before_stay(
+    harm: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Said once, counted, without a token; as soon as it is of use again it is read."""
+    file, metrics = tmp_path / "tokens.yaml", AdminMetrics()
+    write(file, "tokens: [{token: secret, role: operator}]")
+    tokens = tokens_of(str(file), "", {})
+    if harm == "gone":
+        file.unlink()
+    elif harm == "open":
+        file.chmod(0o644)
+    else:
+        write(file, "" if harm == "empty" else "tokens: [{token: secret, role: root}]")
+    for _ in range(3):
+        assert status([*tokens.in_force(metrics.token_reads)], "GET", authorization="Bearer secret") == (
+            called("secret")
+        )
+    (said,) = caplog.messages
+    assert said.startswith("the tokens before stay in force: ") and "secret" not in said
+    assert reads(metrics) == (0, 1)
+    write(file, "tokens: [{token: next, role: operator}]")
+    assert status([*tokens.in_force(metrics.token_reads)], "GET", authorization="Bearer secret") == 401
+    assert reads(metrics) == (1, 1)
+
+
+@pytest.mark.parametrize("fault", [OSError(24, "Too many open files"), MemoryError("secret")])
+def test_a_token_that_was_taken_back_ends_when_the_file_can_be_read(
+    fault: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is tried again, once a second, though the file does not change any more; said once, and counted."""
+    file, metrics, now = tmp_path / "tokens.yaml", AdminMetrics(), [100.0]
+    monkeypatch.setattr("enforcer.control.access.tokens.time", SimpleNamespace(monotonic=lambda: now[0]))
+    write(file, "tokens: [{token: old, role: operator}]")
+    tokens = tokens_of(str(file), "", {})
+    write(file, "tokens: [{token: new, role: operator}]")
+    with monkeypatch.context() as broken:
+
+        def fail(*_: object) -> None:
+            raise fault
+
+        broken.setattr("builtins.open", fail)
+        for now[0] in (100.0, 100.1, 101.5):
+            assert tokens.in_force(metrics.token_reads)[0].name == called("old")
+    (said,) = caplog.messages
+    assert "secret" not in said
+    assert reads(metrics) == (0, 2)
+    now[0] = 103.0
+    assert tokens.in_force(metrics.token_reads)[0].name == called("new")
+    assert reads(metrics) == (1, 2)
+
+
+def test_a_token_is_there_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Else which role holds would depend on the order; at the start and later."""
+    file, metrics = tmp_path / "tokens.yaml", AdminMetrics()
+    twice = "tokens: [{token: a, role: viewer, name: one}, {token: a, role: operator, name: two}]"
+    write(file, twice)
+    with pytest.raises(ConfigError, match="the token of two is that of one again; expected each token once"):
+        tokens_of(str(file), "", {})
+    write(file, "tokens: [{token: a, role: viewer, name: one}]")
+    with pytest.raises(ConfigError, match="is that of one again"):
+        tokens_of(str(file), "TOKENS", {"TOKENS": "operator:a"})
+    tokens = tokens_of(str(file), "", {})
+    write(file, twice)
+    assert [grant.name for grant in tokens.in_force(metrics.token_reads)] == ["one"]
+    assert "is that of one again" in caplog.text and reads(metrics) == (0, 1)
+
+
+def test_how_long_it_takes_tells_nothing_of_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each request compares digests, not tokens, with all of them, each in constant time."""
+    compared: list[tuple[bytes, bytes]] = []
+
+    def compare(one: bytes, other: bytes) -> bool:
+        compared.append((one, other))
+        return hmac.compare_digest(one, other)
+
+    monkeypatch.setattr("enforcer.control.access.auth.hmac", SimpleNamespace(compare_digest=compare))
+    for token in ("secret", "look", "s", "wrong" * 100):
+        compared.clear()
+        status(GRANTS, "GET", authorization=f"Bearer {token}")
+        assert compared == [(grant.digest, digest_of(token)) for grant in GRANTS]

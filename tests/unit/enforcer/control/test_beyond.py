@@ -17,8 +17,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
+from enforcer.control.access.tokens import Grant, Role, digest_of
 from enforcer.control.api import create_app
-from enforcer.control.auth import Grant, Role, digest_of
 from enforcer.control.backlog.filled_answers import fills
 from enforcer.control.dispatch.records import dispatch_of
 from enforcer.control.parts import Parts
@@ -26,7 +26,7 @@ from streaming.contract.usage_events import dispatch_usage
 
 TOPIC = "/admin/v2/persistent/acme/orders/t1"
 CONFIGURATION = "/admin/v2/brokers/configuration"
-ADMIN = Grant(name="ops", role=Role.ADMIN, digest=digest_of("secret"))
+ADMIN = Grant(name="ops", role=Role.OPERATOR, digest=digest_of("secret"))
 
 
 async def beyond(scope: Scope, receive: Receive, send: Send) -> None:

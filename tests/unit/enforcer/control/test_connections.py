@@ -11,9 +11,10 @@ import pytest
 import uvicorn
 
 from enforcer.control import connections
-from enforcer.control.connections import Connections, guarded, source_of
+from enforcer.control.connections import Connections, guarded
 from enforcer.control.metrics import AdminMetrics
 from enforcer.control.settings import AdminSettings
+from enforcer.core.security.doors import source_of
 
 HEAD = b"GET /quick HTTP/1.1\r\nHost: a\r\n\r\n"
 LIMIT_S = 10.0
@@ -35,6 +36,8 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
     if scope["path"] == "/slow":
         await asyncio.sleep(1)
     body = bytes(ANSWER_BYTES) if scope["path"] == "/large" else b"ok"
+    if scope["path"] == "/who":
+        body = scope["client"][0].encode()
     headers = [(b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": body})
@@ -47,6 +50,7 @@ class Server:
         self.metrics = AdminMetrics()
         self.connections = Connections(AdminSettings(**settings), self.metrics, request_ms)
         self.port = 0
+        self.announced: Callable[[Any], tuple[str, int] | None] = lambda _transport: None
         self._opened: list[asyncio.StreamWriter] = []
 
     @asynccontextmanager
@@ -54,7 +58,7 @@ class Server:
         config = uvicorn.Config(
             app,
             port=0,
-            http=guarded(self.connections),  # type: ignore[arg-type]
+            http=guarded(self.connections, lambda transport: self.announced(transport)),  # type: ignore[arg-type]
             ws="none",
             lifespan="off",
             log_config=None,
@@ -268,6 +272,43 @@ def test_who_waits_makes_room_for_who_comes(
         assert server.open <= 4
 
     with_server(test, **{limit: 4}, request_ms=5_000)
+
+
+def test_addresses_that_a_load_balancer_tells_are_the_clients() -> None:
+    """Each has its own bound, and a request is from there."""
+
+    async def test(server: Server) -> None:
+        hosts = iter(["192.0.2.1", "192.0.2.2", "192.0.2.2", "192.0.2.2"])
+        server.announced = lambda _transport: (next(hosts), 1)
+        clients = [await server.connect() for _ in range(4)]
+        await until(lambda: server.ended("displaced"))
+        reader, writer = clients[0]
+        writer.write(HEAD.replace(b"quick", b"who"))
+        assert (await reader.readuntil(b"192.0.2.1")).startswith(b"HTTP/1.1 200")
+
+    with_server(test, connections_per_address=2, request_ms=5_000)
+
+
+def test_an_old_connection_ends_once_it_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that is busy, or takes its answer slowly; nothing of an answer is lost."""
+    monkeypatch.setattr(connections, "lifetime_s", lambda age_max_s: age_max_s * 0.3)
+    monkeypatch.setattr(connections, "HEAD_MS", 5_000)
+
+    async def test(server: Server) -> None:
+        idle, half = await server.connect(HEAD), await server.connect(HEAD[:10])
+        slow = await server.connect(HEAD.replace(b"quick", b"slow"))
+        reader, _ = large = await server.connect(HEAD.replace(b"quick", b"large"))
+        assert await answered(idle)
+        await end_of(idle)
+        assert await end_of(half) < 4
+        assert await answered(slow)
+        await end_of(slow)
+        await reader.readuntil(b"\r\n\r\n")
+        assert len(await reader.readexactly(ANSWER_BYTES)) == ANSWER_BYTES
+        await end_of(large)
+        assert server.ended("age") == 4
+
+    with_server(test, connection_age_max_s=1, request_ms=5_000)
 
 
 def test_who_is_at_work_makes_no_room() -> None:

@@ -13,11 +13,11 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from enforcer.control.access.tokens import Grant, Role, digest_of
 from enforcer.control.api import create_app
-from enforcer.control.auth import Grant, Role, digest_of
 
 ADMIN = {"Authorization": "Bearer secret"}
-app = create_app(parts(Grant(name="fuzz", role=Role.ADMIN, digest=digest_of("secret"))))
+app = create_app(parts(Grant(name="fuzz", role=Role.OPERATOR, digest=digest_of("secret"))))
 schema = schemathesis.openapi.from_asgi("/openapi.json", app, headers=ADMIN)
 
 

@@ -2,14 +2,16 @@
 
 import asyncio
 
+import orjson
 import pytest
 
 from enforcer.control.groups import Changes, Entries
 from enforcer.control.metrics import AdminMetrics
 from enforcer.control.parts import Unavailable
 from enforcer.control.settings import AdminSettings
-from enforcer.control.store import KafkaPolicyStore
+from enforcer.control.store import KafkaPolicyStore, updates_of
 from streaming.contract.topics import Topics
+from streaming.kafka_io.policy_topic import PolicyLog, Update
 
 
 def nothing(_entries: Entries) -> Changes:
@@ -29,7 +31,7 @@ async def test_before_the_policies_are_read_nothing_is_answered() -> None:
     with pytest.raises(Unavailable, match="not been read yet"):
         _ = unread.entries
     with pytest.raises(Unavailable, match="not been read yet"):
-        await unread.change(nothing)
+        await unread.change(nothing, "ops", "")
 
 
 async def test_changes_wait_for_their_turn_within_a_limit_and_not_too_many(
@@ -40,11 +42,23 @@ async def test_changes_wait_for_their_turn_within_a_limit_and_not_too_many(
     busy = store(change_timeout_ms=100)
     busy.read.set()
     await busy._one_at_a_time.acquire()
-    waiting = [asyncio.create_task(busy.change(nothing)) for _ in range(2)]
+    waiting = [asyncio.create_task(busy.change(nothing, "ops", "")) for _ in range(2)]
     await asyncio.sleep(0)
     with pytest.raises(Unavailable, match="2 changes are under way already"):
-        await busy.change(nothing)
+        await busy.change(nothing, "ops", "")
     for change in waiting:
         with pytest.raises(Unavailable, match="took too long"):
             await change
     assert busy._changing == 0
+
+
+def test_what_stands_there_is_not_written_again() -> None:
+    """Else a client that repeats itself fills the topic; what another way has set is taken over."""
+    log, value = PolicyLog(), {"resourcegroup": "g"}
+    for path, origin in (("tenants.a", "admin"), ("tenants.b", "file")):
+        record = {"type": "policy", "path": path, "value": value, "origin": origin}
+        log.take(orjson.dumps(record), 1_000)
+    taken_over = [Update(path="tenants.b", value=value)]
+    assert updates_of(log, {"tenants.a": value, "tenants.b": value}) == taken_over
+    for changed in ({"resourcegroup": "h"}, None):
+        assert updates_of(log, {"tenants.a": changed}) == [Update(path="tenants.a", value=changed)]

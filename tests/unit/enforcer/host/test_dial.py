@@ -1,8 +1,10 @@
 """Connections to brokers: one that cannot be made is told, and nothing is sent into the middle of a frame."""
 
 import asyncio
+import ssl
 from typing import Any, cast
 
+import pytest
 from connection_kit import FakeTransport
 
 from enforcer.core.settings import ProxySettings
@@ -19,6 +21,9 @@ class Owner:
         """See dial.Owner."""
         self.failed.set_result(reason)
 
+    def upstream_received(self, data: bytes) -> None:
+        """See dial.Owner."""
+
     def upstream_changed(self) -> None:
         """See dial.Owner."""
 
@@ -29,6 +34,18 @@ async def test_an_address_that_is_none_is_a_failure_like_any_other() -> None:
     upstream = Upstream(owner, ProxySettings())
     upstream.dial(("x" * 64, 6650))
     assert await asyncio.wait_for(owner.failed, 5) == "refused" and upstream.closed
+
+
+@pytest.mark.parametrize("heard", [False, True])
+async def test_an_end_by_tls_is_a_refusal_only_at_first(heard: bool) -> None:
+    """With TLS 1.3 a certificate is refused after the handshake; who has been heard is lost."""
+    owner: Any = Owner()
+    upstream = Upstream(owner, ProxySettings())
+    upstream.connection_made(cast(asyncio.Transport, FakeTransport()))
+    if heard:
+        upstream.data_received(b"x")
+    upstream.connection_lost(ssl.SSLError(1, "alert"))
+    assert await owner.failed == ("lost" if heard else "tls")
 
 
 async def test_nothing_is_sent_into_the_middle_of_a_request() -> None:
@@ -42,3 +59,16 @@ async def test_nothing_is_sent_into_the_middle_of_a_request() -> None:
     assert broker.data == b"beginmoreend4own5next"
     upstream.send(bytes(300_000), b"6")
     assert broker.data.endswith(b"next6" + bytes(300_000))
+
+
+async def test_what_is_given_up_is_not_closed_first() -> None:
+    """TLS would take all that waits, only to throw it away."""
+    owner: Any = Owner()
+    upstream, broker = Upstream(owner, ProxySettings()), FakeTransport()
+    upstream.connection_made(cast(asyncio.Transport, broker))
+    ends: list[str] = []
+    broker.close, broker.abort = lambda: ends.append("close"), lambda: ends.append("abort")  # type: ignore[method-assign]
+    upstream.abort()
+    assert ends == ["abort"]
+    upstream.close()
+    assert ends == ["abort", "close"]

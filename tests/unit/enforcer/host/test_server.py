@@ -15,7 +15,7 @@ class BareHost(Host[Any]):
 
     def __init__(self, **settings: Any) -> None:
         config = ProxyConfig(kafka=(("127.0.0.1", 1),), listen=("127.0.0.1", 0))
-        super().__init__(config, ProxySettings(**settings), None, None)
+        super().__init__(config, made := ProxySettings(**settings), made, None)
         self.enforcement = cast(Any, SimpleNamespace(start=self.nothing, stop=self.nothing, work=tuple))
         self.came = asyncio.Event()
 
@@ -44,9 +44,9 @@ class Client:
         """See server.Client."""
         self.said.append("check")
 
-    def drain(self) -> None:
+    def drain(self, why: str = "stop") -> None:
         """See server.Client."""
-        self.said.append("drain")
+        self.said.append(f"drain {why}")
 
 
 async def test_a_connection_that_cannot_be_looked_at_ends_no_watch(caplog: pytest.LogCaptureFixture) -> None:
@@ -69,9 +69,25 @@ async def test_a_stop_waits_for_clients(in_time: bool) -> None:
     await asyncio.wait_for(host.came.wait(), 5)
     assert host.admit(one) and host.metrics.traffic.connections == 1
     if in_time:
-        one.drain = lambda: host.forget(one)  # type: ignore[method-assign]
+        one.drain = lambda _why="stop": host.forget(one)  # type: ignore[method-assign]
     await host.stop()
-    assert one.said == ([] if in_time else ["drain", "stop"]) and not host.admit(Client())
+    assert one.said == ([] if in_time else ["drain stop", "stop"]) and not host.admit(Client())
     with pytest.raises(OSError):
         await asyncio.open_connection(*host.listen)
     writer.close()
+
+
+@pytest.mark.parametrize("age_max_s", [100, 0])
+async def test_an_old_connection_is_drained_then_dropped(age_max_s: int) -> None:
+    """A young one is let be, and where nothing bounds the age all are."""
+    host, one = BareHost(connection_age_max_s=age_max_s), Client()
+    host._listener.close()
+    assert host.admit(one)
+    came_ms = host.now_ms()
+    for later_ms in (89_000, 101_000, 131_000):
+        host.now_ms = lambda now_ms=came_ms + later_ms: now_ms  # type: ignore[method-assign,misc]
+        host._look_at_connections()
+    said = ["check", "check", "drain age", "check", "age"]
+    assert one.said == (said if age_max_s else ["check"] * 3)
+    host.forget(one)
+    assert not host._ages._ends_ms

@@ -163,6 +163,18 @@ async def test_lookups_name_the_proxy() -> None:
     assert (await front.ask("GET", path)).status == 502
 
 
+async def test_lookups_name_the_proxy_by_tls() -> None:
+    """Where its proxy of the binary protocol, and the admin API itself, speak nothing else."""
+    front = Front(binary_address="proxy:16651", binary_tls=True)
+    path = "/lookup/v2/topic/persistent/acme/orders/t1"
+    front.pulsar.answers[f"GET {path}"] = lambda seen: reply(200, {"brokerUrl": "pulsar://b1:6650"})
+    service, answer = "pulsar+ssl://proxy:16651", await front.ask("GET", path, scheme="https")
+    assert answer.json == {
+        "brokerUrl": "", "nativeUrl": "", "httpUrl": "", "brokerUrlTls": service, "brokerUrlSsl": service,
+        "httpUrlTls": "https://proxy:18080",
+    }  # fmt: skip
+
+
 async def test_lookups_without_an_address_are_refused(front: Front) -> None:
     """With the setting that is missing."""
     path = "/lookup/v2/destination/persistent/acme/east/orders/t1"

@@ -1,5 +1,7 @@
 """A connection of the Pulsar proxy: how it begins, what its parts see, how it ends."""
 
+import ssl
+
 import pytest
 from pulsar_rig import BROKER, PulsarRig, Seeing, connect, connected, kinds, split
 
@@ -165,6 +167,26 @@ def test_a_broker_that_is_away(rig: PulsarRig) -> None:
     rig.upstream._fail("refused")
     assert parse(rig.client.data).error == ServerError.SERVICE_NOT_READY and rig.client.closed
     assert rig.metric("proxy_upstream_failures_total", reason="refused") == 1
+
+
+@pytest.mark.parametrize("over", [False, True])
+def test_a_broker_that_ends_by_tls(rig: PulsarRig, over: bool) -> None:
+    """Before it has answered it could not be reached, and the client is told; later it is lost."""
+    if over:
+        rig.open()
+        rig.down(MESSAGE[:500])
+    else:
+        rig.up(connect())
+        rig.dialled()
+    before, rig.client.data = rig.client.data, b""
+    rig.upstream.connection_lost(ssl.SSLError(1, "alert"))
+    reason = "lost" if over else "tls"
+    assert rig.metric("proxy_upstream_failures_total", reason=reason) == 1 and rig.client.closed
+    assert rig.metric("proxy_closed_connections_total", reason=f"upstream_{reason}") == 1
+    if over:
+        assert before.endswith(MESSAGE[:500]) and not rig.client.data
+    else:
+        assert parse(rig.client.data).error == ServerError.SERVICE_NOT_READY
 
 
 def test_parts_see_what_they_name_in_their_order() -> None:
@@ -389,3 +411,15 @@ def test_too_many_connections(rig: PulsarRig) -> None:
     assert rig.client.aborted
     connection.connection_lost(None)
     assert split(rig.client.data) == []
+
+
+def test_who_has_been_here_too_long_hears_what_is_under_way(rig: PulsarRig) -> None:
+    """It is not read any more, and ends when it is asked again, a second later."""
+    rig.up(connect())
+    rig.dialled()
+    rig.down(connected())
+    rig.connection.drain("age")
+    rig.down(MESSAGE)
+    assert not rig.client.reading and rig.client.data.endswith(MESSAGE)
+    rig.connection.drain("age")
+    assert rig.client.closed and rig.metric("proxy_closed_connections_total", reason="age") == 1

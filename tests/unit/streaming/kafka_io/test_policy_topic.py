@@ -1,13 +1,24 @@
 """What the records on `weir.policies` mean, without a broker."""
 
 import time
+import tracemalloc
 from typing import Any
 
 import orjson
 import pytest
+from policy_records import records
 
-from streaming.kafka_io import policy_topic
-from streaming.kafka_io.policy_topic import PolicyLog, Update, differences
+from streaming.kafka_io import policy_topic, policy_turn
+from streaming.kafka_io.policy_topic import (
+    EARLIER_MAX,
+    EARLIER_MAX_BYTES,
+    Author,
+    PolicyLog,
+    Update,
+    differences,
+)
+from streaming.kafka_io.policy_turn import Attempt
+from weir.logs.policy_log import line, rows
 
 FILE_ORIGINS = ("file", "apply")
 A, B = "quotas[user=a]", "quotas[user=b]"
@@ -182,3 +193,174 @@ def test_a_reader_that_runs_for_long_keeps_entries_not_changes() -> None:
     log = log_of(*({"path": A, "value": rate(number + 1), "ts": ts} for number, ts in enumerate(times)))
     assert (dict(log.entries), log.newest_version) == ({A: rate(400)}, 401)
     assert len(log.timeline.changes(-1, times[-1])) < 100
+
+
+def change(log: PolicyLog, value: Any, at: int, author: Author, path: str = A) -> bytes:
+    """Change an entry as writers do; its last record, which is read."""
+    lines = records(log, [Update(path=path, value=value)], 10 * at, author)
+    for _, written in lines:
+        log.take(written, at)
+    return lines[-1][1]
+
+
+def whole(*lines: bytes, told_max: int = 1_000) -> PolicyLog:
+    """A log of records that came at 5000."""
+    log = PolicyLog(told_max=told_max)
+    for each in lines:
+        log.take(each, 5_000)
+    return log
+
+
+OPS, BY_FILE = Author("admin", "ops", "too slow"), Author("apply", "file:ann@host", "")
+
+
+def test_the_log_of_changes_tells_who_what_and_why() -> None:
+    """From what to what, in order; what the cluster says is by kafka, a removal leads to nothing."""
+    log = PolicyLog()
+    change(log, rate(1), 100, Author("kafka"))
+    change(log, rate(2), 200, OPS)
+    change(log, rate(9), 250, BY_FILE, B)
+    change(log, None, 300, BY_FILE)
+    first = {"at": 100, "actor": "kafka", "entry": A, "old": None, "new": rate(1), "reason": "", "version": 2}
+    second = {**first, "at": 200, "actor": "ops", "old": rate(1), "new": rate(2), "reason": "too slow"}
+    last = {**first, "at": 300, "actor": "file:ann@host", "old": rate(2), "new": None}
+    told = [first, {**second, "version": 3}, {**last, "version": 5}]
+    assert rows(log, A, 0) == told
+    assert [row["entry"] for row in rows(log, None, 200)] == [A, B, A]
+    assert rows(log, None, 301) == []
+    one, two = (f'{{"controller_mutation_rate":{value}}}' for value in (1, 2))
+    assert line(told[1], "10:00") == f"10:00 version 3 ops {A} {one} -> {two}: too slow"
+
+
+def test_the_last_record_of_an_entry_tells_of_those_that_compaction_takes() -> None:
+    """The ten before it, each with its time; of the oldest it is not known what was before."""
+    log = PolicyLog()
+    few = [change(log, rate(number), 100 * number, OPS) for number in (1, 2, 3)]
+    expected = rows(whole(*few), A, 0)
+    assert [(row["old"], row["new"], "old_known" in row) for row in expected] == [
+        (None, rate(1), False), (rate(1), rate(2), False), (rate(2), rate(3), False),
+    ]  # fmt: skip
+    compacted = rows(whole(few[-1]), A, 0)
+    assert [row["at"] for row in compacted] == [100, 200, 5_000]
+    assert [{**row, "at": 0} for row in compacted] == [{**row, "at": 0} for row in expected]
+
+    last = [change(log, rate(number), 100 * number, OPS) for number in range(4, 40)][-1]
+    kept = rows(whole(last), A, 0)
+    assert len(kept) == EARLIER_MAX + 1
+    assert kept[0]["old_known"] is False and kept[0]["new"] == rate(29)
+    assert all(row["old"] == rate(row["new"]["controller_mutation_rate"] - 1) for row in kept[1:])
+    # Nor does a reader keep more, or a record grow.
+    assert len(log.told[A]) == EARLIER_MAX and len(last) < 2_000
+    assert line(kept[0], "x").startswith(f"x version 30 ops {A} ? -> ")
+
+
+def test_what_a_record_tells_of_earlier_ones_is_bounded() -> None:
+    """In bytes too; that none fits is not that none was."""
+    log = PolicyLog()
+    path = "topics.persistent://a/b/c"
+    large = {
+        "subscriptions": {
+            f"{number}": {"dispatchRate": {"dispatchThrottlingRateInMsg": 5}} for number in range(1_000)
+        }
+    }
+    change(log, large, 100, OPS, path)
+    second = change(log, large, 200, OPS, path)
+    assert b'"earlier"' not in second
+    assert rows(whole(second), path, 0)[0]["old_known"] is False
+    log = PolicyLog()
+    reason = "x" * 1024
+    long = [change(log, rate(number + 1), number, Author("admin", "ops", reason)) for number in range(30)]
+    assert len(long[-1]) < EARLIER_MAX_BYTES + 2_000
+
+
+def test_a_change_that_must_be_said_twice_is_one_row() -> None:
+    """A change dated ahead is overruled at its time too."""
+    log = log_of({"path": A, "value": rate(1), "effective_ts": 5_000})
+    assert len(records(log, [Update(path=A, value=rate(2))], 3_000, OPS)) == 2
+    change(log, rate(2), 300, OPS)
+    assert [(row["old"], row["new"]) for row in rows(log, A, 0)] == [(None, rate(1)), (rate(1), rate(2))]
+
+
+def test_what_others_write_tells_what_it_can() -> None:
+    """Records of older releases and other producers; fields of another kind count as absent."""
+    log = log_of(
+        {"path": A, "value": rate(1), "origin": "admin"},
+        {"path": A, "value": rate(2), "actor": 5, "reason": [], "earlier": "x"},
+        {"path": B, "value": rate(3), "earlier": [5, {"at": 10**17, "value": rate(2)}]},
+    )
+    assert [(row["actor"], row["old"], row["new"], row["reason"]) for row in rows(log, A, 0)] == [
+        ("admin", None, rate(1), ""), ("", rate(1), rate(2), ""),
+    ]  # fmt: skip
+    assert rows(log, A, 0)[0]["old_known"] is False
+    assert [(row["at"], row["old"], row["new"]) for row in rows(log, B, 0)] == [
+        (0, None, rate(2)), (50, rate(2), rate(3)),
+    ]  # fmt: skip
+
+
+def test_a_version_is_the_one_that_a_change_made() -> None:
+    """Whatever it states, and where it is filed; the log is in that order."""
+    log = log_of(
+        {"path": A, "value": rate(1), "ts": 1_000, "version": 50},
+        {"path": A, "value": rate(2), "ts": 2_000, "version": 7},
+        {"path": A, "value": rate(3), "ts": 3_000},
+        {"path": B, "value": rate(4), "ts": 500},
+    )
+    told = [(row["entry"], row["version"]) for row in rows(log, None, 0)]
+    assert told == [(B, 2), (A, 50), (A, 51), (A, 52)]
+
+
+@pytest.mark.parametrize("wrong", ["[" * 300 + "]" * 300, '{"controller_mutation_rate":0}', '"x"'])
+def test_what_others_tell_of_earlier_changes_locks_no_entry(wrong: str) -> None:
+    """What is no value of the entry ends what is told of it, and can be neither shown nor written."""
+    told = f'[{{"value":{wrong}}},{{"value":null}},{{"value":{{"controller_mutation_rate":2}}}}]'
+    log = log_of(f'{{"type":"policy","path":"{A}","value":null,"earlier":{told}}}'.encode())
+    assert [row["new"] for row in rows(log, A, 0)] == [None, rate(2), None]
+    assert rows(log, A, 0)[0]["old_known"] is False
+    ((_, written),) = Attempt.of(log, [Update(path=A, value=rate(3))], OPS).lines
+    assert [each["value"] for each in orjson.loads(written)["earlier"]] == [None, rate(2), None]
+
+
+def test_a_change_takes_effect_two_seconds_after_it_is_published(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long it takes to say what it is."""
+    log, now, said = log_of({"path": A, "value": rate(1)}), [10_000], policy_turn._said
+
+    def slow(*given: Any) -> bytes:
+        now[0] += 5_000
+        return said(*given)
+
+    monkeypatch.setattr(policy_turn, "_now_ms", lambda: now[0])
+    monkeypatch.setattr(policy_turn, "_said", slow)
+    assert Attempt.of(log, [Update(path=A, value=rate(2))], OPS).effective_ts == 17_000
+
+
+def test_what_one_transaction_tells_of_earlier_changes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each entry the newest."""
+    log = PolicyLog()
+    paths = [f"quotas[user=u{number}]" for number in range(10)]
+    for at in range(1, 9):
+        for path in paths:
+            change(log, rate(at), at, OPS, path)
+    monkeypatch.setattr(policy_turn, "ALL_EARLIER_MAX_BYTES", 3_000)
+    lines = records(log, [Update(path=path, value=None) for path in paths], 1_000, OPS)
+    earlier = [orjson.loads(written)["earlier"] for _, written in lines]
+    assert 1_000 < len(orjson.dumps(earlier)) <= 3_000
+    assert all(each[-1]["value"] == rate(8) for each in earlier)
+
+
+def test_what_is_kept_of_changes_is_as_large_as_it_says() -> None:
+    """And not what room was made to write it down."""
+    line = orjson.dumps({"type": "policy", "path": A, "value": rate(1)})
+    tracemalloc.start()
+    logs = [whole(line) for _ in range(100)]
+    with_told = tracemalloc.get_traced_memory()[0]
+    for log in logs:
+        log.told.clear()
+    freed = with_told - tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert freed < 100 * 1_000
+
+
+def test_who_never_writes_keeps_no_log_of_changes() -> None:
+    """It is as large as the policies."""
+    log = whole(orjson.dumps({"type": "policy", "path": A, "value": rate(1)}), told_max=0)
+    assert (log.told, dict(log.entries)) == ({}, {A: rate(1)})

@@ -22,7 +22,7 @@ ALL = ViewOptions(topic=None, limit=None, as_json=False)
 class FakePolicies:
     """Policies that say nothing."""
 
-    def __init__(self, *_: Any) -> None:
+    def __init__(self, *_: Any, **__: Any) -> None:
         pass
 
     def __enter__(self) -> "FakePolicies":

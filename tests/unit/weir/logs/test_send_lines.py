@@ -72,7 +72,6 @@ LATENCY = {"type": "latency", "ts": 1000, "partition": "orders-3", "rtt_ns": 5, 
         (LATENCY, "weir.usage", "orders-3"),
         (BACKLOG, "weir.usage", TOPIC),
         ({"type": "tick", "ts": 1000}, "weir.usage", ""),
-        (QUOTA, "weir.policies", "quotas[user=alice]"),
     ],
 )
 def test_every_type_has_its_topic_and_key(tmp_path: Path, event: Any, topic: str, key: str) -> None:
@@ -151,3 +150,13 @@ def test_unknown_fields_and_the_end_of_time_stay() -> None:
     odd = request(of_ts="noon", ledgers="none", effective_ts=True, start_ns=None)
     assert shifted(dict(odd), 7) == odd | {"ts": 1007}
     assert shifted(request(ts=TS_MAX_MS), 7)["ts"] == TS_MAX_MS
+
+
+def test_who_sends_a_policy_is_its_author(tmp_path: Path) -> None:
+    """Whomever and whatever the recording names."""
+    forged = {"actor": "ops", "reason": "x", "repeat": True, "earlier": [{"actor": "ops", "value": None}]}
+    for event in (QUOTA, QUOTA | forged):
+        (record,) = sent(tmp_path, addresser(), event)
+        written = orjson.loads(record.value)
+        assert (record.topic, record.key.decode()) == ("weir.policies", "quotas[user=alice]")
+        assert written.pop("actor").startswith("send:") and written == QUOTA

@@ -28,7 +28,13 @@ def test_times_are_read(text: str, expected: int) -> None:
     assert parse_time(text, NOW) == expected
 
 
-@pytest.mark.parametrize("text", ["yesterday", "", "-10", "-10x", "10m", "12:00"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("yesterday", "", "-10", "-10x", "10m", "12:00"),
+        *("9" * 400, "9" * 5_000, f"-{'9' * 400}d", "253402300800000"),
+    ],
+)
 def test_others_are_refused_with_what_is_expected(text: str) -> None:
     """The message names the text and the forms that are understood."""
     with pytest.raises(ValueError, match="ISO 8601"):

@@ -250,6 +250,31 @@ def test_a_lost_broker_waits_for_a_decision(rig: Rig) -> None:
     assert rig.client.answered() == [7] and rig.client.closed and rig.closed("upstream_lost") == 1
 
 
+def test_who_has_been_here_too_long_is_answered_first() -> None:
+    """What comes meanwhile is not taken; an idle one ends at once, and it is counted as such."""
+    rig = Rig()
+    rig.connection.data_received(opaque(1))
+    for _ in range(2):
+        rig.connection.drain("age")
+        rig.connection.data_received(opaque(2))
+        assert not rig.client.closed and len(rig.upstream.sent) == 1
+    rig.answer([answer(1)])
+    assert rig.client.closed and rig.closed("age") == 1
+    idle = Rig()
+    idle.connection.drain("age")
+    assert idle.client.closed and idle.closed("age") == 1
+
+
+def test_the_first_reason_to_end_is_counted() -> None:
+    """Who drains for a stop becomes no older by it."""
+    rig = Rig()
+    rig.connection.data_received(opaque(1))
+    rig.connection.drain()
+    rig.connection.drain("age")
+    rig.answer([answer(1)])
+    assert rig.closed("stop") == 1 and not rig.closed("age")
+
+
 def test_a_stop_leaves_the_departed_their_turn() -> None:
     """Others get only their answers; who has ended already cannot send again."""
     for ended in (True, False):

@@ -2,26 +2,18 @@
 
 import base64
 import contextlib
-import hashlib
 import hmac
-import os
-import stat
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from ipaddress import ip_address
-from typing import Annotated, Final, Self
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from fastapi.security import HTTPBasic, HTTPBearer
-from pydantic import ConfigDict, Field, Strict, model_validator
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from enforcer.control.groups import Refusal
-from streaming.contract.errors import ConfigError, Problem
-from streaming.policy.validation import ClosedMapping, Form, expected, sorted_problems, wrong
-from streaming.policy.yaml.lines import read_yaml
+from enforcer.control.access.tokens import Grant, Role, digest_of
+from enforcer.control.groups import Entries, Refusal, attached, group_names
 
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 # Set by anything that passes requests on; its clients may be anywhere.
@@ -29,39 +21,17 @@ _FORWARDED: Final = ("forwarded", "x-forwarded-for", "x-real-ip")
 _JSON: Final = "application/json"
 ASKS_FIRST_HEADER: Final = "x-requested-by"
 """Any header that forms cannot set makes a browser ask us before it sends another site's POST."""
+_GROUPS: Final = ("/admin/v2/resourcegroups", "/admin/v2/resourcegroup")
+_FOR_ALL: Final = frozenset({"/", "/docs", *_GROUPS, *(f"{path}/" for path in _GROUPS)})
+"""What says the same to everybody, and lists that tell each one's own."""
 BEARER: Final = HTTPBearer(scheme_name="token", auto_error=False)
 _BASIC: Final = HTTPBasic(auto_error=False)
 
 
-class Role(StrEnum):
-    """What a token allows."""
+async def admit(grants: Sequence[Grant], request: Request, origins: Collection[str] = ()) -> Grant:
+    """Let a request in; returns who sent it, and what that one may do.
 
-    ADMIN = "admin"
-    READER = "reader"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Grant:
-    """One token.
-
-    Attributes:
-        name: how logs call its holder.
-        role: what it allows.
-        digest: SHA-256 of the token; the token itself is not kept.
-    """
-
-    name: str
-    role: Role
-    digest: bytes
-
-
-def digest_of(token: str) -> bytes:
-    """What is kept of a token."""
-    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
-
-
-async def admit(grants: Sequence[Grant], request: Request, origins: Collection[str] = ()) -> str:
-    """Let a request in; returns how logs call who sent it.
+    What a tenant's token may do depends on what the path names: see `check_reach`.
 
     Args:
         grants: the tokens; none lets this machine in.
@@ -74,14 +44,62 @@ async def admit(grants: Sequence[Grant], request: Request, origins: Collection[s
     if not grants:
         return _admit_loopback(request, origins)
     if request.method == "OPTIONS" and request.headers.get("origin") in origins:
-        return "preflight"  # a browser asks on behalf of a listed page whether it may show a token
+        # A browser asks on behalf of a listed page whether it may show a token.
+        return Grant(name="preflight", role=Role.VIEWER)
     token = await _token(request)
     grant = None if token is None else _find(grants, digest_of(token))
     if grant is None:
         raise Refusal(401, "No valid token; expected Authorization: Bearer TOKEN")
-    if request.method not in SAFE_METHODS and grant.role is not Role.ADMIN:
+    if request.method not in SAFE_METHODS and grant.role is Role.VIEWER:
         raise Refusal(403, f"Don't have admin permissions: the role of {grant.name} is {grant.role}")
-    return grant.name
+    return grant
+
+
+def check_reach(
+    grant: Grant, method: str, route: str, names: Mapping[str, Any], entries: Callable[[], Entries]
+) -> None:
+    """Keep a tenant's token to its tenants, their namespaces and topics, and to see the groups that they use.
+
+    Args:
+        grant: who asks.
+        method, route: of the request, the route as a template.
+        names: what its path names.
+        entries: the policies in force.
+
+    Raises:
+        Refusal: 403, it is somebody else's.
+    """
+    if grant.role is not Role.TENANT or route in _FOR_ALL:
+        return
+    tenant, group = names.get("tenant"), names.get("rg")
+    if tenant is not None:
+        reached = tenant in grant.tenants
+        if reached and group is not None:
+            reached = _may_attach(grant, names, entries())
+    else:
+        reached = method in SAFE_METHODS and group is not None and group in groups_seen(grant, entries())
+    if not reached:
+        own = ", ".join(sorted(grant.tenants))
+        raise Refusal(403, f"Don't have admin permissions: {grant.name} is for what belongs to {own}")
+
+
+def _may_attach(grant: Grant, names: Mapping[str, Any], entries: Entries) -> bool:
+    """Whether a tenant's token may attach what a path names: where it is, or where only its own are.
+
+    Who joins a group takes from what its members have, and what nobody has may be meant for others.
+    """
+    members = [who for who, held in attached(entries) if held == names["rg"]]
+    name = names["tenant"] + (f"/{names['namespace']}" if "namespace" in names else "")
+    only_own = {who.tenant for who in members} <= grant.tenants
+    return any(only_own or who.name == name for who in members)
+
+
+def groups_seen(grant: Grant, entries: Entries) -> list[str]:
+    """Names of the groups that a token shows, sorted; a tenant's those that anything of it is attached to."""
+    names = group_names(entries)
+    if grant.role is not Role.TENANT:
+        return names
+    return sorted({group for who, group in attached(entries) if who.tenant in grant.tenants} & {*names})
 
 
 def is_ours(grants: Sequence[Grant], request: Request) -> bool:
@@ -118,17 +136,17 @@ async def _token(request: Request) -> str | None:
     return None if basic is None else basic.password
 
 
-def _admit_loopback(request: Request, origins: Collection[str]) -> str:
+def _admit_loopback(request: Request, origins: Collection[str]) -> Grant:
     """Without tokens only programs on this machine may ask, and no browser on behalf of another site."""
     _must_be_here(request)
     origin = request.headers.get("origin")
     if origin in origins:
-        return f"loopback, a page of {origin}"
+        return Grant(name=f"loopback, a page of {origin}", role=Role.OPERATOR)
     if origin is not None and origin != f"{request.scope.get('scheme', 'http')}://{request.headers['host']}":
         raise Refusal(403, "Without configured tokens no other site may ask but admin.allowed_origins")
     if request.method not in SAFE_METHODS:
         _must_not_be_sent_by_a_site(request)
-    return "loopback"
+    return Grant(name="loopback", role=Role.OPERATOR)
 
 
 def _must_be_here(request: Request) -> None:
@@ -172,78 +190,3 @@ def _host(url: str) -> str:
         return urlsplit(url).hostname or ""
     except ValueError:
         return ""
-
-
-class _Secret(ClosedMapping):
-    # Whole files hold nothing but a token, by mistake.
-    model_config = ConfigDict(json_schema_extra={"writeOnly": True})
-
-
-class _Token(_Secret):
-    token: Annotated[str, Field(min_length=1), expected("text (quote numbers)", writeOnly=True)] = ""
-    sha256: Annotated[
-        str, Field(pattern="^[0-9a-fA-F]{64}$"), expected("64 hexadecimal digits", writeOnly=True)
-    ] = ""
-    role: Annotated[Role, Strict(False)]
-    name: Annotated[str, Field(min_length=1), expected("text that is not empty")] = ""
-
-    @model_validator(mode="after")
-    def _one_of_two(self) -> Self:
-        if bool(self.token) == bool(self.sha256):
-            raise wrong("has both or neither of token and sha256; expected one of them")
-        return self
-
-
-class _Tokens(_Secret):
-    tokens: Annotated[
-        list[_Token],
-        Field(min_length=1),
-        expected("a list of {token: ..., role: admin}", writeOnly=True),
-    ]
-
-
-def grants_of_file(path: str) -> list[Grant]:
-    """Read a file of tokens: `tokens:` with a list of {token or sha256, role, name}.
-
-    Raises:
-        ConfigError: every problem; also a file without a token, since that would let everybody in, and one
-            that others than its owner and its group may read, or others than its owner write.
-    """
-    source = read_yaml(path)
-    mode = stat.S_IMODE(os.stat(path).st_mode)
-    if mode & (stat.S_IRWXO | stat.S_IWGRP):
-        who = "everybody on this machine may use" if mode & stat.S_IRWXO else "its group may change"
-        message = f"has mode {mode:04o}, so {who} it; expected 0600, or 0640 for a group of its own"
-        raise ConfigError([Problem(file=path, line=1, path="tokens", message=message)])
-    read, findings = Form(_Tokens).read({} if source.value is None else source.value)
-    problems = [*source.problems, *(source.problem(*finding) for finding in findings)]
-    if read is None or problems:
-        raise ConfigError(sorted_problems(problems))
-    return [
-        Grant(
-            name=item.name or f"tokens[{number}]",
-            role=item.role,
-            digest=bytes.fromhex(item.sha256) if item.sha256 else digest_of(item.token),
-        )
-        for number, item in enumerate(read.tokens)
-    ]
-
-
-def grants_of_text(text: str, source: str) -> list[Grant]:
-    """Read `ROLE:TOKEN[,ROLE:TOKEN...]`, the form for an environment variable.
-
-    Args:
-        text: its value.
-        source: its name, for messages, which never show a token.
-
-    Raises:
-        ConfigError: it is empty, or a part is not of that form.
-    """
-    grants = []
-    for number, part in enumerate(text.split(",")):
-        role, _, token = part.strip().partition(":")
-        if role not in list(Role) or not token:
-            message = f"part {number + 1} is not ROLE:TOKEN; expected role {' or '.join(Role)} and a token"
-            raise ConfigError([Problem(file=source, line=1, path=source, message=message)])
-        grants.append(Grant(name=f"{source}[{number}]", role=Role(role), digest=digest_of(token)))
-    return grants

@@ -1,0 +1,65 @@
+"""What all who listen share: settings (who may come, how often, for how long), and what is one place."""
+
+from enum import StrEnum
+from ipaddress import IPv6Address, ip_address, ip_network
+from typing import Final
+
+from enforcer.core.security.tls import TlsSettings
+from streaming.policy.settings import Settings, setting
+
+_IPV6_SITE_BITS: Final = 64
+"""What one customer gets at least, so addresses within it are one."""
+
+
+class ProxyProtocol(StrEnum):
+    """Whether a load balancer says in front of each connection whose it is (HAProxy's PROXY protocol)."""
+
+    DISABLED = "disabled"
+    REQUIRED = "required"
+
+
+class DoorSettings(Settings):
+    """What all listeners share; addresses are those of the PROXY header, where there is one."""
+
+    tls: TlsSettings | None = setting(None, "TLS to clients; absent: plain text")
+    proxy_protocol: ProxyProtocol = setting(
+        ProxyProtocol.DISABLED,
+        "PROXY protocol, v1 and v2: disabled, or required: each connection begins with the header of a load"
+        " balancer, whose word is believed; let nobody else reach the port",
+    )
+    connections_per_address: int = setting(
+        0,
+        "connections of one address, of this machine, or of an IPv6 network (/64), in each process; further"
+        " ones are closed at once; 0: no bound",
+        minimum=0,
+    )
+    connection_creation_rate: int = setting(
+        0,
+        "new ones a second of such an address, in each process; further ones are closed at once; 0: no bound",
+        minimum=0,
+    )
+    connection_age_max_s: int = setting(
+        0,
+        "a connection ends at such an age, or up to a tenth earlier, when what is under way is answered, s;"
+        " 0: no bound",
+        minimum=0,
+    )
+
+
+def source_of(address: str) -> str:
+    """What shares a limit of connections with an address.
+
+    >>> source_of("127.8.9.10"), source_of("::ffff:192.0.2.7"), source_of("2001:db8::1")
+    ('this machine', '192.0.2.7', '2001:db8::/64')
+    """
+    try:
+        ip = ip_address(address)
+    except ValueError:
+        return address
+    if isinstance(ip, IPv6Address):
+        ip = ip.ipv4_mapped or ip
+    if ip.is_loopback:
+        return "this machine"
+    if isinstance(ip, IPv6Address):
+        return str(ip_network((ip.packed, _IPV6_SITE_BITS), strict=False))
+    return str(ip)

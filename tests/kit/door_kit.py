@@ -1,0 +1,119 @@
+"""An entrance on a real socket, and who came through it."""
+
+import asyncio
+import ssl
+from collections.abc import Coroutine
+from typing import Any, cast
+
+import uvloop
+from prometheus_client import CollectorRegistry, Counter
+from tls_kit import LOOPBACK, Authority
+
+from enforcer.core.security.doors import DoorSettings
+from enforcer.core.security.tls import ClientAuth, TlsSettings
+from enforcer.host.doors.certificates import Visitor
+from enforcer.host.doors.entrance import Accept, Entrance
+from enforcer.host.doors.listening import listen_at
+from enforcer.host.sockets import pause_reading
+
+LIMIT_S = 10.0
+
+
+def tls_of(authority: Authority) -> TlsSettings:
+    """A server's that asks for no certificate."""
+    pair = authority.server()
+    return TlsSettings(certificate=pair.certificate, key=pair.key, client_auth=ClientAuth.NONE)
+
+
+class Came(asyncio.Protocol):
+    """A client that came in."""
+
+    visitor: Visitor
+    transport: asyncio.Transport
+
+    def __init__(self, door: "Door") -> None:
+        self._door, self.data, self.over = door, b"", asyncio.Event()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """It is in."""
+        self.transport = cast(asyncio.Transport, transport)
+        self.visitor = self._door.entrance.visitor(transport)
+        if self._door.paused:
+            pause_reading(self.transport)
+        self._door.came.put_nowait(self)
+
+    def data_received(self, data: bytes) -> None:
+        """What it sent."""
+        self.data += data
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        """It is gone."""
+        self.over.set()
+        self._door.entrance.leave(self)
+
+
+class Door:
+    """An entrance whose clients are kept.
+
+    Args:
+        host: an address of this machine.
+        room: how many may come.
+        paused: clients are not read at first.
+        goodbye_s: how long the end of TLS may take.
+        doors: DoorSettings'.
+    """
+
+    def __init__(
+        self, host: str = LOOPBACK, room: int = 100, paused: bool = False, goodbye_s: float = 1.0,
+        **doors: Any,
+    ) -> None:  # fmt: skip
+        self.paused = paused
+        registry = CollectorRegistry()
+        self.failures = Counter("failures", "of handshakes", ["reason"], registry=registry)
+        self.refused = Counter("refused", "before", ["reason"], registry=registry)
+        self.came = asyncio.Queue[Came]()
+        self._listener = listen_at((host, 0))
+        self.address: tuple[str, int] = self._listener.getsockname()[:2]
+        self.entrance = Entrance(
+            DoorSettings(**doors), lambda _name: True, lambda: room, self.failures, self.refused, goodbye_s
+        )
+
+    async def open(self, accept: Accept | None = None) -> None:
+        """Let clients in."""
+        await self.entrance.open(self._listener, accept or (lambda: Came(self)))
+
+    async def close(self) -> None:
+        """Let nobody in any more."""
+        self.entrance.close()
+        # What was cancelled ends.
+        await asyncio.sleep(0.1)
+
+    async def next(self) -> Came:
+        """The next who came."""
+        return await asyncio.wait_for(self.came.get(), LIMIT_S)
+
+    async def connect(
+        self, *parts: bytes, context: ssl.SSLContext | None = None
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A client that sends this; with a context the first part goes before its handshake."""
+        reader, writer = await asyncio.open_connection(*self.address)
+        for part in parts[:1] if context else parts:
+            writer.write(part)
+        if context is not None:
+            await writer.start_tls(context, server_hostname=LOOPBACK)
+            writer.writelines(parts[1:])
+        return reader, writer
+
+    def failed(self, reason: str) -> float:
+        """Handshakes that failed so."""
+        return float(self.failures.labels(reason)._value.get())
+
+    def turned_away(self, reason: str) -> float:
+        """Clients that were not let in for it."""
+        return float(self.refused.labels(reason)._value.get())
+
+
+def in_loop(test: Coroutine[Any, Any, None]) -> None:
+    """Run a test in the loop that proxies have."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(test)

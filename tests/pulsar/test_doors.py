@@ -1,0 +1,43 @@
+"""The doors of the Pulsar proxy on real parts: a client behind a load balancer."""
+
+import pytest
+from proxy_header_kit import CLIENTS, HEADERS
+from proxy_kit import until
+from pulsar import InitialPosition
+from pulsar_kit import Admin, client, fresh, receive, send_all
+from pulsar_proxy_kit import bare_proxy
+from relay_kit import AnnouncingRelay
+
+from weir.stack.kafka import free_port
+from weir.stack.pulsar import LocalPulsar
+
+AGED = {"connection_age_max_s": 1}
+
+
+@pytest.mark.parametrize("more", [{}, AGED], ids=["lasting", "aged"])
+def test_a_client_behind_a_load_balancer_is_served(
+    pulsar: LocalPulsar, admin: Admin, more: dict[str, int]
+) -> None:
+    """Its own address is what the proxy knows; connections that get old lose no message."""
+    with bare_proxy(pulsar.service, own={"proxy_protocol": "required", **more}) as proxy:
+        assert proxy.proxy is not None
+        listen = ("127.0.0.2", free_port())
+        with (
+            AnnouncingRelay(listen, proxy.proxy.listen, HEADERS["v2"](*CLIENTS["tcp6"])),
+            client("pulsar://{}:{}".format(*listen)) as connected,
+        ):
+            topic = admin.topic(fresh("doors"))
+            consumer = connected.subscribe(topic, "all", initial_position=InitialPosition.Earliest)
+            producer = connected.create_producer(topic, batching_enabled=False)
+            messages = [b"%d" % number for number in range(50)]
+            assert len(send_all(producer, messages)) == 50
+            assert {one.data for one in receive(consumer, most=50)} == set(messages)
+            assert {one.peer for one in proxy.proxy.connections} == {CLIENTS["tcp6"]}
+            if more:
+                until(lambda: proxy.metric("closed_connections_total", reason="age"), what="an old one")
+                assert len(send_all(producer, messages)) == 50
+        with client(f"pulsar://{proxy.bootstrap}", operation_timeout_seconds=3) as past, pytest.raises(
+            Exception, match=r"(?i)timeout|connect"
+        ):
+            past.create_producer(topic)
+        assert proxy.metric("refused_connections_total", reason="no_header")

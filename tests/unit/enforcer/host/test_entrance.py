@@ -1,0 +1,329 @@
+"""Who comes in, and whose address counts, on real sockets."""
+
+import asyncio
+import contextlib
+import gc
+import socket
+import ssl
+from pathlib import Path
+from typing import Any
+
+import pytest
+from door_kit import LIMIT_S, Came, Door, in_loop, tls_of
+from proxy_header_kit import CLIENTS, HEADERS, binary, text
+from tls_kit import LOOPBACK, Authority
+
+from enforcer.host.doors import entrance, sources
+from enforcer.host.doors.sources import Sources, TurnedAway
+
+FIRST = b"\0\0\0\x0a the first request"
+REQUIRED = {"proxy_protocol": "required"}
+Writer = asyncio.StreamWriter
+
+
+async def all_of(came: Came, data: bytes) -> None:
+    """Wait until it has sent all that."""
+    async with asyncio.timeout(LIMIT_S):
+        while came.data != data:
+            assert data.startswith(came.data)
+            await asyncio.sleep(0.001)
+
+
+async def is_out(reader: asyncio.StreamReader) -> None:
+    """Wait until a client sees that it is not let in."""
+    with contextlib.suppress(ConnectionError):
+        assert not await asyncio.wait_for(reader.read(1), LIMIT_S)
+
+
+@pytest.mark.parametrize("setting", ["required", "disabled"])
+@pytest.mark.parametrize("family", list(CLIENTS))
+@pytest.mark.parametrize("kind", list(HEADERS))
+def test_the_address_of_a_header_is_the_clients(kind: str, family: str, setting: str) -> None:
+    """Where it is required, none is no way in; where it is not, it is what a client says, like anything."""
+
+    async def run() -> None:
+        door = Door(LOOPBACK if family == "tcp4" else "::1", proxy_protocol=setting)
+        await door.open()
+        said = HEADERS[kind](*CLIENTS[family])
+        reader, writer = await door.connect(said, FIRST)
+        if setting == "required" and not said:
+            await is_out(reader)
+            assert door.turned_away("no_header") == 1 and door.came.empty()
+        else:
+            came, required = await door.next(), setting == "required"
+            own = writer.get_extra_info("sockname")
+            assert came.visitor.peer == (CLIENTS[family] if required else own)
+            await all_of(came, FIRST if required else said + FIRST)
+        writer.close()
+        await door.close()
+
+    in_loop(run())
+
+
+@pytest.mark.parametrize("setting", ["required", "disabled"])
+@pytest.mark.parametrize("kind", list(HEADERS))
+def test_a_header_comes_before_the_handshake(kind: str, setting: str, tmp_path: Path) -> None:
+    """The same with TLS, in one packet with its hello."""
+
+    async def run() -> None:
+        authority, required = Authority(tmp_path), setting == "required"
+        door = Door(tls=tls_of(authority), proxy_protocol=setting)
+        await door.open()
+        said = HEADERS[kind](*CLIENTS["tcp4"])
+        good = required == bool(said)
+        try:
+            _, writer = await door.connect(said, FIRST, context=authority.context())
+        except (ssl.SSLError, ConnectionError):
+            assert not good
+            assert door.came.empty()
+            assert door.turned_away("no_header") if required else door.failed("no_tls")
+        else:
+            came = await door.next()
+            assert came.visitor.peer == (CLIENTS["tcp4"] if required else writer.get_extra_info("sockname"))
+            await all_of(came, FIRST)
+            writer.transport.abort()
+            assert good
+        await door.close()
+
+    in_loop(run())
+
+
+@pytest.mark.parametrize("said", [b"PROXY UNKNOWN\r\n", binary(0x20, 0, b""), binary(0x21, 0, b"tags")])
+def test_a_header_without_an_address_keeps_that_of_the_socket(said: bytes) -> None:
+    """A load balancer that looks whether we are there is itself."""
+
+    async def run() -> None:
+        door = Door(**REQUIRED)
+        await door.open()
+        _, writer = await door.connect(said, FIRST)
+        came = await door.next()
+        assert came.visitor.peer == writer.get_extra_info("sockname")
+        await all_of(came, FIRST)
+        writer.close()
+        await door.close()
+
+    in_loop(run())
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        (b"PROXY TCP4 nobody\r\n", "bad_header"), (b"PROXY UNKNOWN " + b"x" * 200, "bad_header"),
+        (binary(0x21, 0x11, bytes(5_000)), "bad_header"), (FIRST, "no_header"),
+        (b"PROXY TCP4", "header_timeout"), (b"", "header_timeout"),
+    ],
+)  # fmt: skip
+def test_a_bad_header_ends_its_connection(
+    said: bytes, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is counted, and the next one comes in as ever."""
+    monkeypatch.setattr(entrance, "HANDSHAKE_S", 0.2)
+
+    async def run() -> None:
+        door = Door(**REQUIRED)
+        await door.open()
+        reader, bad = await door.connect(said)
+        await is_out(reader)
+        assert door.turned_away(reason) == 1 and door.came.empty()
+        _, good = await door.connect(text(*CLIENTS["tcp4"]))
+        await door.next()
+        for writer in (bad, good):
+            writer.close()
+        await door.close()
+
+    in_loop(run())
+
+
+@pytest.mark.parametrize("announced", [True, False])
+def test_connections_of_one_address_are_bounded(announced: bool) -> None:
+    """By that of the header, where there is one; a place that is left is free again."""
+
+    async def run() -> None:
+        door = Door(connections_per_address=2, **(REQUIRED if announced else {}))
+        await door.open()
+
+        async def come(host: str) -> tuple[asyncio.StreamReader, Writer]:
+            return await door.connect(text(host, 1) if announced else b"x")
+
+        in_it = [await come(host) for host in ("2001:db8::1", "2001:db8::2")]
+        first, _ = await door.next(), await door.next()
+        reader, third = await come("2001:db8:0:0:1::3")
+        await is_out(reader)
+        assert door.turned_away("connections_per_address") == 1 and door.came.empty()
+        in_it[0][1].close()
+        await asyncio.wait_for(first.over.wait(), LIMIT_S)
+        in_it += [(reader, third), await come("2001:db8::4")]
+        await door.next()
+        if announced:
+            in_it.append(await come("2001:db8:1::1"))
+            await door.next()
+        for _, writer in in_it:
+            writer.close()
+        await door.close()
+
+    in_loop(run())
+
+
+def test_a_failed_handshake_gives_its_place_back(tmp_path: Path) -> None:
+    """Ten clients that do not go on keep nobody out for longer than they are there."""
+
+    async def run() -> None:
+        authority = Authority(tmp_path)
+        door = Door(connections_per_address=1, tls=tls_of(authority))
+        await door.open()
+        for _ in range(10):
+            reader, writer = await door.connect(b"no hello at all")
+            await is_out(reader)
+            writer.close()
+        _, writer = await door.connect(b"", context=authority.context())
+        await door.next()
+        assert door.turned_away("connections_per_address") == 0
+        writer.transport.abort()
+        await door.close()
+
+    in_loop(run())
+
+
+def test_no_time_for_the_end_of_tls_keeps_nobody_out(tmp_path: Path) -> None:
+    """`stop_timeout_ms: 0` is a good setting."""
+
+    async def run() -> None:
+        authority = Authority(tmp_path)
+        door = Door(goodbye_s=0.0, tls=tls_of(authority))
+        await door.open()
+        _, writer = await door.connect(b"", context=authority.context())
+        await door.next()
+        writer.transport.abort()
+        await door.close()
+
+    in_loop(run())
+
+
+def test_a_connection_that_cannot_be_made_takes_no_place() -> None:
+    """However often it fails."""
+
+    async def run() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
+        door, failing = Door(connections_per_address=1), [True] * 3
+
+        def accept() -> Came:
+            if failing:
+                failing.pop()
+                raise MemoryError
+            return Came(door)
+
+        await door.open(accept)
+        for _ in range(3):
+            reader, writer = await door.connect()
+            await is_out(reader)
+            writer.close()
+        _, writer = await door.connect()
+        await door.next()
+        writer.close()
+        await door.close()
+
+    in_loop(run())
+
+
+def test_who_is_in_makes_no_room(tmp_path: Path) -> None:
+    """Though the task that let it in is not over yet."""
+
+    async def run() -> None:
+        authority, chosen = Authority(tmp_path), list[bool]()
+        door = Door(tls=tls_of(authority))
+
+        class Late(Came):
+            def connection_made(self, transport: asyncio.BaseTransport) -> None:
+                super().connection_made(transport)
+                chosen.append(door.entrance._make_room())
+
+        await door.open(lambda: Late(door))
+        _, writer = await door.connect(b"", context=authority.context())
+        came = await door.next()
+        writer.write(FIRST)
+        await all_of(came, FIRST)
+        assert chosen == [False] and door.failed("full") == 0
+        writer.transport.abort()
+        await door.close()
+
+    in_loop(run())
+
+
+def test_new_connections_of_one_address_are_bounded() -> None:
+    """A second's worth at once; others have their own."""
+
+    async def run() -> None:
+        door = Door(connection_creation_rate=3, **REQUIRED)
+        await door.open()
+        clients = [await door.connect(text("192.0.2.7", port)) for port in range(5)]
+        for reader, _ in clients[3:]:
+            await is_out(reader)
+        clients.append(await door.connect(text("192.0.2.8", 1)))
+        for _ in range(4):
+            await door.next()
+        assert door.turned_away("connection_creation_rate") == 2
+        for _, writer in clients:
+            writer.close()
+        await door.close()
+
+    in_loop(run())
+
+
+def test_rates_come_back_and_their_table_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who is pushed out by others begins anew."""
+    monkeypatch.setattr(sources, "RATES_MAX", 10)
+    now_s = 0.0
+    table = Sources(0, 2, lambda: now_s)
+
+    def come(source: str) -> bool:
+        try:
+            table.enter(source)
+        except TurnedAway as turned:
+            assert turned.reason == "connection_creation_rate"
+            return False
+        return True
+
+    assert [come("a") for _ in range(3)] == [True, True, False]
+    now_s = 0.5
+    assert [come("a") for _ in range(2)] == [True, False]
+    for number in range(100):
+        assert come(str(number))
+    assert len(table._left) == 10 and come("a")
+
+
+def test_clients_without_a_header_make_room() -> None:
+    """Those who say nothing are ended for others, oldest first, counted; and no task ends by a mistake."""
+    mistakes: list[dict[str, Any]] = []
+
+    async def run() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, context: mistakes.append(context))
+        door = Door(room=3, **REQUIRED)
+        await door.open()
+        mute = [socket.create_connection(door.address, timeout=LIMIT_S) for _ in range(10)]
+        _, writer = await door.connect(text("192.0.2.7", 1))
+        await door.next()
+        assert door.turned_away("full") >= 8
+        writer.close()
+        await door.close()
+        for client in mute:
+            client.close()
+
+    in_loop(run())
+    gc.collect()
+    assert not mistakes
+
+
+@pytest.mark.parametrize("doors", [{}, REQUIRED, {"connection_creation_rate": 9}])
+def test_small_answers_leave_at_once(doors: Any) -> None:
+    """However a client comes in: its socket does not wait to fill a packet."""
+
+    async def run() -> None:
+        door = Door(**doors)
+        await door.open()
+        _, writer = await door.connect(text("192.0.2.7", 1))
+        made = (await door.next()).transport.get_extra_info("socket")
+        assert made.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
+        writer.close()
+        await door.close()
+
+    in_loop(run())

@@ -1,0 +1,75 @@
+"""`weir policy log`: who has changed which policy, what it was before, and why (docs/contract.md 4)."""
+
+import os
+import pwd
+import socket
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+import orjson
+
+from streaming.contract.printable import printable
+from streaming.contract.topics import Cluster
+from streaming.kafka_io.policy_topic import PolicyLog, read_policies
+
+
+def changes(cluster: Cluster) -> PolicyLog:
+    """All that the topic tells of changes; raises WeirError if it is not there or does not answer."""
+    return read_policies(cluster.bootstrap, cluster.topics, cluster.client, told_max=sys.maxsize)
+
+
+def rows(log: PolicyLog, entry: str | None, from_ms: int) -> list[dict[str, Any]]:
+    """The changes from a time on, oldest first.
+
+    Args:
+        log: see `changes`.
+        entry: the path of one; None: of all.
+        from_ms: ms since the epoch.
+    """
+    found = [
+        row
+        for path, told in log.told.items()
+        if entry is None or path == entry
+        for row in _of_entry(path, told)
+        if row["at"] >= from_ms
+    ]
+    return sorted(found, key=lambda row: (row["version"], row["at"]))
+
+
+def _of_entry(path: str, told: Iterable[bytes]) -> Iterable[dict[str, Any]]:
+    before: dict[str, Any] | None = None
+    for change in map(orjson.loads, told):
+        row = {
+            "at": change["at"],
+            "actor": change["actor"],
+            "entry": path,
+            "old": before["value"] if before else None,
+            "new": change["value"],
+            "reason": change["reason"],
+            "version": change["version"],
+        }
+        yield row if before or "first" in change else row | {"old_known": False}
+        before = change
+
+
+def line(row: dict[str, Any], at: str) -> str:
+    """A row for people; `at` is its time in words."""
+    old = "?" if row.get("old_known") is False else _value(row["old"])
+    who = row["actor"] or "(nobody named)"
+    why = f": {row['reason']}" if row["reason"] else ""
+    return printable(f"{at} version {row['version']} {who} {row['entry']} {old} -> {_value(row['new'])}{why}")
+
+
+def _value(value: Any) -> str:
+    return "none" if value is None else orjson.dumps(value).decode()
+
+
+def actor_here(way: str) -> str:
+    """Who publishes something here, `<way>:<user>@<host>`."""
+    number = os.geteuid()
+    try:
+        user = pwd.getpwuid(number).pw_name
+    except KeyError:  # as in containers
+        user = str(number)
+    return f"{way}:{user}@{socket.gethostname()}"
