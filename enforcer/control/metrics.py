@@ -21,7 +21,7 @@ class AdminMetrics(MetricTable):
         "result", "written overtaken failed",
     )  # fmt: skip
     token_reads = counter(
-        "Times that the file of tokens had changed: read, or unusable and those before stayed in force",
+        "Tries to read the file of tokens when it had changed: read, or unusable, and those before stayed",
         "result", "read unusable",
     )  # fmt: skip
     connections = gauge("Connections that are open")

@@ -4,7 +4,6 @@ import hashlib
 import logging
 import os
 import stat
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -13,6 +12,7 @@ from typing import Annotated, Final, Self
 from prometheus_client import Counter
 from pydantic import BeforeValidator, ConfigDict, Field, Strict, model_validator
 
+from enforcer.core.security.watched import WatchedFiles
 from streaming.contract.errors import BadEvent, ConfigError, Problem
 from streaming.policy.files import check_entry
 from streaming.policy.policy_set import Section
@@ -20,8 +20,6 @@ from streaming.policy.validation import ClosedMapping, Form, expected, sorted_pr
 from streaming.policy.yaml.lines import read_yaml
 
 logger = logging.getLogger("weir.admin")
-_AGAIN_S: Final = 1.0
-"""A file that could not be read is read again after it: nothing need change before it can be."""
 
 
 class Role(StrEnum):
@@ -67,41 +65,21 @@ class Tokens:
 
     def __init__(self, fixed: Sequence[Grant] = (), file: str = "") -> None:
         self._fixed, self._file = fixed, file
-        self._failed: tuple[int, ...] = ()
-        self._again_s, self._said = 0.0, ""
-        self._seen = self._stamp()
-        self._grants = self._read()
+        self._grants = WatchedFiles(
+            self._read, [file], logger, "the tokens before stay in force", ConfigError
+        )
 
     def __bool__(self) -> bool:
         """Whether there is any; that stays so, since a file without one is refused."""
-        return bool(self._grants)
+        return bool(self._fixed or self._file)
 
     def in_force(self, reads: Counter) -> Sequence[Grant]:
         """Those of now; of a file that has become unreadable or wrong those before.
 
         Args:
-            reads: counts, by result, how often a changed file was read.
+            reads: counts, by result, how often it was tried to read a changed file.
         """
-        stamp = self._stamp()
-        if stamp == self._seen or (stamp == self._failed and time.monotonic() < self._again_s):
-            return self._grants
-        try:
-            self._grants = self._read()
-        except Exception as bad:  # noqa: BLE001  # whatever it is, tokens that were taken back stay valid
-            if isinstance(bad, ConfigError) and not isinstance(bad.__cause__, OSError):
-                self._seen = stamp
-            self._failed, self._again_s = stamp, time.monotonic() + _AGAIN_S
-            reads.labels("unusable").inc()
-            # Problems name lines and keys, never a token; those of another kind may show what was read.
-            text = str(bad) if isinstance(bad, ConfigError | OSError) else type(bad).__name__
-            if text != self._said:
-                logger.warning("the tokens before stay in force: %s", text)
-                self._said = text
-        else:
-            self._seen, self._failed, self._said = stamp, (), ""
-            logger.info("%s was read again: %d tokens are in force", self._file, len(self._grants))
-            reads.labels("read").inc()
-        return self._grants
+        return self._grants.now(lambda read: reads.labels("read" if read else "unusable").inc())
 
     def _read(self) -> Sequence[Grant]:
         grants = [*(grants_of_file(self._file) if self._file else ()), *self._fixed]
@@ -114,16 +92,6 @@ class Tokens:
                 file = self._file or "tokens"
                 raise ConfigError([Problem(file=file, line=1, path="tokens", message=message)])
         return grants
-
-    def _stamp(self) -> tuple[int, ...]:
-        if not self._file:
-            return ()
-        try:
-            found = os.stat(self._file)
-        except OSError:
-            return (0,)
-        # The time of the node too: a change of mode is none of the content.
-        return (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino)
 
 
 def _named(name: str, role: Role, digest: bytes, tenants: frozenset[str] = frozenset()) -> Grant:

@@ -1,9 +1,7 @@
 """Certificates in use: who a client is by its own, and files that are read again when they change."""
 
 import asyncio
-import contextlib
 import logging
-import os
 import ssl
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
@@ -19,6 +17,7 @@ from enforcer.core.security.tls import (
     client_context,
     server_context,
 )
+from enforcer.core.security.watched import WatchedFiles
 from streaming.contract.events import ANONYMOUS
 
 logger = logging.getLogger(__name__)
@@ -63,17 +62,12 @@ def failure_of(error: OSError) -> str:
     return "timeout" if isinstance(error, ConnectionAbortedError) else "closed"
 
 
-class WatchedContext:
-    """A context that is made anew when its files have changed; connections that are open go on as they are.
-
-    Args:
-        make: makes it; raises where a file is of no use.
-        files: what it is made of.
-    """
+class WatchedContext(WatchedFiles[ssl.SSLContext]):
+    """A context by its files as they are now; connections that are open go on as they are."""
 
     def __init__(self, make: Callable[[], ssl.SSLContext], files: Iterable[str]) -> None:
-        self._make, self._files = make, [path for path in files if path]
-        self._seen, self._made = self._stamps(), make()
+        stays = "the certificate in use stays, what has changed is of no use"
+        super().__init__(make, files, logger, stays, PydanticCustomError)
 
     @classmethod
     def of_server(
@@ -100,27 +94,8 @@ class WatchedContext:
 
     @property
     def context(self) -> ssl.SSLContext:
-        """For a new connection, by the files as they are now.
-
-        Where they are of no use, such as a certificate whose key is still to come, the context before stays.
-        """
-        if (stamps := self._stamps()) != self._seen:
-            self._seen = stamps
-            try:
-                self._made = self._make()
-                logger.info("certificates were read again: %s", ", ".join(self._files))
-            except PydanticCustomError as bad:
-                logger.warning("the certificate in use stays: what has changed %s", bad.message())
-        return self._made
-
-    def _stamps(self) -> list[tuple[int, int, int]]:
-        stamps = []
-        for path in self._files:
-            # In the middle of its replacement it is not there.
-            with contextlib.suppress(OSError):
-                found = os.stat(path)
-                stamps.append((found.st_mtime_ns, found.st_size, found.st_ino))
-        return stamps
+        """For a new connection."""
+        return self.now()
 
 
 class ServerTls:

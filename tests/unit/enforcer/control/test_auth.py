@@ -296,7 +296,7 @@ def test_a_token_that_was_taken_back_ends_when_the_file_can_be_read(
 ) -> None:
     """It is tried again, once a second, though the file does not change any more; said once, and counted."""
     file, metrics, now = tmp_path / "tokens.yaml", AdminMetrics(), [100.0]
-    monkeypatch.setattr("enforcer.control.access.tokens.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr("enforcer.core.security.watched.time", SimpleNamespace(monotonic=lambda: now[0]))
     write(file, "tokens: [{token: old, role: operator}]")
     tokens = tokens_of(str(file), "", {})
     write(file, "tokens: [{token: new, role: operator}]")
