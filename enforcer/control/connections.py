@@ -25,7 +25,7 @@ _FULL: Final = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nconnection: close\r\n"
     b"content-length: %d\r\n\r\n%s" % (len(_REASON), _REASON)
 )
-Announced = Callable[[asyncio.BaseTransport], Address | None]
+Greet = Callable[[object], Address | None]
 HEAD_MS: Final = 5_000
 """Limit for the head of a request to arrive; then the connection is ended."""
 REQUEST_MS: Final = 30_000
@@ -122,16 +122,16 @@ class GuardedProtocol(H11Protocol):
 
     Args:
         table: all connections.
-        announced: the address that a load balancer told of a client.
+        greet: told that it is made; returns the address that a load balancer told.
         options: what uvicorn gives to each of its own.
 
     Attributes:
         source: what its limit is shared by: its address, this machine, or an IPv6 network.
     """
 
-    def __init__(self, table: Connections, announced: Announced, **options: Any) -> None:
+    def __init__(self, table: Connections, greet: Greet, **options: Any) -> None:
         super().__init__(**options)
-        self._table, self._announced = table, announced
+        self._table, self._greet = table, greet
         self._entered = False
         self._phase: _Phase | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -141,7 +141,7 @@ class GuardedProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         """Take a place, or turn the client away."""
         super().connection_made(transport)
-        self.client = self._announced(transport) or self.client
+        self.client = self._greet(self) or self.client
         if lifetime_s := self._table.lifetime_s:
             self._end = self.loop.call_later(lifetime_s, self._retire)
         self.source = source_of(self.client[0] if self.client else "")
@@ -260,10 +260,10 @@ class GuardedProtocol(H11Protocol):
             self._table.leave(self)
 
 
-def guarded(table: Connections, announced: Announced) -> Callable[..., GuardedProtocol]:
+def guarded(table: Connections, greet: Greet) -> Callable[..., GuardedProtocol]:
     """What makes the connections of a server."""
 
     def make(**options: Any) -> GuardedProtocol:
-        return GuardedProtocol(table, announced, **options)
+        return GuardedProtocol(table, greet, **options)
 
     return make

@@ -279,7 +279,7 @@ def _server(app: FastAPI, settings: AdminSettings, metrics: AdminMetrics, reques
         doors, lambda _name: True, lambda: settings.connections_max,
         metrics.tls_failures, metrics.refused_connections, goodbye_s=REQUEST_MS / 1000,
     )  # fmt: skip
-    protocol = guarded(Connections(settings, metrics, request_ms), entrance.announced)
+    protocol = guarded(Connections(settings, metrics, request_ms), entrance.greet)
     return _Server(_server_config(app, protocol), entrance)
 
 

@@ -102,10 +102,6 @@ class Secured(asyncio.Transport, asyncio.Protocol):
         """See asyncio.Transport."""
         return self._transport.get_extra_info(name, default)
 
-    def get_protocol(self) -> asyncio.BaseProtocol:
-        """See asyncio.Transport."""
-        return self._owner
-
     def is_closing(self) -> bool:
         """See asyncio.Transport."""
         return self._transport.is_closing()

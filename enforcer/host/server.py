@@ -212,9 +212,9 @@ class Host(ABC, Generic[C]):
         """Let clients in on one socket: no other room does."""
         await self._entrance.open(listener, accept)
 
-    def visitor(self, transport: asyncio.BaseTransport) -> Visitor:
+    def visitor(self, connection: object, transport: asyncio.BaseTransport) -> Visitor:
         """What is known of a client that has come."""
-        return self._entrance.visitor(transport)
+        return self._entrance.visitor(connection, transport)
 
     def is_known(self, name: str) -> bool:
         """Whether clients may ask for a server of this name (SNI)."""

@@ -81,7 +81,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client came: connect to its broker."""
         self._transport = transport = cast(asyncio.Transport, transport)
-        self.peer = (visitor := self._proxy.visitor(transport)).peer
+        self.peer = (visitor := self._proxy.visitor(self, transport)).peer
         self.user, self.address = visitor.user, self._proxy.named(visitor.name) or self._target()
         if refused := visitor.refused or ("" if self._proxy.admit(self) else "too_many_connections"):
             self.ending.open(transport, None)

@@ -57,7 +57,7 @@ class Context(Protocol):
         """The policies of now, by which requests are read while no law is active."""
         ...
 
-    def visitor(self, transport: asyncio.BaseTransport) -> Visitor:
+    def visitor(self, connection: object, transport: asyncio.BaseTransport) -> Visitor:
         """What is known of a client that has come."""
         ...
 

@@ -192,7 +192,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client has come."""
         transport = cast(asyncio.Transport, transport)
-        visitor = self._context.visitor(transport)
+        visitor = self._context.visitor(self, transport)
         self.peer, self.user = visitor.peer, visitor.user
         if visitor.refused or not self._context.admit(self):
             self.over = True

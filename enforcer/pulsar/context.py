@@ -49,7 +49,7 @@ class Context(Protocol):
         """The broker of a client that names none."""
         ...
 
-    def visitor(self, transport: asyncio.BaseTransport) -> Visitor:
+    def visitor(self, connection: object, transport: asyncio.BaseTransport) -> Visitor:
         """What is known of a client that has come."""
         ...
 

@@ -237,7 +237,7 @@ class Rig:
         self.timers.append(self.desk.call_later(delay_ms, function))
         return self.timers[-1]
 
-    def visitor(self, transport: asyncio.BaseTransport) -> Visitor:
+    def visitor(self, connection: object, transport: asyncio.BaseTransport) -> Visitor:
         """Everybody speaks in plain text (context.Context)."""
         return Visitor()
 

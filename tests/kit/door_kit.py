@@ -37,7 +37,7 @@ class Came(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """It is in."""
         self.transport = cast(asyncio.Transport, transport)
-        self.visitor = self._door.entrance.visitor(transport)
+        self.visitor = self._door.entrance.visitor(self, transport)
         if self._door.paused:
             pause_reading(self.transport)
         self._door.came.put_nowait(self)

@@ -21,9 +21,12 @@ from enforcer.pulsar.lookup.targets import TARGETS_MAX, Targets
 from enforcer.pulsar.metrics import PulsarMetrics
 from enforcer.pulsar.settings import PulsarSettings
 from enforcer.wire.pulsar import frames
-from enforcer.wire.pulsar.commands import command
+from enforcer.wire.pulsar.commands import build, command
+from enforcer.wire.pulsar.schema import new_body
 
 BROKER = ("broker-1", 6650)
+SEND = build(frames.SEND, new_body(frames.SEND, producer_id=1, sequence_id=1), bytes(1_000))
+MESSAGE = build(frames.MESSAGE, new_body(frames.MESSAGE, consumer_id=1), bytes(1_000))
 
 
 def split(data: bytes) -> list[bytes]:
@@ -136,7 +139,7 @@ class PulsarRig:
         """The only broker."""
         return BROKER
 
-    def visitor(self, _transport: Any) -> Visitor:
+    def visitor(self, _connection: Any, _transport: Any) -> Visitor:
         """Everybody speaks in plain text."""
         return Visitor()
 

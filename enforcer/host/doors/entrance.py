@@ -6,7 +6,7 @@ import logging
 import socket
 from collections import Counter
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 from prometheus_client import Counter as Metric
@@ -27,6 +27,20 @@ _PAUSE_S: Final = 0.1
 """Where the machine has no descriptor left for a client, the next one is looked at so much later."""
 
 Accept = Callable[[], asyncio.Protocol]
+
+
+class _Guest(NamedTuple):
+    """A connection that `accept` made.
+
+    Attributes:
+        source: where it counts.
+        address: what a load balancer told; None: that of the socket stands.
+        task: lets it in.
+    """
+
+    source: str
+    address: Address | None
+    task: asyncio.Task[None] | None
 
 
 class Entrance:
@@ -54,9 +68,7 @@ class Entrance:
         self._servers: list[asyncio.Server] = []
         self._accepting: set[asyncio.Task[None]] = set()
         self._coming: dict[asyncio.Task[None], str] = {}
-        self._tasks: WeakKeyDictionary[object, asyncio.Task[None]] = WeakKeyDictionary()
-        self._announced: WeakKeyDictionary[object, Address] = WeakKeyDictionary()
-        self._entered: WeakKeyDictionary[object, str] = WeakKeyDictionary()
+        self._guests: WeakKeyDictionary[object, _Guest] = WeakKeyDictionary()
         self._closed = False
 
     async def open(self, listener: socket.socket, accept: Accept) -> None:
@@ -78,27 +90,28 @@ class Entrance:
         for task in (*self._accepting, *self._coming):
             task.cancel()
 
-    def announced(self, transport: asyncio.BaseTransport) -> Address | None:
-        """The address that a load balancer told; None: that of the socket stands.
+    def greet(self, connection: object) -> Address | None:
+        """A connection is made, and makes room for no other from now on.
 
-        Who is in asks, and need not make room from then on.
+        Returns:
+            What a load balancer told of it; None: the address of the socket stands.
         """
-        if not self._tasks and not self._announcing:
+        guest = self._guests.get(connection)
+        if guest is None:
             return None
-        connection = transport.get_protocol()
-        if (task := self._tasks.pop(connection, None)) is not None:
-            self._coming.pop(task, None)
-        return self._announced.get(connection)
+        if guest.task is not None:
+            self._coming.pop(guest.task, None)
+        return guest.address
 
-    def visitor(self, transport: asyncio.BaseTransport) -> Visitor:
-        """Who has come."""
-        peer = self.announced(transport) or peer_of(transport)
+    def visitor(self, connection: object, transport: asyncio.BaseTransport) -> Visitor:
+        """Who has come, as a connection asks that is made."""
+        peer = self.greet(connection) or peer_of(transport)
         return Visitor(peer=peer) if self._tls is None else self._tls.visitor(transport, peer)
 
     def leave(self, connection: object | None) -> None:
         """A connection that `accept` made is over, or never came to be."""
-        if connection is not None and (source := self._entered.pop(connection, None)) is not None:
-            self._sources.leave(source)
+        if connection is not None and (guest := self._guests.pop(connection, None)) is not None:
+            self._sources.leave(guest.source)
 
     async def _accept_on(self, listener: socket.socket, accept: Accept) -> None:
         with listener:
@@ -135,14 +148,12 @@ class Entrance:
     async def _let_in(self, client: socket.socket, peer: Address, accept: Accept) -> None:
         connection: asyncio.Protocol | None = None
         try:
-            announced = await self._read_header(client)
-            source = source_of((announced or peer)[0])
+            address = await self._read_header(client)
+            source = source_of((address or peer)[0])
             # First, since it could fail.
             connection = accept()
             self._sources.enter(source)
-            self._entered[connection] = source
-            if announced is not None:
-                self._announced[connection] = announced
+            self._guests[connection] = _Guest(source, address, asyncio.current_task())
             await self._shake_hands(client, connection)
         except TurnedAway as turned:
             self._refused.labels(turned.reason).inc()
@@ -169,8 +180,6 @@ class Entrance:
 
     async def _shake_hands(self, client: socket.socket, connection: asyncio.Protocol) -> None:
         loop = asyncio.get_running_loop()
-        if (task := asyncio.current_task()) is not None:
-            self._tasks[connection] = task
         if self._tls is None:
             await loop.connect_accepted_socket(lambda: connection, client)
             return

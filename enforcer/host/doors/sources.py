@@ -5,6 +5,10 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
+from cachetools import LRUCache
+
+from enforcer.core.bucket import Bucket
+
 RATES_MAX: Final = 16_384
 """Places whose rate is known at a time; one that others push out begins anew with a second's worth."""
 
@@ -27,7 +31,7 @@ class Sources:
     Args:
         connections_max: of each at a time; 0: no bound.
         rate: new ones a second of each, as many at once; 0: no bound.
-        steady_s: a clock.
+        steady_s: the clock.
     """
 
     def __init__(
@@ -35,8 +39,7 @@ class Sources:
     ) -> None:
         self._connections_max, self._rate, self._steady_s = connections_max, rate, steady_s
         self._counts: Counter[str] = Counter()
-        # What each may still do at once, and when that was so; the one seen longest ago comes first.
-        self._left: dict[str, tuple[float, float]] = {}
+        self._buckets: LRUCache[str, Bucket] = LRUCache(RATES_MAX)
 
     @property
     def bounded(self) -> bool:
@@ -64,11 +67,12 @@ class Sources:
             del self._counts[source]
 
     def _take(self, source: str) -> bool:
-        now_s = self._steady_s()
-        left, since_s = self._left.pop(source, (float(self._rate), now_s))
-        left = min(left + (now_s - since_s) * self._rate, self._rate)
-        taken = left >= 1
-        self._left[source] = left - taken, now_s
-        if len(self._left) > RATES_MAX:
-            del self._left[next(iter(self._left))]
-        return taken
+        now_ms = self._steady_s() * 1_000
+        bucket = self._buckets.get(source)
+        if bucket is None:
+            bucket = self._buckets[source] = Bucket(self._rate, 1.0, now_ms)
+        bucket.settle(now_ms)
+        if bucket.tokens < 1:
+            return False
+        bucket.charge(1, now_ms)
+        return True

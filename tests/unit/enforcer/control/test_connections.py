@@ -50,7 +50,7 @@ class Server:
         self.metrics = AdminMetrics()
         self.connections = Connections(AdminSettings(**settings), self.metrics, request_ms)
         self.port = 0
-        self.announced: Callable[[Any], tuple[str, int] | None] = lambda _transport: None
+        self.greet: Callable[[Any], tuple[str, int] | None] = lambda _connection: None
         self._opened: list[asyncio.StreamWriter] = []
 
     @asynccontextmanager
@@ -58,7 +58,7 @@ class Server:
         config = uvicorn.Config(
             app,
             port=0,
-            http=guarded(self.connections, lambda transport: self.announced(transport)),  # type: ignore[arg-type]
+            http=guarded(self.connections, lambda connection: self.greet(connection)),  # type: ignore[arg-type]
             ws="none",
             lifespan="off",
             log_config=None,
@@ -279,7 +279,7 @@ def test_addresses_that_a_load_balancer_tells_are_the_clients() -> None:
 
     async def test(server: Server) -> None:
         hosts = iter(["192.0.2.1", "192.0.2.2", "192.0.2.2", "192.0.2.2"])
-        server.announced = lambda _transport: (next(hosts), 1)
+        server.greet = lambda _connection: (next(hosts), 1)
         clients = [await server.connect() for _ in range(4)]
         await until(lambda: server.ended("displaced"))
         reader, writer = clients[0]

@@ -288,7 +288,7 @@ def test_rates_come_back_and_their_table_is_bounded(monkeypatch: pytest.MonkeyPa
     assert [come("a") for _ in range(2)] == [True, False]
     for number in range(100):
         assert come(str(number))
-    assert len(table._left) == 10 and come("a")
+    assert len(table._buckets) == 10 and come("a")
 
 
 def test_clients_without_a_header_make_room() -> None:
