@@ -84,9 +84,9 @@ class Attempt:
     def of(cls, log: PolicyLog, updates: Sequence[Update], author: Author) -> Self:
         """What to write behind all that was read; whether that came is then known by `log.arrived`."""
         # What takes long comes first: readers have their time from when it is published.
-        said = [(update, _said(log, update, author, len(updates))) for update in updates]
+        said = changes_of(log, updates, author)
         effective_ts = effective_from(log, updates, _now_ms())
-        lines = _dated(log, said, effective_ts, author)
+        lines = records(log, said, effective_ts, author)
         if lines:
             # One transaction: if its last record came, all did.
             log.await_record(lines[-1][1])
@@ -294,10 +294,15 @@ def effective_from(log: PolicyLog, updates: Sequence[Update], now_ms: int) -> in
     return max([soon, *(ts for ts in last if ts <= soon + CLOCKS_APART_MS)])
 
 
-def _dated(
+def changes_of(log: PolicyLog, updates: Sequence[Update], author: Author) -> list[tuple[Update, bytes]]:
+    """Updates, each with what its record says but for its time, as JSON that follows on that."""
+    return [(update, _said(log, update, author, len(updates))) for update in updates]
+
+
+def records(
     log: PolicyLog, said: Sequence[tuple[Update, bytes]], effective_ts: int, author: Author
 ) -> list[tuple[str, bytes]]:
-    """The records of what `_said` made.
+    """The records (key, value) of what `changes_of` made, with rising versions, in force from a time on.
 
     Where changes of an entry are dated later still, the same is said again at each of their times. It
     stands before the record that counts from `effective_ts` on, since compaction leaves the last one alone.
@@ -326,7 +331,7 @@ def _dated(
 
 
 def _said(log: PolicyLog, update: Update, author: Author, of: int) -> bytes:
-    """What a record says but for its time, as JSON that follows on that.
+    """What a record says but for its time.
 
     Args:
         log: as it was before.

@@ -111,13 +111,13 @@ def test_a_writer_says_what_stands_in_the_way(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     """It reads back what it wrote: what readers refuse is not said to be in force."""
-    written = policy_turn._dated
+    written = policy_turn.records
 
     def of_an_older_release(*arguments: Any) -> list[tuple[str, bytes]]:
         lines = [(key, orjson.loads(value)) for key, value in written(*arguments)]
         return [(key, orjson.dumps(event | {"version": LAST + 1})) for key, event in lines]
 
-    monkeypatch.setattr(policy_turn, "_dated", of_an_older_release)
+    monkeypatch.setattr(policy_turn, "records", of_an_older_release)
     assert apply(3) == 1
     said = capsys.readouterr()
     assert "readers do not go by them: version: 9223372036854775808 is out of range" in said.err

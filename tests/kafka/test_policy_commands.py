@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -11,7 +11,6 @@ import pytest
 from admin_process_kit import Admin
 from cluster_kit import Cluster, fresh
 from confluent_kafka import Producer
-from policy_records import records
 from proxy_kit import ProxyThread, until
 from relay_kit import CommitRelay
 
@@ -31,6 +30,8 @@ from streaming.kafka_io.policy_turn import (
     Turn,
     TurnLost,
     change_policies,
+    changes_of,
+    records,
 )
 from streaming.policy.files import load_policies
 from weir.cli import main
@@ -250,10 +251,16 @@ def test_the_admin_api_looks_such_a_commit_up(
     assert (relay.failed, log.records, log.entries) == (1, 2, {})
 
 
+def on_nothing(updates: Sequence[Update], effective_ts: int, origin: str) -> list[tuple[str, bytes]]:
+    """The records of whoever takes the topic to be empty."""
+    log, author = PolicyLog(), Author(origin)
+    return records(log, changes_of(log, updates, author), effective_ts, author)
+
+
 def test_a_turn_ends_when_another_begins(cluster: Cluster, topics: Topics) -> None:
     """What the first one still writes is seen by nobody, even if it had begun to."""
     bootstrap = cluster.kafka.bootstrap
-    lines = records(PolicyLog(), counted(PolicyLog()), 1, Author("admin"))
+    lines = on_nothing(counted(PolicyLog()), 1, "admin")
     first = Turn(bootstrap, topics, {}, 10.0)
     first.write(lines, 10.0)
     second = Turn(bootstrap, topics, {}, 10.0)
@@ -268,7 +275,7 @@ def test_a_later_record_is_the_one_in_force(cluster: Cluster, topics: Topics) ->
     """Though the clock of the writer before was a minute fast."""
     ahead = time.time_ns() // 1_000_000 + 60_000
     with Turn(cluster.kafka.bootstrap, topics, {}, 10.0) as turn:
-        turn.write(records(PolicyLog(), counted(PolicyLog()), ahead, Author("apply")), 10.0)
+        turn.write(on_nothing(counted(PolicyLog()), ahead, "apply"), 10.0)
     written = change_policies(cluster.kafka.bootstrap, topics, counted, origin="apply")
     assert written.effective_ts == ahead
     log = read_policies(cluster.kafka.bootstrap, topics)
@@ -280,5 +287,5 @@ def test_many_changes_are_one_transaction(cluster: Cluster, topics: Topics) -> N
     updates = [Update(path=f"tenants.t{n}", value={"resourcegroup": "rg1"}) for n in range(300)]
     client = {"queue.buffering.max.messages": 100}
     with Turn(cluster.kafka.bootstrap, topics, client, 10.0) as turn:
-        turn.write(records(PolicyLog(), updates, 1, Author("apply")), 10.0)
+        turn.write(on_nothing(updates, 1, "apply"), 10.0)
     assert len(read_policies(cluster.kafka.bootstrap, topics).entries) == 300

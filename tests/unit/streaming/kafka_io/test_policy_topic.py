@@ -6,7 +6,6 @@ from typing import Any
 
 import orjson
 import pytest
-from policy_records import records
 
 from streaming.kafka_io import policy_topic, policy_turn
 from streaming.kafka_io.policy_topic import (
@@ -17,7 +16,7 @@ from streaming.kafka_io.policy_topic import (
     Update,
     differences,
 )
-from streaming.kafka_io.policy_turn import Attempt
+from streaming.kafka_io.policy_turn import Attempt, changes_of, records
 from weir.logs.policy_log import line, rows
 
 FILE_ORIGINS = ("file", "apply")
@@ -197,7 +196,7 @@ def test_a_reader_that_runs_for_long_keeps_entries_not_changes() -> None:
 
 def change(log: PolicyLog, value: Any, at: int, author: Author, path: str = A) -> bytes:
     """Change an entry as writers do; its last record, which is read."""
-    lines = records(log, [Update(path=path, value=value)], 10 * at, author)
+    lines = records(log, changes_of(log, [Update(path=path, value=value)], author), 10 * at, author)
     for _, written in lines:
         log.take(written, at)
     return lines[-1][1]
@@ -276,7 +275,8 @@ def test_what_a_record_tells_of_earlier_ones_is_bounded() -> None:
 def test_a_change_that_must_be_said_twice_is_one_row() -> None:
     """A change dated ahead is overruled at its time too."""
     log = log_of({"path": A, "value": rate(1), "effective_ts": 5_000})
-    assert len(records(log, [Update(path=A, value=rate(2))], 3_000, OPS)) == 2
+    said = changes_of(log, [Update(path=A, value=rate(2))], OPS)
+    assert len(records(log, said, 3_000, OPS)) == 2
     change(log, rate(2), 300, OPS)
     assert [(row["old"], row["new"]) for row in rows(log, A, 0)] == [(None, rate(1)), (rate(1), rate(2))]
 
@@ -341,7 +341,8 @@ def test_what_one_transaction_tells_of_earlier_changes_is_bounded(monkeypatch: p
         for path in paths:
             change(log, rate(at), at, OPS, path)
     monkeypatch.setattr(policy_turn, "ALL_EARLIER_MAX_BYTES", 3_000)
-    lines = records(log, [Update(path=path, value=None) for path in paths], 1_000, OPS)
+    said = changes_of(log, [Update(path=path, value=None) for path in paths], OPS)
+    lines = records(log, said, 1_000, OPS)
     earlier = [orjson.loads(written)["earlier"] for _, written in lines]
     assert 1_000 < len(orjson.dumps(earlier)) <= 3_000
     assert all(each[-1]["value"] == rate(8) for each in earlier)
