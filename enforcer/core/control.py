@@ -92,19 +92,7 @@ class ControlPlane:
         )
         self._policies_tail = policies_tail(connection, topics.policies, self.policies, of_policies)
         self.membership = Membership(proxy_id, speaks, self.brokers_ms, self._read_to_ms)
-        self._joining = MembershipFeed(
-            proxy_id,
-            self.membership,
-            self.clock,
-            self._brokers,
-            topics.usage,
-            connection,
-            send=partial(self._reports.send, topic=topics.usage),
-            in_loop=self._in_loop,
-            ask_for_a_sign=self._ask_for_a_sign,
-            same_name=metrics.same_name,
-            hear=hear,
-        )
+        self._joining = self._make_feed(hear)
         self._decisions: Tail[Read] | None = None
         self._back_ms = 0
         self._opening: asyncio.Task[None] | None = None
@@ -117,6 +105,21 @@ class ControlPlane:
             metrics=metrics.topics,
             logger=logger,
             on_replaced=self._begin_anew,
+        )
+
+    def _make_feed(self, hear: Hear) -> MembershipFeed:
+        return MembershipFeed(
+            self._proxy_id,
+            self.membership,
+            self.clock,
+            self._brokers,
+            self._topics.usage,
+            self._connection,
+            send=partial(self._reports.send, topic=self._topics.usage),
+            in_loop=self._in_loop,
+            ask_for_a_sign=self._ask_for_a_sign,
+            same_name=self._metrics.same_name,
+            hear=hear,
         )
 
     def context(self, upstreams: Upstreams, connections: Callable[[], Iterable[Any]]) -> Context:

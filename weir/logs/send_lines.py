@@ -3,12 +3,14 @@
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import orjson
 
 from streaming.contract.errors import BadEvent
 from streaming.contract.events import Event, PolicyChange
+from streaming.contract.fields import TS_MAX_MS
 from streaming.contract.topics import Topics
 from streaming.kafka_io.policy_topic import PolicyLog
 from streaming.laws.registry import LAWS
@@ -20,8 +22,6 @@ _TIMES: Final = ("ts", "applied_ts", "of_ts", "effective_ts")
 _OF_THE_LOG: Final = ("actor", "reason", "earlier", "repeat")
 _NS_PER_MS: Final = 1_000_000
 _INT64_MAX: Final = 2**63 - 1
-TS_MAX_MS: Final = 253_402_300_799_999
-"""The last time that an event may have; see the contract's parser."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +109,7 @@ class Addresser:
     shift_ms: int = 0
     invalid: int = 0
     first_invalid: str = field(default="", init=False)
+    _actor: str = field(default_factory=partial(actor_here, "send"), init=False)
 
     @property
     def round_ms(self) -> int:
@@ -128,7 +129,7 @@ class Addresser:
         if isinstance(event, PolicyChange):
             # Whoever sends a recording makes the change, not whom it names.
             said = {name: each for name, each in orjson.loads(value).items() if name not in _OF_THE_LOG}
-            value = orjson.dumps({**said, "actor": actor_here("send")})
+            value = orjson.dumps({**said, "actor": self._actor})
             self.log.take(value, due)
             return OutgoingRecord(due=due, topic=self.topics.policies, key=event.path.encode(), value=value)
         law = LAWS.by_event.get(type(event))

@@ -6,9 +6,10 @@ from typing import Any
 import orjson
 import pytest
 
+from streaming.contract.fields import TS_MAX_MS
 from streaming.contract.topics import Topics
 from streaming.kafka_io.policy_topic import PolicyLog
-from weir.logs.send_lines import TS_MAX_MS, Addresser, OutgoingRecord, recorded, shift_for, shifted
+from weir.logs.send_lines import Addresser, OutgoingRecord, recorded, shift_for, shifted
 
 NOW = 1_795_200_000_000
 TOPIC = "persistent://acme/orders/t1"
