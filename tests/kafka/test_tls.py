@@ -134,8 +134,8 @@ def test_a_client_is_served_and_limited_as_without(
         assert errors(client.create({user: 50})) == {user: 0}
         assert errors(client.create({f"{user}-b": 1})) == {f"{user}-b": 89}
     producer = Producer(rdkafka(proxy, authority, shown, **{
-            "message.max.bytes": 2_000_000, "enable.idempotence": True,
-        }))  # fmt: skip
+        "message.max.bytes": 2_000_000, "enable.idempotence": True,
+    }))  # fmt: skip
     bodies = [os.urandom(900_000) for _ in range(20)]
     for body in bodies:
         producer.produce(user, body, partition=0)

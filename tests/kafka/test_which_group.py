@@ -37,9 +37,9 @@ from split_client import Loot, Way, split
 
 from streaming.contract.topics import Topics
 
-FREE_S = 25.0
-"""The free one has read all so soon after its first record: commits come every 5 s. At RATE: 500 s."""
-BESIDE_S = 20.0
+FREE_S = 12.0
+"""The free one has read all so soon after its first record: commits come every 5 s."""
+BESIDE_S = 6.0
 """Who cannot be meant has read all so soon."""
 Say = Callable[[str], None]
 Make = Callable[[str, str, str], Noted]
