@@ -16,6 +16,8 @@ SIDE_BY_SIDE := -n 2 --dist loadfile
 
 # Where it is set, as in some containers, every start of Python compiles all of its modules anew.
 unexport PYTHONDONTWRITEBYTECODE
+# Where it is set, pytest ends with all of what differed, and a log of bounded length then lacks the test's name.
+unexport CI
 
 .PHONY: setup run pulsar s3a minio check test soak suites bench image compose-test
 .DELETE_ON_ERROR:

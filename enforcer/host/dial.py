@@ -10,7 +10,7 @@ from enforcer.core import bounds
 from enforcer.core.settings import ProxySettings
 from enforcer.host.outlet import Outlet
 from enforcer.host.secured import Secured
-from enforcer.host.sockets import Address, descriptor_of, pause_reading, resume_reading, unread
+from enforcer.host.sockets import Address, descriptor_of, unread
 
 logger = logging.getLogger(__name__)
 
@@ -97,13 +97,13 @@ class Upstream(Outlet, asyncio.Protocol):
         """Read nothing for now."""
         self._reading = False
         if self.transport is not None:
-            pause_reading(self.transport)
+            self.transport.pause_reading()
 
     def resume_reading(self) -> None:
         """Read again."""
         self._reading = True
         if self.transport is not None:
-            resume_reading(self.transport)
+            self.transport.resume_reading()
 
     def close(self) -> None:
         """It is needed no more; what was sent still leaves."""
@@ -148,7 +148,7 @@ class Upstream(Outlet, asyncio.Protocol):
         self.open(transport)
         self.writable, self._connecting = True, None
         if not self._reading:
-            pause_reading(transport)
+            transport.pause_reading()
         self._owner.upstream_changed()
 
     def data_received(self, data: bytes) -> None:

@@ -33,6 +33,7 @@ class Secured(asyncio.Transport, asyncio.Protocol):
         self._high, self._low = SLICE_BYTES, 0
         # TLS takes nothing more; the owner knows that too much waits.
         self._full = self._paused = False
+        self._reading = True
 
     @property
     def kept_bytes(self) -> int:
@@ -94,10 +95,6 @@ class Secured(asyncio.Transport, asyncio.Protocol):
         self._high = SLICE_BYTES if high is None else high
         self._low = self._high // 4 if low is None else low
 
-    def set_read_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """See uvloop's TLS."""
-        self._transport.set_read_buffer_limits(high, low)  # type: ignore[attr-defined]  # of uvloop's TLS
-
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """See asyncio.Transport."""
         return self._transport.get_extra_info(name, default)
@@ -107,12 +104,22 @@ class Secured(asyncio.Transport, asyncio.Protocol):
         return self._transport.is_closing()
 
     def pause_reading(self) -> None:
-        """See asyncio.Transport."""
+        """See asyncio.Transport; what comes, and the other side's end behind it, stays in the socket."""
+        self._reading = False
+        # Else TLS reads on into a buffer of its own, and drops that where it finds the end.
+        self._transport.set_read_buffer_limits(1, 0)  # type: ignore[attr-defined]  # of uvloop's TLS
         self._transport.pause_reading()
 
     def resume_reading(self) -> None:
         """See asyncio.Transport."""
+        self._reading = True
         self._transport.resume_reading()
+        # TLS hands over what it has at the loop's next turn; with an end read before that it drops it.
+        asyncio.get_running_loop().call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        if self._reading:
+            self._transport.set_read_buffer_limits()  # type: ignore[attr-defined]  # of uvloop's TLS
 
     def close(self) -> None:
         """See asyncio.Transport; the time for what waits begins, and that is TLS's."""

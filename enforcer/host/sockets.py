@@ -22,21 +22,6 @@ def is_secure(transport: asyncio.BaseTransport) -> bool:
     return transport.get_extra_info("ssl_object") is not None
 
 
-def pause_reading(transport: asyncio.Transport) -> None:
-    """Read nothing for now, so that what comes, and the other side's end behind it, is not lost."""
-    if is_secure(transport):
-        # Else the loop goes on to read into a buffer of its own, and drops that where it finds the end.
-        transport.set_read_buffer_limits(1, 0)  # type: ignore[attr-defined]  # of uvloop's TLS alone
-    transport.pause_reading()
-
-
-def resume_reading(transport: asyncio.Transport) -> None:
-    """Read again."""
-    if is_secure(transport):
-        transport.set_read_buffer_limits()  # type: ignore[attr-defined]  # of uvloop's TLS alone
-    transport.resume_reading()
-
-
 def peer_of(transport: asyncio.BaseTransport) -> object:
     """The address of a transport's other side, for a message; None if it is not known any more."""
     try:

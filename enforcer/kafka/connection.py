@@ -13,7 +13,7 @@ from enforcer.core.settings import ProxySettings
 from enforcer.host.budget import LARGE_BYTES, Seat
 from enforcer.host.dial import Owner, Upstream
 from enforcer.host.moving import ByteRelay
-from enforcer.host.sockets import Address, is_secure, pause_reading, resume_reading
+from enforcer.host.sockets import Address, is_secure
 from enforcer.kafka.chain import Chain
 from enforcer.kafka.context import Context
 from enforcer.kafka.life.connection_end import ConnectionEnd
@@ -344,7 +344,7 @@ class Connection(asyncio.Protocol):
             self._partial_since = self._partial_since or self._proxy.now_ms()
         else:
             self._partial_since = None
-        (resume_reading if wanted else pause_reading)(self._transport)
+        (self._transport.resume_reading if wanted else self._transport.pause_reading)()
 
     def send(self, slot: Slot | None, frame: bytes) -> bool:
         """Send a request to the broker (part.Link); no slot: it gets no response."""

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from enforcer.host.sockets import pause_reading, resume_reading
 from enforcer.host.turns import Turns
 from enforcer.wire.pulsar.frames import Splitter
 
@@ -126,4 +125,4 @@ class Inlet:
         transport, wanted = self._transport, not self.objections
         if transport is not None and wanted != self.reading and not transport.is_closing():
             self.reading = wanted
-            (resume_reading if wanted else pause_reading)(transport)
+            (transport.resume_reading if wanted else transport.pause_reading)()

@@ -14,7 +14,6 @@ from enforcer.core.security.tls import ClientAuth, TlsSettings
 from enforcer.host.doors.certificates import Visitor
 from enforcer.host.doors.entrance import Accept, Entrance
 from enforcer.host.doors.listening import listen_at
-from enforcer.host.sockets import pause_reading
 
 LIMIT_S = 10.0
 
@@ -39,7 +38,7 @@ class Came(asyncio.Protocol):
         self.transport = cast(asyncio.Transport, transport)
         self.visitor = self._door.entrance.visitor(self, transport)
         if self._door.paused:
-            pause_reading(self.transport)
+            self.transport.pause_reading()
         self._door.came.put_nowait(self)
 
     def data_received(self, data: bytes) -> None:
