@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from enforcer.core.security.doors import DoorSettings
+from enforcer.core.security.doors import GateSettings
 from enforcer.core.security.tls import UpstreamTlsSettings
 from streaming.policy.policy_set import Decide
 from streaming.policy.settings import setting
@@ -60,7 +60,7 @@ class Alter(StrEnum):
     ALLOW = "allow"
 
 
-class ProxySettings(DoorSettings):
+class ProxySettings(GateSettings):
     """Settings of one proxy process; units end the names."""
 
     id: str = setting(

@@ -2,9 +2,10 @@
 
 import asyncio
 import logging
+import socket
 import ssl
 from collections.abc import Callable
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 from enforcer.core import bounds
 from enforcer.core.settings import ProxySettings
@@ -16,12 +17,17 @@ logger = logging.getLogger(__name__)
 
 
 async def dial(
-    make: Callable[[], asyncio.Protocol], address: Address, tls: ssl.SSLContext | None = None
-) -> None:
-    """Connect to a broker; raises OSError if that cannot be."""
+    make: Callable[[], asyncio.Protocol], address: Address, tls: ssl.SSLContext | None = None,
+    header: bytes = b"",
+) -> None:  # fmt: skip
+    """Connect to a broker, in front of all else with a PROXY header; raises OSError if that cannot be."""
+    loop = asyncio.get_running_loop()
     try:
         name, made = (None, make) if tls is None else (address[0], lambda: Secured(make()))
-        await asyncio.get_running_loop().create_connection(made, *address, ssl=tls, server_hostname=name)
+        way: dict[str, Any] = {"host": address[0], "port": address[1]}
+        if header:
+            way = {"sock": await _begin(address, header)}
+        await loop.create_connection(made, ssl=tls, server_hostname=name, **way)
     except ssl.SSLError as error:
         # Nothing else tells an operator that a CA is missing.
         logger.warning("the broker %s:%d cannot be spoken to by TLS: %s", *address, error)
@@ -30,8 +36,30 @@ async def dial(
         raise OSError("nothing can be called so") from error
 
 
+async def _begin(address: Address, header: bytes) -> socket.socket:
+    """A socket to the first of its addresses that answers, which has been sent this."""
+    loop, failure = asyncio.get_running_loop(), OSError("there is no such host")
+    for family, kind, protocol, _, place in await loop.getaddrinfo(*address, type=socket.SOCK_STREAM):
+        found = socket.socket(family, kind, protocol)
+        found.setblocking(False)
+        try:
+            await loop.sock_connect(found, place)
+            await loop.sock_sendall(found, header)
+            return found
+        except OSError as error:
+            found.close()
+            failure = error
+        except BaseException:
+            found.close()
+            raise
+    raise failure
+
+
 class Owner(Protocol):
     """The client connection that a broker connection serves."""
+
+    peer: object
+    """Whose it is: the client's address, if it is known."""
 
     def upstream_changed(self) -> None:
         """It is connected, or its write buffer was filled or emptied."""
@@ -61,11 +89,15 @@ class Upstream(Outlet, asyncio.Protocol):
         owner: the client connection.
         settings: time limits and bounds.
         tls: None: in plain text.
+        introduce: what a broker hears of the owner's client before all else.
     """
 
-    def __init__(self, owner: Owner, settings: ProxySettings, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self, owner: Owner, settings: ProxySettings, tls: ssl.SSLContext | None = None,
+        introduce: Callable[[object], bytes] = lambda _peer: b"",
+    ) -> None:  # fmt: skip
         super().__init__()
-        self._tls = tls
+        self._tls, self._introduce = tls, introduce
         self._owner = owner
         self._settings = settings
         self._connecting: asyncio.Task[None] | None = None
@@ -127,7 +159,7 @@ class Upstream(Outlet, asyncio.Protocol):
     async def _dial(self, address: Address) -> None:
         try:
             async with asyncio.timeout(self._settings.connect_timeout_ms / 1000):
-                await dial(lambda: self, address, self._tls)
+                await dial(lambda: self, address, self._tls, self._introduce(self._owner.peer))
         except TimeoutError:
             self._fail("timeout")
         except ssl.SSLError:

@@ -16,7 +16,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from enforcer.core import bounds
 from enforcer.core.metrics import Metrics
-from enforcer.core.security.doors import DoorSettings
+from enforcer.core.security.doors import GateSettings
 from enforcer.core.security.tls import UpstreamTlsSettings
 from enforcer.core.settings import ProxySettings
 from enforcer.host.budget import Budget, Holder
@@ -26,6 +26,8 @@ from enforcer.host.doors.ages import Ages
 from enforcer.host.doors.certificates import Visitor, WatchedContext
 from enforcer.host.doors.entrance import Accept, Entrance
 from enforcer.host.doors.listening import listen_at
+from enforcer.host.doors.proxy_header import header_of
+from enforcer.host.doors.users import Users
 from enforcer.host.heartbeat import Heartbeat
 from enforcer.host.moving import Mover
 from enforcer.host.sockets import Address, ended
@@ -67,6 +69,8 @@ class ProxyConfig:
 class Client(Holder, Protocol):
     """A client's connection."""
 
+    user: str
+
     @property
     def unread(self) -> Mapping[int, bool]:
         """Sockets that are not read, so that the loop does not tell of their ends; -1: it has none any more.
@@ -86,6 +90,10 @@ class Client(Holder, Protocol):
 
     def drain(self, why: str = "stop") -> None:
         """The proxy stops, or it has lasted long enough: take nothing new, and end."""
+        ...
+
+    def end(self, why: str) -> None:
+        """End it, counted, after what is written already."""
         ...
 
     def drop(self, reason: str) -> None:
@@ -146,7 +154,7 @@ class Host(ABC, Generic[C]):
 
     def __init__(
         self, config: ProxyConfig, settings: ProxySettings,
-        doors: DoorSettings, upstream_tls: UpstreamTlsSettings | None,
+        doors: GateSettings, upstream_tls: UpstreamTlsSettings | None,
     ) -> None:  # fmt: skip
         self.config, self.settings = config, settings
         self.metrics = Metrics(settings.metric_subjects_max)
@@ -173,6 +181,8 @@ class Host(ABC, Generic[C]):
             goodbye_s=settings.stop_timeout_ms / 1000,
         )  # fmt: skip
         self._ages: Ages[C] = Ages(doors.connection_age_max_s)
+        self._users: Users[C] = Users(doors.connections_per_user, doors.login_timeout_s)
+        self._introduces = doors.upstream_proxy_protocol
         self._tasks = Tasks()
         self.spawn = self._tasks.spawn
         """Begins something that runs until the end (Tasks)."""
@@ -227,7 +237,11 @@ class Host(ABC, Generic[C]):
 
     def upstream(self, owner: Owner, settings: ProxySettings) -> Upstream:
         """A connection to a broker that is not dialed yet."""
-        return Upstream(owner, settings, self.upstream_tls)
+        return Upstream(owner, settings, self.upstream_tls, self.introduce)
+
+    def introduce(self, peer: object) -> bytes:
+        """What a broker hears of a client before all else (PROXY protocol), if it is to."""
+        return header_of(peer if isinstance(peer, tuple) else None, self.listen) if self._introduces else b""
 
     async def stop(self) -> None:
         """Take nothing new, answer what is under way, close; limited by stop_timeout_ms and some."""
@@ -264,15 +278,23 @@ class Host(ABC, Generic[C]):
         """Call a function after a delay."""
         return self._loop.call_later(delay_ms / 1000, function)
 
-    def admit(self, connection: C) -> bool:
-        """Take a new client in; False if there are too many or we are stopping."""
+    def admit(self, connection: C) -> str:
+        """Take a new client in; returns why not, if there are too many or we are stopping."""
         if self._stopping or self._free() <= 0:
-            return False
+            return "too_many_connections"
+        if not self.identify(connection, connection.user):
+            return "connections_per_user"
         self.connections.add(connection)
-        self._ages.enter(connection, self.now_ms())
+        now_ms = self.now_ms()
+        self._ages.enter(connection, now_ms)
+        self._users.come(connection, now_ms)
         self.metrics.accepted_connections.inc()
         self.metrics.traffic.connections = len(self.connections)
-        return True
+        return ""
+
+    def identify(self, connection: Any, user: str) -> bool:
+        """A client is this user; False: that one has as many connections as it may."""
+        return self._users.know(connection, user)
 
     def _free(self) -> int:
         return self.metrics.traffic.connections_max - len(self.connections)
@@ -281,6 +303,7 @@ class Host(ABC, Generic[C]):
         """A client is gone."""
         self.connections.discard(connection)
         self._ages.leave(connection)
+        self._users.leave(connection)
         self._entrance.leave(connection)
         if self._stopping and not self.connections:
             self._empty.set()
@@ -300,6 +323,8 @@ class Host(ABC, Generic[C]):
             try:
                 connection.check(now_ms)
                 self._ages.look(connection, now_ms)
+                if self._users.is_late(connection, now_ms):
+                    connection.end("no_login")
                 found = connection.unread
             except Exception:
                 # One client's trouble must not end the watch over all.

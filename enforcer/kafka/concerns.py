@@ -10,7 +10,7 @@ from enforcer.kafka.dispatch.context import FetchContext
 from enforcer.kafka.dispatch.part import DispatchLimit
 from enforcer.kafka.guard.guard import Guard
 from enforcer.kafka.guard.part import GuardConcern
-from enforcer.kafka.login.part import LoginConcern
+from enforcer.kafka.login.part import Identify, LoginConcern
 from enforcer.kafka.mutations.part import Mutations
 from enforcer.kafka.part import Concern
 from enforcer.kafka.shares.frame_meter import FrameMeter
@@ -22,6 +22,7 @@ def concerns_of(
     settings: ProxySettings,
     metrics: Metrics,
     now_ms: Callable[[], float],
+    identify: Identify,
     *,
     guard: Guard,
     blocks: PartitionBlocks,
@@ -32,7 +33,7 @@ def concerns_of(
     """The concerns of a proxy, in the order in which their parts take a connection's requests."""
     return (
         GuardConcern(guard),
-        LoginConcern(settings, metrics, now_ms),
+        LoginConcern(settings, metrics, now_ms, identify),
         BlocksLimit(blocks, settings, now_ms),
         Slots(),
         mutations,

@@ -83,7 +83,7 @@ class Connection(asyncio.Protocol):
         self._transport = transport = cast(asyncio.Transport, transport)
         self.peer = (visitor := self._proxy.visitor(self, transport)).peer
         self.user, self.address = visitor.user, self._proxy.named(visitor.name) or self._target()
-        if refused := visitor.refused or ("" if self._proxy.admit(self) else "too_many_connections"):
+        if refused := visitor.refused or self._proxy.admit(self):
             self.ending.open(transport, None)
             self.end(refused)
             return

@@ -65,8 +65,8 @@ class Context(Protocol):
         """The broker that a server's name (SNI) stands for; None: none, it is the bootstrap."""
         ...
 
-    def admit(self, connection: Any) -> bool:
-        """Take a new client in; False if that cannot be."""
+    def admit(self, connection: Any) -> str:
+        """Take a new client in; returns why not, if that cannot be."""
         ...
 
     def forget(self, connection: Any) -> None:

@@ -70,8 +70,9 @@ class KafkaProxy(Host[Connection]):
         self.partition_blocks = PartitionBlocks(limits.of(Blocks), self.settings, self.frame_meter.names)
         self._look_after_topics()
         self.concerns = concerns_of(
-            self.settings, self.metrics, self.now_ms, guard=self._guard, blocks=self.partition_blocks,
-            mutations=self._mutations, dispatch=self.fetch_context, frames=self.frame_meter,
+            self.settings, self.metrics, self.now_ms, self.identify, guard=self._guard,
+            blocks=self.partition_blocks, mutations=self._mutations, dispatch=self.fetch_context,
+            frames=self.frame_meter,
         )  # fmt: skip
         self._bootstrap = itertools.cycle(config.kafka)
 
@@ -131,12 +132,12 @@ class KafkaProxy(Host[Connection]):
         """The policies of now, by which requests are read while no law is active."""
         return self.coordinator.policies.now
 
-    def admit(self, connection: Connection) -> bool:
+    def admit(self, connection: Connection) -> str:
         """See Host; its broker is known from the first."""
-        admitted = super().admit(connection)
-        if admitted:
+        refused = super().admit(connection)
+        if not refused:
             self.concurrency.came(connection)
-        return admitted
+        return refused
 
     def look(self) -> int:
         """See Host."""

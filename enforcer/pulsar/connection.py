@@ -194,7 +194,8 @@ class Connection(asyncio.Protocol):
         transport = cast(asyncio.Transport, transport)
         visitor = self._context.visitor(self, transport)
         self.peer, self.user = visitor.peer, visitor.user
-        if visitor.refused or not self._context.admit(self):
+        if refused := visitor.refused or self._context.admit(self):
+            self._context.metrics.closed_connections.labels(refused).inc()
             self.over = True
             transport.abort()
             return
@@ -287,6 +288,8 @@ class Connection(asyncio.Protocol):
         self._up.splitter.limit = self._down.splitter.limit = limit
         self._parts = [make(self) for make in self._context.parts]
         self.look_again()
+        if not self._context.identify(self, self.user):
+            self.end("connections_per_user")
 
     def _take_up(self, kind: int, frame: bytes) -> None:
         going: bytes | None = frame

@@ -58,8 +58,16 @@ class Context(Protocol):
         """How brokers are spoken to; None: in plain text."""
         ...
 
-    def admit(self, connection: Any) -> bool:
-        """Take a new client in; False if that cannot be."""
+    def introduce(self, peer: object) -> bytes:
+        """What a broker hears of a client before all else (PROXY protocol), if it is to."""
+        ...
+
+    def admit(self, connection: Any) -> str:
+        """Take a new client in; returns why not, if that cannot be."""
+        ...
+
+    def identify(self, connection: Any, user: str) -> bool:
+        """A client is this user; False: that one has as many connections as it may."""
         ...
 
     def placed(self, connection: Any) -> None:

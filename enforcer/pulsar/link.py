@@ -71,11 +71,13 @@ class Link(Protocol):
         user: its principal; ANONYMOUS where it gave none, or none that can be read.
         features: what the broker said of itself.
         limiter: concurrency limit of its broker; None: there is none.
+        peer: where the client comes from, if that is known.
         connect: the client's CONNECT, as its broker got it: to log in elsewhere in its name.
     """
 
     broker: tuple[str, int]
     user: str
+    peer: object
     features: Features
     limiter: Limiter | None
     connect: bytes

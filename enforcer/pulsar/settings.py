@@ -1,11 +1,11 @@
 """Settings of the Pulsar proxy alone (section `pulsar:`); `proxy:` holds what all proxies share."""
 
-from enforcer.core.security.doors import DoorSettings
+from enforcer.core.security.doors import GateSettings
 from enforcer.core.security.tls import UpstreamTlsSettings
 from streaming.policy.settings import setting
 
 
-class PulsarSettings(DoorSettings):
+class PulsarSettings(GateSettings):
     """What only the proxy of Pulsar's binary protocol has; units end the names."""
 
     upstream_tls: UpstreamTlsSettings | None = setting(

@@ -10,11 +10,12 @@ import pytest
 from cluster_kit import Cluster, address, fresh
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from login_kit import Login
 from proxy_header_kit import CLIENTS, HEADERS
 from proxy_kit import ProxyThread, until
 from relay_kit import AnnouncingRelay
 from tls_kit import Authority
-from wire_client import WireClient
+from wire_client import Closed, WireClient
 
 from enforcer.core.security.tls import TlsSettings
 
@@ -46,7 +47,8 @@ def sent(properties: dict[str, Any], topic: str, count: int, pause_s: float = 0)
     producer = Producer({**properties, "linger.ms": 0})
     for number in range(count):
         producer.produce(topic, b"%d" % number)
-        producer.poll(pause_s)
+        producer.poll(0)
+        time.sleep(pause_s)
     assert producer.flush(LIMIT_S) == 0
     consumer = Consumer({**properties, "group.id": topic, "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
@@ -115,3 +117,40 @@ def test_clients_notice_nothing_of_the_greatest_age(cluster: Cluster) -> None:
         got = sent(properties, fresh("aged"), 400, pause_s=0.01)
         assert got == [b"%d" % number for number in range(400)]
         assert proxy.metric("closed_connections_total", reason="age") >= 3
+
+
+def test_a_user_with_too_many_connections(cluster: Cluster) -> None:
+    """Its third login ends, until one has gone; who does not log in ends too."""
+    with ProxyThread(cluster.config(sasl=True, connections_per_user=2, login_timeout_s=3)) as proxy:
+        *clients, silent = (WireClient(proxy.bootstrap) for _ in range(4))
+
+        def log_in(client: WireClient) -> None:
+            assert Login(client).scram("n,,n=carol,r=nonce").error_code == 0
+
+        for client in clients[:2]:
+            log_in(client)
+        with pytest.raises(Closed):
+            log_in(clients[2])
+        assert proxy.metric("closed_connections_total", reason="connections_per_user") == 1
+        assert silent.closed_within(LIMIT_S)
+        assert proxy.metric("closed_connections_total", reason="no_login") == 1
+        clients[1].socket.close()
+        until(lambda: proxy.proxy and len(proxy.proxy.connections) == 1, what="it is gone")
+        with WireClient(proxy.bootstrap) as late:
+            log_in(late)
+            for client in (late, clients[0]):
+                client.metadata([])
+        for client in (*clients, silent):
+            client.socket.close()
+
+
+def test_what_stands_before_brokers_hears_of_clients(cluster: Cluster) -> None:
+    """A proxy that demands a header behind one that sends it: both know whose the connection is."""
+    with ProxyThread(cluster.config(proxy_protocol="required")) as inner:
+        outward = {"kafka": inner.bootstrap, "upstream_proxy_protocol": True, "proxy_protocol": "required"}
+        with ProxyThread(cluster.config(**outward)) as outer, WireClient(outer.bootstrap) as client:
+            client.socket.sendall(HEADERS["v1"](*CLIENTS["tcp6"]))
+            client.metadata([])
+            assert inner.proxy and outer.proxy
+            for proxy in (inner.proxy, outer.proxy):
+                assert {connection.peer for connection in proxy.connections} == {CLIENTS["tcp6"]}

@@ -181,7 +181,7 @@ class Rig:
         self.rewrite, self.repeats = AnswerFilter(self.protected, self.brokers.rewrite), self.brokers.repeats
         recent = RecentTopics(keep_ms=5_000, topics_max=100, default_partitions=1, steady_ms=self.now_ms)
         self.concerns = concerns_of(
-            desk.settings, desk.metrics, self.now_ms,
+            desk.settings, desk.metrics, self.now_ms, lambda _link, _user: True,
             guard=Guard(self.protected, desk.settings, desk.metrics, self.now_ms),
             blocks=self.partition_blocks, mutations=Mutations(self.coordinator, recent),
             dispatch=self.fetch_context, frames=self.frame_meter,
@@ -245,9 +245,9 @@ class Rig:
         """No name stands for a broker (context.Context)."""
         return None
 
-    def admit(self, connection: Any) -> bool:
+    def admit(self, connection: Any) -> str:
         """Everybody comes in (context.Context)."""
-        return True
+        return ""
 
     def forget(self, connection: Any) -> None:
         """Note that all is over (context.Context)."""

@@ -143,9 +143,17 @@ class PulsarRig:
         """Everybody speaks in plain text."""
         return Visitor()
 
-    def admit(self, _connection: Any) -> bool:
+    def admit(self, _connection: Any) -> str:
         """Unless the test says no."""
-        return not self.full
+        return "too_many_connections" if self.full else ""
+
+    def identify(self, _connection: Any, _user: str) -> bool:
+        """Any user has as many as it likes."""
+        return True
+
+    def introduce(self, _peer: object) -> bytes:
+        """Brokers hear nothing of clients."""
+        return b""
 
     def placed(self, _connection: Any) -> None:
         """Nothing is limited."""

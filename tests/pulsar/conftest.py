@@ -13,8 +13,11 @@ from weir.stack.pulsar import LocalPulsar
 
 @pytest.fixture(scope="session")
 def pulsar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalPulsar]:
-    """Standalone, with the broker's defaults: topics are created when they are first used."""
-    with running_pulsar(tmp_path_factory.mktemp("pulsar")) as running:
+    """Standalone, with the broker's defaults: topics are created when they are first used. It reads a PROXY
+    header where there is one.
+    """
+    conf = {"haProxyProtocolEnabled": "true"}
+    with running_pulsar(tmp_path_factory.mktemp("pulsar"), properties=conf) as running:
         yield running
 
 

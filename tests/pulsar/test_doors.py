@@ -18,8 +18,9 @@ AGED = {"connection_age_max_s": 1}
 def test_a_client_behind_a_load_balancer_is_served(
     pulsar: LocalPulsar, admin: Admin, more: dict[str, int]
 ) -> None:
-    """Its own address is what the proxy knows; connections that get old lose no message."""
-    with bare_proxy(pulsar.service, own={"proxy_protocol": "required", **more}) as proxy:
+    """Its own address is what proxy and broker know; connections that get old lose no message."""
+    doors = {"proxy_protocol": "required", "upstream_proxy_protocol": True, **more}
+    with bare_proxy(pulsar.service, own=doors) as proxy:
         assert proxy.proxy is not None
         listen = ("127.0.0.2", free_port())
         with (
@@ -32,7 +33,10 @@ def test_a_client_behind_a_load_balancer_is_served(
             messages = [b"%d" % number for number in range(50)]
             assert len(send_all(producer, messages)) == 50
             assert {one.data for one in receive(consumer, most=50)} == set(messages)
-            assert {one.peer for one in proxy.proxy.connections} == {CLIENTS["tcp6"]}
+            host, port = CLIENTS["tcp6"]
+            assert {one.peer for one in proxy.proxy.connections} == {(host, port)}
+            [publisher] = admin.stats(topic)["publishers"]
+            assert publisher["address"] == f"/[{host}]:{port}"
             if more:
                 until(lambda: proxy.metric("closed_connections_total", reason="age"), what="an old one")
                 assert len(send_all(producer, messages)) == 50

@@ -46,6 +46,28 @@ class DoorSettings(Settings):
     )
 
 
+class GateSettings(DoorSettings):
+    """What the proxies of both protocols share beside: users, and what brokers hear of their clients."""
+
+    connections_per_user: int = setting(
+        0,
+        "connections of one user (a login's or a certificate's, not ANONYMOUS) in each process; a further one"
+        " ends when its login is over; 0: no bound",
+        minimum=0,
+    )
+    login_timeout_s: int = setting(
+        0,
+        "a client that is ANONYMOUS so long after it came ends, s; for clusters where all log in; 0: no bound"
+        " (Pulsar: 30 s for its CONNECT and what follows, as its brokers)",
+        minimum=0,
+    )
+    upstream_proxy_protocol: bool = setting(
+        False,
+        "each connection to a broker begins with a PROXY header (v2) of the client's address, for brokers"
+        " that demand one (Pulsar's haProxyProtocolEnabled) or stand behind what does",
+    )
+
+
 def source_of(address: str) -> str:
     """What shares a limit of connections with an address.
 

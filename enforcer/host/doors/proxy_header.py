@@ -7,7 +7,7 @@ import asyncio
 import re
 import socket
 import struct
-from ipaddress import IPv4Address, IPv6Address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final, NamedTuple
 
 from enforcer.host.doors.sources import TurnedAway
@@ -41,6 +41,23 @@ class Header(NamedTuple):
 
     length: int
     address: Address | None
+
+
+def header_of(client: Address | None, ours: Address) -> bytes:
+    """What a broker is told of a client (v2).
+
+    Args:
+        client: its address; None: it is gone, and the connection is our own.
+        ours: where it came to; left out where that is of the other family.
+    """
+    if client is None:
+        return _FIXED.pack(SIGNATURE, _LOCAL, _UNSPEC, 0)
+    source, target = ip_address(client[0]), ip_address(ours[0])
+    family = 0x11 if source.version == 4 else 0x21
+    aim = target.packed if source.version == target.version else bytes(len(source.packed))
+    layout = _ADDRESSES[family]
+    addresses = layout.pack(source.packed, aim, client[1], ours[1])
+    return _FIXED.pack(SIGNATURE, _PROXY, family, layout.size) + addresses
 
 
 def parse(data: bytes) -> Header | None:

@@ -15,6 +15,9 @@ from enforcer.wire.kafka.sasl import SaslObserver, Unreadable
 
 SASL_KEYS: Final = frozenset({SASL_HANDSHAKE, SASL_AUTHENTICATE})
 
+Identify = Callable[[Link, str], bool]
+"""A connection is this user's from now on; False: the user has as many as it may."""
+
 
 class LoginConcern(Concern):
     """Reads every login.
@@ -23,14 +26,17 @@ class LoginConcern(Concern):
         settings: how names are found, and how failed logins are slowed down.
         metrics: counts logins that are refused.
         now_ms: the steady clock.
+        identify: bounds the connections of a user.
     """
 
     keys = SASL_KEYS
 
-    def __init__(self, settings: ProxySettings, metrics: Metrics, now_ms: Callable[[], float]) -> None:
+    def __init__(
+        self, settings: ProxySettings, metrics: Metrics, now_ms: Callable[[], float], identify: Identify
+    ) -> None:
         self.settings = settings
         self.metrics = metrics
-        self.now_ms = now_ms
+        self.now_ms, self.identify = now_ms, identify
         self.failed = FailedLogins(settings.failed_logins_per_minute, now_ms)
 
     def part(self, link: Link) -> Part:
@@ -131,6 +137,8 @@ class LoginPart(Part):
             if observer.succeeded:
                 self._link.user = observer.principal
                 self._decide(slot.api_key, failed=False)
+                if not concern.identify(self._link, self._link.user):
+                    self._link.end("connections_per_user")
             return response
         concern.metrics.failed_logins.labels(observer.failure.value).inc()
         if self._turn_ms is None and observer.failure.guesses:

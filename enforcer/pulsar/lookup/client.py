@@ -38,12 +38,14 @@ class LookupClient(asyncio.Protocol):
         connect: the client's CONNECT.
         now_ms: the steady clock.
         tls: how the broker is spoken to; None: in plain text.
+        header: goes before all else (PROXY protocol).
     """
 
     def __init__(
-        self, target: Address, connect: bytes, now_ms: Callable[[], float], tls: ssl.SSLContext | None = None
-    ) -> None:
-        self._tls = tls
+        self, target: Address, connect: bytes, now_ms: Callable[[], float],
+        tls: ssl.SSLContext | None = None, header: bytes = b"",
+    ) -> None:  # fmt: skip
+        self._tls, self._header = tls, header
         self._target = target
         self._connect = connect
         self._now_ms = now_ms
@@ -98,7 +100,7 @@ class LookupClient(asyncio.Protocol):
 
     async def _dial(self) -> None:
         try:
-            await dial(lambda: self, self._target, self._tls)
+            await dial(lambda: self, self._target, self._tls, self._header)
         except BaseException:
             # Others that wait for the connection must not wait on, also where this one's time is up.
             self.close()

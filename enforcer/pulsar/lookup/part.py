@@ -167,6 +167,9 @@ class Lookups:
         if other is None or other.over:
             if len(self._others) >= _ASKED_MAX:
                 self._others.pop(next(iter(self._others))).close()
-            other = LookupClient(target, self._connect, self._link.now_ms, self._context.upstream_tls)
+            other = LookupClient(
+                target, self._connect, self._link.now_ms, self._context.upstream_tls,
+                self._context.introduce(self._link.peer),
+            )  # fmt: skip
         self._others[target] = other
         return other

@@ -2,19 +2,25 @@
 
 import asyncio
 import ssl
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from connection_kit import FakeTransport
+from door_kit import Door, in_loop, tls_of
+from tls_kit import Authority
 
 from enforcer.core.settings import ProxySettings
-from enforcer.host.dial import Upstream
+from enforcer.host.dial import Upstream, dial
+from enforcer.host.doors.proxy_header import header_of, parse
+from enforcer.host.sockets import Address
 
 
 class Owner:
     """A connection that notes what it is told."""
 
     def __init__(self) -> None:
+        self.peer: object = None
         self.failed = asyncio.get_running_loop().create_future()
 
     def upstream_failed(self, reason: str) -> None:
@@ -72,3 +78,45 @@ async def test_what_is_given_up_is_not_closed_first() -> None:
     assert ends == ["abort"]
     upstream.close()
     assert ends == ["abort", "close"]
+
+
+@pytest.mark.parametrize("secure", [False, True])
+@pytest.mark.parametrize("client", [("192.0.2.7", 4_321), ("2001:db8::7", 65_535), None])
+def test_a_broker_hears_of_the_client_before_all_else(
+    tmp_path: Path, client: Address | None, secure: bool
+) -> None:
+    """Also before TLS; of a client that is gone it hears nothing, and the address of the socket stands."""
+
+    async def run() -> None:
+        authority = Authority(tmp_path)
+        door = Door(proxy_protocol="required", tls=tls_of(authority) if secure else None)
+        await door.open()
+        context = ssl.create_default_context(cafile=authority.ca) if secure else None
+        await dial(asyncio.Protocol, door.address, context, header_of(client, ("127.0.0.1", 9_092)))
+        came = await door.next()
+        told = came.visitor.peer
+        assert isinstance(told, tuple) and (told == client if client else told[0] == door.address[0])
+        came.transport.abort()
+        await door.close()
+
+    in_loop(run())
+
+
+def test_a_header_in_front_of_a_connection_that_fails() -> None:
+    """It is told as without one."""
+
+    async def run() -> None:
+        door = Door()
+        await door.close()
+        door._listener.close()
+        for address in (door.address, ("x" * 64, 6650), ("no.such.host.invalid", 6650)):
+            with pytest.raises(OSError):
+                await asyncio.wait_for(dial(asyncio.Protocol, address, header=header_of(None, address)), 10)
+
+    in_loop(run())
+
+
+def test_the_address_of_another_family_is_left_out() -> None:
+    """A client by IPv6 at a listener by IPv4, as with a load balancer that listens on both."""
+    header = header_of(("2001:db8::7", 1), ("127.0.0.1", 2))
+    assert parse(header) == (len(header), ("2001:db8::7", 1))

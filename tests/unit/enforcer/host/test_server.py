@@ -8,6 +8,7 @@ import pytest
 
 from enforcer.core.settings import ProxySettings
 from enforcer.host.server import Host, ProxyConfig
+from streaming.contract.events import ANONYMOUS
 
 
 class BareHost(Host[Any]):
@@ -37,8 +38,9 @@ class Client:
 
     def __init__(self) -> None:
         self.said: list[str] = []
+        self.user = ANONYMOUS
         self.unread: dict[int, bool] = {}
-        self.drop = self.said.append
+        self.drop = self.end = self.said.append
 
     def check(self, _now_ms: float) -> None:
         """See server.Client."""
@@ -67,11 +69,12 @@ async def test_a_stop_waits_for_clients(in_time: bool) -> None:
     await host.start()
     _, writer = await asyncio.open_connection(*host.listen)
     await asyncio.wait_for(host.came.wait(), 5)
-    assert host.admit(one) and host.metrics.traffic.connections == 1
+    assert not host.admit(one) and host.metrics.traffic.connections == 1
     if in_time:
         one.drain = lambda _why="stop": host.forget(one)  # type: ignore[method-assign]
     await host.stop()
-    assert one.said == ([] if in_time else ["drain stop", "stop"]) and not host.admit(Client())
+    assert one.said == ([] if in_time else ["drain stop", "stop"])
+    assert host.admit(Client()) == "too_many_connections"
     with pytest.raises(OSError):
         await asyncio.open_connection(*host.listen)
     writer.close()
@@ -82,7 +85,7 @@ async def test_an_old_connection_is_drained_then_dropped(age_max_s: int) -> None
     """A young one is let be, and where nothing bounds the age all are."""
     host, one = BareHost(connection_age_max_s=age_max_s), Client()
     host._listener.close()
-    assert host.admit(one)
+    assert not host.admit(one)
     came_ms = host.now_ms()
     for later_ms in (89_000, 101_000, 131_000):
         host.now_ms = lambda now_ms=came_ms + later_ms: now_ms  # type: ignore[method-assign,misc]
@@ -91,3 +94,37 @@ async def test_an_old_connection_is_drained_then_dropped(age_max_s: int) -> None
     assert one.said == (said if age_max_s else ["check"] * 3)
     host.forget(one)
     assert not host._ages._ends_ms
+
+
+@pytest.mark.parametrize("login_timeout_s", [5, 0])
+async def test_who_does_not_log_in_is_dropped(login_timeout_s: int) -> None:
+    """Who has is let be, and where nobody must all are."""
+    host, nobody, alice = BareHost(login_timeout_s=login_timeout_s), Client(), Client()
+    host._listener.close()
+    assert not host.admit(nobody) and not host.admit(alice) and host.identify(alice, "alice")
+    came_ms = host.now_ms()
+    for later_ms in (4_000, 6_000):
+        host.now_ms = lambda now_ms=came_ms + later_ms: now_ms  # type: ignore[method-assign,misc]
+        host._look_at_connections()
+    assert nobody.said == (["check", "check", "no_login"] if login_timeout_s else ["check"] * 2)
+    assert alice.said == ["check"] * 2
+
+
+async def test_a_user_has_so_many_connections() -> None:
+    """A login again by the same is none more; ANONYMOUS has no bound, and who is gone makes room."""
+    host, clients = BareHost(connections_per_user=2), [Client() for _ in range(6)]
+    host._listener.close()
+    assert not any(map(host.admit, clients))
+    by_alice = [host.identify(client, "alice") for client in (*clients[:2], *clients[:3])]
+    assert by_alice == [True, True, True, True, False]
+    assert host.identify(clients[2], "bob") and host.identify(clients[0], "bob")
+    assert host.identify(clients[3], "alice") and not host.identify(clients[4], "alice")
+    host.forget(clients[3])
+    late = Client()
+    late.user = "alice"
+    assert not host.admit(late)
+    clients[5].user = "alice"
+    assert host.admit(clients[5]) == "connections_per_user"
+    for client in (*clients, late):
+        host.forget(client)
+    assert not host._users._counts and not host._users._user_of
