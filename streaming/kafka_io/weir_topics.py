@@ -50,12 +50,19 @@ class TopicFault:
     Attributes:
         topic: its name.
         fault: what.
-        text: what it is, what Weir needs, and the command that mends it.
+        what: it is, and what Weir needs.
+        mend: the command that mends it.
     """
 
     topic: str
     fault: Fault
-    text: str
+    what: str
+    mend: str
+
+    @property
+    def text(self) -> str:
+        """Both."""
+        return f"{self.what}: {self.mend}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,13 +168,18 @@ def _note(found: Any, name: str, partitions: dict[str, int], ids: dict[str, str]
 
 def _unseen(name: str, error: KafkaError, bootstrap: str) -> TopicFault:
     if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-        text = f"topic {name} is not there on {bootstrap}; `weir job` and `weir up` create it when they start"
-        return TopicFault(topic=name, fault=Fault.MISSING, text=text)
-    text = (
-        f"topic {name} cannot be looked at: {error.str()}; Weir needs the operations Describe and"
-        " DescribeConfigs on it"
+        return TopicFault(
+            topic=name,
+            fault=Fault.MISSING,
+            what=f"topic {name} is not there on {bootstrap}",
+            mend="`weir job` and `weir up` create it when they start",
+        )
+    return TopicFault(
+        topic=name,
+        fault=Fault.UNREADABLE,
+        what=f"topic {name} cannot be looked at: {error.str()}",
+        mend="Weir needs the operations Describe and DescribeConfigs on it",
     )
-    return TopicFault(topic=name, fault=Fault.UNREADABLE, text=text)
 
 
 def _wrong(
@@ -182,23 +194,24 @@ def _wrong(
         TopicFault(
             topic=name,
             fault=fault,
-            text=f"topic {name} exists with {key}={found[key].value}; Weir needs {settings[key]}: {mend}",
+            what=f"topic {name} exists with {key}={found[key].value}; Weir needs {settings[key]}",
+            mend=mend,
         )
         for key, fault in ((TIMESTAMP_TYPE, Fault.TIMESTAMPS), (CLEANUP_POLICY, Fault.CLEANUP))
         if key in settings and found[key].value != settings[key]
     ]
     # Whoever creates a topic of Weir sets this one on it; it is the broker's where a request created it.
     if not faults and found[CLEANUP_POLICY].source != ConfigSource.DYNAMIC_TOPIC_CONFIG.value:
-        text = f"topic {name} has the broker's settings: a client's request made it, not Weir; {mend}"
-        faults.append(TopicFault(topic=name, fault=Fault.NOT_OURS, text=text))
+        what = f"topic {name} has the broker's settings, since a client's request made it, not Weir"
+        faults.append(TopicFault(topic=name, fault=Fault.NOT_OURS, what=what, mend=mend))
     return faults
 
 
 def _too_many(name: str, count: int, bootstrap: str) -> TopicFault:
-    text = (
-        f"topic {name} has {count} partitions; Weir needs 1, since versions count up in one order: keep what"
-        f" it says (weir policy get --kafka {bootstrap} > policies.yaml), delete it (kafka-topics"
+    mend = (
+        f"keep what it says (weir policy get --kafka {bootstrap} > policies.yaml), delete it (kafka-topics"
         f" --bootstrap-server {bootstrap} --delete --topic {name}), start `weir job` and then"
         f" weir policy apply policies.yaml --kafka {bootstrap}"
     )
-    return TopicFault(topic=name, fault=Fault.PARTITIONS, text=text)
+    what = f"topic {name} has {count} partitions; Weir needs 1, since versions count up in one order"
+    return TopicFault(topic=name, fault=Fault.PARTITIONS, what=what, mend=mend)

@@ -13,8 +13,8 @@ from streaming.kafka_io.topic_watch import TopicMetrics, TopicWatch
 from streaming.kafka_io.weir_topics import Fault, TopicFault, TopicsSeen
 
 LOGGER = logging.getLogger("tests.topics")
-GONE = TopicFault(topic="weir.usage", fault=Fault.MISSING, text="topic weir.usage is not there")
-OTHER = TopicFault(topic="weir.policies", fault=Fault.PARTITIONS, text="topic weir.policies has 3 partitions")
+GONE = TopicFault(topic="weir.usage", fault=Fault.MISSING, what="weir.usage is not there", mend="make it")
+OTHER = TopicFault(topic="weir.policies", fault=Fault.PARTITIONS, what="3 partitions", mend="delete it")
 
 
 class Watched:
@@ -82,7 +82,7 @@ def test_a_topic_made_again_is_counted_and_told_once(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("fault", list(Fault))
 def test_only_what_makes_decisions_wrong_keeps_a_part_from_starting(fault: Fault) -> None:
     """A topic that is missing may come, one with the broker's settings does for now."""
-    found = seen(TopicFault(topic="weir.usage", fault=fault, text="what mends it"))
+    found = seen(TopicFault(topic="weir.usage", fault=fault, what="wrong", mend="what mends it"))
     if fault in (Fault.TIMESTAMPS, Fault.CLEANUP, Fault.PARTITIONS):
         with pytest.raises(WeirError, match="what mends it"):
             found.check()
