@@ -19,7 +19,6 @@ from weir.stack.process import running
 _PROCESSES: Final = ("pid", "jvm_pid")
 _SIZE_MAX: Final = 1024 * 1024
 _HERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
-"""Who listens everywhere listens here too."""
 
 
 def check_health(ready_file: Path, limit_s: float) -> str:
@@ -49,6 +48,16 @@ def check_health(ready_file: Path, limit_s: float) -> str:
     return "serves without the job, which has decided nothing since the start" if _away(said) else ""
 
 
+def here(host: str) -> str:
+    """Where to connect to who listens on a host: who listens everywhere listens here too."""
+    return _HERE.get(host, host)
+
+
+def unverified() -> ssl.SSLContext:
+    """TLS for who only looks: a part of this machine has a certificate for another name."""
+    return ssl._create_unverified_context()
+
+
 def _away(said: Mapping[str, Any]) -> bool:
     return any(part.get("job") == AWAY for part in (said, *said.get("workers", ())))
 
@@ -75,11 +84,10 @@ def _check_processes(part: Mapping[str, Any]) -> None:
 
 def _check_metrics(url: str, deadline: float) -> None:
     parts = urlsplit(url)
-    host = _HERE.get(parts.hostname or "", parts.hostname or "")
-    # A part of this machine, whose certificate is for another name.
+    host = here(parts.hostname or "")
     made: Any = http.client.HTTPConnection
     if parts.scheme == "https":
-        made = partial(http.client.HTTPSConnection, context=ssl._create_unverified_context())
+        made = partial(http.client.HTTPSConnection, context=unverified())
     connection = made(host, parts.port, timeout=_left(deadline))
     try:
         connection.request("GET", parts.path)

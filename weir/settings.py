@@ -9,6 +9,10 @@ DEFAULT_LISTEN = "127.0.0.1:19092"
 """Where the proxy of Kafka waits for clients."""
 DEFAULT_PULSAR_LISTEN = "127.0.0.1:16650"
 """The same of Pulsar's."""
+DEFAULT_ADMIN = "127.0.0.1:18080"
+"""Where the admin API does."""
+DEFAULT_METRICS = "127.0.0.1:19100"
+"""Where `weir up` shows the metrics of all parts."""
 LOCAL_PULSAR_PORT, LOCAL_PULSAR_ADMIN_PORT = 16750, 18180
 
 

@@ -13,6 +13,7 @@ from streaming.policy.settings import read_settings
 from weir.foreground import forget_ready_file, host_port, http_url, write_ready_file
 from weir.log import log_to_stderr
 from weir.options import add, add_address, add_cluster_options, add_part_options, cluster_of
+from weir.settings import DEFAULT_ADMIN
 from weir.stopping import stop_event, unless, until_stopped
 
 if TYPE_CHECKING:
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from enforcer.http.service import HttpService
     from enforcer.http.settings import HttpSettings
     from streaming.contract.topics import Cluster
-
-DEFAULT_ADMIN = "127.0.0.1:18080"
 
 logger = logging.getLogger("weir.admin")
 

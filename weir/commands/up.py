@@ -5,11 +5,8 @@ from pathlib import Path
 
 from weir.foreground import host_port, http_url
 from weir.options import add, add_address, add_file, add_flag
-from weir.settings import DEFAULT_LISTEN, DEFAULT_PULSAR_LISTEN
+from weir.settings import DEFAULT_ADMIN, DEFAULT_LISTEN, DEFAULT_METRICS, DEFAULT_PULSAR_LISTEN
 from weir.stack.local import LOCAL
-
-DEFAULT_ADMIN = "127.0.0.1:18080"
-DEFAULT_METRICS = "127.0.0.1:19100"
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
