@@ -33,6 +33,7 @@ COMMANDS = {
     "admin": "weir.commands.admin",
     "collect": "weir.commands.collect",
     "healthy": "weir.commands.local.healthy",
+    "doctor": "weir.doctor.command",
 }
 
 

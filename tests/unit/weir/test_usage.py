@@ -54,6 +54,8 @@ T = "persistent://acme/orders/t1"
         ("policy explain --policies good.yaml --topic acme.orders.t1", "usage: weir policy explain"),
         (f"policy explain --policies good.yaml --topic {T} --user alice", "usage: weir policy explain"),
         (f"policy explain --policies good.yaml --topic {T} --client-id x", "usage: weir policy explain"),
+        ("doctor --listen 19092", "--listen: invalid HOST:PORT value: '19092'"),
+        ("doctor --policies x", "usage: weir"),
         ("backlog --limit 0", "'0'; expected a whole number at least 1"),
         ("backlog --limit x", "'x'; expected a whole number at least 1"),
         ("backlog --watch nan", "'nan'; expected a number at least 0.1 and at most 86400"),

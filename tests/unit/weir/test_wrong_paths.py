@@ -25,7 +25,7 @@ WRITE, READY, FOLDER = "write", "ready", "folder"
 OPTIONS: Final = (
     *((command, "--settings", READ, NOBODY) for command in (
         "up", "demo", "tail", "backlog", "policy get", "policy log", "job", "proxy", "admin", "collect",
-        "collect kafka", "collect pulsar",
+        "collect kafka", "collect pulsar", "doctor",
     )),
     ("send", "--settings", READ, (*NOBODY, "EVENTS")),
     ("policy apply", "--settings", READ, (*NOBODY, "POLICIES")),

@@ -1,0 +1,204 @@
+"""Where parts listen, as `weir doctor` knocks: TLS, what is served, tokens."""
+
+import asyncio
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from doctor_kit import NOWHERE, patient_of, told
+from tls_kit import LOOPBACK, Authority, Pair
+
+from weir.doctor.checks.doors import Knock, check_admin, check_doors, knock, knocks
+from weir.doctor.patient import Address, Door, Patient
+
+BEYOND = ("0.0.0.0", 1)
+LIMIT_S = 10.0
+HEADER = b"PROXY UNKNOWN\r\n"
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    """A CA of our own."""
+    return Authority(tmp_path / "ca")
+
+
+def door(address: Address, section: str = "proxy", *, given: bool = True) -> Door:
+    """A door of a section."""
+    return Door(section=section, address=address, given=given)
+
+
+def tls(pair: Pair) -> dict[str, Any]:
+    """The key of a section."""
+    return {"tls": {"certificate": pair.certificate, "key": pair.key}}
+
+
+def der(pair: Pair) -> bytes:
+    """What is served of it."""
+    return ssl.PEM_cert_to_DER_cert(Path(pair.certificate).read_text())
+
+
+def found_at(patient: Patient, met: Knock) -> tuple[str, str]:
+    """What is said of the proxy's door."""
+    patient.answers[knocks] = {"proxy": met}
+    ((status, what),) = told(check_doors(patient))
+    return status, what
+
+
+@pytest.mark.parametrize(
+    ("address", "with_tls", "given", "met", "status", "words"),
+    [
+        (NOWHERE, False, True, Knock(open=False), "warning", "nobody listens for proxy at 127.0.0.1:1"),
+        (NOWHERE, False, False, Knock(open=False), "ok", "nobody listens, and none was said to: proxy"),
+        (NOWHERE, False, True, Knock(open=True), "ok", "plain text, for this machine alone"),
+        (BEYOND, False, True, Knock(open=True), "warning", "listens beyond this machine in plain text"),
+        (BEYOND, True, True, Knock(open=True), "error", "speaks no TLS, though proxy.tls is set"),
+        (BEYOND, False, True, Knock(open=True, certificate=b"x"), "warning", "cannot be read"),
+    ],
+)
+def test_what_is_said_of_a_door(
+    address: Address, with_tls: bool, given: bool, met: Knock, status: str, words: str, authority: Authority
+) -> None:
+    """By where it is, and what the settings say of it."""
+    patient = patient_of(
+        doors={"proxy": door(address, given=given)}, proxy=tls(authority.server()) if with_tls else {}
+    )
+    said, what = found_at(patient, met)
+    assert (said, words in what) == (status, True)
+
+
+def test_what_is_served_counts(authority: Authority) -> None:
+    """It may be another one than the file holds, and end sooner."""
+    pair, other = authority.server(), authority.server()
+    ends = datetime.now(UTC) + timedelta(days=3, hours=1)
+    soon = authority.issue(LOOPBACK, not_after=ends)
+    patient = patient_of(doors={"proxy": door(NOWHERE)}, proxy=tls(pair))
+    assert found_at(patient, Knock(open=True, certificate=der(pair)))[0] == "ok"
+    status, what = found_at(patient, Knock(open=True, certificate=der(other)))
+    assert status == "warning" and f"does not serve the certificate of {pair.certificate}" in what
+    assert found_at(patient, Knock(open=True, certificate=der(soon))) == (
+        "error", f"proxy at 127.0.0.1:1 serves TLS; its certificate ends in 3 days, on {ends:%Y-%m-%d}"
+    )  # fmt: skip
+    Path(pair.certificate).unlink()
+    assert found_at(patient, Knock(open=True, certificate=der(other)))[0] == "warning"
+
+
+async def knocked(pair: Pair | None, header: bytes = b"") -> Knock:
+    """Of a server that waits for a header, and then speaks TLS, or closes."""
+
+    def serve() -> None:
+        connection, _ = listening.accept()
+        with connection:
+            connection.settimeout(LIMIT_S)
+            assert connection.recv(len(header)) == header
+            if pair is None:
+                return
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(*pair)
+            with suppress(OSError), context.wrap_socket(connection, server_side=True) as spoken:
+                spoken.recv(1)
+
+    with socket.create_server((LOOPBACK, 0)) as listening:
+        listening.settimeout(LIMIT_S)
+        serving = asyncio.create_task(asyncio.to_thread(serve))
+        met = await knock(listening.getsockname(), header, "kafka.test")
+        await serving
+    return met
+
+
+@pytest.mark.parametrize("header", [b"", HEADER])
+async def test_a_knock_shows_the_certificate(header: bytes, authority: Authority) -> None:
+    """Whoever it is for, behind the header of a load balancer, too."""
+    pair = authority.server()
+    assert await knocked(pair, header) == Knock(open=True, certificate=der(pair))
+
+
+async def test_a_knock_where_no_tls_is_spoken_and_where_nobody_is() -> None:
+    """Both are answers."""
+    assert await knocked(None) == Knock(open=True)
+    assert await knock(NOWHERE, b"", "x") == Knock(open=False)
+
+
+def test_doors_are_knocked_at_as_their_settings_say(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The header where it is demanded, but not for metrics, and the name of the certificate."""
+    said = {}
+
+    async def note(address: Address, header: bytes, name: str) -> Knock:
+        said[address[1]] = header, name
+        return Knock(open=False)
+
+    monkeypatch.setattr("weir.doctor.checks.doors.knock", note)
+    pair = authority.server()
+    proxy = {"proxy_protocol": "required", "tls": {**tls(pair)["tls"], "sni": "kafka.test"}}
+    doors = {
+        "proxy": door((BEYOND[0], 1)), "metrics": door(("::1", 2)), "admin": door(("a.test", 3), "admin")
+    }  # fmt: skip
+    assert len(knocks(patient_of(doors=doors, proxy=proxy))) == 3
+    assert said == {1: (HEADER, "kafka.test"), 2: (b"", "kafka.test"), 3: (b"", "a.test")}
+
+
+@contextmanager
+def api(status: int) -> Iterator[Address]:
+    """An admin API that answers everybody so."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Nobody reads it."""
+
+    server = HTTPServer((LOOPBACK, 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield server.server_address[:2]  # type: ignore[misc]
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.mark.parametrize(
+    ("host", "status", "expected", "words"),
+    [
+        (LOOPBACK, 401, "ok", "answers nobody without a token"),
+        (LOOPBACK, 200, "ok", "answers this machine alone"),
+        (BEYOND[0], 401, "ok", "answers nobody without a token"),
+        (BEYOND[0], 200, "warning", "has no tokens"),
+        (BEYOND[0], 403, "warning", "has no tokens"),
+    ],
+)
+def test_whether_the_admin_api_wants_tokens(host: str, status: int, expected: str, words: str) -> None:
+    """By what it answers somebody without one."""
+    with api(status) as (_, port):
+        doors = {"admin": door((host, port), "admin")}
+        patient = patient_of({knocks: {"admin": Knock(open=True)}}, doors=doors)
+        ((said, what),) = told(check_admin(patient))
+    assert (said, words in what) == (expected, True)
+
+
+@pytest.mark.parametrize(
+    ("met", "settings", "expected", "words"),
+    [
+        (Knock(open=False), {}, "ok", "nobody listens"),
+        (Knock(open=True), {}, "warning", "does not answer"),
+        (Knock(open=True), {"proxy_protocol": "required"}, "ok", "demands tokens"),
+    ],
+)
+def test_an_admin_api_that_cannot_be_asked(
+    met: Knock, settings: dict[str, Any], expected: str, words: str
+) -> None:
+    """It is not there, or speaks to load balancers alone."""
+    patient = patient_of({knocks: {"admin": met}}, doors={"admin": door(NOWHERE, "admin")}, admin=settings)
+    ((said, what),) = told(check_admin(patient))
+    assert (said, words in what) == (expected, True)

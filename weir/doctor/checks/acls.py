@@ -1,0 +1,194 @@
+"""Checks of who may do what at the brokers: is there an authorizer, who may write to Weir's topics."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NamedTuple
+
+from confluent_kafka.admin import (
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from streaming.contract.errors import WeirError
+from weir.doctor.checks.brokers import HARMFUL
+from weir.doctor.checks.grants import CLUSTER, GRANTS, GROUP, TOPIC, TRANSACTION, Grant
+from weir.doctor.findings import Finding, error, ok, warning
+from weir.doctor.patient import LIMIT_S, Patient, Unanswered, broker_settings, client, metadata, taken
+
+_ANY: Final[Any] = None
+_ALL: Final = AclBindingFilter(
+    ResourceType.ANY, _ANY, ResourcePatternType.ANY, _ANY, _ANY, AclOperation.ANY, AclPermissionType.ANY
+)
+_STRANGERS: Final = ("User:*", "User:ANONYMOUS")
+"""Everybody, and who has not logged in."""
+_WRITERS: Final = frozenset({AclOperation.WRITE, AclOperation.ALL})
+_AUTHORIZER: Final = "authorizer.class.name"
+_IMPLIED: Final = {
+    AclOperation.DESCRIBE: frozenset({
+        AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER,
+    }),
+    AclOperation.DESCRIBE_CONFIGS: frozenset({AclOperation.ALTER_CONFIGS}),
+}  # fmt: skip
+"""What brokers take for a right as well (Kafka's StandardAuthorizer)."""
+_OPEN: Final = "allow.everyone.if.no.acl.found"
+_KINDS: Final = {
+    TOPIC: ResourceType.TOPIC, GROUP: ResourceType.GROUP,
+    TRANSACTION: ResourceType.TRANSACTIONAL_ID, CLUSTER: ResourceType.BROKER,
+}  # fmt: skip
+_CLUSTER_NAME: Final = "kafka-cluster"
+_NONE: Final[frozenset[AclOperation]] = frozenset()
+_EVERY: Final = "*"
+"""Any name, or any host."""
+_NEEDS: Final = "give kafka.client an administrator's login (Describe on the cluster)"
+
+
+class Acl(NamedTuple):
+    """One ACL, as Kafka's."""
+
+    principal: str
+    operation: AclOperation
+    kind: ResourceType
+    name: str
+    prefixed: bool = False
+    allows: bool = True
+    host: str = _EVERY
+
+
+def acls(patient: Patient) -> list[Acl] | None:
+    """All of the cluster, None without an authorizer; raises Unreached or Unanswered."""
+    patient.once(metadata)
+    there = taken(patient.once(client).describe_acls(_ALL, request_timeout=LIMIT_S))
+    # librdkafka takes "security is disabled" for an empty list.
+    if not there and not any(one.get(_AUTHORIZER) for one in patient.once(broker_settings).values()):
+        return None
+    return [_acl(one) for one in there]
+
+
+def _acl(one: Any) -> Acl:
+    prefixed = one.resource_pattern_type is ResourcePatternType.PREFIXED
+    allows = one.permission_type is AclPermissionType.ALLOW
+    return Acl(one.principal, one.operation, one.restype, one.name, prefixed, allows, one.host)
+
+
+def check_authorizer(patient: Patient) -> Iterator[Finding]:
+    """Whether anything keeps strangers from Weir's topics, and who may write to them."""
+    try:
+        there = patient.once(acls)
+    except Unanswered as failure:
+        yield warning(f"ACLs cannot be seen: {failure}", _NEEDS)
+        return
+    if there is None:
+        what = "the brokers have no authorizer: whoever reaches one may set limits by Weir's topics"
+        mend = f"set {_AUTHORIZER} and {_OPEN}=false; then give the ACLs of docs/security.md"
+        yield error(what, mend)
+        return
+    found = [one for topic in patient.cluster.topics.all() for one in _of_topic(topic, there, patient)]
+    policies = patient.cluster.topics.policies
+    writers = ", ".join(sorted({acl.principal for acl in there if _lets(acl, policies, _WRITERS)}))
+    yield from found or [
+        ok(f"no stranger may write to Weir's topics; by ACL may write to {policies}: {writers or 'nobody'}")
+    ]
+
+
+def _of_topic(topic: str, there: list[Acl], patient: Patient) -> Iterator[Finding]:
+    bootstrap = patient.cluster.bootstrap
+    for stranger in _STRANGERS:
+        for acl in there:
+            if acl.principal == stranger and _lets(acl, topic, HARMFUL) and not _denied(topic, acl, there):
+                yield error(
+                    f"{stranger} may {acl.operation.name} {topic}: anybody sets limits",
+                    _removal(acl, bootstrap),
+                )
+    if not any(_covers(acl, topic) for acl in there) and (unsaid := _open(patient)):
+        yield unsaid
+
+
+def _open(patient: Patient) -> Finding | None:
+    """What to say of a topic that has no ACL."""
+    mend = f"set {_OPEN}=false on the brokers, or give Weir's topics their ACLs (docs/security.md)"
+    try:
+        settings = patient.once(broker_settings)
+    except WeirError as failure:
+        return warning(f"no ACL on Weir's topics, and {_OPEN} cannot be read: {failure}", mend)
+    if any((of_one.get(_OPEN) or "").lower() == "true" for of_one in settings.values()):
+        return error(f"{_OPEN}=true and no ACL on Weir's topics: anybody sets limits", mend)
+    # Brokers keep what they do not know by name to themselves.
+    if any(_OPEN in of_one and of_one[_OPEN] is None for of_one in settings.values()):
+        return warning(f"no ACL on Weir's topics, and the brokers do not tell {_OPEN}", mend)
+    return None
+
+
+def _lets(acl: Acl, topic: str, operations: frozenset[AclOperation]) -> bool:
+    return acl.allows and acl.operation in operations and _covers(acl, topic)
+
+
+def _denied(topic: str, acl: Acl, there: Iterable[Acl]) -> bool:
+    return any(
+        not one.allows
+        and one.principal in (_STRANGERS[0], acl.principal)
+        and one.operation in (AclOperation.ALL, acl.operation)
+        and one.host == _EVERY
+        and _covers(one, topic)
+        for one in there
+    )
+
+
+def _covers(acl: Acl, topic: str) -> bool:
+    return acl.kind is ResourceType.TOPIC and _named(acl, topic)
+
+
+def _named(acl: Acl, name: str) -> bool:
+    return name.startswith(acl.name) if acl.prefixed else acl.name in (name, _EVERY)
+
+
+def _removal(acl: Acl, bootstrap: str) -> str:
+    return (
+        f"kafka-acls --bootstrap-server {bootstrap} --remove --allow-principal '{acl.principal}'"
+        f" --operation {acl.operation.name} --topic '{acl.name}'"
+        + (" --resource-pattern-type prefixed" if acl.prefixed else "")
+    )
+
+
+def check_acls(patient: Patient) -> Iterator[Finding]:
+    """Whether Weir's users, by their names on docs/security.md, have what they need there."""
+    try:
+        there = patient.once(acls)
+    except Unanswered as failure:
+        yield warning(f"ACLs cannot be seen: {failure}", _NEEDS)
+        return
+    if there is None:
+        yield warning("not looked at: there is no authorizer", "see authorizer")
+        return
+    principals = {acl.principal for acl in there}
+    wanted = [grant.under(patient.cluster.topics.prefix) for grant in GRANTS]
+    users = sorted({grant.user for grant in wanted if f"User:{grant.user}" in principals})
+    missing = [grant for grant in wanted if grant.user in users and not _given(grant, there)]
+    for grant in missing:
+        lacks = f"{' and '.join(grant.operations)} on {grant.kind} {grant.name}".rstrip()
+        yield error(f"User:{grant.user} lacks {lacks}", grant.command(patient.cluster.bootstrap))
+    if not users:
+        yield ok("no ACL names a user of docs/security.md; other names are not looked at")
+    elif not missing:
+        yield ok(f"{', '.join(users)} have the ACLs of docs/security.md")
+
+
+def _given(grant: Grant, there: Iterable[Acl]) -> bool:
+    """Whether ACLs give it; a wider one does, too."""
+    may = {acl.operation for acl in there if acl.allows and _fits(acl, grant)}
+    wanted = map(_operation, grant.operations)
+    return AclOperation.ALL in may or all(each in may or may & _IMPLIED.get(each, _NONE) for each in wanted)
+
+
+def _fits(acl: Acl, grant: Grant) -> bool:
+    if acl.kind is not _KINDS[grant.kind] or acl.principal not in (f"User:{grant.user}", _STRANGERS[0]):
+        return False
+    if grant.kind == CLUSTER:
+        return acl.name == _CLUSTER_NAME
+    # What is to hold for all names that begin so is not given by one name.
+    return acl.name == _EVERY if grant.prefixed and not acl.prefixed else _named(acl, grant.name)
+
+
+def _operation(name: str) -> AclOperation:
+    return AclOperation["DESCRIBE_CONFIGS" if name == "DescribeConfigs" else name.upper()]

@@ -1,0 +1,184 @@
+"""Checks of where parts listen: TLS, the certificate that is really served, tokens of the admin API."""
+
+import asyncio
+import http.client
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from enforcer.control.access.auth import is_loopback
+from enforcer.core.security.doors import DoorSettings, ProxyProtocol
+from enforcer.core.security.tls import TlsSettings
+from weir.doctor.checks.certificates import certificates_in, judged, validity
+from weir.doctor.checks.visit import connected
+from weir.doctor.findings import Finding, Status, error, ok, warning
+from weir.doctor.patient import Address, Door, Patient
+from weir.health import here, unverified
+
+KNOCK_S: Final = 3.0
+METRICS: Final = "metrics"
+_HEADER: Final = b"PROXY UNKNOWN\r\n"
+"""Of the PROXY protocol: it leaves the address as it is."""
+_ASKED: Final = "/admin/v2/resourcegroups"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knock:
+    """What a door answered.
+
+    Attributes:
+        open: somebody listens.
+        certificate: that was shown, DER; None: no TLS was spoken.
+    """
+
+    open: bool
+    certificate: bytes | None = None
+
+
+async def knock(address: Address, header: bytes, server_name: str) -> Knock:
+    """Connect, and try TLS; says nothing beyond that.
+
+    Args:
+        address: where.
+        header: sent before TLS.
+        server_name: of SNI.
+    """
+    is_open, certificate = False, None
+    with suppress(OSError, ValueError):
+        async with asyncio.timeout(KNOCK_S), connected(_here(address)) as (_, writer):
+            is_open = True
+            writer.write(header)
+            await writer.start_tls(unverified(), server_hostname=server_name)
+            certificate = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+    return Knock(open=is_open, certificate=certificate)
+
+
+def knocks(patient: Patient) -> dict[str, Knock]:
+    """At each door."""
+
+    async def all_at_once() -> list[Knock]:
+        return await asyncio.gather(*(_at(name, door, patient) for name, door in patient.doors.items()))
+
+    return dict(zip(patient.doors, asyncio.run(all_at_once()), strict=True))
+
+
+async def _at(name: str, door: Door, patient: Patient) -> Knock:
+    settings = settings_of(door, patient)
+    header = _HEADER if name != METRICS and settings.proxy_protocol is ProxyProtocol.REQUIRED else b""
+    domain = settings.tls.sni if settings.tls is not None else ""
+    return await knock(door.address, header, domain or _here(door.address)[0])
+
+
+def settings_of(door: Door, patient: Patient) -> DoorSettings:
+    """The section for this door."""
+    sections: dict[str, DoorSettings] = {
+        "proxy": patient.proxy, "pulsar": patient.pulsar, "admin": patient.admin
+    }  # fmt: skip
+    return sections[door.section]
+
+
+def check_doors(patient: Patient) -> Iterator[Finding]:
+    """Each: does somebody listen, is it TLS where others can hear it, is its certificate good."""
+    empty = []
+    for name, found in patient.once(knocks).items():
+        door = patient.doors[name]
+        if found.open:
+            yield _of_door(f"{name} at {shown(door.address)}", door, found, settings_of(door, patient).tls)
+        elif door.given:
+            mend = "start that part, or say where it listens, as to `weir up`"
+            yield warning(f"nobody listens for {name} at {shown(door.address)}", mend)
+        else:
+            empty.append(f"{name} at {shown(door.address)}")
+    if empty:
+        yield ok(f"nobody listens, and none was said to: {', '.join(empty)}")
+
+
+def _of_door(where: str, door: Door, found: Knock, tls: TlsSettings | None) -> Finding:
+    if found.certificate is not None:
+        return _of_certificate(where, found.certificate, tls.certificate if tls is not None else "")
+    if tls is not None:
+        mend = "restart that part with these settings; its log says what is wrong with its certificate"
+        return error(f"{where} speaks no TLS, though {door.section}.tls is set", mend)
+    if beyond(door.address):
+        what = f"{where} listens beyond this machine in plain text, which can be read on the way"
+        return warning(what, f"set {door.section}.tls")
+    return ok(f"{where} is in plain text, for this machine alone")
+
+
+def _of_certificate(where: str, served: bytes, file: str) -> Finding:
+    """What is served, and whether it is what stands in the file."""
+    try:
+        found = judged(f"{where} serves TLS; its certificate", validity(served), time.time())
+    except ValueError:
+        return warning(f"{where} serves a certificate that cannot be read", "look at it: openssl s_client")
+    if found.status is Status.OK and file and served not in _in(file):
+        return warning(f"{where} does not serve the certificate of {file}", "the log of that part says why")
+    return found
+
+
+def _in(file: str) -> list[bytes]:
+    try:
+        return certificates_in(file)
+    except (OSError, ValueError):
+        # What is wrong with files is said of certificates.
+        return []
+
+
+def check_admin(patient: Patient) -> Iterator[Finding]:
+    """Whether the admin API asks who somebody is."""
+    door, found = patient.doors["admin"], patient.once(knocks)["admin"]
+    where = f"the admin API at {shown(door.address)}"
+    if not found.open:
+        yield ok(f"nobody listens for {where}")
+        return
+    if patient.admin.proxy_protocol is ProxyProtocol.REQUIRED:
+        yield ok(f"{where} demands tokens behind a load balancer, whatever is configured")
+        return
+    status = _status(door.address, found.certificate is not None)
+    if status is None:
+        yield warning(f"{where} does not answer", "look at its log")
+    elif status == http.client.UNAUTHORIZED:
+        yield ok(f"{where} answers nobody without a token")
+    elif beyond(door.address):
+        what = f"{where} has no tokens: everybody on that machine may change limits, and nobody else gets in"
+        yield warning(what, "set admin.tokens_file (docs/admin_api.md), or listen on 127.0.0.1")
+    else:
+        yield ok(f"{where} has no tokens and answers this machine alone")
+
+
+def _status(address: Address, tls: bool) -> int | None:
+    """What it answers to somebody without a token."""
+    host, port = _here(address)
+    made = (
+        http.client.HTTPSConnection(host, port, timeout=KNOCK_S, context=unverified())
+        if tls
+        else http.client.HTTPConnection(host, port, timeout=KNOCK_S)
+    )
+    try:
+        made.request("GET", _ASKED)
+        return made.getresponse().status
+    except (OSError, http.client.HTTPException):
+        return None
+    finally:
+        made.close()
+
+
+def beyond(address: Address) -> bool:
+    """Whether others than this machine can connect there.
+
+    >>> beyond(("127.0.0.1", 1)), beyond(("localhost", 1)), beyond(("0.0.0.0", 1)), beyond(("[::1]", 1))
+    (False, False, True, False)
+    """
+    return not is_loopback(address[0].strip("[]"))
+
+
+def shown(address: Address) -> str:
+    """As people write it."""
+    return "{}:{}".format(*address)
+
+
+def _here(address: Address) -> Address:
+    host, port = address
+    return here(host.strip("[]")), port

@@ -1,0 +1,120 @@
+"""A visit to a broker's port as a stranger makes it: without a login, straight, past all proxies.
+
+It only asks: which versions the broker has, which brokers there are, and what it may do to Weir's topics.
+"""
+
+import asyncio
+import ssl
+import struct
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from enforcer.wire.kafka.codec import request_layout, response_layout
+from enforcer.wire.kafka.frames import API_VERSIONS, METADATA
+from streaming.contract.errors import WeirError
+from weir.doctor.patient import Address
+from weir.health import unverified
+
+VISIT_S: Final = 3.0
+"""Limit of each of two tries, in plain text and by TLS."""
+_METADATA_VERSION: Final = 8
+"""The first that tells what one may do (KIP-430), and the last without compact lengths but one."""
+_ANSWER_MAX: Final = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visit:
+    """What came of it.
+
+    Attributes:
+        address: of the broker.
+        reached: it took the connection.
+        tls: it speaks TLS.
+        versions: first and last version by API, as far as it told.
+        answered: it told its brokers without a login.
+        allowed: by topic, bits of what it lets a stranger do (KIP-430).
+    """
+
+    address: Address
+    reached: bool = True
+    tls: bool = False
+    versions: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    answered: bool = False
+    allowed: Mapping[str, int] = field(default_factory=dict)
+
+
+async def visit(address: Address, topics: Sequence[str], limit_s: float = VISIT_S) -> Visit:
+    """Go there.
+
+    Args:
+        address: of the broker.
+        topics: those that are asked about.
+        limit_s: of each of two tries.
+    """
+    plain = await _try(address, topics, False, limit_s)
+    if plain.versions or not plain.reached:
+        return plain
+    return await _try(address, topics, True, limit_s)
+
+
+async def _try(address: Address, topics: Sequence[str], tls: bool, limit_s: float) -> Visit:
+    found: dict[str, Any] = {"reached": False}
+    # Whatever ends it, it wants something else of its clients: TLS, a certificate, a login.
+    with suppress(OSError, WeirError, ValueError, EOFError):
+        async with asyncio.timeout(limit_s):
+            async with connected(address, unverified() if tls else None) as (reader, writer):
+                found |= {"reached": True, "tls": tls}
+                await _talk(reader, writer, topics, found)
+    # A handshake that fails is one with somebody.
+    return Visit(address=address, **found | ({"reached": True} if tls else {}))
+
+
+async def _talk(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, topics: Sequence[str], found: dict[str, Any]
+) -> None:
+    """Put down what is told, as far as it goes."""
+    told = await _ask(reader, writer, API_VERSIONS, 0, {})
+    found["versions"] = {one["ApiKey"]: (one["MinVersion"], one["MaxVersion"]) for one in told["ApiKeys"]}
+    asked = {
+        "Topics": [{"Name": name.encode()} for name in topics],
+        "AllowAutoTopicCreation": False,
+        "IncludeTopicAuthorizedOperations": True,
+    }
+    told = await _ask(reader, writer, METADATA, _METADATA_VERSION, asked)
+    found["answered"] = True
+    found["allowed"] = {
+        one["Name"].decode("utf-8", "replace"): one["TopicAuthorizedOperations"]
+        for one in told["Topics"]
+        if not one["ErrorCode"]
+    }
+
+
+async def _ask(
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    key: int,
+    version: int,
+    values: Mapping[str, Any],
+) -> Mapping[str, Any]:
+    """One question; raises OSError, EOFError or WeirError if there is no answer to it."""
+    body = struct.pack(">hhih", key, version, key, -1) + request_layout(key, version).write(values)
+    writer.write(struct.pack(">i", len(body)) + body)
+    (length,) = struct.unpack(">i", await reader.readexactly(4))
+    if not 4 <= length <= _ANSWER_MAX:
+        raise OSError("no answer of Kafka's")
+    return response_layout(key, version).read(await reader.readexactly(length), 4)
+
+
+@asynccontextmanager
+async def connected(
+    address: Address, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """A connection that is gone at the end; raises OSError if there is none."""
+    reader, writer = await asyncio.open_connection(*address, ssl=tls)
+    try:
+        yield reader, writer
+    finally:
+        # Not closed: TLS would wait for the other side.
+        writer.transport.abort()

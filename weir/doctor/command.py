@@ -1,0 +1,71 @@
+"""`weir doctor`: what is open or wrong about an installation, and what mends it (docs/contract.md 4)."""
+
+import argparse
+
+from streaming.policy.settings import read_settings
+from weir.foreground import host_port
+from weir.options import add_address, add_cluster_options, add_flag, cluster_of
+from weir.settings import DEFAULT_ADMIN, DEFAULT_LISTEN, DEFAULT_METRICS, DEFAULT_PULSAR_LISTEN
+
+DOORS = {
+    "proxy": ("--listen", DEFAULT_LISTEN, "proxy", "the Kafka proxy"),
+    "pulsar": ("--pulsar-listen", DEFAULT_PULSAR_LISTEN, "pulsar", "the Pulsar proxy"),
+    "admin": ("--admin", DEFAULT_ADMIN, "admin", "the admin API"),
+    "metrics": ("--metrics", DEFAULT_METRICS, "proxy", "the metrics"),
+}
+"""By name: option, default, section of the settings, meaning."""
+_EXAMPLES = """\
+examples:
+  weir doctor --settings weir.yaml                    all checks, the worst first
+  weir doctor --json | jq '.[] | select(.status != "ok")'
+  weir doctor --kafka b1:9092 --listen 10.0.0.5:9092  a proxy that listens there
+
+It changes nothing. Give it the parts' settings and a login that may see the cluster's ACLs and settings.
+What can be reached is told as seen from this machine: run it where clients are, too. Exit status: 0 no error,
+1 an error, 2 bad usage or settings.
+"""
+
+
+def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Register the command."""
+    parser = subparsers.add_parser(
+        "doctor",
+        help="what is open or wrong, and what mends it",
+        description="Looks for brokers that can be reached past the proxy, missing ACLs, wrong topics, two"
+        " proxies of one name, an absent job, wrong clocks, certificates that end, doors without TLS or"
+        " tokens.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_cluster_options(parser)
+    add_flag(parser, "--json", "print the findings as an array")
+    for option, default, _, meaning in DOORS.values():
+        add_address(parser, option, f"where {meaning} should listen (default: {default}, if there is one)")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Look once; raises ConfigError if the settings are wrong."""
+    # Here and not above: `weir --help` must not load a Kafka client.
+    from enforcer.control.settings import AdminSettings
+    from enforcer.core.settings import ProxySettings
+    from enforcer.pulsar.settings import PulsarSettings
+    from weir.doctor.examination import examine
+    from weir.doctor.findings import Status, as_json, as_lines
+    from weir.doctor.patient import Door, Patient
+
+    doors = {}
+    for name, (option, default, section, _) in DOORS.items():
+        given = getattr(args, option.removeprefix("--").replace("-", "_"))
+        doors[name] = Door(section=section, address=given or host_port(default), given=given is not None)
+    patient = Patient(
+        cluster=cluster_of(args),
+        doors=doors,
+        proxy=read_settings(ProxySettings, "proxy", args.settings),
+        pulsar=read_settings(PulsarSettings, "pulsar", args.settings),
+        admin=read_settings(AdminSettings, "admin", args.settings),
+        settings_file=args.settings,
+    )
+    found = examine(patient)
+    print(as_json(found) if args.json else "\n".join(as_lines(found)))
+    return int(any(each.status is Status.ERROR for _, each in found))
