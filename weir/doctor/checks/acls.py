@@ -84,8 +84,9 @@ def check_authorizer(patient: Patient) -> Iterator[Finding]:
         mend = f"set {_AUTHORIZER} and {_OPEN}=false; then give the ACLs of docs/security.md"
         yield error(what, mend)
         return
-    found = [one for topic in patient.cluster.topics.all() for one in _of_topic(topic, there, patient)]
-    policies = patient.cluster.topics.policies
+    topics, policies = patient.cluster.topics.all(), patient.cluster.topics.policies
+    # What is said of all topics is said once.
+    found = dict.fromkeys(one for topic in topics for one in _of_topic(topic, there, patient))
     writers = ", ".join(sorted({acl.principal for acl in there if _lets(acl, policies, _WRITERS)}))
     yield from found or [
         ok(f"no stranger may write to Weir's topics; by ACL may write to {policies}: {writers or 'nobody'}")

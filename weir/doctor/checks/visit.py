@@ -31,7 +31,6 @@ class Visit:
     Attributes:
         address: of the broker.
         reached: it took the connection.
-        tls: it speaks TLS.
         versions: first and last version by API, as far as it told.
         answered: it told its brokers without a login.
         allowed: by topic, bits of what it lets a stranger do (KIP-430).
@@ -39,7 +38,6 @@ class Visit:
 
     address: Address
     reached: bool = True
-    tls: bool = False
     versions: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     answered: bool = False
     allowed: Mapping[str, int] = field(default_factory=dict)
@@ -65,7 +63,7 @@ async def _try(address: Address, topics: Sequence[str], tls: bool, limit_s: floa
     with suppress(OSError, WeirError, ValueError, EOFError):
         async with asyncio.timeout(limit_s):
             async with connected(address, unverified() if tls else None) as (reader, writer):
-                found |= {"reached": True, "tls": tls}
+                found["reached"] = True
                 await _talk(reader, writer, topics, found)
     # A handshake that fails is one with somebody.
     return Visit(address=address, **found | ({"reached": True} if tls else {}))

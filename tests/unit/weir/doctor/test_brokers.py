@@ -1,11 +1,14 @@
 """Brokers as `weir doctor` meets them: their age, their addresses, what they let a stranger do."""
 
 import asyncio
+import ssl
 import struct
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from doctor_kit import brokers, patient_of, told
+from tls_kit import Authority
 
 from enforcer.kafka.guard.apis import READABLE
 from enforcer.wire.kafka.codec import response_layout
@@ -104,7 +107,9 @@ METADATA = answer(
 )
 
 
-async def visited(*answers: bytes, close: bool = False, limit_s: float = 5.0) -> Visit:
+async def visited(
+    *answers: bytes, close: bool = False, limit_s: float = 5.0, tls: ssl.SSLContext | None = None
+) -> Visit:
     """A visit to a server that answers each request so, and then says nothing or closes."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -118,7 +123,7 @@ async def visited(*answers: bytes, close: bool = False, limit_s: float = 5.0) ->
         finally:
             writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
     async with server:
         return await visit(server.sockets[0].getsockname()[:2], ["t", "u"], limit_s)
 
@@ -127,6 +132,14 @@ async def test_a_visit_to_one_who_answers_all() -> None:
     """Versions, and what a stranger may do to topics that it may see."""
     met = await visited(OFFER, METADATA)
     assert met == Visit(address=met.address, versions={3: (0, 13)}, answered=True, allowed={"t": WRITE})
+
+
+async def test_a_visit_to_one_who_speaks_tls(tmp_path: Path) -> None:
+    """Whoever signed its certificate: a stranger asks for no proof."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*Authority(tmp_path).server())
+    met = await visited(OFFER, METADATA, tls=context)
+    assert (met.versions, met.answered, met.allowed) == ({3: (0, 13)}, True, {"t": WRITE})
 
 
 @pytest.mark.parametrize(
@@ -148,5 +161,5 @@ async def test_a_visit_to_one_who_demands_a_login(visit_it: Callable[[], object]
 async def test_a_visit_to_one_who_says_nothing_at_all_and_to_nobody() -> None:
     """It has a limit."""
     met = await visited(limit_s=0.2)
-    assert met == Visit(address=met.address, tls=False)
+    assert met == Visit(address=met.address)
     assert await visit(("127.0.0.1", 1), ["t"]) == Visit(address=("127.0.0.1", 1), reached=False)
