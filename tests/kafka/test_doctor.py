@@ -196,9 +196,12 @@ def test_a_topic_with_a_wrong_setting_and_one_that_is_gone(
 
 
 def test_two_proxies_of_one_name_and_no_job(guarded: LocalKafka, own: Topics, doctor: Doctor) -> None:
-    """A real proxy, and words of another process that has its name; one that has left is none."""
+    """A real proxy, and words of others that have its name; one that has left is none."""
     with ProxyThread(config(guarded, own, id="p1")):
-        write(guarded, own.usage, alive("p1", "another"), alive("gone", "a"))
+        for instance in ("another", "third", "another"):
+            write(guarded, own.usage, alive("p1", instance), alive("gone", "a"))
+            # Each at a time of its own: who speaks after the other came is there beside it.
+            time.sleep(0.01)
         write(guarded, own.usage, {**alive("gone", "a"), "leaving": True})
         status, found = doctor(own)
     assert status == 1
@@ -292,3 +295,14 @@ def test_who_may_see_nothing_is_told_so(own: Topics, doctor: Doctor) -> None:
     for check in ("topics", "replicas", "authorizer", "acls", "proxies", "job", "clocks"):
         assert worst[check] == {"warning"}, check
     assert "Cluster authorization failed" in found["acls"][0]["what"]
+
+
+def test_a_login_that_is_refused(own: Topics, doctor: Doctor) -> None:
+    """One error that says whom it asked; nothing that needs the cluster waits for it again."""
+    status, found = doctor(own, user="nobody")
+    assert status == 1
+    (cluster,) = found["cluster"]
+    assert (cluster["status"], "kafka.client" in cluster["mend"]) == ("error", True)
+    assert {each["what"] for check in ("topics", "acls", "job") for each in found[check]} == {
+        "not looked at: the cluster does not answer"
+    }
