@@ -20,6 +20,7 @@ OVER: Final = frozenset({
     KafkaError.INVALID_PRODUCER_ID_MAPPING,
 })  # fmt: skip
 """Somebody else writes under our transactional id."""
+_PURGED: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
 _OURS: Final[Mapping[str, Any]] = {
     "enable.idempotence": True,
     "linger.ms": 0,
@@ -125,7 +126,9 @@ class Transactions:
             self.producer.commit_transaction(timeout_s)
         except (KafkaException, BufferError) as error:
             codes = {one.code() for one in refused} | _codes(error)
-            why = refused[0].str() if refused else reason_of(error)
+            # What was purged is what the library gave up because of the error.
+            own = [one.str() for one in refused if one.code() not in _PURGED]
+            why = own[0] if own else reason_of(error)
             raise NotWritten(why, codes, unknown=committing and not refused) from error
 
     def _produce(self, record: Record, delivered: Callable[..., None], timeout_s: float) -> None:
