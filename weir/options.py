@@ -67,13 +67,17 @@ def whole(least: int, most: int) -> Callable[[str], int]:
     return number(least, most, int)
 
 
-def cluster_of(args: argparse.Namespace) -> Cluster:
-    """What --kafka and --settings say together; raises ConfigError if the file is wrong."""
+def cluster_of(args: argparse.Namespace, part: str = "") -> Cluster:
+    """What --kafka and --settings say together, to a part as `KafkaSettings.client_of` takes it.
+
+    Raises:
+        ConfigError: the file is wrong.
+    """
     settings = read_settings(KafkaSettings, "kafka", args.settings)
     return Cluster(
         bootstrap=args.kafka or settings.bootstrap,
         topics=Topics(settings.topic_prefix),
-        client=settings.client,
+        client=settings.client_of(part),
         topics_check_ms=settings.topics_check_ms,
     )
 

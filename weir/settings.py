@@ -16,6 +16,16 @@ DEFAULT_METRICS = "127.0.0.1:19100"
 LOCAL_PULSAR_PORT, LOCAL_PULSAR_ADMIN_PORT = 16750, 18180
 
 
+class PartClients(Settings):
+    """What differs for one part of those that read one file, as `weir up` starts them."""
+
+    job: dict[str, SecretText] = setting({}, "of `weir job`; Spark's own are job.kafka_options")
+    proxy: dict[str, SecretText] = setting({}, "of `weir proxy`, also of Pulsar's")
+    admin: dict[str, SecretText] = setting({}, "of `weir admin`")
+    collect_kafka: dict[str, SecretText] = setting({}, "of `weir collect kafka`")
+    collect_pulsar: dict[str, SecretText] = setting({}, "of `weir collect pulsar`")
+
+
 class KafkaSettings(Settings):
     """Where Weir's own topics live; every part reads this section."""
 
@@ -28,11 +38,18 @@ class KafkaSettings(Settings):
         "librdkafka properties of Weir's own connections, such as security.protocol and sasl.*; "
         "${dir:/run/secrets:password} stands for the content of that file",
     )
+    clients: PartClients | None = setting(
+        None, "properties of one part's connections over those of `client`, such as a user of its own"
+    )
     topics_check_ms: int = setting(
         CHECK_MS,
         "how often job, proxy and admin API look whether Weir's topics are as they must be, ms",
         minimum=100,
     )
+
+    def client_of(self, part: str) -> dict[str, str]:
+        """librdkafka properties of a part, by its name in PartClients; of any other command, `client`."""
+        return self.client | getattr(self.clients, part, {})
 
 
 class LocalSettings(Settings):

@@ -14,6 +14,7 @@ public class Tools {
             String[] rest = Arrays.copyOfRange(words, 1, words.length);
             switch (words[0]) {
                 case "kafka-acls": org.apache.kafka.tools.AclCommand.main(rest); break;
+                case "kafka-configs": kafka.admin.ConfigCommand.main(rest); break;
                 case "kafka-topics": org.apache.kafka.tools.TopicCommand.main(rest); break;
                 default: throw new IllegalArgumentException(words[0]);
             }

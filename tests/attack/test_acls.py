@@ -14,6 +14,7 @@ from typing import Any
 
 import orjson
 import pytest
+from acl_kit import BEGUN, collect_of_pulsar, grant_the_pages
 from admin_process_kit import Admin
 from cluster_kit import LOOPBACK, address, fresh
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
@@ -45,20 +46,14 @@ from streaming.collect.backlog.action_log import ActionLog
 from streaming.collect.backlog.cluster import Order, RoundQuestion
 from streaming.collect.kafka.cluster import KafkaCluster
 from streaming.collect.kafka.settings import KafkaBacklogSettings
-from streaming.collect.reports import Reports
-from streaming.contract.backlog.actions import BacklogAction
 from streaming.contract.backlog.decisions import EvictionPlan
 from streaming.contract.namespaces import Namespaces
-from streaming.contract.topics import Cluster, Topics
+from streaming.contract.topics import Topics
 from streaming.kafka_io.weir_topics import look
-from weir.collect.feeds import DecisionFeed, PolicyFeed, shares_in
-from weir.jars.java import java_command
 from weir.logs.topic_reader import TopicReader
 from weir.stack.kafka import LocalKafka, Sasl
 from weir.stack.topics import ensure_topics
 
-PAGE = Path(__file__).parents[2] / "docs" / "security.md"
-TOOLS = Path(__file__).with_name("Tools.java")
 USERS = (
     "weir-job", "weir-proxy", "weir-policies", "weir-reader", "weir-collect", "weir-backlogs", "mallory",
 )  # fmt: skip
@@ -70,7 +65,6 @@ CLIENT = (
     " --topic app. --group app. --resource-pattern-type prefixed"
 )
 """What a client has of its own."""
-QUIET = ("org.slf4j.simpleLogger.defaultLogLevel=error",)
 DENIED = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
@@ -129,15 +123,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     folder = tmp_path_factory.mktemp("acls")
     users = Sasl(plain={name: f"{name}-secret" for name in USERS})
     with LocalKafka(folder / "kafka", sasl=users, properties=RULES) as kafka:
-        lines = [line for line in PAGE.read_text().splitlines() if line.startswith("kafka-")]
-        assert len(lines) > 10
-        lines.append(CLIENT)
-        done = subprocess.run(
-            java_command(str(TOOLS), heap_mb=128, properties=QUIET),
-            input="\n".join(lines).replace("HOST:PORT", kafka.bootstrap),
-            capture_output=True, text=True, timeout=60, check=False,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
+        grant_the_pages(kafka.bootstrap, CLIENT)
         yield Secured(kafka, folder)
 
 
@@ -164,21 +150,7 @@ def test_the_topics_of_the_page_are_as_they_must_be(secured: Secured) -> None:
 
 async def test_the_collector_of_pulsar_works_under_its_user(secured: Secured) -> None:
     """It looks at topics, reads policies and shares, and writes reports as the one collector of a cluster."""
-    login = secured.login("weir-collect")
-    assert look(AdminClient(login), "", TOPICS, LIMIT_S).faults == ()
-    bootstrap = login["bootstrap.servers"]
-    unusable: list[None] = []
-    cluster = Cluster(bootstrap=bootstrap, topics=TOPICS, client=login)
-    policies = PolicyFeed(cluster, lambda: unusable.append(None))
-    shares = DecisionFeed(cluster, shares_in, lambda _share: None, lambda: unusable.append(None))
-    await policies.start()
-    await shares.start(60_000)
-    await policies.stop()
-    await shares.stop()
-    assert unusable == []
-    with Reports(bootstrap, TOPICS.usage, f"{TOPICS.usage}-pulsar-c", login, LIMIT_S) as reports:
-        event = {"type": "group_usage", "id": "1", "broker": "b", "period_ms": 1, "usage": {}}
-        reports.write([("b", event)])
+    await collect_of_pulsar(secured.login("weir-collect"))
 
 
 async def test_the_collector_of_backlogs_works_under_its_user(secured: Secured) -> None:
@@ -207,10 +179,7 @@ async def test_the_collector_of_backlogs_works_under_its_user(secured: Secured) 
     eviction = await cluster.prepare(Order(report=found, planned=planned, may_delete=False))
     assert eviction is not None
     log = ActionLog(login["bootstrap.servers"], TOPICS.decisions, login, LIMIT_S)
-    action = BacklogAction(
-        id="a", ts=1, topic=found.topic, quota_type="size", policy="p", limit=1, actor="c", step="begun"
-    )
-    await log.write(action)
+    await log.write(BEGUN)
     await cluster.carry_out(eviction)
     log.close()
     cluster.close()

@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
     deciding = read_settings(ProxySettings, "proxy", args.settings)
     binary_tls = read_settings(PulsarSettings, "pulsar", args.settings).tls is not None
     tokens = tokens_of(args.tokens or settings.tokens_file, settings.tokens_env, os.environ)
-    cluster = cluster_of(args)
+    cluster = cluster_of(args, "admin")
     check_topics(cluster)
 
     request_ms = REQUEST_MS

@@ -72,7 +72,7 @@ def _run_pulsar(args: argparse.Namespace) -> int:
 
     settings = read_settings(PulsarCollectSettings, "collect_pulsar", args.settings)
     backlog = read_settings(BacklogSettings, "backlog", args.settings)
-    cluster = cluster_of(args)
+    cluster = cluster_of(args, "collect_pulsar")
     log_to_stderr("collect pulsar")
     terms = rest_terms(args, settings)
     check_topics(cluster)
@@ -98,7 +98,7 @@ def _run_kafka(args: argparse.Namespace) -> int:
         kafka=read_settings(KafkaBacklogSettings, "collect_kafka", args.settings),
         proxy=read_settings(ProxySettings, "proxy", args.settings),
     )
-    cluster = cluster_of(args)
+    cluster = cluster_of(args, "collect_kafka")
     log_to_stderr("collect")
     # Its errors come as ours, one line a round; its own lines would repeat each of them.
     logging.getLogger("kafka").setLevel(logging.CRITICAL)

@@ -43,19 +43,19 @@ def run(args: argparse.Namespace) -> int:
     settings = _overridden(read_settings(JobSettings, "job", args.settings), args)
     kafka = read_settings(KafkaSettings, "kafka", args.settings)
     local = read_settings(LocalSettings, "local", args.settings)
-    bootstrap = args.kafka or kafka.bootstrap
+    bootstrap, client = args.kafka or kafka.bootstrap, kafka.client_of("job")
     make_folder(args.log_dir)
     if is_local_path(settings.checkpoint_dir):
         make_folder(settings.checkpoint_dir)
     jars = jars_dir("spark")
     topics = Topics(kafka.topic_prefix)
     ensure_topics(
-        bootstrap, topics, partitions=local.partitions, client=kafka.client, limit_s=settings.topics_timeout_s
+        bootstrap, topics, partitions=local.partitions, client=client, limit_s=settings.topics_timeout_s
     )
     options = JobOptions(
         bootstrap=bootstrap,
         topics=topics,
-        client=kafka.client,
+        client=client,
         topics_check_ms=kafka.topics_check_ms,
         jars=jars,
         work_dir=args.log_dir,

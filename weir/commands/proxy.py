@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
         return _run_workers(args, settings)
     given = {"advertise": args.advertise, "id": args.id}
     settings = settings.model_copy(update={name: value for name, value in given.items() if value})
-    cluster = cluster_of(args)
+    cluster = cluster_of(args, "proxy")
     try:
         kafka = _addresses(cluster.bootstrap, "--kafka")
         pulsar = _addresses(args.pulsar.removeprefix("pulsar://"), "--pulsar") if args.pulsar else ()

@@ -106,6 +106,15 @@ def test_bad_rules_of_an_admin_api_end_with_2(tmp_path: Path, capsys: Any) -> No
     assert f"{file}:5: http.rules[0].path: is no path of a rule; expected a path" in told
 
 
+def test_an_unknown_part_under_clients_ends_with_2(tmp_path: Path, capsys: Any) -> None:
+    """A misspelt part would be another user than was meant."""
+    file = tmp_path / "weir.yaml"
+    file.write_text("kafka:\n  clients:\n    prxy: {sasl.username: weir-proxy}\n")
+    assert cli.main(["proxy", "--settings", str(file), "--kafka", "127.0.0.1:1"]) == 2
+    told = capsys.readouterr().err
+    assert f"{file}:3: kafka.clients.prxy: is not a known key; expected proxy (did you mean that?)" in told
+
+
 def test_relative_times_need_no_equals_sign() -> None:
     """`--from -10m` is understood, although argparse takes a leading dash for an option."""
     words = cli.joined_times(["dump", "--from", "-10m", "--to", "-5s", "--out", "-"])

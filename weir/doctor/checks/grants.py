@@ -44,31 +44,31 @@ def _of(user: str, operations: str, kind: str, names: str = "", *, prefixed: boo
     return [Grant(user, done, kind, name, prefixed) for name in names.split() or [""]]
 
 
-_LOOKING: Final = ("weir-job", "weir-proxy", "weir-policies", "weir-collect", "weir-backlogs")
-_IN_GROUPS: Final = ("weir-job", "weir-proxy", "weir-policies", "weir-reader")
-_LOOKED_AT: Final = "Describe DescribeConfigs"
-_TURN: Final = "Write Describe"
+_SEEING: Final = ("weir-proxy", "weir-policies", "weir-collect")
+_LOOKING: Final = ("weir-job", *_SEEING)
+_IN_GROUPS: Final = (*_LOOKING, "weir-reader")
 GRANTS: Final[tuple[Grant, ...]] = (
-    *(one for user in _LOOKING for one in _of(user, _LOOKED_AT, TOPIC, "weir.", prefixed=True)),
+    *(one for user in _LOOKING for one in _of(user, "DescribeConfigs", TOPIC, "weir.", prefixed=True)),
+    *(one for user in _SEEING for one in _of(user, "Describe", TOPIC, "weir.", prefixed=True)),
     *(one for user in _IN_GROUPS for one in _of(user, "Describe", GROUP, "weir-", prefixed=True)),
     *_of("weir-job", "Read", TOPIC, "weir.requests weir.usage weir.policies"),
     *_of("weir-job", "Write", TOPIC, "weir.decisions weir.deadletter weir.usage"),
     *_of("weir-proxy", "Write", TOPIC, "weir.requests weir.usage"),
-    *_of("weir-proxy", "Read", TOPIC, "weir.policies weir.decisions"),
+    *_of("weir-proxy", "Read", TOPIC, "weir.requests weir.usage weir.policies weir.decisions"),
     *_of("weir-proxy", "DescribeConfigs", CLUSTER),
     *_of("weir-policies", "Read", TOPIC, "weir.policies weir.usage weir.decisions"),
     *_of("weir-policies", "Write", TOPIC, "weir.policies"),
-    *_of("weir-policies", _TURN, TRANSACTION, "weir.policies"),
+    *_of("weir-policies", "Write", TRANSACTION, "weir.policies"),
     *_of("weir-policies", "DescribeConfigs", CLUSTER),
     *_of("weir-collect", "Write", TOPIC, "weir.usage"),
     *_of("weir-collect", "Read", TOPIC, "weir.policies weir.decisions"),
-    *_of("weir-collect", _TURN, TRANSACTION, "weir.usage-pulsar-", prefixed=True),
+    *_of("weir-collect", "Write", TRANSACTION, "weir.usage-pulsar-", prefixed=True),
     *_of("weir-collect", "Write", TOPIC, "weir.decisions"),
-    *_of("weir-collect", _TURN, TRANSACTION, "weir.usage-backlog-pulsar-", prefixed=True),
-    *_of("weir-backlogs", "Describe Read", TOPIC, "*"),
-    *_of("weir-backlogs", "Describe Read", GROUP, "*"),
+    *_of("weir-collect", "Write", TRANSACTION, "weir.usage-backlog-pulsar-", prefixed=True),
+    *_of("weir-backlogs", "Read", TOPIC, "*"),
+    *_of("weir-backlogs", "Read", GROUP, "*"),
     *_of("weir-backlogs", "Describe", CLUSTER),
     *_of("weir-backlogs", "Write", TOPIC, "weir.usage weir.decisions"),
-    *_of("weir-backlogs", _TURN, TRANSACTION, "weir.usage-backlog-kafka-", prefixed=True),
-    *_of("weir-reader", "Read Describe", TOPIC, "weir.", prefixed=True),
+    *_of("weir-backlogs", "Write", TRANSACTION, "weir.usage-backlog-kafka-", prefixed=True),
+    *_of("weir-reader", "Read", TOPIC, "weir.", prefixed=True),
 )
