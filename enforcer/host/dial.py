@@ -39,7 +39,9 @@ async def dial(
 async def _begin(address: Address, header: bytes) -> socket.socket:
     """A socket to the first of its addresses that answers, which has been sent this."""
     loop, failure = asyncio.get_running_loop(), OSError("there is no such host")
-    for family, kind, protocol, _, place in await loop.getaddrinfo(*address, type=socket.SOCK_STREAM):
+    # Not the loop's own, which leaves out an address' scope.
+    found_all = await asyncio.to_thread(socket.getaddrinfo, *address, type=socket.SOCK_STREAM)
+    for family, kind, protocol, _, place in found_all:
         found = socket.socket(family, kind, protocol)
         found.setblocking(False)
         try:

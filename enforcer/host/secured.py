@@ -33,7 +33,7 @@ class Secured(asyncio.Transport, asyncio.Protocol):
         self._high, self._low = SLICE_BYTES, 0
         # TLS takes nothing more; the owner knows that too much waits.
         self._full = self._paused = False
-        self._reading = True
+        self._opens: asyncio.Handle | None = None
 
     @property
     def kept_bytes(self) -> int:
@@ -105,20 +105,25 @@ class Secured(asyncio.Transport, asyncio.Protocol):
 
     def pause_reading(self) -> None:
         """See asyncio.Transport; what comes, and the other side's end behind it, stays in the socket."""
-        self._reading = False
+        if self.is_closing():
+            return
+        if self._opens is not None:
+            self._opens.cancel()
         # Else TLS reads on into a buffer of its own, and drops that where it finds the end.
         self._transport.set_read_buffer_limits(1, 0)  # type: ignore[attr-defined]  # of uvloop's TLS
         self._transport.pause_reading()
 
     def resume_reading(self) -> None:
         """See asyncio.Transport."""
-        self._reading = True
         self._transport.resume_reading()
         # TLS hands over what it has at the loop's next turn; with an end read before that it drops it.
-        asyncio.get_running_loop().call_soon(self._read_on)
+        if self._opens is not None:
+            self._opens.cancel()
+        self._opens = asyncio.get_running_loop().call_soon(self._open)
 
-    def _read_on(self) -> None:
-        if self._reading:
+    def _open(self) -> None:
+        self._opens = None
+        if not self.is_closing():
             self._transport.set_read_buffer_limits()  # type: ignore[attr-defined]  # of uvloop's TLS
 
     def close(self) -> None:

@@ -282,12 +282,12 @@ class Host(ABC, Generic[C]):
         """Take a new client in; returns why not, if there are too many or we are stopping."""
         if self._stopping or self._free() <= 0:
             return "too_many_connections"
+        now_ms = self.now_ms()
+        self._users.come(connection, now_ms)
         if not self.identify(connection, connection.user):
             return "connections_per_user"
         self.connections.add(connection)
-        now_ms = self.now_ms()
         self._ages.enter(connection, now_ms)
-        self._users.come(connection, now_ms)
         self.metrics.accepted_connections.inc()
         self.metrics.traffic.connections = len(self.connections)
         return ""

@@ -52,12 +52,17 @@ def header_of(client: Address | None, ours: Address) -> bytes:
     """
     if client is None:
         return _FIXED.pack(SIGNATURE, _LOCAL, _UNSPEC, 0)
-    source, target = ip_address(client[0]), ip_address(ours[0])
+    source, target = (_plain(address[0]) for address in (client, ours))
     family = 0x11 if source.version == 4 else 0x21
     aim = target.packed if source.version == target.version else bytes(len(source.packed))
     layout = _ADDRESSES[family]
     addresses = layout.pack(source.packed, aim, client[1], ours[1])
     return _FIXED.pack(SIGNATURE, _PROXY, family, layout.size) + addresses
+
+
+def _plain(host: str) -> IPv4Address | IPv6Address:
+    found = ip_address(host)
+    return getattr(found, "ipv4_mapped", None) or found
 
 
 def parse(data: bytes) -> Header | None:

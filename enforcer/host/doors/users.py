@@ -28,13 +28,15 @@ class Users(Generic[C]):
             self._late_ms[connection] = now_ms + self._login_ms
 
     def know(self, connection: C, user: str) -> bool:
-        """Whose it is; False: that user has as many as it may."""
+        """Whose it is; False: that user has as many as it may, and nothing is kept of it."""
+        if self._user_of.get(connection) == user:
+            return True
+        self._leave_user(connection)
         if user == ANONYMOUS:
             return True
         self._late_ms.pop(connection, None)
-        if not self._limit or self._user_of.get(connection) == user:
+        if not self._limit:
             return True
-        self._leave_user(connection)
         if self._counts[user] >= self._limit:
             return False
         self._counts[user] += 1

@@ -118,5 +118,6 @@ def test_a_header_in_front_of_a_connection_that_fails() -> None:
 
 def test_the_address_of_another_family_is_left_out() -> None:
     """A client by IPv6 at a listener by IPv4, as with a load balancer that listens on both."""
-    header = header_of(("2001:db8::7", 1), ("127.0.0.1", 2))
-    assert parse(header) == (len(header), ("2001:db8::7", 1))
+    for host in ("2001:db8::7", "::ffff:192.0.2.7"):
+        header = header_of((host, 1), ("::ffff:127.0.0.1", 2))
+        assert parse(header) == (len(header), (host.removeprefix("::ffff:"), 1))

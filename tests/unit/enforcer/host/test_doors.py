@@ -69,3 +69,60 @@ def test_mute_clients_of_one_address_make_room(tmp_path: Path) -> None:
             client.close()
 
     in_loop(run())
+
+
+def test_what_was_sent_is_read_by_who_stops_and_goes_at_once(tmp_path: Path) -> None:
+    """An earlier step of going on must not open the socket for a later one: the end is found first then."""
+
+    async def run() -> None:
+        authority, loop = Authority(tmp_path), asyncio.get_running_loop()
+        door = Door(tls=tls_of(authority))
+        await door.open()
+        context = authority.context()
+        # Else tickets wait unread, and closing is a reset.
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+        plain = socket.create_connection(door.address, timeout=LIMIT_S)
+        client = await asyncio.to_thread(context.wrap_socket, plain, server_hostname=LOOPBACK)
+        came = await door.next()
+
+        def turn() -> None:
+            loop.call_soon(came.transport.resume_reading)
+            came.transport.resume_reading()
+            came.transport.pause_reading()
+            client.sendall(bytes(1_000))
+            client.close()
+
+        loop.call_soon(turn)
+        await asyncio.wait_for(came.over.wait(), LIMIT_S)
+        assert len(came.data) == 1_000
+        await door.close()
+
+    in_loop(run())
+
+
+def test_reading_on_just_when_the_connection_is_lost(tmp_path: Path) -> None:
+    """TLS has lost its socket a turn before its owner hears of it."""
+
+    async def run() -> None:
+        authority = Authority(tmp_path)
+        door, said = Door(paused=True, tls=tls_of(authority)), list[object]()
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, context: said.append(context))
+        await door.open()
+        reader, writer = await asyncio.open_connection(
+            *door.address, ssl=authority.context(), server_hostname=LOOPBACK
+        )
+        writer.write(bytes(3_000))
+        came = await door.next()
+        await asyncio.sleep(0.1)
+        came.transport.abort()
+        came.transport.resume_reading()
+        came.transport.pause_reading()
+        came.transport.resume_reading()
+        await asyncio.wait_for(came.over.wait(), LIMIT_S)
+        with pytest.raises((OSError, asyncio.IncompleteReadError)):
+            await reader.readexactly(1)
+        writer.transport.abort()
+        await door.close()
+        assert not said
+
+    in_loop(run())

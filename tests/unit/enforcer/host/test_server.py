@@ -101,13 +101,15 @@ async def test_who_does_not_log_in_is_dropped(login_timeout_s: int) -> None:
     """Who has is let be, and where nobody must all are."""
     host, nobody, alice = BareHost(login_timeout_s=login_timeout_s), Client(), Client()
     host._listener.close()
-    assert not host.admit(nobody) and not host.admit(alice) and host.identify(alice, "alice")
+    shown = Client()
+    shown.user = "of a certificate"
+    assert not any(map(host.admit, (nobody, alice, shown))) and host.identify(alice, "alice")
     came_ms = host.now_ms()
     for later_ms in (4_000, 6_000):
         host.now_ms = lambda now_ms=came_ms + later_ms: now_ms  # type: ignore[method-assign,misc]
         host._look_at_connections()
     assert nobody.said == (["check", "check", "no_login"] if login_timeout_s else ["check"] * 2)
-    assert alice.said == ["check"] * 2
+    assert alice.said == shown.said == ["check"] * 2
 
 
 async def test_a_user_has_so_many_connections() -> None:
@@ -117,7 +119,7 @@ async def test_a_user_has_so_many_connections() -> None:
     assert not any(map(host.admit, clients))
     by_alice = [host.identify(client, "alice") for client in (*clients[:2], *clients[:3])]
     assert by_alice == [True, True, True, True, False]
-    assert host.identify(clients[2], "bob") and host.identify(clients[0], "bob")
+    assert host.identify(clients[2], "bob") and host.identify(clients[0], ANONYMOUS)
     assert host.identify(clients[3], "alice") and not host.identify(clients[4], "alice")
     host.forget(clients[3])
     late = Client()
