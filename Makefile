@@ -1,9 +1,10 @@
-# make setup | run | pulsar | check | test | soak | suites [NAME=...] | bench [NAME=...] | image | compose-test   (all but setup and image run it first)
+# make setup | run | pulsar | check | test | soak | suites [NAME=...] | bench [NAME=...] | image | sbom | compose-test
+# (all but setup and image run setup first)
 # pulsar: what weir pulsar and weir up --pulsar local need (they fetch it themselves too), 231 MB, about a minute.
 # s3a: what checkpoints on s3a:// need, 10 MB. minio: an S3 store for tests of that, built in a quarter of an hour.
 # check: lint, types and unit tests, two minutes. test: that and the rest on real parts, twelve minutes; what a change
 # has to pass. soak: what takes longer and breaks seldom, before a release. suites: clients' own tests through the
-# proxy, before a release too. bench: how fast it is.
+# proxy, before a release too. bench: how fast it is. sbom: what Weir is made of (CycloneDX), build/sbom.json.
 PYTHON ?= python3
 VENV := .venv
 JARS := $(CURDIR)/.weir/jars
@@ -19,7 +20,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Where it is set, pytest ends with all of what differed, and a log of bounded length then lacks the test's name.
 unexport CI
 
-.PHONY: setup run pulsar s3a minio check test soak suites bench image compose-test
+.PHONY: setup run pulsar s3a minio check test soak suites bench image sbom compose-test
 .DELETE_ON_ERROR:
 
 # Python's libraries and Kafka's jars come from two places, so they come at a time.
@@ -112,6 +113,9 @@ suites: setup
 # Images of all parts; ENGINE=podman, BASE=image, TAG=tag and BUILD_ARGS are taken from the environment or from here.
 image:
 	@compose/build.sh
+
+sbom: setup
+	@PYTHONPATH=$(CURDIR) $(VENV)/bin/python scripts/sbom.py build/sbom.json
 
 # The images and the stack of compose/ for real, with whatever engine is there (see image); up to a quarter of an hour.
 compose-test: setup
