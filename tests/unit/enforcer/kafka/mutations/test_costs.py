@@ -9,6 +9,7 @@ from kafka.protocol.admin.topics import DeleteTopicsRequest
 from kafka_kit import request
 
 from enforcer.kafka.mutations.costs import Cost, count_mutations
+from enforcer.kafka.mutations.mutation import costs_of
 from enforcer.wire.kafka.messages import NOTHING_KNOWN, TopicCounts
 from enforcer.wire.kafka.mutations import MutationRequest, decode_request
 
@@ -110,3 +111,12 @@ def test_duplicates_cost_nothing() -> None:
     assert [cost for _, cost in costs(twice)] == [Cost.DUPLICATE, Cost.CHARGED, Cost.DUPLICATE]
     both = decode_request(*request(delete(6, "a", ID_A, ID_B)))
     assert [cost for _, cost in costs(both)] == [Cost.DUPLICATE, Cost.DUPLICATE, Cost.CHARGED]
+
+
+def test_a_name_that_looks_like_an_id_takes_nobodys_place() -> None:
+    """A topic may be called as another one's id is written: both are charged, each its own."""
+    alike = str(uuid.UUID(bytes=ID_A))
+    nameless = TopicCounts(by_name={alike: 1}, by_id={ID_A: 30}, names={}, broker_count=3)
+    for topics in ((alike, ID_A), (ID_A, alike)):
+        named = costs_of(decode_request(*request(delete(6, *topics))), nameless, DEFAULT_PARTITIONS)
+        assert sorted(cost.mutations for cost in named.values()) == [1, 30]
