@@ -2,7 +2,8 @@
 
 import asyncio
 import ssl
-from collections.abc import Coroutine
+import time
+from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
 import uvloop
@@ -10,7 +11,7 @@ from prometheus_client import CollectorRegistry, Counter
 from tls_kit import LOOPBACK, Authority
 
 from enforcer.core.security.doors import DoorSettings
-from enforcer.core.security.tls import ClientAuth, TlsSettings
+from enforcer.core.security.tls import TlsSettings
 from enforcer.host.doors.certificates import Visitor
 from enforcer.host.doors.entrance import Accept, Entrance
 from enforcer.host.doors.listening import listen_at
@@ -18,10 +19,10 @@ from enforcer.host.doors.listening import listen_at
 LIMIT_S = 10.0
 
 
-def tls_of(authority: Authority) -> TlsSettings:
-    """A server's that asks for no certificate."""
+def tls_of(authority: Authority, **more: Any) -> TlsSettings:
+    """A server's that asks for no certificate, unless it is told otherwise."""
     pair = authority.server()
-    return TlsSettings(certificate=pair.certificate, key=pair.key, client_auth=ClientAuth.NONE)
+    return TlsSettings(certificate=pair.certificate, key=pair.key, client_ca=authority.ca, **more)
 
 
 class Came(asyncio.Protocol):
@@ -59,12 +60,13 @@ class Door:
         room: how many may come.
         paused: clients are not read at first.
         goodbye_s: how long the end of TLS may take.
+        knows: which names clients may ask for.
         doors: DoorSettings'.
     """
 
     def __init__(
         self, host: str = LOOPBACK, room: int = 100, paused: bool = False, goodbye_s: float = 1.0,
-        **doors: Any,
+        knows: Callable[[str], bool] = lambda _name: True, **doors: Any,
     ) -> None:  # fmt: skip
         self.paused = paused
         registry = CollectorRegistry()
@@ -74,7 +76,7 @@ class Door:
         self._listener = listen_at((host, 0))
         self.address: tuple[str, int] = self._listener.getsockname()[:2]
         self.entrance = Entrance(
-            DoorSettings(**doors), lambda _name: True, lambda: room, self.failures, self.refused, goodbye_s
+            DoorSettings(**doors), knows, lambda: room, self.failures, self.refused, goodbye_s
         )
 
     async def open(self, accept: Accept | None = None) -> None:
@@ -106,6 +108,13 @@ class Door:
     def failed(self, reason: str) -> float:
         """Handshakes that failed so."""
         return float(self.failures.labels(reason)._value.get())
+
+    async def fails(self, reason: str, count: int = 1) -> None:
+        """Wait until so many handshakes failed so."""
+        until = time.monotonic() + LIMIT_S
+        while self.failed(reason) < count:
+            assert time.monotonic() < until, f"{self.failed(reason)} failed as {reason}, expected {count}"
+            await asyncio.sleep(0.01)
 
     def turned_away(self, reason: str) -> float:
         """Clients that were not let in for it."""

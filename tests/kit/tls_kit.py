@@ -67,6 +67,11 @@ class Authority:
         """One that was good until 2020."""
         return self.client(name, not_before=PAST - datetime.timedelta(days=30), not_after=PAST)
 
+    def early(self, name: str) -> Pair:
+        """One that is good from tomorrow on."""
+        tomorrow = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=1)
+        return self.client(name, not_before=tomorrow, not_after=tomorrow + datetime.timedelta(days=1))
+
     def context(self, shown: Pair | None = None) -> ssl.SSLContext:
         """A client that trusts this CA, and shows a certificate."""
         made = ssl.create_default_context(cafile=self.ca)
