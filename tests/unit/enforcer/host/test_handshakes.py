@@ -281,7 +281,7 @@ def test_brokers(
     authorities: Authorities, broker: ssl.SSLContext, check_hostname: bool, spoken_to: bool,
     caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
-    """Only those with a certificate of the settings' CA, by TLS 1.2 or 1.3, whether hosts are checked or not."""
+    """Only those with a certificate of the settings' CA, by TLS 1.2 or 1.3, whatever host is expected."""
     asked = UpstreamTlsSettings(ca=authorities.own.ca, check_hostname=check_hostname)
 
     listener = socket.create_server((LOOPBACK, 0))
