@@ -1,10 +1,11 @@
-# make setup | run | pulsar | check | test | soak | suites [NAME=...] | bench [NAME=...] | image | sbom | compose-test
+# make setup | run | pulsar | check | test | secure | soak | suites [NAME=...] | bench [NAME=...] | image | sbom | compose-test
 # (all but setup and image run setup first)
 # pulsar: what weir pulsar and weir up --pulsar local need (they fetch it themselves too), 231 MB, about a minute.
 # s3a: what checkpoints on s3a:// need, 10 MB. minio: an S3 store for tests of that, built in a quarter of an hour.
 # check: lint, types and unit tests, two minutes. test: that and the rest on real parts, twelve minutes; what a change
 # has to pass. soak: what takes longer and breaks seldom, before a release. suites: clients' own tests through the
 # proxy, before a release too. bench: how fast it is. sbom: what Weir is made of (CycloneDX), build/sbom.json.
+# secure: the quick tests of test that are about security, and testssl.sh.
 PYTHON ?= python3
 VENV := .venv
 JARS := $(CURDIR)/.weir/jars
@@ -14,13 +15,14 @@ PYTEST := $(VENV)/bin/python -m pytest
 # A commit of MinIO, 2026-02-12.
 MINIO := v0.0.0-20260212201848-7aac2a2c5b7c
 SIDE_BY_SIDE := -n 2 --dist loadfile
+SECURE := secure attack kafka/test_tls.py kafka/test_sasl.py kafka/test_doors.py kafka/test_certificate_users.py pulsar/test_tls.py unit/enforcer/host unit/enforcer/control unit/enforcer/kafka/guard unit/test_jars.py unit/test_sbom.py unit/test_security_doc.py
 
 # Where it is set, as in some containers, every start of Python compiles all of its modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 # Where it is set, pytest ends with all of what differed, and a log of bounded length then lacks the test's name.
 unexport CI
 
-.PHONY: setup run pulsar s3a minio check test soak suites bench image sbom compose-test
+.PHONY: setup run pulsar s3a minio check test secure soak suites bench image sbom compose-test
 .DELETE_ON_ERROR:
 
 # Python's libraries and Kafka's jars come from two places, so they come at a time.
@@ -97,6 +99,10 @@ test: setup
 		$(PYTEST) tests/kafka tests/attack -m "not soak" -n 3 --dist loadfile --durations=3
 	@echo "== Pulsar" && $(PYTEST) tests/pulsar -m "not soak" $(SIDE_BY_SIDE) --durations=3
 	@echo "== the whole stack" && $(PYTEST) tests/end_to_end -m "not soak" $(SIDE_BY_SIDE) --durations=3
+
+secure: setup $(PULSAR_JARS)
+	@scripts/prerequisites.sh $(PYTHON) testssl
+	@$(PYTEST) $(SECURE:%=tests/%) -m "not soak" $(SIDE_BY_SIDE) --durations=3
 
 # Nothing side by side with what measures.
 soak: setup s3a $(PULSAR_JARS) .weir/jars/pulsar_tools/.fetched .weir/jars/hdfs/.fetched

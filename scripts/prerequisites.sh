@@ -1,6 +1,6 @@
 #!/bin/sh
 # Says in one line each what set-up lacks and how to get it; exit status 1 if anything is missing.
-# Usage: prerequisites.sh PYTHON [java|mvn|go|npm|g++ ...]
+# Usage: prerequisites.sh PYTHON [java|mvn|go|npm|g++|testssl ...]
 set -u
 python=$1
 shift
@@ -34,6 +34,9 @@ for tool in "$@"; do
     go | npm | g++)
         command -v "$tool" >/dev/null ||
             lack "$tool is needed for the clients' own tests; apt install golang npm g++ zlib1g-dev libssl-dev"
+        ;;
+    testssl)
+        command -v testssl >/dev/null || lack "testssl.sh is needed for make secure; apt install testssl.sh"
         ;;
     esac
 done
