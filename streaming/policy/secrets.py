@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator
 
-from streaming.policy.validation import wrong
+from streaming.policy.validation import expected, wrong
 
 # As Kafka's ConfigTransformer reads ${PROVIDER:PATH:KEY}, for DirectoryConfigProvider alone.
 _REFERENCE: Final = re.compile(r"\$\{dir:([^}:]*):([^}]*)\}")
@@ -63,7 +63,7 @@ def _content(found: re.Match[str]) -> str:
     return text.removesuffix("\n").removesuffix("\r")
 
 
-SecretText = Annotated[str, AfterValidator(with_files)]
+SecretText = Annotated[str, AfterValidator(with_files), expected("text", writeOnly=True)]
 """A text of the settings that may refer to files."""
 OpenText = Annotated[str, AfterValidator(without_files)]
 """A text that may not, since it does not stay with us."""

@@ -28,6 +28,8 @@ Path = tuple[str | int, ...]
 
 _TAG = "tag:yaml.org,2002:"
 _MERGE = "<<"
+# Not which, or whose: it may be a password that nobody has put into quotes.
+_TAGGED = "has a tag; expected none, and quotes around a text that begins with !"
 
 
 class _Loader(yaml.CSafeLoader):
@@ -188,7 +190,7 @@ class _Builder:
             return self._scalar(node, path)
         # A tag is an order to construct something else; nothing of the kind is ever carried out.
         if node.tag not in (_TAG + "map", _TAG + "seq"):
-            self._problem(path, f"has the tag {node.tag}; expected no tag")
+            self._problem(path, _TAGGED)
             return None
         if id(node) in self.open:
             self._problem(path, "is an alias of something that it is itself a part of; expected a value")
@@ -272,9 +274,9 @@ class _Builder:
                 try:
                     return _integer(text) if kind == "int" else _float(text)
                 except ValueError:
-                    self._problem(path, f"is tagged as a number but reads {text!r}; expected a number")
+                    self._problem(path, "is tagged as a number but is none; expected a number")
             case _:
-                self._problem(path, f"has the tag {node.tag}; expected no tag")
+                self._problem(path, _TAGGED)
         return None
 
     def _problem(self, path: Path, message: str) -> None:

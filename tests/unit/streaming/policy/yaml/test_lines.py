@@ -117,9 +117,9 @@ def test_an_alias_of_a_parent_is_a_problem() -> None:
 def test_tags_are_problems() -> None:
     """Nothing is constructed but plain values."""
     assert messages("a: 1\nb: !!python/object:os.system {}\nc: !mine 5\nd: !!int x\n") == [
-        "f:2: b: has the tag tag:yaml.org,2002:python/object:os.system; expected no tag",
-        "f:3: c: has the tag !mine; expected no tag",
-        "f:4: d: is tagged as a number but reads 'x'; expected a number",
+        "f:2: b: has a tag; expected none, and quotes around a text that begins with !",
+        "f:3: c: has a tag; expected none, and quotes around a text that begins with !",
+        "f:4: d: is tagged as a number but is none; expected a number",
     ]
 
 
