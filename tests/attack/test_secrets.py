@@ -188,7 +188,7 @@ def happen(world: World, kafka: LocalKafka) -> None:
         world.keep_processes()
         for words in (
             ("policy", "get"), ("policy", "log"), ("dump", "--out", str(world.parts / "dump.jsonl")),
-            ("backlog",), ("collect", "--once"),
+            ("backlog",), ("collect", "--once"), ("doctor", "--listen", proxy_at),
         ):  # fmt: skip
             world.weir(*words, *own)
     world.keep_topics(kafka)
