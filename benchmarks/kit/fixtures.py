@@ -13,7 +13,7 @@ from streaming.contract.topics import DEFAULT_PREFIX
 from streaming.job.spark.session import Session, build_session, stop_session
 from streaming.job.spark.settings import JobSettings
 from weir.jars.folders import jars_dir
-from weir.stack.kafka import LocalKafka
+from weir.stack.kafka import LocalKafka, Sasl
 
 
 class _Shared:
@@ -68,17 +68,20 @@ def sharing(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def broker(folder: Path, properties: Mapping[str, str]) -> Iterator[LocalKafka]:
+def broker(
+    folder: Path, properties: Mapping[str, str], sasl: Sasl | None = None
+) -> Iterator[LocalKafka]:
     """A broker that runs.
 
     Args:
         folder: for the data of one of its own.
         properties: of one of its own; the shared one has none.
+        sasl: opens a second listener, which properties may have speak something else.
     """
     if _shared is not None and not properties:
         yield _shared.kafka()
         return
-    with LocalKafka(folder, properties=properties) as kafka:
+    with LocalKafka(folder, properties=properties, sasl=sasl) as kafka:
         yield kafka
 
 

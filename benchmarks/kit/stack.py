@@ -15,7 +15,7 @@ from streaming.contract.errors import WeirError
 from streaming.contract.topics import Topics
 from streaming.kafka_io.policy_topic import PolicyLog, Update, differences
 from streaming.kafka_io.policy_turn import change_policies
-from weir.stack.kafka import HOST, LocalKafka, free_port
+from weir.stack.kafka import HOST, LocalKafka, Sasl, free_port
 from weir.stack.parts import Change, Limits, Part
 from weir.stack.scrape import fetch
 from weir.stack.topics import ensure_topics
@@ -43,6 +43,7 @@ class Stack:
         policies: entries to publish before anything starts.
         partitions: of every topic of Weir but the policies.
         broker: further broker properties.
+        sasl: see fixtures.broker.
     """
 
     def __init__(
@@ -53,16 +54,18 @@ class Stack:
         policies: Mapping[str, Any] | None = None,
         partitions: int = 1,
         broker: Mapping[str, str] | None = None,
+        sasl: Sasl | None = None,
     ) -> None:
         self.folder = folder
         prefix = topic_prefix()
         self.topics = Topics(prefix)
         self.parts: dict[str, Part] = {}
         self._settings_file = folder / "weir.yaml"
-        self._settings = {**(settings or {}), "kafka": {"topic_prefix": prefix}}
+        own = dict(settings or {})
+        self._settings = {**own, "kafka": {**own.get("kafka", {}), "topic_prefix": prefix}}
         self._policies = policies or {}
         self._partitions = partitions
-        self._broker = broker or {}
+        self._broker, self._sasl = broker or {}, sasl
         self._kafka: LocalKafka | None = None
         self._running = ExitStack()
 
@@ -88,7 +91,7 @@ class Stack:
         sections = {name: dict(own) for name, own in self._settings.items()}
         self._settings_file.write_text(yaml.safe_dump(sections))
         with ExitStack() as starting:
-            self._kafka = starting.enter_context(broker(self.folder / "kafka", self._broker))
+            self._kafka = starting.enter_context(broker(self.folder / "kafka", self._broker, self._sasl))
             ensure_topics(self.bootstrap, self.topics, partitions=self._partitions)
             self.publish(self._policies)
             self._running = starting.pop_all()
@@ -119,13 +122,16 @@ class Stack:
         words = ["--checkpoint", str(self.checkpoint), "--log-dir", str(self.folder / "logs")]
         return self._wait_ready(self._start("job", words))
 
-    def start_proxy(self, *, decided: bool = True, workers: int = 1, pulsar: str = "") -> dict[str, Any]:
+    def start_proxy(
+        self, *, decided: bool = True, workers: int = 1, pulsar: str = "", kafka: str = ""
+    ) -> dict[str, Any]:
         """Start `weir proxy` and wait until clients can use it.
 
         Args:
             decided: wait until the job has decided the proxy's probe, too; False where no job runs.
             workers: processes that share its port; a proxy of several stands beside one that is alone.
             pulsar: `HOST:PORT` of the Pulsar broker that it stands before instead of Kafka.
+            kafka: `HOST:PORT` of another listener of the broker than the plain one.
 
         Returns:
             Its ready file: `pid`, `listen`, `metrics`, `brokers`; only `pid` and `listen` if not `decided`.
@@ -140,6 +146,8 @@ class Stack:
             words += ["--workers", str(workers)]
         if pulsar:
             words += ["--pulsar", pulsar]
+        if kafka:
+            words += ["--kafka", kafka]
         part = self._start("proxy" if workers == 1 else "workers", words, command="proxy")
         if decided:
             return self._wait_ready(part)

@@ -1,7 +1,8 @@
-"""Kafka requests over plain sockets: cheap enough that the client's own work does not hide the proxy's."""
+"""Kafka requests over sockets: cheap enough that the client's own work does not hide the proxy's."""
 
 import selectors
 import socket
+import ssl
 import struct
 import time
 import uuid
@@ -76,15 +77,29 @@ class Line:
 
     Args:
         address: `HOST:PORT`.
+        tls: None: in plain text.
+        session: of an earlier connection by TLS, which this one is to go on with.
     """
 
-    def __init__(self, address: str) -> None:
-        self._socket = _connect(address)
+    def __init__(
+        self, address: str, tls: ssl.SSLContext | None = None, session: ssl.SSLSession | None = None
+    ) -> None:
+        self._socket = _connect(address, tls, session)
         self._buffer = bytearray(_READ_BYTES)
 
     def close(self) -> None:
         """Close it."""
         self._socket.close()
+
+    @property
+    def session(self) -> ssl.SSLSession | None:
+        """What a later connection can go on with, once something was read."""
+        return self._socket.session if isinstance(self._socket, ssl.SSLSocket) else None
+
+    @property
+    def resumed(self) -> bool:
+        """Whether it went on with an earlier one."""
+        return isinstance(self._socket, ssl.SSLSocket) and bool(self._socket.session_reused)
 
     def ask(self, request: bytes) -> int:
         """Send a framed request and read its answer; returns the answer's size with its length, bytes."""
@@ -112,7 +127,10 @@ class Line:
         return count
 
 
-def flood(address: str, request: bytes, *, connections: int, depth: int, seconds: float) -> tuple[int, float]:
+def flood(
+    address: str, request: bytes, *, connections: int, depth: int, seconds: float,
+    tls: ssl.SSLContext | None = None,
+) -> tuple[int, float]:  # fmt: skip
     """Keep `depth` requests under way on each connection; the answers to a request must be of one size.
 
     Returns:
@@ -122,14 +140,14 @@ def flood(address: str, request: bytes, *, connections: int, depth: int, seconds
     Raises:
         WeirError: a connection is closed, or nothing comes for LIMIT_S.
     """
-    first = Line(address)
+    first = Line(address, tls)
     size = first.ask(request) * depth
     first.close()
     batch, buffer = request * depth, bytearray(_READ_BYTES)
     rounds = 0
     missing: dict[socket.socket, int] = {}
     with selectors.DefaultSelector() as waiting:
-        lines = [_connect(address) for _ in range(connections)]
+        lines = [_connect(address, tls) for _ in range(connections)]
         begun = time.perf_counter()
         for line in lines:
             waiting.register(line, selectors.EVENT_READ)
@@ -141,10 +159,7 @@ def flood(address: str, request: bytes, *, connections: int, depth: int, seconds
                 raise WeirError(f"no answer within {LIMIT_S:.0f} s")
             for key, _ in ready:
                 line = cast(socket.socket, key.fileobj)
-                count = line.recv_into(buffer)
-                if not count:
-                    raise WeirError("the connection was closed")
-                missing[line] -= count
+                missing[line] -= _take(line, buffer)
                 if missing[line]:
                     continue
                 rounds += 1
@@ -159,8 +174,20 @@ def flood(address: str, request: bytes, *, connections: int, depth: int, seconds
     return rounds * depth, taken
 
 
-def _connect(address: str) -> socket.socket:
+def _take(line: socket.socket, buffer: bytearray) -> int:
+    """Read what is there; of TLS also what the socket itself no longer tells of."""
+    count = line.recv_into(buffer)
+    if not count:
+        raise WeirError("the connection was closed")
+    while isinstance(line, ssl.SSLSocket) and line.pending():
+        count += line.recv_into(buffer)
+    return count
+
+
+def _connect(
+    address: str, tls: ssl.SSLContext | None, session: ssl.SSLSession | None = None
+) -> socket.socket:
     host, _, port = address.rpartition(":")
     line = socket.create_connection((host, int(port)), timeout=LIMIT_S)
     line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return line
+    return line if tls is None else tls.wrap_socket(line, server_hostname=host, session=session)

@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+from pathlib import Path
 from typing import Final
 
 from streaming.contract.errors import WeirError
@@ -12,8 +13,17 @@ _MB: Final = 1_048_576
 _PRODUCED = re.compile(r"^(\d+) records sent, ([\d.]+) records/sec \(([\d.]+) MB/sec\)")
 
 
-def produce(address: str, topic: str, *, count: int, record_bytes: int) -> float:
+def produce(
+    address: str, topic: str, *, count: int, record_bytes: int, client: Path | None = None
+) -> float:
     """Send records with one producer at its defaults, as fast as it can; returns MiB/s.
+
+    Args:
+        address: `HOST:PORT`.
+        topic: takes them.
+        count: of them.
+        record_bytes: of each.
+        client: its properties, if there are any.
 
     Raises:
         WeirError: it failed or did not end within LIMIT_S.
@@ -22,6 +32,7 @@ def produce(address: str, topic: str, *, count: int, record_bytes: int) -> float
         "org.apache.kafka.tools.ProducerPerformance",
         "--topic", topic, "--num-records", str(count), "--record-size", str(record_bytes),
         "--throughput", "-1", "--producer-props", f"bootstrap.servers={address}",
+        *(() if client is None else ("--producer.config", str(client))),
     )  # fmt: skip
     # The last line is that of the whole run; those before it are of five seconds each.
     found = [_PRODUCED.match(line) for line in out.splitlines()]
@@ -31,8 +42,11 @@ def produce(address: str, topic: str, *, count: int, record_bytes: int) -> float
     return float(total[2]) * record_bytes / _MB
 
 
-def consume(address: str, topic: str, *, count: int) -> float:
+def consume(address: str, topic: str, *, count: int, client: Path | None = None) -> float:
     """Read the first records of a topic with one consumer at its defaults; returns MiB/s while fetching.
+
+    Args:
+        address, topic, count, client: see produce.
 
     Raises:
         WeirError: it failed, got fewer records or did not end within LIMIT_S.
@@ -40,6 +54,7 @@ def consume(address: str, topic: str, *, count: int) -> float:
     out = _run(
         "org.apache.kafka.tools.ConsumerPerformance",
         "--topic", topic, "--messages", str(count), "--bootstrap-server", address, "--timeout", "20000",
+        *(() if client is None else ("--consumer.config", str(client))),
     )  # fmt: skip
     lines = [line.split(", ") for line in out.splitlines() if ", " in line]
     values = dict(zip(lines[0], lines[-1], strict=False)) if lines else {}

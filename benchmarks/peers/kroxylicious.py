@@ -8,10 +8,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import yaml
 
+from benchmarks.kit.sides import Tls
 from benchmarks.peers.build import FOLDER, Unavailable
 from benchmarks.peers.service import stop
 from streaming.contract.errors import WeirError
@@ -58,12 +59,13 @@ def build() -> None:
 
 
 @contextmanager
-def kroxylicious(kafka: str, folder: Path) -> Iterator[tuple[int, str]]:
+def kroxylicious(kafka: str, folder: Path, tls: Tls | None = None) -> Iterator[tuple[int, str]]:
     """Run it in front of a cluster.
 
     Args:
         kafka: HOST:PORT of the cluster.
         folder: for its configuration and log.
+        tls: to clients and to the cluster.
 
     Returns:
         Its process id, and HOST:PORT for clients.
@@ -72,12 +74,12 @@ def kroxylicious(kafka: str, folder: Path) -> Iterator[tuple[int, str]]:
         Unavailable: it ended at its start, or did not listen in time.
     """
     listen = f"{HOST}:{_free_block()}"
-    gateway = {"name": "default", "portIdentifiesNode": {"bootstrapAddress": listen}}
-    cluster = {
-        "name": "bench",
-        "targetCluster": {"bootstrapServers": kafka},
-        "gateways": [gateway],
-    }
+    gateway: dict[str, Any] = {"name": "default", "portIdentifiesNode": {"bootstrapAddress": listen}}
+    target: dict[str, Any] = {"bootstrapServers": kafka}
+    if tls is not None:
+        gateway["tls"] = {"key": {"privateKeyFile": tls.key, "certificateFile": tls.certificate}}
+        target["tls"] = {"trust": {"storeFile": tls.ca, "storeType": "PEM"}}
+    cluster = {"name": "bench", "targetCluster": target, "gateways": [gateway]}
     configuration, log = folder / "kroxylicious.yaml", folder / "kroxylicious.log"
     configuration.write_text(yaml.safe_dump({"virtualClusters": [cluster]}))
     try:
