@@ -129,6 +129,6 @@ compose-test: setup
 
 export ENGINE BASE TAG BUILD_ARGS
 
-# All of them take 20 to 24 minutes; NAME=throughput (or any other, or several) runs less.
+# All of them take half an hour; NAME=throughput (or any other, or several) runs less.
 bench: setup
 	@$(VENV)/bin/python -m benchmarks $(NAME)
