@@ -263,7 +263,8 @@ def run(smoke: bool, progress: Progress) -> Result:
     for tls, each in ((None, plan), (Tls.made_in(work_dir()), slower)):
         sides = _sides(each, progress, tls, begun, skipped)
         rows += sides.rows
-        series |= sides.series
+        # A picture of twice as many curves shows nothing.
+        series = series or sides.series
     return Result(name="proxy", title=TITLE, rows=rows, notes=_notes(plan), series=series, skipped=skipped)
 
 

@@ -17,7 +17,7 @@ from benchmarks.kit.result import Result, Row
 from benchmarks.kit.runner import Options, known, run_all
 
 ROOT = Path(__file__).resolve().parents[4]
-ALL_MAX_S = 24 * 60
+ALL_MAX_S = 30 * 60
 RUN = {
     "date": "2026-11-21 19:45 UTC",
     "seconds": 61.4,
@@ -109,7 +109,7 @@ def test_bad_usage_is_said_in_one_line(words: list[str], capsys: pytest.CaptureF
 
 
 def test_every_benchmark_states_what_it_is() -> None:
-    """A title, a duration in whole seconds and a function to run; all of them take 24 minutes at most."""
+    """A title, a duration in whole seconds and a function to run; all of them take half an hour at most."""
     modules = [importlib.import_module(f"benchmarks.{name}") for name in known()]
     for module in modules:
         assert isinstance(module.TITLE, str) and isinstance(module.DURATION_S, int) and callable(module.run)
