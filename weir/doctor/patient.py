@@ -103,11 +103,13 @@ def metadata(patient: Patient) -> Any:
 def broker_settings(patient: Patient) -> BrokerSettings:
     """Settings of the brokers; raises Unreached or Unanswered."""
     numbers = sorted(patient.once(metadata).brokers)[:BROKERS_MAX]
+    admin = patient.once(client)
     resources = [ConfigResource(ResourceType.BROKER, str(number)) for number in numbers]
-    told = patient.once(client).describe_configs(resources, request_timeout=LIMIT_S)
+    # librdkafka takes one broker a call; all are asked before any answer is waited for.
+    asked = [admin.describe_configs([one], request_timeout=LIMIT_S)[one] for one in resources]
     return {
-        int(resource.name): {name: entry.value for name, entry in taken(future).items()}
-        for resource, future in told.items()
+        int(one.name): {name: entry.value for name, entry in taken(future).items()}
+        for one, future in zip(resources, asked, strict=True)
     }
 
 
