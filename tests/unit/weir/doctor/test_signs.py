@@ -1,11 +1,13 @@
 """What the newest records of `weir.usage` tell `weir doctor`: who lives, and whose clock is wrong."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from doctor_kit import patient_of, told
 from message_kit import Record
 
+from streaming.kafka_io.reader import Span
 from weir.doctor.checks import signs
 from weir.doctor.checks.signs import Heard, check_clocks, check_job, check_proxies, listen
 
@@ -136,3 +138,66 @@ def test_times_that_producers_set_tell_nothing_of_clocks() -> None:
     found = Heard()
     found.take(record, NOW)  # type: ignore[arg-type]
     assert (found.clocks, found.ahead_ms) == ({}, None)
+
+
+class Usage:
+    """`weir.usage` as a reader has it; the test's own consumer, too.
+
+    Args:
+        told: what is there when it is asked for the first time.
+        late: comes while that is read.
+        new: comes while it is listened to, a batch each.
+    """
+
+    def __init__(self, told: list[Record], late: list[Record], *new: list[Record]) -> None:
+        self._told, self._batches, self.consumer = told, [late, *new], self
+        self._ends = iter([len(told), len(told) + len(late)])
+        for offset, record in enumerate(told + late + [one for batch in new for one in batch]):
+            record.offset, record.partition = lambda offset=offset: offset, lambda: 0  # type: ignore[misc]
+
+    def spans(self, topic: str, limit_s: float) -> list[Span]:
+        """All that is there now."""
+        return [Span(topic=topic, partition=0, start=0, end=next(self._ends))]
+
+    def since(self, spans: list[Span], _ts_ms: int, _limit_s: float) -> list[int]:
+        """All of it is new enough."""
+        return [span.start for span in spans]
+
+    def messages(self, span: Span, _limit_s: float) -> Iterator[Record]:
+        """In order."""
+        return iter(self._told[span.start : span.end])
+
+    def assign(self, where: list[Any]) -> None:
+        """Behind what was read."""
+        assert [each.offset for each in where] == [len(self._told)]
+
+    def batch(self, _limit_s: float) -> Iterator[Record]:
+        """One after the other."""
+        return iter(self._batches.pop(0))
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+def listened(usage: Usage, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """What doctor hears of it."""
+    monkeypatch.setattr(signs, "Reader", lambda *_: usage)
+    return patient_of()
+
+
+def test_what_came_while_older_records_were_read_tells_nothing_of_our_clock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It waited for us; the job is heard by it all the same."""
+    usage = Usage([alive("p", NOW - 40_000)], [tick(NOW - 2_200)], [alive("p", NOW - 5)])
+    asked = listened(usage, monkeypatch)
+    assert told(check_clocks(asked)) == [("ok", "within 1 s of the brokers': proxy p, this host")]
+    assert told(check_job(asked)) == [("ok", "the job ticked 2s ago")]
+
+
+def test_a_record_that_a_transaction_held_up_makes_our_clock_no_wrong_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The next one says better."""
+    usage = Usage([], [], [tick(NOW - 4_000)], [tick(NOW - 5)])
+    assert told(check_clocks(listened(usage, monkeypatch)))[0][0] == "ok"
