@@ -3,7 +3,7 @@
 import re
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Final
@@ -46,6 +46,7 @@ class Heard:
         tick_ms: the job's newest tick; None: none was seen.
         job_ahead_ms: the brokers' clock less that of the job's host, as it says; None: it does not.
         ahead_ms: the brokers' clock less our own; None: nothing came while we listened.
+        cut: there was no time to read all of them.
     """
 
     signs: list[Sign] = field(default_factory=list)
@@ -54,6 +55,7 @@ class Heard:
     tick_ms: int | None = None
     job_ahead_ms: int | None = None
     ahead_ms: int | None = None
+    cut: bool = False
 
     def take(self, message: Message, own_ms: int | None) -> None:
         """A record; `own_ms`: our clock when it came, None: it stood there before."""
@@ -93,23 +95,26 @@ def listen(patient: Patient) -> Heard:
     heard, topic = Heard(), patient.cluster.topics.usage
     with closing(Reader(patient.cluster.bootstrap, patient.cluster.client)) as reader:
         spans = reader.spans(topic, limit_s=LIMIT_S)
-        newest = [ts for span in spans for ts in _last_times(reader, span)]
         deadline = time.monotonic() + _READ_S
+        last = [_from(span, span.end - _LAST) for span in spans]
+        newest = [message.timestamp()[1] for message in _read(reader, last, deadline, heard)]
         if newest:
             # By the records' own times: our clock may be the wrong one.
             starts = reader.since(spans, max(newest) - _BACK_MS, LIMIT_S)
-            for span, start in zip(spans, starts, strict=True):
-                for message in reader.messages(_from(span, start), LIMIT_S):
-                    heard.take(message, None)
-                    if time.monotonic() > deadline:
-                        break
+            for message in _read(reader, map(_from, spans, starts), deadline, heard):
+                heard.take(message, None)
         _listen_on(reader, spans, heard)
     return heard
 
 
-def _last_times(reader: Reader, span: Span) -> Iterator[int]:
-    for message in reader.messages(_from(span, span.end - _LAST), LIMIT_S):
-        yield message.timestamp()[1]
+def _read(reader: Reader, spans: Iterable[Span], deadline: float, heard: Heard) -> Iterator[Message]:
+    """Their records, as far as the time goes."""
+    for span in spans:
+        for message in reader.messages(span, LIMIT_S):
+            if time.monotonic() > deadline:
+                heard.cut = True
+                return
+            yield message
 
 
 def _from(span: Span, start: int) -> Span:
@@ -119,8 +124,11 @@ def _from(span: Span, start: int) -> Span:
 def _listen_on(reader: Reader, spans: list[Span], heard: Heard) -> None:
     """What came while we read, and then until something new comes."""
     # A clock is told by what comes from here on alone: the rest may have waited for us.
-    now = {span.partition: span.end for span in reader.spans(spans[0].topic, limit_s=LIMIT_S)}
-    reader.consumer.assign([TopicPartition(span.topic, span.partition, span.end) for span in spans])
+    ends = reader.spans(spans[0].topic, limit_s=LIMIT_S)
+    now = {span.partition: span.end for span in ends}
+    # Where not even the older ones could be read, these cannot be either.
+    begin = ends if heard.cut else spans
+    reader.consumer.assign([TopicPartition(span.topic, span.partition, span.end) for span in begin])
     deadline = time.monotonic() + LISTEN_S
     # One that a transaction held up makes our clock seem ahead: the next may be quicker.
     while _seems_ahead(heard) and (left_s := deadline - time.monotonic()) > 0:
@@ -151,7 +159,9 @@ def check_proxies(patient: Patient) -> Iterator[Finding]:
     for name in twice:
         what = f"two processes are the proxy {name!r}: each uses its shares and its part of each quota"
         yield error(what, "give each a name of its own: --id or proxy.id, of an admin API http.id")
-    if not alive:
+    if heard.cut:
+        yield _cut(patient)
+    elif not alive:
         yield warning("no proxy has said that it lives: nothing is limited", "start `weir proxy`")
     elif not twice:
         yield ok(f"alive, each with a name of its own: {', '.join(alive)}")
@@ -176,12 +186,15 @@ def _as_heard_by(alive: Alive, signs: list[Sign]) -> bool:
 def check_job(patient: Patient) -> Iterator[Finding]:
     """Whether it ticks."""
     heard = patient.once(listen)
-    if heard.newest_ms is None:
-        yield warning("nothing was ever reported, so the job has nothing to say", "start `weir proxy`")
-        return
     now_ms = heard.now_ms(wall_ms())
     if heard.tick_ms is not None and now_ms - heard.tick_ms <= TICK_MS:
         yield ok(f"the job ticked {_ago(now_ms - heard.tick_ms)}")
+        return
+    if heard.cut:
+        yield _cut(patient)
+        return
+    if heard.newest_ms is None:
+        yield warning("nothing was ever reported, so the job has nothing to say", "start `weir proxy`")
         return
     last = "no tick of it was found"
     if heard.tick_ms is not None:
@@ -209,6 +222,12 @@ def check_clocks(patient: Patient) -> Iterator[Finding]:
         yield warning(what, "run it again while a proxy runs")
     elif not apart:
         yield ok(f"within {FAR_MS / 1000:.0f} s of the brokers': {', '.join(known)}")
+
+
+def _cut(patient: Patient) -> Finding:
+    topic = patient.cluster.topics.usage
+    what = f"not all was read: the newest records of {topic} are too many for {_READ_S:.0f} s"
+    return warning(what, "run it again, on a machine nearer to the brokers")
 
 
 def _ago(ms: int) -> str:

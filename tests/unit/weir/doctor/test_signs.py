@@ -168,8 +168,9 @@ class Usage:
         return iter(self._told[span.start : span.end])
 
     def assign(self, where: list[Any]) -> None:
-        """Behind what was read."""
-        assert [each.offset for each in where] == [len(self._told)]
+        """From there on."""
+        (begin,) = (each.offset for each in where)
+        self._batches = [[one for one in batch if one.offset() >= begin] for batch in self._batches]
 
     def batch(self, _limit_s: float) -> Iterator[Record]:
         """One after the other."""
@@ -201,3 +202,15 @@ def test_a_record_that_a_transaction_held_up_makes_our_clock_no_wrong_one(
     """The next one says better."""
     usage = Usage([], [], [tick(NOW - 4_000)], [tick(NOW - 5)])
     assert told(check_clocks(listened(usage, monkeypatch)))[0][0] == "ok"
+
+
+@pytest.mark.parametrize(("limit_s", "job", "proxies"), [(-1.0, "warning", "warning"), (60.0, "ok", "ok")])
+def test_where_there_is_no_time_to_read_all_nobody_is_said_to_be_away(
+    limit_s: float, job: str, proxies: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The newest records may be those that were not read."""
+    monkeypatch.setattr(signs, "_READ_S", limit_s)
+    asked = listened(Usage([alive("p", NOW - 90)], [tick(NOW - 80)], [Record({}, ts=NOW)]), monkeypatch)
+    ((of_job, what),), ((of_proxies, _),) = told(check_job(asked)), told(check_proxies(asked))
+    assert (of_job, of_proxies, "not all was read" in what) == (job, proxies, limit_s < 0)
+    assert "this host's clock" not in told(check_clocks(asked))[0][1]
