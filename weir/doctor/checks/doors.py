@@ -2,6 +2,7 @@
 
 import asyncio
 import http.client
+import ssl
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -10,7 +11,7 @@ from typing import Final
 
 from enforcer.control.access.auth import is_loopback
 from enforcer.core.security.doors import DoorSettings, ProxyProtocol
-from enforcer.core.security.tls import TlsSettings
+from enforcer.core.security.tls import ClientAuth, TlsSettings
 from weir.doctor.checks.certificates import certificates_in, judged, validity
 from weir.doctor.checks.visit import connected
 from weir.doctor.findings import Finding, Status, error, ok, warning
@@ -30,11 +31,13 @@ class Knock:
 
     Attributes:
         open: somebody listens.
-        certificate: that was shown, DER; None: no TLS was spoken.
+        certificate: that was shown, DER; None: no TLS was spoken, or it was refused before.
+        refused: why TLS was refused, in OpenSSL's words; empty: it was not, or none was spoken.
     """
 
     open: bool
     certificate: bytes | None = None
+    refused: str = ""
 
 
 async def knock(address: Address, header: bytes, server_name: str) -> Knock:
@@ -45,14 +48,19 @@ async def knock(address: Address, header: bytes, server_name: str) -> Knock:
         header: sent before TLS.
         server_name: of SNI.
     """
-    is_open, certificate = False, None
+    is_open, certificate, refused = False, None, ""
     with suppress(OSError, ValueError):
         async with asyncio.timeout(KNOCK_S), connected(_here(address)) as (_, writer):
             is_open = True
             writer.write(header)
-            await writer.start_tls(unverified(), server_hostname=server_name)
+            try:
+                await writer.start_tls(unverified(), server_hostname=server_name)
+            except ssl.SSLError as failure:
+                # The other side's alert is a word of TLS; anything else is what was no TLS.
+                refused = failure.reason if "ALERT" in (failure.reason or "") else ""
+                raise
             certificate = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
-    return Knock(open=is_open, certificate=certificate)
+    return Knock(open=is_open, certificate=certificate, refused=refused)
 
 
 def knocks(patient: Patient) -> dict[str, Knock]:
@@ -98,6 +106,10 @@ def check_doors(patient: Patient) -> Iterator[Finding]:
 def _of_door(where: str, door: Door, found: Knock, tls: TlsSettings | None) -> Finding:
     if found.certificate is not None:
         return _of_certificate(where, found.certificate, tls.certificate if tls is not None else "")
+    if _demands_certificate(tls, found):
+        return ok(f"{where} speaks TLS and demands a certificate")
+    if found.refused:
+        return warning(f"{where} speaks TLS, but refused this machine's: {found.refused}", "look at its log")
     if tls is not None:
         mend = "restart that part with these settings; its log says what is wrong with its certificate"
         return error(f"{where} speaks no TLS, though {door.section}.tls is set", mend)
@@ -105,6 +117,12 @@ def _of_door(where: str, door: Door, found: Knock, tls: TlsSettings | None) -> F
         what = f"{where} listens beyond this machine in plain text, which can be read on the way"
         return warning(what, f"set {door.section}.tls")
     return ok(f"{where} is in plain text, for this machine alone")
+
+
+def _demands_certificate(tls: TlsSettings | None, found: Knock) -> bool:
+    """Whether it speaks TLS, but to nobody without a certificate, as its settings say."""
+    spoken = found.certificate is not None or found.refused
+    return bool(spoken) and tls is not None and tls.client_auth is ClientAuth.REQUIRED
 
 
 def _of_certificate(where: str, served: bytes, file: str) -> Finding:
@@ -136,8 +154,10 @@ def check_admin(patient: Patient) -> Iterator[Finding]:
     if patient.admin.proxy_protocol is ProxyProtocol.REQUIRED:
         yield ok(f"{where} demands tokens behind a load balancer, whatever is configured")
         return
-    status = _status(door.address, found.certificate is not None)
-    if status is None:
+    status = _status(door.address, bool(found.certificate or found.refused))
+    if status is None and _demands_certificate(patient.admin.tls, found):
+        yield ok(f"{where} demands a certificate")
+    elif status is None:
         yield warning(f"{where} does not answer", "look at its log")
     elif status == http.client.UNAUTHORIZED:
         yield ok(f"{where} answers nobody without a token")

@@ -73,6 +73,34 @@ def test_what_is_said_of_a_door(
     assert (said, words in what) == (status, True)
 
 
+REFUSED = Knock(open=True, refused="SSLV3_ALERT_HANDSHAKE_FAILURE")
+
+
+def demanding(authority: Authority) -> dict[str, Any]:
+    """A section whose clients must have a certificate."""
+    return {"tls": {**tls(authority.server())["tls"], "client_ca": authority.ca, "client_auth": "required"}}
+
+
+def test_a_door_that_demands_a_certificate_speaks_tls(authority: Authority) -> None:
+    """Where its settings say so all is well; else somebody should look why it refuses."""
+    doors = {"proxy": door(BEYOND)}
+    assert found_at(patient_of(doors=doors, proxy=demanding(authority)), REFUSED) == (
+        "ok", "proxy at 0.0.0.0:1 speaks TLS and demands a certificate"
+    )  # fmt: skip
+    for settings in ({}, tls(authority.server())):
+        status, what = found_at(patient_of(doors=doors, proxy=settings), REFUSED)
+        assert status == "warning" and what.endswith(f"but refused this machine's: {REFUSED.refused}")
+
+
+@pytest.mark.parametrize("met", [REFUSED, Knock(open=True, certificate=b"x")])
+def test_an_admin_api_that_demands_a_certificate(met: Knock, authority: Authority) -> None:
+    """By TLS 1.3 it refuses when it is asked, and does not answer."""
+    doors = {"admin": door(NOWHERE, "admin")}
+    patient = patient_of({knocks: {"admin": met}}, doors=doors, admin=demanding(authority))
+    ((status, what),) = told(check_admin(patient))
+    assert (status, what) == ("ok", "the admin API at 127.0.0.1:1 demands a certificate")
+
+
 def test_what_is_served_counts(authority: Authority) -> None:
     """It may be another one than the file holds, and end sooner."""
     pair, other = authority.server(), authority.server()
@@ -89,8 +117,8 @@ def test_what_is_served_counts(authority: Authority) -> None:
     assert found_at(patient, Knock(open=True, certificate=der(other)))[0] == "warning"
 
 
-async def knocked(pair: Pair | None, header: bytes = b"") -> Knock:
-    """Of a server that waits for a header, and then speaks TLS, or closes."""
+async def knocked(pair: Pair | None, header: bytes = b"", **context_of: Any) -> Knock:
+    """Of a server that waits for a header, and then speaks TLS of such a context, or closes."""
 
     def serve() -> None:
         connection, _ = listening.accept()
@@ -101,6 +129,8 @@ async def knocked(pair: Pair | None, header: bytes = b"") -> Knock:
                 return
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(*pair)
+            for name, value in context_of.items():
+                setattr(context, name, value)
             with suppress(OSError), context.wrap_socket(connection, server_side=True) as spoken:
                 spoken.recv(1)
 
@@ -117,6 +147,13 @@ async def test_a_knock_shows_the_certificate(header: bytes, authority: Authority
     """Whoever it is for, behind the header of a load balancer, too."""
     pair = authority.server()
     assert await knocked(pair, header) == Knock(open=True, certificate=der(pair))
+
+
+async def test_a_knock_where_a_certificate_is_demanded(authority: Authority) -> None:
+    """By TLS 1.2 it is refused before the handshake is through."""
+    required = {"verify_mode": ssl.CERT_REQUIRED, "maximum_version": ssl.TLSVersion.TLSv1_2}
+    met = await knocked(authority.server(), **required)
+    assert (met.open, met.certificate, "ALERT" in met.refused) == (True, None, True)
 
 
 async def test_a_knock_where_no_tls_is_spoken_and_where_nobody_is() -> None:
