@@ -1,12 +1,13 @@
 """Checks of where parts listen: TLS, the certificate that is really served, tokens of the admin API."""
 
 import asyncio
-import http.client
+import re
 import ssl
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Final
 
 from enforcer.control.access.auth import is_loopback
@@ -23,6 +24,7 @@ METRICS: Final = "metrics"
 _HEADER: Final = b"PROXY UNKNOWN\r\n"
 """Of the PROXY protocol: it leaves the address as it is."""
 _ASKED: Final = "/admin/v2/resourcegroups"
+_STATUS: Final = re.compile(rb"HTTP/1\.\d (\d{3})\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,12 +156,12 @@ def check_admin(patient: Patient) -> Iterator[Finding]:
     if patient.admin.proxy_protocol is ProxyProtocol.REQUIRED:
         yield ok(f"{where} demands tokens behind a load balancer, whatever is configured")
         return
-    status = _status(door.address, bool(found.certificate or found.refused))
+    status = asyncio.run(_status(door.address, bool(found.certificate or found.refused)))
     if status is None and _demands_certificate(patient.admin.tls, found):
         yield ok(f"{where} demands a certificate")
     elif status is None:
         yield warning(f"{where} does not answer", "look at its log")
-    elif status == http.client.UNAUTHORIZED:
+    elif status == HTTPStatus.UNAUTHORIZED:
         yield ok(f"{where} answers nobody without a token")
     elif beyond(door.address):
         what = f"{where} has no tokens: everybody on that machine may change limits, and nobody else gets in"
@@ -168,21 +170,16 @@ def check_admin(patient: Patient) -> Iterator[Finding]:
         yield ok(f"{where} has no tokens and answers this machine alone")
 
 
-def _status(address: Address, tls: bool) -> int | None:
+async def _status(address: Address, tls: bool) -> int | None:
     """What it answers to somebody without a token."""
-    host, port = _here(address)
-    made = (
-        http.client.HTTPSConnection(host, port, timeout=KNOCK_S, context=unverified())
-        if tls
-        else http.client.HTTPConnection(host, port, timeout=KNOCK_S)
-    )
-    try:
-        made.request("GET", _ASKED)
-        return made.getresponse().status
-    except (OSError, http.client.HTTPException):
-        return None
-    finally:
-        made.close()
+    at = _here(address)
+    with suppress(OSError, ValueError):
+        # Of all of it: a limit of each read alone lets who answers byte by byte go on for ever.
+        async with asyncio.timeout(KNOCK_S), connected(at, unverified() if tls else None) as (reader, writer):
+            writer.write(f"GET {_ASKED} HTTP/1.1\r\nHost: {shown(at)}\r\n\r\n".encode())
+            said = _STATUS.match(await reader.readline())
+            return int(said[1]) if said else None
+    return None
 
 
 def beyond(address: Address) -> bool:

@@ -224,6 +224,31 @@ def test_whether_the_admin_api_wants_tokens(host: str, status: int, expected: st
     assert (said, words in what) == (expected, True)
 
 
+def test_an_admin_api_that_answers_byte_by_byte(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of the question has a limit, not each byte; who waits to its end sees an answer."""
+    monkeypatch.setattr("weir.doctor.checks.doors.KNOCK_S", 0.5)
+    done = threading.Event()
+
+    def drip() -> None:
+        with suppress(OSError), listening.accept()[0] as connection:
+            connection.recv(4_096)
+            connection.sendall(b"HTTP/1.1 200 ")
+            for _ in range(100):
+                if done.wait(0.05):
+                    return
+                connection.sendall(b"a")
+            connection.sendall(b"\r\n\r\n")
+
+    with socket.create_server((LOOPBACK, 0)) as listening:
+        thread = threading.Thread(target=drip)
+        thread.start()
+        doors = {"admin": door(listening.getsockname(), "admin")}
+        ((said, what),) = told(check_admin(patient_of({knocks: {"admin": Knock(open=True)}}, doors=doors)))
+        done.set()
+        thread.join()
+    assert (said, "does not answer" in what) == ("warning", True)
+
+
 @pytest.mark.parametrize(
     ("met", "settings", "expected", "words"),
     [
