@@ -275,7 +275,7 @@ def test_acls_that_let_strangers_in_and_that_are_missing(
     assert (stranger["status"], stranger["what"]) == (
         "error", f"User:* may WRITE {own.policies}: anybody sets limits"
     )  # fmt: skip
-    assert "--remove --allow-principal 'User:*' --operation WRITE" in stranger["mend"]
+    assert "--remove --allow-principal 'User:*' --operation Write" in stranger["mend"]
     # Whoever reaches the listener without logins may do it, too.
     assert "error" in statuses(found)["brokers"]
     assert {each["what"] for each in found["acls"]} == {

@@ -145,11 +145,21 @@ def _named(acl: Acl, name: str) -> bool:
 
 
 def _removal(acl: Acl, bootstrap: str) -> str:
-    return (
-        f"kafka-acls --bootstrap-server {bootstrap} --remove --allow-principal '{acl.principal}'"
-        f" --operation {acl.operation.name} --topic '{acl.name}'"
-        + (" --resource-pattern-type prefixed" if acl.prefixed else "")
-    )
+    side = "allow" if acl.allows else "deny"
+    words = [f"kafka-acls --bootstrap-server {bootstrap} --remove --{side}-principal '{acl.principal}'"]
+    words += [f"--{side}-host '{acl.host}'"] if acl.host != _EVERY else []
+    words += [f"--operation {_words(acl.operation)} --{_resource(acl)}"]
+    return " ".join([*words, "--resource-pattern-type prefixed"] if acl.prefixed else words)
+
+
+def _resource(acl: Acl) -> str:
+    """As kafka-acls knows it."""
+    option = next(option for option, kind in _KINDS.items() if kind is acl.kind)
+    return option if option == CLUSTER else f"{option} '{acl.name}'"
+
+
+def _words(operation: AclOperation) -> str:
+    return str(operation.name).title().replace("_", "")
 
 
 def check_acls(patient: Patient) -> Iterator[Finding]:
@@ -165,14 +175,35 @@ def check_acls(patient: Patient) -> Iterator[Finding]:
     principals = {acl.principal for acl in there}
     wanted = [grant.under(patient.cluster.topics.prefix) for grant in GRANTS]
     users = sorted({grant.user for grant in wanted if f"User:{grant.user}" in principals})
+    denials = list(_denials([grant for grant in wanted if grant.user in users], there, patient))
+    yield from denials
     missing = [grant for grant in wanted if grant.user in users and not _given(grant, there)]
     for grant in missing:
         lacks = f"{' and '.join(grant.operations)} on {grant.kind} {grant.name}".rstrip()
         yield error(f"User:{grant.user} lacks {lacks}", grant.command(patient.cluster.bootstrap))
     if not users:
         yield ok("no ACL names a user of docs/security.md; other names are not looked at")
-    elif not missing:
+    elif not missing and not denials:
         yield ok(f"{', '.join(users)} have the ACLs of docs/security.md")
+
+
+def _denials(wanted: Iterable[Grant], there: Iterable[Acl], patient: Patient) -> Iterator[Finding]:
+    """ACLs that take away what others give; those of one host may not be Weir's."""
+    for acl in there:
+        users = sorted({grant.user for grant in wanted if _denies(acl, grant)})
+        if users:
+            done = f"{acl.principal} is denied {_words(acl.operation)} on {_resource(acl)}"
+            what = f"{done}, which {', '.join(users)} cannot do without"
+            yield error(what, _removal(acl, patient.cluster.bootstrap))
+
+
+def _denies(acl: Acl, grant: Grant) -> bool:
+    """Whether it takes away some of it."""
+    if acl.allows or acl.host != _EVERY or not _is_of(acl, grant):
+        return False
+    if acl.operation not in (AclOperation.ALL, *map(_operation, grant.operations)):
+        return False
+    return _named(acl, grant.name or _CLUSTER_NAME) or (grant.prefixed and acl.name.startswith(grant.name))
 
 
 def _given(grant: Grant, there: Iterable[Acl]) -> bool:
@@ -183,12 +214,16 @@ def _given(grant: Grant, there: Iterable[Acl]) -> bool:
 
 
 def _fits(acl: Acl, grant: Grant) -> bool:
-    if acl.kind is not _KINDS[grant.kind] or acl.principal not in (f"User:{grant.user}", _STRANGERS[0]):
+    if not _is_of(acl, grant):
         return False
     if grant.kind == CLUSTER:
         return acl.name == _CLUSTER_NAME
     # What is to hold for all names that begin so is not given by one name.
     return acl.name == _EVERY if grant.prefixed and not acl.prefixed else _named(acl, grant.name)
+
+
+def _is_of(acl: Acl, grant: Grant) -> bool:
+    return acl.kind is _KINDS[grant.kind] and acl.principal in (f"User:{grant.user}", _STRANGERS[0])
 
 
 def _operation(name: str) -> AclOperation:

@@ -69,16 +69,31 @@ def test_who_may_not_see_acls_is_told_so() -> None:
 
 
 @pytest.mark.parametrize("name, prefixed", [("weir.policies", False), ("weir", True), ("*", False)])
-@pytest.mark.parametrize("operation", ["WRITE", "ALL", "DELETE", "ALTER", "ALTER_CONFIGS"])
+@pytest.mark.parametrize(
+    ("operation", "said"),
+    [
+        ("WRITE", "Write"), ("ALL", "All"), ("DELETE", "Delete"), ("ALTER", "Alter"),
+        ("ALTER_CONFIGS", "AlterConfigs"),
+    ],
+)  # fmt: skip
 @pytest.mark.parametrize("who", ["User:*", "User:ANONYMOUS"])
-def test_strangers_that_may_set_limits(name: str, prefixed: bool, operation: str, who: str) -> None:
-    """However the ACL is put; the command takes it away again."""
+def test_strangers_that_may_set_limits(
+    name: str, prefixed: bool, operation: str, said: str, who: str
+) -> None:
+    """However the ACL is put; the command takes it away again, in the words of kafka-acls."""
     acl = Acl(who, AclOperation[operation], TOPIC, name, prefixed)
     found = list(check_authorizer(patient_of({acls: [acl, OTHER], broker_settings: {1: {}}})))
     assert {each.status for each in found} == {"error"}
     (one,) = (each for each in found if "weir.policies" in each.what)
-    assert f"--remove --allow-principal '{who}' --operation {operation} --topic '{name}'" in one.mend
+    assert f"--remove --allow-principal '{who}' --operation {said} --topic '{name}'" in one.mend
     assert one.mend.endswith("prefixed") is prefixed
+
+
+def test_an_acl_of_one_host_is_taken_away_as_one() -> None:
+    """Else kafka-acls finds none that is of all hosts."""
+    asked = patient_of({acls: [EVERYBODY._replace(host="10.0.0.1")], broker_settings: {1: {}}})
+    (found,) = check_authorizer(asked)
+    assert "--allow-principal 'User:*' --allow-host '10.0.0.1' --operation Write" in found.mend
 
 
 @pytest.mark.parametrize(
@@ -160,6 +175,53 @@ def test_each_acl_of_the_page_that_is_missing_is_named() -> None:
     lone = patient_of({acls: given([GRANTS[0]])})
     lacking = [each.what for each in check_acls(lone)]
     assert f"User:{GRANTS[0].user} lacks Write on topic weir.decisions" in lacking
+
+
+DENIED = Acl("User:weir-proxy", AclOperation.ALL, TOPIC, "weir.", prefixed=True, allows=False)
+NEEDS = "User:weir-proxy is denied All on topic 'weir.', which weir-proxy cannot do without"
+
+
+@pytest.mark.parametrize(
+    ("denies", "what", "mend"),
+    [
+        (DENIED, NEEDS, "--operation All --topic 'weir.' --resource-pattern-type prefixed"),
+        # Some of what a prefix gives.
+        (
+            Acl("User:weir-proxy", AclOperation.DESCRIBE, TOPIC, "weir.usage", allows=False),
+            NEEDS.replace("All", "Describe").replace("weir.'", "weir.usage'"),
+            "--operation Describe --topic 'weir.usage'",
+        ),
+        (
+            Acl("User:*", AclOperation.ALL, ResourceType.BROKER, "kafka-cluster", allows=False),
+            "User:* is denied All on cluster, which weir-backlogs, weir-policies, weir-proxy cannot do"
+            " without",
+            "--operation All --cluster",
+        ),
+    ],
+)
+def test_what_is_denied_is_not_given(denies: Acl, what: str, mend: str) -> None:
+    """Whatever else gives it; the command takes the ACL away that denies."""
+    (found,) = check_acls(patient_of({acls: [*given(list(GRANTS)), denies]}))
+    assert (str(found.status), found.what) == ("error", what)
+    assert found.mend == (
+        f"kafka-acls --bootstrap-server 127.0.0.1:9092 --remove --deny-principal '{denies.principal}' {mend}"
+    )
+
+
+@pytest.mark.parametrize(
+    "harmless",
+    [
+        DENIED._replace(principal="User:other"),
+        DENIED._replace(operation=AclOperation.ALTER),
+        DENIED._replace(name="app."),
+        DENIED._replace(kind=ResourceType.TRANSACTIONAL_ID, name="weir.policies"),
+        DENIED._replace(host="10.0.0.1"),
+    ],
+)
+def test_what_is_denied_that_nobody_needs(harmless: Acl) -> None:
+    """Other users, operations, names and kinds, and one host, which need not be Weir's."""
+    asked = patient_of({acls: [*given(list(GRANTS)), harmless]})
+    assert [status for status, _ in told(check_acls(asked))] == ["ok"]
 
 
 @pytest.mark.parametrize(
