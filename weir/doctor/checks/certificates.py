@@ -19,6 +19,7 @@ _DAY_S: Final = 86_400
 _PEM: Final = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 _FILE_MAX: Final = 16 * 1024 * 1024
 _SEQUENCE, _VERSION, _UTC_TIME = 0x30, 0xA0, 0x17
+_PROBE: Final = "probe"
 _RENEW: Final = "put a new certificate there: parts read files again when they change"
 
 
@@ -99,7 +100,7 @@ def check_certificates(patient: Patient) -> Iterator[Finding]:
     for path, (name, authorities) in files.items():
         yield _of_file(path, name, authorities)
     if not files:
-        yield ok("the settings name no certificate")
+        yield ok("the settings name no file of certificates")
 
 
 def _files(patient: Patient) -> Mapping[str, tuple[str, bool]]:
@@ -126,14 +127,19 @@ def _files(patient: Patient) -> Mapping[str, tuple[str, bool]]:
             add(upstream.ca, f"{section}.upstream_tls.ca", True)
     client = patient.cluster.client
     add(client.get("ssl.certificate.location", ""), "kafka.client ssl.certificate.location", False)
-    add(client.get("ssl.ca.location", ""), "kafka.client ssl.ca.location", True)
+    authorities = client.get("ssl.ca.location", "")
+    # librdkafka takes a folder, too, and a word by which it looks for the system's.
+    if authorities != _PROBE and not Path(authorities).is_dir():
+        add(authorities, "kafka.client ssl.ca.location", True)
     return found
 
 
 def _of_file(path: str, name: str, authorities: bool) -> Finding:
     try:
         found = [validity(der) for der in certificates_in(path)]
-        last = (max if authorities else min)(found, key=lambda one: one.ends_s)
     except (OSError, ValueError) as failure:
         return warning(f"{name}: {path} cannot be read: {failure}", "run it as the user of that part")
+    if not found:
+        return warning(f"{name}: {path} has no certificate in it", "put it there, in PEM")
+    last = (max if authorities else min)(found, key=lambda one: one.ends_s)
     return judged(f"{name}: {path}", last, time.time())

@@ -103,7 +103,14 @@ def test_the_first_of_a_chain_to_end_counts(authority: Authority, tmp_path: Path
 
 def test_without_certificates() -> None:
     """One line."""
-    assert told(check_certificates(patient_of())) == [("ok", "the settings name no certificate")]
+    assert told(check_certificates(patient_of())) == [("ok", "the settings name no file of certificates")]
+
+
+@pytest.mark.parametrize("where", ["probe", "folder"])
+def test_cas_that_are_no_file_are_the_librarys_to_find(where: str, tmp_path: Path) -> None:
+    """librdkafka takes both."""
+    client = {"ssl.ca.location": str(tmp_path) if where == "folder" else where}
+    assert told(check_certificates(patient_of(client_of=client)))[0][0] == "ok"
 
 
 def test_a_file_without_one(authority: Authority, tmp_path: Path) -> None:
@@ -112,4 +119,6 @@ def test_a_file_without_one(authority: Authority, tmp_path: Path) -> None:
     asked = patient_of(proxy=served(pair))
     Path(pair.certificate).write_text("nothing")
     ((status, what),) = told(check_certificates(asked))
-    assert status == "warning" and "cannot be read" in what
+    assert (status, what) == (
+        "warning", f"proxy.tls.certificate: {pair.certificate} has no certificate in it"
+    )  # fmt: skip
