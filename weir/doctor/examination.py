@@ -41,8 +41,8 @@ def examine(patient: Patient, checks: Mapping[str, Check] = CHECKS) -> list[Name
     for name, check in checks.items():
         try:
             found += [(name, each) for each in check(patient)]
-        except Unreached:
-            found.append((name, warning("not looked at: the cluster does not answer", "see `cluster`")))
+        except Unreached as failure:
+            found.append((name, warning(f"not looked at: {failure.brief}", "see `cluster`")))
         except (WeirError, OSError) as failure:
             found.append((name, _not_made(str(failure))))
         except Exception as failure:  # noqa: BLE001  # the others are wanted all the same, at 3 a.m. above all

@@ -27,7 +27,31 @@ BrokerSettings = Mapping[int, Mapping[str, str | None]]
 
 
 class Unreached(WeirError):
-    """The cluster does not answer at all."""
+    """The cluster does not answer at all.
+
+    Attributes:
+        brief: why, in a few words.
+        mend: what mends it.
+    """
+
+    brief = "the cluster does not answer"
+    mend = "start Kafka; --kafka or kafka.bootstrap names it, kafka.client logs in"
+
+
+class Unusable(Unreached):
+    """Nobody was asked: librdkafka does not take the settings.
+
+    Args:
+        why: in its words.
+        key: that is wrong; empty: it does not say.
+        file: of the settings.
+    """
+
+    brief = "kafka.client is wrong"
+
+    def __init__(self, why: str, key: str, file: str) -> None:
+        super().__init__(f"kafka.client is wrong, so nobody was asked: {why}")
+        self.mend = " ".join(["mend kafka.client", *([key] if key else []), f"in {file}"])
 
 
 class Unanswered(WeirError):
@@ -87,9 +111,15 @@ class Patient:
 
 
 def client(patient: Patient) -> AdminClient:
-    """Asks the cluster, with the login of the settings."""
+    """Asks the cluster, with the login of the settings; raises Unusable if they are wrong."""
     properties: dict[str, Any] = {**patient.cluster.client, "bootstrap.servers": patient.cluster.bootstrap}
-    return AdminClient(properties, logger=NO_LOG)
+    try:
+        return AdminClient(properties, logger=NO_LOG)
+    except KafkaException as failure:
+        why = reason_of(failure)
+        # The longest one: names are parts of other names.
+        named = sorted((key for key in patient.cluster.client if key in why), key=len)
+        raise Unusable(why, "".join(named[-1:]), patient.settings_file or "the settings") from failure
 
 
 def metadata(patient: Patient) -> Any:

@@ -32,7 +32,7 @@ def check_cluster(patient: Patient) -> Iterator[Finding]:
     try:
         found = patient.once(metadata)
     except Unreached as failure:
-        yield error(str(failure), "start Kafka; --kafka or kafka.bootstrap names it, kafka.client logs in")
+        yield error(str(failure), failure.mend)
         return
     yield ok(f"{_count(len(found.brokers), 'broker')} at {patient.cluster.bootstrap}")
 

@@ -11,7 +11,7 @@ from weir import cli
 from weir.doctor import examination
 from weir.doctor.examination import CHECKS, examine
 from weir.doctor.findings import Finding, as_json, as_lines, error, ok, warning
-from weir.doctor.patient import Door, Patient, Unreached, metadata
+from weir.doctor.patient import Door, Patient, Unreached, client, metadata
 
 FOUND = [("a", ok("good")), ("long-name", error("bad\x1b", "mend it")), ("b", warning("odd", "look"))]
 
@@ -60,6 +60,29 @@ def test_without_a_cluster_each_check_says_something() -> None:
     found = examine(patient_of({metadata: Unreached("no answer")}))
     assert {name for name, _ in found} == {*CHECKS}
     assert [name for name, each in found if each.status == "error"] == ["cluster"]
+
+
+@pytest.mark.parametrize(
+    ("client_of", "key"),
+    [
+        ({"no.such.property": "x"}, " no.such.property"),
+        ({"security.protocol": "tls"}, " security.protocol"),
+        ({"security.protocol": "SSL", "ssl.ca.location": "/nowhere/ca.pem"}, " ssl.ca.location"),
+        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "nonsense"}, ""),
+    ],
+)
+def test_settings_that_librdkafka_does_not_take_are_no_silent_cluster(
+    client_of: dict[str, str], key: str
+) -> None:
+    """One error that names the key; the rest needs no cluster, or says that nobody was asked."""
+    asked = patient_of(client_of=client_of, settings_file=__file__)
+    del asked.answers[client], asked.answers[metadata]
+    found = examine(asked)
+    (wrong,) = (each for _, each in found if each.status == "error")
+    assert wrong.what.startswith("kafka.client is wrong, so nobody was asked: ")
+    assert wrong.mend == f"mend kafka.client{key} in {__file__}"
+    (topics,) = (each for name, each in found if name == "topics")
+    assert topics.what == "not looked at: kafka.client is wrong"
 
 
 def test_lines_for_people() -> None:
