@@ -151,8 +151,8 @@ async def test_a_knock_shows_the_certificate(header: bytes, authority: Authority
 
 async def test_a_knock_where_a_certificate_is_demanded(authority: Authority) -> None:
     """By TLS 1.2 it is refused before the handshake is through."""
-    required = {"verify_mode": ssl.CERT_REQUIRED, "maximum_version": ssl.TLSVersion.TLSv1_2}
-    met = await knocked(authority.server(), **required)
+    newest = ssl.TLSVersion.TLSv1_2
+    met = await knocked(authority.server(), verify_mode=ssl.CERT_REQUIRED, maximum_version=newest)
     assert (met.open, met.certificate, "ALERT" in met.refused) == (True, None, True)
 
 
