@@ -1,4 +1,4 @@
-# make setup | run | pulsar | check | test | secure | soak | suites [NAME=...] | bench [NAME=...] | image | sbom | compose-test
+# make setup | run | pulsar | check | test | secure | soak | suites [NAME=...] [WAY=tls] | bench [NAME=...] | image | sbom | compose-test
 # (all but setup and image run setup first)
 # pulsar: what weir pulsar and weir up --pulsar local need (they fetch it themselves too), 231 MB, about a minute.
 # s3a: what checkpoints on s3a:// need, 10 MB. minio: an S3 store for tests of that, built in a quarter of an hour.
@@ -112,9 +112,10 @@ soak: setup s3a $(PULSAR_JARS) .weir/jars/pulsar_tools/.fetched .weir/jars/hdfs/
 		$(PYTEST) tests/spark tests/kafka tests/attack tests/pulsar tests/end_to_end -m soak --durations=3
 
 # Other people's tests of their clients, fetched from registries; needs go, npm, gcc and headers of zlib and OpenSSL.
+# WAY=tls: over TLS with logins.
 suites: setup
 	@scripts/prerequisites.sh $(PYTHON) go npm g++
-	@$(VENV)/bin/python tests/suites $(NAME)
+	@$(VENV)/bin/python tests/suites $(WAY:%=--way %) $(NAME)
 
 # Images of all parts; ENGINE=podman, BASE=image, TAG=tag and BUILD_ARGS are taken from the environment or from here.
 image:

@@ -1,16 +1,18 @@
 """`make suites`: other people's tests of their clients, straight to a cluster and through the proxy.
 
-Usage: python tests/suites [NAME ...]   (franz_go, kafka_python, librdkafka; without a name all)
+Usage: python tests/suites [--way tls] [NAME ...]   (franz_go, kafka_python, librdkafka; without a name all)
 
-Each suite runs on a new cluster for each way. What comes to something worse through the proxy is tried again,
-alone and both ways; what is worse still is a failure of the proxy: exit status 1. The table is written to
-.weir/suites/results.md.
+Each suite runs on a new cluster for each way; with `--way tls` clients speak TLS and log in by SCRAM. What
+comes to something worse through the proxy is tried again, alone and both ways; what is worse still is a
+failure of the proxy: exit status 1. The table is written to .weir/suites/results.md.
 """
 
+import argparse
 import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,7 +23,7 @@ from franz_go import FranzGo  # noqa: E402  # the kits must be found first
 from kafka_python import KafkaPython  # noqa: E402
 from librdkafka import Librdkafka  # noqa: E402
 from outcomes import Difference, Outcome, Outcomes, counts, differences  # noqa: E402
-from places import Place, Way, place  # noqa: E402
+from places import WAYS, Place, Way, place  # noqa: E402
 from suite import Suite  # noqa: E402
 
 FOLDER = ROOT / ".weir" / "suites"
@@ -53,28 +55,28 @@ class Result:
     different: list[Difference] = field(default_factory=list)
 
 
-def main(names: list[str]) -> int:
-    """Run these suites; the exit status."""
-    wrong = [name for name in names if name not in SUITES]
-    if wrong:
-        print(f"no such suite: {', '.join(wrong)}; there are {', '.join(SUITES)}", file=sys.stderr)
-        return 2
+def main(words: list[str]) -> int:
+    """Run suites; the exit status."""
+    parser = argparse.ArgumentParser("suites")
+    parser.add_argument("--way", choices=WAYS, default="plain")
+    parser.add_argument("names", nargs="*", choices=SUITES, default=list(SUITES), metavar="NAME")
+    asked = parser.parse_args(words)
     results = []
-    for name in names or SUITES:
+    for name in asked.names:
         suite = SUITES[name](FOLDER / name)
         suite.fetch()
-        results += run(name, suite)
+        results += run(name, suite, WAYS[asked.way])
     text = table(results)
     (FOLDER / "results.md").write_text(text)
     print(text)
     return int(any(result.different for result in results))
 
 
-def run(name: str, suite: Suite) -> list[Result]:
-    """One suite on all ways."""
+def run(name: str, suite: Suite, ways: Sequence[Way]) -> list[Result]:
+    """One suite on these ways."""
     results: list[Result] = []
     straight: Outcomes = {}
-    for way in Way:
+    for way in ways:
         print(f"== {suite.name}, {way}", flush=True)
         data = Path(tempfile.mkdtemp(prefix="weir-suites-"))
         try:
@@ -83,7 +85,7 @@ def run(name: str, suite: Suite) -> list[Result]:
                 before = time.monotonic()
                 outcomes = suite.run(where.through, log)
                 result = Result(suite.name, way, outcomes, time.monotonic() - before)
-                if way is Way.STRAIGHT:
+                if way.straight:
                     straight = outcomes
                 else:
                     judge(suite, where, straight, result, log)
@@ -126,7 +128,7 @@ def table(results: list[Result]) -> str:
         {
             f"- {one.suite}: {test}"
             for one in results
-            if one.way is Way.STRAIGHT
+            if one.way.straight
             for test, outcome in one.outcomes.items()
             if outcome in (Outcome.FAILED, Outcome.MISSING)
         }

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from outcomes import Outcome, Outcomes
-from suite import Suite, said, tool
+from suite import PASSWORD, USER, Access, Suite, said, tool
 
 _PACKAGE = "node-rdkafka"
 _VERSION = "3.6.1"
@@ -22,6 +22,14 @@ _OUTCOMES = {
     "PASSED": Outcome.PASSED, "FAILED": Outcome.FAILED, "SKIPPED": Outcome.SKIPPED,
     "RUNNING": Outcome.MISSING, "DNS": Outcome.MISSING,
 }  # fmt: skip
+
+_LOGIN = f"""\
+security.protocol=SASL_SSL
+ssl.ca.location={{ca}}
+sasl.mechanism=SCRAM-SHA-512
+sasl.username={USER}
+sasl.password={PASSWORD}
+"""
 
 
 class Librdkafka(Suite):
@@ -49,10 +57,11 @@ class Librdkafka(Suite):
         tool(["make", cores, "libs"], self._source)
         tool(["make", cores, "-C", "tests", "build"], self._source)
 
-    def run(self, bootstrap: str, log: Path, only: Collection[str] = ()) -> Outcomes:
+    def run(self, access: Access, log: Path, only: Collection[str] = ()) -> Outcomes:
         """Those that need a broker, in their quick form, four at a time, without emulated networks."""
+        login = _LOGIN.format(ca=access.ca) if access.ca else ""
         (self.folder / "test.conf").write_text(
-            f"metadata.broker.list={bootstrap}\ntest.topic.random=true\nbroker.address.family=v4\n"
+            f"metadata.broker.list={access.bootstrap}\ntest.topic.random=true\nbroker.address.family=v4\n{login}"
         )
         more = {
             "RDKAFKA_TEST_CONF": str(self.folder / "test.conf"), "TEST_KAFKA_VERSION": "4.1.0",

@@ -1,24 +1,29 @@
 """Where suites run: a cluster of their own, and a proxy before it."""
 
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 from cluster_kit import LOOPBACK, address
 from proxy_kit import Decider, PolicyWriter, ProxyThread, until
+from suite import PASSWORD, USER, Access
 
+from enforcer.core.security.tls import TlsSettings, UpstreamTlsSettings
 from enforcer.core.settings import Alter, AutoCreation, ProxySettings
 from enforcer.host.server import ProxyConfig
 from streaming.contract.topics import Topics
-from weir.stack.kafka import LocalKafka
+from weir.stack.kafka import LocalKafka, Sasl
 from weir.stack.topics import ensure_topics
 
+CERTIFICATES = Path(__file__).resolve().parents[2] / "scripts" / "certificates.sh"
 PROPERTIES = {
     # What the suites' own brokers are set to.
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "super.users": "User:ANONYMOUS",
+    "super.users": f"User:ANONYMOUS;User:{USER}",
     "num.partitions": "4",
     "group.min.session.timeout.ms": "100",
     "group.max.session.timeout.ms": "300000",
@@ -32,6 +37,22 @@ class Way(StrEnum):
     STRAIGHT = "straight"
     PROXY = "proxy"
     QUOTA = "proxy with a quota"
+    STRAIGHT_TLS = "straight, TLS and SCRAM"
+    PROXY_TLS = "proxy, TLS and SCRAM"
+
+    @property
+    def straight(self) -> bool:
+        """Without a proxy."""
+        return self in (Way.STRAIGHT, Way.STRAIGHT_TLS)
+
+    @property
+    def tls(self) -> bool:
+        """With TLS and logins, before the proxy and behind it."""
+        return self in (Way.STRAIGHT_TLS, Way.PROXY_TLS)
+
+
+WAYS = {"plain": (Way.STRAIGHT, Way.PROXY, Way.QUOTA), "tls": (Way.STRAIGHT_TLS, Way.PROXY_TLS)}
+"""What is compared; the first is without a proxy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +64,8 @@ class Place:
         through: the proxy; the same as `straight` where there is none.
     """
 
-    straight: str
-    through: str
+    straight: Access
+    through: Access
 
 
 @contextmanager
@@ -56,9 +77,13 @@ def place(way: Way, folder: Path, brokers: int) -> Iterator[Place]:
         folder: for the cluster's data.
         brokers: how many.
     """
-    with LocalKafka(folder, brokers=brokers, properties=PROPERTIES) as kafka:
-        if way is Way.STRAIGHT:
-            yield Place(kafka.bootstrap, kafka.bootstrap)
+    tls = _Tls(folder / "tls") if way.tls else None
+    properties = PROPERTIES | (tls.brokers if tls else {})
+    sasl = Sasl(scram={USER: PASSWORD}) if tls else None
+    with LocalKafka(folder, brokers=brokers, properties=properties, sasl=sasl) as kafka:
+        straight = Access(kafka.sasl_bootstrap, tls.ca) if tls else Access(kafka.bootstrap)
+        if way.straight:
+            yield Place(straight, straight)
             return
         topics = Topics()
         ensure_topics(kafka.bootstrap, topics)
@@ -71,11 +96,43 @@ def place(way: Way, folder: Path, brokers: int) -> Iterator[Place]:
             # asking for them; suites do all of that.
             settings = ProxySettings(
                 id="suites", alter_client_quotas=Alter.ALLOW, alter_cluster=Alter.ALLOW,
-                auto_topic_creation=AutoCreation.PASS,
+                auto_topic_creation=AutoCreation.PASS, **(tls.proxy if tls else {}),
             )  # fmt: skip
-            kafka_addresses = tuple(address(one) for one in kafka.bootstrap.split(","))
-            config = ProxyConfig(kafka=kafka_addresses, listen=(LOOPBACK, 0), settings=settings)
+            config = ProxyConfig(
+                kafka=tuple(address(one) for one in straight.bootstrap.split(",")), listen=(LOOPBACK, 0),
+                connection={"bootstrap.servers": kafka.bootstrap}, settings=settings,
+            )  # fmt: skip
             with ProxyThread(config) as proxy:
                 assert proxy.proxy is not None
                 until(proxy.proxy.ready.is_set, what="a decided probe")
-                yield Place(kafka.bootstrap, proxy.bootstrap)
+                yield Place(straight, Access(proxy.bootstrap, straight.ca))
+
+
+class _Tls:
+    """Certificates of a trial, and who is told of them.
+
+    Args:
+        folder: gets them.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        subprocess.run([CERTIFICATES, folder], check=True, stdout=subprocess.DEVNULL)
+        self._folder, self.ca = folder, str(folder / "ca.pem")
+
+    @property
+    def brokers(self) -> dict[str, str]:
+        """Properties by which the listener for logins speaks TLS."""
+        return {
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_SSL",
+            "listener.name.sasl.ssl.keystore.type": "PEM",
+            "listener.name.sasl.ssl.keystore.location": str(self._folder / "broker.keystore.pem"),
+        }
+
+    @property
+    def proxy(self) -> dict[str, Any]:
+        """Settings of a proxy that speaks it to clients and brokers."""
+        certificate, key = (str(self._folder / f"proxy.{kind}") for kind in ("pem", "key"))
+        return {
+            "tls": TlsSettings(certificate=certificate, key=key),
+            "upstream_tls": UpstreamTlsSettings(ca=self.ca),
+        }

@@ -4,11 +4,26 @@ import os
 import subprocess
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from outcomes import Outcomes
 
 PINS = Path(__file__).parent / "pins"
+USER, PASSWORD = "suites", "suites-secret"
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How clients reach a cluster.
+
+    Attributes:
+        bootstrap: where they connect.
+        ca: file with who to trust: they speak TLS and log in as USER by SCRAM-SHA-512; empty: they do not.
+    """
+
+    bootstrap: str
+    ca: str = ""
 
 
 class Suite(ABC):
@@ -40,11 +55,11 @@ class Suite(ABC):
         """
 
     @abstractmethod
-    def run(self, bootstrap: str, log: Path, only: Collection[str] = ()) -> Outcomes:
+    def run(self, access: Access, log: Path, only: Collection[str] = ()) -> Outcomes:
         """Run it, or only these of its tests.
 
         Args:
-            bootstrap: where its clients connect.
+            access: how its clients reach a cluster.
             log: gets all that it says.
             only: names of tests as in the result.
         """

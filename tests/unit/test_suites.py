@@ -7,7 +7,7 @@ import kafka_python
 import librdkafka
 import pytest
 from outcomes import Difference, Outcome, Outcomes, counts, differences
-from suite import Suite
+from suite import PASSWORD, USER, Access, Suite
 
 PASSED, FAILED, SKIPPED, MISSING = Outcome.PASSED, Outcome.FAILED, Outcome.SKIPPED, Outcome.MISSING
 GO = """
@@ -69,7 +69,30 @@ def test_outcomes_are_read(
 ) -> None:
     """Each suite's own way to say it; what began and did not end is missing."""
     monkeypatch.setattr(module, "said", lambda *_: text)
-    assert suite(tmp_path).run("127.0.0.1:1", tmp_path / "log") == found
+    assert suite(tmp_path).run(Access("127.0.0.1:1"), tmp_path / "log") == found
+
+
+@pytest.mark.parametrize(
+    ("suite", "module"),
+    [
+        (franz_go.FranzGo, franz_go),
+        (kafka_python.KafkaPython, kafka_python),
+        (librdkafka.Librdkafka, librdkafka),
+    ],
+)  # fmt: skip
+def test_clients_are_told_whom_to_trust_and_how_to_log_in(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, suite: type[Suite], module: object
+) -> None:
+    """Each in its own form, and nothing of it where there is no TLS."""
+    given: list[str] = []
+    monkeypatch.setattr(module, "said", lambda *words: given.append(str(words)) or "")
+    told = tmp_path / "test.conf"
+    for ca in ("", "/trusted.pem"):
+        suite(tmp_path).run(Access("127.0.0.1:1", ca), tmp_path / "log")
+        given[-1] += told.read_text() if told.exists() else ""
+    plain, tls = given
+    assert all(word in tls for word in ("/trusted.pem", USER, PASSWORD))
+    assert PASSWORD not in plain
 
 
 def test_only_what_is_worse_differs() -> None:
