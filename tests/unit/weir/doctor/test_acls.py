@@ -1,8 +1,10 @@
 """ACLs as `weir doctor` reads them, and those of docs/security.md."""
 
 import shlex
+from concurrent.futures import Future
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -241,20 +243,43 @@ def test_names_follow_the_prefix_of_the_topics() -> None:
     assert by_kind["group"].name == "weir-"
 
 
+def done(result: Any) -> "Future[Any]":
+    """An answer."""
+    made: Future[Any] = Future()
+    made.set_result(result)
+    return made
+
+
 class NoAcls:
-    """librdkafka's client where the cluster has none, or no authorizer."""
+    """librdkafka's client where the cluster has none, or no authorizer, or one may not see them.
+
+    Args:
+        may: what one may do with the cluster.
+    """
+
+    def __init__(self, may: list[AclOperation] | None = None) -> None:
+        self._may = may
 
     def describe_acls(self, *_: Any, **__: Any) -> Any:
         """An empty list, at once."""
-        from concurrent.futures import Future
+        return done([])
 
-        done: Future[list[Any]] = Future()
-        done.set_result([])
-        return done
+    def describe_cluster(self, *_: Any, **__: Any) -> Any:
+        """What one may."""
+        return done(SimpleNamespace(authorized_operations=self._may))
 
 
 @pytest.mark.parametrize(("name", "expected"), [("", None), ("org.Standard", [])])
 def test_no_acl_and_no_authorizer_are_told_apart(name: str, expected: list[Acl] | None) -> None:
     """By the brokers' settings."""
     settings = {1: {"authorizer.class.name": name}}
-    assert acls(patient_of({client: NoAcls(), broker_settings: settings})) == expected
+    seen = NoAcls([AclOperation.DESCRIBE])
+    assert acls(patient_of({client: seen, broker_settings: settings})) == expected
+
+
+def test_no_acl_where_one_may_not_see_any_is_no_answer() -> None:
+    """librdkafka says that there are none."""
+    settings = {1: {"authorizer.class.name": "org.Standard"}}
+    asked = {client: NoAcls(), broker_settings: settings}
+    assert [one for one, _ in told(check_authorizer(patient_of(asked)))] == ["warning"]
+    assert [one for one, _ in told(check_acls(patient_of(asked)))] == ["warning"]
