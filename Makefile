@@ -104,8 +104,9 @@ secure: setup $(PULSAR_JARS)
 	@scripts/prerequisites.sh $(PYTHON) testssl
 	@$(PYTEST) $(SECURE:%=tests/%) -m "not soak" $(SIDE_BY_SIDE) --durations=3
 
-# Nothing side by side with what measures.
+# Nothing side by side with what measures. Needs Debian's package prometheus, with promtool.
 soak: setup s3a $(PULSAR_JARS) .weir/jars/pulsar_tools/.fetched .weir/jars/hdfs/.fetched
+	@scripts/prerequisites.sh $(PYTHON) prometheus promtool
 	@echo "== unit tests with thorough properties" && \
 		$(PYTEST) tests/unit tests/traces -n 2 --hypothesis-profile thorough --durations=3
 	@echo "== outages, half-minute measurements, the benchmarks' short form" && \

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Says in one line each what set-up lacks and how to get it; exit status 1 if anything is missing.
-# Usage: prerequisites.sh PYTHON [java|mvn|go|npm|g++|testssl ...]
+# Usage: prerequisites.sh PYTHON [java|mvn|go|npm|g++|testssl|prometheus|promtool ...]
 set -u
 python=$1
 shift
@@ -37,6 +37,9 @@ for tool in "$@"; do
         ;;
     testssl)
         command -v testssl >/dev/null || lack "testssl.sh is needed for make secure; apt install testssl.sh"
+        ;;
+    prometheus | promtool)
+        command -v "$tool" >/dev/null || lack "$tool is needed for make soak; apt install prometheus"
         ;;
     esac
 done

@@ -13,7 +13,6 @@ ROOT = Path(__file__).resolve().parents[2]
 COMPOSE = ROOT / "compose"
 RULES = COMPOSE / "prometheus" / "rules.yml"
 DASHBOARD = COMPOSE / "grafana" / "dashboards" / "weir.json"
-MISSING = "prometheus and promtool are not there: apt-get install prometheus"
 OF_THE_SCRAPE = {"job", "instance", "part", "le"}
 """Labels that no table of ours names: the scraper's, `part` (docs/metrics.md, beginning), a histogram's."""
 

@@ -1,7 +1,6 @@
 """A real Prometheus, Debian's, that scrapes what a test runs, with configuration and rules of compose/."""
 
 import json
-import shutil
 import subprocess
 import urllib.error
 import urllib.parse
@@ -10,9 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
-import pytest
 import yaml
-from monitoring_kit import COMPOSE, MISSING
+from monitoring_kit import COMPOSE
 from stack_kit import until
 
 from weir.stack.kafka import free_port
@@ -22,7 +20,7 @@ _ASK_S = 10.0
 
 
 class Prometheus:
-    """One Prometheus; a context manager. Skips the test where the program is not installed.
+    """One Prometheus; a context manager.
 
     Args:
         folder: for its data and configuration.
@@ -31,8 +29,6 @@ class Prometheus:
     """
 
     def __init__(self, folder: Path, targets: Mapping[str, str]) -> None:
-        if shutil.which("prometheus") is None:
-            pytest.skip(MISSING)
         self._folder, self._port = folder, free_port()
         given = yaml.safe_load((COMPOSE / "prometheus" / "prometheus.yml").read_text())
         jobs = {job["job_name"]: job for job in given["scrape_configs"]}

@@ -2,7 +2,6 @@
 
 import importlib.util
 import re
-import shutil
 import subprocess
 from pathlib import Path
 from types import ModuleType
@@ -13,7 +12,6 @@ from alert_cases import CASES, HEALTHY, WITH_ANOTHER
 from monitoring_kit import (
     COMPOSE,
     DASHBOARD,
-    MISSING,
     OF_THE_SCRAPE,
     ROOT,
     RULES,
@@ -26,7 +24,6 @@ from monitoring_kit import (
     rule_queries,
 )
 
-needs_promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason=MISSING)
 TOLD_AT = "65m"
 """Long after each rule's `for`."""
 RUNBOOK = "docs/operate/alerts.md"
@@ -116,7 +113,7 @@ def test_prometheus_and_grafana_are_given_their_folders() -> None:
     assert f"./grafana/dashboards:{folder}:ro" in services["grafana"]["volumes"]
 
 
-@needs_promtool
+@pytest.mark.soak
 def test_prometheus_takes_its_files() -> None:
     """promtool finds nothing wrong with the configuration and the rules that it names."""
     config = COMPOSE / "prometheus" / "prometheus.yml"
@@ -126,7 +123,7 @@ def test_prometheus_takes_its_files() -> None:
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
-@needs_promtool
+@pytest.mark.soak
 def test_each_alert_fires_alone_and_none_when_all_is_well(tmp_path: Path) -> None:
     """promtool runs the rules over an hour of made-up series: an instance for each alert, one is well."""
     assert {*CASES, *WITH_ANOTHER} == {rule["alert"] for rule in alerts()}
