@@ -1,15 +1,12 @@
 """Clients that end early: what came before the end is delivered, as TCP promises and brokers do."""
 
-import fcntl
 import socket
-import struct
-import termios
 import time
 from collections.abc import Callable
 
 import pytest
 from cluster_kit import Cluster, address, fresh
-from endings_kit import End, answers_until_end, created, produced, reset, settled
+from endings_kit import End, answers_until_end, arrived, created, produced, reset, settled
 from kafka.protocol.admin.topics import CreateTopicsResponse
 from proxy_kit import ProxyThread, until
 from wire_client import WireClient, create_request, errors
@@ -47,8 +44,7 @@ def test_a_large_request_then_gone(cluster: Cluster, proxy: ProxyThread) -> None
     client = socket.create_connection(address(proxy.bootstrap))
     whole = produced(topic, 1, size=900_000)
     client.sendall(whole * 4 + whole[:400_000])
-    # What has not left yet is lost with a client that closes before it has read an answer.
-    until(lambda: not struct.unpack("i", fcntl.ioctl(client, termios.TIOCOUTQ, bytes(4)))[0])
+    arrived(client)
     client.close()
     assert settled(cluster, topic, 4) == 4
     until(lambda: proxy.metric("connections") == 0)

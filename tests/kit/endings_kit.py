@@ -1,7 +1,9 @@
 """Clients that end early, in every way that TCP has, and what became of what they sent."""
 
+import fcntl
 import socket
 import struct
+import termios
 import time
 from collections.abc import Callable
 
@@ -31,6 +33,11 @@ def produced(topic: str, acks: int, size: int = 10, client_id: str = "ends") -> 
 def creation(client_id: str, name: str, partitions: int, version: int) -> bytes:
     """A CreateTopics request, as it is on the wire."""
     return framed(request(create_request({name: partitions}, version), client_id)[0])
+
+
+def arrived(client: socket.socket) -> None:
+    """Wait until all that it sent has left it: what has not is lost with who closes with answers unread."""
+    until(lambda: not struct.unpack("i", fcntl.ioctl(client, termios.TIOCOUTQ, bytes(4)))[0])
 
 
 def reset(client: socket.socket) -> None:

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 from door_kit import LIMIT_S, Door, in_loop, tls_of
+from endings_kit import arrived
 from tls_kit import LOOPBACK, Authority
 
 from enforcer.host.sockets import is_secure
 
-# Not more than the kernels take before anybody reads: who resets a connection loses what has not left yet.
+# Not more than the kernels take before anybody reads.
 SIZES = (1, 20_000, 51_200)
 
 
@@ -25,6 +26,7 @@ def test_what_was_sent_before_an_end_is_read(tmp_path: Path, size: int, farewell
         plain = socket.create_connection(address, timeout=LIMIT_S)
         client = context.wrap_socket(plain, server_hostname=LOOPBACK)
         client.sendall(sent)
+        arrived(client)
         if farewell == "close_notify":
             client.settimeout(0.2)
             with pytest.raises((TimeoutError, OSError)):
