@@ -21,6 +21,7 @@ COMMANDS = {
     "demo": "weir.commands.demo",
     "tail": "weir.commands.tail",
     "backlog": "weir.commands.backlog",
+    "bill": "weir.bill.command",
     "send": "weir.commands.send",
     "policy": "weir.commands.policy",
     "dump": "weir.commands.dump",

@@ -18,6 +18,7 @@ from streaming.kafka_io.cluster_quotas import QuotaReader
 from streaming.kafka_io.policy_topic import Update, read_policies
 from streaming.kafka_io.policy_turn import change_policies
 from streaming.kafka_io.weir_topics import KEPT_MS
+from weir.bill.adding import bill
 from weir.collect.kafka import collect_once
 from weir.jars.java import java_command
 from weir.logs.dump import dump
@@ -146,6 +147,32 @@ def kafka_configs(kafka: LocalKafka, *words: str) -> None:
     )
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_bill_is_of_a_stretch_of_time(kafka: LocalKafka) -> None:
+    """By the brokers' clock, whatever time an event names; two in a row add up to one."""
+    cluster = cluster_for(kafka, "bill.")
+    moments = []
+    for name in ("a", "b", "c"):
+        moments.append(time.time_ns() // 1_000_000)
+        items = [{"name": "t", "mutations": 3}]
+        request = {"type": "request", "id": name, "ts": NOW, "user": "alice", "items": items}
+        write(cluster, cluster.topics.requests, request)
+        usage = {"quota/user=alice": {"publishedBytes": 100}}
+        report = {"type": "group_usage", "ts": NOW, "broker": "b1", "period_ms": 1, "usage": usage}
+        write(cluster, cluster.topics.usage, report)
+        admission = {"type": "admission", "id": name, "ts": NOW, "mutations": 3, "throttle_time_ms": 0}
+        write(cluster, cluster.topics.decisions, admission)
+        time.sleep(0.05)
+
+    def charged(start: int, end: int) -> tuple[int, int]:
+        (row,) = bill(cluster, start, end).rows()
+        return row.partitions, row.bytes_in
+
+    whole = 2**50
+    assert charged(0, whole) == (9, 300)
+    assert charged(0, moments[1]) == (3, 100)
+    assert charged(moments[1], whole) == (6, 200)
 
 
 def test_quotas_set_with_kafka_configs_become_policies(kafka: LocalKafka) -> None:

@@ -1,0 +1,123 @@
+"""What `weir bill` adds up."""
+
+import csv
+from typing import Any
+
+import orjson
+import pytest
+
+from streaming.contract.errors import WeirError
+from weir.bill import adding
+from weir.bill.adding import Bill, lines
+from weir.logs.topic_reader import Record
+
+TOPIC = "persistent://acme/orders/t1"
+POLICIES = {
+    "tenants.acme": {"resourcegroup": "rg1"},
+    "namespaces.acme/orders": {"resourcegroup": "rg1", "dispatchRate": {}},
+    "namespaces.acme/all": {"resourcegroup": "shared"},
+    "namespaces.other/all": {"resourcegroup": "shared"},
+    "namespaces.other/none": {"dispatchRate": {}},
+}
+
+
+def admission(name: str, mutations: int, wait_ms: int = 0, ts: int = 0, **more: Any) -> bytes:
+    """As the job writes it."""
+    fields = {"type": "admission", "id": name, "ts": ts, "mutations": mutations, "throttle_time_ms": wait_ms}
+    return orjson.dumps(fields | more)
+
+
+def record(**event: Any) -> Record:
+    """An event on its topic."""
+    return Record("t", 0, 0, 0, orjson.dumps({"id": "x", "ts": 0} | event))
+
+
+def request(name: str, user: str, mutations: int = 1) -> Record:
+    """A request for partitions."""
+    items = [{"name": "t", "mutations": mutations}]
+    return record(type="request", id=name, user=user, items=items, subject="")
+
+
+def rows(bill: Bill) -> dict[str, dict[str, Any]]:
+    """By tenant."""
+    return {row["tenant"]: row for row in orjson.loads("".join(lines(bill.rows(), "json")))}
+
+
+def test_partitions_are_those_admitted_less_those_given_back() -> None:
+    """By user, whatever quota applied; a decision counts once, however often it stands in the log."""
+    bill = Bill({})
+    for decision in (
+        admission("a", 5), admission("a", 5), admission("a", 5, repeat=True),
+        admission("b", 0, 4000, 1000), admission("c", 0, 4000, 3000), admission("d", 7),
+        admission("e", 100, candidate="tighter"), b'{"type":"share"}',
+    ):  # fmt: skip
+        bill.take_decision(decision)
+    for event in (
+        request("a", "alice", 5), request("b", "alice"), request("c", "alice"), request("d", "b,b"),
+        request("e", "alice"), request("undecided", "alice"), request("a", "alice", 5),
+        record(type="refund", of="a", user="alice", subject="", items=[{"name": "t", "mutations": 2}]),
+    ):  # fmt: skip
+        bill.take(event)
+    found = rows(bill)
+    assert found["user=alice"]["partitions"] == 3
+    # From 1 s to 5 s and from 3 s to 7 s.
+    assert found["user=alice"]["throttled_ms"] == 6000
+    assert found["user=b%2Cb"]["partitions"] == 7
+
+
+def usage(**groups: dict[str, Any]) -> Record:
+    """A broker's report; `quota_` before a name stands for `quota/`."""
+    named = {name.replace("quota_", "quota/user="): report for name, report in groups.items()}
+    return record(type="group_usage", broker="b1", period_ms=1000, usage=named)
+
+
+def test_bytes_are_those_of_users_and_of_groups() -> None:
+    """A group is its tenant's, or its own if several have it."""
+    bill = Bill(POLICIES)
+    report = {"publishedBytes": 10, "dispatchedBytes": 3, "throttledMs": {"publishRateInBytes": 9}}
+    waits = {"throttledMs": {"publishRateInMsgs": 4, "publishRateInBytes": 5}}
+    bill.take(usage(rg1=report, shared=report, quota_alice=report))
+    bill.take(usage(rg1=report | waits, quota_alice=report | {"throttledMs": {}}))
+    inside = {"dispatch/persistent://acme/orders/t1": report, "inflight/http": report}
+    bill.take(record(type="group_usage", broker="b1", period_ms=1, usage=inside))
+    found = {
+        name: (row["bytes_in"], row["bytes_out"], row["throttled_ms"]) for name, row in rows(bill).items()
+    }
+    assert found == {"acme": (20, 6, 14), "resourcegroup=shared": (10, 3, 9), "user=alice": (20, 6, 9)}
+
+
+def test_storage_is_what_topics_had_at_their_checks() -> None:
+    """An hour of 300 bytes, then half an hour of 100; the last check holds for no time yet."""
+    bill = Bill(POLICIES)
+    for ts, size in ((0, 300), (3_600_000, 100), (5_400_000, 700)):
+        ledgers = [{"id": 1, "entries": 1, "size": size - 50, "closeTime": 1},
+                   {"id": 2, "entries": 1, "size": 50, "closeTime": None}]  # fmt: skip
+        bill.take(record(type="backlog", ts=ts, topic=TOPIC, ledgers=ledgers, subscriptions=[]))
+    bill.take(Record("t", 0, 0, 0, b"not JSON"))
+    found = rows(bill)["acme"]
+    assert (found["storage_bytes"], found["storage_byte_hours"], bill.bad) == (700, 350.0, 1)
+
+
+def test_a_bill_is_a_table_or_columns() -> None:
+    """The table ends with the sum of all."""
+    bill = Bill({})
+    bill.take(usage(quota_alice={"publishedBytes": 1_000_000}, quota_bob={"publishedBytes": 2}))
+    made = bill.rows()
+    table = [line.split() for line in lines(made, "table")]
+    assert table[0][:3] == ["tenant", "bytes_in", "bytes_out"]
+    assert [row[:2] for row in table[1:]] == [
+        ["user=alice", "1,000,000"], ["user=bob", "2"], ["all", "1,000,002"]
+    ]  # fmt: skip
+    read = list(csv.DictReader(lines(made, "csv")))
+    assert [(row["tenant"], row["bytes_in"]) for row in read] == [
+        ("user=alice", "1000000"), ("user=bob", "2")
+    ]  # fmt: skip
+
+
+def test_too_long_a_stretch_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the memory is full."""
+    monkeypatch.setattr(adding, "_IDS_MAX", 1)
+    bill = Bill({})
+    bill.take_decision(admission("a", 1))
+    with pytest.raises(WeirError, match="shorter stretch"):
+        bill.take_decision(admission("b", 1))

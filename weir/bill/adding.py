@@ -1,0 +1,200 @@
+"""`weir bill`: what each tenant used in a stretch of time, added up from the log (docs/contract.md 4)."""
+
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Final
+
+import orjson
+
+from streaming.contract.broker_events import Backlog
+from streaming.contract.errors import BadEvent, WeirError
+from streaming.contract.events import Event, Refund, Request
+from streaming.contract.names import GROUP_PREFIXES, QUOTA_GROUP_PREFIX, namespace_of, subject_of
+from streaming.contract.printable import printable
+from streaming.contract.topics import Cluster
+from streaming.contract.usage_events import GroupUsage
+from streaming.kafka_io.policy_topic import read_policies
+from streaming.laws.registry import LAWS
+from streaming.policy.policy_set import Section, parse_path
+from weir.logs.topic_reader import Record, TopicReader
+
+_IDS_MAX: Final = 1_000_000
+_HOUR_MS: Final = 3_600_000
+_USAGE: Final = ("group_usage", "backlog")
+
+
+@dataclass(slots=True)
+class Charges:
+    """What a tenant used.
+
+    Attributes:
+        tenant: `user=NAME` of who asks for partitions or has byte rates, else a Pulsar tenant's name, or
+            `resourcegroup=NAME` of a group that several tenants have.
+        bytes_in: published, as far as proxies and brokers metered it: of users and groups with a byte rate.
+        bytes_out: delivered, the same.
+        partitions: mutations that were admitted, less what was given back.
+        storage_bytes: of all its topics at their last check.
+        storage_byte_hours: each topic's size at a check, until its next one.
+        throttled_ms: how long it was told to wait, waits of one subject at the same time counted once; of
+            groups the time that brokers held traffic back, the longest of a report's dimensions.
+    """
+
+    tenant: str
+    bytes_in: int = 0
+    bytes_out: int = 0
+    partitions: int = 0
+    storage_bytes: int = 0
+    storage_byte_hours: float = 0.0
+    throttled_ms: int = 0
+
+
+class Bill:
+    """Adds up: all decisions first, then requests and usage in the order of the log.
+
+    Args:
+        entries: policies in force, which say whose a resource group is.
+    """
+
+    def __init__(self, entries: Mapping[str, Any]) -> None:
+        self._payers = _payers(entries)
+        self._charges: dict[str, Charges] = {}
+        self._admitted: dict[str, tuple[int, int, int]] = {}
+        self._waits: dict[str, int] = {}
+        self._stored: dict[str, tuple[int, int]] = {}
+        self.bad = 0
+        """Records that could not be used, which no law has counted either."""
+
+    def take_decision(self, value: bytes) -> None:
+        """Note an admission, once; other decisions cost nobody anything.
+
+        Raises:
+            WeirError: they are too many to remember.
+        """
+        if b'"admission"' not in value:
+            return
+        said = orjson.loads(value)
+        if said["type"] != "admission" or said.get("repeat") is True or "candidate" in said:
+            return
+        self._admitted.setdefault(said["id"], (said["mutations"], said["throttle_time_ms"], said["ts"]))
+        if len(self._admitted) > _IDS_MAX:
+            raise WeirError(f"more than {_IDS_MAX} admissions to remember; bill a shorter stretch of time")
+
+    def take(self, record: Record) -> None:
+        """Add a record of the requests or of the usage."""
+        try:
+            self._add(LAWS.parse(record.value, default_id=record.name, default_ts=record.ts))
+        except BadEvent:
+            self.bad += 1
+
+    def rows(self) -> list[Charges]:
+        """A row a tenant, by name."""
+        for topic, (_, size) in self._stored.items():
+            self._of_topic(topic).storage_bytes += size
+        self._stored.clear()
+        return [self._charges[name] for name in sorted(self._charges)]
+
+    def _add(self, event: Event) -> None:
+        if isinstance(event, Request):
+            mutations, wait_ms, at = self._admitted.pop(event.id, (0, 0, 0))
+            if mutations or wait_ms:
+                user = subject_of(event.user, None)
+                charges = self._of(user)
+                charges.partitions += mutations
+                charges.throttled_ms += self._waited(user, at, wait_ms)
+        elif isinstance(event, Refund):
+            self._of(subject_of(event.user, None)).partitions -= event.mutations
+        elif isinstance(event, GroupUsage):
+            self._add_groups(event)
+        elif isinstance(event, Backlog):
+            since, size = self._stored.get(event.topic, (event.ts, 0))
+            held_ms = max(0, event.ts - since)
+            self._of_topic(event.topic).storage_byte_hours += size * held_ms / _HOUR_MS
+            self._stored[event.topic] = event.ts, sum(ledger.size for ledger in event.ledgers)
+
+    def _add_groups(self, event: GroupUsage) -> None:
+        for group, report in event.usage:
+            if group.startswith(QUOTA_GROUP_PREFIX):
+                subject = group.removeprefix(QUOTA_GROUP_PREFIX)
+                charges = self._of(subject.partition(",")[0])
+            elif group.startswith(GROUP_PREFIXES):
+                # Of the same bytes as their topics' groups, or no bytes at all.
+                continue
+            else:
+                charges = self._of(self._payers.get(group, f"resourcegroup={group}"))
+            charges.bytes_in += report.counts[1]
+            charges.bytes_out += report.counts[3]
+            charges.throttled_ms += max(time_ms or 0 for time_ms in report.throttled_ms)
+
+    def _waited(self, subject: str, at: int, wait_ms: int) -> int:
+        """What a wait from `at` on adds to those of its subject that are told already."""
+        until = self._waits.get(subject, 0)
+        self._waits[subject] = max(until, at + wait_ms)
+        return max(0, at + wait_ms - max(at, until))
+
+    def _of(self, tenant: str) -> Charges:
+        return self._charges.setdefault(tenant, Charges(tenant))
+
+    def _of_topic(self, topic: str) -> Charges:
+        return self._of(namespace_of(topic).partition("/")[0])
+
+
+def _payers(entries: Mapping[str, Any]) -> dict[str, str]:
+    """Resource group -> the one tenant that has it."""
+    tenants: dict[str, set[str]] = {}
+    for path, value in entries.items():
+        entry = parse_path(path)
+        group = value.get("resourcegroup")
+        if entry.section in (Section.TENANTS, Section.NAMESPACES) and entry.name and group is not None:
+            tenants.setdefault(group, set()).add(entry.name.partition("/")[0])
+    return {group: next(iter(names)) for group, names in tenants.items() if len(names) == 1}
+
+
+def bill(cluster: Cluster, from_ms: int, to_ms: int) -> Bill:
+    """Add up what came in [from_ms, to_ms) by record time, ms since the epoch.
+
+    Raises:
+        WeirError: the cluster does not answer, or the stretch is too long.
+    """
+    topics = cluster.topics
+    adding = Bill(read_policies(cluster.bootstrap, topics, cluster.client, told_max=0).entries)
+    with closing(TopicReader(cluster.bootstrap, cluster.client)) as reader:
+        # To the topic's end: a decision comes after its request.
+        for span in reader.spans(topics.decisions, from_ms, None):
+            for record in reader.read(span):
+                adding.take_decision(record.value)
+        for topic, types in ((topics.requests, ()), (topics.usage, _USAGE)):
+            for span in reader.spans(topic, from_ms, to_ms):
+                for record in reader.read(span, types):
+                    adding.take(record)
+    return adding
+
+
+HEAD: Final = tuple(field.name for field in fields(Charges))
+
+
+def lines(rows: Iterable[Charges], form: str) -> list[str]:
+    """The rows as `json`, `csv` or, for people, a `table`."""
+    values = [asdict(row) for row in rows]
+    if form == "json":
+        return [orjson.dumps(values, option=orjson.OPT_INDENT_2).decode()]
+    if form == "csv":
+        text = io.StringIO()
+        writer = csv.DictWriter(text, HEAD, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(values)
+        return text.getvalue().splitlines()
+    total = {name: sum(row[name] for row in values) for name in HEAD[1:]}
+    cells = [HEAD, *(_cells(row) for row in (*values, {"tenant": "all", **total}))]
+    return [_aligned(row, [max(map(len, column)) for column in zip(*cells, strict=True)]) for row in cells]
+
+
+def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+    return printable(row["tenant"]), *(f"{row[name]:,.0f}" for name in HEAD[1:])
+
+
+def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
+    cells = (f"{cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True))
+    return "  ".join((f"{row[0]:<{widths[0]}}", *cells))

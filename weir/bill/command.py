@@ -1,0 +1,38 @@
+"""`weir bill`: what each tenant used, to be shown or charged to it (docs/contract.md 4)."""
+
+import argparse
+import sys
+
+from weir.logs.times import EXPECTED
+from weir.options import add, add_cluster_options, cluster_of, time_argument
+
+
+def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Register the command."""
+    parser = subparsers.add_parser(
+        "bill",
+        help="what each tenant used: bytes, partitions, storage, time throttled",
+        description="Add up a stretch of the log, a line a tenant. Bytes are those of users and resource"
+        " groups with a rate, storage that of topics whose backlog is reported.",
+    )
+    add_cluster_options(parser)
+    time = {"type": time_argument, "metavar": "TIME", "required": True}
+    add(parser, "--from", EXPECTED, dest="start", **time)
+    add(parser, "--to", "the same; not included", dest="end", **time)
+    form = parser.add_mutually_exclusive_group()
+    for name in ("csv", "json"):
+        kept = {"dest": "form", "action": "store_const", "const": name}
+        add(form, f"--{name}", f"as {name.upper()}", default="table", **kept)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the bill; raises WeirError if the cluster does not answer."""
+    # Here and not above: `weir --help` must not load a Kafka client, nor the laws.
+    from weir.bill.adding import bill, lines
+
+    added = bill(cluster_of(args), args.start, args.end)
+    print("\n".join(lines(added.rows(), args.form)))
+    if added.bad:
+        print(f"weir: {added.bad} records could not be used, as the job's dead letters tell", file=sys.stderr)
+    return 0
