@@ -31,6 +31,7 @@ UNLIMITED = {
 }  # fmt: skip
 
 
+@pytest.mark.soak
 def test_pulsar_admin_works_as_it_is(cluster: Cluster, topics: Topics, tmp_path: Path) -> None:
     """create, get, list, update, attach, detach, delete; what Pulsar refuses is refused with its words."""
     with Admin(cluster.kafka.bootstrap, tmp_path / "admin", topics.prefix) as admin:
