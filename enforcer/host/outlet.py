@@ -16,11 +16,12 @@ class Outlet:
 
     Attributes:
         transport: where to; None: there is no connection.
+        mid: a frame has left in part.
     """
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
-        self._mid = False
+        self.mid = False
         self._queue: deque[bytes] = deque()
 
     def open(self, transport: asyncio.Transport) -> None:
@@ -33,7 +34,7 @@ class Outlet:
         transport = self.transport
         if transport is None or transport.is_closing():
             return False
-        if self._mid:
+        if self.mid:
             self._queue.append(head + frame)
         elif head and len(frame) > _COPIED_BYTES:
             transport.write(head)
@@ -53,7 +54,7 @@ class Outlet:
         if transport is None or transport.is_closing():
             return False
         transport.write(data)
-        self._mid = unfinished
+        self.mid = unfinished
         while self._queue and not unfinished:
             transport.write(self._queue.popleft())
         return True

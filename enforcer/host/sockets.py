@@ -1,8 +1,11 @@
 """What an event loop does not tell of its sockets: ends behind unread bytes, bytes behind an error."""
 
 import asyncio
+import fcntl
 import os
 import select
+import struct
+import termios
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -20,6 +23,15 @@ def descriptor_of(transport: asyncio.BaseTransport) -> int:
 def is_secure(transport: asyncio.BaseTransport) -> bool:
     """Whether its bytes are of TLS, which nobody but its loop can read or write."""
     return transport.get_extra_info("ssl_object") is not None
+
+
+def has_arrived(transport: asyncio.Transport) -> bool:
+    """Whether the other side's system has all that was written: then an end tears nothing."""
+    descriptor = descriptor_of(transport)
+    if descriptor < 0:
+        return True
+    (unacknowledged,) = struct.unpack("i", fcntl.ioctl(descriptor, termios.TIOCOUTQ, bytes(4)))
+    return not (unacknowledged or transport.get_write_buffer_size())
 
 
 def peer_of(transport: asyncio.BaseTransport) -> object:

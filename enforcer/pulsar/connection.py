@@ -14,7 +14,7 @@ from enforcer.core import bounds
 from enforcer.core.settings import ProxySettings
 from enforcer.host.dial import Upstream
 from enforcer.host.outlet import Outlet
-from enforcer.host.sockets import Address, descriptor_of
+from enforcer.host.sockets import Address, descriptor_of, has_arrived
 from enforcer.laws.concurrency.limiter import Limiter
 from enforcer.pulsar.context import Context
 from enforcer.pulsar.handshake import Handshake
@@ -140,11 +140,20 @@ class Connection(asyncio.Protocol):
         self.drop(reason)
 
     def drain(self, why: str = "stop") -> None:
-        """See server.Client; who may stay a little hears of what is under way, until it is asked again."""
-        if why == "stop" or why in self._up.objections:
+        """See server.Client; who is too old hears of what is under way, and ends once it has got that whole.
+
+        It is called once a second then: answers have one, a frame in part and a slow reader what they need.
+        """
+        if why == "stop":
             self.end(why)
-        else:
+        elif why not in self._up.objections:
             self._up.pause(why)
+            # From here on no frame leaves in part: the broker can be left after any.
+            self._down.splitter.wanted = _ALL
+        elif not self._to_client.mid:
+            self._down.pause(why)
+            if self._transport is None or has_arrived(self._transport):
+                self.end(why)
 
     def notice(self) -> None:
         """See server.Client: one end is the end of both."""

@@ -11,7 +11,7 @@ from typing import Final
 
 from enforcer.core import bounds
 from enforcer.host.dial import Upstream
-from enforcer.host.sockets import descriptor_of, ended, unread
+from enforcer.host.sockets import descriptor_of, ended, has_arrived, unread
 from enforcer.kafka.chain import Chain
 from enforcer.kafka.context import Context
 from enforcer.kafka.pacing import Pacer
@@ -156,7 +156,7 @@ class ConnectionEnd:
     def drain(self, why: str = "stop") -> None:
         """The proxy stops, or it is too old. Who has ended cannot send again: what it sent is handled."""
         self.takes = self.takes and self.input_over
-        self.begun, self._drained = True, self._drained or why
+        self.begun, self._drained = True, why if self._drained != "stop" else "stop"
         self._pump()
 
     def check(self, now_ms: float) -> None:
@@ -211,10 +211,19 @@ class ConnectionEnd:
         elif self.takes and self._requests.waiting:
             pass  # Their turn comes.
         elif self.gone or self.closing or not responses.answers:
+            if self._stays():
+                return
             if not self.input_over:
                 self.close_client(self._drained or "stop")
             if not any(map(_matters, reversed(responses.due))):
                 self.finish()
+
+    def _stays(self) -> bool:
+        """Whether it is only too old, and its client has not got all answers: it is drained again."""
+        transport = self._transport
+        if transport is None or self.gone or self.closing or self._drained in ("", "stop"):
+            return False
+        return not has_arrived(transport)
 
     def _begin(self) -> None:
         self.begun = True

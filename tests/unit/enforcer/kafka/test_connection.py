@@ -120,9 +120,9 @@ def test_a_large_request_passes_while_it_comes(monkeypatch: pytest.MonkeyPatch) 
     rig = Rig()
     large = opaque(2, 100_000)
     rig.connection.data_received(large[:20_000])
-    assert rig.upstream.data == large[:20_000] and rig.upstream._mid and rig.client.reading
+    assert rig.upstream.data == large[:20_000] and rig.upstream.mid and rig.client.reading
     rig.connection.data_received(large[20_000:] + opaque(3))
-    assert rig.upstream.data == large and not rig.upstream._mid and not rig.client.reading
+    assert rig.upstream.data == large and not rig.upstream.mid and not rig.client.reading
     rig.answer([struct.pack(">i", 2)])
     assert rig.upstream.data == large + opaque(3)
 
