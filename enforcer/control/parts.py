@@ -14,7 +14,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp
 
 from enforcer.control import docs as admin_docs
-from enforcer.control.access.auth import check_reach
+from enforcer.control.access.auth import check_in_force, check_reach
 from enforcer.control.access.tokens import Role, Tokens
 from enforcer.control.backlog.table import BacklogTable
 from enforcer.control.dispatch.table import DeliveryTable
@@ -219,7 +219,8 @@ def add_change(
 
     async def change(request: Request, decide: Any = of_request, why: Reason = "") -> Response:
         def within_reach(entries: Entries) -> Changes:
-            # By the entries that are changed, and not only by those when it was asked.
+            # By tokens and entries as they are now, and not only as they were when it was asked.
+            check_in_force(parts.tokens.in_force(parts.metrics.token_reads), caller_of(request))
             _check_reach(request, lambda: entries)
             changes: Changes = decide(entries)
             return changes

@@ -19,7 +19,13 @@ from enforcer.control.usage import UsageTable
 
 
 class MemoryStore:
-    """A `PolicyStore` in memory."""
+    """A `PolicyStore` in memory.
+
+    Attributes:
+        meanwhile: what happens while a change waits for its turn.
+    """
+
+    meanwhile: Callable[[], object] = staticmethod(lambda: None)
 
     def __init__(self) -> None:
         self.held: dict[str, Any] = {}
@@ -35,6 +41,7 @@ class MemoryStore:
 
     async def change(self, decide: Callable[[Entries], Changes], actor: str, reason: str) -> None:
         """At once."""
+        self.meanwhile()
         self.authors.append((actor, reason))
         for path, value in decide(self.entries).items():
             if value is None:

@@ -39,17 +39,20 @@ async def admit(grants: Sequence[Grant], request: Request, origins: Collection[s
         origins: of pages that may use the API from a browser.
 
     Raises:
-        Refusal: 401 without a token that is known, 403 without the right to do this.
+        Refusal: 401 without a token that is known, 403 without the right to do this, or to do it by Basic.
     """
     if not grants:
         return _admit_loopback(request, origins)
     if request.method == "OPTIONS" and request.headers.get("origin") in origins:
         # A browser asks on behalf of a listed page whether it may show a token.
         return Grant(name="preflight", role=Role.VIEWER)
-    token = await _token(request)
+    token, is_password = await _token(request)
     grant = None if token is None else _find(grants, digest_of(token))
     if grant is None:
         raise Refusal(401, "No valid token; expected Authorization: Bearer TOKEN")
+    if is_password and request.method not in SAFE_METHODS:
+        # A browser sends it by itself, also when another site makes it change something.
+        raise Refusal(403, "A token as password only reads; expected Authorization: Bearer TOKEN")
     if request.method not in SAFE_METHODS and grant.role is Role.VIEWER:
         raise Refusal(403, f"Don't have admin permissions: the role of {grant.name} is {grant.role}")
     return grant
@@ -121,19 +124,22 @@ def _find(grants: Iterable[Grant], digest: bytes) -> Grant | None:
     return found
 
 
-async def _token(request: Request) -> str | None:
+def check_in_force(grants: Sequence[Grant], caller: Grant) -> None:
+    """Whether what let a request in still does, with the tokens of now; raises Refusal (401) if not."""
+    if caller.digest and caller not in grants:
+        raise Refusal(401, f"The token of {caller.name} is not in force any more; nothing was changed")
+
+
+async def _token(request: Request) -> tuple[str | None, bool]:
+    """What it shows, and whether as a password: a browser cannot send a token, but asks for that."""
     bearer = await BEARER(request)
     if bearer is not None:
-        return bearer.credentials.strip()
-    # A browser cannot send a token, but asks for a password. Reading only: it would send it by itself
-    # later, also when another site makes it change something.
-    if request.method not in SAFE_METHODS:
-        return None
+        return bearer.credentials.strip(), False
     try:
         basic = await _BASIC(request)
     except HTTPException:
-        return None
-    return None if basic is None else basic.password
+        return None, True
+    return None if basic is None else basic.password, True
 
 
 def _admit_loopback(request: Request, origins: Collection[str]) -> Grant:

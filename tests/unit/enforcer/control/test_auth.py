@@ -67,7 +67,8 @@ def test_a_browser_may_read_with_the_token_as_password() -> None:
     """It may not change: a browser sends passwords by itself, whoever made it ask."""
     assert status(GRANTS, "GET", authorization=basic("look")) == "watch"
     assert status(GRANTS, "GET", authorization="Basic !") == 401
-    assert status(GRANTS, "POST", authorization=basic("secret")) == 401
+    assert status(GRANTS, "POST", authorization=basic("secret")) == 403
+    assert status(GRANTS, "POST", authorization=basic("wrong")) == 401
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.8.9.10", "::1", "::ffff:127.0.0.1"])

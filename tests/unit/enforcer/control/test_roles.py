@@ -1,7 +1,9 @@
 """Every endpoint of the admin API with every role, and what a tenant's token shows."""
 
 import re
+from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -9,7 +11,7 @@ import pytest
 from admin_api_kit import MemoryStore, client, parts
 from fastapi.testclient import TestClient
 
-from enforcer.control.access.tokens import Grant, Role, digest_of
+from enforcer.control.access.tokens import Grant, Role, Tokens, digest_of
 
 GROUPS: Final = "/admin/v2/resourcegroups"
 SINGULAR: Final = "/admin/v2/resourcegroup"
@@ -157,6 +159,33 @@ def test_a_change_says_who_and_why() -> None:
     assert store.authors == [
         ("ops", "größer, Ticket 7"), ("acme-team", "größer"), ("acme-team", ""), ("acme-team", "x" * 1024),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("left", ["", "- {token: ops, role: viewer}"])
+def test_a_token_that_goes_while_its_change_waits_changes_nothing(tmp_path: Path, left: str) -> None:
+    """Nor does one that has another role by then."""
+    file = tmp_path / "tokens.yaml"
+
+    def write(tokens: str) -> None:
+        new = tmp_path / "new.yaml"
+        new.write_text(f"tokens:\n- {{token: other, role: operator}}\n{tokens}")
+        new.chmod(0o600)
+        new.rename(file)
+
+    write("- {token: ops, role: operator}")
+    own = replace(parts(), tokens=Tokens((), str(file)))
+    store, api = own.store, client(own)
+    assert isinstance(store, MemoryStore)
+
+    def change() -> int:
+        headers = {"Authorization": "Bearer ops"}
+        return api.put(f"{GROUPS}/g", headers=headers, json={"publishRateInMsgs": 1}).status_code
+
+    store.meanwhile = lambda: write(left)  # type: ignore[method-assign]
+    assert change() == 401 and store.held == {}
+    write("- {token: ops, role: operator}")
+    store.meanwhile = lambda: None  # type: ignore[method-assign]
+    assert change() == 204
 
 
 def test_a_tenant_makes_so_many_changes_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
