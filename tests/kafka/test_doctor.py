@@ -35,6 +35,7 @@ from streaming.job.process.host_clock import HostClock
 from streaming.job.process.ticker import Ticker
 from weir import cli
 from weir.doctor import command
+from weir.doctor.checks import logins
 from weir.stack.kafka import LocalKafka, Sasl
 from weir.stack.topics import ensure_topics
 
@@ -87,11 +88,12 @@ def doctor(
     monkeypatch.setattr(command, "DOORS", nobody)
 
     def ask(
-        topics: Topics, *words: str, user: str = ADMIN, kafka: str = "", **more: Any
+        topics: Topics, *words: str, user: str = ADMIN, kafka: str = "", clients: Any = None, **more: Any
     ) -> tuple[int, Found]:
         client = {} if kafka else login(user)
         settings = tmp_path / "weir.yaml"
-        settings.write_text(json.dumps({"kafka": {"client": client, "topic_prefix": topics.prefix}, **more}))
+        section = {"client": client, "topic_prefix": topics.prefix, "clients": clients or {}}
+        settings.write_text(json.dumps({"kafka": section, **more}))
         settings.chmod(0o600)
         where = ["--kafka", kafka or guarded.sasl_bootstrap, "--settings", str(settings)]
         capsys.readouterr()
@@ -296,6 +298,18 @@ def test_who_may_see_nothing_is_told_so(own: Topics, doctor: Doctor) -> None:
     for check in ("topics", "replicas", "authorizer", "acls", "proxies", "job", "clocks"):
         assert worst[check] == {"warning"}, check
     assert "Cluster authorization failed" in found["acls"][0]["what"]
+
+
+def test_the_parts_own_logins(own: Topics, doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is refused is named, with what the brokers say."""
+    monkeypatch.setattr(logins, "LIMIT_S", 2.0)
+    clients = {"proxy": login(STRANGER), "collect_kafka": {"sasl.password": "wrong"}}
+    status, found = doctor(own, clients=clients)
+    assert status == 1
+    good, bad = found["logins"]
+    assert (good["status"], good["what"]) == ("ok", "kafka.clients.proxy gets in")
+    assert bad["status"] == "error" and "kafka.clients.collect_kafka" in bad["mend"]
+    assert "uthentication failed" in bad["what"]
 
 
 def test_a_login_that_is_refused(own: Topics, doctor: Doctor) -> None:

@@ -31,6 +31,7 @@ def patient_of(
     proxy: dict[str, Any] | None = None,
     admin: dict[str, Any] | None = None,
     client_of: dict[str, str] | None = None,
+    logins: dict[str, dict[str, str]] | None = None,
     bootstrap: str = "127.0.0.1:9092",
     settings_file: str | None = None,
 ) -> Patient:
@@ -42,6 +43,7 @@ def patient_of(
         proxy=ProxySettings(**(proxy or {})),
         pulsar=PulsarSettings(),
         admin=AdminSettings(**(admin or {})),
+        logins=logins or {},
         settings_file=settings_file,
         answers={metadata: brokers(), client: None, **(answers or {})},
     )

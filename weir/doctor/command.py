@@ -5,7 +5,13 @@ import argparse
 from streaming.policy.settings import read_settings
 from weir.foreground import host_port
 from weir.options import add_address, add_cluster_options, add_flag, cluster_of
-from weir.settings import DEFAULT_ADMIN, DEFAULT_LISTEN, DEFAULT_METRICS, DEFAULT_PULSAR_LISTEN
+from weir.settings import (
+    DEFAULT_ADMIN,
+    DEFAULT_LISTEN,
+    DEFAULT_METRICS,
+    DEFAULT_PULSAR_LISTEN,
+    KafkaSettings,
+)
 
 DOORS = {
     "proxy": ("--listen", DEFAULT_LISTEN, "proxy", "the Kafka proxy"),
@@ -31,9 +37,9 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser = subparsers.add_parser(
         "doctor",
         help="what is open or wrong, and what mends it",
-        description="Looks for brokers that can be reached past the proxy, missing ACLs, wrong topics, two"
-        " proxies of one name, an absent job, wrong clocks, certificates that end, doors without TLS or"
-        " tokens.",
+        description="Looks for brokers that can be reached past the proxy, missing ACLs, logins that"
+        " fail, wrong topics, two proxies of one name, an absent job, wrong clocks, certificates that end,"
+        " doors without TLS or tokens.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -58,8 +64,11 @@ def run(args: argparse.Namespace) -> int:
     for name, (option, default, section, _) in DOORS.items():
         given = getattr(args, option.removeprefix("--").replace("-", "_"))
         doors[name] = Door(section=section, address=given or host_port(default), given=given is not None)
+    kafka = read_settings(KafkaSettings, "kafka", args.settings)
+    own = [] if kafka.clients is None else [part for part, given in kafka.clients if given]
     patient = Patient(
         cluster=cluster_of(args),
+        logins={part: kafka.client_of(part) for part in own},
         doors=doors,
         proxy=read_settings(ProxySettings, "proxy", args.settings),
         pulsar=read_settings(PulsarSettings, "pulsar", args.settings),

@@ -9,6 +9,7 @@ from weir.doctor.checks.acls import check_acls, check_authorizer
 from weir.doctor.checks.brokers import check_cluster, check_reach, check_versions
 from weir.doctor.checks.certificates import check_certificates
 from weir.doctor.checks.doors import check_admin, check_doors
+from weir.doctor.checks.logins import check_logins
 from weir.doctor.checks.settings import check_settings
 from weir.doctor.checks.signs import check_clocks, check_job, check_proxies
 from weir.doctor.checks.topics import check_replicas, check_topics
@@ -23,6 +24,7 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType({
     "replicas": check_replicas,
     "authorizer": check_authorizer,
     "acls": check_acls,
+    "logins": check_logins,
     "brokers": check_reach,
     "proxies": check_proxies,
     "job": check_job,

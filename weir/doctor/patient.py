@@ -44,14 +44,15 @@ class Unusable(Unreached):
     Args:
         why: in its words.
         key: that is wrong; empty: it does not say.
+        section: of the settings.
         file: of the settings.
     """
 
     brief = "kafka.client is wrong"
 
-    def __init__(self, why: str, key: str, file: str) -> None:
-        super().__init__(f"kafka.client is wrong, so nobody was asked: {why}")
-        self.mend = " ".join(["mend kafka.client", *([key] if key else []), f"in {file}"])
+    def __init__(self, why: str, key: str, section: str, file: str) -> None:
+        super().__init__(f"{section} is wrong, so nobody was asked: {why}")
+        self.mend = " ".join([f"mend {section}", *([key] if key else []), f"in {file}"])
 
 
 class Unanswered(WeirError):
@@ -81,6 +82,7 @@ class Patient:
         cluster: where Weir's topics are, and with which login it is asked.
         doors: by name, where to look for listening parts.
         proxy, pulsar, admin: the sections of the settings.
+        logins: by name, properties of those parts that have connections of their own (kafka.clients).
         settings_file: where they stand; None: all is at its default.
         answers: what `once` was told: a value, or why there is none.
     """
@@ -90,6 +92,7 @@ class Patient:
     proxy: ProxySettings
     pulsar: PulsarSettings
     admin: AdminSettings
+    logins: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     settings_file: str | None = None
     answers: dict[Callable[..., Any], Any] = field(default_factory=dict)
 
@@ -112,14 +115,20 @@ class Patient:
 
 def client(patient: Patient) -> AdminClient:
     """Asks the cluster, with the login of the settings; raises Unusable if they are wrong."""
-    properties: dict[str, Any] = {**patient.cluster.client, "bootstrap.servers": patient.cluster.bootstrap}
+    return client_of(patient, patient.cluster.client, "kafka.client")
+
+
+def client_of(patient: Patient, own: Mapping[str, Any], section: str) -> AdminClient:
+    """Asks the cluster with these properties, of that section; raises Unusable if they are wrong."""
+    properties: dict[str, Any] = {**own, "bootstrap.servers": patient.cluster.bootstrap}
     try:
         return AdminClient(properties, logger=NO_LOG)
     except KafkaException as failure:
         why = reason_of(failure)
         # The longest one: names are parts of other names.
-        named = sorted((key for key in patient.cluster.client if key in why), key=len)
-        raise Unusable(why, "".join(named[-1:]), patient.settings_file or "the settings") from failure
+        named = sorted((key for key in own if key in why), key=len)
+        file = patient.settings_file or "the settings"
+        raise Unusable(why, "".join(named[-1:]), section, file) from failure
 
 
 def metadata(patient: Patient) -> Any:

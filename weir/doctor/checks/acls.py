@@ -198,7 +198,10 @@ def _denies(acl: Acl, grant: Grant) -> bool:
     """Whether it takes away some of it."""
     if acl.allows or acl.host != _EVERY or not _is_of(acl, grant):
         return False
-    if acl.operation not in (AclOperation.ALL, *map(_operation, grant.operations)):
+    given = {*map(_operation, grant.operations)}
+    # Who is denied what comes with a right cannot make use of that.
+    given |= {implied for implied, by in _IMPLIED.items() if given & by}
+    if acl.operation not in (AclOperation.ALL, *given):
         return False
     return _named(acl, grant.name or _CLUSTER_NAME) or (grant.prefixed and acl.name.startswith(grant.name))
 

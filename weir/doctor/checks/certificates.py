@@ -125,12 +125,13 @@ def _files(patient: Patient) -> Mapping[str, tuple[str, bool]]:
         if upstream is not None:
             add(upstream.certificate, f"{section}.upstream_tls.certificate", False)
             add(upstream.ca, f"{section}.upstream_tls.ca", True)
-    client = patient.cluster.client
-    add(client.get("ssl.certificate.location", ""), "kafka.client ssl.certificate.location", False)
-    authorities = client.get("ssl.ca.location", "")
-    # librdkafka takes a folder, too, and a word by which it looks for the system's.
-    if authorities != _PROBE and not Path(authorities).is_dir():
-        add(authorities, "kafka.client ssl.ca.location", True)
+    clients = {f"kafka.clients.{part}": client for part, client in patient.logins.items()}
+    for section, client in {"kafka.client": patient.cluster.client, **clients}.items():
+        add(client.get("ssl.certificate.location", ""), f"{section} ssl.certificate.location", False)
+        authorities = client.get("ssl.ca.location", "")
+        # librdkafka takes a folder, too, and a word by which it looks for the system's.
+        if authorities != _PROBE and not Path(authorities).is_dir():
+            add(authorities, f"{section} ssl.ca.location", True)
     return found
 
 

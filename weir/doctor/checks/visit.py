@@ -4,8 +4,10 @@ It only asks: which versions the broker has, which brokers there are, and what i
 """
 
 import asyncio
+import socket
 import ssl
 import struct
+import threading
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -110,9 +112,43 @@ async def connected(
     address: Address, tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     """A connection that is gone at the end; raises OSError if there is none."""
-    reader, writer = await asyncio.open_connection(*address, ssl=tls)
+    reader, writer = await _opened(address, tls)
     try:
         yield reader, writer
     finally:
         # Not closed: TLS would wait for the other side.
         writer.transport.abort()
+
+
+async def _opened(
+    address: Address, tls: ssl.SSLContext | None
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    name, port = address
+    failure = OSError(f"{name} has no address")
+    for host in await _addresses_of(name):
+        try:
+            return await asyncio.open_connection(host, port, ssl=tls, server_hostname=name if tls else None)
+        except OSError as one:
+            failure = one
+    raise failure
+
+
+async def _addresses_of(name: str) -> list[str]:
+    """Of a host, by a thread that nobody waits for at the end: the system looks as long as it likes."""
+    loop = asyncio.get_running_loop()
+    found: asyncio.Future[list[str]] = loop.create_future()
+
+    def tell(addresses: list[str]) -> None:
+        if not found.done():
+            found.set_result(addresses)
+
+    def look() -> None:
+        addresses: dict[str, None] = {}
+        with suppress(OSError, UnicodeError):
+            there = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+            addresses = dict.fromkeys(str(one[4][0]) for one in there)
+        with suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(tell, list(addresses))
+
+    threading.Thread(target=look, daemon=True).start()
+    return await found

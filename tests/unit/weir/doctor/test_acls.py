@@ -195,6 +195,12 @@ NEEDS = "User:weir-proxy is denied All on topic 'weir.', which weir-proxy cannot
             NEEDS.replace("All", "Describe").replace("weir.'", "weir.usage'"),
             "--operation Describe --topic 'weir.usage'",
         ),
+        # What comes with a right to read.
+        (
+            Acl("User:weir-job", AclOperation.DESCRIBE, TOPIC, "weir.policies", allows=False),
+            "User:weir-job is denied Describe on topic 'weir.policies', which weir-job cannot do without",
+            "--operation Describe --topic 'weir.policies'",
+        ),
         (
             Acl("User:*", AclOperation.ALL, ResourceType.BROKER, "kafka-cluster", allows=False),
             "User:* is denied All on cluster, which weir-backlogs, weir-policies, weir-proxy cannot do"

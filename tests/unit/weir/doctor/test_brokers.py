@@ -1,10 +1,13 @@
 """Brokers as `weir doctor` meets them: their age, their addresses, what they let a stranger do."""
 
 import asyncio
+import socket
 import ssl
 import struct
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from doctor_kit import brokers, patient_of, told
@@ -163,3 +166,18 @@ async def test_a_visit_to_one_who_says_nothing_at_all_and_to_nobody() -> None:
     met = await visited(limit_s=0.2)
     assert met == Visit(address=met.address)
     assert await visit(("127.0.0.1", 1), ["t"]) == Visit(address=("127.0.0.1", 1), reached=False)
+
+
+def test_a_name_that_is_looked_for_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for the system to find it, nor at the end."""
+    goes_on, found = threading.Event(), threading.Event()
+
+    def look(*_: object, **__: object) -> list[Any]:
+        goes_on.wait(20)
+        found.set()
+        return []
+
+    monkeypatch.setattr(socket, "getaddrinfo", look)
+    assert not asyncio.run(visit(("slow.test", 9092), [], limit_s=0.1)).reached
+    assert not found.is_set()
+    goes_on.set()

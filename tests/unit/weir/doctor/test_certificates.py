@@ -80,13 +80,16 @@ def test_files_of_all_sections(authority: Authority, tmp_path: Path) -> None:
     client = {"ssl.ca.location": str(both), "ssl.certificate.location": gone}
     proxy = served(soon, client_ca=authority.ca, client_auth="required")
     proxy["upstream_tls"] = {"ca": authority.ca, **dict(zip(("certificate", "key"), lasting, strict=True))}
-    found = told(check_certificates(patient_of(proxy=proxy, admin=served(soon), client_of=client)))
+    of_job = {"job": {"ssl.certificate.location": authority.server().certificate}}
+    asked = patient_of(proxy=proxy, admin=served(soon), client_of=client, logins=of_job)
+    found = told(check_certificates(asked))
     assert [(status, what.partition(": ")[0]) for status, what in found] == [
         ("warning", "proxy.tls.certificate"),
         ("ok", "proxy.tls.client_ca"),
         ("ok", "proxy.upstream_tls.certificate"),
         ("warning", "kafka.client ssl.certificate.location"),
         ("ok", "kafka.client ssl.ca.location"),
+        ("ok", "kafka.clients.job ssl.certificate.location"),
     ]
     assert f"{gone} cannot be read" in found[3][1]
 
