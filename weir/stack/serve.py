@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -63,7 +64,7 @@ def serve(
         tls = None if settings.tls is None else WatchedContext.of_metrics(settings.tls)
         server = MetricsServer(args.metrics, stack.metrics_sources, _SCRAPE_S, tls)
         if stack.start():
-            _announce(stack, server, args.ready_file, pulsar_tls=settings.pulsar_tls)
+            _announce(stack, server, args, pulsar_tls=settings.pulsar_tls)
             if not meanwhile(stack, stop):
                 _watch(stack, stop, server, args.ready_file)
     finally:
@@ -88,22 +89,22 @@ def _ready_content(stack: Stack, server: MetricsServer) -> dict[str, object]:
     return {**stack.addresses(), "metrics": server.url}
 
 
-def _announce(stack: Stack, server: MetricsServer, ready_file: Path | None, *, pulsar_tls: bool) -> None:
+def _announce(stack: Stack, server: MetricsServer, args: argparse.Namespace, *, pulsar_tls: bool) -> None:
     content = _ready_content(stack, server)
-    if ready_file:
-        write_ready_file(ready_file, content)
+    if args.ready_file:
+        write_ready_file(args.ready_file, content)
     proxy, kafka = content["proxy"], content["kafka"]
+    # Also with the login that stands in the settings.
+    there = f"--kafka {kafka}" + (f" --settings {shlex.quote(str(args.settings))}" if args.settings else "")
     print(f"weir is ready: clients connect to {proxy}, Kafka is {kafka}, metrics {content['metrics']}")
     if service := content.get("pulsar_proxy"):
         scheme = "pulsar+ssl" if pulsar_tls else "pulsar"
         print(f"  Pulsar clients          {scheme}://{service}, Pulsar itself is {content['pulsar']}")
     if upstream := content.get("pulsar_admin"):
         print(f"  pulsar-admin            --admin-url {content['admin']}, which is in front of {upstream}")
-    print(f"  watch the decisions     weir tail --kafka {kafka}")
-    print(f"  see backlogs            weir backlog --watch --kafka {kafka}")
-    print(
-        f"  see or change policies  weir policy get --kafka {kafka}; weir policy apply FILE --kafka {kafka}"
-    )
+    print(f"  watch the decisions     weir tail {there}")
+    print(f"  see backlogs            weir backlog --watch {there}")
+    print(f"  see or change policies  weir policy get {there}; weir policy apply FILE {there}")
     print(f"  or as REST, on a page   {content['admin']}/docs (without tokens from this machine only)")
     print(f"  try it                  kafka-topics --bootstrap-server {proxy} --create --topic t1")
     print("  stop                    Ctrl-C", flush=True)

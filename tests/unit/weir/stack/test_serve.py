@@ -1,5 +1,7 @@
 """What `weir up` says when all is ready."""
 
+import re
+from argparse import Namespace
 from typing import Any
 
 import pytest
@@ -17,11 +19,26 @@ class FakeStack:
         return {"proxy": "h:1", "kafka": "k:2", "admin": "h:3", "pulsar": "p:4", "pulsar_proxy": "h:5"}
 
 
+def announced(capsys: pytest.CaptureFixture[str], settings: str | None, *, pulsar_tls: bool = False) -> str:
+    """What is printed."""
+    fake: Any = FakeStack()
+    serve._announce(fake, fake, Namespace(ready_file=None, settings=settings), pulsar_tls=pulsar_tls)
+    return capsys.readouterr().out
+
+
 @pytest.mark.parametrize(("pulsar_tls", "named"), [(False, "pulsar://h:5"), (True, "pulsar+ssl://h:5")])
 def test_pulsars_clients_are_told_where_by_what_they_speak(
     pulsar_tls: bool, named: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The line can be copied into a client."""
-    fake: Any = FakeStack()
-    serve._announce(fake, fake, None, pulsar_tls=pulsar_tls)
-    assert f" {named}, Pulsar itself is p:4\n" in capsys.readouterr().out
+    assert f" {named}, Pulsar itself is p:4\n" in announced(capsys, None, pulsar_tls=pulsar_tls)
+
+
+@pytest.mark.parametrize(("settings", "also"), [(None, ""), ("a b.yaml", " --settings 'a b.yaml'")])
+def test_commands_that_are_named_work_as_they_stand(
+    settings: str | None, also: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On a cluster that wants a login too: it is in the settings."""
+    text = announced(capsys, settings)
+    for command in ("tail", "backlog --watch", "policy get", "policy apply FILE"):
+        assert re.search(rf"weir {command} --kafka k:2{re.escape(also)}(\n|;)", text)
