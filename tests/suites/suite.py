@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from outcomes import Outcomes
 
@@ -33,6 +34,7 @@ class Suite(ABC):
         name: of the client, with its version.
         brokers: how many it wants.
         limit_s: of one run of all tests; what was not done by then is missing.
+        by_design: tests, by their bare names, that the proxy is meant to make worse, and why.
 
     Args:
         folder: where it is unpacked and built.
@@ -41,9 +43,14 @@ class Suite(ABC):
     name: str
     brokers = 3
     limit_s: float
+    by_design: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+
+    def reason(self, test: str) -> str:
+        """Why a test is to be worse through the proxy; empty: it is not."""
+        return self.by_design.get(test.rpartition("::")[2].partition("[")[0], "")
 
     @abstractmethod
     def fetch(self) -> None:

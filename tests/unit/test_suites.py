@@ -105,3 +105,11 @@ def test_only_what_is_worse_differs() -> None:
         Difference("g", PASSED, MISSING),
     ]
     assert counts(straight) == "3 passed, 2 failed, 2 skipped"
+
+
+def test_what_is_worse_by_design_is_named(tmp_path: Path) -> None:
+    """By its bare name, whatever its file and parameters; no other test."""
+    suite = kafka_python.KafkaPython(tmp_path)
+    (name,) = suite.by_design
+    assert suite.reason(f"test/integration/test_a.py::{name}[None]") == suite.by_design[name]
+    assert not suite.reason(f"test/integration/test_a.py::{name}_too")
