@@ -5,6 +5,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
+from enforcer.core.security.tls import UpstreamTlsSettings
 from enforcer.http.pulsar_rules import PULSAR
 from enforcer.http.relay.upstream import Address, BadAddress
 from enforcer.http.rules import Rule, Rules
@@ -38,6 +39,9 @@ class HttpSettings(Settings):
         "",
         "URL of an admin API to stand in front of, such as Pulsar's http://broker:8080; empty: none; "
         "--upstream wins over it",
+    )
+    upstream_tls: UpstreamTlsSettings | None = setting(
+        None, "whom to trust of an https upstream, read at the start; absent: CAs that browsers know"
     )
     id: str = setting(
         "", "name of this enforcer in events; empty: made from the host name and the port of the admin API"

@@ -1,6 +1,7 @@
 """The admin API behind the proxy: one request to it, streamed both ways, and what its failures mean."""
 
 import asyncio
+import ssl
 import time
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
@@ -157,6 +158,7 @@ class Upstream:
         answer_s: limit for the head of an answer, and for each part of its body.
         connections_max: at a time.
         metrics: counts.
+        tls: how https is spoken; None: as the library does.
         transport: instead of the network.
     """
 
@@ -166,6 +168,7 @@ class Upstream:
         answer_s: float,
         connections_max: int,
         metrics: HttpMetrics,
+        tls: ssl.SSLContext | None = None,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         self._metrics = metrics
@@ -175,7 +178,9 @@ class Upstream:
             keepalive_expiry=_IDLE_S,
         )
         # A transport, not a client: clients keep cookies and add headers of their own.
-        self._transport = transport or httpx2.AsyncHTTPTransport(limits=limits, trust_env=False)
+        self._transport = transport or httpx2.AsyncHTTPTransport(
+            verify=tls or True, limits=limits, trust_env=False
+        )
         self._timeout = {"connect": connect_s, "pool": connect_s, "read": answer_s, "write": answer_s}
 
     async def send(self, address: Address, request: ApiRequest) -> Reply:

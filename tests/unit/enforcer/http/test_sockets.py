@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
+from pathlib import Path
 
 import httpx2
 import pytest
@@ -12,6 +13,7 @@ from http_kit import Front
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
+from tls_kit import LOOPBACK, Authority, Pair
 
 from enforcer.http.metrics import HttpMetrics
 from enforcer.http.proxy import HttpProxy
@@ -47,9 +49,10 @@ class Upstream:
 
 
 @contextlib.asynccontextmanager
-async def serving(app: ASGIApp) -> AsyncIterator[int]:
-    """A server for an application; its port."""
-    config = uvicorn.Config(app, log_config=None, lifespan="off", ws="none")
+async def serving(app: ASGIApp, pair: Pair | None = None) -> AsyncIterator[int]:
+    """A server for an application, by TLS with a certificate; its port."""
+    files = {} if pair is None else {"ssl_certfile": pair.certificate, "ssl_keyfile": pair.key}
+    config = uvicorn.Config(app, log_config=None, lifespan="off", ws="none", **files)  # type: ignore[arg-type]
     server = uvicorn.Server(config)
     server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign,assignment]
     listener = socket.create_server(("127.0.0.1", 0))
@@ -108,6 +111,23 @@ def test_bodies_lengths_and_methods() -> None:
         assert answer.lower().count(b"\r\ndate:") == 1
 
     between(scene)
+
+
+def test_an_upstream_by_tls(tmp_path: Path) -> None:
+    """Of a CA of its own, if that is trusted; else there is no answer from it."""
+    authority = Authority(tmp_path)
+
+    async def run() -> None:
+        async with serving(Upstream(), authority.server()) as behind:
+            for tls, status in (({"ca": authority.ca}, b"200"), (None, b"502")):
+                settings = HttpSettings(upstream=f"https://{LOOPBACK}:{behind}", upstream_tls=tls)
+                proxy = HttpProxy(settings, Front().mutations, HttpMetrics())
+                async with serving(proxy) as port:
+                    answer = await ask(port, b"GET /x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+                assert answer.startswith(b"HTTP/1.1 " + status)
+                await proxy.close()
+
+    asyncio.run(run())
 
 
 def test_a_large_answer_is_streamed() -> None:
