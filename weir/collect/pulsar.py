@@ -196,11 +196,14 @@ class _Run:
         self._next_progress_s = self._next_behind_s = 0.0
 
     async def run(self) -> None:
+        readings = 0
         while not self._stop.is_set():
             due_s = time.monotonic() + self._collector.interval_s()
             done = await self._collector.round()
             await self._say(done)
-            if self._args.once and done.outcome is not Outcome.FIRST:
+            readings += 1
+            # A broker that has not answered in either is not waited for.
+            if self._args.once and (done.outcome is not Outcome.FIRST or readings > 1):
                 _check(done)
                 return
             await self._wait(due_s)
@@ -299,6 +302,8 @@ async def _cluster_name(rest: Rest) -> str:
 
 def _check(done: Round) -> None:
     """With --once a failure is the command's."""
+    if done.outcome is Outcome.FIRST:
+        raise WeirError("no broker has answered twice; its last answers are told above")
     if done.outcome is not Outcome.DONE:
         raise WeirError(f"the round failed ({done.outcome})")
     failed = [slot for slot, one in (done.results or {}).items() if one in (Result.FAILED, Result.REFUSED)]

@@ -104,6 +104,8 @@ def test_the_ready_file_comes_with_the_first_report(tmp_path: Path) -> None:
 def test_once_ends_with_its_failure() -> None:
     """After two readings; a round that failed, and a limit that was not pushed, are failures."""
     run(Collected(done(Outcome.FIRST), done(), done()), once=True)
+    with pytest.raises(WeirError, match="no broker has answered twice"):
+        run(Collected(done(Outcome.FIRST), done(Outcome.FIRST), done()), once=True)
     with pytest.raises(WeirError, match="unread"):
         run(Collected(done(Outcome.UNREAD), done()), once=True)
     with pytest.raises(WeirError, match="1 limits were not pushed, such as publishRate a/b"):
