@@ -1,5 +1,5 @@
 """One real broker for the session, and what stands around it."""
 
-from broker_fixtures import cluster, proxy, proxy_with, topics, wire
+from broker_fixtures import cluster, proxy, proxy_with, topics, way, wire
 
-__all__ = ["cluster", "proxy", "proxy_with", "topics", "wire"]
+__all__ = ["cluster", "proxy", "proxy_with", "topics", "way", "wire"]

@@ -17,18 +17,19 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from counting_relay import CountingRelay
 from kafka.protocol.producer import ProduceResponse
+from patient_load import PATIENCE_S, Load, read_all
 from proxy_kit import Decider, PolicyWriter, ProxyThread, until
+from tls_kit import PLAIN, Way
 from traffic_kit import batch, produce
 from wire_client import WireClient, errors
 
 from enforcer.core import bounds
 from enforcer.host.dial import Upstream
+from enforcer.host.sockets import Address
 from streaming.contract.topics import Topics
 
 LIMIT = 8
 PRODUCERS = 64
-PATIENCE_S = 120.0
-"""Without any record for so long it is given up: a busy machine may keep its broker waiting for a while."""
 FIXED = {"algorithm": "fixed", "fixed": {"limit": LIMIT}}
 HEARTBEAT = struct.pack(">hhih", 12, 0, 99, -1) + struct.pack(">h1sih1s", 1, b"g", 0, 1, b"m")
 
@@ -50,8 +51,11 @@ def metric(proxy: ProxyThread, name: str, **labels: str) -> float:
 class World:
     """A proxy of an installation of its own, behind which a relay stands."""
 
-    def __init__(self, cluster: Cluster, topics: Topics, relay: CountingRelay, proxy: ProxyThread) -> None:
+    def __init__(
+        self, cluster: Cluster, topics: Topics, relay: CountingRelay, proxy: ProxyThread, way: Way
+    ) -> None:
         self.cluster, self.topics, self.relay, self.proxy = cluster, topics, relay, proxy
+        self.client = {"bootstrap.servers": proxy.bootstrap, "log_level": "0", **way.rdkafka}
         self.topic = fresh("flow")
         admin = AdminClient({"bootstrap.servers": cluster.kafka.bootstrap})
         admin.create_topics([NewTopic(self.topic, 4, 1)])[self.topic].result(20)
@@ -59,8 +63,8 @@ class World:
     def limit(self, entry: dict[str, Any]) -> None:
         """Put a limit in force before the broker, and wait until connections are counted."""
         PolicyWriter(self.cluster.kafka.bootstrap, self.topics).put("backpressure.partitions.*", entry)
-        with WireClient(self.proxy.bootstrap) as client:
-            until(lambda: client.metadata([self.topic]) and partition(self.proxy), what="a limited broker")
+        client = AdminClient(self.client)
+        until(lambda: client.list_topics(self.topic, 20) and partition(self.proxy), what="a limited broker")
 
     def produce(self, client: WireClient) -> None:
         """Ask for one record to be written; the answer is not read."""
@@ -73,92 +77,28 @@ Start = Callable[..., World]
 @pytest.fixture
 def start(cluster: Cluster, topics: Topics, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     """Make a world, with a job that answers or none; settings are ProxySettings'."""
-    host, _, port = cluster.kafka.bootstrap.rpartition(":")
     with ExitStack() as stack:
-        relay = stack.enter_context(CountingRelay((host, int(port))))
+        relays: dict[Address, CountingRelay] = {}
         dial = Upstream.dial
-        monkeypatch.setattr(Upstream, "dial", lambda self, _address: dial(self, relay.address))
+        monkeypatch.setattr(Upstream, "dial", lambda self, to: dial(self, relays[to].address))
 
-        def make(*, job: bool = False, **settings: Any) -> World:
+        def make(*, job: bool = False, way: Way = PLAIN, **settings: Any) -> World:
             if job:
                 stack.enter_context(Decider(cluster.kafka.bootstrap, topics))
-            config = replace(cluster.config(id=fresh("flow"), **settings), topics=topics)
-            return World(cluster, topics, relay, stack.enter_context(ProxyThread(config)))
+            config = replace(cluster.config(id=fresh("flow"), **way.settings, **settings), topics=topics)
+            (target,) = config.kafka
+            if target not in relays:
+                relays[target] = stack.enter_context(CountingRelay(target))
+            running = stack.enter_context(ProxyThread(config))
+            return World(cluster, topics, relays[target], running, way)
 
         yield make
 
 
-class Load:
-    """Producers that write numbered records at once.
-
-    Attributes:
-        failed: what went wrong.
-        arrived_s: when the newest record was delivered, whoever's.
-    """
-
-    def __init__(self, bootstrap: str, topic: str, count: int) -> None:
-        self.failed: list[Any] = []
-        self.arrived_s = time.monotonic()
-        self._threads = [
-            threading.Thread(target=self._write, args=(bootstrap, topic, number * count, count))
-            for number in range(PRODUCERS)
-        ]
-
-    def start(self) -> None:
-        """All begin."""
-        for thread in self._threads:
-            thread.start()
-
-    def join(self) -> None:
-        """All have written, or have failed."""
-        for thread in self._threads:
-            thread.join()
-
-    def _write(self, bootstrap: str, topic: str, first: int, count: int) -> None:
-        """One producer, a few records at a time; it never tires of waiting for an answer."""
-        producer = Producer(
-            {"bootstrap.servers": bootstrap, "client.id": f"load-{first}", "linger.ms": "0", "log_level": "0",
-             "enable.idempotence": "true", "batch.num.messages": "1", "socket.timeout.ms": "300000",
-             "request.timeout.ms": "300000", "message.timeout.ms": "900000"}
-        )  # fmt: skip
-        for number in range(first, first + count):
-            producer.produce(topic, str(number), on_delivery=self._arrived)
-        while producer.flush(1.0):
-            if time.monotonic() - self.arrived_s > PATIENCE_S:
-                self.failed.append("not all were delivered")
-                break
-
-    def _arrived(self, error: Any, _message: Any) -> None:
-        self.arrived_s = time.monotonic()
-        if error:
-            self.failed.append(error)
-
-
-def read_all(bootstrap: str, topic: str, count: int) -> list[int]:
-    """What stands in a topic, once so much does; waits a little for more."""
-    consumer = Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": fresh("reader"), "auto.offset.reset": "earliest",
-         "log_level": "0"}
-    )  # fmt: skip
-    consumer.subscribe([topic])
-    found: list[int] = []
-    newest_s = time.monotonic()
-    while time.monotonic() - newest_s < PATIENCE_S:
-        messages = consumer.consume(1_000, 1.0)
-        came = [int(message.value()) for message in messages if message.error() is None]
-        if came:
-            newest_s = time.monotonic()
-            found += came
-        if not messages and len(found) >= count:
-            break
-    consumer.close()
-    return found
-
-
 @contextmanager
-def loaded(world: World, count: int) -> Iterator[list[Any]]:
+def loaded(world: World, count: int, producers: int = PRODUCERS) -> Iterator[list[Any]]:
     """All producers write so many records each; ends when all have."""
-    load = Load(world.proxy.bootstrap, world.topic, count)
+    load = Load(world.client, world.topic, count, producers)
     load.start()
     try:
         yield load.failed
@@ -187,6 +127,19 @@ def test_a_limit_holds_under_many_producers(start: Start, monkeypatch: pytest.Mo
     # It has less while it does not hear of itself, as a broker without a processor tells nobody.
     until(lambda: metric(world.proxy, "zeebe_backpressure_requests_limit") == LIMIT, what="its whole limit")
     assert metric(world.proxy, "zeebe_stream_processor_latency_sum") > 0.0
+
+
+@pytest.mark.parametrize("way", ["tls"], indirect=True)
+def test_a_limit_holds_over_tls(start: Start, way: Way) -> None:
+    """Clients that log in wait for slots, and lose nothing."""
+    world = start(way=way)
+    world.limit(FIXED)
+    world.relay.open.clear()
+    with loaded(world, 2, 2 * LIMIT) as failed:
+        until(lambda: world.relay.in_flight == LIMIT, what="all slots taken")
+        until(lambda: partition(world.proxy).limiter.waiting, what="others wait")
+        world.relay.open.set()
+    assert failed == [] and world.relay.most == LIMIT
 
 
 def test_while_all_slots_are_taken(start: Start) -> None:

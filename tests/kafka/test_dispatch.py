@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ from counted_kit import Counted, count_by
 from kafka import KafkaConsumer
 from kafka.protocol.producer import ProduceResponse
 from proxy_kit import ProxyThread, until
+from tls_kit import Way
 from traffic_kit import batch, produce_to
 from wire_client import WireClient
 
@@ -138,6 +140,23 @@ def test_all_rates(
 ) -> None:
     """The same for every client with every rate and batch."""
     holds(lambda: measured_rate(cluster, proxy_with, consume, limit, per_batch, count), limit)
+
+
+@pytest.mark.parametrize("way", ["tls"], indirect=True)
+@pytest.mark.parametrize(
+    ("consume", "named"),
+    [
+        (confluent, "rdkafka"),
+        pytest.param(kafka_python, "python", marks=pytest.mark.soak),
+        pytest.param(java, "java", marks=pytest.mark.soak),
+    ],
+)
+def test_a_rate_over_tls(
+    cluster: Cluster, proxy_with: Start, consume: Callable[..., Arrivals], named: str, way: Way
+) -> None:
+    """With a login it is the same."""
+    start, consume = partial(proxy_with, **way.settings), partial(consume, **getattr(way, named))
+    holds(lambda: measured_rate(cluster, start, consume, 100, 1, 300), 100)
 
 
 def test_others_go_at_full_speed(cluster: Cluster, proxy_with: Start) -> None:

@@ -14,6 +14,7 @@ from kafka import KafkaProducer
 from kafka.errors import PolicyViolationError
 from kafka.protocol.producer import ProduceResponse
 from proxy_kit import until
+from tls_kit import Way
 from traffic_kit import batch, produce
 from wire_client import WireClient
 
@@ -27,12 +28,12 @@ def world(cluster: Cluster, topics: Topics) -> Iterator[World]:
         yield World(cluster, topics, stack)
 
 
-def test_exception_is_told_at_once_with_the_figures(world: World) -> None:
+def test_exception_is_told_at_once_with_the_figures(world: World, way: Way) -> None:
     """Both clients fail, one shows the text; others go on; once inside, this one does; it is logged."""
-    proxy, topic, other = world.proxy(), world.topic(), world.topic()
+    proxy, topic, other = world.proxy(**way.settings), world.topic(), world.topic()
     world.block(proxy, topic, EXCEPTION)
     text = f"Cannot produce to {full(topic)}: its backlog of 10,240 bytes exceeds the quota"
-    writer = Writer(proxy, **IDEMPOTENT)
+    writer = Writer(proxy, **IDEMPOTENT, **way.rdkafka)
     writer.write(topic, ["refused"])
     writer.write(other, ["free"])
     errors = writer.done()
@@ -40,14 +41,14 @@ def test_exception_is_told_at_once_with_the_figures(world: World) -> None:
     refused = errors["refused"]
     assert refused is not None and refused.code() == KafkaError.POLICY_VIOLATION
     with (
-        closing(KafkaProducer(bootstrap_servers=proxy.bootstrap)) as python,
+        closing(KafkaProducer(bootstrap_servers=proxy.bootstrap, **way.python)) as python,
         pytest.raises(PolicyViolationError, match=re.escape(text)),
     ):
         python.send(topic, b"refused too").get(20)
     world.lift(proxy, topic)
     writer.write(topic, ["one"])
     # Idempotent, as by default, kafka-python takes an error that is not to be retried for its end.
-    with closing(KafkaProducer(bootstrap_servers=proxy.bootstrap)) as python:
+    with closing(KafkaProducer(bootstrap_servers=proxy.bootstrap, **way.python)) as python:
         assert python.send(topic, b"two").get(20).offset >= 0
     writer.done()
     assert sorted(world.read(topic)) == ["one", "two"]
@@ -63,11 +64,11 @@ def test_exception_is_told_at_once_with_the_figures(world: World) -> None:
     assert counted(proxy, "refused", EXCEPTION) >= 2
 
 
-def test_held_records_go_on_in_order(world: World) -> None:
+def test_held_records_go_on_in_order(world: World, way: Way) -> None:
     """They wait, others of the same producer do not, and after the lift all are there once."""
-    proxy, topic, other = world.proxy(), world.topic(), world.topic()
+    proxy, topic, other = world.proxy(**way.settings), world.topic(), world.topic()
     world.block(proxy, topic)
-    writer = Writer(proxy, **IDEMPOTENT)
+    writer = Writer(proxy, **IDEMPOTENT, **way.rdkafka)
     values = [f"v{number}" for number in range(20)]
     writer.write(topic, values)
     until(lambda: counted(proxy, "held") > 0, what="a held request")

@@ -6,11 +6,13 @@ Imported by the conftest of each folder that needs them.
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from cluster_kit import DEFAULT_PARTITIONS, USERS, Cluster, fresh
 from proxy_kit import Decider, PolicyWriter, ProxyThread, until
+from tls_kit import PLAIN, Authority, Way
 from wire_client import WireClient
 
 from streaming.contract.topics import Topics
@@ -79,6 +81,14 @@ def proxy_with(cluster: Cluster) -> Iterator[Callable[..., ProxyThread]]:
             return stack.enter_context(ProxyThread(cluster.config(**settings)))
 
         yield start
+
+
+@pytest.fixture(params=["plain", "tls"])
+def way(request: pytest.FixtureRequest, tmp_path: Path) -> Way:
+    """How clients come: both ways, unless a test names one."""
+    if request.param == "plain":
+        return PLAIN
+    return Way.secured(Authority(tmp_path), "carol", USERS.scram["carol"])
 
 
 @pytest.fixture

@@ -34,11 +34,11 @@ def confluent(bootstrap: str, group: str, topic: str, count: int, **more: str) -
     return found
 
 
-def kafka_python(bootstrap: str, group: str, topic: str, count: int) -> Arrivals:
+def kafka_python(bootstrap: str, group: str, topic: str, count: int, **more: str) -> Arrivals:
     """The same with kafka-python, which has fetch sessions."""
     consumer = KafkaConsumer(
         topic, bootstrap_servers=bootstrap, group_id=group, auto_offset_reset="earliest",
-        fetch_max_wait_ms=100,
+        fetch_max_wait_ms=100, **more,
     )  # fmt: skip
     found: Arrivals = []
     deadline = time.monotonic() + LIMIT_S
@@ -69,13 +69,14 @@ def in_order(arrivals: Arrivals, count: int) -> None:
         assert offsets == list(range(len(offsets)))
 
 
-def java(bootstrap: str, group: str, topic: str, count: int, protocol: str = "classic") -> Arrivals:
+def java(bootstrap: str, group: str, topic: str, count: int, **more: str) -> Arrivals:
     """The same with Kafka's console consumer."""
+    properties = {"group.protocol": "classic", **more}
     command = java_command(
         "org.apache.kafka.tools.consumer.ConsoleConsumer",
         "--bootstrap-server", bootstrap, "--topic", topic, "--group", group, "--from-beginning",
         "--max-messages", str(count), "--timeout-ms", "30000",
-        "--consumer-property", f"group.protocol={protocol}",
+        *(part for item in properties.items() for part in ("--consumer-property", "=".join(item))),
         *(part for name in ("partition", "offset") for part in ("--property", f"print.{name}=true")),
         "--property", "print.value=false",
     )  # fmt: skip
@@ -118,4 +119,4 @@ def new_confluent(bootstrap: str, group: str, topic: str, count: int) -> Arrival
 
 def new_java(bootstrap: str, group: str, topic: str, count: int) -> Arrivals:
     """Java with the consumer protocol."""
-    return java(bootstrap, group, topic, count, "consumer")
+    return java(bootstrap, group, topic, count, **{"group.protocol": "consumer"})

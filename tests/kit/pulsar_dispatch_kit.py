@@ -116,12 +116,13 @@ class Reading:
     """Consumers that note each message when it comes, in threads of the client's.
 
     Args:
-        service: HOST:PORT.
+        service: HOST:PORT, or a URL.
         topic: what they read.
+        way: options of the clients.
     """
 
-    def __init__(self, service: str, topic: str) -> None:
-        self.service, self.topic = service, topic
+    def __init__(self, service: str, topic: str, **way: Any) -> None:
+        self.service, self.topic, self._way = service, topic, way
         self.got: list[list[Got]] = []
         self._clients: list[Any] = []
         self._stack: list[Any] = []
@@ -129,7 +130,7 @@ class Reading:
     def add(self, subscription: str = SUBSCRIPTION, *, apart: bool = False, **options: Any) -> Any:
         """One more consumer; on a connection of its own where it is to be `apart`."""
         if apart or not self._clients:
-            made = client(self.service)
+            made = client(self.service, **self._way)
             self._stack.append(made)
             self._clients.append(made.__enter__())
         noted: list[Got] = []

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
 from backlog_kit import decision
 from context_kit import enforce
 from proxy_kit import ProxyThread
@@ -17,6 +18,9 @@ from enforcer.pulsar.proxy import PulsarProxy, PulsarProxyConfig
 from enforcer.pulsar.settings import PulsarSettings
 from weir.stack.kafka import free_port
 
+# None is the parameter of tests that name none: these have the same proxy.
+BOTH_WAYS = pytest.mark.parametrize("proxy", [pytest.param(None, id="plain"), "tls"], indirect=True)
+
 
 class PulsarThread(ProxyThread):
     """A proxy with an event loop in a thread."""
@@ -27,6 +31,14 @@ class PulsarThread(ProxyThread):
     def _meter(self) -> Meter:
         meter: Meter = self.proxy.enforcement.meter
         return meter
+
+    @property
+    def way(self) -> dict[str, str]:
+        """How `pulsar_kit.client` comes to it; whom to trust says the client_ca of its own settings."""
+        tls = self.proxy.pulsar.tls
+        if tls is None:
+            return {"service": self.bootstrap}
+        return {"service": f"pulsar+ssl://{self.bootstrap}", "tls_trust_certs_file_path": tls.client_ca}
 
     def count(self, name: str, **labels: str) -> float:
         """A metric of its own, `weir_pulsar_...`; 0 if it was never touched."""

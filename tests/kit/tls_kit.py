@@ -2,8 +2,9 @@
 
 import datetime
 import ssl
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import trustme
 from cryptography.hazmat.primitives.serialization import (
@@ -12,6 +13,8 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     load_pem_private_key,
 )
+
+from enforcer.core.security.tls import TlsSettings
 
 LOOPBACK = "127.0.0.1"
 DOMAIN = "kafka.test"
@@ -57,6 +60,11 @@ class Authority:
         """For this machine, and any name in DOMAIN."""
         return self.issue(LOOPBACK, "localhost", DOMAIN, f"*.{DOMAIN}")
 
+    def door(self) -> TlsSettings:
+        """What a server of this machine speaks; clients' certificates are this CA's, too."""
+        pair = self.server()
+        return TlsSettings(certificate=pair.certificate, key=pair.key, client_ca=self.ca)
+
     def client(self, name: str, **subject: Any) -> Pair:
         """For a user: CN=name,OU=Clients,O=trustme..., as trustme writes subjects."""
         return self.issue(
@@ -78,3 +86,43 @@ class Authority:
         if shown is not None:
             made.load_cert_chain(*shown)
         return made
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """How clients of Kafka come to a proxy: as they are, or by TLS and with a login.
+
+    Attributes:
+        settings: the proxy's (Cluster.config).
+        rdkafka, python, java: properties of clients, in the words of each.
+    """
+
+    settings: dict[str, Any] = field(default_factory=dict)
+    rdkafka: dict[str, Any] = field(default_factory=dict)
+    python: dict[str, Any] = field(default_factory=dict)
+    java: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def secured(cls, authority: Authority, user: str, password: str) -> Self:
+        """By TLS, and then by SCRAM."""
+        protocol, mechanism = "SASL_SSL", "SCRAM-SHA-512"
+        module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+        return cls(
+            settings={"sasl": True, "tls": authority.door()},
+            rdkafka={
+                "security.protocol": protocol, "ssl.ca.location": authority.ca, "sasl.mechanism": mechanism,
+                "sasl.username": user, "sasl.password": password,
+            },
+            python={
+                "security_protocol": protocol, "ssl_cafile": authority.ca, "sasl_mechanism": mechanism,
+                "sasl_plain_username": user, "sasl_plain_password": password,
+            },
+            java={
+                "security.protocol": protocol, "ssl.truststore.type": "PEM",
+                "ssl.truststore.location": authority.ca, "sasl.mechanism": mechanism,
+                "sasl.jaas.config": f'{module} required username="{user}" password="{password}";',
+            },
+        )  # fmt: skip
+
+
+PLAIN = Way()

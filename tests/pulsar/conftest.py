@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from pulsar_backlog_rig import Rig
 from pulsar_kit import Admin, running_pulsar
+from pulsar_proxy_kit import PulsarThread, bare_proxy
+from tls_kit import Authority
 
 from weir.stack.pulsar import LocalPulsar
 
@@ -25,6 +27,17 @@ def pulsar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalPulsar]:
 def admin(pulsar: LocalPulsar) -> Admin:
     """Its own admin API."""
     return Admin(pulsar.admin)
+
+
+@pytest.fixture(scope="module")
+def proxy(
+    request: pytest.FixtureRequest, pulsar: LocalPulsar, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[PulsarThread]:
+    """A proxy without a job: each limit is all its own. With parameter "tls" that is what clients speak."""
+    secured = getattr(request, "param", None) == "tls"
+    own = {"tls": Authority(tmp_path_factory.mktemp("ca")).door()} if secured else {}
+    with bare_proxy(pulsar.service, own=own, joining_fraction=1.0) as running:
+        yield running
 
 
 @pytest.fixture

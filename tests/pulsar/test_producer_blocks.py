@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from cluster_kit import LOOPBACK, Cluster, address
 from proxy_kit import until
 from pulsar import MessageId, Result
 from pulsar_kit import Admin, Sending, client, fresh, receive
-from pulsar_proxy_kit import PulsarThread, bare_proxy
+from pulsar_proxy_kit import BOTH_WAYS, PulsarThread
 from pulsar_tools import java_produce, perf
 
 from enforcer.core.settings import ProxySettings
@@ -23,13 +23,6 @@ from weir.stack.pulsar import LocalPulsar
 
 __all__ = ["cluster"]
 BEYOND, INSIDE = 10_240, 100
-
-
-@pytest.fixture(scope="module")
-def proxy(pulsar: LocalPulsar) -> Iterator[PulsarThread]:
-    """A proxy that is told of backlogs by the tests."""
-    with bare_proxy(pulsar.service, joining_fraction=1.0) as running:
-        yield running
 
 
 def block(proxy: PulsarThread, topic: str, policy: str = HOLD) -> None:
@@ -100,12 +93,13 @@ def stored(own: clients.Client, topic: str) -> list[int]:
     return found
 
 
+@BOTH_WAYS
 def test_a_held_topic_goes_on_when_it_is_inside_and_loses_none(proxy: PulsarThread, admin: Admin) -> None:
     """Batches are under way; its neighbour on the same connection is not touched."""
     topic, other = (admin.topic(fresh("held")) for _ in range(2))
     ended = proxy.metric("closed_connections_total", reason="internal")
     before = counted(proxy, "closed")
-    with client(proxy.bootstrap) as own:
+    with client(**proxy.way) as own:
         stream = Stream(own.create_producer(topic, batching_max_publish_delay_ms=5), 1_000)
         beside = Stream(own.create_producer(other, batching_enabled=False), 200)
         stream.goes_on()
@@ -126,10 +120,11 @@ def test_a_held_topic_goes_on_when_it_is_inside_and_loses_none(proxy: PulsarThre
     assert proxy.metric("closed_connections_total", reason="internal") == ended
 
 
+@BOTH_WAYS
 def test_an_exception_fails_what_waits_at_once(proxy: PulsarThread, admin: Admin) -> None:
     """With the name that the client has for it; new producers too, of either policy."""
     topic = admin.topic(fresh("failing"))
-    with client(proxy.bootstrap) as own:
+    with client(**proxy.way) as own:
         stream = Stream(own.create_producer(topic, batching_enabled=False), 500)
         stream.goes_on()
         block(proxy, topic, EXCEPTION)

@@ -2,7 +2,6 @@
 
 import statistics
 import time
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -10,17 +9,10 @@ import pytest
 from publishing_clients import Driving, drive_pulsar
 from pulsar import CompressionType, MessageId
 from pulsar_kit import Admin, Sending, client, fresh, receive, send_all
-from pulsar_proxy_kit import PulsarThread, bare_proxy
+from pulsar_proxy_kit import BOTH_WAYS, PulsarThread
 
 from enforcer.laws.concurrency.limits import ConcurrencyLimits
 from weir.stack.pulsar import LocalPulsar
-
-
-@pytest.fixture(scope="module")
-def proxy(pulsar: LocalPulsar) -> Iterator[PulsarThread]:
-    """A proxy without a job: each limit is all its own."""
-    with bare_proxy(pulsar.service, joining_fraction=1.0) as running:
-        yield running
 
 
 def limited(proxy: PulsarThread, admin: Admin, rate: float, **more: float) -> tuple[str, str]:
@@ -42,10 +34,11 @@ def round_trips(producer: Any, for_s: float) -> list[float]:
     return took
 
 
+@BOTH_WAYS
 def test_a_limited_producer_waits_and_its_neighbour_does_not(proxy: PulsarThread, admin: Admin) -> None:
     """Ten a second, 40 at once, nothing lost or out of order; beside it on its connection all is fast."""
     namespace, group = limited(proxy, admin, 10)
-    with client(proxy.bootstrap) as own:
+    with client(**proxy.way) as own:
         slow = own.create_producer(f"{namespace}/a", batching_enabled=False)
         free = own.create_producer(fresh("free"))
         reader = own.subscribe(f"{namespace}/a", "s")
@@ -125,12 +118,13 @@ def test_a_close_waits_for_what_was_sent(proxy: PulsarThread, admin: Admin) -> N
         assert admin.stats(topic)["publishers"] == []
 
 
+@BOTH_WAYS
 def test_sends_of_a_limited_broker_share_its_slots(proxy: PulsarThread, pulsar: LocalPulsar) -> None:
     """Never more in flight than the limit, whatever clients send at once."""
     partition = f"pulsar-{pulsar.service}"
     fixed = {"algorithm": "fixed", "fixed": {"limit": 3}}
     proxy.set({f"backpressure.partitions.{partition}": fixed})
-    with client(proxy.bootstrap) as own, client(proxy.bootstrap) as other:
+    with client(**proxy.way) as own, client(**proxy.way) as other:
         senders = [
             Sending(each.create_producer(fresh("slots"), batching_enabled=False)) for each in (own, other)
         ]
