@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, FastAPI, Request, Response, Security
@@ -20,6 +20,7 @@ from starlette.types import Scope
 
 from enforcer.control import docs as admin_docs
 from enforcer.control.access.auth import ASKS_FIRST_HEADER, BEARER, groups_seen
+from enforcer.control.answers.routes import entity_routes
 from enforcer.control.backlog.routes import quota_routes, stats_routes
 from enforcer.control.dispatch.broker import NAMES
 from enforcer.control.dispatch.routes import NAMES_PATH, broker_routes, rate_routes
@@ -57,6 +58,8 @@ from enforcer.wire.http.paths import BadPath, plain, segments_of
 from streaming.policy.groups import group_limits, round_rules
 from streaming.policy.policy_set import PolicySet, Section
 
+_ENTITIES: Final = "/weir/v1/entities/"
+
 
 def create_app(parts: Parts) -> FastAPI:
     """The application, with its guard around it."""
@@ -84,9 +87,8 @@ def create_app(parts: Parts) -> FastAPI:
     ):
         app.include_router(_holder_routes(parts, prefix, tag, holder))
 
-    app.include_router(rate_routes(parts))
-    app.include_router(quota_routes(parts))
-    app.include_router(broker_routes(parts))
+    for routes in (rate_routes, quota_routes, broker_routes, entity_routes):
+        app.include_router(routes(parts))
     if parts.beyond is None:
         app.include_router(stats_routes(parts))
 
@@ -120,6 +122,8 @@ def _is_ours(app: FastAPI, scope: Scope) -> bool:
 def _check_spelling(app: FastAPI, scope: Scope) -> None:
     """Raises Refusal (400) for one of Weir's own whose path servers cut into parts in several ways."""
     sent = scope["raw_path"].decode("latin-1")
+    if sent == plain(sent) and _meant(scope).startswith(_ENTITIES):
+        return  # whatever follows is one name, and nothing that it may be read as is Pulsar's
     # A consumer group's name, the last but one, may hold a slash: its endpoint looks at what was sent.
     *names, _, last = ["", "", *_segments(scope)]
     plainly = sent == plain(sent) and "//" not in sent and not any("/" in name for name in (*names, last))

@@ -36,6 +36,8 @@ class AdminMetrics(MetricTable):
     dispatch_rows_dropped = counter("Such rows forgotten for lack of room")
     backlog_rows = gauge("Topics and their subscriptions whose backlogs are kept")
     backlog_rows_dropped = counter("Such rows forgotten for lack of room")
+    entities = gauge("Entities of all laws that are kept")
+    entities_dropped = counter("Such entities forgotten for lack of room")
 
     def __init__(self) -> None:
         super().__init__()

@@ -19,6 +19,7 @@ from enforcer.control.access.tokens import Role, Tokens
 from enforcer.control.backlog.table import BacklogTable
 from enforcer.control.dispatch.table import DeliveryTable
 from enforcer.control.docs import refusals
+from enforcer.control.entities.view import EntityView
 from enforcer.control.groups import Changes, Entries, Holder, Refusal
 from enforcer.control.metrics import AdminMetrics
 from enforcer.control.middleware import caller_of
@@ -107,6 +108,7 @@ class Parts:
     usage: UsageTable
     deliveries: DeliveryTable
     backlogs: BacklogTable
+    view: EntityView
     metrics: AdminMetrics
     settings: AdminSettings
     tokens: Tokens

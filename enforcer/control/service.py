@@ -5,9 +5,9 @@ import contextlib
 import logging
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from operator import attrgetter
+from functools import partial
 from typing import Any, Final
 
 import uvicorn
@@ -22,15 +22,15 @@ from enforcer.control.backlog.records import BacklogReport, report_of
 from enforcer.control.backlog.stats import kept_since
 from enforcer.control.backlog.table import BacklogTable
 from enforcer.control.connections import REQUEST_MS, Connections, guarded
-from enforcer.control.dispatch.records import DispatchDecision, dispatch_of
+from enforcer.control.dispatch.records import DispatchDecision
 from enforcer.control.dispatch.table import DeliveryTable
+from enforcer.control.entities.feed import DECISIONS, REPORTS, Told, decisions_of, reports_of, told
+from enforcer.control.entities.view import EntityView
 from enforcer.control.metrics import AdminMetrics
 from enforcer.control.parts import Parts, Unavailable
 from enforcer.control.settings import AdminSettings
 from enforcer.control.store import KafkaPolicyStore
 from enforcer.control.usage import UsageTable
-from enforcer.core.feeds.decisions import decisions_in
-from enforcer.core.feeds.rows import events_of
 from enforcer.core.law import DecisionReader
 from enforcer.core.security.doors import ProxyProtocol
 from enforcer.host.doors.certificates import WatchedContext
@@ -39,13 +39,12 @@ from enforcer.host.doors.listening import listen_at
 from enforcer.host.sockets import Address
 from streaming.contract.backlog.actions import TYPE as BACKLOG_ACTION
 from streaming.contract.backlog.actions import BacklogAction, backlog_action
-from streaming.contract.backlog.decisions import TTL_MS, BacklogDecision, backlog_decision
-from streaming.contract.decisions import Share, share_of
-from streaming.contract.errors import BadEvent, WeirError
+from streaming.contract.backlog.decisions import TTL_MS, BacklogDecision
+from streaming.contract.decisions import Share
+from streaming.contract.errors import WeirError
 from streaming.contract.events import MAX_AHEAD_MS
-from streaming.contract.fields import Fields, text
 from streaming.contract.topics import Cluster
-from streaming.contract.usage_events import DispatchUsage, GroupUsage, dispatch_usage, group_usage
+from streaming.contract.usage_events import DispatchUsage, GroupUsage, dispatch_usage
 from streaming.kafka_io.newest import Newest
 from streaming.kafka_io.tail import Tail
 from streaming.kafka_io.threads import use_threads
@@ -65,22 +64,9 @@ _TAIL_STOP_S = 1.0
 _HEAD_MAX_BYTES = 16_384
 _BACK_MS: Final = TTL_MS
 """Read back at the start: what was decided on backlogs and not repeated since does not stand any more."""
-_Reported = GroupUsage | DispatchUsage | BacklogReport
-_Decided = Share | DispatchDecision | BacklogDecision | BacklogAction
-_REPORTS: Final[Mapping[str, Callable[[Fields, str, int], _Reported]]] = {
-    "group_usage": group_usage,
-    "dispatch_usage": dispatch_usage,
-    "backlog": report_of,
-}
-_DECISIONS: Final = {
-    reader.type: reader
-    for reader in (
-        DecisionReader(type="share", parse=share_of),
-        DecisionReader(type="dispatch", parse=dispatch_of, at=attrgetter("at")),
-        DecisionReader(type="backlog", parse=backlog_decision),
-        DecisionReader(type=BACKLOG_ACTION, parse=backlog_action),
-    )
-}
+_REPORTS: Final = {**REPORTS, "dispatch_usage": dispatch_usage, "backlog": report_of}
+_ACTIONS: Final = told(DecisionReader(type=BACKLOG_ACTION, parse=backlog_action))
+_DECISIONS: Final = {**DECISIONS, _ACTIONS.type: _ACTIONS}
 
 
 class AdminService:
@@ -122,30 +108,26 @@ class AdminService:
             metrics=self._metrics,
             wrong=lambda: self._watch.wrong(cluster.topics.policies),
         )
-        properties = {**cluster.client, "bootstrap.servers": cluster.bootstrap}
-        self._tails = (
-            Tail(
-                properties,
-                cluster.topics.decisions,
-                from_beginning=False,
-                back_ms=_BACK_MS,
-                parse=_decisions_of,
-                deliver=self._take_decisions,
+        self._in_force = PolicySet()
+        self._view = EntityView(self._policies)
+        topics = cluster.topics
+        self._tails = {
+            topics.decisions: self._tail(
+                cluster, topics.decisions, partial(decisions_of, readers=_DECISIONS), self._take_decisions
             ),
-            Tail(
-                properties,
-                cluster.topics.usage,
-                from_beginning=False,
-                back_ms=_BACK_MS,
-                parse=_reports_of,
-                deliver=self._take_reports,
-            ),
-        )
+            **{
+                topic: self._tail(
+                    cluster, topic, partial(reports_of, readers=_REPORTS), self._take_reports
+                )
+                for topic in (topics.usage, topics.requests)
+            },
+        }
         parts = Parts(
             store=self._store,
             usage=self._usage,
             deliveries=self._deliveries,
             backlogs=self._backlogs,
+            view=self._view,
             metrics=self._metrics,
             settings=settings,
             tokens=tokens,
@@ -180,7 +162,7 @@ class AdminService:
             logger.warning("no tokens are configured: only clients on this machine are answered")
         self._watch.start()
         self._store.start()
-        for tail in self._tails:
+        for tail in self._tails.values():
             tail.start(asyncio.get_running_loop())
         self._serving = asyncio.create_task(self._server.serve(sockets=[]))
         await self._server.open(listener)
@@ -196,7 +178,7 @@ class AdminService:
         self._watch.stop()
         if self._serving is not None:
             await self._serving
-        await asyncio.gather(self._store.stop(), *(tail.stop(_TAIL_STOP_S) for tail in self._tails))
+        await asyncio.gather(self._store.stop(), *(tail.stop(_TAIL_STOP_S) for tail in self._tails.values()))
 
     def _serve_metrics(self) -> None:
         if self._metrics_address is None:
@@ -218,17 +200,33 @@ class AdminService:
 
     def _begin_anew(self, topic: str) -> None:
         """A topic was made again: its new records count from the first on (called by the watch's thread)."""
-        for name, begin_anew in (
-            (self._topics.policies, self._store.begin_anew),
-            (self._topics.decisions, self._tails[0].begin_anew),
-            (self._topics.usage, self._tails[1].begin_anew),
-        ):
-            if name == topic:
-                begin_anew()
+        if topic == self._topics.policies:
+            self._store.begin_anew()
+        elif topic in self._tails:
+            self._tails[topic].begin_anew()
 
-    def _take_decisions(self, decisions: list[tuple[_Decided, int]]) -> None:
+    def _tail(
+        self,
+        cluster: Cluster,
+        topic: str,
+        parse: Callable[[Message], list[Told]],
+        deliver: Callable[[list[Told]], None],
+    ) -> Tail[Told]:
+        properties = {**cluster.client, "bootstrap.servers": cluster.bootstrap}
+        return Tail(
+            properties, topic, from_beginning=False, back_ms=_BACK_MS, parse=parse, deliver=deliver
+        )
+
+    def _policies(self) -> PolicySet:
+        """Those in force; none before they are read."""
+        with contextlib.suppress(Unavailable):
+            if self._in_force.entries is not (entries := self._store.entries):
+                self._in_force = PolicySet(entries)
+        return self._in_force
+
+    def _take_decisions(self, decisions: list[Told]) -> None:
         with self._counted():
-            for decision, ts in decisions:
+            for decision, _, ts in decisions:
                 latest = ts + MAX_AHEAD_MS
                 # One from the future would stand until then, whatever comes.
                 if isinstance(decision, Share):
@@ -236,22 +234,22 @@ class AdminService:
                 elif isinstance(decision, DispatchDecision):
                     if decision.at <= latest:
                         self._deliveries.take_decision(decision)
-                elif decision.ts > latest:
-                    continue
-                elif isinstance(decision, BacklogDecision):
+                elif isinstance(decision, BacklogDecision) and decision.ts <= latest:
                     self._backlogs.take_decision(decision)
-                else:
+                elif isinstance(decision, BacklogAction) and decision.ts <= latest:
                     self._backlogs.take_action(decision)
+            self._view.take_decisions(decisions)
 
-    def _take_reports(self, reports: list[tuple[_Reported, str, int]]) -> None:
+    def _take_reports(self, reports: list[Told]) -> None:
         with self._counted():
-            for report, proxy, ts in reports:
+            for report, _, ts in reports:
                 if isinstance(report, GroupUsage):
                     self._usage.take_report(report)
                 elif isinstance(report, DispatchUsage):
-                    self._deliveries.take_usage(report, proxy, ts)
-                elif report.ts <= ts + MAX_AHEAD_MS:
+                    self._deliveries.take_usage(report, report.proxy or "", ts)
+                elif isinstance(report, BacklogReport) and report.ts <= ts + MAX_AHEAD_MS:
                     self._backlogs.take_report(report)
+            self._view.take_reports(reports)
 
     @contextlib.contextmanager
     def _counted(self) -> Iterator[None]:
@@ -261,6 +259,7 @@ class AdminService:
             (self._usage.rows, metrics.usage_rows, metrics.usage_rows_dropped),
             (self._deliveries.rows, metrics.dispatch_rows, metrics.dispatch_rows_dropped),
             (self._backlogs.rows, metrics.backlog_rows, metrics.backlog_rows_dropped),
+            (self._view.table.rows, metrics.entities, metrics.entities_dropped),
         ]
         before = [rows.dropped for rows, _, _ in tables]
         yield
@@ -333,19 +332,3 @@ class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
-
-
-def _decisions_of(message: Message) -> list[tuple[_Decided, int]]:
-    """What was decided in a record, each with when it was written: a repeated one stands anew."""
-    ts = message.timestamp()[1]
-    return [(decision, ts) for _, decision in decisions_in(message, _DECISIONS)]
-
-
-def _reports_of(message: Message) -> list[tuple[_Reported, str, int]]:
-    """Reports of a record, each with the proxy that it is from and when it was written."""
-    written = message.timestamp()[1]
-    reports: list[tuple[_Reported, str, int]] = []
-    for report, fields in events_of(message, _REPORTS):
-        with contextlib.suppress(BadEvent):
-            reports.append((report, text(fields, "proxy", ""), written))
-    return reports

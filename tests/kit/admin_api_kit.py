@@ -11,11 +11,13 @@ from enforcer.control.access.tokens import Grant, Tokens
 from enforcer.control.api import create_app
 from enforcer.control.backlog.table import BacklogTable
 from enforcer.control.dispatch.table import DeliveryTable
+from enforcer.control.entities.view import EntityView
 from enforcer.control.groups import Changes, Entries, Refusal
 from enforcer.control.metrics import AdminMetrics
 from enforcer.control.parts import Parts, Unavailable
 from enforcer.control.settings import AdminSettings
 from enforcer.control.usage import UsageTable
+from streaming.policy.policy_set import PolicySet
 
 
 class MemoryStore:
@@ -52,11 +54,13 @@ class MemoryStore:
 
 def parts(*grants: Grant, **settings: Any) -> Parts:
     """What an application is made of."""
+    store = MemoryStore()
     return Parts(
-        store=MemoryStore(),
+        store=store,
         usage=UsageTable(100),
         deliveries=DeliveryTable(100),
         backlogs=BacklogTable(100),
+        view=EntityView(lambda: PolicySet(store.held), 100),
         metrics=AdminMetrics(),
         settings=AdminSettings(**settings),
         tokens=Tokens(grants),

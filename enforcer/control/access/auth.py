@@ -22,7 +22,10 @@ _JSON: Final = "application/json"
 ASKS_FIRST_HEADER: Final = "x-requested-by"
 """Any header that forms cannot set makes a browser ask us before it sends another site's POST."""
 _GROUPS: Final = ("/admin/v2/resourcegroups", "/admin/v2/resourcegroup")
-_FOR_ALL: Final = frozenset({"/", "/docs", *_GROUPS, *(f"{path}/" for path in _GROUPS)})
+_VIEW: Final = ("entities", "entities/{law}/{entity:path}", "summary", "stream")
+_FOR_ALL: Final = frozenset(
+    {"/", "/docs", *_GROUPS, *(f"{path}/" for path in _GROUPS), *(f"/weir/v1/{path}" for path in _VIEW)}
+)
 """What says the same to everybody, and lists that tell each one's own."""
 BEARER: Final = HTTPBearer(scheme_name="token", auto_error=False)
 _BASIC: Final = HTTPBasic(auto_error=False)

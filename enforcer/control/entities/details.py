@@ -1,0 +1,128 @@
+"""What is kept of the few entities that somebody may ask about: decisions, use by proxy, what was asked."""
+
+from array import array
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, Final
+
+import orjson
+
+from enforcer.control.dispatch.table import RecentDeliveries
+from enforcer.control.entities.laws import Entity
+from streaming.kafka_io.newest import Newest
+
+ENTITIES_MAX: Final = 2_000
+"""Entities that waited, and so many that did not; those silent longest go first."""
+DECISIONS_MAX: Final = 10
+"""Newest decisions of one of them."""
+PROXIES_MAX: Final = 64
+"""Proxies of one of them whose use is told apart, and candidates."""
+ASKED_SLOT_MS: Final = 10_000
+HOUR_MS: Final = 3_600_000
+_SLOTS: Final = HOUR_MS // ASKED_SLOT_MS
+_DECISION_BYTES: Final = 16_384
+
+
+class Asked:
+    """What an entity has asked for in the last hour, by slots of ten seconds, from its first wait on."""
+
+    __slots__ = ("_amounts", "_slot")
+
+    def __init__(self) -> None:
+        self._amounts = array("f", bytes(4 * _SLOTS))
+        self._slot = 0
+
+    def add(self, ts: int, amount: float) -> None:
+        """Count an amount."""
+        if (place := self._place(ts)) is not None:
+            self._amounts[place] += amount
+
+    def most(self, ts: int, amount: float) -> None:
+        """Note what is wanted at a time: of a slot the greatest counts."""
+        if (place := self._place(ts)) is not None:
+            self._amounts[place] = max(self._amounts[place], amount)
+
+    def slots(self, now_ms: int) -> list[float]:
+        """The amounts, those of the oldest slot first."""
+        self._place(now_ms)
+        return [self._amounts[(self._slot + after) % _SLOTS] for after in range(1, _SLOTS + 1)]
+
+    def _place(self, ts: int) -> int | None:
+        slot = ts // ASKED_SLOT_MS
+        for begun in range(max(self._slot + 1, slot - _SLOTS + 1), slot + 1):
+            self._amounts[begun % _SLOTS] = 0.0
+        self._slot = max(self._slot, slot)
+        return slot % _SLOTS if slot > self._slot - _SLOTS else None
+
+
+class Detail:
+    """Of one entity.
+
+    Attributes:
+        decisions: the newest as they stand in the log, the oldest first.
+        proxies: what each has let through.
+        candidates: by name of candidate policies the newest decision by them.
+        asked: None before its first wait.
+        waited_ts: when it began to wait last, ms since the epoch.
+    """
+
+    __slots__ = ("asked", "candidates", "decisions", "proxies", "waited_ts")
+
+    def __init__(self) -> None:
+        self.decisions: deque[bytes] = deque(maxlen=DECISIONS_MAX)
+        self.proxies: dict[str, RecentDeliveries] = {}
+        self.candidates: dict[str, bytes] = {}
+        self.asked: Asked | None = None
+        self.waited_ts = 0
+
+    def decided(self, fields: Mapping[str, Any], candidate: str | None) -> None:
+        """Keep a decision; one that is very long, as by the names that it rejects, is not worth it."""
+        said = orjson.dumps(fields)
+        if len(said) > _DECISION_BYTES:
+            return
+        if candidate is None:
+            self.decisions.append(said)
+        elif candidate in self.candidates or len(self.candidates) < PROXIES_MAX:
+            self.candidates[candidate] = said
+
+    def used(self, proxy: str, ts: int, amount: int) -> None:
+        """Count what a proxy let through."""
+        recent = self.proxies.get(proxy)
+        if recent is None:
+            if len(self.proxies) >= PROXIES_MAX:
+                self.proxies.pop(next(iter(self.proxies)))
+            recent = self.proxies[proxy] = RecentDeliveries(ts)
+        recent.add(ts, amount, 0)
+
+
+class Details:
+    """Those that waited, and some that did not."""
+
+    def __init__(self) -> None:
+        self._waited: Newest[Entity, Detail] = Newest(ENTITIES_MAX)
+        self._others: Newest[Entity, Detail] = Newest(ENTITIES_MAX)
+
+    @property
+    def dropped(self) -> int:
+        """How many of those that waited were forgotten for lack of room."""
+        return self._waited.dropped
+
+    def get(self, entity: Entity) -> Detail | None:
+        """What is kept of one."""
+        return self._waited.get(entity) or self._others.get(entity)
+
+    def heard(self, entity: Entity) -> Detail:
+        """Of one that is spoken of."""
+        if self._waited.get(entity) is not None:
+            return self._waited.heard(entity, Detail)
+        return self._others.heard(entity, Detail)
+
+    def waits(self, entity: Entity, ts: int) -> Detail:
+        """Of one that waits or is refused."""
+        known = self._others.get(entity)
+        if known is not None:
+            self._others.remove(entity)
+        detail = self._waited.heard(entity, lambda: known or Detail())
+        detail.asked = detail.asked or Asked()
+        detail.waited_ts = max(detail.waited_ts, ts)
+        return detail

@@ -1,0 +1,62 @@
+"""Records of Weir's topics as the view over all laws takes them."""
+
+from collections.abc import Callable, Mapping
+from operator import attrgetter
+from typing import Any, Final
+
+from confluent_kafka import Message
+
+from enforcer.control.dispatch.records import dispatch_of
+from enforcer.control.entities import readings
+from enforcer.core.feeds.decisions import Readers, decisions_in
+from enforcer.core.feeds.rows import events_of
+from enforcer.core.law import DecisionReader
+from streaming.contract.backlog.decisions import backlog_decision
+from streaming.contract.decisions import share_of
+from streaming.contract.fields import Fields
+from streaming.contract.usage_events import group_usage
+
+Told = tuple[Any, Fields, int]
+"""A decision or an event, its JSON object, and when it was written, ms since the epoch."""
+EventReaders = Mapping[str, Callable[[Fields, str, int], Any]]
+
+
+def told(reader: DecisionReader) -> DecisionReader:
+    """One that gives the JSON object beside what it makes of it, as the log has it."""
+
+    def parse(fields: Fields) -> tuple[Any, Fields]:
+        return reader.parse(fields), fields
+
+    return DecisionReader(type=reader.type, parse=parse, at=lambda pair: reader.at(pair[0]))
+
+
+def _readers(*readers: DecisionReader) -> dict[str, DecisionReader]:
+    return {reader.type: told(reader) for reader in readers}
+
+
+DECISIONS: Final[Readers] = _readers(
+    DecisionReader(type="admission", parse=readings.admission, at=attrgetter("at")),
+    DecisionReader(type="share", parse=share_of),
+    DecisionReader(type="dispatch", parse=dispatch_of, at=attrgetter("at")),
+    DecisionReader(type="limit", parse=readings.slots, at=attrgetter("at")),
+    DecisionReader(type="backlog", parse=backlog_decision),
+)
+REPORTS: Final[EventReaders] = {
+    "group_usage": group_usage,
+    "latency": readings.flight,
+    "request": readings.asked,
+    "alive": readings.alive,
+    "tick": readings.tick,
+}
+
+
+def decisions_of(message: Message, readers: Readers = DECISIONS) -> list[Told]:
+    """What was decided in a record: a repeated decision stands anew; what cannot be used is left out."""
+    ts = message.timestamp()[1]
+    return [(*pair, ts) for _, pair in decisions_in(message, readers)]
+
+
+def reports_of(message: Message, readers: EventReaders = REPORTS) -> list[Told]:
+    """The events of a record."""
+    ts = message.timestamp()[1]
+    return [(report, fields, ts) for report, fields in events_of(message, readers)]

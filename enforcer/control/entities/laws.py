@@ -1,0 +1,59 @@
+"""The five laws as the one view over them names them: units, and what an entity of each is."""
+
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from streaming.contract.usage_events import DIMENSIONS
+from streaming.laws.dispatch.law import DIMENSIONS as DELIVERED
+from streaming.laws.dispatch.law import LEVELS
+
+
+class Law(IntEnum):
+    """A law, by its number in the table."""
+
+    MUTATION = 0
+    SHARES = 1
+    DISPATCH = 2
+    CONCURRENCY = 3
+    BACKLOG = 4
+
+
+NAMES: Final = tuple(law.name.lower() for law in Law)
+"""Of the laws, as commands and paths have them."""
+
+
+class Entity(NamedTuple):
+    """Whom a limit is for.
+
+    Attributes:
+        law: that limits it.
+        name: quota entity, group, TOPIC/SUBSCRIPTION, partition or topic (docs/contract.md 3), by law.
+    """
+
+    law: Law
+    name: str
+
+
+class Measure(NamedTuple):
+    """One thing that a law limits.
+
+    Attributes:
+        dimension: its name in policies and decisions.
+        unit: of the limit and of what is used.
+        level: of dispatch, whose counter it is; else empty.
+    """
+
+    dimension: str
+    unit: str
+    level: str = ""
+
+
+_PER_SECOND: Final = {"msgs": "msgs/s", "bytes": "bytes/s"}
+MEASURES: Final[tuple[tuple[Measure, ...], ...]] = (
+    (Measure("mutations", "mutations/s"),),
+    tuple(Measure(name, "bytes/s" if name.endswith("Bytes") else "msgs/s") for name in DIMENSIONS),
+    tuple(Measure(name, _PER_SECOND[name], level) for level in LEVELS for name in DELIVERED),
+    (Measure("inflight", "slots"),),
+    (Measure("size", "bytes"), Measure("time", "s")),
+)
+"""What each law limits; the one nearest to its limit is an entity's row."""

@@ -1,0 +1,184 @@
+"""What the view over all laws reads of decisions and events, cut down where records are read."""
+
+from typing import Any, Final, NamedTuple
+
+from streaming.contract.errors import BadEvent
+from streaming.contract.fields import TS_MAX_MS, Fields, choice, flag, integer, number, shown, text
+
+_OUTCOMES: Final = ("allow", "reject", "throttle")
+_INFLIGHT, _DROPPED = 2, 3
+
+
+class Admission(NamedTuple):
+    """A decision on partition mutations (docs/contract.md 3.1).
+
+    Attributes:
+        id, subject, proxy: as there.
+        at: when its balance was so, ms since the epoch.
+        limit: mutations per second; None: nothing limits.
+        tokens: the balance afterwards, None with `sampled_rate`, whose `rate` counts then.
+        rate: mutations per second afterwards.
+        throttle_ms: how long the subject must wait from `at` on.
+        refused: whether items were rejected.
+        mutations: that were charged.
+        differs: it was decided at a proxy, and the law would have said otherwise.
+    """
+
+    id: str
+    subject: str
+    proxy: str
+    at: int
+    limit: float | None
+    tokens: float | None
+    rate: float
+    throttle_ms: int
+    refused: bool
+    mutations: int
+    differs: bool
+
+
+class Slots(NamedTuple):
+    """A limit on requests in flight (docs/contract.md 3.4)."""
+
+    partition: str
+    at: int
+    limit: int
+
+
+class Flight(NamedTuple):
+    """What was measured of requests in flight.
+
+    Attributes:
+        partition: where they were.
+        inflight: the most of them at once, of all enforcers by the one that measured.
+        rtt_ms: how long the last of them took.
+        dropped: how many were given up.
+    """
+
+    partition: str
+    inflight: int
+    rtt_ms: int
+    dropped: int
+
+
+class Asked(NamedTuple):
+    """A request for partition mutations, dry runs left out."""
+
+    id: str
+    subject: str
+    proxy: str
+    mutations: int
+
+
+class Sign(NamedTuple):
+    """A part lives: a proxy, or the job by the tick that it writes each round; or it has left."""
+
+    part: str
+    name: str
+    leaving: bool
+
+
+def admission(fields: Fields) -> Admission:
+    """A decision from its JSON object.
+
+    Raises:
+        BadEvent: it is none, or a field in it is out of range.
+    """
+    ts = integer(fields, "ts", None, maximum=TS_MAX_MS)
+    rejected = fields.get("rejected")
+    if type(rejected) is not list:
+        raise BadEvent(f"rejected: {shown(rejected)}; a list of names was expected")
+    return Admission(
+        id=text(fields, "id", None),
+        subject=text(fields, "subject", None),
+        proxy=text(fields, "proxy", ""),
+        at=integer(fields, "applied_ts", ts, maximum=TS_MAX_MS),
+        limit=_number(fields, "limit"),
+        tokens=_number(fields, "tokens"),
+        rate=_number(fields, "rate") or 0.0,
+        throttle_ms=integer(fields, "throttle_time_ms", 0),
+        refused=choice(fields, "outcome", "", _OUTCOMES) == "reject",
+        mutations=integer(fields, "mutations", 0),
+        differs="law" in fields,
+    )
+
+
+def slots(fields: Fields) -> Slots:
+    """A decision from its JSON object.
+
+    Raises:
+        BadEvent: it is none, or a number in it is out of range.
+    """
+    return Slots(
+        partition=text(fields, "partition", None),
+        at=integer(fields, "ts", None, maximum=TS_MAX_MS),
+        limit=integer(fields, "limit", None),
+    )
+
+
+def flight(fields: Fields, _name: str, _ts: int) -> Flight:
+    """A `latency` event, its samples taken together.
+
+    Raises:
+        BadEvent: it is none.
+    """
+    partition, samples = text(fields, "partition", None), fields.get("samples")
+    if type(samples) is not list:
+        samples = [[0, fields.get("rtt_ns"), fields.get("inflight"), fields.get("did_drop", False)]]
+    try:
+        return Flight(
+            partition=partition,
+            inflight=max((int(sample[_INFLIGHT]) for sample in samples), default=0),
+            rtt_ms=max(1, int(samples[-1][1]) // 1_000_000) if samples else 1,
+            dropped=sum(sample[_DROPPED] is True for sample in samples),
+        )
+    except (TypeError, ValueError, IndexError, KeyError, OverflowError) as wrong:
+        raise BadEvent(f"samples: {shown(samples)}; lists of four numbers were expected") from wrong
+
+
+def asked(fields: Fields, name: str, _ts: int) -> Asked:
+    """A `request`; a dry run asks for nothing.
+
+    Raises:
+        BadEvent: it is none.
+    """
+    items: Any = fields.get("items")
+    if type(items) is not list or not all(type(item) is dict for item in items):
+        raise BadEvent(f"items: {shown(items)}; a list of {{name, mutations}} was expected")
+    dry = flag(fields, "validate_only", False)
+    return Asked(
+        id=name,
+        subject=text(fields, "subject", ""),
+        proxy=text(fields, "proxy", ""),
+        mutations=0 if dry else sum(integer(item, "mutations", None) for item in items),
+    )
+
+
+def alive(fields: Fields, _name: str, _ts: int) -> Sign:
+    """An `alive`: a proxy lives, or leaves.
+
+    Raises:
+        BadEvent: it is none.
+    """
+    return Sign("proxy", text(fields, "proxy", None), flag(fields, "leaving", False))
+
+
+def tick(_fields: Fields, _name: str, _ts: int) -> Sign:
+    """A `tick`, which the job writes each round."""
+    return Sign("round", "", False)
+
+
+def is_shadow(fields: Fields) -> bool:
+    """Whether a decision is one that nobody acts on."""
+    return fields.get("shadow") is True
+
+
+def candidate_of(fields: Fields) -> str | None:
+    """The candidate policies that a decision is by, beside those in force; None: it is by these."""
+    name = fields.get("candidate")
+    return name if isinstance(name, str) else None
+
+
+def _number(fields: Fields, key: str) -> float | None:
+    """A finite number, of a debt negative; absent and null are none."""
+    return None if fields.get(key) is None else number(fields, key, None, minimum=float("-inf"))
