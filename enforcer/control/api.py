@@ -20,7 +20,8 @@ from starlette.types import Scope
 
 from enforcer.control import docs as admin_docs
 from enforcer.control.access.auth import ASKS_FIRST_HEADER, BEARER, groups_seen
-from enforcer.control.answers.routes import entity_routes
+from enforcer.control.answers.routes import TOTAL_HEADER, entity_routes
+from enforcer.control.answers.stream import stream_routes
 from enforcer.control.backlog.routes import quota_routes, stats_routes
 from enforcer.control.dispatch.broker import NAMES
 from enforcer.control.dispatch.routes import NAMES_PATH, broker_routes, rate_routes
@@ -87,7 +88,7 @@ def create_app(parts: Parts) -> FastAPI:
     ):
         app.include_router(_holder_routes(parts, prefix, tag, holder))
 
-    for routes in (rate_routes, quota_routes, broker_routes, entity_routes):
+    for routes in (rate_routes, quota_routes, broker_routes, entity_routes, stream_routes):
         app.include_router(routes(parts))
     if parts.beyond is None:
         app.include_router(stats_routes(parts))
@@ -104,6 +105,7 @@ def create_app(parts: Parts) -> FastAPI:
             allow_origins=origins,
             allow_methods=("GET", "PUT", "POST", "DELETE"),
             allow_headers=("authorization", "content-type", ASKS_FIRST_HEADER, REASON_HEADER),
+            expose_headers=(TOTAL_HEADER,),
         )
     beyond = None
     if parts.beyond is not None:

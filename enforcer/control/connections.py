@@ -32,6 +32,10 @@ REQUEST_MS: Final = 30_000
 """The same from the head of a request until its answer is taken."""
 
 
+LASTS: Final = "weir.lasts"
+"""In the scope of a request whose answer has no end: it goes on as long as its client takes what comes."""
+
+
 class EndReason(StrEnum):
     """Why we ended a connection."""
 
@@ -243,7 +247,15 @@ class GuardedProtocol(H11Protocol):
         why, limit_ms = EndReason.REQUEST_TIMEOUT, self._table.request_ms
         if phase is _Phase.HEAD:
             why, limit_ms = EndReason.HEADER_TIMEOUT, HEAD_MS
-        self._timer = self.loop.call_later(limit_ms / 1000, self.cut, why)
+        self._timer = self.loop.call_later(limit_ms / 1000, self._over, why)
+
+    def _over(self, why: EndReason) -> None:
+        """The time is over that it may stand so."""
+        lasts = self._standing() is _Phase.REQUEST and self.cycle.scope.get(LASTS, False)
+        if lasts and not self.flow.write_paused:
+            self._set_timer(_Phase.REQUEST)
+        else:
+            self.cut(why)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

@@ -26,6 +26,11 @@ class AdminMetrics(MetricTable):
     )  # fmt: skip
     connections = gauge("Connections that are open")
     connections_ended = counter("Connections that were ended here, by reason", "reason")
+    streams = gauge("Streams of events that are open")
+    streams_ended = counter(
+        "Streams that have ended, by reason: gone, slow or stopped; full: turned away",
+        "reason", "gone slow stopped full",
+    )  # fmt: skip
     tls_failures = counter("Clients whose TLS handshake failed, by reason", "reason")
     refused_connections = counter("Clients turned away before anything of theirs was read", "reason")
     bad_policy_records = gauge("Records on weir.policies that cannot be used")
@@ -38,6 +43,7 @@ class AdminMetrics(MetricTable):
     backlog_rows_dropped = counter("Such rows forgotten for lack of room")
     entities = gauge("Entities of all laws that are kept")
     entities_dropped = counter("Such entities forgotten for lack of room")
+    entity_details_dropped = counter("Entities that waited, whose details were forgotten for lack of room")
 
     def __init__(self) -> None:
         super().__init__()

@@ -100,6 +100,19 @@ class ChangesAMinute:
         self._made[tenant] += 1
 
 
+@dataclass(slots=True)
+class Streams:
+    """Answers that last.
+
+    Attributes:
+        open: how many there are.
+        stopping: they are to end, since the process does.
+    """
+
+    open: int = 0
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
     """What the application works with."""
@@ -113,6 +126,7 @@ class Parts:
     settings: AdminSettings
     tokens: Tokens
     changes: ChangesAMinute = field(default_factory=ChangesAMinute)
+    streams: Streams = field(default_factory=Streams)
     beyond: ASGIApp | None = None
     """Gets what is not Weir's own, where it stands in front of another admin API."""
 

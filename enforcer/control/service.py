@@ -132,9 +132,11 @@ class AdminService:
             settings=settings,
             tokens=tokens,
         )
+        self._streams = parts.streams
         app = create_app(parts if beyond is None else replace(parts, beyond=beyond(parts)))
         self._server = _server(app, settings, self._metrics, request_ms)
         self._serving: asyncio.Task[None] | None = None
+        self._reading: asyncio.Task[None] | None = None
         self.url = ""
         self.metrics_url: str | None = None
 
@@ -162,8 +164,7 @@ class AdminService:
             logger.warning("no tokens are configured: only clients on this machine are answered")
         self._watch.start()
         self._store.start()
-        for tail in self._tails.values():
-            tail.start(asyncio.get_running_loop())
+        self._reading = asyncio.create_task(self._read())
         self._serving = asyncio.create_task(self._server.serve(sockets=[]))
         await self._server.open(listener)
 
@@ -174,11 +175,20 @@ class AdminService:
 
     async def stop(self) -> None:
         """Answer what is under way and end."""
+        self._streams.stopping.set()
         self._server.end()
         self._watch.stop()
         if self._serving is not None:
             await self._serving
+        if self._reading is not None:
+            self._reading.cancel()
         await asyncio.gather(self._store.stop(), *(tail.stop(_TAIL_STOP_S) for tail in self._tails.values()))
+
+    async def _read(self) -> None:
+        """Read what was decided once the policies are known: without its limit no use says anything."""
+        await self.read.wait()
+        for tail in self._tails.values():
+            tail.start(asyncio.get_running_loop())
 
     def _serve_metrics(self) -> None:
         if self._metrics_address is None:
@@ -261,8 +271,9 @@ class AdminService:
             (self._backlogs.rows, metrics.backlog_rows, metrics.backlog_rows_dropped),
             (self._view.table.rows, metrics.entities, metrics.entities_dropped),
         ]
-        before = [rows.dropped for rows, _, _ in tables]
+        before, details = [rows.dropped for rows, _, _ in tables], self._view.details.dropped
         yield
+        metrics.entity_details_dropped.inc(self._view.details.dropped - details)
         # Before the policies are read nobody knows how long a check may take.
         with contextlib.suppress(Unavailable):
             self._backlogs.forget(kept_since(PolicySet(self._store.entries), time.time_ns() // 1_000_000))

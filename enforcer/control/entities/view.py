@@ -29,14 +29,15 @@ from enforcer.control.entities.readings import (
 from enforcer.control.entities.signs import Signs
 from streaming.contract.backlog.decisions import BacklogDecision
 from streaming.contract.decisions import Share
+from streaming.contract.errors import BadEvent
 from streaming.contract.fields import Fields
-from streaming.contract.names import INFLIGHT_GROUP_PREFIX
+from streaming.contract.names import INFLIGHT_GROUP_PREFIX, parse_subject
 from streaming.contract.usage_events import GroupUsage
 from streaming.kafka_io.newest import Newest
 from streaming.laws.dispatch.law import DIMENSIONS, LEVELS
 from streaming.policy.dispatch_limits import NOT_LIMITED, Limit, limit_of
 from streaming.policy.groups import group_limits
-from streaming.policy.policy_set import DEFAULT_BURST_SECONDS, PolicySet
+from streaming.policy.policy_set import DEFAULT_BURST_SECONDS, PolicySet, candidates, mutation_quota_at
 
 ROWS_MAX: Final = 100_000
 """Entities that are kept."""
@@ -87,7 +88,7 @@ class EntityView:
             taken = _DECISIONS.get(type(decision))
             if taken is None:
                 continue
-            entity = _entity_of(decision)
+            entity = entity_of(decision)
             self.signs.decided(ts, entity, decision)
             if entity is None:
                 continue
@@ -140,7 +141,9 @@ class EntityView:
         columns["level"][row] = level
         if not repeated:
             table.count(row, ts, said.mutations)
-            self.details.heard(entity).used(said.proxy, ts, said.mutations)
+            detail = self.details.get(entity)
+            if detail is not None:
+                detail.used(said.proxy, ts, said.mutations)
             if said.refused:
                 table.refused(row, ts, 1)
         until = said.at + said.throttle_ms
@@ -275,8 +278,8 @@ class EntityView:
         return max(found)[1:] if found else None
 
     def _burst(self, subject: str, rate: float) -> float:
-        quota = self._policies().mutation_quota_of_subject(subject)
-        return DEFAULT_BURST_SECONDS * rate if quota is None else quota.burst
+        burst: float | None = self._cached(("burst", "", "", subject), partial(_own_burst, subject=subject))
+        return DEFAULT_BURST_SECONDS * rate if burst is None else burst
 
     def _cached(self, key: tuple[str, ...], find: Callable[[PolicySet], Any]) -> Any:
         """What is found in the policies in force, looked for once."""
@@ -294,7 +297,25 @@ class EntityView:
         return row
 
 
-def _entity_of(decision: Decided) -> Entity | None:
+def _own_burst(policies: PolicySet, subject: str) -> float | None:
+    """The burst that a subject's quota sets; None: none, so it goes by the rate.
+
+    Not by the set's own look-up, which remembers all that were asked about.
+    """
+    try:
+        user, client_id = parse_subject(subject)
+    except BadEvent:
+        return None
+    for place in candidates(user or "", client_id or ""):
+        if place.subject == subject:
+            value = policies.entries.get(place.path, {})
+            if mutation_quota_at(place, value) is not None:
+                burst: float | None = value.get("controller_mutation_burst")
+                return burst
+    return None
+
+
+def entity_of(decision: Decided) -> Entity | None:
     """Whom a decision is about; None: nobody whom anything limits."""
     if isinstance(decision, Admission):
         return Entity(Law.MUTATION, decision.subject) if decision.subject else None

@@ -56,7 +56,7 @@ GRANTS: Final[tuple[Grant, ...]] = (
     *_of("weir-proxy", "Write", TOPIC, "weir.requests weir.usage"),
     *_of("weir-proxy", "Read", TOPIC, "weir.requests weir.usage weir.policies weir.decisions"),
     *_of("weir-proxy", "DescribeConfigs", CLUSTER),
-    *_of("weir-policies", "Read", TOPIC, "weir.policies weir.usage weir.decisions"),
+    *_of("weir-policies", "Read", TOPIC, "weir.policies weir.requests weir.usage weir.decisions"),
     *_of("weir-policies", "Write", TOPIC, "weir.policies"),
     *_of("weir-policies", "Write", TRANSACTION, "weir.policies"),
     *_of("weir-policies", "DescribeConfigs", CLUSTER),

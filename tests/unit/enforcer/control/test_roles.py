@@ -16,7 +16,9 @@ from enforcer.control.access.tokens import Grant, Role, Tokens, digest_of
 GROUPS: Final = "/admin/v2/resourcegroups"
 SINGULAR: Final = "/admin/v2/resourcegroup"
 VIEW: Final = "GET /weir/v1"
-LISTS: Final = {f"GET {GROUPS}", f"GET {SINGULAR}", f"{VIEW}/entities", f"{VIEW}/summary"}
+LISTS: Final = {
+    f"GET {GROUPS}", f"GET {SINGULAR}", *(f"{VIEW}/{path}" for path in ("entities", "summary", "stream")),
+}  # fmt: skip
 GROUPS_SEEN: Final = {
     f"GET {prefix}/{{rg}}{rest}" for prefix in (GROUPS, SINGULAR) for rest in ("", "/usage")
 }
@@ -54,6 +56,7 @@ HELD: Final[dict[str, Any]] = {
 def made() -> tuple[MemoryStore, TestClient]:
     """The API, made once."""
     one = parts(*GRANTS)
+    one.streams.stopping.set()  # or they would not end
     assert isinstance(one.store, MemoryStore)
     return one.store, client(one, "192.0.2.7")
 

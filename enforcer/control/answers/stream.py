@@ -1,0 +1,147 @@
+"""`GET /weir/v1/stream`: how all is, the list's first page and an entity's decisions as they come, as
+server-sent events.
+
+A stream is a request that lasts: there are few, each waits for its client at most as long as any answer
+(connections.py), and what comes faster than that is taken is left out, not kept.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+import orjson
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import StreamingResponse
+
+from enforcer.control.access.tokens import Grant
+from enforcer.control.answers.reach import check_seen, seen_by
+from enforcer.control.answers.routes import By, LawName, Rows, law_of, now_ms, rows_of, sorted_by
+from enforcer.control.answers.shown import LIMIT, page, summary
+from enforcer.control.connections import LASTS
+from enforcer.control.docs import refusals
+from enforcer.control.entities.laws import Entity
+from enforcer.control.groups import Refusal
+from enforcer.control.middleware import caller_of
+from enforcer.control.parts import Parts, Unavailable
+from streaming.contract.fields import Fields
+
+STREAMS_MAX: Final = 50
+"""At a time; further ones get 503."""
+EVERY_S: Final = 1.0
+SLOW_S: Final = 5.0
+"""Who takes so long for one round of events is dropped."""
+_DECISIONS_MAX: Final = 100
+"""Of one entity between two rounds; older ones are left out."""
+_SPACING_S: Final = 0.1
+_HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+
+
+def stream_routes(parts: Parts) -> APIRouter:
+    """The one endpoint."""
+    router = APIRouter(prefix="/weir/v1", tags=["Who waits, and why"])
+
+    @router.get(
+        "/stream",
+        response_class=Response,
+        responses={200: {"content": {"text/event-stream": {}}}, **refusals(400)},
+        summary="Server-sent events: summary and entities each second, decision as they come",
+    )
+    async def stream(
+        request: Request, by: By = "used", law: LawName = "", entity: str = "", limit: Rows = str(LIMIT)
+    ) -> Response:
+        sorted_by(by)
+        rows_of(limit)
+        of_law = law_of(law) if law else None
+        watched = None
+        if entity:
+            if of_law is None:
+                raise Refusal(400, "law: missing beside an entity; expected the law that limits it")
+            watched = Entity(of_law, entity)
+            check_seen(caller_of(request), parts.store.entries, watched)
+        if parts.streams.open >= STREAMS_MAX:
+            parts.metrics.streams_ended.labels("full").inc()
+            raise Refusal(503, f"{STREAMS_MAX} streams are open already", retry_after_s=10)
+        request.scope[LASTS] = True
+        events = _Events(parts, caller_of(request), by, law, int(limit), watched)
+        return StreamingResponse(events.told(request), media_type="text/event-stream", headers=_HEADERS)
+
+    return router
+
+
+class _Events:
+    """The events of one stream."""
+
+    def __init__(
+        self, parts: Parts, caller: Grant, by: str, law: str, limit: int, watched: Entity | None
+    ) -> None:
+        self._parts, self._caller = parts, caller
+        self._by, self._law, self._limit = by, law_of(law) if law else None, limit
+        self._watched = watched
+        self._decisions: deque[Fields] = deque(maxlen=_DECISIONS_MAX)
+        self._came = asyncio.Event()
+
+    async def told(self, request: Request) -> AsyncIterator[bytes]:
+        """Until the client leaves, takes too long, loses its token, or the process ends."""
+        parts, ended = self._parts, "gone"
+        parts.streams.open += 1
+        parts.metrics.streams.set(parts.streams.open)
+        if self._watched is not None:
+            parts.view.watch[self._take] = None
+        try:
+            next_s = 0.0
+            while not await request.is_disconnected():
+                if parts.streams.stopping.is_set() or not self._still_known():
+                    ended = "stopped"
+                    return
+                begun = time.monotonic()
+                if begun >= next_s:
+                    next_s = begun + EVERY_S
+                    yield self._round()
+                if self._decisions:
+                    decisions, self._decisions = list(self._decisions), deque(maxlen=_DECISIONS_MAX)
+                    yield b"".join(_event("decision", decision) for decision in decisions)
+                if time.monotonic() - begun > SLOW_S:
+                    ended = "slow"
+                    return
+                await self._wait(next_s)
+        finally:
+            parts.view.watch.pop(self._take, None)
+            parts.streams.open -= 1
+            parts.metrics.streams.set(parts.streams.open)
+            parts.metrics.streams_ended.labels(ended).inc()
+
+    def _take(self, entity: Entity, fields: Fields) -> None:
+        if entity == self._watched:
+            self._decisions.append(fields)
+            self._came.set()
+
+    def _still_known(self) -> bool:
+        """Whether its token is one still: a stream lasts longer than the look at one at its start."""
+        grants = self._parts.tokens.in_force(self._parts.metrics.token_reads)
+        return not grants or any(grant.digest == self._caller.digest for grant in grants)
+
+    def _round(self) -> bytes:
+        parts, now = self._parts, now_ms()
+        try:
+            seen = seen_by(self._caller, parts.store.entries)
+        except Unavailable:
+            return b": the policies are not read\n\n"
+        rows, _ = page(parts.view, now, by=self._by, law=self._law, limit=self._limit, seen=seen)
+        return _event("summary", summary(parts.view, now, seen)) + _event("entities", rows)
+
+    async def _wait(self, until_s: float) -> None:
+        """Until a decision comes, or the next round is due."""
+        await asyncio.sleep(min(_SPACING_S, max(0.0, until_s - time.monotonic())))
+        ends = [asyncio.ensure_future(event.wait()) for event in (self._came, self._parts.streams.stopping)]
+        await asyncio.wait(
+            ends, timeout=max(0.0, until_s - time.monotonic()), return_when=asyncio.FIRST_COMPLETED
+        )
+        for each in ends:
+            each.cancel()
+        self._came.clear()
+
+
+def _event(name: str, data: Any) -> bytes:
+    return b"event: %s\ndata: %s\n\n" % (name.encode(), orjson.dumps(data))

@@ -1,0 +1,149 @@
+"""`GET /weir/v1/stream`: what comes, when it ends, and how many there may be."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import orjson
+import pytest
+from admin_api_kit import parts
+from entity_kit import admission, decided, dispatch
+
+from enforcer.control.access.tokens import Grant, Role, digest_of
+from enforcer.control.answers import stream
+from enforcer.control.api import create_app
+from enforcer.control.connections import LASTS
+from enforcer.control.parts import Parts
+
+LOOK = Grant(name="look", role=Role.VIEWER, digest=digest_of("look"))
+TEAM = Grant(name="acme", role=Role.TENANT, digest=digest_of("acme"), tenants=frozenset({"acme"}))
+
+
+class Listener:
+    """One client: what it was sent, and whether it is still there."""
+
+    def __init__(self, query: str = "", token: str = "look") -> None:
+        self.scope: dict[str, Any] = {
+            "type": "http", "method": "GET", "path": "/weir/v1/stream", "raw_path": b"/weir/v1/stream",
+            "query_string": query.encode(), "headers": [(b"authorization", b"Bearer " + token.encode())],
+            "client": ("192.0.2.1", 9), "http_version": "1.1", "scheme": "http",
+        }  # fmt: skip
+        self.status = 0
+        self.body = b""
+        self.left = asyncio.Event()
+        self.takes = asyncio.Event()
+        self.takes.set()
+
+    async def receive(self) -> dict[str, Any]:
+        """Nothing, until it leaves."""
+        await self.left.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: Any) -> None:
+        """Take what comes, at its own pace."""
+        await self.takes.wait()
+        self.status = message.get("status", self.status)
+        self.body += message.get("body", b"")
+
+    @property
+    def events(self) -> list[tuple[str, Any]]:
+        """What came, by name."""
+        found = []
+        for block in self.body.decode().split("\n\n")[:-1]:
+            name, data = block.split("\n")
+            found.append((name.removeprefix("event: "), orjson.loads(data.removeprefix("data: "))))
+        return found
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Parts]:
+    """Parts of an API with a viewer and a tenant."""
+    monkeypatch.setattr(stream, "EVERY_S", 0.02)
+    monkeypatch.setattr(stream, "_SPACING_S", 0.0)
+    yield parts(LOOK, TEAM)
+
+
+async def until(what: Callable[[], bool]) -> None:
+    """Let others work until it is so."""
+    async with asyncio.timeout(20):
+        while not what():  # noqa: ASYNC110  # what is looked at has no event
+            await asyncio.sleep(0.005)
+
+
+def opened(made: Parts, listener: Listener) -> "asyncio.Task[None]":
+    """Begin."""
+    app: Callable[..., Awaitable[None]] = create_app(made)
+    return asyncio.ensure_future(app(listener.scope, listener.receive, listener.send))  # type: ignore[arg-type]
+
+
+def ended(made: Parts, reason: str) -> float:
+    """How many have ended so."""
+    return made.metrics.registry.get_sample_value("weir_admin_streams_ended_total", {"reason": reason}) or 0
+
+
+async def test_it_tells_how_all_is_and_the_first_page(made: Parts) -> None:
+    """Again and again, until the process ends."""
+    listener = Listener("by=wait&limit=1")
+    now = stream.now_ms()
+    decided(made.view, admission(now, tokens=-9.0, throttle_time_ms=60_000), dispatch(now, 1, 0))
+    task = opened(made, listener)
+    await until(lambda: len(listener.events) >= 4)
+    assert [name for name, _ in listener.events[:4]] == ["summary", "entities"] * 2
+    assert listener.events[0][1]["waiting"] == 1
+    assert [row["entity"] for row in listener.events[1][1]] == ["user=alice"]
+    assert listener.scope[LASTS] is True and made.streams.open == 1
+    made.streams.stopping.set()
+    await asyncio.wait_for(task, 20)
+    assert (ended(made, "stopped"), made.streams.open) == (1, 0)
+
+
+async def test_decisions_of_one_entity_come_as_they_are_made(made: Parts) -> None:
+    """Those of others do not."""
+    listener = Listener("law=mutation&entity=user%3Dalice")
+    task = opened(made, listener)
+    await until(lambda: bool(listener.events))
+    decided(made.view, admission(1), admission(2, subject="user=bob"), admission(3))
+    await until(lambda: sum(name == "decision" for name, _ in listener.events) == 2)
+    assert [said["ts"] for name, said in listener.events if name == "decision"] == [1, 3]
+    listener.left.set()
+    await asyncio.wait_for(task, 20)
+    assert ended(made, "gone") == 1 and not made.view.watch
+
+
+async def test_a_slow_reader_is_dropped(made: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once it has taken what it was sent it gets the end."""
+    monkeypatch.setattr(stream, "SLOW_S", 0.05)
+    listener = Listener()
+    task = opened(made, listener)
+    await until(lambda: bool(listener.events))
+    listener.takes.clear()
+    await asyncio.sleep(0.2)
+    listener.takes.set()
+    await asyncio.wait_for(task, 20)
+    assert ended(made, "slow") == 1
+
+
+async def test_a_token_that_is_none_any_more_ends_it(made: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not only the next request."""
+    listener = Listener()
+    task = opened(made, listener)
+    await until(lambda: bool(listener.events))
+    monkeypatch.setattr(made.tokens, "in_force", lambda _reads: [TEAM])
+    await asyncio.wait_for(task, 20)
+    assert ended(made, "stopped") == 1
+
+
+async def test_there_are_few_and_a_tenant_sees_its_own(made: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """503 for one too many, 403 for another's entity, 400 for what cannot be asked."""
+    monkeypatch.setattr(stream, "STREAMS_MAX", 0)
+    for query, token, status in (
+        ("", "look", 503),
+        ("law=mutation&entity=user%3Dalice", "acme", 403),
+        ("entity=user%3Dalice", "look", 400),
+        ("by=name", "look", 400),
+        ("", "none", 401),
+    ):
+        listener = Listener(query, token)
+        await opened(made, listener)
+        assert listener.status == status, query
+    assert ended(made, "full") == 1
