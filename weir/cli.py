@@ -12,13 +12,15 @@ from streaming.contract.errors import ConfigError, TakenOver, WeirError
 from streaming.contract.printable import printable, printable_lines
 
 DONE, FAILED, BAD_USAGE, TAKEN_OVER = 0, 1, 2, 3
-_TIME_OPTIONS = ("--from", "--to")
+_TIME_OPTIONS = ("--from", "--to", "--at")
 _RELATIVE_TIME = re.compile(r"-\d.*")
 # Command -> module with `add_parser(subparsers)`. In the order in which --help shows them.
 COMMANDS = {
     "setup": "weir.commands.local.setup",
     "up": "weir.commands.up",
     "demo": "weir.commands.demo",
+    "top": "weir.top.command",
+    "explain": "weir.explain.command",
     "tail": "weir.commands.tail",
     "backlog": "weir.commands.backlog",
     "bill": "weir.bill.command",

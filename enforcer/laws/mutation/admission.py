@@ -358,7 +358,9 @@ class Admission:
             if self._verdict.dry and self.quota is not None:
                 text = self._coordinator.free.explain_dry_runs(self.quota, left_ms)
                 return Reply(rejected, left_ms, text)
-            return Reply(rejected, left_ms, explain(self.quota, None, left_ms))
+            # Beyond what costs nothing no event tells of it.
+            event_id = "" if self._excess_ms else self.request.id
+            return Reply(rejected, left_ms, explain(self.quota, None, left_ms, event_id))
         if not self._gated and self.outcome not in ("throttle", "allow"):
             return Reply((), 0, "")
         # Without a decision the time limit itself is the only hint when it may be worth a retry.
@@ -367,7 +369,7 @@ class Admission:
             left_ms = ceil(self._coordinator.remaining_ms(decision, self.request.sent_ms))
         if self._gated:
             left_ms = max(1, left_ms)
-        return Reply(rejected, left_ms, explain(self.quota, decision, left_ms))
+        return Reply(rejected, left_ms, explain(self.quota, decision, left_ms, self.request.id))
 
     def _begin_turn(self) -> None:
         """A question of its subject is open: only so many may be."""

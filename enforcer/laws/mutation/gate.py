@@ -101,10 +101,15 @@ def remaining_ms(decision: Decision, sent_ms: float | None, now_ms: float, broke
     return max(0.0, throttle_ms - (now_ms - sent_ms), min(throttle_ms, by_brokers_ms))
 
 
-def explain(quota: MutationQuota | None, decision: Decision | None, wait_ms: float) -> str:
-    """What a client is told of a rejection: which quota, how fast, where the balance is, when to retry."""
+def explain(
+    quota: MutationQuota | None, decision: Decision | None, wait_ms: float, event_id: str = ""
+) -> str:
+    """What a client is told of a rejection: which quota, how fast, where the balance is, when to retry, and
+    which command tells more; an `event_id` that is empty stands in no log.
+    """
+    retry = f"retry after {ceil(wait_ms)} ms." + (f" Why: weir explain --id {event_id}" if event_id else "")
     if quota is None:
-        return f"The quota on partition mutations is exceeded; retry after {ceil(wait_ms)} ms."
+        return f"The quota on partition mutations is exceeded; {retry}"
     parts = [
         f"The quota on partition mutations of {quota.subject} ({quota.path}) is exceeded:",
         f"{quota.rate:g} per second, burst {quota.burst:g};",
@@ -113,7 +118,7 @@ def explain(quota: MutationQuota | None, decision: Decision | None, wait_ms: flo
         parts.append(f"balance {decision.tokens:.1f};")
     elif decision is not None and decision.rate is not None:
         parts.append(f"present rate {decision.rate:.2f} per second;")
-    return " ".join((*parts, f"retry after {ceil(wait_ms)} ms."))
+    return " ".join((*parts, retry))
 
 
 class Stage(Enum):

@@ -48,6 +48,7 @@ def test_a_rejection_is_explained() -> None:
     named = f"{begin} of user=a (quotas[user=a]) is exceeded: 1 per second, burst 11;"
     assert explain(None, None, 1.2) == f"{begin} is exceeded; retry after 2 ms."
     assert explain(quota(), None, 5) == f"{named} retry after 5 ms."
+    assert explain(quota(), None, 5, "p1-7").endswith(" retry after 5 ms. Why: weir explain --id p1-7")
     by_bucket = decision(tokens=-3.25)
     assert explain(quota(), by_bucket, 5) == f"{named} balance -3.2; retry after 5 ms."
     by_windows = decision(tokens=None, rate=1.5)

@@ -1,0 +1,170 @@
+"""Who waits and why, on a real Kafka: `weir top`, the admin API's view over all laws, and its stream."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import quote, urlsplit
+
+import entity_kit as said
+import orjson
+import pytest
+from admin_process_kit import Admin
+from cluster_kit import Cluster, fresh
+from confluent_kafka import Producer
+from pack_kit import packed
+from proxy_kit import ProxyThread, until
+from wire_client import WireClient, errors
+
+from streaming.columns.packed import CONTENT_TYPE, HEADER
+from streaming.contract.topics import Topics
+
+VIEW = "/weir/v1/entities"
+FIELDS = ["entity", "law", "limit", "used", "fraction", "waiting_ms", "refused", "since", "entry"]
+
+
+@pytest.fixture(scope="module")
+def admin(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Admin]:
+    """The admin API beside the shared proxy."""
+    folder = tmp_path_factory.mktemp("top") / "admin"
+    with Admin(cluster.kafka.bootstrap, folder, cluster.topics.prefix) as running:
+        yield running
+
+
+def weir(cluster: Cluster, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a command on the cluster."""
+    command = [sys.executable, "-m", "weir", *words, "--kafka", cluster.kafka.bootstrap]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def top(cluster: Cluster, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run `weir top`."""
+    return weir(cluster, "top", *words)
+
+
+def test_a_throttled_client_is_found_everywhere(
+    cluster: Cluster, proxy: ProxyThread, wire: Callable[..., WireClient], admin: Admin
+) -> None:
+    """In the list of the API, the stream, `weir top` as JSON and as a table, with the same words."""
+    name = fresh("seen")
+    entity = f"user=ANONYMOUS,client-id={name}"
+    entry = f"quotas[{entity}]"
+    cluster.limit(proxy, name, controller_mutation_rate=0.1, controller_mutation_burst=5)
+    with Stream(admin, f"by=wait&law=mutation&entity={quote(entity, safe='')}") as stream:
+        answer = wire(name).create({f"{name}-{i}": 5 for i in range(3)})
+        assert sorted(errors(answer).values()) == [0, 0, 89]
+        assert stream.event("decision")["subject"] == entity
+        told = next(part.error_message for part in answer.topics if part.error_code)
+        assert stream.event("summary")["waiting"] >= 1
+
+    def listed() -> dict[str, Any] | None:
+        status, rows = admin.ask("GET", f"{VIEW}?by=wait&law=mutation&limit=1000")
+        assert status == 200
+        return next((row for row in rows if row["entity"] == entity and row["waiting_ms"]), None)
+
+    row = until(listed, what="the entity waits")
+    assert list(row)[:9] == FIELDS
+    assert (row["limit"], row["entry"], row["refused"], row["unit"]) == (0.1, entry, 1, "mutations/s")
+    assert row["fraction"] > 1 and row["since"].endswith("Z")
+    whole = admin.ask("GET", f"{VIEW}/mutation/{quote(entity, safe='')}")[1]
+    assert entity in whole["reason"] and entry in whole["reason"]
+    assert whole["decisions"][0]["outcome"] == "reject" and whole["help"]["burst"] == 15
+    assert {share["proxy"] for share in whole["shares"]} >= {"shared"}
+
+    found = top(cluster, "--by", "wait", "--limit", "1000", "--json")
+    assert found.returncode == 0, found.stderr
+    same = next(each for each in json.loads(found.stdout) if each["entity"] == entity)
+    assert list(same) == list(row)
+    assert {key: same[key] for key in ("law", "limit", "entry", "refused", "since", "unit")} == {
+        key: row[key] for key in ("law", "limit", "entry", "refused", "since", "unit")
+    }
+    assert told.rpartition("Why: ")[2].startswith("weir explain --id shared-")
+    words = told.rpartition("Why: weir ")[2].split()
+    why = json.loads(weir(cluster, *words, "--json").stdout)
+    assert why["decision"]["outcome"] == "reject" and why["policy"]["path"] == entry
+    assert why["event"]["items"] and why["events"][-1] == why["event"]
+    assert why["before"]["tokens"] == why["after"]["tokens"] + why["decision"]["mutations"]
+    found = weir(cluster, "explain", "--subject", entity, "--at", "now")
+    assert found.returncode == 0 and f"Policy: {entry}" in found.stdout and "Decided" in found.stdout
+    missing = weir(cluster, "explain", "--id", "nobody-1")
+    assert missing.returncode == 1 and "no decision with the id nobody-1" in missing.stderr
+
+    shown = top(cluster, "--by", "wait")
+    assert shown.returncode == 0 and "wait, since" in shown.stdout
+
+
+def test_every_law_is_in_the_list(cluster: Cluster, topics: Topics, tmp_path: Path) -> None:
+    """Decisions and events, single and packed, read back by both."""
+    now = time.time_ns() // 1_000_000
+    producer = Producer({"bootstrap.servers": cluster.kafka.bootstrap})
+    for path, value in said.POLICIES.items():
+        change = {"type": "policy", "ts": 1, "path": path, "value": value}
+        producer.produce(topics.policies, orjson.dumps(change), key=path)
+    debt = said.admission(now, tokens=-60.0, throttle_time_ms=600_000, rejected=["t9"])
+    for decision in (said.dispatch(now, 25, 600_000), said.slots(now, 20), said.backlog(now, 1_500)):
+        producer.produce(topics.decisions, orjson.dumps(decision))
+    for pack in packed([debt]):
+        producer.produce(topics.decisions, pack, headers={HEADER: CONTENT_TYPE}, key="user=alice")
+    for event in (said.usage(now, "p1", 900, throttled_ms=5_000), said.latency(now, 19)):
+        producer.produce(topics.usage, orjson.dumps(event))
+    assert producer.flush(20) == 0
+    settings = tmp_path / "weir.yaml"
+    settings.write_text(json.dumps({"kafka": {"topic_prefix": topics.prefix}}))
+    found = top(cluster, "--settings", str(settings), "--json")
+    assert found.returncode == 0, found.stderr
+    rows = {row["law"]: row for row in json.loads(found.stdout)}
+    with Admin(cluster.kafka.bootstrap, tmp_path / "admin", topics.prefix) as running:
+        same = until(lambda: by_law(running) if len(by_law(running)) == 5 else None, what="all laws")
+    for law, waits in (
+        ("mutation", True), ("shares", True), ("dispatch", True), ("concurrency", False), ("backlog", True),
+    ):  # fmt: skip
+        for each in (rows[law], same[law]):
+            assert each["fraction"] >= 0.9 and bool(each["waiting_ms"]) is waits, each
+        assert rows[law]["entry"] == same[law]["entry"] is not None
+
+
+def test_nothing_to_show_is_said(cluster: Cluster, topics: Topics, tmp_path: Path) -> None:
+    """An empty list with a hint; topics that are not there are an error."""
+    settings = tmp_path / "weir.yaml"
+    settings.write_text(json.dumps({"kafka": {"topic_prefix": topics.prefix}}))
+    found = top(cluster, "--settings", str(settings))
+    assert found.returncode == 0 and "weir job" in found.stdout
+    assert json.loads(top(cluster, "--settings", str(settings), "--json").stdout) == []
+    settings.write_text(json.dumps({"kafka": {"topic_prefix": "none."}}))
+    gone = top(cluster, "--settings", str(settings))
+    assert gone.returncode == 1 and "none.policies" in gone.stderr
+
+
+def by_law(admin: Admin) -> dict[str, dict[str, Any]]:
+    """The list by law."""
+    return {row["law"]: row for row in admin.ask("GET", VIEW)[1]}
+
+
+class Stream:
+    """A stream of events that is read."""
+
+    def __init__(self, admin: Admin, query: str) -> None:
+        address = urlsplit(admin.url)
+        self._connection = HTTPConnection(address.hostname or "", address.port, timeout=30)
+        self._connection.request("GET", f"/weir/v1/stream?{query}")
+        self._answer = self._connection.getresponse()
+        assert self._answer.headers["content-type"].startswith("text/event-stream")
+
+    def event(self, name: str) -> Any:
+        """The next event of that name."""
+        while True:
+            line = self._answer.readline().decode()
+            assert line, "the stream has ended"
+            if line == f"event: {name}\n":
+                return orjson.loads(self._answer.readline().removeprefix(b"data: "))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._answer.close()
+        self._connection.close()

@@ -1,0 +1,191 @@
+"""`weir explain` from files: decisions of the real laws, and what a proxy decided by itself."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streaming.replay import replay_local
+from weir.cli import main
+
+T = 1_795_166_700_000
+TOPIC = "persistent://acme/orders/t1"
+POLICIES = """
+version: 1
+quotas:
+- {entity: {user: alice}, controller_mutation_rate: 5, controller_mutation_burst: 500}
+- {entity: {user: sam}, controller_mutation_rate: 5, algorithm: sampled_rate, controller_mutation_burst: 500}
+resourcegroups: {rg1: {publishRateInMsgs: 100}}
+namespaces:
+  acme/orders:
+    subscriptionDispatchRate: {dispatchThrottlingRateInMsg: 10}
+    backlogQuotaMap: {destination_storage: {limitSize: 1000, policy: producer_request_hold}}
+backpressure: {partitions: {"*": {algorithm: aimd}}}
+"""
+ENTRIES = {
+    "quotas[user=alice]": {"controller_mutation_rate": 5, "controller_mutation_burst": 500},
+    "quotas[user=sam]": {
+        "controller_mutation_rate": 5, "algorithm": "sampled_rate", "controller_mutation_burst": 500,
+    },
+    "resourcegroups.rg1": {"publishRateInMsgs": 100},
+    "namespaces.acme/orders": {
+        "subscriptionDispatchRate": {"dispatchThrottlingRateInMsg": 10},
+        "backlogQuotaMap": {"destination_storage": {"limitSize": 1000, "policy": "producer_request_hold"}},
+    },
+    "backpressure.partitions.*": {"algorithm": "aimd"},
+}  # fmt: skip
+
+
+def request(name: str, ts: int, mutations: int, user: str = "alice", **fields: Any) -> dict[str, Any]:
+    """A strict request for one topic."""
+    return {
+        "type": "request", "id": name, "ts": ts, "proxy": "p1", "user": user, "subject": f"user={user}",
+        "items": [{"name": f"topic-{name}", "mutations": mutations}], **fields,
+    }  # fmt: skip
+
+
+EVENTS: list[dict[str, Any]] = [
+    {"type": "policy", "ts": 1, "path": path, "value": value} for path, value in ENTRIES.items()
+] + [
+    request("p1-1", T, 560),
+    request("p1-2", T + 1_000, 80),
+    request("s-1", T, 600, "sam"),
+    request("s-2", T + 5, 80, "sam"),
+    {"type": "group_usage", "id": "g1", "ts": T, "broker": "b1", "period_ms": 60_000,
+     "usage": {"rg1": {"publishedMsg": 600}}},
+    {"type": "tick", "id": "tick", "ts": T + 60_000},
+    {"type": "dispatch_usage", "id": "d1", "ts": T, "broker": "b1", "topic": TOPIC, "subscription": "sub1",
+     "msgs": 25, "bytes": 100, "entries": 5, "backlog": True, "proxy": "p1"},
+    {"type": "latency", "id": "l1", "ts": T, "partition": "orders-3", "rtt_ns": 14_000_000, "inflight": 55},
+    {"type": "backlog", "id": "k1", "ts": T, "broker": "b1", "topic": TOPIC,
+     "ledgers": [{"id": 1, "entries": 10, "size": 1500, "closeTime": None}],
+     "subscriptions": [{"name": "slow", "ledger": 1, "entry": -1, "durable": True}]},
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Events, and what the laws decide on them, as options."""
+    folder = tmp_path_factory.mktemp("explain")
+    events, policies, decisions = (folder / name for name in ("events.jsonl", "policies.yaml", "out.jsonl"))
+    events.write_text("".join(json.dumps(event) + "\n" for event in EVENTS))
+    policies.write_text("version: 1\n")
+    replayed = replay_local(str(policies), [str(events)])
+    assert not replayed.dead_letters
+    decisions.write_bytes(b"".join(line + b"\n" for line in replayed.decisions))
+    return ["--decisions", str(decisions), "--events", str(events)]
+
+
+def explained(capsys: pytest.CaptureFixture[str], files: list[str], *words: str) -> dict[str, Any]:
+    """What is said as JSON; its keys are those of the contract."""
+    assert main(["explain", *words, *files, "--json"]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert list(found) == ["decision", "event", "policy", "before", "after", "events"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "before", "after", "led"),
+    [
+        ("p1-1", "quotas[user=alice]", {"tokens": 500.0}, {"tokens": -60.0}, ["p1-1"]),
+        ("p1-2", "quotas[user=alice]", {"tokens": -55.0}, {"tokens": -55.0}, ["p1-1", "p1-2"]),
+        ("s-2", "quotas[user=sam]", {"rate": 6.0}, {"rate": 6.0}, ["s-1", "s-2"]),
+        (
+            "d1", "namespaces.acme/orders.subscriptionDispatchRate",
+            {"subscription": {"msgs": 0, "bytes": 0}}, {"subscription": {"msgs": 25, "bytes": 0}}, ["d1"],
+        ),
+        ("l1", "backpressure.partitions.*", None, 99, ["l1"]),
+        (
+            "k1", "namespaces.acme/orders.backlogQuotaMap.destination_storage", None,
+            {"backlogSize": 1500, "oldestBacklogMessageAgeSeconds": -1, "exceeded": ["destination_storage"]},
+            ["k1"],
+        ),
+    ],
+)  # fmt: skip
+def test_every_law(
+    capsys: pytest.CaptureFixture[str], files: list[str], name: str, path: str, before: Any, after: Any,
+    led: list[str],
+) -> None:  # fmt: skip
+    """Decision, event, policy, balances, and what led to it."""
+    found = explained(capsys, files, "--id", name)
+    assert found["decision"]["id"] == found["event"]["id"] == name
+    assert found["policy"]["path"] == path and found["policy"]["value"] == ENTRIES[entry_of(path)]
+    assert found["policy"]["version"] == 1 + len(ENTRIES)
+    assert (found["before"], [event["id"] for event in found["events"]]) == (before, led)
+    if name != "l1":
+        assert found["after"] == after
+
+
+def entry_of(path: str) -> str:
+    """The entry that holds a key."""
+    return next(entry for entry in ENTRIES if path.startswith(entry))
+
+
+def test_a_share_is_found_by_its_subject(capsys: pytest.CaptureFixture[str], files: list[str]) -> None:
+    """It is for no one event: those of its group led to it."""
+    found = explained(capsys, files, "--subject", "rg1/b1", "--at", str(T + 60_000))
+    assert found["decision"]["type"] == "share" and found["event"] is None
+    assert found["after"] == {"publishRateInMsgs": 100.0} and found["policy"]["path"] == "resourcegroups.rg1"
+    assert [event["id"] for event in found["events"]] == ["g1"]
+
+
+def test_the_newest_before_a_time_counts(capsys: pytest.CaptureFixture[str], files: list[str]) -> None:
+    """By the subject."""
+    for at, name in ((T + 999, "p1-1"), (T + 1_000, "p1-2")):
+        assert explained(capsys, files, "--subject", "user=alice", "--at", str(at))["decision"]["id"] == name
+    assert main(["explain", "--subject", "user=alice", "--at", str(T - 1), *files]) == 1
+    assert "no decision on user=alice" in capsys.readouterr().err
+
+
+def test_words_for_people(capsys: pytest.CaptureFixture[str], files: list[str]) -> None:
+    """What happened, for how long, by which entry, and what came before."""
+    assert main(["explain", "--id", "p1-2", *files]) == 0
+    said = capsys.readouterr().out
+    for part in (
+        "user=alice at 2026-11-20T09:25:01.000Z [p1-2]", "reject", "Decided by the job.",
+        "wait 11000 ms, until 2026-11-20T09:25:12.000Z", '{"tokens":-55.0} before',
+        "Policy: quotas[user=alice], version 6", "3            quotas[user=alice]", "<- in force",
+        "request by p1 [p1-1]",
+    ):  # fmt: skip
+        assert part in said, part
+
+
+def test_what_a_proxy_decided_is_found_without_the_job(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its event says so; with the job's admission beside it both are told."""
+    decided = {"outcome": "reject", "rejected": ["topic-p1-7"], "throttle_time_ms": 900, "tokens": -4.5}
+    event = request("p1-7", T, 3, decided=decided)
+    events, decisions = tmp_path / "events.jsonl", tmp_path / "decisions.jsonl"
+    events.write_text(json.dumps(event) + "\n")
+    decisions.write_text("")
+    files = ["--decisions", str(decisions), "--events", str(events)]
+    found = explained(capsys, files, "--id", "p1-7")
+    assert found["decision"]["outcome"] == "reject" and found["after"] == {"tokens": -4.5}
+    assert main(["explain", "--id", "p1-7", *files]) == 0
+    assert "at once by the proxy p1" in (said := capsys.readouterr().out) and "has not confirmed it" in said
+    admission = {
+        "type": "admission", "id": "p1-7", "ts": T, "proxy": "p1", "subject": "user=alice", "limit": 5.0,
+        "mutations": 0, "law": {"outcome": "allow", "rejected": []}, **decided,
+    }  # fmt: skip
+    decisions.write_text(json.dumps(admission) + "\n")
+    assert main(["explain", "--id", "p1-7", *files]) == 0
+    assert "the law would have said allow" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--id", "a", "--subject", "b"],
+        [],
+        ["--id", "a", "--events", "f"],
+        ["--id", "a", "--events", "f", "--decisions", "f", "--kafka", "a:1"],
+        ["--id", "a", "--at", "now"],
+    ],
+)
+def test_bad_usage(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """2, with what belongs together."""
+    with pytest.raises(SystemExit) as ended:
+        main(["explain", *words])
+    assert ended.value.code == 2 and capsys.readouterr().err

@@ -1,0 +1,67 @@
+"""`weir explain`: why a request was decided as it was (docs/contract.md 4)."""
+
+import argparse
+from typing import Final
+
+from weir.logs.times import EXPECTED
+from weir.options import add, add_cluster_options, add_flag, cluster_of, time_argument
+
+_EXAMPLES: Final = """\
+examples:
+  weir explain --id p1-42                                 the id that a refusal names
+  weir explain --subject user=alice --at -10m             the newest decision before that
+  weir explain --subject persistent://acme/orders/t1/sub1 --at now
+  weir explain --id p1-42 --decisions decisions.jsonl --events dump.jsonl.gz
+
+Subjects are those of `weir tail`: a quota entity, GROUP/BROKER, TOPIC/SUBSCRIPTION, a partition, a topic.
+Exit status: 0 done, 1 nothing was found or the cluster does not answer, 2 bad usage.
+"""
+
+
+def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Register the command."""
+    parser = subparsers.add_parser(
+        "explain",
+        help="say why a request was decided as it was",
+        description="Say what was decided, by which policy and version, with the balance before and after and"
+        " the events that led to it: of every law, whether the job or a proxy decided.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    whose = parser.add_mutually_exclusive_group(required=True)
+    add(whose, "--id", "of the decision, or of the event that it is for")
+    add(whose, "--subject", "of the newest decision before --at")
+    add(parser, "--at", f"{EXPECTED} (default now)", metavar="TIME", type=time_argument)
+    add_cluster_options(parser)
+    files = {"metavar": "FILE", "nargs": "+"}
+    add(parser, "--decisions", "files of decisions, in place of a cluster", **files)
+    add(parser, "--events", "event files, policies among them, as weir dump writes them", **files)
+    add_flag(parser, "--json", "print an object")
+    parser.set_defaults(run=run, usage_error=parser.error)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Explain it; raises WeirError if nothing is found, or what there is cannot be read."""
+    if (args.decisions is None) != (args.events is None):
+        args.usage_error("--decisions and --events belong together")
+    if args.decisions is not None and (args.kafka or args.settings):
+        args.usage_error("files take the place of a cluster: give either")
+    if args.at is not None and args.subject is None:
+        args.usage_error("--at belongs to --subject")
+    # Here and not above: `weir --help` must not load a Kafka client, nor the laws.
+    from weir.explain.finding import Wanted, find
+    from weir.explain.sources import FileSource, TopicSource
+    from weir.explain.words import as_json, lines
+
+    at = time_argument("now") if args.at is None else args.at
+    wanted = Wanted(name=args.id, subject=args.subject, at=at)
+    if args.decisions is not None:
+        told = find(FileSource(args.decisions, args.events), wanted)
+    else:
+        source = TopicSource(cluster_of(args))
+        try:
+            told = find(source, wanted)
+        finally:
+            source.close()
+    print(as_json(told) if args.json else "\n".join(lines(told)))
+    return 0

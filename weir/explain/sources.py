@@ -1,0 +1,149 @@
+"""Where decisions and events are read for `weir explain`: topics, or files."""
+
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple, Protocol
+
+import orjson
+
+from streaming.contract.errors import BadEvent
+from streaming.contract.events import load_object
+from streaming.contract.fields import TS_MAX_MS, integer
+from streaming.contract.topics import Cluster
+from streaming.kafka_io.policy_turn import EFFECTIVE_AFTER_MS
+from streaming.policy.timeline import PolicyTimeline
+from streaming.replay import read_lines, read_timeline
+from weir.logs.policy_log import changes
+from weir.logs.topic_reader import TopicReader
+
+_WINDOWS_MS: Final = (600_000, 3_600_000, 86_400_000)
+"""How far back is looked one after the other, until what is wanted is found; then everywhere."""
+
+
+class Told(NamedTuple):
+    """One decision or event.
+
+    Attributes:
+        name: its id.
+        ts: its time, ms since the epoch.
+        fields: its JSON object.
+    """
+
+    name: str
+    ts: int
+    fields: dict[str, Any]
+
+
+class Source(Protocol):
+    """What decisions and events are read from."""
+
+    def windows(self, until_ms: int) -> Iterator[int]:
+        """Times, ms since the epoch, from which on to look, one after the other; the last is 0."""
+        ...
+
+    def decisions(self, from_ms: int, to_ms: int, holding: bytes) -> Iterator[Told]:
+        """Decisions written between two times that hold some bytes, in order within a subject."""
+        ...
+
+    def events(self, from_ms: int, to_ms: int, holding: bytes) -> Iterator[Told]:
+        """The same of events."""
+        ...
+
+    def policies(self) -> PolicyTimeline:
+        """The policies over time."""
+        ...
+
+
+class TopicSource:
+    """The topics of a cluster.
+
+    Args:
+        cluster: whose.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._reader = TopicReader(cluster.bootstrap, cluster.client)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._reader.close()
+
+    def windows(self, until_ms: int) -> Iterator[int]:
+        """See Source."""
+        yield from (max(0, until_ms - back_ms) for back_ms in _WINDOWS_MS)
+        yield 0
+
+    def decisions(self, from_ms: int, to_ms: int, holding: bytes) -> Iterator[Told]:
+        """See Source."""
+        return self._read((self._cluster.topics.decisions,), from_ms, to_ms, holding)
+
+    def events(self, from_ms: int, to_ms: int, holding: bytes) -> Iterator[Told]:
+        """See Source."""
+        topics = self._cluster.topics
+        return self._read((topics.requests, topics.usage), from_ms, to_ms, holding)
+
+    def policies(self) -> PolicyTimeline:
+        """See Source; what compaction took is known as far as later records tell of it."""
+        timeline = PolicyTimeline()
+        log = changes(self._cluster)
+        for path, each in log.told.items():
+            *earlier, last = map(orjson.loads, each)
+            for change in earlier:
+                at = change["at"] + EFFECTIVE_AFTER_MS
+                timeline.apply(path, change["value"], at, change["version"] or None)
+            timeline.apply(path, last["value"], log.effective[path], last["version"] or None)
+        return timeline
+
+    def _read(self, topics: Sequence[str], from_ms: int, to_ms: int, holding: bytes) -> Iterator[Told]:
+        now_ms = time.time_ns() // 1_000_000
+        for topic in topics:
+            for span in self._reader.spans(topic, from_ms, to_ms if to_ms <= now_ms else None):
+                for record in self._reader.read(span):
+                    if holding in record.value:
+                        yield from _told(record.value, record.name, record.ts)
+
+
+class FileSource:
+    """Files of decisions and of events.
+
+    Args:
+        decisions, events: their names; a gzip or Parquet file is one by its name's end.
+    """
+
+    def __init__(self, decisions: Sequence[str], events: Sequence[str]) -> None:
+        self._decisions, self._events = decisions, events
+
+    def windows(self, until_ms: int) -> Iterator[int]:
+        """See Source."""
+        yield 0
+
+    def decisions(self, from_ms: int, to_ms: int, holding: bytes) -> Iterator[Told]:
+        """See Source."""
+        return self._read(self._decisions, from_ms, to_ms, holding)
+
+    def events(self, from_ms: int, to_ms: int, holding: bytes) -> Iterator[Told]:
+        """See Source."""
+        return self._read(self._events, from_ms, to_ms, holding)
+
+    def policies(self) -> PolicyTimeline:
+        """See Source."""
+        return read_timeline({}, read_lines(self._events))
+
+    def _read(self, files: Sequence[str], from_ms: int, to_ms: int, holding: bytes) -> Iterator[Told]:
+        for line in read_lines(files):
+            if holding in line.value:
+                for told in _told(line.value, line.name, 0):
+                    if from_ms <= told.ts < to_ms:
+                        yield told
+
+
+def _told(value: bytes, name: str, written_ms: int) -> Iterator[Told]:
+    """What a record or line says, if it is a JSON object with a time; what is none is of no use here."""
+    with contextlib.suppress(BadEvent):
+        fields = load_object(value)
+        ts = integer(fields, "ts", written_ms, maximum=TS_MAX_MS)
+        if fields.get("type") != "policy":
+            own = fields.get("id")
+            yield Told(own if isinstance(own, str) else name, ts, fields)

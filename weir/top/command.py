@@ -1,0 +1,61 @@
+"""`weir top`: who uses most of its limit, waits or is refused, over all laws (docs/contract.md 4)."""
+
+import argparse
+from typing import Final
+
+from weir.options import add, add_cluster_options, add_flag, cluster_of, number, whole
+
+WATCH_S: Final = 2.0
+_BY: Final = ("used", "wait", "refused")
+_EXAMPLES: Final = """\
+examples:
+  weir top                                who is nearest to its limit, or over it
+  weir top --by wait --watch              who waits longest, again every 2 s until Ctrl-C
+  weir top --json | jq '.[] | select(.waiting_ms > 0) | .entity'
+
+Reads the last ten minutes of Weir's topics; no other part of it need run. The same list as
+GET /weir/v1/entities of `weir admin` (docs/admin_api.md). `weir explain` says more of one of them.
+"""
+
+
+def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Register the command."""
+    parser = subparsers.add_parser(
+        "top",
+        help="who uses most of its limit, waits or is refused",
+        description="Show the entities of all laws: what they use beside their limit, whether they wait or"
+        " are refused and since when, and the policy that says so.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_cluster_options(parser)
+    add(parser, "--by", "what to sort by (default: used)", choices=_BY, default=_BY[0])
+    add(parser, "--limit", "rows at most (default: 50)", metavar="N", type=whole(1, 100_000), default=50)
+    add_flag(parser, "--json", "print an array of objects")
+    again = f"again every so often (default: {WATCH_S:.0f}) until Ctrl-C"
+    add(parser, "--watch", again, nargs="?", const=WATCH_S, metavar="SECONDS", type=number(0.1, 86_400))
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Show it once or until a signal.
+
+    Raises:
+        WeirError: the cluster does not answer or has no such topics.
+    """
+    # Here and not above: `weir --help` must not load a Kafka client.
+    from weir.foreground import StopSignal
+    from weir.top.screen import show, watch
+    from weir.top.topics import RecentPast
+
+    past = RecentPast(cluster_of(args))
+    try:
+        if args.watch is None:
+            show(past, args.by, args.limit, as_json=args.json)
+            return 0
+        stop = StopSignal()
+        stop.install()
+        watch(past, args.by, args.limit, args.watch, stop, as_json=args.json)
+    finally:
+        past.close()
+    return 0

@@ -1,0 +1,129 @@
+"""`weir top` as it is printed: a table that fits the terminal, or JSON."""
+
+import sys
+from typing import Any, Final
+
+import orjson
+from rich import box
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from enforcer.control.answers.shown import page, summary
+from streaming.contract.errors import WeirError
+from streaming.contract.printable import printable, printable_json, printable_lines
+from weir.backlog.table import human_seconds
+from weir.foreground import StopSignal
+from weir.top.topics import BACK_MS, RecentPast
+
+_BAR: Final = 10
+_NEAR: Final = 0.8
+_UNITS: Final = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+
+def show(past: RecentPast, by: str, limit: int, *, as_json: bool) -> None:
+    """Print it once.
+
+    Raises:
+        WeirError: the cluster does not answer or has no such topics.
+    """
+    now_ms = past.read()
+    if as_json:
+        print(_json(past, by, limit, now_ms))
+    else:
+        Console(highlight=False).print(_table(past, by, limit, now_ms))
+
+
+def watch(past: RecentPast, by: str, limit: int, every_s: float, stop: StopSignal, *, as_json: bool) -> None:
+    """Print it again and again until a signal; what cannot be read once is tried again.
+
+    Args:
+        past, by, limit, as_json: as of show.
+        every_s: from one time to the next.
+        stop: ends it.
+    """
+    if as_json or not sys.stdout.isatty():
+        while not stop.requested:
+            try:
+                show(past, by, limit, as_json=as_json)
+                sys.stdout.flush()
+            except WeirError as failure:
+                print(printable_lines(f"weir: {failure}"), file=sys.stderr, flush=True)
+            stop.wait(every_s)
+        return
+    with Live(console=Console(highlight=False), screen=True, auto_refresh=False) as live:
+        while not stop.requested:
+            try:
+                live.update(_table(past, by, limit, past.read()), refresh=True)
+            except WeirError as failure:
+                live.update(Text(printable_lines(f"weir: {failure}"), style="red"), refresh=True)
+            stop.wait(every_s)
+
+
+def _json(past: RecentPast, by: str, limit: int, now_ms: int) -> str:
+    rows, _ = page(past.view, now_ms, by=by, limit=limit)
+    return "[" + ",\n ".join(printable_json(orjson.dumps(row).decode()) for row in rows) + "]"
+
+
+def _table(past: RecentPast, by: str, limit: int, now_ms: int) -> Table:
+    rows, total = page(past.view, now_ms, by=by, limit=limit)
+    told = summary(past.view, now_ms)
+    waits = f"{told['waiting']} wait"
+    if told["waiting"]:
+        waits += f", since {human_seconds(told['oldest_ms'] // 1000)} at most"
+    shown = "" if len(rows) == total else f", the first {len(rows)} shown"
+    caption = f"{waits}; {told['refused']} were refused in the last minute; {total} entities{shown}"
+    if not total:
+        caption = (
+            f"nothing was decided in the last {human_seconds(BACK_MS // 1000)} on {past.bootstrap}: does"
+            " the job run (`weir job`), and are there limits (`weir policy get`)?"
+        )
+    table = Table(box=box.SIMPLE_HEAD, caption_justify="left", pad_edge=False)
+    table.caption = Text(printable(caption))
+    table.add_column("law")
+    table.add_column("entity", overflow="fold", min_width=16)
+    for name in ("used", "limit", ""):
+        table.add_column(name, justify="right" if name else "left", no_wrap=True)
+    table.add_column("%", justify="right", no_wrap=True)
+    for name in ("waits", "refused", "since"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("by", overflow="fold")
+    for row in rows:
+        table.add_row(*_cells(row))
+    return table
+
+
+def _cells(row: dict[str, Any]) -> list[Text]:
+    fraction, held = row["fraction"], row["shadow"] or row
+    style = "red" if held["waiting_ms"] or held["refused"] else "yellow" if (fraction or 0) >= _NEAR else ""
+    share = 1.0 if fraction is None else min(1.0, fraction)
+    filled = round(share * _BAR)
+    waits = f"{held['waiting_ms'] / 1000:.1f} s" if held["waiting_ms"] else ""
+    since = "" if held["since"] is None else held["since"][11:19]
+    shadow = " (shadow)" if row["shadow"] is not None else ""
+    words = (
+        row["law"] + shadow,
+        row["entity"],
+        _short(row["used"]),
+        f"{_short(row['limit'])} {row['unit']}",
+        "█" * filled + "·" * (_BAR - filled),
+        "" if fraction is None else f"{fraction * 100:.0f}",
+        waits,
+        str(held["refused"] or ""),
+        since,
+        row["entry"] or "",
+    )
+    return [Text(printable(word), style=style) for word in words]
+
+
+def _short(value: float) -> str:
+    """A number in few characters.
+
+    >>> _short(1_500_000), _short(9.25), _short(300)
+    ('1.5M', '9.25', '300')
+    """
+    for size, name in _UNITS:
+        if value >= size:
+            return f"{value / size:.3g}{name}"
+    return f"{value:.3g}"
