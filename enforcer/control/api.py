@@ -23,6 +23,8 @@ from enforcer.control.access.auth import ASKS_FIRST_HEADER, BEARER, groups_seen
 from enforcer.control.answers.routes import TOTAL_HEADER, entity_routes
 from enforcer.control.answers.stream import stream_routes
 from enforcer.control.backlog.routes import quota_routes, stats_routes
+from enforcer.control.console.pages import page_routes
+from enforcer.control.console.policies import policy_routes
 from enforcer.control.dispatch.broker import NAMES
 from enforcer.control.dispatch.routes import NAMES_PATH, broker_routes, rate_routes
 from enforcer.control.docs import refusals
@@ -88,12 +90,14 @@ def create_app(parts: Parts) -> FastAPI:
     ):
         app.include_router(_holder_routes(parts, prefix, tag, holder))
 
-    for routes in (rate_routes, quota_routes, broker_routes, entity_routes, stream_routes):
+    for routes in (
+        rate_routes, quota_routes, broker_routes, entity_routes, stream_routes, policy_routes
+    ):  # fmt: skip
         app.include_router(routes(parts))
     if parts.beyond is None:
         app.include_router(stats_routes(parts))
+    app.include_router(page_routes())
 
-    @app.get("/", include_in_schema=False)
     @app.get("/docs", include_in_schema=False)
     async def page() -> HTMLResponse:
         return HTMLResponse(admin_docs.page(app.openapi()), headers=admin_docs.PAGE_HEADERS)

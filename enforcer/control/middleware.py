@@ -9,10 +9,11 @@ from http import HTTPStatus
 from typing import Final
 
 import orjson
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from enforcer.control.access.auth import SAFE_METHODS, admit, is_ours
+from enforcer.control.access.auth import ASKS_FIRST_HEADER, SAFE_METHODS, admit, is_ours
 from enforcer.control.access.tokens import Grant, Tokens
 from enforcer.control.groups import Refusal
 from enforcer.control.metrics import AdminMetrics
@@ -24,7 +25,8 @@ logger = logging.getLogger("weir.admin")
 
 CALLER: Final = "weir.caller"
 """Where the scope of a request that was let in says who sent it."""
-_CHALLENGES = 'Bearer, Basic realm="weir"'
+_CHALLENGES: Final = (b'Bearer, Basic realm="weir"', b"Bearer")
+"""For a person who types an address; for a page that asks for a token itself, and wants no dialog before."""
 _UNKNOWN, _BEYOND = "unknown", "upstream"
 _MINUTE_S = 60.0
 _SHOWN_BYTES = 512
@@ -114,12 +116,12 @@ class AccessControl:
             # Strangers must not be able to fill the log that tells of those who have a token.
             self._refusals[refused.status].warn(line)
             who = ""
-            await _refuse(note, refused.status, refused.reason)
+            await _refuse(scope, note, refused.status, refused.reason)
         except Exception:
             # A mistake of ours costs this request, and the log says what it was.
             logger.exception("%s %s failed", scope["method"], scope["path"])
             if not status:
-                await _refuse(note, 500, "The admin API made a mistake; its log says which")
+                await _refuse(scope, note, 500, "The admin API made a mistake; its log says which")
         finally:
             self._requests -= 1
             route = route or getattr(scope.get("route"), "path", _UNKNOWN)
@@ -168,10 +170,11 @@ def _path(scope: Scope) -> str:
     return str(scope.get("raw_path", b"")[:_SHOWN_BYTES].decode("latin-1"))
 
 
-async def _refuse(send: Send, status: int, reason: str) -> None:
+async def _refuse(scope: Scope, send: Send, status: int, reason: str) -> None:
     headers = [(b"content-type", b"application/json")]
     if status == HTTPStatus.UNAUTHORIZED:
-        headers.append((b"www-authenticate", _CHALLENGES.encode()))
+        by_page = ASKS_FIRST_HEADER in Headers(scope=scope)
+        headers.append((b"www-authenticate", _CHALLENGES[by_page]))
     body = reason_body(reason)
     headers.append((b"content-length", str(len(body)).encode()))
     await send({"type": "http.response.start", "status": status, "headers": headers})

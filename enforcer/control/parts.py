@@ -27,6 +27,7 @@ from enforcer.control.settings import AdminSettings
 from enforcer.control.usage import UsageTable
 from streaming.contract.errors import WeirError
 from streaming.contract.events import REASON_MAX
+from streaming.kafka_io.policy_topic import PolicyLog
 from streaming.policy.policy_set import Section
 from streaming.policy.validation import Schema
 
@@ -66,6 +67,14 @@ class PolicyStore(Protocol):
 
         Raises:
             Unavailable: they have not been read yet.
+        """
+
+    @property
+    def log(self) -> PolicyLog:
+        """The same, with who has set what.
+
+        Raises:
+            Unavailable: see entries.
         """
 
     async def change(self, decide: Decide, actor: str, reason: str) -> None:

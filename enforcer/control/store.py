@@ -93,8 +93,13 @@ class KafkaPolicyStore:
     @property
     def entries(self) -> Entries:
         """See PolicyStore."""
+        return self.log.entries
+
+    @property
+    def log(self) -> PolicyLog:
+        """See PolicyStore."""
         self._check_read()
-        return self._log.entries
+        return self._log
 
     def start(self) -> None:
         """Begin to read."""

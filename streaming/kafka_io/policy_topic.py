@@ -5,7 +5,7 @@ limit. What is written is written by policy_turn.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -201,6 +201,40 @@ def earlier_of(told: Sequence[bytes], most_bytes: int) -> list[orjson.Fragment]:
             break
         kept.insert(0, orjson.Fragment(change))
     return kept
+
+
+def rows(log: PolicyLog, entry: str | None, from_ms: int) -> list[dict[str, Any]]:
+    """The changes from a time on, oldest first.
+
+    Args:
+        log: what was read.
+        entry: the path of one; None: of all.
+        from_ms: ms since the epoch.
+    """
+    found = [
+        row
+        for path, told in log.told.items()
+        if entry is None or path == entry
+        for row in _of_entry(path, told)
+        if row["at"] >= from_ms
+    ]
+    return sorted(found, key=lambda row: (row["version"], row["at"]))
+
+
+def _of_entry(path: str, told: Iterable[bytes]) -> Iterable[dict[str, Any]]:
+    before: dict[str, Any] | None = None
+    for change in map(orjson.loads, told):
+        row = {
+            "at": change["at"],
+            "actor": change["actor"],
+            "entry": path,
+            "old": before["value"] if before else None,
+            "new": change["value"],
+            "reason": change["reason"],
+            "version": change["version"],
+        }
+        yield row if before or "first" in change else row | {"old_known": False}
+        before = change
 
 
 def differences(

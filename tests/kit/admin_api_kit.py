@@ -17,6 +17,7 @@ from enforcer.control.metrics import AdminMetrics
 from enforcer.control.parts import Parts, Unavailable
 from enforcer.control.settings import AdminSettings
 from enforcer.control.usage import UsageTable
+from streaming.kafka_io.policy_topic import PolicyLog
 from streaming.policy.policy_set import PolicySet
 
 
@@ -40,6 +41,14 @@ class MemoryStore:
         if self.down:
             raise Unavailable("Kafka does not answer")
         return self.held
+
+    @property
+    def log(self) -> PolicyLog:
+        """What is held, without who has set it."""
+        told = PolicyLog()
+        for path, value in self.entries.items():
+            told.timeline.apply(path, value, 0)
+        return told
 
     async def change(self, decide: Callable[[Entries], Changes], actor: str, reason: str) -> None:
         """At once."""

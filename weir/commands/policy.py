@@ -155,7 +155,8 @@ def get(args: argparse.Namespace) -> int:
 
 def log(args: argparse.Namespace) -> int:
     """Print the changes of policies; raises WeirError if the cluster has none or does not answer."""
-    from weir.logs.policy_log import changes, line, rows
+    from streaming.kafka_io.policy_topic import rows
+    from weir.logs.policy_log import changes, line
 
     found = changes(cluster_of(args))
     for remark in _bad_records(found):

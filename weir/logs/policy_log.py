@@ -4,7 +4,6 @@ import os
 import pwd
 import socket
 import sys
-from collections.abc import Iterable
 from typing import Any
 
 import orjson
@@ -17,40 +16,6 @@ from streaming.kafka_io.policy_topic import PolicyLog, read_policies
 def changes(cluster: Cluster) -> PolicyLog:
     """All that the topic tells of changes; raises WeirError if it is not there or does not answer."""
     return read_policies(cluster.bootstrap, cluster.topics, cluster.client, told_max=sys.maxsize)
-
-
-def rows(log: PolicyLog, entry: str | None, from_ms: int) -> list[dict[str, Any]]:
-    """The changes from a time on, oldest first.
-
-    Args:
-        log: see `changes`.
-        entry: the path of one; None: of all.
-        from_ms: ms since the epoch.
-    """
-    found = [
-        row
-        for path, told in log.told.items()
-        if entry is None or path == entry
-        for row in _of_entry(path, told)
-        if row["at"] >= from_ms
-    ]
-    return sorted(found, key=lambda row: (row["version"], row["at"]))
-
-
-def _of_entry(path: str, told: Iterable[bytes]) -> Iterable[dict[str, Any]]:
-    before: dict[str, Any] | None = None
-    for change in map(orjson.loads, told):
-        row = {
-            "at": change["at"],
-            "actor": change["actor"],
-            "entry": path,
-            "old": before["value"] if before else None,
-            "new": change["value"],
-            "reason": change["reason"],
-            "version": change["version"],
-        }
-        yield row if before or "first" in change else row | {"old_known": False}
-        before = change
 
 
 def line(row: dict[str, Any], at: str) -> str:

@@ -19,16 +19,23 @@ SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 # Set by anything that passes requests on; its clients may be anywhere.
 _FORWARDED: Final = ("forwarded", "x-forwarded-for", "x-real-ip")
 _JSON: Final = "application/json"
+_CONSOLE: Final = "/console/"
 ASKS_FIRST_HEADER: Final = "x-requested-by"
 """Any header that forms cannot set makes a browser ask us before it sends another site's POST."""
 _GROUPS: Final = ("/admin/v2/resourcegroups", "/admin/v2/resourcegroup")
 _VIEW: Final = ("entities", "entities/{law}/{entity:path}", "summary", "stream")
 _FOR_ALL: Final = frozenset(
-    {"/", "/docs", *_GROUPS, *(f"{path}/" for path in _GROUPS), *(f"/weir/v1/{path}" for path in _VIEW)}
+    {"/docs", *_GROUPS, *(f"{path}/" for path in _GROUPS), *(f"/weir/v1/{path}" for path in _VIEW)}
 )
 """What says the same to everybody, and lists that tell each one's own."""
 BEARER: Final = HTTPBearer(scheme_name="token", auto_error=False)
 _BASIC: Final = HTTPBasic(auto_error=False)
+
+
+def is_page(request: Request) -> bool:
+    """Whether the console's own files are asked for, which tell nothing: the page asks for a token itself."""
+    path = request.scope["path"]
+    return request.method in SAFE_METHODS and (path == "/" or path.startswith(_CONSOLE))
 
 
 async def admit(grants: Sequence[Grant], request: Request, origins: Collection[str] = ()) -> Grant:
@@ -49,6 +56,8 @@ async def admit(grants: Sequence[Grant], request: Request, origins: Collection[s
     if request.method == "OPTIONS" and request.headers.get("origin") in origins:
         # A browser asks on behalf of a listed page whether it may show a token.
         return Grant(name="preflight", role=Role.VIEWER)
+    if is_page(request):
+        return Grant(name="page", role=Role.VIEWER)
     token, is_password = await _token(request)
     grant = None if token is None else _find(grants, digest_of(token))
     if grant is None:

@@ -40,7 +40,7 @@ def status(
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     raw = [(name.encode(), value.encode()) for name, value in {**HERE, **named}.items()]
     client = (address, 1) if address else None
-    request = Request({"type": "http", "method": method, "client": client, "headers": raw})
+    request = Request({"type": "http", "method": method, "client": client, "path": "/x", "headers": raw})
     try:
         return asyncio.run(admit(grants, request, origins)).name
     except Refusal as refused:

@@ -15,9 +15,10 @@ from streaming.kafka_io.policy_topic import (
     PolicyLog,
     Update,
     differences,
+    rows,
 )
 from streaming.kafka_io.policy_turn import Attempt, changes_of, records
-from weir.logs.policy_log import line, rows
+from weir.logs.policy_log import line
 
 FILE_ORIGINS = ("file", "apply")
 A, B = "quotas[user=a]", "quotas[user=b]"

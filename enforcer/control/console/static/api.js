@@ -1,0 +1,139 @@
+// Requests to the admin API, and its stream of events. A token is asked for when the API says 401.
+
+const TOKEN = "weir.token";
+const SILENT_MS = 5000; // a summary comes each second
+const PAUSES_MS = [100, 250, 500, 1000];
+let asking = null;
+
+/** What the API refused, with its reason. */
+export class Refused extends Error {
+  constructor(status, reason) {
+    super(reason);
+    this.status = status;
+  }
+}
+
+export const token = {
+  get: () => sessionStorage.getItem(TOKEN) ?? "",
+  set: (value) => (value ? sessionStorage.setItem(TOKEN, value) : sessionStorage.removeItem(TOKEN)),
+};
+
+/** Ask a person for a token; true once there is one. Several requests that wait for it ask once. */
+export function askForToken(why) {
+  asking ??= new Promise((resolve) => {
+    const dialog = document.getElementById("token-dialog");
+    document.getElementById("token-why").textContent = why;
+    document.getElementById("token").value = "";
+    dialog.addEventListener(
+      "close",
+      () => {
+        const given = document.getElementById("token").value.trim();
+        if (dialog.returnValue === "use") token.set(given);
+        asking = null;
+        resolve(dialog.returnValue === "use" && given !== "");
+      },
+      { once: true },
+    );
+    dialog.returnValue = "";
+    dialog.showModal();
+  });
+  return asking;
+}
+
+async function sent(path, given) {
+  // The header keeps a browser from asking for a password by itself, and lets a POST in without tokens.
+  const headers = { "X-Requested-By": "console", ...given.headers };
+  const used = token.get();
+  if (used) headers.Authorization = `Bearer ${used}`;
+  const answer = await fetch(path, { ...given, headers, cache: "no-store" });
+  if (
+    answer.status === 401 &&
+    (await askForToken(used ? "The API does not know this token." : "This API lets nobody in without one."))
+  ) {
+    return sent(path, given);
+  }
+  if (answer.ok) return answer;
+  const body = await answer.text();
+  let reason = body;
+  try {
+    reason = JSON.parse(body).reason ?? body;
+  } catch {
+    /* whoever stands between may answer anything */
+  }
+  throw new Refused(answer.status, reason || answer.statusText);
+}
+
+/** One request; its answer as JSON, and the total of a list. */
+export async function ask(path, { method = "GET", body, reason, signal } = {}) {
+  const headers = body === undefined ? {} : { "Content-Type": "application/json" };
+  if (reason) headers["X-Weir-Reason"] = latin(reason);
+  const answer = await sent(path, {
+    method,
+    headers,
+    signal,
+    body: body === undefined ? undefined : JSON.stringify(body),
+  });
+  const text = await answer.text();
+  return { data: text ? JSON.parse(text) : null, total: Number(answer.headers.get("X-Total-Count") ?? 0) };
+}
+
+/** Headers carry bytes: those of UTF-8, each as a letter. */
+const latin = (text) => String.fromCharCode(...new TextEncoder().encode(text));
+
+/** Events out of what has come of a stream so far: [[name, data]...] and what is left of the last one. */
+export function eventsIn(text) {
+  const blocks = text.replace(/\r\n?/g, "\n").split("\n\n");
+  const rest = blocks.pop();
+  const events = [];
+  for (const block of blocks) {
+    let name = "message";
+    const data = [];
+    for (const line of block.split("\n")) {
+      const [, field, value] = /^([^:]*):? ?(.*)$/.exec(line);
+      if (field === "event") name = value;
+      else if (field === "data") data.push(value);
+    }
+    if (data.length) events.push([name, data.join("\n")]);
+  }
+  return [events, rest];
+}
+
+/** Follow a stream until `signal` aborts, over its ends and the server's.
+ * `take(name, data)` gets each event, `standing(is live, what is wrong)` each change. */
+export async function follow(path, take, standing, signal) {
+  for (let lost = 0; !signal.aborted; lost++) {
+    const attempt = new AbortController();
+    const stop = () => attempt.abort();
+    signal.addEventListener("abort", stop, { once: true });
+    let silent = 0;
+    const heard = () => {
+      clearTimeout(silent);
+      silent = setTimeout(stop, SILENT_MS);
+    };
+    let wrong = "";
+    try {
+      // While a person is asked for a token nothing is silent.
+      const answer = await sent(path, { signal: attempt.signal });
+      heard();
+      const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+      for (let rest = "", events = []; ;) {
+        const { value, done } = await reader.read();
+        if (done) break;
+        heard();
+        [events, rest] = eventsIn(rest + value);
+        for (const [name, data] of events) {
+          lost = 0;
+          standing(true, "");
+          take(name, JSON.parse(data));
+        }
+      }
+    } catch (error) {
+      wrong = error instanceof Refused ? error.message : "the admin API does not answer";
+    }
+    clearTimeout(silent);
+    signal.removeEventListener("abort", stop);
+    if (signal.aborted) return;
+    if (lost || wrong) standing(false, wrong);
+    await new Promise((go) => setTimeout(go, PAUSES_MS[Math.min(lost, PAUSES_MS.length - 1)]));
+  }
+}

@@ -1,0 +1,158 @@
+// The console's frame: which page an address names, the banner, the stream, the theme and keys.
+import { askForToken, follow, token } from "./api.js";
+import * as entity from "./entity.js";
+import * as health from "./health.js";
+import * as limits from "./limits.js";
+import * as policies from "./policies.js";
+import { ago, duration, fill, h, number } from "./words.js";
+
+const PAGES = [
+  ["Limits", "#/limits"],
+  ["Backlogs", "#/limits?law=backlog&show=pictures"],
+  ["Dispatch", "#/limits?law=dispatch&show=pictures"],
+  ["Concurrency", "#/limits?law=concurrency&show=pictures"],
+  ["Health", "#/health"],
+  ["Policies", "#/policies"],
+];
+const SHOWN_BY = { limits, entity, health, policies };
+const NOBODY = "weir/v1/stream?limit=1";
+
+const main = document.getElementById("main");
+const banner = document.getElementById("banner");
+const link = document.getElementById("link");
+let page = { keys: {} };
+let leave = new AbortController();
+let lostSince = 0;
+
+/** What an address names: `#/entity/mutation/user%3Dalice?x=1` -> its page, names and query. */
+function route() {
+  const [path, query] = (location.hash.slice(1) || "/limits").split("?");
+  const [name, ...names] = path.split("/").slice(1).map(decodeURIComponent);
+  return { name: name in SHOWN_BY ? name : "limits", names, query: new URLSearchParams(query) };
+}
+
+function open() {
+  leave.abort();
+  leave = new AbortController();
+  const to = route();
+  const moved = page.name !== to.name || page.names !== to.names.join("/");
+  fill(main);
+  page = { keys: {}, ...SHOWN_BY[to.name].show(main, to, leave.signal) };
+  page.name = to.name;
+  page.names = to.names.join("/");
+  document.title = `${page.title} – Weir`;
+  const here = limits.address(to);
+  fill(
+    document.getElementById("pages"),
+    PAGES.map(([name, address]) =>
+      h("a", { href: address, "aria-current": isHere(address, to, here) && "page" }, name),
+    ),
+  );
+  if (moved) {
+    scrollTo(0, 0);
+    main.focus({ preventScroll: true });
+  }
+  watch();
+}
+
+function isHere(address, to, here) {
+  if (to.name === "limits") {
+    const law = /law=(backlog|dispatch|concurrency)/.exec(here)?.[0] ?? "";
+    return address.startsWith("#/limits") && (law ? address.includes(law) : !address.includes("law="));
+  }
+  return to.name === "entity" ? address === "#/limits" : address.startsWith(`#/${to.name}`);
+}
+
+function watch() {
+  // A page that nobody sees takes none of the few connections that a browser has.
+  if (document.hidden) return;
+  follow(page.stream ?? NOBODY, take, stands, leave.signal);
+}
+
+function take(name, data) {
+  if (name === "summary") showBanner(data);
+  page.take?.(name, data);
+}
+
+function stands(live, wrong) {
+  if (live) lostSince = 0;
+  else lostSince ||= Date.now();
+  document.body.classList.toggle("lost", !live);
+  link.textContent = live ? "live" : `not connected: ${wrong || "trying again"}`;
+  link.className = live ? "live" : "lost";
+}
+
+function showBanner(now) {
+  const waits = now.waiting > 0;
+  banner.className = waits ? "waits" : "calm";
+  // For a screen reader only a change of the number is news, not each second of the time.
+  const first = waits ? `${number(now.waiting)} wait${now.waiting === 1 ? "s" : ""} now` : "Nobody waits";
+  const since = now.oldest_ms > 1e12 ? ago(now.oldest_ms) : duration(now.oldest_ms);
+  const said = banner.querySelector("[role=status]") ?? h("strong", { role: "status" });
+  if (said.textContent !== first) said.textContent = first;
+  const facts = [
+    waits && ["longest", since],
+    ["refused in the last minute", number(now.refused)],
+    ["limited", number(now.entities)],
+    now.mode && now.mode !== "enforce" && ["mode", now.mode],
+  ].filter(Boolean);
+  const list = h(
+    "dl",
+    {},
+    facts.map(([name, value]) =>
+      h("div", { class: name === "mode" && "odd" }, h("dt", {}, name), h("dd", {}, value)),
+    ),
+  );
+  if (said.isConnected) banner.querySelector("dl").replaceWith(list);
+  else fill(banner, said, list);
+  const ill = (now.parts ?? []).filter((part) => health.isIll(part));
+  banner.querySelector("a")?.remove();
+  if (ill.length)
+    banner.append(h("a", { href: "#/health" }, `${ill.map((part) => part.name).join(", ")}: see Health`));
+}
+
+const THEMES = ["system", "light", "dark"];
+
+function theme(name = localStorage.getItem("weir.theme") ?? "system") {
+  localStorage.setItem("weir.theme", name);
+  document.documentElement.dataset.theme = name;
+  document.getElementById("theme").textContent = `Theme: ${name}`;
+}
+
+const nextTheme = () =>
+  theme(THEMES[(THEMES.indexOf(document.documentElement.dataset.theme) + 1) % THEMES.length]);
+
+function key(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+  if (event.target.matches("input, textarea, select")) return;
+  const own = page.keys[event.key];
+  if (own) own();
+  else if (event.key === "t") nextTheme();
+  else if (event.key === "?") document.getElementById("keys-dialog").showModal();
+  else if (event.key === "u" && page.up) location.hash = page.up;
+  else if (/^[1-6]$/.test(event.key)) location.hash = PAGES[event.key - 1][1];
+  else return;
+  event.preventDefault();
+}
+
+theme();
+document.getElementById("theme").addEventListener("click", nextTheme);
+document
+  .getElementById("keys")
+  .addEventListener("click", () => document.getElementById("keys-dialog").showModal());
+const signIn = document.getElementById("sign-in");
+signIn.hidden = !token.get();
+signIn.addEventListener("click", async () => {
+  if (await askForToken("Another token, from now on.")) open();
+});
+document.getElementById("token-dialog").addEventListener("close", () => {
+  signIn.hidden = false;
+});
+addEventListener("hashchange", open);
+addEventListener("keydown", key);
+document.addEventListener("visibilitychange", open);
+setInterval(() => {
+  if (lostSince) banner.dataset.lost = `Nothing was heard for ${ago(lostSince)}: what is shown is old.`;
+  else delete banner.dataset.lost;
+}, 250);
+open();

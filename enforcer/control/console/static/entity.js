@@ -1,0 +1,298 @@
+// One entity: why it is held back, since when, by which limit, and what would help.
+import { ask, Refused } from "./api.js";
+import { history } from "./charts.js";
+import { bar, level } from "./limits.js";
+import { ago, amount, duration, fill, h, number, percent, shown, table, time, title } from "./words.js";
+
+const DECISIONS = 50;
+const REREAD = 5; // summaries, one a second
+/** Of a decision what stands in columns of its own, or says nothing here. */
+const APART = ["type", "id", "ts", "law", "entity", "outcome", "throttle_time_ms", "subject", "v"];
+
+export function show(main, to, signal) {
+  const [law, ...rest] = to.names;
+  const name = rest.join("/");
+  const path = `weir/v1/entities/${encodeURIComponent(law)}/${encodeURIComponent(name)}`;
+  const part = Object.fromEntries(
+    ["state", "reason", "picture", "ladder", "shares", "shadow", "help"].map((one) => [
+      one,
+      h("div", { class: one }),
+    ]),
+  );
+  const decisions = h("tbody");
+  fill(
+    main,
+    h("p", { class: "up" }, h("a", { href: `#/limits?law=${encodeURIComponent(law)}` }, `all of ${law}`)),
+    h("h1", {}, name || "(no name)", " ", h("span", { class: "tag" }, law)),
+    part.reason,
+    part.state,
+    part.picture,
+    h(
+      "div",
+      { class: "columns" },
+      h(
+        "section",
+        { "aria-labelledby": "h-ladder" },
+        h("h2", { id: "h-ladder" }, "Which limit applies"),
+        part.ladder,
+      ),
+      h(
+        "section",
+        { "aria-labelledby": "h-shares" },
+        h("h2", { id: "h-shares" }, "Shares by proxy"),
+        part.shares,
+      ),
+      h(
+        "section",
+        { "aria-labelledby": "h-help" },
+        h("h2", { id: "h-help" }, "What would help"),
+        part.help,
+        part.shadow,
+      ),
+    ),
+    h(
+      "section",
+      { "aria-labelledby": "h-newest" },
+      h("h2", { id: "h-newest" }, "Newest decisions"),
+      h(
+        "div",
+        { class: "scroll", tabindex: "0", role: "region", "aria-label": "Newest decisions" },
+        h(
+          "table",
+          { class: "plain" },
+          h(
+            "thead",
+            {},
+            h(
+              "tr",
+              {},
+              ["Time", "Outcome", "Told to wait", "More"].map((one) => h("th", { scope: "col" }, one)),
+            ),
+          ),
+          decisions,
+        ),
+      ),
+    ),
+  );
+
+  const seen = new Set();
+  const take = (decision) => {
+    const key = `${decision.id}/${decision.ts}/${decision.applied_ts ?? ""}`;
+    if (seen.has(key)) return;
+    seen.add(key);
+    decisions.prepend(decisionRow(decision));
+    while (decisions.children.length > DECISIONS) decisions.lastChild.remove();
+  };
+  const read = () =>
+    ask(path, { signal }).then(
+      ({ data }) => {
+        showState(part, data);
+        [...(data.decisions ?? [])].sort((one, other) => one.ts - other.ts).forEach(take);
+      },
+      (error) => {
+        if (error instanceof Refused) fill(part.reason, h("p", { class: "notice" }, error.message));
+      },
+    );
+  read();
+  let summaries = 0;
+  return {
+    title: name,
+    up: `#/limits?law=${encodeURIComponent(law)}`,
+    stream: `weir/v1/stream?${new URLSearchParams({ law, entity: name })}`,
+    take(event, data) {
+      if (event === "decision") [data].flat().forEach(take);
+      if (event === "decision" || (event === "summary" && ++summaries % REREAD === 0)) soon(read);
+    },
+  };
+}
+
+let waiting = 0;
+
+/** Decisions come by hundreds: the rest is read once for all of them. */
+function soon(read) {
+  waiting ||= setTimeout(() => {
+    waiting = 0;
+    read();
+  }, 300);
+}
+
+function showState(part, now) {
+  const unit = now.unit ?? "";
+  fill(part.reason, h("p", { class: `why ${level(now)}` }, now.reason));
+  const facts = [
+    ["used", `${amount(now.used, unit)}`, percent(now.fraction)],
+    ["limit", amount(now.limit, unit), now.entry],
+    [
+      "burst left",
+      amount(now.burst_left),
+      now.empty_s === null || now.empty_s === undefined ? "" : `empty in ${duration(now.empty_s * 1000)}`,
+    ],
+    [
+      "waits",
+      now.waiting_ms > 0 ? duration(now.waiting_ms) : "–",
+      now.since ? `since ${time(now.since)}, ${ago(now.since)}` : "",
+    ],
+    ["refused", now.refused ? number(now.refused) : "–", "in the last minute"],
+  ];
+  fill(
+    part.state,
+    bar(now),
+    h(
+      "dl",
+      { class: "state-facts" },
+      facts.map(([name, value, more]) =>
+        h("div", {}, h("dt", {}, name), h("dd", {}, h("strong", {}, value), more && h("span", {}, more))),
+      ),
+    ),
+  );
+  fill(
+    part.picture,
+    now.history?.length
+      ? history(now.history, unit, part.picture.clientWidth)
+      : h("p", { class: "hint" }, "No use is known yet."),
+  );
+  fill(part.ladder, ladder(now.ladder ?? [], unit));
+  fill(part.shares, shares(now, unit));
+  showShadow(part.shadow, now);
+  showHelp(part.help, now);
+}
+
+function ladder(levels, unit) {
+  if (!levels.length) return h("p", { class: "hint" }, "This law has one limit only.");
+  return h(
+    "ol",
+    { class: "ladder" },
+    levels.map((one) =>
+      h(
+        "li",
+        { class: one.won ? "won" : one.limit > 0 ? "" : "absent" },
+        h("span", { class: "level" }, String(one.level ?? "")),
+        h("code", {}, one.entry ?? ""),
+        h("span", { class: "number" }, one.limit > 0 ? amount(one.limit, unit) : "not set"),
+        one.won && h("span", { class: "tag first" }, "applies"),
+      ),
+    ),
+  );
+}
+
+function shares({ shares: rows = [], share_sum: sum, limit }, unit) {
+  if (!rows.length)
+    return h("p", { class: "hint" }, "It is not shared out: what is there is for whoever comes first.");
+  const bare = /^byte/.test(unit) ? "bytes" : "";
+  const line = (name, share, used, kind) =>
+    h(
+      "tr",
+      { class: kind },
+      h("th", { scope: "row" }, name),
+      h("td", { class: "number" }, amount(share, bare)),
+      h("td", { class: "number" }, amount(used, bare)),
+    );
+  return h(
+    "table",
+    { class: "plain" },
+    h(
+      "thead",
+      {},
+      h(
+        "tr",
+        {},
+        h("th", { scope: "col" }, "Proxy"),
+        h("th", { scope: "col", class: "number" }, "Share"),
+        h("th", { scope: "col", class: "number" }, "Used"),
+      ),
+    ),
+    h(
+      "tbody",
+      {},
+      rows.map((one) => line(one.proxy, one.share, one.used, "")),
+    ),
+    h(
+      "tfoot",
+      {},
+      line(
+        `sum, of ${amount(limit, unit)}`,
+        sum,
+        rows.reduce((all, one) => all + (one.used ?? 0), 0),
+        "sum",
+      ),
+    ),
+  );
+}
+
+function showShadow(place, { shadow, candidate }) {
+  if (candidate) fill(place, h("p", {}, `Decided by the candidate ${candidate}; nobody acts on it.`));
+  else if (shadow && typeof shadow === "object") {
+    fill(
+      place,
+      h("h3", {}, "In shadow"),
+      h(
+        "dl",
+        { class: "pairs" },
+        Object.entries(shadow).map(([name, value]) => [
+          h("dt", {}, title(name)),
+          h("dd", {}, shown(name, value)),
+        ]),
+      ),
+    );
+  } else
+    fill(
+      place,
+      h(
+        "p",
+        { class: "hint" },
+        shadow
+          ? "Its policy is on trial (shadow): decided and counted, nobody is held back."
+          : "No policy is on trial here (shadow).",
+      ),
+    );
+}
+
+function showHelp(place, now) {
+  const change = h(
+    "a",
+    { class: "button", href: `#/policies?${new URLSearchParams({ entry: now.entry ?? "" })}` },
+    "Change its policy",
+  );
+  const told = place.querySelector("output");
+  const say = (output) =>
+    fill(
+      output,
+      now.help
+        ? [h("strong", {}, amount(now.help.limit, now.unit ?? "")), ` ${now.help.text}`, now.entry && change]
+        : "Nothing waited in the last hour: no other limit would have changed anything.",
+    );
+  if (told) {
+    // It was asked already: kept up to date.
+    if (told.hasChildNodes()) say(told);
+    place.querySelector("button").onclick = () => say(told);
+    return;
+  }
+  const output = h("output");
+  const button = h("button", { type: "button" }, "What would help?");
+  button.onclick = () => say(output);
+  fill(
+    place,
+    h("p", { class: "hint" }, "The least limit that would have ended its waits in the last hour."),
+    button,
+    output,
+  );
+}
+
+function decisionRow(decision) {
+  const more = Object.entries(decision).filter(
+    ([field, value]) => !APART.includes(field) && value !== null && value !== false && value !== "",
+  );
+  const outcome = decision.outcome ?? decision.type ?? "";
+  return h(
+    "tr",
+    { class: /reject|throttle|block/.test(outcome) ? "full" : "" },
+    h("td", {}, time(decision.ts)),
+    h("td", {}, outcome),
+    h("td", { class: "number" }, decision.throttle_time_ms ? duration(decision.throttle_time_ms) : "–"),
+    h(
+      "td",
+      { class: "more" },
+      more.map(([field, value]) => h("span", {}, `${title(field)} `, h("b", {}, shown(field, value)))),
+    ),
+  );
+}

@@ -1,0 +1,262 @@
+// One list over all laws, by share of the limit that is used; or the same as pictures.
+import { ask, Refused } from "./api.js";
+import { sparkline } from "./charts.js";
+import { amount, beside, duration, fill, h, number, percent } from "./words.js";
+
+const LAWS = ["mutation", "shares", "dispatch", "concurrency", "backlog"];
+const ORDERS = [
+  ["used", "share used"],
+  ["wait", "waiting"],
+  ["refused", "refused"],
+];
+const ROWS = { list: 50, pictures: 24 };
+const HIGH = 0.8;
+
+/** The address of a state of this page. */
+export function address({ query }, changes = {}) {
+  const wanted = { ...Object.fromEntries(query), ...changes };
+  const given = ["law", "by", "show", "offset"].filter((name) => wanted[name] && wanted[name] !== "0");
+  const text = new URLSearchParams(given.map((name) => [name, wanted[name]])).toString();
+  return `#/limits${text ? `?${text}` : ""}`;
+}
+
+export const entityAddress = (row) =>
+  `#/entity/${encodeURIComponent(row.law)}/${encodeURIComponent(row.entity)}`;
+
+/** How near: ok, high from 80 % on, full from 100 % on or while something waits. */
+export function level(row) {
+  if (row.waiting_ms > 0 || row.fraction >= 1) return "full";
+  return row.fraction >= HIGH ? "high" : "ok";
+}
+
+export function show(main, to, signal) {
+  const law = to.query.get("law") ?? "";
+  const by = to.query.get("by") ?? "used";
+  const form = to.query.get("show") === "pictures" ? "pictures" : "list";
+  const offset = Math.max(0, Number(to.query.get("offset")) || 0);
+  const asked = new URLSearchParams({ by, law, offset, limit: ROWS[form] });
+  const items = form === "list" ? h("tbody") : h("ul", { class: "cards" });
+  const notice = h("p", { class: "notice" }, "Reading…");
+  const pages = h("nav", { class: "pages", "aria-label": "Pages of the list" });
+  const view = {
+    items,
+    notice,
+    pages,
+    make: form === "list" ? tableRow : card,
+    held: new Map(),
+    total: 0,
+    to,
+    offset,
+    size: ROWS[form],
+  };
+
+  fill(
+    main,
+    h("h1", { class: "unseen" }, law ? `Limits of ${law}` : "Limits of all laws"),
+    toolbar(to, law, by, form),
+    form === "list" ? listTable(items, by, to) : items,
+    notice,
+    pages,
+  );
+  const read = () =>
+    ask(`weir/v1/entities?${asked}`, { signal }).then(
+      ({ data, total }) => put(view, data, total),
+      (error) => error instanceof Refused && (notice.textContent = error.message),
+    );
+  read();
+  const move = (step) => () => {
+    const at = offset + step * ROWS[form];
+    if (at >= 0 && at < view.total) location.hash = address(to, { offset: at });
+  };
+  let summaries = 0;
+  return {
+    title: law ? `Limits: ${law}` : "Limits",
+    stream: `weir/v1/stream?${new URLSearchParams({ by, law, limit: ROWS[form] })}`,
+    take(name, data) {
+      if (name === "entities" && !offset) put(view, data, Math.max(view.total, data.length));
+      // Further pages are not streamed; and the total comes with a request only.
+      else if (name === "summary" && ++summaries % (offset ? 1 : 10) === 0) read();
+    },
+    keys: { j: () => step(items, 1), k: () => step(items, -1), n: move(1), p: move(-1) },
+  };
+}
+
+function toolbar(to, law, by, form) {
+  const choice = (name, value, said, now) =>
+    h(
+      "a",
+      { href: address(to, { [name]: value, offset: 0 }), "aria-current": value === now && "true" },
+      said,
+    );
+  return h(
+    "div",
+    { class: "toolbar" },
+    h(
+      "nav",
+      { "aria-label": "Law" },
+      choice("law", "", "all laws", law),
+      LAWS.map((one) => choice("law", one, one, law)),
+    ),
+    h(
+      "nav",
+      { "aria-label": "Order" },
+      ORDERS.map(([value, said]) => choice("by", value, said, by)),
+    ),
+    h(
+      "nav",
+      { "aria-label": "Form" },
+      ["list", "pictures"].map((one) => choice("show", one, one, form)),
+    ),
+  );
+}
+
+function listTable(body, by, to) {
+  const sorted = (name, said) =>
+    h(
+      "th",
+      { scope: "col", class: "number", "aria-sort": by === name && "descending" },
+      h("a", { href: address(to, { by: name, offset: 0 }) }, said),
+    );
+  return h(
+    "table",
+    { class: "list" },
+    h("caption", { class: "unseen" }, "Entities with a limit, those nearest to it first"),
+    h(
+      "thead",
+      {},
+      h(
+        "tr",
+        {},
+        h("th", { scope: "col" }, "Entity"),
+        sorted("used", "Used"),
+        h("th", { scope: "col" }, "of its limit"),
+        h("th", { scope: "col" }, "Last minutes"),
+        h("th", { scope: "col", class: "number" }, "Burst left"),
+        h("th", { scope: "col", class: "number" }, "Empty in"),
+        sorted("wait", "Waits"),
+        sorted("refused", "Refused"),
+      ),
+    ),
+    body,
+  );
+}
+
+/** Show these rows: those that are there are changed, not made anew, so that focus and pointer stay. */
+function put(view, rows, total) {
+  const { items, held, notice, make } = view;
+  view.total = total;
+  const before = document.activeElement;
+  // While the pointer is on the list nothing moves away below it.
+  const still = items.matches(":hover") && matchMedia("(hover: hover)").matches;
+  const found = rows.map((row) => {
+    const key = `${row.law}/${row.entity}`;
+    const one = held.get(key) ?? make(row);
+    held.set(key, one);
+    one.change(row);
+    return one.element;
+  });
+  const wanted = new Set(found);
+  for (const [key, one] of held) {
+    if (!wanted.has(one.element)) {
+      one.element.remove();
+      held.delete(key);
+    }
+  }
+  const order = still ? [...[...items.children], ...found.filter((one) => !one.isConnected)] : found;
+  order.forEach((element, at) => {
+    if (items.children[at] !== element) items.insertBefore(element, items.children[at] ?? null);
+  });
+  if (before !== document.activeElement && before?.isConnected) before.focus({ preventScroll: true });
+  notice.textContent = rows.length ? "" : "Nothing is limited here, or nothing limited has been used yet.";
+  paging(view, rows.length);
+}
+
+function paging({ pages, to, offset, size, total }, count) {
+  const turn = (at, said) =>
+    at >= 0 && at < total ? h("a", { href: address(to, { offset: at || "" }) }, said) : null;
+  pages.hidden = total <= size && !offset;
+  const said = `${number(count ? offset + 1 : 0)} to ${number(offset + count)} of ${number(total)}`;
+  if (pages.dataset.said === said) return;
+  pages.dataset.said = said;
+  fill(pages, turn(offset - size, "previous"), h("span", {}, said), turn(offset + size, "next"));
+}
+
+/** Focus the link of the next or previous row. */
+function step(items, by) {
+  const links = [...items.querySelectorAll("a")];
+  const at = links.indexOf(document.activeElement);
+  links[Math.min(links.length - 1, Math.max(0, at + by))]?.focus();
+}
+
+const tags = (row) =>
+  [row.law, row.shadow && "shadow", row.candidate && `candidate ${row.candidate}`]
+    .filter(Boolean)
+    .map((said) => [" ", h("span", { class: said === row.law ? "tag" : "tag odd" }, said)]);
+
+/** Use beside its limit as a bar, a third of it left for what is above the limit. */
+export function bar(row) {
+  const inner = h("span", { class: "bar-inner" });
+  inner.style.setProperty("width", `${Math.min(1.25, Math.max(0, row.fraction ?? 0)) * 80}%`);
+  return h("span", { class: `bar ${level(row)}`, "aria-hidden": "true" }, inner);
+}
+
+function spark(row, size) {
+  const most = Math.max(...(row.history ?? []), 0);
+  const label = `Use of ${row.entity} in the last minutes, at most ${amount(most, row.unit)}`;
+  return sparkline(row.history, row.limit, { ...size, label });
+}
+
+function tableRow(row) {
+  const cell = (name, kind) => h("td", { "data-name": name, class: kind });
+  const who = h("th", { scope: "row" }, h("a", { href: entityAddress(row) }, row.entity), tags(row));
+  const [used, use, minutes, burst, empty, waits, refused] = [
+    cell("Used", "number"),
+    cell("Of its limit"),
+    cell("Last minutes"),
+    cell("Burst left", "number"),
+    cell("Empty in", "number"),
+    cell("Waits", "number"),
+    cell("Refused", "number"),
+  ];
+  const element = h("tr", {}, who, used, use, minutes, burst, empty, waits, refused);
+  return {
+    element,
+    change(now) {
+      element.className = level(now);
+      used.textContent = percent(now.fraction);
+      fill(use, bar(now), h("span", { class: "beside" }, beside(now.used, now.limit, now.unit)));
+      fill(minutes, spark(now));
+      burst.textContent = amount(now.burst_left, /^byte/.test(now.unit ?? "") ? "bytes" : "");
+      empty.textContent = duration(
+        now.empty_s === null || now.empty_s === undefined ? null : now.empty_s * 1000,
+      );
+      waits.textContent = now.waiting_ms > 0 ? duration(now.waiting_ms) : "–";
+      refused.textContent = now.refused ? number(now.refused) : "–";
+    },
+  };
+}
+
+function card(row) {
+  const facts = h("p", { class: "facts" });
+  const picture = h("div");
+  const element = h(
+    "li",
+    {},
+    h("h2", {}, h("a", { href: entityAddress(row) }, row.entity), tags(row)),
+    facts,
+    picture,
+  );
+  return {
+    element,
+    change(now) {
+      element.className = level(now);
+      const waits = now.waiting_ms > 0 ? `, waits ${duration(now.waiting_ms)}` : "";
+      fill(
+        facts,
+        h("strong", {}, percent(now.fraction)),
+        ` ${beside(now.used, now.limit, now.unit)}${waits}`,
+      );
+      fill(picture, spark(now, { width: 320, height: 90 }));
+    },
+  };
+}

@@ -1,0 +1,174 @@
+// What every page writes with: elements made of text alone (never of markup), numbers, times.
+
+/** An element. `given`: attributes and `on...` listeners; false and null leave one out. */
+export function h(name, given = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(given ?? {})) {
+    if (value === false || value === null || value === undefined) continue;
+    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
+    else made.setAttribute(key, value === true ? "" : value);
+  }
+  made.append(...children.flat(Infinity).filter((one) => one !== null && one !== undefined && one !== false));
+  return made;
+}
+
+/** The same for SVG. */
+export function svg(name, given = {}, ...children) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(given)) made.setAttribute(key, value);
+  made.append(...children);
+  return made;
+}
+
+/** Put these in place of what is there. */
+export function fill(place, ...children) {
+  place.replaceChildren(...children.flat(Infinity).filter(Boolean));
+}
+
+const DIGITS = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
+const WHOLE = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const SCALES = [
+  [1e12, "T"],
+  [1e9, "G"],
+  [1e6, "M"],
+  [1e4, "k"],
+];
+const BYTES = [
+  [2 ** 40, "TiB"],
+  [2 ** 30, "GiB"],
+  [2 ** 20, "MiB"],
+  [2 ** 10, "KiB"],
+];
+const NONE = "–";
+
+/** A number in few digits; null is a dash. */
+export function number(value) {
+  if (value === null || value === undefined || !Number.isFinite(value)) return NONE;
+  for (const [size, name] of SCALES) {
+    if (Math.abs(value) >= size) return `${DIGITS.format(value / (name === "k" ? 1e3 : size))} ${name}`;
+  }
+  return Math.abs(value) >= 100 ? WHOLE.format(value) : DIGITS.format(value);
+}
+
+/** A number with its unit; bytes by powers of 1024. */
+export function amount(value, unit = "") {
+  if (value === null || value === undefined || !Number.isFinite(value)) return NONE;
+  const found = /^bytes?\b/.exec(unit);
+  if (found) {
+    const [size, name] = BYTES.find(([least]) => Math.abs(value) >= least) ?? [1, "B"];
+    return `${DIGITS.format(value / size)} ${name}${unit.slice(found[0].length)}`;
+  }
+  return unit ? `${number(value)} ${unit}` : number(value);
+}
+
+/** Use beside its limit: `82 of 100 messages/s`. */
+export function beside(used, limit, unit = "") {
+  return `${amount(used, /^bytes?\b/.test(unit) ? "bytes" : "")} of ${amount(limit, unit)}`;
+}
+
+/** A fraction as percent. */
+export function percent(fraction) {
+  if (fraction === null || fraction === undefined || !Number.isFinite(fraction)) return NONE;
+  return `${fraction < 0.0995 ? DIGITS.format(fraction * 100) : WHOLE.format(fraction * 100)} %`;
+}
+
+/** A duration in ms, in the two units that matter. */
+export function duration(ms) {
+  if (ms === null || ms === undefined || !Number.isFinite(ms)) return NONE;
+  if (ms < 1000) return `${Math.round(ms)} ms`;
+  if (ms < 60_000) return `${DIGITS.format(ms / 1000)} s`;
+  const steps = [
+    [86_400, "d", 3600, "h"],
+    [3600, "h", 60, "min"],
+    [60, "min", 1, "s"],
+  ];
+  const seconds = Math.round(ms / 1000);
+  const [large, name, small, less] = steps.find(([size]) => seconds >= size);
+  const rest = Math.floor((seconds % large) / small);
+  return `${Math.floor(seconds / large)} ${name}${rest ? ` ${rest} ${less}` : ""}`;
+}
+
+const CLOCK = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const DAY = new Intl.DateTimeFormat("en-CA", { dateStyle: "short" });
+
+/** A time, ms since the epoch, by this machine's clock and zone; with its day unless that is today. */
+export function time(ms) {
+  if (!Number.isFinite(ms)) return NONE;
+  const at = new Date(ms);
+  const day = DAY.format(at);
+  return day === DAY.format(new Date()) ? CLOCK.format(at) : `${day} ${CLOCK.format(at)}`;
+}
+
+/** How long ago that was. */
+export function ago(ms, now = Date.now()) {
+  return Number.isFinite(ms) && ms > 0 ? duration(Math.max(0, now - ms)) : NONE;
+}
+
+/** A field's name for people: `oldest_ms` -> `oldest`. */
+export function title(field) {
+  const spaced = field
+    .replace(/_per_s$/, "")
+    .replace(/_(ms|s)$/, "")
+    .replace(/_/g, " ");
+  return spaced.charAt(0).toUpperCase() + spaced.slice(1);
+}
+
+/** A field's value for people, by what its name says of its unit. */
+export function shown(field, value) {
+  if (value === null || value === undefined) return NONE;
+  if (typeof value === "boolean") return value ? "yes" : "no";
+  if (typeof value === "number") {
+    if (value > 1e12 && /(^|_)(ts|at|since|ms)$/.test(field)) return time(value);
+    if (field.endsWith("_ms")) return duration(value);
+    if (field.endsWith("_per_s")) return `${number(value)}/s`;
+    if (field.endsWith("_s")) return duration(value * 1000);
+    if (/fraction$/.test(field)) return percent(value);
+    return amount(value, /bytes$/.test(field) ? "bytes" : "");
+  }
+  return typeof value === "object" ? JSON.stringify(value) : String(value);
+}
+
+/** A table of objects: a column for each field that one of them has. */
+export function table(caption, rows, hidden = []) {
+  const fields = [...new Set(rows.flatMap((row) => Object.keys(row)))].filter(
+    (field) => !hidden.includes(field),
+  );
+  const kind = (field) => rows.some((row) => typeof row[field] === "number") && "number";
+  const cell = (row, field) =>
+    h(
+      "td",
+      {
+        class: kind(field),
+      },
+      shown(field, row[field]),
+    );
+  return h(
+    "div",
+    { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+    h(
+      "table",
+      { class: "plain" },
+      h("caption", {}, caption),
+      h(
+        "thead",
+        {},
+        h(
+          "tr",
+          {},
+          fields.map((field) => h("th", { scope: "col", class: kind(field) }, title(field))),
+        ),
+      ),
+      h(
+        "tbody",
+        {},
+        rows.map((row) =>
+          h(
+            "tr",
+            {},
+            fields.map((field) => cell(row, field)),
+          ),
+        ),
+      ),
+    ),
+  );
+}
