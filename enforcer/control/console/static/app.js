@@ -87,13 +87,12 @@ function showBanner(now) {
   banner.className = waits ? "waits" : "calm";
   // For a screen reader only a change of the number is news, not each second of the time.
   const first = waits ? `${number(now.waiting)} wait${now.waiting === 1 ? "s" : ""} now` : "Nobody waits";
-  const since = now.oldest_ms > 1e12 ? ago(now.oldest_ms) : duration(now.oldest_ms);
   const said = banner.querySelector("[role=status]") ?? h("strong", { role: "status" });
   if (said.textContent !== first) said.textContent = first;
   const facts = [
-    waits && ["longest", since],
+    waits && ["longest", duration(now.oldest_ms)],
     ["refused in the last minute", number(now.refused)],
-    ["limited", number(now.entities)],
+    ["with a limit", number(now.entities)],
     now.mode && now.mode !== "enforce" && ["mode", now.mode],
   ].filter(Boolean);
   const list = h(
@@ -108,7 +107,7 @@ function showBanner(now) {
   const ill = (now.parts ?? []).filter((part) => health.isIll(part));
   banner.querySelector("a")?.remove();
   if (ill.length)
-    banner.append(h("a", { href: "#/health" }, `${ill.map((part) => part.name).join(", ")}: see Health`));
+    banner.append(h("a", { href: "#/health" }, `${ill.map(health.partName).join(", ")}: see Health`));
 }
 
 const THEMES = ["system", "light", "dark"];

@@ -2,7 +2,20 @@
 import { ask, Refused } from "./api.js";
 import { history } from "./charts.js";
 import { bar, level } from "./limits.js";
-import { ago, amount, duration, fill, h, number, percent, shown, table, time, title } from "./words.js";
+import {
+  ago,
+  amount,
+  duration,
+  fill,
+  h,
+  ms,
+  number,
+  percent,
+  rowsTable,
+  shown,
+  time,
+  title,
+} from "./words.js";
 
 const DECISIONS = 50;
 const REREAD = 5; // summaries, one a second
@@ -50,29 +63,8 @@ export function show(main, to, signal) {
         part.shadow,
       ),
     ),
-    h(
-      "section",
-      { "aria-labelledby": "h-newest" },
-      h("h2", { id: "h-newest" }, "Newest decisions"),
-      h(
-        "div",
-        { class: "scroll", tabindex: "0", role: "region", "aria-label": "Newest decisions" },
-        h(
-          "table",
-          { class: "plain" },
-          h(
-            "thead",
-            {},
-            h(
-              "tr",
-              {},
-              ["Time", "Outcome", "Told to wait", "More"].map((one) => h("th", { scope: "col" }, one)),
-            ),
-          ),
-          decisions,
-        ),
-      ),
-    ),
+    h("h2", {}, "Newest decisions"),
+    rowsTable("Newest decisions", ["Time", "Outcome", "Told to wait", "More"], decisions),
   );
 
   const seen = new Set();
@@ -130,7 +122,7 @@ function showState(part, now) {
     [
       "waits",
       now.waiting_ms > 0 ? duration(now.waiting_ms) : "–",
-      now.since ? `since ${time(now.since)}, ${ago(now.since)}` : "",
+      now.since ? `since ${time(ms(now.since))}, ${ago(ms(now.since))}` : "",
     ],
     ["refused", now.refused ? number(now.refused) : "–", "in the last minute"],
   ];
@@ -176,75 +168,52 @@ function ladder(levels, unit) {
 }
 
 function shares({ shares: rows = [], share_sum: sum, limit }, unit) {
-  if (!rows.length)
-    return h("p", { class: "hint" }, "It is not shared out: what is there is for whoever comes first.");
+  if (!rows.length) return h("p", { class: "hint" }, "It is not shared out among proxies.");
   const bare = /^byte/.test(unit) ? "bytes" : "";
-  const line = (name, share, used, kind) =>
+  const line = (name, share, used) =>
     h(
       "tr",
-      { class: kind },
+      {},
       h("th", { scope: "row" }, name),
       h("td", { class: "number" }, amount(share, bare)),
       h("td", { class: "number" }, amount(used, bare)),
     );
-  return h(
-    "table",
-    { class: "plain" },
-    h(
-      "thead",
-      {},
-      h(
-        "tr",
-        {},
-        h("th", { scope: "col" }, "Proxy"),
-        h("th", { scope: "col", class: "number" }, "Share"),
-        h("th", { scope: "col", class: "number" }, "Used"),
-      ),
-    ),
+  const used = rows.reduce((all, one) => all + (one.used ?? 0), 0);
+  return rowsTable(
+    "Shares",
+    ["Proxy", "#Share", "#Used"],
     h(
       "tbody",
       {},
-      rows.map((one) => line(one.proxy, one.share, one.used, "")),
+      rows.map((one) => line(one.proxy, one.share, one.used)),
     ),
-    h(
-      "tfoot",
-      {},
-      line(
-        `sum, of ${amount(limit, unit)}`,
-        sum,
-        rows.reduce((all, one) => all + (one.used ?? 0), 0),
-        "sum",
-      ),
-    ),
+    h("tfoot", {}, line(`sum, of ${amount(limit, unit)}`, sum, used)),
   );
 }
 
-function showShadow(place, { shadow, candidate }) {
-  if (candidate) fill(place, h("p", {}, `Decided by the candidate ${candidate}; nobody acts on it.`));
-  else if (shadow && typeof shadow === "object") {
-    fill(
-      place,
-      h("h3", {}, "In shadow"),
-      h(
-        "dl",
-        { class: "pairs" },
-        Object.entries(shadow).map(([name, value]) => [
-          h("dt", {}, title(name)),
-          h("dd", {}, shown(name, value)),
-        ]),
-      ),
-    );
-  } else
-    fill(
-      place,
-      h(
-        "p",
-        { class: "hint" },
-        shadow
-          ? "Its policy is on trial (shadow): decided and counted, nobody is held back."
-          : "No policy is on trial here (shadow).",
-      ),
-    );
+/** What would have been: of a policy on trial, and of candidates that are decided beside those in force. */
+function showShadow(place, { shadow, candidates = {} }) {
+  const would = shadow && [
+    ["would wait now", shadow.waiting_ms > 0 ? duration(shadow.waiting_ms) : "no"],
+    ["would have been refused", `${number(shadow.refused)} in the last minute`],
+    ["since", time(ms(shadow.since))],
+  ];
+  const beside = Object.entries(candidates).map(([name, decision]) => [
+    `candidate ${name}`,
+    compact(decision),
+  ]);
+  const pairs = [...(would || []), ...beside].map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]);
+  fill(
+    place,
+    pairs.length && h("h3", {}, shadow ? "On trial (shadow): nobody is held back" : "Candidates"),
+    pairs.length
+      ? h("dl", { class: "pairs" }, pairs)
+      : h(
+          "p",
+          { class: "hint" },
+          "No policy is on trial here (shadow), and no candidate is decided beside it.",
+        ),
+  );
 }
 
 function showHelp(place, now) {
@@ -278,21 +247,31 @@ function showHelp(place, now) {
   );
 }
 
-function decisionRow(decision) {
-  const more = Object.entries(decision).filter(
+/** What else a decision says. */
+const others = (decision) =>
+  Object.entries(decision).filter(
     ([field, value]) => !APART.includes(field) && value !== null && value !== false && value !== "",
   );
+
+const compact = (decision) =>
+  [decision.outcome, ...others(decision).map(([field, value]) => `${title(field)} ${shown(field, value)}`)]
+    .filter(Boolean)
+    .join(", ");
+
+function decisionRow(decision) {
   const outcome = decision.outcome ?? decision.type ?? "";
   return h(
     "tr",
-    { class: /reject|throttle|block/.test(outcome) ? "full" : "" },
+    { class: /reject|throttle/.test(outcome) ? "full" : "" },
     h("td", {}, time(decision.ts)),
     h("td", {}, outcome),
     h("td", { class: "number" }, decision.throttle_time_ms ? duration(decision.throttle_time_ms) : "–"),
     h(
       "td",
       { class: "more" },
-      more.map(([field, value]) => h("span", {}, `${title(field)} `, h("b", {}, shown(field, value)))),
+      others(decision).map(([field, value]) =>
+        h("span", {}, `${title(field)} `, h("b", {}, shown(field, value))),
+      ),
     ),
   );
 }

@@ -1,68 +1,68 @@
-// How Weir itself fares: its parts, what they measured against what is promised, its topics.
-import { fill, h, shown, table, time, title } from "./words.js";
+// How Weir itself fares: its parts, and what passed beyond a limit beside the most that is promised.
+import { duration, fill, h, number, rowsTable, time } from "./words.js";
 
-const WELL = /^(up|ok|ready|running|live|well|true)$/i;
+const PARTS = {
+  job: ["job", "its newest sign"],
+  batch: ["last batch", "the newest decision of the job"],
+  round: ["last round", "the job shares out once a round"],
+  proxy: ["proxy", "says every 5 s that it is there"],
+};
+
+/** What a part is called: `proxy p1`, `job`. */
+export const partName = ({ part, name }) => (part === "proxy" ? `proxy ${name}` : (PARTS[part]?.[0] ?? part));
 
 /** Whether a part needs somebody to look at it. */
-export const isIll = (part) => part.status !== undefined && !WELL.test(String(part.status));
+export const isIll = ({ status }) => status !== "ok";
 
 export function show(main) {
-  const parts = h("ul", { class: "parts" });
-  const rest = h("div");
   const heard = h("p", { class: "hint" });
-  fill(main, h("h1", {}, "Health"), heard, h("h2", {}, "Parts"), parts, rest);
+  const parts = h("ul", { class: "parts" });
+  const overshoot = h("div");
+  fill(
+    main,
+    h("h1", {}, "Health"),
+    heard,
+    h("h2", {}, "Parts"),
+    parts,
+    h("h2", {}, "Overshoot"),
+    h(
+      "p",
+      { class: "hint" },
+      "Where proxies, which decide at once, let through what the law would have refused a moment later: " +
+        "how often, how far below zero the balance went at most, and the burst, which is the bound.",
+    ),
+    overshoot,
+  );
   const put = (now) => {
-    fill(parts, (now.parts ?? []).map(partCard));
-    const others = Object.entries(now).filter(([name, value]) => name !== "parts" && Array.isArray(value));
-    const single = Object.entries(now).filter(([, value]) => typeof value !== "object");
-    fill(
-      rest,
-      others.map(([name, rows]) => list(name, rows)),
-      h("h2", {}, "Now"),
-      h(
-        "dl",
-        { class: "pairs" },
-        single.map(([name, value]) => [h("dt", {}, title(name)), h("dd", {}, shown(name, value))]),
-      ),
-    );
-    heard.textContent = `As of ${time(Date.now())}.`;
+    heard.textContent = `As of ${time(now.at)}. Mode: ${now.mode}. ${number(now.entities)} have a limit.`;
+    fill(parts, now.parts.map(card));
+    fill(overshoot, beyond(now.overshoot));
   };
   return { title: "Health", take: (name, data) => name === "summary" && put(data) };
 }
 
-function partCard(part) {
-  const facts = Object.entries(part).filter(([name]) => !["name", "status"].includes(name));
+function card(part) {
+  const ill = isIll(part);
   return h(
     "li",
-    { class: isIll(part) ? "full" : "ok" },
-    h(
-      "h3",
-      {},
-      part.name,
-      h("span", { class: `tag ${isIll(part) ? "bad" : "good"}` }, String(part.status ?? "")),
-    ),
-    h(
-      "dl",
-      { class: "pairs" },
-      facts.map(([name, value]) => [h("dt", {}, title(name)), h("dd", {}, shown(name, value))]),
-    ),
+    { class: ill ? "full" : "ok" },
+    h("h3", {}, partName(part), " ", h("span", { class: `tag ${ill ? "bad" : "good"}` }, part.status)),
+    h("p", { class: "age" }, part.age_ms === null ? "nothing heard" : `${duration(part.age_ms)} ago`),
+    h("p", { class: "hint" }, PARTS[part.part]?.[1] ?? ""),
   );
 }
 
-const ABOUT = {
-  overshoot: "What passed beyond a limit, as measured, beside the most that is promised.",
-  topics: "Weir's own topics.",
-};
-
-function list(name, rows) {
-  const objects = rows.filter((row) => row && typeof row === "object");
-  return h(
-    "section",
-    {},
-    h("h2", {}, title(name)),
-    ABOUT[name] && h("p", { class: "hint" }, ABOUT[name]),
-    objects.length
-      ? table(title(name), objects)
-      : h("p", {}, rows.length ? rows.join(", ") : "Nothing to tell."),
-  );
+function beyond(rows) {
+  if (!rows.length) return h("p", {}, "Nothing passed beyond a limit.");
+  const address = (row) => `#/entity/${encodeURIComponent(row.law)}/${encodeURIComponent(row.entity)}`;
+  const line = (row) =>
+    h(
+      "tr",
+      {},
+      h("th", { scope: "row" }, h("a", { href: address(row) }, row.entity)),
+      h("td", { class: "number" }, number(row.differences)),
+      h("td", { class: "number" }, number(row.over)),
+      h("td", { class: "number" }, number(row.bound)),
+    );
+  return rowsTable("Overshoot", ["Entity", "#Times", "#Furthest", "#Bound"], h("tbody", {}, rows.map(line)));
 }

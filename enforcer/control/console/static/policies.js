@@ -1,6 +1,6 @@
 // Policies: see, check and change them; and who has changed what.
 import { ask, Refused } from "./api.js";
-import { fill, h, number, time } from "./words.js";
+import { fill, h, number, rowsTable, time } from "./words.js";
 
 const ROWS = 50;
 const LOG_ROWS = 50;
@@ -71,43 +71,19 @@ export function show(main, to, signal) {
 function entries(to, { version, entries: rows }, total, offset) {
   const turn = (at, said) =>
     at >= 0 && at < total ? h("a", { href: address(to, { offset: at || "" }) }, said) : null;
-  return [
+  const line = (row) =>
     h(
-      "p",
-      { class: "hint" },
-      `Version ${version}, entries: ${number(total)}. A change is in force two seconds later.`,
-    ),
+      "tr",
+      {},
+      h("th", { scope: "row" }, h("a", { href: address(to, { entry: row.entry }) }, row.entry)),
+      h("td", {}, h("code", {}, compact(row.value))),
+      h("td", {}, row.origin || "–"),
+    );
+  const told = `Version ${version}, entries: ${number(total)}. A change is in force two seconds later.`;
+  return [
+    h("p", { class: "hint" }, told),
     rows.length
-      ? h(
-          "div",
-          { class: "scroll", tabindex: "0", role: "region", "aria-label": "Entries" },
-          h(
-            "table",
-            { class: "plain" },
-            h(
-              "thead",
-              {},
-              h(
-                "tr",
-                {},
-                ["Entry", "Value", "Set by"].map((name) => h("th", { scope: "col" }, name)),
-              ),
-            ),
-            h(
-              "tbody",
-              {},
-              rows.map((row) =>
-                h(
-                  "tr",
-                  {},
-                  h("th", { scope: "row" }, h("a", { href: address(to, { entry: row.entry }) }, row.entry)),
-                  h("td", {}, h("code", {}, compact(row.value))),
-                  h("td", {}, row.origin || "–"),
-                ),
-              ),
-            ),
-          ),
-        )
+      ? rowsTable("Entries", ["Entry", "Value", "Set by"], h("tbody", {}, rows.map(line)))
       : h("p", { class: "notice" }, "There is none."),
     total > ROWS &&
       h(
@@ -195,37 +171,17 @@ function form(to, entry, value, mayChange, again) {
 
 function changes(to, rows) {
   if (!rows.length) return h("p", { class: "notice" }, "No change is told.");
-  return h(
-    "div",
-    { class: "scroll", tabindex: "0", role: "region", "aria-label": "Changes" },
+  const line = (row) =>
     h(
-      "table",
-      { class: "plain" },
-      h(
-        "thead",
-        {},
-        h(
-          "tr",
-          {},
-          ["Time", "Who", "Entry", "From", "To", "Why"].map((name) => h("th", { scope: "col" }, name)),
-        ),
-      ),
-      h(
-        "tbody",
-        {},
-        rows.map((row) =>
-          h(
-            "tr",
-            {},
-            h("td", {}, time(row.at)),
-            h("td", {}, row.actor || "–"),
-            h("td", {}, h("a", { href: address(to, { entry: row.entry }) }, row.entry)),
-            h("td", {}, h("code", {}, row.old_known === false ? "?" : compact(row.old))),
-            h("td", {}, h("code", {}, compact(row.new))),
-            h("td", {}, row.reason || "–"),
-          ),
-        ),
-      ),
-    ),
-  );
+      "tr",
+      {},
+      h("td", {}, time(row.at)),
+      h("td", {}, row.actor || "–"),
+      h("td", {}, h("a", { href: address(to, { entry: row.entry }) }, row.entry)),
+      h("td", {}, h("code", {}, row.old_known === false ? "?" : compact(row.old))),
+      h("td", {}, h("code", {}, compact(row.new))),
+      h("td", {}, row.reason || "–"),
+    );
+  const columns = ["Time", "Who", "Entry", "From", "To", "Why"];
+  return rowsTable("Changes", columns, h("tbody", {}, rows.map(line)));
 }

@@ -73,16 +73,16 @@ export function percent(fraction) {
 }
 
 /** A duration in ms, in the two units that matter. */
-export function duration(ms) {
-  if (ms === null || ms === undefined || !Number.isFinite(ms)) return NONE;
-  if (ms < 1000) return `${Math.round(ms)} ms`;
-  if (ms < 60_000) return `${DIGITS.format(ms / 1000)} s`;
+export function duration(length) {
+  if (length === null || length === undefined || !Number.isFinite(length)) return NONE;
+  if (length < 1000) return `${Math.round(length)} ms`;
+  if (length < 60_000) return `${DIGITS.format(length / 1000)} s`;
   const steps = [
     [86_400, "d", 3600, "h"],
     [3600, "h", 60, "min"],
     [60, "min", 1, "s"],
   ];
-  const seconds = Math.round(ms / 1000);
+  const seconds = Math.round(length / 1000);
   const [large, name, small, less] = steps.find(([size]) => seconds >= size);
   const rest = Math.floor((seconds % large) / small);
   return `${Math.floor(seconds / large)} ${name}${rest ? ` ${rest} ${less}` : ""}`;
@@ -91,17 +91,20 @@ export function duration(ms) {
 const CLOCK = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const DAY = new Intl.DateTimeFormat("en-CA", { dateStyle: "short" });
 
+/** A time as ms since the epoch; the API tells times in decisions so, and others as ISO 8601. */
+export const ms = (at) => (typeof at === "string" ? Date.parse(at) : (at ?? NaN));
+
 /** A time, ms since the epoch, by this machine's clock and zone; with its day unless that is today. */
-export function time(ms) {
-  if (!Number.isFinite(ms)) return NONE;
-  const at = new Date(ms);
+export function time(when) {
+  if (!Number.isFinite(when)) return NONE;
+  const at = new Date(when);
   const day = DAY.format(at);
   return day === DAY.format(new Date()) ? CLOCK.format(at) : `${day} ${CLOCK.format(at)}`;
 }
 
 /** How long ago that was. */
-export function ago(ms, now = Date.now()) {
-  return Number.isFinite(ms) && ms > 0 ? duration(Math.max(0, now - ms)) : NONE;
+export function ago(when, now = Date.now()) {
+  return Number.isFinite(when) && when > 0 ? duration(Math.max(0, now - when)) : NONE;
 }
 
 /** A field's name for people: `oldest_ms` -> `oldest`. */
@@ -116,9 +119,10 @@ export function title(field) {
 /** A field's value for people, by what its name says of its unit. */
 export function shown(field, value) {
   if (value === null || value === undefined) return NONE;
+  if (/(^|_)(at|since)$/.test(field)) return time(ms(value));
   if (typeof value === "boolean") return value ? "yes" : "no";
   if (typeof value === "number") {
-    if (value > 1e12 && /(^|_)(ts|at|since|ms)$/.test(field)) return time(value);
+    if (value > 1e12 && /(^|_)(ts|ms)$/.test(field)) return time(value);
     if (field.endsWith("_ms")) return duration(value);
     if (field.endsWith("_per_s")) return `${number(value)}/s`;
     if (field.endsWith("_s")) return duration(value * 1000);
@@ -128,47 +132,13 @@ export function shown(field, value) {
   return typeof value === "object" ? JSON.stringify(value) : String(value);
 }
 
-/** A table of objects: a column for each field that one of them has. */
-export function table(caption, rows, hidden = []) {
-  const fields = [...new Set(rows.flatMap((row) => Object.keys(row)))].filter(
-    (field) => !hidden.includes(field),
-  );
-  const kind = (field) => rows.some((row) => typeof row[field] === "number") && "number";
-  const cell = (row, field) =>
-    h(
-      "td",
-      {
-        class: kind(field),
-      },
-      shown(field, row[field]),
-    );
+/** A table that scrolls by itself: names of its columns, those of numbers with a `#` before, and its body. */
+export function rowsTable(caption, columns, body, foot = null) {
+  const head = (name) =>
+    h("th", { scope: "col", class: name.startsWith("#") && "number" }, name.replace("#", ""));
   return h(
     "div",
     { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
-    h(
-      "table",
-      { class: "plain" },
-      h("caption", {}, caption),
-      h(
-        "thead",
-        {},
-        h(
-          "tr",
-          {},
-          fields.map((field) => h("th", { scope: "col", class: kind(field) }, title(field))),
-        ),
-      ),
-      h(
-        "tbody",
-        {},
-        rows.map((row) =>
-          h(
-            "tr",
-            {},
-            fields.map((field) => cell(row, field)),
-          ),
-        ),
-      ),
-    ),
+    h("table", { class: "plain" }, h("thead", {}, h("tr", {}, columns.map(head))), body, foot),
   );
 }
