@@ -11,6 +11,7 @@ VENV := .venv
 JARS := $(CURDIR)/.weir/jars
 STAMPS := $(VENV)/.installed .weir/jars/kafka/.fetched .weir/jars/spark/.fetched $(VENV)/.compiled .weir/jars/.archived
 PULSAR_JARS := .weir/jars/pulsar/.fetched .weir/jars/pulsar_broker/.fetched
+AXE := .weir/tools/axe/.fetched
 PYTEST := $(VENV)/bin/python -m pytest
 # A commit of MinIO, 2026-02-12.
 MINIO := v0.0.0-20260212201848-7aac2a2c5b7c
@@ -63,6 +64,13 @@ s3a: setup .weir/jars/spark_s3a/.fetched
 	@$(PYTHON) -m weir.jars fetch tests/poms/hdfs $(JARS)/hdfs
 	@touch $@
 
+# What looks at the console's pages in tests, by its lock.
+$(AXE): tests/browser/pins/package-lock.json
+	@scripts/prerequisites.sh $(PYTHON) npm chromium
+	@mkdir -p $(@D) && cp tests/browser/pins/package*.json $(@D)
+	@cd $(@D) && npm ci --silent --ignore-scripts --no-audit --no-fund
+	@touch $@
+
 minio: .weir/tools/minio
 .weir/tools/minio:
 	@scripts/prerequisites.sh $(PYTHON) go
@@ -91,13 +99,15 @@ check: setup
 	@echo "== types" && $(VENV)/bin/mypy
 	@echo "== unit tests and traces" && $(PYTEST) tests/unit tests/traces -m "not soak" -n 2
 
-# From the quick to the slow; each line is one kind, stops at the first that fails. Pulsar's jars come meanwhile.
+# From the quick to the slow; each line is one kind, stops at the first that fails. Pulsar's jars and axe come meanwhile.
 test: setup
-	@$(MAKE) -s $(PULSAR_JARS) & fetching=$$!; $(MAKE) -s check; checked=$$?; wait $$fetching && exit $$checked
+	@$(MAKE) -s $(PULSAR_JARS) $(AXE) & fetching=$$!; $(MAKE) -s check; checked=$$?; wait $$fetching && exit $$checked
 	@echo "== the job in Spark" && $(PYTEST) tests/spark -m "not soak" --durations=3
 	@echo "== the proxy and the tools against a real Kafka" && \
 		$(PYTEST) tests/kafka tests/attack -m "not soak" -n 3 --dist loadfile --durations=3
 	@echo "== Pulsar" && $(PYTEST) tests/pulsar -m "not soak" $(SIDE_BY_SIDE) --durations=3
+	@scripts/prerequisites.sh $(PYTHON) chromium
+	@echo "== the console in a browser" && $(PYTEST) tests/browser --durations=3
 	@echo "== the whole stack" && $(PYTEST) tests/end_to_end -m "not soak" $(SIDE_BY_SIDE) --durations=3
 
 secure: setup $(PULSAR_JARS)

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Says in one line each what set-up lacks and how to get it; exit status 1 if anything is missing.
-# Usage: prerequisites.sh PYTHON [java|mvn|go|npm|g++|testssl|prometheus|promtool ...]
+# Says in one line each what set-up lacks and how to get it; exit status 1 if anything is missing. Of these only
+# Chromium is installed, where that may be done: nobody has it where continuous integration runs.
+# Usage: prerequisites.sh PYTHON [java|mvn|go|npm|g++|testssl|prometheus|promtool|chromium ...]
 set -u
 python=$1
 shift
@@ -9,6 +10,10 @@ lacking=0
 lack() {
     echo "setup: $1" >&2
     lacking=1
+}
+
+there() {
+    for name in "$@"; do command -v "$name" >/dev/null || return 1; done
 }
 
 if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
@@ -33,7 +38,16 @@ for tool in "$@"; do
         ;;
     go | npm | g++)
         command -v "$tool" >/dev/null ||
-            lack "$tool is needed for the clients' own tests; apt install golang npm g++ zlib1g-dev libssl-dev"
+            lack "$tool is needed for tests of others' making; apt install golang npm g++ zlib1g-dev libssl-dev"
+        ;;
+    chromium)
+        if ! there chromium chromedriver && [ "$(id -u)" = 0 ] && there apt-get; then
+            echo "setup: installing Chromium and its driver" >&2
+            export DEBIAN_FRONTEND=noninteractive
+            { apt-get -qq update && apt-get -qq install --no-install-recommends chromium chromium-driver; } >/dev/null
+        fi
+        there chromium chromedriver ||
+            lack "Chromium and its driver are needed to test the console; apt install chromium chromium-driver"
         ;;
     testssl)
         command -v testssl >/dev/null || lack "testssl.sh is needed for make secure; apt install testssl.sh"

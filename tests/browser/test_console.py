@@ -1,0 +1,179 @@
+"""The console in a real browser, before a real cluster, job and proxy: what a person sees, and how soon."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from admin_process_kit import Admin
+from browser_kit import PHONE, WIDE, Browser
+from kafka import KafkaAdminClient
+from selenium.webdriver.common.keys import Keys
+from stack_kit import Up, create
+
+EAGER = "user=ANONYMOUS,client-id=eager"
+ENTITY = "#/entity/mutation/user%3DANONYMOUS%2Cclient-id%3Deager"
+ENTRY = "quotas[user=<default>,client-id=eager]"
+PAGES = {
+    "list": ("#/limits", "eager"),
+    "pictures": ("#/limits?law=mutation&by=refused&show=pictures", "eager"),
+    "entity": (ENTITY, "Newest decisions"),
+    "health": ("#/health", "proxy"),
+    "policies": (f"#/policies?entry={ENTRY}", "Who changed quotas"),
+}
+"""Each page's address, and what it says once it is there."""
+AWAY = ("net::ERR_",)
+"""What the browser itself says of an admin process that is gone."""
+
+
+def overdraw(up: Up, name: str) -> float:
+    """Let a client exceed its quota; when it was refused, by this machine's clock."""
+    client = KafkaAdminClient(bootstrap_servers=up.ready["proxy"], client_id="eager")
+    try:
+        codes = create(client, {f"{name}-{number}": 9 for number in range(4)})
+        assert 89 in {code for code, _ in codes.values()}
+        return time.monotonic()
+    finally:
+        client.close()
+
+
+@pytest.fixture(scope="module")
+def throttled(up: Up, _browser: Browser) -> float:
+    """How long it took from a refusal until an open page showed who is held back, s."""
+    _browser.open("#/limits")
+    _browser.reads("live")
+    assert "eager" not in _browser.text("tbody")
+    refused = overdraw(up, "first")
+    _browser.find("tbody tr.full a")
+    return time.monotonic() - refused
+
+
+def test_a_throttle_shows_within_two_seconds(throttled: float, browser: Browser) -> None:
+    """Who, how much of the limit, and that somebody waits, without a reload."""
+    assert throttled < 2
+    browser.open("#/limits")
+    browser.reads("1 waits now", "#banner")
+    assert EAGER in browser.text("tbody tr.full")
+
+
+@pytest.mark.usefixtures("throttled")
+def test_an_entity_says_why_and_what_would_help(browser: Browser) -> None:
+    """The sentence, the level that won, the proxy's share, decisions, and the limit that would do."""
+    browser.open(ENTITY)
+    browser.reads(ENTRY, ".ladder .won")
+    assert "eager" in browser.text(".why") and "1" in browser.text(".why")
+    assert "reject" in browser.text("table")
+    browser.find(".help button").click()
+    browser.reads("mutations/s", ".help output")
+
+
+@pytest.mark.usefixtures("throttled")
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_is_accessible_and_fits_a_phone(browser: Browser, page: str, theme: str) -> None:
+    """No violation that axe-core finds, in both themes; no scrolling sideways."""
+    address, said = PAGES[page]
+    browser.theme(theme)
+    browser.open(address)
+    browser.reads(said, "main")
+    browser.reads("live")
+    assert browser.violations() == []
+    browser.size(*PHONE)
+    try:
+        assert browser.overflow() <= 0
+    finally:
+        browser.size(*WIDE)
+
+
+@pytest.mark.usefixtures("throttled")
+def test_keys_reach_everything(browser: Browser) -> None:
+    """Tab goes through all links and buttons of a page; letters open entities and pages."""
+    browser.open("#/limits")
+    browser.find("tbody a")
+    reached = set()
+    for _ in range(60):
+        browser.press(Keys.TAB)
+        reached.add(browser.run("return document.activeElement.innerText || document.activeElement.id"))
+    wanted = browser.run(
+        "return [...document.querySelectorAll('a, button')]"
+        ".filter((one) => one.checkVisibility() && !one.closest('dialog')).map((one) => one.innerText || one.id)"
+    )
+    assert set(wanted) <= reached
+    browser.open("#/limits")
+    browser.find("tbody a")
+    browser.press("j")
+    browser.press(Keys.ENTER)
+    browser.reads(EAGER, "h1")
+    browser.press("u")
+    browser.find("tbody a")
+    browser.press("5")
+    browser.reads("Health", "h1")
+    browser.press("?")
+    browser.find("dialog[open]")
+    browser.press(Keys.ESCAPE)
+    browser.press("t")
+    assert browser.run("return document.documentElement.dataset.theme") == "light"
+    browser.press("t", "t")
+
+
+def test_a_policy_is_checked_changed_and_told(browser: Browser) -> None:
+    """What is wrong is said; a change stands in the log with its reason."""
+    browser.open("#/policies?entry=new")
+    entry, value = browser.find("#entry"), browser.find("#value")
+    entry.clear()
+    entry.send_keys("quotas[user=bob]")
+    value.clear()
+    value.send_keys('{"controller_mutation_rte": 7}')
+    buttons = {one.text: one for one in browser.driver.find_elements("css selector", ".editor button")}
+    buttons["Check"].click()
+    browser.reads("controller_mutation_rate", ".editor output")
+    value.clear()
+    value.send_keys('{"controller_mutation_rate": 7}')
+    browser.find("#reason").send_keys("größer, ticket 7")
+    buttons["Change"].click()
+    browser.reads("Who changed quotas[user=bob]", "main")
+    browser.reads("größer, ticket 7", "main")
+    assert "loopback" in browser.text("main")
+
+
+@pytest.fixture
+def guarded(up: Up, tmp_path: Path) -> Iterator[Admin]:
+    """An admin process before the same cluster that wants tokens."""
+    tokens = tmp_path / "tokens.yaml"
+    tokens.write_text("tokens: [{token: watching, role: viewer, name: watch}]\n")
+    tokens.chmod(0o600)
+    with Admin(up.ready["kafka"], tmp_path / "guarded", "weir.", "--tokens", str(tokens)) as admin:
+        yield admin
+
+
+def test_a_token_is_asked_for(_browser: Browser, guarded: Admin) -> None:
+    """In the page, not by the browser; a viewer sees all and may change nothing."""
+    here, _browser.url = _browser.url, guarded.url
+    try:
+        _browser.open("#/policies?entry=new")
+        _browser.find("dialog[open] #token").send_keys("watching", Keys.ENTER)
+        _browser.reads("live")
+        _browser.reads("Only a token with the role operator", ".editor")
+        assert not _browser.find(".editor button.first").is_enabled()
+        assert _browser.errors(("401",)) == []
+    finally:
+        _browser.url = here
+
+
+@pytest.mark.usefixtures("throttled")
+@pytest.mark.parametrize("part", ["admin", "job"])
+def test_a_restart_is_survived(up: Up, _browser: Browser, part: str) -> None:
+    """The page says that something is missing, and goes on by itself once it is back."""
+    _browser.open("#/limits")
+    _browser.reads("live")
+    ready = dict(up.ready)
+    os.kill(up.pid(part), signal.SIGKILL)
+    _browser.reads({"admin": "not connected", "job": "job: see Health"}[part])
+    up.wait_ready(newer_than=ready)
+    _browser.until(lambda: "see Health" not in _browser.text("#banner"), "all parts well", 60)
+    _browser.reads("live", "#link")
+    overdraw(up, f"after-{part}")
+    _browser.find("tbody tr.full a")
+    assert _browser.errors(AWAY) == []
