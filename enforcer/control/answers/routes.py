@@ -37,7 +37,7 @@ def entity_routes(parts: Parts) -> APIRouter:
     ) -> Response:
         rows, total = page(
             parts.view, now_ms(), by=sorted_by(by), law=law_of(law) if law else None,
-            offset=_whole("offset", offset, 0, _OFFSET_MAX), limit=rows_of(limit),
+            offset=offset_of(offset), limit=rows_of(limit),
             seen=seen_by(caller_of(request), parts.store.entries),
         )  # fmt: skip
         return _json(rows, {TOTAL_HEADER: str(total)})
@@ -89,6 +89,11 @@ def law_of(text: str) -> Law:
 def rows_of(text: str) -> int:
     """Rows of a page; raises Refusal (400): not so many."""
     return _whole("limit", text, 1, LIMIT_MAX)
+
+
+def offset_of(text: str) -> int:
+    """Rows before a page; raises Refusal (400): not so many."""
+    return _whole("offset", text, 0, _OFFSET_MAX)
 
 
 def _whole(name: str, text: str, least: int, most: int) -> int:

@@ -1,14 +1,16 @@
 """Policies over HTTP as a policy file has them: every entry, checked and changed, and who changed what."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
 from enforcer.control import docs as admin_docs
 from enforcer.control.access.tokens import Role
+from enforcer.control.answers.routes import TOTAL_HEADER, Offset, Rows, offset_of, rows_of
+from enforcer.control.answers.shown import LIMIT
 from enforcer.control.docs import refusals
 from enforcer.control.groups import Changes, Entries, Holder, Refusal, attach, delete_group, object_of
 from enforcer.control.middleware import caller_of
@@ -19,9 +21,6 @@ from streaming.policy.files import check_entry
 from streaming.policy.policy_set import Section, parse_path
 
 PREFIX: Final = "/weir/v1/policies"
-TOTAL_HEADER: Final = "X-Total-Count"
-ROWS_MAX: Final = 1_000
-"""Of an answer."""
 _EXAMPLE: Final = '{"entry":"quotas[user=alice]","value":{"controller_mutation_rate":5}}'
 _SCHEMA: Final = {
     "type": "object",
@@ -30,7 +29,6 @@ _SCHEMA: Final = {
     "required": ["entry", "value"],
     "additionalProperties": False,
 }
-_Rows = Annotated[str, Query(json_schema_extra={"pattern": "^[0-9]+$"})]
 
 
 class Entry(BaseModel):
@@ -74,7 +72,7 @@ def policy_routes(parts: Parts) -> APIRouter:
 
     @router.get("", response_model=Policies, responses=refusals(400), summary="Entries, sorted by name")
     async def policies(
-        request: Request, entry: str = "", like: str = "", offset: _Rows = "0", limit: _Rows = "100"
+        request: Request, entry: str = "", like: str = "", offset: Offset = "0", limit: Rows = str(LIMIT)
     ) -> Response:
         log = parts.store.log
         held = log.entries
@@ -88,7 +86,7 @@ def policy_routes(parts: Parts) -> APIRouter:
         return JSONResponse(answer, headers={TOTAL_HEADER: str(len(wanted))})
 
     @router.get("/log", response_model=list[Change], responses=refusals(400), summary="Changes, newest first")
-    async def changes(entry: str | None = None, offset: _Rows = "0", limit: _Rows = "100") -> Response:
+    async def changes(entry: str | None = None, offset: Offset = "0", limit: Rows = str(LIMIT)) -> Response:
         told = rows(parts.store.log, entry, 0)[::-1]
         return JSONResponse(_page(told, offset, limit), headers={TOTAL_HEADER: str(len(told))})
 
@@ -151,8 +149,5 @@ def _wanted(body: bytes) -> tuple[str, dict[str, Any] | None]:
 
 
 def _page(found: list[Any], offset: str, limit: str) -> list[Any]:
-    for name, given in (("offset", offset), ("limit", limit)):
-        if not (given.isascii() and given.isdigit() and len(given) < 10):
-            raise Refusal(400, f"{name}: is {given!r}; expected a whole number from 0 on")
-    begin = int(offset)
-    return found[begin : begin + min(int(limit), ROWS_MAX)]
+    begin = offset_of(offset)
+    return found[begin : begin + rows_of(limit)]
