@@ -28,6 +28,7 @@ from enforcer.control.usage import UsageTable
 from streaming.contract.errors import WeirError
 from streaming.contract.events import REASON_MAX
 from streaming.kafka_io.policy_topic import PolicyLog
+from streaming.kafka_io.weir_topics import TopicFault
 from streaming.policy.policy_set import Section
 from streaming.policy.validation import Schema
 
@@ -136,6 +137,8 @@ class Parts:
     tokens: Tokens
     changes: ChangesAMinute = field(default_factory=ChangesAMinute)
     streams: Streams = field(default_factory=Streams)
+    topic_faults: Callable[[], Sequence[TopicFault]] = tuple
+    """What is wrong with Weir's topics."""
     beyond: ASGIApp | None = None
     """Gets what is not Weir's own, where it stands in front of another admin API."""
 

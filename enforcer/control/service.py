@@ -131,6 +131,7 @@ class AdminService:
             metrics=self._metrics,
             settings=settings,
             tokens=tokens,
+            topic_faults=lambda: self._watch.faults,
         )
         self._streams = parts.streams
         app = create_app(parts if beyond is None else replace(parts, beyond=beyond(parts)))

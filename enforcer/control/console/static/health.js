@@ -1,4 +1,5 @@
 // How Weir itself fares: its parts, and what passed beyond a limit beside the most that is promised.
+import { ask, Refused } from "./api.js";
 import { duration, fill, h, number, rowsTable, time } from "./words.js";
 
 const PARTS = {
@@ -14,10 +15,11 @@ export const partName = ({ part, name }) => (part === "proxy" ? `proxy ${name}` 
 /** Whether a part needs somebody to look at it. */
 export const isIll = ({ status }) => status !== "ok";
 
-export function show(main) {
+export function show(main, to, signal) {
   const heard = h("p", { class: "hint" });
   const parts = h("ul", { class: "parts" });
   const overshoot = h("div");
+  const topics = h("div");
   fill(
     main,
     h("h1", {}, "Health"),
@@ -32,6 +34,12 @@ export function show(main) {
         "how often, how far below zero the balance went at most, and the burst, which is the bound.",
     ),
     overshoot,
+    h("h2", {}, "Weir's topics"),
+    topics,
+  );
+  ask("weir/v1/topics", { signal }).then(
+    ({ data }) => fill(topics, faulty(data)),
+    (error) => error instanceof Refused && fill(topics, h("p", { class: "notice" }, error.message)),
   );
   const put = (now) => {
     heard.textContent = `As of ${time(now.at)}. Mode: ${now.mode}. ${number(now.entities)} have a limit.`;
@@ -65,4 +73,17 @@ function beyond(rows) {
       h("td", { class: "number" }, number(row.bound)),
     );
   return rowsTable("Overshoot", ["Entity", "#Times", "#Furthest", "#Bound"], h("tbody", {}, rows.map(line)));
+}
+
+function faulty(rows) {
+  if (!rows.length) return h("p", {}, "Nothing is wrong with them.");
+  const line = (row) =>
+    h(
+      "tr",
+      { class: "full" },
+      h("th", { scope: "row" }, row.topic),
+      h("td", {}, row.what),
+      h("td", {}, h("code", {}, row.mend)),
+    );
+  return rowsTable("Topics", ["Topic", "What is wrong", "What mends it"], h("tbody", {}, rows.map(line)));
 }

@@ -205,8 +205,8 @@ def test_the_description_is_that_of_the_models(api: TestClient) -> None:
     assert set(put["responses"]) == {"204", "400", "401", "403", "408", "412", "413", "503"}
     assert set(described["components"]["schemas"]) == {
         "Amounts", "BacklogStats", "Block", "BrokerStats", "Change", "Checked", "Entry", "Evictions",
-        "GroupView", "LimitedBy", "Member", "PartitionedBacklog", "Policies", "ProxyStats", "QuotaView",
-        "Reason", "SubscriptionBacklog",
+        "Fault", "GroupView", "LimitedBy", "Member", "PartitionedBacklog", "Policies", "ProxyStats",
+        "QuotaView", "Reason", "SubscriptionBacklog",
         "SubscriptionBrokerStats", "SubscriptionStats", "TopicStats", "Usage", "WholePartitionedStats",
         "WholeStats", "WholeSubscription",
     }  # fmt: skip

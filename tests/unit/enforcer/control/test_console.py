@@ -15,6 +15,7 @@ from enforcer.control.access.tokens import Grant, Role, digest_of
 from enforcer.control.console.pages import HEADERS, INDEX
 from enforcer.control.parts import PolicyStore
 from streaming.kafka_io.policy_topic import PolicyLog
+from streaming.kafka_io.weir_topics import Fault, TopicFault
 
 STATIC = files("enforcer.control.console") / "static"
 NAMES = sorted(file.name for file in STATIC.iterdir())
@@ -143,4 +144,14 @@ def test_who_changed_what_comes_newest_first() -> None:
     told = client(replace(parts(), store=cast(PolicyStore, store))).get(f"{PREFIX}/log").json()
     assert [(row["at"], row["actor"], row["new"]) for row in told] == [
         (at, "ops", {"controller_mutation_rate": at}) for at in (200, 100)
+    ]
+
+
+def test_faults_of_topics_are_told_with_what_mends_them() -> None:
+    """As the watch has seen them last."""
+    assert client(parts()).get("/weir/v1/topics").json() == []
+    fault = TopicFault(topic="weir.usage", fault=Fault.CLEANUP, what="is compacted", mend="mend it")
+    told = client(replace(parts(), topic_faults=lambda: (fault,))).get("/weir/v1/topics").json()
+    assert told == [
+        {"topic": "weir.usage", "fault": str(Fault.CLEANUP), "what": "is compacted", "mend": "mend it"}
     ]

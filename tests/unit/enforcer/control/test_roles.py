@@ -30,6 +30,7 @@ NOT_OF_TENANTS: Final = {
     "DELETE /admin/v2/brokers/configuration/{name}",
     *(f"{what} /weir/v1/policies" for what in ("GET", "PUT")),
     "GET /weir/v1/policies/log",
+    "GET /weir/v1/topics",
     "POST /weir/v1/policies/check",
     # Of its own ones see test_routes of the answers.
     f"{VIEW}/entities/{{law}}/{{entity}}",

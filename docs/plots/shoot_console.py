@@ -1,0 +1,125 @@
+"""The console's picture in README and docs/operate/console.md: a whole stack, some minutes of real clients, Chromium.
+
+    PYTHONPATH=.:tests/kit .venv/bin/python docs/plots/shoot_console.py [MINUTES]
+"""
+
+import sys
+import threading
+import time
+from contextlib import ExitStack
+from itertools import count
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any, Final
+
+from browser_kit import Browser
+from confluent_kafka import Consumer
+from confluent_kafka.admin import AdminClient, NewTopic
+from kafka import KafkaAdminClient
+from kafka.errors import KafkaError
+from load_kit import ConfluentProducer
+from PIL import Image
+from stack_kit import Up, create
+
+HERE: Final = Path(__file__).parent
+SIZE: Final = (1180, 620)
+COLOURS: Final = 128
+POLICIES: Final = """\
+version: 1
+quotas:
+  - entity: {user: null, client-id: terraform}
+    controller_mutation_rate: 1
+  - entity: {user: null, client-id: ci}
+    controller_mutation_rate: 1
+  - entity: {user: null, client-id: null}
+    controller_mutation_rate: 20
+resourcegroups:
+  orders: {publishRateInMsgs: 200}
+  clicks: {publishRateInMsgs: 500}
+  audit: {publishRateInMsgs: 400}
+namespaces:
+  acme/orders: {resourcegroup: orders}
+  acme/audit:
+    resourcegroup: audit
+    backlogQuotaMap: {destination_storage: {limitSize: 20000000, policy: producer_request_hold}}
+  web/clicks:
+    resourcegroup: clicks
+    subscriptionDispatchRate: {dispatchThrottlingRateInMsg: 350}
+broker: {resourceUsagePublishIntervalInSecs: 1, backlogQuotaCheckIntervalInSeconds: 2}
+backpressure: {partitions: {"*": {algorithm: vegas}}}
+"""
+TOPICS: Final = {"acme.orders.new": 260.0, "acme.audit.log": 250.0, "web.clicks.all": 430.0}
+"""Topic -> records that are to be sent each second."""
+PARTITIONS: Final = {"terraform": 2, "ci": 1, "backup": 9}
+"""Client id -> partitions that it creates every second and a half."""
+_PAUSE_S: Final = 1.5
+
+
+def creates(proxy: str, client_id: str, partitions: int, stop: threading.Event) -> None:
+    """A client that goes on creating topics, refused or not."""
+    for number in count():
+        try:
+            client = KafkaAdminClient(bootstrap_servers=proxy, client_id=client_id)
+            create(client, {f"{client_id}-{number}": partitions})
+            client.close()
+        except KafkaError:
+            pass
+        if stop.wait(_PAUSE_S):
+            return
+
+
+def reads(proxy: str, topic: str, stop: threading.Event) -> None:
+    """A group that reads all there is."""
+    consumer = Consumer({"bootstrap.servers": proxy, "group.id": "dashboard", "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    while not stop.is_set():
+        consumer.consume(100, 0.5)
+    consumer.close()
+
+
+def load(stack: ExitStack, up: Up) -> None:
+    """All clients, until the stack is left."""
+    proxy, stop = up.ready["proxy"], threading.Event()
+    made = AdminClient({"bootstrap.servers": up.ready["kafka"]}).create_topics(
+        [NewTopic(topic, 1, 1) for topic in TOPICS]
+    )
+    for each in made.values():
+        each.result(30)
+    tasks: list[tuple[Any, ...]] = [(creates, proxy, name, size, stop) for name, size in PARTITIONS.items()]
+    tasks.append((reads, proxy, "web.clicks.all", stop))
+    threads = [threading.Thread(target=what, args=given) for what, *given in tasks]
+    for thread in threads:
+        thread.start()
+        stack.callback(thread.join)
+    stack.callback(stop.set)
+    for topic, rate in TOPICS.items():
+        stack.enter_context(ConfluentProducer(proxy, topic, rate))
+
+
+def shoot(browser: Browser, state: str, name: str) -> None:
+    """A picture with few colours, which is what makes it small."""
+    browser.open(state)
+    browser.reads("live", "#link")
+    time.sleep(2)
+    file = HERE / name
+    browser.driver.save_screenshot(str(file))
+    Image.open(file).convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(file, optimize=True)
+
+
+def main() -> None:
+    """Run the stack and its clients, then look."""
+    folder = Path(mkdtemp(prefix="weir-console-"))
+    (folder / "policies.yaml").write_text(POLICIES)
+    minutes = float(sys.argv[1]) if len(sys.argv) > 1 else 5.0
+    with ExitStack() as stack:
+        up = stack.enter_context(Up(folder, "--policies", str(folder / "policies.yaml")))
+        browser = stack.enter_context(Browser(folder / "profile", up.ready["admin"]))
+        browser.size(*SIZE)
+        load(stack, up)
+        time.sleep(60 * minutes)
+        shoot(browser, "#/limits", "console.png")
+        shoot(browser, "#/entity/mutation/user%3DANONYMOUS%2Cclient-id%3Dterraform", "console-entity.png")
+
+
+if __name__ == "__main__":
+    main()

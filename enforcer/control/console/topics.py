@@ -1,0 +1,35 @@
+"""What is wrong with Weir's own topics, as the process has seen it last."""
+
+from fastapi import APIRouter, Response
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel
+
+from enforcer.control.parts import Parts
+
+
+class Fault(BaseModel):
+    """One thing that is wrong, and the command that mends it."""
+
+    topic: str
+    fault: str
+    what: str
+    mend: str
+
+
+def topic_routes(parts: Parts) -> APIRouter:
+    """The one endpoint."""
+    router = APIRouter(tags=["Who waits, and why"])
+
+    @router.get(
+        "/weir/v1/topics",
+        response_model=list[Fault],
+        summary="What is wrong with Weir's own topics, and what mends it",
+    )
+    async def topics() -> Response:
+        faults = parts.topic_faults()
+        return JSONResponse([
+            {"topic": each.topic, "fault": str(each.fault), "what": each.what, "mend": each.mend}
+            for each in faults
+        ])  # fmt: skip
+
+    return router
