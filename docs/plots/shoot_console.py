@@ -1,4 +1,4 @@
-"""The console's picture in README and docs/operate/console.md: a whole stack, some minutes of real clients, Chromium.
+"""The console's picture in README and docs/operate/console.md: a whole stack, real clients, Chromium.
 
     PYTHONPATH=.:tests/kit .venv/bin/python docs/plots/shoot_console.py [MINUTES]
 """
@@ -70,7 +70,7 @@ def creates(proxy: str, client_id: str, partitions: int, stop: threading.Event) 
 
 def reads(proxy: str, topic: str, stop: threading.Event) -> None:
     """A group that reads all there is."""
-    consumer = Consumer({"bootstrap.servers": proxy, "group.id": "dashboard", "auto.offset.reset": "earliest"})
+    consumer = Consumer({"bootstrap.servers": proxy, "group.id": "board", "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
     while not stop.is_set():
         consumer.consume(100, 0.5)
