@@ -4,6 +4,7 @@ const TOKEN = "weir.token";
 const SILENT_MS = 5000; // a summary comes each second
 const PAUSES_MS = [100, 250, 500, 1000];
 let asking = null;
+let declined = false;
 
 /** What the API refused, with its reason. */
 export class Refused extends Error {
@@ -18,8 +19,10 @@ export const token = {
   set: (value) => (value ? sessionStorage.setItem(TOKEN, value) : sessionStorage.removeItem(TOKEN)),
 };
 
-/** Ask a person for a token; true once there is one. Several requests that wait for it ask once. */
-export function askForToken(why) {
+/** Ask a person for a token; true once there is one. Several requests that wait for it ask once, and who has
+ * declined is asked again `byHand` only. */
+export function askForToken(why, byHand = false) {
+  if (declined && !byHand) return false;
   asking ??= new Promise((resolve) => {
     const dialog = document.getElementById("token-dialog");
     document.getElementById("token-why").textContent = why;
@@ -28,9 +31,10 @@ export function askForToken(why) {
       "close",
       () => {
         const given = document.getElementById("token").value.trim();
-        if (dialog.returnValue === "use") token.set(given);
+        declined = dialog.returnValue !== "use" || given === "";
+        if (!declined) token.set(given);
         asking = null;
-        resolve(dialog.returnValue === "use" && given !== "");
+        resolve(!declined);
       },
       { once: true },
     );

@@ -14,7 +14,7 @@ const PAGES = [
   ["Health", "#/health"],
   ["Policies", "#/policies"],
 ];
-const SHOWN_BY = { limits, entity, health, policies };
+const SHOWN_BY = new Map(Object.entries({ limits, entity, health, policies }));
 const NOBODY = "weir/v1/stream?limit=1";
 
 const main = document.getElementById("main");
@@ -22,13 +22,22 @@ const banner = document.getElementById("banner");
 const link = document.getElementById("link");
 let page = { keys: {} };
 let leave = new AbortController();
+let unwatch = new AbortController();
 let lostSince = 0;
 
 /** What an address names: `#/entity/mutation/user%3Dalice?x=1` -> its page, names and query. */
 function route() {
-  const [path, query] = (location.hash.slice(1) || "/limits").split("?");
-  const [name, ...names] = path.split("/").slice(1).map(decodeURIComponent);
-  return { name: name in SHOWN_BY ? name : "limits", names, query: new URLSearchParams(query) };
+  const [path, query] = location.hash.slice(1).split("?");
+  const [name, ...names] = path.split("/").slice(1).map(decoded);
+  return { name: SHOWN_BY.has(name) ? name : "limits", names, query: new URLSearchParams(query) };
+}
+
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text; // somebody typed it
+  }
 }
 
 function open() {
@@ -37,7 +46,7 @@ function open() {
   const to = route();
   const moved = page.name !== to.name || page.names !== to.names.join("/");
   fill(main);
-  page = { keys: {}, ...SHOWN_BY[to.name].show(main, to, leave.signal) };
+  page = { keys: {}, ...SHOWN_BY.get(to.name).show(main, to, leave.signal) };
   page.name = to.name;
   page.names = to.names.join("/");
   document.title = `${page.title} – Weir`;
@@ -63,10 +72,11 @@ function isHere(address, to, here) {
   return to.name === "entity" ? address === "#/limits" : address.startsWith(`#/${to.name}`);
 }
 
+/** Follow what this page shows; one that nobody sees takes none of the few connections that a browser has. */
 function watch() {
-  // A page that nobody sees takes none of the few connections that a browser has.
-  if (document.hidden) return;
-  follow(page.stream ?? NOBODY, take, stands, leave.signal);
+  unwatch.abort();
+  unwatch = new AbortController();
+  if (!document.hidden) follow(page.stream ?? NOBODY, take, stands, unwatch.signal);
 }
 
 function take(name, data) {
@@ -142,14 +152,14 @@ document
 const signIn = document.getElementById("sign-in");
 signIn.hidden = !token.get();
 signIn.addEventListener("click", async () => {
-  if (await askForToken("Another token, from now on.")) open();
+  if (await askForToken("Another token, from now on.", true)) open();
 });
 document.getElementById("token-dialog").addEventListener("close", () => {
   signIn.hidden = false;
 });
 addEventListener("hashchange", open);
 addEventListener("keydown", key);
-document.addEventListener("visibilitychange", open);
+document.addEventListener("visibilitychange", watch);
 setInterval(() => {
   if (lostSince) banner.dataset.lost = `Nothing was heard for ${ago(lostSince)}: what is shown is old.`;
   else delete banner.dataset.lost;

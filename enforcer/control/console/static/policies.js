@@ -51,7 +51,8 @@ export function show(main, to, signal) {
     const asked = new URLSearchParams({ like, offset, limit: ROWS });
     const { data, total } = await ask(`weir/v1/policies?${asked}`, { signal });
     fill(list, entries(to, data, total, offset));
-    if (!entry) return;
+  };
+  const edit = async () => {
     const found = await ask(`weir/v1/policies?${new URLSearchParams({ entry })}`, { signal });
     fill(editor, form(to, entry, found.data.entries[0]?.value ?? null, data.may_change, again));
   };
@@ -65,6 +66,7 @@ export function show(main, to, signal) {
     readLog().catch(told(log));
   };
   again();
+  if (entry) edit().catch(told(editor));
   return { title: "Policies", up: entry ? address(to, { entry: "" }) : undefined };
 }
 
@@ -120,15 +122,8 @@ function form(to, entry, value, mayChange, again) {
   };
   const check = attempt(async () => {
     const { data } = await ask("weir/v1/policies/check", { method: "POST", body: given() });
-    if (data.problems.length)
-      say(
-        "bad",
-        h(
-          "ul",
-          {},
-          data.problems.map((one) => h("li", {}, one)),
-        ),
-      );
+    const problems = data.problems.map((one) => h("li", {}, one));
+    if (problems.length) say("bad", h("ul", {}, problems));
     else say("good", "No problems.");
   });
   const put = (body) =>
