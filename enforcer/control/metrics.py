@@ -1,9 +1,11 @@
 """What the admin API tells Prometheus; names and meanings are listed in docs/metrics.md."""
 
+from collections.abc import Iterator, Sequence
 from typing import Final
 
+from enforcer.control.answers.shown import Pressed
 from streaming.kafka_io.topic_watch import TopicMetrics
-from streaming.metrics import MetricTable, counter, gauge, histogram
+from streaming.metrics import MetricTable, Sample, counter, gauge, histogram, read_gauge
 
 SECONDS_BUCKETS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _METHODS: Final = frozenset({"GET", "PUT", "POST", "DELETE", "HEAD", "OPTIONS"})
@@ -44,10 +46,36 @@ class AdminMetrics(MetricTable):
     entities = gauge("Entities of all laws that are kept")
     entities_dropped = counter("Such entities forgotten for lack of room")
     entity_details_dropped = counter("Entities that waited, whose details were forgotten for lack of room")
+    entity_used = read_gauge(
+        "Share of its limit that an entity uses", "law entity", name="weir_entity_used_ratio"
+    )
+    entity_held = read_gauge(
+        "How long an entity waits or is refused", "law entity", name="weir_entity_throttled_seconds"
+    )
+    entity_empty = read_gauge(
+        "Until nothing is left of an entity's limit", "law entity", name="weir_entity_empty_seconds"
+    )
+    entities_untold = gauge("Entities that wait or are near their limit and are left out above")
 
     def __init__(self) -> None:
         super().__init__()
+        self._pressed: Sequence[Pressed] = ()
         self.topics = TopicMetrics(self.registry, "admin")
+
+    def tell(self, pressed: Sequence[Pressed], untold: int) -> None:
+        """Show these entities from now on; called in the loop, read by another thread."""
+        self._pressed = pressed
+        self.entities_untold.set(untold)
+
+    def read_samples(self) -> Iterator[Sample]:
+        """Of the entities that were told last."""
+        names = "entity_used", "entity_held", "entity_empty"
+        used, held, empty = (vars(type(self))[name] for name in names)
+        for each in self._pressed:
+            yield used, each.labels, each.used
+            yield held, each.labels, each.held_s
+            if each.empty_s is not None:
+                yield empty, each.labels, each.empty_s
 
     def answered(self, method: str, route: str, code: int, seconds: float) -> None:
         """Count one answer; `route` is the template of the path, so that names do not become series."""

@@ -17,6 +17,7 @@ from prometheus_client import Counter, Gauge
 from starlette.types import ASGIApp
 
 from enforcer.control.access.tokens import Tokens
+from enforcer.control.answers.shown import pressed
 from enforcer.control.api import create_app
 from enforcer.control.backlog.records import BacklogReport, report_of
 from enforcer.control.backlog.stats import kept_since
@@ -61,6 +62,7 @@ _IDLE_S: Final = 15
 logger = logging.getLogger("weir.admin")
 
 _TAIL_STOP_S = 1.0
+_TELL_S = 5.0
 _HEAD_MAX_BYTES = 16_384
 _BACK_MS: Final = TTL_MS
 """Read back at the start: what was decided on backlogs and not repeated since does not stand any more."""
@@ -138,6 +140,7 @@ class AdminService:
         self._server = _server(app, settings, self._metrics, request_ms)
         self._serving: asyncio.Task[None] | None = None
         self._reading: asyncio.Task[None] | None = None
+        self._telling: asyncio.TimerHandle | None = None
         self.url = ""
         self.metrics_url: str | None = None
 
@@ -167,6 +170,7 @@ class AdminService:
         self._store.start()
         self._reading = asyncio.create_task(self._read())
         self._serving = asyncio.create_task(self._server.serve(sockets=[]))
+        self._tell()
         await self._server.open(listener)
 
     async def ended(self) -> None:
@@ -179,6 +183,8 @@ class AdminService:
         self._streams.stopping.set()
         self._server.end()
         self._watch.stop()
+        if self._telling is not None:
+            self._telling.cancel()
         if self._serving is not None:
             await self._serving
         if self._reading is not None:
@@ -190,6 +196,11 @@ class AdminService:
         await self.read.wait()
         for tail in self._tails.values():
             tail.start(asyncio.get_running_loop())
+
+    def _tell(self) -> None:
+        """Tell Prometheus who is pressed, again and again; it asks in a thread of its own."""
+        self._metrics.tell(*pressed(self._view, time.time_ns() // 1_000_000))
+        self._telling = asyncio.get_running_loop().call_later(_TELL_S, self._tell)
 
     def _serve_metrics(self) -> None:
         if self._metrics_address is None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import orjson
@@ -23,6 +23,10 @@ BY: Final = ("used", "wait", "refused")
 LIMIT: Final = 50
 LIMIT_MAX: Final = 1_000
 """Rows of a page."""
+NEAR: Final = 0.8
+"""Share of a limit from which on Prometheus is told of an entity that does not wait,"""
+PRESSED_MAX: Final = 200
+"""and of so many in all: each is a series."""
 _MUTATIONS_DIMENSION: Final = 0
 _BURSTS: Final = (Law.MUTATION, Law.DISPATCH, Law.CONCURRENCY, Law.BACKLOG)
 
@@ -60,6 +64,40 @@ def page(
     }[by]
     order = rows[np.lexsort((-snapshot.fraction[rows], -first))]
     return [row_of(view, snapshot, row) for row in order[offset : offset + limit].tolist()], len(rows)
+
+
+class Pressed(NamedTuple):
+    """An entity as Prometheus is told of it.
+
+    Attributes:
+        labels: its law and its name.
+        used: share of its limit.
+        held_s: for how long it has waited or been refused, 0: it does not, or is not.
+        empty_s: as in the list.
+    """
+
+    labels: tuple[str, str]
+    used: float
+    held_s: float
+    empty_s: float | None
+
+
+def pressed(view: EntityView, now_ms: int) -> tuple[list[Pressed], int]:
+    """Who waits, is refused or uses NEAR of its limit: those held longest first, then by the share used; and
+    how many more there are than PRESSED_MAX. Arguments as of page.
+    """
+    snapshot = view.snapshot(now_ms)
+    near = (snapshot.since > 0) | (snapshot.fraction >= NEAR)
+    rows = np.flatnonzero(snapshot.listed & ~snapshot.shadow & near)
+    since = np.where(snapshot.since[rows] > 0, snapshot.since[rows], now_ms)
+    order = np.lexsort((-snapshot.fraction[rows], since))[:PRESSED_MAX]
+    told = []
+    for row, began in zip(rows[order].tolist(), since[order].tolist(), strict=True):
+        shown = row_of(view, snapshot, row)
+        held_s = max(0.0, (now_ms - began) / 1000)
+        labels = shown["law"], shown["entity"]
+        told.append(Pressed(labels, float(snapshot.fraction[row]), held_s, shown["empty_s"]))
+    return told, len(rows) - len(told)
 
 
 def row_of(view: EntityView, snapshot: Snapshot, row: int) -> dict[str, Any]:
