@@ -19,6 +19,9 @@ from weir.top.topics import BACK_MS, RecentPast
 
 _BAR: Final = 10
 _NEAR: Final = 0.8
+_WIDE: Final = 110
+"""Columns from which on there is room for the bar and for the policy that says so."""
+_PIPED: Final = 200
 _UNITS: Final = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
@@ -32,7 +35,8 @@ def show(past: RecentPast, by: str, limit: int, *, as_json: bool) -> None:
     if as_json:
         print(_json(past, by, limit, now_ms))
     else:
-        Console(highlight=False).print(_table(past, by, limit, now_ms))
+        console = _console()
+        console.print(_table(past, by, limit, now_ms, console.width))
 
 
 def watch(past: RecentPast, by: str, limit: int, every_s: float, stop: StopSignal, *, as_json: bool) -> None:
@@ -52,13 +56,19 @@ def watch(past: RecentPast, by: str, limit: int, every_s: float, stop: StopSigna
                 print(printable_lines(f"weir: {failure}"), file=sys.stderr, flush=True)
             stop.wait(every_s)
         return
-    with Live(console=Console(highlight=False), screen=True, auto_refresh=False) as live:
+    console = _console()
+    with Live(console=console, screen=True, auto_refresh=False) as live:
         while not stop.requested:
             try:
-                live.update(_table(past, by, limit, past.read()), refresh=True)
+                live.update(_table(past, by, limit, past.read(), console.width), refresh=True)
             except WeirError as failure:
                 live.update(Text(printable_lines(f"weir: {failure}"), style="red"), refresh=True)
             stop.wait(every_s)
+
+
+def _console() -> Console:
+    """Of a terminal's width; what is piped is as wide as it likes."""
+    return Console(highlight=False, width=None if sys.stdout.isatty() else _PIPED)
 
 
 def _json(past: RecentPast, by: str, limit: int, now_ms: int) -> str:
@@ -66,7 +76,7 @@ def _json(past: RecentPast, by: str, limit: int, now_ms: int) -> str:
     return "[" + ",\n ".join(printable_json(orjson.dumps(row).decode()) for row in rows) + "]"
 
 
-def _table(past: RecentPast, by: str, limit: int, now_ms: int) -> Table:
+def _table(past: RecentPast, by: str, limit: int, now_ms: int, width: int) -> Table:
     rows, total = page(past.view, now_ms, by=by, limit=limit)
     told = summary(past.view, now_ms)
     waits = f"{told['waiting']} wait"
@@ -81,20 +91,22 @@ def _table(past: RecentPast, by: str, limit: int, now_ms: int) -> Table:
         )
     table = Table(box=box.SIMPLE_HEAD, caption_justify="left", pad_edge=False)
     table.caption = Text(printable(caption))
-    table.add_column("law")
+    table.add_column("law", no_wrap=True)
     table.add_column("entity", overflow="fold", min_width=16)
-    for name in ("used", "limit", ""):
-        table.add_column(name, justify="right" if name else "left", no_wrap=True)
-    table.add_column("%", justify="right", no_wrap=True)
-    for name in ("waits", "refused", "since"):
+    for name in ("used", "limit"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("by", overflow="fold")
+    if width >= _WIDE:
+        table.add_column("", no_wrap=True)
+    for name in ("%", "waits", "refused", "since"):
+        table.add_column(name, justify="right", no_wrap=True)
+    if width >= _WIDE:
+        table.add_column("by", overflow="fold")
     for row in rows:
-        table.add_row(*_cells(row))
+        table.add_row(*_cells(row, width >= _WIDE))
     return table
 
 
-def _cells(row: dict[str, Any]) -> list[Text]:
+def _cells(row: dict[str, Any], wide: bool) -> list[Text]:
     fraction, held = row["fraction"], row["shadow"] or row
     style = "red" if held["waiting_ms"] or held["refused"] else "yellow" if (fraction or 0) >= _NEAR else ""
     share = 1.0 if fraction is None else min(1.0, fraction)
@@ -107,12 +119,12 @@ def _cells(row: dict[str, Any]) -> list[Text]:
         row["entity"],
         _short(row["used"]),
         f"{_short(row['limit'])} {row['unit']}",
-        "█" * filled + "·" * (_BAR - filled),
+        *(["█" * filled + "·" * (_BAR - filled)] if wide else []),
         "" if fraction is None else f"{fraction * 100:.0f}",
         waits,
         str(held["refused"] or ""),
         since,
-        row["entry"] or "",
+        *([row["entry"] or ""] if wide else []),
     )
     return [Text(printable(word), style=style) for word in words]
 
