@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any, Final
 
+from benchmarks.kit.entities import listed
 from benchmarks.kit.fixtures import spark
 from benchmarks.kit.machine import cpu_s, peak_bytes, process_tree
 from benchmarks.kit.progress import Progress
@@ -40,7 +41,7 @@ _ROUND: Final = 4
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Scale:
     """The cluster that reports; rounds that warm the job up, and that are measured; one of usual size whose
-    proxies report as JSON, and its rounds; the idiom's.
+    proxies report as JSON, and its rounds; the idiom's; entities in the admin API's list.
     """
 
     cluster: Cluster
@@ -50,6 +51,7 @@ class _Scale:
     usual_rounds: int
     idiom: Cluster
     idiom_rounds: int
+    entities: int
 
 
 def _scale(smoke: bool) -> _Scale:
@@ -58,8 +60,9 @@ def _scale(smoke: bool) -> _Scale:
     if smoke:
         small, tiny = (Cluster(groups=groups, brokers=10, spread=5, start=start) for groups in (200, 20))
         return _Scale(
-            cluster=small, warm=1, rounds=1, usual=small, usual_rounds=1, idiom=tiny, idiom_rounds=1
-        )
+            cluster=small, warm=1, rounds=1, usual=small, usual_rounds=1, idiom=tiny, idiom_rounds=1,
+            entities=3_000,
+        )  # fmt: skip
     return _Scale(
         cluster=Cluster(groups=100_000, brokers=100, spread=5, start=start),
         warm=6,
@@ -68,6 +71,7 @@ def _scale(smoke: bool) -> _Scale:
         usual_rounds=4,
         idiom=Cluster(groups=4_000, brokers=100, spread=5),
         idiom_rounds=2,
+        entities=100_000,
     )
 
 
@@ -114,7 +118,10 @@ def run(smoke: bool, progress: Progress) -> Result:
         found = _rounds(stack, ready, scale, progress)
         stack.stop("job")
         idiom = _idiom(stack, scale, progress)
-    rows = _rows(found, scale, idiom)
+    with Stack(work_dir()) as stack:
+        progress.step("listing entities", 0.95)
+        entities = listed(stack, scale.entities)
+    rows = _rows(found, scale, idiom) + entities.rows()
     return Result(name="scale", title=TITLE, rows=rows, notes=_notes(scale))
 
 
@@ -278,4 +285,6 @@ def _notes(scale: _Scale) -> list[str]:
         " many entries as the job had.",
         "Producer, Kafka and job share the machine. Bytes on the wire are those of the broker's log, batches'"
         " heads included, not compressed.",
+        "The admin API: a real `weir admin` that has read packed decisions of three laws, a tenth of which"
+        " hold somebody back; pages of 50 rows over HTTP, each at least half a second after the one before.",
     ]

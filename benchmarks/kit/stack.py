@@ -158,6 +158,17 @@ class Stack:
             time.sleep(_POLL_S)
         return {"pid": part.child.pid, "listen": listen}
 
+    def start_admin(self) -> dict[str, Any]:
+        """Start `weir admin` and wait until it has read the policies.
+
+        Returns:
+            Its ready file: `pid`, `admin`, `metrics`.
+
+        Raises:
+            WeirError: it ended, or was not ready in time; with the end of its log.
+        """
+        return self._wait_ready(self._start("admin", ["--listen", f"{HOST}:0"]))
+
     def stop(self, name: str) -> None:
         """Stop a part, with TERM and then with KILL; nothing happens if it does not run."""
         part = self.parts.pop(name, None)

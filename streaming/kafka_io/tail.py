@@ -26,6 +26,8 @@ logger = logging.getLogger(__name__)
 _POLL_S = 0.1
 _ASK_LIMIT_S = 2.0
 _RETRY_S = 1.0
+_UNDELIVERED_MAX = 16
+"""Batches that the loop has not taken yet; then reading waits for it, and nothing piles up in memory."""
 
 
 class Tail(Generic[T]):
@@ -79,6 +81,7 @@ class Tail(Generic[T]):
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
         self._anew = threading.Event()
+        self._room = threading.Semaphore(_UNDELIVERED_MAX)
         self._assigned: set[int] = set()
         # Where the partitions ended that were not read so far when they were found.
         self._behind: dict[int, int] = {}
@@ -203,12 +206,19 @@ class Tail(Generic[T]):
                 break
         # One record may hold many.
         for first in range(0, len(parsed), BATCH_MAX):
-            self._call(self._deliver, parsed[first : first + BATCH_MAX])
+            while not self._room.acquire(timeout=_POLL_S):
+                if self._stopping.is_set():
+                    return
+            self._call(self._hand_over, parsed[first : first + BATCH_MAX])
         if self._at_end is not None:
             for end in ends:
                 self._call(self._at_end, *end)
         if not self._behind and self._assigned and not self.caught_up.is_set():
             self._call(self.caught_up.set)
+
+    def _hand_over(self, parsed: list[T]) -> None:
+        self._room.release()
+        self._deliver(parsed)
 
     def _note(self, message: Message) -> None:
         """A record was read: how far that is."""

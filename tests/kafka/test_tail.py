@@ -10,7 +10,8 @@ from confluent_kafka import Message, Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from proxy_kit import until
 
-from streaming.kafka_io.tail import Tail
+from streaming.kafka_io.reader import BATCH_MAX
+from streaming.kafka_io.tail import _UNDELIVERED_MAX, Tail
 
 
 class Writer:
@@ -119,3 +120,37 @@ def test_a_topic_that_is_created_later(cluster: Cluster) -> None:
     steps = [lambda: time.sleep(1), writer.create, lambda: writer.put(b"first")]
     work = followed(cluster, writer.topic, steps, 1, from_beginning=False)
     assert asyncio.run(work) == [b"first"]
+
+
+def test_a_loop_that_is_busy_is_waited_for(cluster: Cluster) -> None:
+    """What it has not taken yet is bounded; nothing is lost."""
+    writer = Writer(cluster, fresh("busy"))
+    writer.create()
+    producer = Producer({**writer.properties, "queue.buffering.max.messages": 100_000})
+    for number in range(40_000):
+        producer.produce(writer.topic, b"%d" % number)
+    assert producer.flush(30) == 0
+    parsed: list[bytes | None] = []
+
+    def parse(message: Message) -> list[bytes | None]:
+        parsed.append(message.value())
+        return [message.value()]
+
+    async def run() -> list[bytes | None]:
+        seen: list[bytes | None] = []
+        properties = {"bootstrap.servers": cluster.kafka.bootstrap}
+        tail = Tail(properties, writer.topic, from_beginning=True, parse=parse, deliver=seen.extend)
+        tail.start(asyncio.get_running_loop())
+        try:
+            # The loop is busy: nothing is delivered until it is looked at again.
+            until(lambda: len(parsed) > 0)
+            time.sleep(2)  # noqa: ASYNC251  # on purpose
+            assert len(parsed) <= (_UNDELIVERED_MAX + 2) * BATCH_MAX and not seen
+            async with asyncio.timeout(30):
+                while len(seen) < 40_000:  # noqa: ASYNC110  # the list has no event
+                    await asyncio.sleep(0.02)
+        finally:
+            await tail.stop(5)
+        return seen
+
+    assert asyncio.run(run()) == [b"%d" % number for number in range(40_000)]

@@ -94,7 +94,7 @@ def test_a_throttled_client_is_found_everywhere(
     assert missing.returncode == 1 and "no decision with the id nobody-1" in missing.stderr
 
     shown = top(cluster, "--by", "wait")
-    assert shown.returncode == 0 and "wait, since" in shown.stdout
+    assert shown.returncode == 0 and "wait, for" in shown.stdout
 
 
 def test_every_law_is_in_the_list(cluster: Cluster, topics: Topics, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Finds a decision, what it was for, what stood before it, and the events that led to it."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -22,6 +23,7 @@ _BACK_MS: Final = {
 }  # fmt: skip
 """How long before a decision the events are that led to it."""
 _BEFORE_MS: Final = 600_000
+_PLACE: Final = re.compile(r"(-\d+-\d+(/\d+)?|:\d+)\Z")
 _LATE_MS: Final = 60_000
 """A decision is written so much after its event, at most, to be found beside it."""
 
@@ -119,7 +121,9 @@ def _decision(source: Source, wanted: Wanted) -> tuple[Told | None, Told | None]
 
 def _named(read: Any, from_ms: int, to_ms: int, name: str) -> Iterator[Told]:
     """What has an id, repetitions left out."""
-    for told in read(max(0, from_ms), to_ms, b""):
+    # An event that names none has that of its place, which it does not hold.
+    holding = b"" if _PLACE.search(name) else _text(name)
+    for told in read(max(0, from_ms), to_ms, holding):
         if told.name == name and told.fields.get("repeat") is not True:
             yield told
 

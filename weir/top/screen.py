@@ -4,8 +4,7 @@ import sys
 from typing import Any, Final
 
 import orjson
-from rich import box
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -36,7 +35,7 @@ def show(past: RecentPast, by: str, limit: int, *, as_json: bool) -> None:
         print(_json(past, by, limit, now_ms))
     else:
         console = _console()
-        console.print(_table(past, by, limit, now_ms, console.width))
+        console.print(_shown(past, by, limit, now_ms, console.width))
 
 
 def watch(past: RecentPast, by: str, limit: int, every_s: float, stop: StopSignal, *, as_json: bool) -> None:
@@ -60,7 +59,7 @@ def watch(past: RecentPast, by: str, limit: int, every_s: float, stop: StopSigna
     with Live(console=console, screen=True, auto_refresh=False) as live:
         while not stop.requested:
             try:
-                live.update(_table(past, by, limit, past.read(), console.width), refresh=True)
+                live.update(_shown(past, by, limit, past.read(), console.width), refresh=True)
             except WeirError as failure:
                 live.update(Text(printable_lines(f"weir: {failure}"), style="red"), refresh=True)
             stop.wait(every_s)
@@ -76,34 +75,28 @@ def _json(past: RecentPast, by: str, limit: int, now_ms: int) -> str:
     return "[" + ",\n ".join(printable_json(orjson.dumps(row).decode()) for row in rows) + "]"
 
 
-def _table(past: RecentPast, by: str, limit: int, now_ms: int, width: int) -> Table:
+def _shown(past: RecentPast, by: str, limit: int, now_ms: int, width: int) -> Group:
     rows, total = page(past.view, now_ms, by=by, limit=limit)
     told = summary(past.view, now_ms)
+    if not total:
+        return Group(Text(printable(
+            f"nothing was decided in the last {human_seconds(BACK_MS // 1000)} on {past.bootstrap}: does the"
+            " job run (`weir job`), and are there limits (`weir policy get`)?"
+        )))  # fmt: skip
     waits = f"{told['waiting']} wait"
     if told["waiting"]:
-        waits += f", since {human_seconds(told['oldest_ms'] // 1000)} at most"
+        waits += f", for {human_seconds(told['oldest_ms'] // 1000)} at most"
     shown = "" if len(rows) == total else f", the first {len(rows)} shown"
-    caption = f"{waits}; {told['refused']} were refused in the last minute; {total} entities{shown}"
-    if not total:
-        caption = (
-            f"nothing was decided in the last {human_seconds(BACK_MS // 1000)} on {past.bootstrap}: does"
-            " the job run (`weir job`), and are there limits (`weir policy get`)?"
-        )
-    table = Table(box=box.SIMPLE_HEAD, caption_justify="left", pad_edge=False)
-    table.caption = Text(printable(caption))
-    table.add_column("law", no_wrap=True)
-    table.add_column("entity", overflow="fold", min_width=16)
-    for name in ("used", "limit"):
-        table.add_column(name, justify="right", no_wrap=True)
-    if width >= _WIDE:
-        table.add_column("", no_wrap=True)
-    for name in ("%", "waits", "refused", "since"):
-        table.add_column(name, justify="right", no_wrap=True)
-    if width >= _WIDE:
-        table.add_column("by", overflow="fold")
+    first = f"{waits}; {told['refused']} were refused in the last minute; {total} entities{shown}"
+    table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold")
+    wide = width >= _WIDE
+    for name in ("law", "used", "limit", *([""] if wide else []), "%", "waits", "refused", "since"):
+        table.add_column(name, justify="left" if name in ("law", "") else "right", no_wrap=True)
+    for name in ("entity", *(["by"] if wide else [])):
+        table.add_column(name, overflow="fold", min_width=12)
     for row in rows:
-        table.add_row(*_cells(row, width >= _WIDE))
-    return table
+        table.add_row(*_cells(row, wide))
+    return Group(Text(first), table)
 
 
 def _cells(row: dict[str, Any], wide: bool) -> list[Text]:
@@ -116,7 +109,6 @@ def _cells(row: dict[str, Any], wide: bool) -> list[Text]:
     shadow = " (shadow)" if row["shadow"] is not None else ""
     words = (
         row["law"] + shadow,
-        row["entity"],
         _short(row["used"]),
         f"{_short(row['limit'])} {row['unit']}",
         *(["█" * filled + "·" * (_BAR - filled)] if wide else []),
@@ -124,6 +116,7 @@ def _cells(row: dict[str, Any], wide: bool) -> list[Text]:
         waits,
         str(held["refused"] or ""),
         since,
+        row["entity"],
         *([row["entry"] or ""] if wide else []),
     )
     return [Text(printable(word), style=style) for word in words]

@@ -28,6 +28,8 @@ NEAR: Final = 0.8
 PRESSED_MAX: Final = 200
 """and of so many in all: each is a series."""
 _MUTATIONS_DIMENSION: Final = 0
+_PAGES_MAX: Final = 32
+"""First pages of one snapshot that are kept for others who ask."""
 _BURSTS: Final = (Law.MUTATION, Law.DISPATCH, Law.CONCURRENCY, Law.BACKLOG)
 
 
@@ -51,6 +53,10 @@ def page(
         seen: whether an entity may be shown.
     """
     snapshot = view.snapshot(now_ms)
+    key = None if seen is not all_seen or offset else ("page", by, law, limit)
+    if key in view.told:
+        kept: tuple[list[dict[str, Any]], int] = view.told[key]
+        return kept
     keep = snapshot.listed if law is None else snapshot.listed & (view.table.law[: len(view.table)] == law)
     rows = np.flatnonzero(keep)
     if seen is not all_seen:
@@ -63,7 +69,10 @@ def page(
         "refused": snapshot.refused[rows] * real,
     }[by]
     order = rows[np.lexsort((-snapshot.fraction[rows], -first))]
-    return [row_of(view, snapshot, row) for row in order[offset : offset + limit].tolist()], len(rows)
+    found = [row_of(view, snapshot, row) for row in order[offset : offset + limit].tolist()], len(rows)
+    if key is not None and len(view.told) < _PAGES_MAX:
+        view.told[key] = found
+    return found
 
 
 class Pressed(NamedTuple):

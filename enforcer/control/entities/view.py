@@ -74,6 +74,8 @@ class EntityView:
         self._recent: Newest[tuple[str, str], tuple[int, int]] = Newest(_REQUESTS_KEPT, group=itemgetter(0))
         self._dirty: dict[str, int] = {}
         self._snapshot: Snapshot | None = None
+        self.told: dict[Any, Any] = {}
+        """What was made of this snapshot for everybody, so that many who look cost as much as one."""
         self.watch: dict[Callable[[Entity, Fields], None], None] = {}
         """Told of each new decision."""
 
@@ -121,6 +123,7 @@ class EntityView:
         kept = self._snapshot
         if kept is None or not 0 <= now_ms - kept.now_ms < _SNAPSHOT_MS or len(kept.used) != len(self.table):
             kept = self._snapshot = self.table.snapshot(now_ms)
+            self.told.clear()
         return kept
 
     def _take_admission(

@@ -11,7 +11,7 @@ import pytest
 import uvicorn
 
 from enforcer.control import connections
-from enforcer.control.connections import Connections, guarded
+from enforcer.control.connections import LASTS, Connections, guarded
 from enforcer.control.metrics import AdminMetrics
 from enforcer.control.settings import AdminSettings
 from enforcer.core.security.doors import source_of
@@ -35,12 +35,26 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
             pass
     if scope["path"] == "/slow":
         await asyncio.sleep(1)
+    if scope["path"].startswith("/lasts"):
+        await last(scope, send)
+        return
     body = bytes(ANSWER_BYTES) if scope["path"] == "/large" else b"ok"
     if scope["path"] == "/who":
         body = scope["client"][0].encode()
     headers = [(b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": body})
+
+
+async def last(scope: Any, send: Any) -> None:
+    """An answer that goes on for twice as long as a request may take, in small parts or large ones."""
+    scope[LASTS] = True
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    part = bytes(ANSWER_BYTES // 10 if scope["path"] == "/lasts/large" else 10)
+    for _ in range(12):
+        await send({"type": "http.response.body", "body": part, "more_body": True})
+        await asyncio.sleep(0.1)
+    await send({"type": "http.response.body", "body": b""})
 
 
 class Server:
@@ -172,6 +186,22 @@ def test_a_byte_now_and_then_prolongs_nothing(before: bytes) -> None:
             if ending.done():
                 break
         assert 0.2 < time.monotonic() - begun < 1.2
+
+    with_server(test)
+
+
+def test_an_answer_that_lasts_goes_on_while_it_is_taken() -> None:
+    """Beyond the limit of a request; a client that takes nothing is ended by it."""
+
+    async def test(server: Server) -> None:
+        reads = await server.connect(b"GET /lasts HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        waits = await server.connect(b"GET /lasts/large HTTP/1.1\r\nHost: a\r\n\r\n")
+        body = b""
+        while part := await reads[0].read(65_536):
+            body += part
+        assert body.endswith(b"0\r\n\r\n")
+        await until(lambda: server.ended("request_timeout") == 1)
+        assert await end_of(waits) < LIMIT_S
 
     with_server(test)
 
