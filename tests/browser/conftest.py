@@ -1,6 +1,7 @@
 """One stack, started as a user would, and one browser for all tests of the console."""
 
 from collections.abc import Iterator
+from socket import socket
 
 import pytest
 from browser_kit import Browser
@@ -31,7 +32,11 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     (folder / "policies.yaml").write_text(POLICIES)
     (folder / "weir.yaml").write_text(SETTINGS)
     words = ("--policies", str(folder / "policies.yaml"), "--settings", str(folder / "weir.yaml"))
-    with Up(folder, "--restart", *words) as stack:
+    # A page comes back to the address that it had.
+    with socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with Up(folder, "--restart", *words, "--admin", f"127.0.0.1:{port}") as stack:
         yield stack
 
 

@@ -101,7 +101,7 @@ function showBanner(now) {
   if (said.textContent !== first) said.textContent = first;
   const facts = [
     waits && ["longest", duration(now.oldest_ms)],
-    ["refused in the last minute", number(now.refused)],
+    ["entities refused", number(now.refused)],
     ["with a limit", number(now.entities)],
     now.mode && now.mode !== "enforce" && ["mode", now.mode],
   ].filter(Boolean);

@@ -114,11 +114,7 @@ function showState(part, now) {
   const facts = [
     ["used", `${amount(now.used, unit)}`, percent(now.fraction)],
     ["limit", amount(now.limit, unit), now.entry],
-    [
-      "burst left",
-      amount(now.burst_left),
-      now.empty_s === null || now.empty_s === undefined ? "" : `empty in ${duration(now.empty_s * 1000)}`,
-    ],
+    ["burst left", amount(now.burst_left), spent(now)],
     [
       "waits",
       now.waiting_ms > 0 ? duration(now.waiting_ms) : "–",
@@ -148,6 +144,8 @@ function showState(part, now) {
   showShadow(part.shadow, now);
   showHelp(part.help, now);
 }
+
+const spent = ({ empty_s: left }) => (left ? `empty in ${emptyIn(left)}` : left === 0 ? "empty" : "");
 
 function ladder(levels, unit) {
   if (!levels.length) return h("p", { class: "hint" }, "This law has one limit only.");

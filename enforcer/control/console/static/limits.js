@@ -1,7 +1,7 @@
 // One list over all laws, by share of the limit that is used; or the same as pictures.
 import { ask, Refused } from "./api.js";
 import { sparkline } from "./charts.js";
-import { amount, beside, duration, fill, h, number, percent } from "./words.js";
+import { amount, beside, duration, emptyIn, fill, h, number, percent } from "./words.js";
 
 const LAWS = ["mutation", "shares", "dispatch", "concurrency", "backlog"];
 const ORDERS = [
@@ -227,9 +227,7 @@ function tableRow(row) {
       fill(use, bar(now), h("span", { class: "beside" }, beside(now.used, now.limit, now.unit)));
       fill(minutes, spark(now));
       burst.textContent = amount(now.burst_left, /^byte/.test(now.unit ?? "") ? "bytes" : "");
-      empty.textContent = duration(
-        now.empty_s === null || now.empty_s === undefined ? null : now.empty_s * 1000,
-      );
+      empty.textContent = emptyIn(now.empty_s);
       waits.textContent = now.waiting_ms > 0 ? duration(now.waiting_ms) : "–";
       refused.textContent = now.refused ? number(now.refused) : "–";
     },

@@ -91,6 +91,11 @@ export function duration(length) {
 const CLOCK = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const DAY = new Intl.DateTimeFormat("en-CA", { dateStyle: "short" });
 
+/** Time until a burst is spent, from the API's seconds. */
+export function emptyIn(seconds) {
+  return seconds === 0 ? "empty" : duration(seconds === null ? seconds : seconds * 1000);
+}
+
 /** A time as ms since the epoch; the API tells times in decisions so, and others as ISO 8601. */
 export const ms = (at) => (typeof at === "string" ? Date.parse(at) : (at ?? NaN));
 
@@ -129,6 +134,7 @@ export function shown(field, value) {
     if (/fraction$/.test(field)) return percent(value);
     return amount(value, /bytes$/.test(field) ? "bytes" : "");
   }
+  if (Array.isArray(value)) return value.map((one) => shown("", one)).join(", ");
   return typeof value === "object" ? JSON.stringify(value) : String(value);
 }
 
