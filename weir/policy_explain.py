@@ -1,18 +1,23 @@
 """What `weir policy explain` says: which limit applies, the search that found it, and how to change it."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from streaming.contract.names import namespace_of
 from streaming.laws.backlog.law import EVICTION
 from streaming.policy.policy_set import (
+    RAISE,
     UNLIMITED,
+    UNTIL,
     Algorithm,
     Decide,
+    Mode,
     MutationQuota,
     PolicySet,
     Section,
     candidates,
     mutation_quota_at,
+    raised_until,
 )
 from streaming.policy.schema import MUTATION_RATE, sampled_windows
 from streaming.policy.topics import (
@@ -29,6 +34,10 @@ from streaming.policy.yaml.text import rendered
 USER_LEVEL = 3
 _PATH_WIDTH = 48
 _SHADOW: Final = "The job decides and counts, and nothing is held back: the entry is a shadow."
+_MODES: Final = {
+    Mode.TRACK: "The mode is track: all is decided and counted, and nothing is held back.",
+    Mode.OFF: "The mode is off: no entry is in force.",
+}
 _WHERE: Final[Mapping[str | None, str]] = {
     Decide.LOCAL: "The proxy that is asked decides at once, as far as its part of the balance reaches.",
     Decide.STRICT: "The job decides: a request waits for it.",
@@ -40,7 +49,7 @@ def explain_user(policies: PolicySet, user: str, client_id: str, file: str) -> l
     """The mutation quota of a client, in lines; the first begins with `level N: `, N = 0 for no quota."""
     quota = policies.mutation_quota(user, client_id)
     nothing = f"level 0: no quota applies to user {user!r} with client-id {client_id!r}"
-    lines = [_quota_line(quota) if quota else nothing]
+    lines = [_quota_line(quota) if quota else nothing, *_for_now(policies, [quota.path] if quota else [])]
     lines += ["", "Why: the first of eight levels that sets a mutation rate applies."]
     for candidate in candidates(user, client_id):
         value = policies.entries.get(candidate.path)
@@ -82,6 +91,8 @@ def explain_topic(policies: PolicySet, topic: str, subscription: str | None, fil
     if winner is not None and winner.value is not None:
         level = LEVELS.index(winner.level) + 1
         lines = [f"level {level}: {winner.path}: {_dispatch(winner.value)} for {of}"]
+    namespace = f"{Section.NAMESPACES}.{namespace_of(topic)}"
+    lines += _for_now(policies, [f"{Section.TOPICS}.{topic}", namespace, Section.BROKER])
     lines += ["", *_group_lines(policies, topic)]
     titles = {
         RateKind.TOPIC: "the topic, all subscriptions together",
@@ -104,6 +115,18 @@ def explain_topic(policies: PolicySet, topic: str, subscription: str | None, fil
         f"  set the key at the level that shall decide, in {file}, and check it: weir policy check {file}",
         f"  make it live: weir policy apply {file} --kafka HOST:PORT",
     ]
+
+
+def _for_now(policies: PolicySet, paths: Iterable[str]) -> Iterator[str]:
+    """What else decides what these entries come to: the mode, and raises that have not ended."""
+    mode = policies.written.get(Section.MODE)
+    if mode in _MODES:
+        yield _MODES[mode]
+    for path in paths:
+        value = policies.written.get(path, {})
+        until = raised_until(value)
+        if until is not None and policies.at < until:
+            yield f"{path} is raised until {value[RAISE][UNTIL]}."
 
 
 def _quota_line(quota: MutationQuota) -> str:

@@ -4,7 +4,6 @@ The application knows no Kafka: policies come from and go to a `PolicyStore`. do
 endpoints with their answers.
 """
 
-import time
 from collections.abc import Callable
 from functools import partial
 from http import HTTPStatus
@@ -41,6 +40,7 @@ from enforcer.control.groups import (
     detach,
     group_fields,
     group_view,
+    in_force,
     put_group,
 )
 from enforcer.control.middleware import AccessControl, UpstreamApi, caller_of, reason_body
@@ -60,7 +60,7 @@ from enforcer.control.parts import (
 from enforcer.control.usage import Usage
 from enforcer.wire.http.paths import BadPath, plain, segments_of
 from streaming.policy.groups import group_limits, round_rules
-from streaming.policy.policy_set import PolicySet, Section
+from streaming.policy.policy_set import Section
 
 _ENTITIES: Final = "/weir/v1/entities/"
 
@@ -190,11 +190,11 @@ def _group_routes(parts: Parts, *, plural: bool) -> APIRouter:
         summary="Members, their use, share and throttled time",
     )
     async def usage(rg: Name) -> Response:
-        policies = PolicySet(store.entries)
+        group_view(store.entries, rg)
+        policies, now_ms = in_force(store.entries)
         limits = group_limits(policies, rg)
         if limits is None:
-            raise Refusal(404, "ResourceGroup does not exist")
-        now_ms = time.time_ns() // 1_000_000
+            raise Refusal(404, "No group is in force: the mode is off")
         return JSONResponse(parts.usage.view(rg, limits, round_rules(policies), now_ms))
 
     async def put(rg: Name, request: Request) -> Decide:

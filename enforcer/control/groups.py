@@ -5,6 +5,7 @@ where Pulsar checks nothing or answers 500, the code is the one that the kind of
 """
 
 import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
@@ -16,9 +17,9 @@ from streaming.contract.events import load_object
 from streaming.contract.fields import INT64_MAX, Fields
 from streaming.contract.usage_events import DIMENSIONS
 from streaming.policy.files import check_entry
-from streaming.policy.policy_set import UNLIMITED, Section
-from streaming.policy.schema import MIN_RATE, Unlimited, limit
-from streaming.policy.validation import ClosedMapping, Form
+from streaming.policy.policy_set import RAISE, UNLIMITED, PolicySet, Section
+from streaming.policy.schema import MIN_RATE, VALUES, Unlimited, limit
+from streaming.policy.validation import ClosedMapping, Finding, Form, expected
 from streaming.policy.yaml.lines import dotted
 
 Entries = Mapping[str, Any]
@@ -34,6 +35,7 @@ _FIELDS: Final = {
     **{name.lower(): name for name in (*DIMENSIONS, "shadow")},
     **{alias.lower(): name for name, alias in PIP_82_NAMES.items()},
 }
+_RAISED: Final = "values of these fields, and `until`, the ISO 8601 time with its zone at which they end"
 _PER_SECOND: Final = "per second; -1: not limited"
 # Pulsar keeps rates of messages in 32 bits, so its clients could not read a greater one back.
 _MessageRate = Annotated[
@@ -105,6 +107,9 @@ class GroupFields(ClosedMapping):
     dispatchRateInMsgs: _MessageRate | None = None
     dispatchRateInBytes: _ByteRate | None = None
     shadow: Annotated[bool | None, Field(description="decide, do not enforce")] = None
+    raised: Annotated[
+        dict[str, Any] | None, Field(alias="raise", description=_RAISED), expected(_RAISED)
+    ] = None
 
 
 class GroupView(BaseModel):
@@ -115,6 +120,7 @@ class GroupView(BaseModel):
     dispatchRateInMsgs: float = Field(description=_PER_SECOND)
     dispatchRateInBytes: float = Field(description=_PER_SECOND)
     shadow: bool = False
+    raised: dict[str, Any] | None = Field(default=None, alias="raise", description=_RAISED)
 
 
 GROUP_FIELDS: Final = Form(GroupFields)
@@ -137,13 +143,16 @@ def group_fields(body: bytes) -> dict[str, Any]:
         known = _FIELDS.get(name.lower(), name)
         if value is not None and fields.setdefault(known, value) != value:
             raise Refusal(400, f"{known}: is given twice with different values")
-    findings = GROUP_FIELDS.check(fields)
-    if findings:
-        raise Refusal(400, " | ".join(f"{dotted(path)}: {message}" for path, message in findings))
+    _refuse(GROUP_FIELDS.check(fields))
     return {
         name: int(value) if isinstance(value, float) and value.is_integer() else value
         for name, value in fields.items()
     }
+
+
+def _refuse(findings: Sequence[Finding]) -> None:
+    if findings:
+        raise Refusal(400, " | ".join(f"{dotted(path)}: {message}" for path, message in findings))
 
 
 def object_of(body: bytes, example: str) -> Fields:
@@ -170,7 +179,13 @@ def group_view(entries: Entries, group: str) -> dict[str, Any]:
     if value is None:
         raise Refusal(404, "ResourceGroup does not exist")
     view = {name: value.get(name, UNLIMITED) for name in DIMENSIONS}
-    return {**view, "shadow": True} if value.get("shadow") else view
+    return view | {name: value[name] for name in ("shadow", RAISE) if value.get(name)}
+
+
+def in_force(entries: Entries) -> tuple[PolicySet, int]:
+    """The policies in force now, and what time it is, ms."""
+    now_ms = time.time_ns() // 1_000_000
+    return PolicySet(entries, at=now_ms), now_ms
 
 
 def group_names(entries: Entries) -> list[str]:
@@ -183,13 +198,16 @@ def put_group(entries: Entries, group: str, fields: Mapping[str, Any]) -> Change
     """Create a group, or change the given fields of one; the others keep their value.
 
     Raises:
-        Refusal: 412, no name for a new group.
+        Refusal: 412, no name for a new group; 400, what is raised, or until when, is wrong.
     """
     path = _group_path(group)
     held = entries.get(path)
     if held is None and not (_GROUP_NAME.fullmatch(group) and group.strip(".")):
         raise Refusal(412, "ResourceGroup name is not valid; expected letters, digits and - = : . _")
-    return {path: {**(held or {}), **fields}}
+    value = {**(held or {}), **fields}
+    if RAISE in fields:
+        _refuse(VALUES[Section.RESOURCE_GROUPS].check(value))
+    return {path: value}
 
 
 def delete_group(entries: Entries, group: str) -> Changes:

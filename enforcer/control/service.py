@@ -27,6 +27,7 @@ from enforcer.control.dispatch.records import DispatchDecision
 from enforcer.control.dispatch.table import DeliveryTable
 from enforcer.control.entities.feed import DECISIONS, REPORTS, Told, decisions_of, reports_of, told
 from enforcer.control.entities.view import EntityView
+from enforcer.control.groups import in_force
 from enforcer.control.metrics import AdminMetrics
 from enforcer.control.parts import Parts, Unavailable
 from enforcer.control.settings import AdminSettings
@@ -51,7 +52,6 @@ from streaming.kafka_io.tail import Tail
 from streaming.kafka_io.threads import use_threads
 from streaming.kafka_io.topic_watch import TopicWatch
 from streaming.metrics_server import serve_metrics
-from streaming.policy.policy_set import PolicySet
 
 _ROWS_MAX: Final = 100_000
 """Rows of each table of usage, deliveries and backlogs; those silent longest go first."""
@@ -110,7 +110,7 @@ class AdminService:
             metrics=self._metrics,
             wrong=lambda: self._watch.wrong(cluster.topics.policies),
         )
-        self._in_force = PolicySet()
+        self._in_force, self._until = PolicySet(), 0.0
         self._view = EntityView(self._policies)
         topics = cluster.topics
         self._tails = {
@@ -242,8 +242,10 @@ class AdminService:
     def _policies(self) -> PolicySet:
         """Those in force; none before they are read."""
         with contextlib.suppress(Unavailable):
-            if self._in_force.entries is not (entries := self._store.entries):
-                self._in_force = PolicySet(entries)
+            entries, now_ms = self._store.entries, time.time_ns() // 1_000_000
+            if self._in_force.written is not entries or now_ms >= self._until:
+                self._in_force = PolicySet(entries, at=now_ms)
+                self._until = next_end(entries, now_ms)
         return self._in_force
 
     def _take_decisions(self, decisions: list[Told]) -> None:
@@ -288,7 +290,7 @@ class AdminService:
         metrics.entity_details_dropped.inc(self._view.details.dropped - details)
         # Before the policies are read nobody knows how long a check may take.
         with contextlib.suppress(Unavailable):
-            self._backlogs.forget(kept_since(PolicySet(self._store.entries), time.time_ns() // 1_000_000))
+            self._backlogs.forget(kept_since(*in_force(self._store.entries)))
         for (rows, kept, dropped), dropped_before in zip(tables, before, strict=True):
             kept.set(len(rows))
             dropped.inc(rows.dropped - dropped_before)

@@ -49,7 +49,7 @@ class Author:
     """Who changes policies.
 
     Attributes:
-        origin: by which way: file, apply, kafka or admin.
+        origin: by which way: file, apply, mode, kafka or admin.
         actor: as the log of changes names whoever it is; empty: as the origin.
         reason: why, in that one's words; may be empty.
     """
@@ -65,7 +65,7 @@ class PolicyLog:
 
     Attributes:
         timeline: all changes, those that take effect soon included.
-        origins: entry -> who set it last: file, apply, kafka, admin, or empty if the record does not say.
+        origins: entry -> who set it last, as Author.origin; empty if the record does not say.
         removers: entry that is gone -> who removed it.
         told: entry -> its last changes, oldest first, each as JSON: when it was written by the broker's clock
             (`at`), `actor`, `reason`, the `version` that it made, the entry's `value` since, and `first` if
@@ -95,8 +95,8 @@ class PolicyLog:
 
     @property
     def entries(self) -> Mapping[str, Any]:
-        """The entries after all changes."""
-        return self.timeline.at(self._newest_ts).entries
+        """The entries after all changes, as they were written."""
+        return self.timeline.at(self._newest_ts).written
 
     @property
     def newest_version(self) -> int:
@@ -127,7 +127,7 @@ class PolicyLog:
         fields = load_object(value)
         origin = fields.get("origin", "")
         if not isinstance(origin, str):
-            raise BadEvent("origin: not text; file, apply, kafka or admin was expected")
+            raise BadEvent("origin: not text; file, apply, mode, kafka or admin was expected")
         self.timeline.apply(change.path, change.value, change.ts, change.version)
         self.effective[change.path] = max(change.ts, self.effective.get(change.path, change.ts))
         self._newest_ts = max(change.ts, self._newest_ts)

@@ -108,7 +108,7 @@ class Attempt:
         Raises:
             NotInForce: they will not, and not because somebody has changed it since.
         """
-        entries = log.timeline.at(self.effective_ts).entries
+        entries = log.timeline.at(self.effective_ts).written
         missing = [update.path for update in self.updates if entries.get(update.path) != update.value]
         if missing and log.bad_records > self.bad_before:
             raise NotInForce(
@@ -308,7 +308,7 @@ def records(
     stands before the record that counts from `effective_ts` on, since compaction leaves the last one alone.
     """
     ahead: dict[str, set[int]] = {}
-    for ts, path in log.timeline.changed(effective_ts, TS_MAX_MS):
+    for ts, path in log.timeline.changed(effective_ts, TS_MAX_MS, written=True):
         ahead.setdefault(path, set()).add(ts)
     dated = [(u, rest, ts) for u, rest in said for ts in (*sorted(ahead.get(u.path, ())), effective_ts)]
     # No other writer's record is the same, though it be of the same version and time.

@@ -9,7 +9,7 @@ from typing import Any
 
 from streaming.contract.errors import BadEvent, ConfigError
 from streaming.contract.names import full_topic
-from streaming.policy.policy_set import Entity, EntryPath, Section, parse_path
+from streaming.policy.policy_set import RAISE, Entity, EntryPath, Section, parse_path
 from streaming.policy.schema import ENTITY, FILE, FILE_VERSION, NAMES, VALUES
 from streaming.policy.validation import Finding, sorted_problems, suggestion
 from streaming.policy.yaml.lines import YamlFile, dotted, read_yaml
@@ -68,7 +68,7 @@ def policy_file(entries: Mapping[str, Any]) -> str:
         entry = parse_path(path)
         sections[entry.section].append((entry, value))
     # Not by PyYAML's dumper, which leaves names like 1e6 unquoted.
-    lines = [f"version: {FILE_VERSION}"]
+    lines = [f"version: {FILE_VERSION}", *(f"mode: {rendered(mode)}" for _, mode in sections[Section.MODE])]
     if sections[Section.QUOTAS]:
         lines.append("quotas:")
         for entry, value in sections[Section.QUOTAS]:
@@ -117,6 +117,8 @@ def _entity_path(value: Mapping[str, str | None]) -> str:
 
 
 def _entries(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    if Section.MODE in document:
+        yield Section.MODE.value, document[Section.MODE]
     for item in document.get(Section.QUOTAS) or ():
         yield _entity_path(item["entity"]), {name: value for name, value in item.items() if name != "entity"}
     for section in _NAMED:
@@ -164,12 +166,13 @@ def _missing_groups(document: Mapping[str, Any]) -> Iterator[Finding]:
         return
     for section in (Section.TENANTS, Section.NAMESPACES):
         for name, value in _mapping(document.get(section)).items():
-            group = _mapping(value).get("resourcegroup")
-            # What is no text has been reported by the section's own check.
-            if isinstance(group, str) and group and group not in groups:
-                near = suggestion(group, sorted(groups)) if groups else "one that resourcegroups holds"
-                message = f"names the group {group!r}, which this file does not have; expected {near}"
-                yield Finding((section.value, name, "resourcegroup"), message)
+            for place, holder in (((), value), ((RAISE,), _mapping(value).get(RAISE))):
+                group = _mapping(holder).get("resourcegroup")
+                # What is no text has been reported by the section's own check.
+                if isinstance(group, str) and group and group not in groups:
+                    near = suggestion(group, sorted(groups)) if groups else "one that resourcegroups holds"
+                    message = f"names the group {group!r}, which this file does not have; expected {near}"
+                    yield Finding((section.value, name, *place, "resourcegroup"), message)
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

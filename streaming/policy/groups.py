@@ -133,14 +133,14 @@ def _dispatch_limits(policies: PolicySet, group: str) -> GroupLimits | None:
     for dimension, rate in zip(DISPATCH_DIMENSIONS, limit.rate, strict=True):
         if rate != NOT_LIMITED:
             rates[dimension] = _bounded(rate / (limit.period_ms / 1000))
-    return GroupLimits(rates=tuple(rates), shadow=False)
+    return GroupLimits(rates=tuple(rates), shadow=policies.tracks)
 
 
 def _inflight_limits(policies: PolicySet, partition: str) -> GroupLimits | None:
     """The whole in parts, in the first dimension, whatever the limit is: it moves by the second."""
     if not partition or partition_entry(policies, partition) is None:
         return None
-    return GroupLimits(rates=(float(INFLIGHT_PARTS), None, None, None), shadow=False)
+    return GroupLimits(rates=(float(INFLIGHT_PARTS), None, None, None), shadow=policies.tracks)
 
 
 def _first_that_sets(values: list[Mapping[str, Any]], key: str) -> Mapping[str, Any] | None:

@@ -5,7 +5,7 @@ A set of policies is a flat table, path -> JSON value. One path is one entry of 
 
     quotas[user=alice,client-id=<default>]      resourcegroups.rg1      tenants.acme
     namespaces.acme/orders      topics.persistent://acme/orders/t1      broker
-    backpressure.partitions.NAME
+    backpressure.partitions.NAME        mode
 
 The path of a quota is written like a subject, so finding a quota is at most eight look-ups in that table.
 """
@@ -14,12 +14,14 @@ from collections import OrderedDict, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from math import inf
 from sys import getsizeof
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import unquote
 
 from streaming.contract.errors import BadEvent
 from streaming.contract.names import DEFAULT_NAME, encode_name, parse_subject, split_names
+from streaming.contract.times import instant_ms
 
 Key = TypeVar("Key")
 
@@ -49,8 +51,26 @@ class Section(StrEnum):
     TOPICS = "topics"
     BROKER = "broker"
     PARTITIONS = "backpressure.partitions"
+    MODE = "mode"
 
 
+class Mode(StrEnum):
+    """What policies do, all of them."""
+
+    ENFORCE = "enforce"
+    TRACK = "track"
+    """Each is a shadow one: decided and charged, and nobody acts on it."""
+    OFF = "off"
+    """No limit is in force: all pass, undecided and uncharged."""
+
+
+RAISE = "raise"
+"""The key of an entry that holds other values of its keys until a time."""
+UNTIL = "until"
+_SHADOWED = ("quotas[", f"{Section.RESOURCE_GROUPS}.")
+"""How the paths of entries begin that have a key `shadow`."""
+_RATES = ("dispatchThrottlingRate", "backlogQuotaDefaultLimit")
+"""How the keys of `broker` begin that limit something."""
 _NAMED = (Section.RESOURCE_GROUPS, Section.TENANTS, Section.NAMESPACES, Section.TOPICS, Section.PARTITIONS)
 
 
@@ -100,7 +120,7 @@ class EntryPath:
 
     Attributes:
         section: where in the file it stands.
-        name: the entry's name; empty for `broker` and quotas.
+        name: the entry's name; empty for `broker`, `mode` and quotas.
         entity: whom a quota is for, None for all else.
     """
 
@@ -154,8 +174,8 @@ def parse_path(path: str) -> EntryPath:
     Raises:
         BadEvent: no such section, an empty name, or a quota's path that is not in its canonical form.
     """
-    if path == Section.BROKER:
-        return EntryPath(section=Section.BROKER)
+    if path in (Section.BROKER, Section.MODE):
+        return EntryPath(section=Section(path))
     if path.startswith("quotas[") and path.endswith("]"):
         return EntryPath(section=Section.QUOTAS, entity=_parse_entity(path))
     for section in _NAMED:
@@ -164,7 +184,7 @@ def parse_path(path: str) -> EntryPath:
             return EntryPath(section=section, name=name)
     raise BadEvent(
         f"policy path {path!r} is not known; expected quotas[...], resourcegroups.NAME, tenants.NAME, "
-        "namespaces.TENANT/NAMESPACE, topics.TOPIC, broker or backpressure.partitions.NAME"
+        "namespaces.TENANT/NAMESPACE, topics.TOPIC, broker, backpressure.partitions.NAME or mode"
     )
 
 
@@ -217,15 +237,27 @@ class _Cache(OrderedDict[Key, "MutationQuota | None"]):
 class PolicySet:
     """The policies in force at one moment; never changes once built.
 
+    Attributes:
+        entries: what is in force: no raise is in it, and no mode.
+        written: the same as it was written.
+        tracks: the mode is TRACK: nobody acts on any of it.
+        at: see there.
+
     Args:
-        entries: path -> value, as checked by policy_check. Not copied, so the caller leaves it alone.
+        written: path -> value, as checked by policy_check. Not copied, so the caller leaves it alone.
         version: what `policy_version` in decisions says; an empty set is version 1.
+        at: the moment, ms since the epoch, by which raises have ended or not; by default all have.
     """
 
-    __slots__ = ("__weakref__", "_of_request", "_of_subject", "entries", "version")
+    __slots__ = ("__weakref__", "_of_request", "_of_subject", "at", "entries", "tracks", "version", "written")
 
-    def __init__(self, entries: Mapping[str, Any] | None = None, version: int = 1) -> None:
-        self.entries: Mapping[str, Any] = {} if entries is None else entries
+    def __init__(
+        self, written: Mapping[str, Any] | None = None, version: int = 1, at: float = inf
+    ) -> None:
+        self.written: Mapping[str, Any] = {} if written is None else written
+        self.at = at
+        self.entries = _in_force(self.written, at)
+        self.tracks = self.written.get(Section.MODE) == Mode.TRACK
         self.version = version
         self._of_request: _Cache[tuple[str, str]] = _Cache()
         self._of_subject: _Cache[str] = _Cache()
@@ -270,6 +302,44 @@ class PolicySet:
             if quota is not None:
                 return quota
         return None
+
+
+def concerns_any(path: str) -> bool:
+    """Whether an entry that a subject of mutations may depend on is no single subject's own."""
+    return DEFAULT_NAME in path or path == Section.MODE
+
+
+def raised_until(value: Any) -> int | None:
+    """When an entry's raise ends, ms since the epoch; None: it has none."""
+    return instant_ms(value[RAISE][UNTIL]) if isinstance(value, Mapping) and RAISE in value else None
+
+
+def unraised(value: Mapping[str, Any], at: float = inf) -> Mapping[str, Any]:
+    """What an entry says at a time (ms); each key of its raise stands whole in place of the entry's own."""
+    until = raised_until(value)
+    if until is None:
+        return value
+    raised = {**value, **value[RAISE]} if at < until else value
+    return {name: item for name, item in raised.items() if name not in (RAISE, UNTIL)}
+
+
+def _in_force(written: Mapping[str, Any], at: float) -> Mapping[str, Any]:
+    """What entries come to at a time (ms); mostly that is what was written, and then it is the same table."""
+    mode = written.get(Section.MODE, Mode.ENFORCE)
+    if mode == Mode.OFF:
+        # Rounds keep their rhythm.
+        broker = unraised(written.get(Section.BROKER, {}), at)
+        return {Section.BROKER: {key: item for key, item in broker.items() if not key.startswith(_RATES)}}
+    raised = {path: unraised(value, at) for path, value in written.items() if RAISE in value}
+    if not raised and Section.MODE not in written:
+        return written
+    entries = {**written, **raised}
+    entries.pop(Section.MODE, None)
+    if mode == Mode.TRACK:
+        for path, value in entries.items():
+            if path.startswith(_SHADOWED):
+                entries[path] = {**value, "shadow": True}
+    return entries
 
 
 def partition_entry(policies: PolicySet, partition: str) -> Mapping[str, Any] | None:

@@ -6,17 +6,19 @@ memory stays the JSON value that was written, and what an absent key means is th
 
 import math
 import re
-from typing import Annotated, Any, Final, Literal, NotRequired, Required
+from typing import Annotated, Any, Final, Literal, NotRequired, Required, cast, get_args, get_origin
 
-from pydantic import AfterValidator, BeforeValidator, Field, Strict, ValidationInfo
+from pydantic import AfterValidator, BeforeValidator, Field, Strict, ValidationError, ValidationInfo
+from pydantic_core import InitErrorDetails
 from typing_extensions import TypedDict  # what pydantic asks for before Python 3.12
 
 from streaming.contract.errors import BadEvent
 from streaming.contract.fields import INT64_MAX
 from streaming.contract.names import GROUP_PREFIXES, NAMESPACE, TENANT, TOPIC, TOPIC_EXPECTED, full_topic
+from streaming.contract.times import instant_ms
 from streaming.policy.concurrency_schema import PartitionLimit
-from streaming.policy.policy_set import UNLIMITED, Algorithm, Decide, Section
-from streaming.policy.validation import CLOSED, Form, expected, within_64_bits, wrong
+from streaming.policy.policy_set import RAISE, UNLIMITED, UNTIL, Algorithm, Decide, Mode, Section, unraised
+from streaming.policy.validation import CLOSED, Form, expected, shown, within_64_bits, wrong
 
 FILE_VERSION: Final = 1
 # A name is a record key and a metric label: longer ones are a mistake.
@@ -140,7 +142,6 @@ _WholeRate = Annotated[
     Annotated[int, Field(gt=0, le=INT64_MAX)] | Annotated[int, Field(ge=UNLIMITED, le=UNLIMITED)],
     limit("a positive whole number"),
 ]
-_Partition = Annotated[PartitionLimit, expected("a mapping such as {algorithm: aimd, useWindowed: true}")]
 _OR_DEFAULT = expected("a name (in quotes if it looks like a number), or null for the default")
 _BY_NAME = expected("entries by name, NAME: {...}")
 _Period = Annotated[int, Field(ge=1, le=2**31 - 1)]
@@ -156,7 +157,61 @@ class _ClosedMapping(TypedDict):
 _ClosedMapping.__pydantic_config__ = CLOSED  # type: ignore[attr-defined]  # what pydantic's mypy plugin would know
 
 
-class _Quota(_ClosedMapping, total=False):
+def _moment(text: str) -> str:
+    try:
+        instant_ms(text)
+    except ValueError:
+        raise wrong(f"is {shown(text)}; expected {_A_MOMENT}") from None
+    return text
+
+
+def _keyed(raised: Any) -> Any:
+    """A raise of nothing is somebody's mistake."""
+    if raised is None or (isinstance(raised, dict) and raised.keys() <= {UNTIL}):
+        raise wrong(f"changes no key; expected some of the entry's keys besides {UNTIL}")
+    return raised
+
+
+def _raisable(entry: Any) -> Any:
+    """An entry, a class of ours, that may hold a raise: what its keys say until a time."""
+    keys, form = dict(entry.__annotations__), Form(entry)
+    # None of them has to be there.
+    raised = {name: NotRequired[_bare(kind)] for name, kind in keys.items() if name != _ENTITY}
+
+    def fits(value: Any) -> Any:
+        """Both together must be an entry too."""
+        if RAISE in value:
+            found = form.check(unraised(value, -math.inf))
+            own = {path: (RAISE, *path) if path[0] in value[RAISE] else (RAISE,) for path, _ in found}
+            errors = [InitErrorDetails(type=wrong(told), loc=own[path], input=None) for path, told in found]
+            if errors:
+                raise ValidationError.from_exception_data(entry.__name__, errors)
+        return value
+
+    # mypy reads no types that are made of others.
+    kinds = {**keys, RAISE: Annotated[_closed("Raise", {**raised, UNTIL: Required[_Moment]}), _KEYED]}
+    return Annotated[_closed(entry.__name__, kinds), AfterValidator(fits)]
+
+
+def _bare(kind: Any) -> Any:
+    """A key's type, without whether it has to be there."""
+    origin: Any = get_origin(kind)
+    return get_args(kind)[0] if origin is Required else kind
+
+
+def _closed(name: str, kinds: dict[str, Any]) -> Any:
+    made = cast(Any, TypedDict)(name, kinds, total=False)
+    made.__pydantic_config__ = CLOSED
+    return made
+
+
+_ENTITY: Final = "entity"
+_KEYED: Final = BeforeValidator(_keyed)
+_A_MOMENT: Final = "a time with its zone, such as 2026-12-01T08:00:00Z"
+_Moment = Annotated[str, AfterValidator(_moment), expected(_A_MOMENT)]
+
+
+class _QuotaKeys(_ClosedMapping, total=False):
     algorithm: Annotated[Algorithm, Strict(False)]
     controller_mutation_rate: _MutationRate
     controller_mutation_burst: _MutationBurst
@@ -190,10 +245,17 @@ _Entity = Annotated[
 ]
 
 
-class _QuotaItem(_Quota):
-    entity: _Entity
+@_raisable
+class _Quota(_QuotaKeys, total=False):
+    pass
 
 
+@_raisable
+class _QuotaItem(_QuotaKeys, total=False):
+    entity: Required[_Entity]
+
+
+@_raisable
 class _Group(_ClosedMapping, total=False):
     publishRateInMsgs: _GroupRate
     publishRateInBytes: _GroupRate
@@ -202,8 +264,9 @@ class _Group(_ClosedMapping, total=False):
     shadow: bool
 
 
-class _Tenant(_ClosedMapping):
-    resourcegroup: _Name
+@_raisable
+class _Tenant(_ClosedMapping, total=False):
+    resourcegroup: Required[_Name]
 
 
 class _DispatchRate(_ClosedMapping, total=False):
@@ -238,6 +301,7 @@ class _Shared(_ClosedMapping, total=False):
     backlogQuotaMap: _BacklogQuotas
 
 
+@_raisable
 class _Namespace(_Shared, total=False):
     resourcegroup: _Name
 
@@ -246,12 +310,14 @@ class _Subscription(_ClosedMapping, total=False):
     dispatchRate: _DispatchRate
 
 
+@_raisable
 class _Topic(_Shared, total=False):
     subscriptions: Annotated[
         dict[_Name, _Subscription], expected("subscriptions by name, NAME: {dispatchRate: {...}}")
     ]
 
 
+@_raisable
 class _Broker(_ClosedMapping, total=False):
     dispatchThrottlingRateInMsg: _WholeRate
     dispatchThrottlingRateInByte: _WholeRate
@@ -272,12 +338,25 @@ class _Broker(_ClosedMapping, total=False):
     resourceUsageMemberExpiryRounds: _Period
 
 
+class _PartitionRaise(PartitionLimit):
+    until: _Moment
+
+
+class _PartitionEntry(PartitionLimit):
+    raised: Annotated[_PartitionRaise | None, _KEYED] = Field(default=None, alias="raise")
+
+
+_Partition = Annotated[_PartitionEntry, expected("a mapping such as {algorithm: aimd, useWindowed: true}")]
+_Mode = Annotated[Mode, Strict(False)]
+
+
 class _Backpressure(_ClosedMapping, total=False):
     partitions: Annotated[dict[_Name, _Partition] | None, _BY_NAME]
 
 
 class _PolicyFile(_ClosedMapping, total=False):
     version: Required[Annotated[int, Field(ge=FILE_VERSION, le=FILE_VERSION), expected(f"{FILE_VERSION}")]]
+    mode: _Mode
     # A section whose lines are all commented out is null.
     quotas: Annotated[
         list[Annotated[_QuotaItem, expected("a quota, entity: {...} and its limits")]] | None,
@@ -301,6 +380,7 @@ VALUES: Final[dict[Section, Form[Any]]] = {
     Section.TOPICS: Form(_Topic),
     Section.BROKER: Form(_Broker),
     Section.PARTITIONS: Form(_Partition),
+    Section.MODE: Form(_Mode),
 }
 NAMES: Final[dict[Section, Form[Any]]] = {
     Section.RESOURCE_GROUPS: Form(_GroupName),

@@ -6,7 +6,7 @@ with one and the same time count in the order in which they came.
 """
 
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, Final, Self
@@ -15,7 +15,7 @@ import orjson
 from cachetools import LRUCache
 
 from streaming.contract.events import VERSION_MAX
-from streaming.policy.policy_set import PolicySet
+from streaming.policy.policy_set import PolicySet, raised_until
 
 # Sets kept for reuse. Each holds a table as large as the policies, so they are few.
 MAX_CACHED_SETS: Final = 32
@@ -34,12 +34,13 @@ class Change:
     Attributes:
         path: the entry; None: all that is known is that there were changes, which count as versions.
         version: the version afterwards is at least this one,
-        count: and at least so many more than the version before.
+        count: and at least so many more than the version before; 0: nobody has written anything, a raise of
+            the entry ends that was set at the time (ms) that stands in `value`.
     """
 
     ts: int
     path: str | None
-    value: Any | None
+    value: Any
     version: int
     count: int = 1
 
@@ -53,13 +54,14 @@ class PolicyTimeline:
     """
 
     __slots__ = (
-        "_changes", "_initial", "_json", "_last", "_past", "_sets", "_shared", "_since", "_times",
-        "_until", "_version", "_versions",
+        "_changes", "_folded", "_initial", "_json", "_last", "_past", "_raised", "_sets", "_shared", "_since",
+        "_times", "_until", "_version", "_versions",
     )  # fmt: skip
 
     def __init__(self, initial: Mapping[str, Any] | None = None, version: int = 1) -> None:
         self._initial: Mapping[str, Any] = dict(initial or {})  # replaced, never changed
         self._version = version
+        self._folded = -1  # the time of the last change that is among the first entries
         self._changes: list[Change] = []  # in order of time, then of arrival
         self._times: list[int] = []  # of _changes, for bisect
         self._versions: list[int] = []  # of _changes as far as computed; a late change cuts it
@@ -70,6 +72,9 @@ class PolicyTimeline:
         self._sets: dict[int, PolicySet] = {}  # number of changes made -> set, least recently used first
         self._last = PolicySet()  # the set asked for last, in force in [_since, _until)
         self._since = self._until = 0.0
+        self._raised: set[str] = set()  # entries of which an end is noted, or was
+        for path, value in self._initial.items():
+            self._note_end(path, value, -1)
 
     def apply(self, path: str, value: Any | None, ts: int, version: int | None = None) -> None:
         """Take a change in force from `ts` on; None removes the entry.
@@ -79,6 +84,24 @@ class PolicyTimeline:
         the versions after it move up if they must.
         """
         self._insert(Change(ts=ts, path=path, value=value, version=version or 0))
+        if path in self._raised:
+            self._drop_ends(path, ts)
+        self._note_end(path, value, ts)
+
+    def _note_end(self, path: str, value: Any, ts: int) -> None:
+        """Note when the raise ends that an entry has from `ts` on."""
+        ends = raised_until(value)
+        if ends is not None and ends > ts:
+            self._insert(Change(ts=ends, path=path, value=ts, version=0, count=0))
+            self._raised.add(path)
+
+    def _drop_ends(self, path: str, ts: int) -> None:
+        """Those ends are none any more that come after an entry was written anew, at `ts`."""
+        for place in range(len(self._times) - 1, bisect_right(self._times, ts, self._past) - 1, -1):
+            change = self._changes[place]
+            if change.path == path and not change.count and change.value <= ts:
+                self._alter(place)
+                del self._changes[place], self._times[place]
 
     def count(self, ts: int, version: int | None = None) -> None:
         """Take a change of an entry that is of no use here: it is a version as any other, and no more.
@@ -86,7 +109,11 @@ class PolicyTimeline:
         Many of them at one time take no more room than one.
         """
         position = bisect_right(self._times, ts, self._past)
-        if position == self._past or self._times[position - 1] != ts:
+        if (
+            position == self._past
+            or self._times[position - 1] != ts
+            or not self._changes[position - 1].count
+        ):
             self._insert(Change(ts=ts, path=None, value=None, version=version or 0))
             return
         self._alter(position - 1)
@@ -120,28 +147,37 @@ class PolicyTimeline:
         """Distinct times of change in (after, upto], ascending."""
         return sorted(set(self._times[self._span(after, upto)]))
 
-    def changed(self, after: int, upto: int) -> list[tuple[int, str]]:
-        """Time and path of every change in (after, upto], in order; not of those that only count."""
+    def changed(self, after: int, upto: int, *, written: bool = False) -> list[tuple[int, str]]:
+        """Time and path of every change in (after, upto], in order; not of those that only count.
+
+        Args:
+            after, upto: ms.
+            written: leave the ends of raises out.
+        """
         span = self._changes[self._span(after, upto)]
-        return [(change.ts, change.path) for change in span if change.path is not None]
+        return [
+            (change.ts, change.path)
+            for change in span
+            if change.path is not None and (change.count or not written)
+        ]
 
     def forget_before(self, ts: int) -> None:
         """Let the changes made at or before `ts` count as made ever since; `at` is exact from `ts` on."""
         made = bisect_right(self._times, ts, self._past)
         if made == self._past:
             return
-        counted = all(change.path is None for change in self._changes[:made])
+        counted = not any(map(_alters, self._changes[:made]))
         folded = self.at(ts) if counted or made * FOLD_PARTS >= len(self._initial) else None
         self._json = self._json[0] if folded is None or counted else None, None
         self._since = self._until = 0.0
         self._past = made
         if folded is None:
             return
-        self._initial, self._version = folded.entries, folded.version
+        self._initial, self._version, self._folded = folded.written, folded.version, self._times[made - 1]
         self._sets = {count - made: kept for count, kept in self._sets.items() if count >= made}
         self._changes, self._times = self._changes[made:], self._times[made:]
         self._versions = self._versions[made:]
-        self._past, self._shared = 0, False
+        self._past, self._shared, self._raised = 0, False, _raised(self._changes)
 
     def version_at(self, ts: int) -> int:
         """The version of what applies at `ts`, without making the set."""
@@ -167,7 +203,9 @@ class PolicyTimeline:
                 [change.ts, change.path, change.value, change.version, change.count]
                 for change in self._changes
             ]
-            rest = orjson.dumps({"version": self._version, "past": self._past, "changes": changes})
+            rest = orjson.dumps(
+                {"version": self._version, "folded": self._folded, "past": self._past, "changes": changes}
+            )
         if self._json != (entries, rest):
             self._json = entries, rest
             _remember(self, entries, rest)
@@ -184,8 +222,9 @@ class PolicyTimeline:
     def _take(self, other: "PolicyTimeline") -> None:
         """Be what another timeline is; what it holds is shared until one of them changes."""
         self._initial, self._version, self._past = other._initial, other._version, other._past
+        self._folded = other._folded
         self._changes, self._times, self._versions = other._changes, other._times, other._versions
-        self._sets, self._json = other._sets, other._json
+        self._sets, self._json, self._raised = other._sets, other._json, other._raised
         self._shared = other._shared = True
 
     def _insert(self, change: Change) -> None:
@@ -199,6 +238,7 @@ class PolicyTimeline:
         if self._shared:
             self._changes, self._times = self._changes.copy(), self._times.copy()
             self._versions, self._sets, self._shared = self._versions.copy(), self._sets.copy(), False
+            self._raised = self._raised.copy()
         self._json = self._json[0], None
         self._since = self._until = 0.0
         del self._versions[position:]
@@ -219,8 +259,8 @@ class PolicyTimeline:
     def _build(self, made: int) -> PolicySet:
         """Start from the nearest older set that is still kept; most times that is the one just before."""
         start = max((count for count in self._sets if count < made), default=0)
-        entries = self._sets[start].entries if start in self._sets else self._initial
-        changes = [change for change in self._changes[start:made] if change.path is not None]
+        entries = self._sets[start].written if start in self._sets else self._initial
+        changes = list(filter(_alters, self._changes[start:made]))
         if changes:
             # A new table: the old one belongs to other sets.
             altered = dict(entries)
@@ -231,7 +271,18 @@ class PolicyTimeline:
                 else:
                     altered[change.path] = change.value
             entries = altered
-        return PolicySet(entries, self._version_after(made))
+        at = self._times[made - 1] if made else self._folded
+        return PolicySet(entries, self._version_after(made), at)
+
+
+def _raised(changes: Iterable[Change]) -> set[str]:
+    """The entries of which the end of a raise is among the changes."""
+    return {change.path for change in changes if change.path is not None and not change.count}
+
+
+def _alters(change: Change) -> bool:
+    """Whether an entry is written."""
+    return change.path is not None and change.count > 0
 
 
 # What is larger than the bound is kept alone: else the largest policies would be read again in each batch.
@@ -255,12 +306,13 @@ def _read(entries: bytes, rest: bytes) -> PolicyTimeline:
     timeline, fields = PolicyTimeline(), orjson.loads(rest)
     # What an older release kept may hold versions that are refused by now.
     timeline._initial, timeline._version = initial, min(fields["version"], VERSION_MAX)
-    timeline._past = fields["past"]
+    timeline._past, timeline._folded = fields["past"], fields.get("folded", -1)
     timeline._changes = [
         Change(ts=ts, path=path, value=value, version=min(version, VERSION_MAX), count=count)
         for ts, path, value, version, count in fields["changes"]
     ]
     timeline._times = [change.ts for change in timeline._changes]
+    timeline._raised = _raised(timeline._changes)
     timeline._json = entries, rest
     _remember(timeline, entries, rest)
     return timeline

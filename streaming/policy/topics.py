@@ -66,7 +66,7 @@ class BacklogQuota:
         path: where it stands in the policies.
         limit: bytes, or seconds; UNLIMITED: none.
         policy: what is to be done beyond it.
-        actions: whether that is carried out, and not only decided and reported.
+        actions: whether that is carried out, and not only decided and reported; never in mode `track`.
         allow_delete_records: whether records may be deleted where a group's offsets cannot be moved (Kafka).
     """
 
@@ -169,7 +169,7 @@ def backlog_quota(policies: PolicySet, topic: str, kind: BacklogKind) -> Backlog
                 path=place.path,
                 limit=int(place.value[_LIMIT_KEYS[kind]]),
                 policy=place.value["policy"],
-                actions=place.value.get("actions", False),
+                actions=place.value.get("actions", False) and not policies.tracks,
                 allow_delete_records=place.value.get("allow_delete_records", False),
             )
     return BacklogQuota(

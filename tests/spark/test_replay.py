@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import mode_kit
 import orjson
 import pytest
 from law_kit import T0, policy, quota, refund, request
@@ -109,6 +110,16 @@ backpressure: {partitions: {"*": {algorithm: vegas}}}
     decided = [orjson.loads(one) for one in local.decisions]
     assert {one["group"] for one in decided if one["type"] == "share"} == {groups[0], groups[2]}
     assert any("acquired" in one and "applied_ts" in one for one in decided)
+
+
+def test_raises_and_modes_give_the_same_bytes(spark: SparkSession, tmp_path: Path) -> None:
+    """What ends by itself ends in each shard at its time, and the mode is every law's."""
+    policies, log = tmp_path / "policies.yaml", tmp_path / "events.jsonl"
+    policies.write_text(mode_kit.POLICIES)
+    log.write_bytes(mode_kit.lines())
+    local = replay_local(str(policies), [str(log)])
+    assert replay(spark, str(policies), [str(log)], tmp_path, 5) == local
+    assert {orjson.loads(one).get("shadow", False) for one in local.decisions} == {False, True}
 
 
 def test_damaged_and_changing_logs_give_the_same_bytes(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,10 +1,10 @@
-"""`weir policy check | explain | apply | get | log`: policy files, policies in force (docs/contract.md 4)."""
+"""`weir policy`: check, explain, apply, mode, get and log (docs/contract.md 4)."""
 
 import argparse
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
@@ -14,7 +14,15 @@ from streaming.contract.events import REASON_MAX
 from streaming.contract.names import full_topic
 from streaming.contract.printable import printable, printable_json
 from streaming.policy.files import check_entry, load_policies, policy_file
-from streaming.policy.policy_set import DEFAULT_USER, PolicySet, Section, parse_path, refill_times
+from streaming.policy.policy_set import (
+    DEFAULT_USER,
+    Mode,
+    PolicySet,
+    Section,
+    parse_path,
+    raised_until,
+    refill_times,
+)
 from weir.logs.times import BEGINNING_MS, EXPECTED
 from weir.options import add, add_cluster_options, add_flag, cluster_of, time_argument
 from weir.policy_explain import explain_topic, explain_user
@@ -25,7 +33,13 @@ if TYPE_CHECKING:
 # Entries of these origins come from a file, so the next file may remove them.
 FILE_ORIGINS = ("file", "apply")
 _SLOW_S: Final = 3_600.0
-_ORIGIN_REMARKS = {"kafka": "read from the cluster", "admin": "set by the admin API"}
+_SHOWN_MAX: Final = 10
+"""Raises that `check` tells of."""
+_ORIGIN_REMARKS = {
+    "kafka": "read from the cluster",
+    "admin": "set by the admin API",
+    "mode": "set by `weir policy mode`",
+}
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -52,6 +66,13 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     add_cluster_options(applied)
     applied.set_defaults(run=apply)
 
+    switched = commands.add_parser("mode", help="enforce all policies, only track them, or switch them off")
+    modes = "enforce; track: decide and charge, and let all pass; off: neither"
+    switched.add_argument("mode", metavar="MODE", choices=[each.value for each in Mode], help=modes)
+    add(switched, "--reason", "why, for `weir policy log`", metavar="TEXT", default="", type=_reason)
+    add_cluster_options(switched)
+    switched.set_defaults(run=mode)
+
     got = commands.add_parser("get", help="print the policies in force as a policy file")
     add_cluster_options(got)
     got.set_defaults(run=get)
@@ -72,6 +93,11 @@ def check(args: argparse.Namespace) -> int:
     counts = Counter(parse_path(path).section for path in entries)
     found = ", ".join(f"{counts[section]} in {section}" for section in Section if counts[section])
     print(f"{args.file}: no problems; entries: {found or 'none'}")
+    raises = list(_raises(entries, _now_ms()))
+    for raised in raises[:_SHOWN_MAX]:
+        print(printable(f"{args.file}: {raised}"))
+    if len(raises) > _SHOWN_MAX:
+        print(f"{args.file}: and {len(raises) - _SHOWN_MAX} more")
     return 0
 
 
@@ -84,7 +110,7 @@ def explain(args: argparse.Namespace) -> int:
             args.usage_error("one of --user, --client-id, --topic is required")
     elif args.user is not None or args.client_id is not None:
         args.usage_error("--topic does not go together with --user or --client-id")
-    policies = PolicySet(load_policies(args.policies))
+    policies = PolicySet(load_policies(args.policies), at=_now_ms())
     if args.topic is None:
         user = DEFAULT_USER if args.user is None else args.user
         lines = explain_user(policies, user, args.client_id or "", args.policies)
@@ -141,13 +167,35 @@ def apply(args: argparse.Namespace) -> int:
     return 0
 
 
+def mode(args: argparse.Namespace) -> int:
+    """Publish the mode of all policies; raises WeirError if the cluster has none or does not answer."""
+    from streaming.kafka_io.policy_topic import Update
+    from streaming.kafka_io.policy_turn import change_policies
+    from weir.logs.policy_log import actor_here
+
+    cluster, wanted = cluster_of(args), Update(path=Section.MODE.value, value=args.mode)
+    written = change_policies(
+        cluster.bootstrap,
+        cluster.topics,
+        lambda log: [] if log.entries.get(Section.MODE, Mode.ENFORCE) == args.mode else [wanted],
+        # Not a file's: the next one that says nothing of it leaves it alone.
+        origin="mode",
+        actor=actor_here("mode"),
+        reason=args.reason,
+        client=cluster.client,
+    )
+    in_force = f", in force from {_utc(written.effective_ts)}" if written.updates else " already"
+    print(f"mode {args.mode}: version {written.version}{in_force}")
+    return 0
+
+
 def get(args: argparse.Namespace) -> int:
     """Print the policies in force; raises WeirError if the cluster has none or does not answer."""
     from streaming.kafka_io.policy_topic import read_policies
 
     cluster = cluster_of(args)
     log = read_policies(cluster.bootstrap, cluster.topics, cluster.client)
-    remarks = _remarks(log, cluster.topics.policies, cluster.bootstrap, time.time_ns() // 1_000_000)
+    remarks = _remarks(log, cluster.topics.policies, cluster.bootstrap, _now_ms())
     print("\n".join(map(printable, remarks)))
     print(policy_file(log.entries), end="")
     return 0
@@ -188,7 +236,16 @@ def _remarks(log: "PolicyLog", topic: str, bootstrap: str, now_ms: int) -> list[
     for path in log.entries:
         remark = _ORIGIN_REMARKS.get(log.origins.get(path, ""))
         remarks += [f"# {remark}: {path}"] if remark else []
+    remarks += [f"# {raised}" for raised in _raises(log.entries, now_ms)]
     return remarks + _bad_records(log)
+
+
+def _raises(entries: Mapping[str, Any], now_ms: int) -> Iterator[str]:
+    """Until when entries are raised."""
+    for path, value in entries.items():
+        until = raised_until(value)
+        if until is not None:
+            yield f"{'raised until' if now_ms < until else 'raised no more since'} {_utc(until)}: {path}"
 
 
 def _bad_records(log: "PolicyLog") -> list[str]:
@@ -215,6 +272,10 @@ def _reason(text: str) -> str:
     except UnicodeEncodeError:
         raise argparse.ArgumentTypeError("is not UTF-8; expected text in UTF-8") from None
     return text.strip()
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _utc(ts: int) -> str:

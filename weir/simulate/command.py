@@ -1,6 +1,7 @@
 """`weir simulate concurrency`: try the concurrency limits before choosing one (docs/contract.md 4)."""
 
 import argparse
+import time
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -131,7 +132,8 @@ def _own(args: argparse.Namespace) -> "list[Contender]":
         args.usage_error("--policies and --partition go together")
     if args.policies is None:
         return []
-    value = partition_entry(PolicySet(load_policies(args.policies)), args.partition)
+    policies = PolicySet(load_policies(args.policies), at=time.time_ns() // 1_000_000)
+    value = partition_entry(policies, args.partition)
     if value is not None:
         return [contender(value, args.partition)]
     args.usage_error(

@@ -4,7 +4,6 @@ Quotas are Weir's there, so their limits are too. What else Pulsar says it has c
 age of -1 without a name is no saying: 4.0.7 leaves it so while the ledger is open, whatever the backlog.
 """
 
-import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -12,6 +11,7 @@ from enforcer.control.backlog.stats import OLDEST, limits_of, partitioned_backlo
 from enforcer.control.dispatch.broker import NAMES, values
 from enforcer.control.dispatch.routes import NAMES_PATH
 from enforcer.control.dispatch.stats import topic_stats
+from enforcer.control.groups import in_force
 from enforcer.control.parts import TOPIC, Parts, topic_holder
 from streaming.contract.errors import BadEvent
 from streaming.policy.policy_set import UNLIMITED, PolicySet
@@ -39,7 +39,7 @@ def _filled(parts: Parts, names: Mapping[str, str], value: Any, *, partitioned: 
     topic = topic_holder(names["tenant"], names["namespace"], names["topic"]).name
     if not isinstance(value, dict):
         return value
-    policies, now_ms = PolicySet(parts.store.entries), time.time_ns() // 1_000_000
+    policies, now_ms = in_force(parts.store.entries)
     known = (partitioned_backlog if partitioned else topic_backlog)(parts.backlogs, topic, policies, now_ms)
     told = value.get("partitions")
     whole = _one(value, known or {}, policies, topic)
@@ -84,8 +84,7 @@ def _limits(policies: PolicySet, topic: str) -> dict[str, int]:
 def _dispatch_stats(parts: Parts, names: Mapping[str, str], value: Any) -> Any:
     """The stats of a topic as its broker tells them, and what limits its dispatch now."""
     topic = f"persistent://{names['tenant']}/{names['namespace']}/{names['topic']}"
-    now_ms = time.time_ns() // 1_000_000
-    known = topic_stats(parts.deliveries, topic, PolicySet(parts.store.entries), now_ms)
+    known = topic_stats(parts.deliveries, topic, *in_force(parts.store.entries))
     if known is None or not isinstance(value, dict):
         return value
     told = value.get("subscriptions", {})

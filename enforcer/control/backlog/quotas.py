@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from enforcer.control.groups import Changes, Entries, Holder, Refusal, object_of, placed
+from enforcer.control.groups import Changes, Entries, Holder, Refusal, in_force, object_of, placed
 from streaming.contract.fields import shown
-from streaming.policy.policy_set import UNLIMITED, PolicySet, Section
+from streaming.policy.policy_set import UNLIMITED, Section
 from streaming.policy.schema import VALUES
 from streaming.policy.topics import BacklogKind, backlog_candidates
 from streaming.policy.validation import Schema
@@ -134,9 +134,10 @@ def applied_quotas(entries: Entries, holder: Holder) -> dict[str, Any]:
         Refusal: 412, no such name.
     """
     holder.check_policies()
+    policies, _ = in_force(entries)
     applied = {}
     for kind in BacklogKind:
-        levels = list(backlog_candidates(PolicySet(entries), holder.name, kind))
+        levels = list(backlog_candidates(policies, holder.name, kind))
         won = next((level for level in levels if level.wins), levels[-1])
         assert won.value is not None, "the broker has a default of each"
         applied[kind.value] = _shown(kind, won.value)

@@ -1,6 +1,5 @@
 """Endpoints of backlogs: quotas of namespaces and topics; stats of topics, deliveries among them."""
 
-import time
 from collections.abc import Callable
 from typing import Annotated, Any, Final
 
@@ -27,7 +26,7 @@ from enforcer.control.backlog.stats import (
 )
 from enforcer.control.dispatch.stats import SubscriptionStats, TopicStats, topic_stats
 from enforcer.control.docs import refusals
-from enforcer.control.groups import Holder, Refusal
+from enforcer.control.groups import Holder, Refusal, in_force
 from enforcer.control.parts import (
     NAMESPACE,
     TOPIC,
@@ -126,7 +125,7 @@ def joined(deliveries: dict[str, Any] | None, backlog: dict[str, Any] | None) ->
 def _asked(parts: Parts, tenant: str, namespace: str, topic: str) -> tuple[str, PolicySet, int]:
     holder = topic_holder(tenant, namespace, topic)
     holder.check()
-    return holder.name, PolicySet(parts.store.entries), time.time_ns() // 1_000_000
+    return holder.name, *in_force(parts.store.entries)
 
 
 def _add_quotas(

@@ -9,7 +9,7 @@ from streaming.contract.errors import BadEvent
 from streaming.contract.events import PolicyChange, parse
 from streaming.kafka_io.tail import Tail
 from streaming.policy.files import check_entry
-from streaming.policy.policy_set import MutationQuota, PolicySet
+from streaming.policy.policy_set import MutationQuota, PolicySet, raised_until
 from streaming.policy.timeline import PolicyTimeline
 
 KEEP_MS = 600_000
@@ -72,7 +72,8 @@ class Policies:
                 forgetting(upto)
             self.timeline.forget_before(upto)
             self._unfolded = 0
-        for ts in sorted({change.ts for change in changes}):
+        ends = {end for change in changes if (end := raised_until(change.value)) is not None}
+        for ts in sorted({change.ts for change in changes} | ends):
             for changed, _ in self._followers:
                 changed(ts)
 

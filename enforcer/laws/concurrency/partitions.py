@@ -20,7 +20,8 @@ SAMPLES_MAX: Final = 200
 enough for it."""
 INFLIGHT_QUEUE_MAX: Final = 1_000
 """Connections that wait for a slot of one partition; further requests fail at once."""
-
+UNLIMITED: Final = 2**31 - 1
+"""More than are ever in flight."""
 _ROUNDING: Final = 1e-6
 _PREFIX: Final = f"{Section.PARTITIONS}."
 
@@ -50,18 +51,21 @@ class Partition:
         limiter: its slots.
         in_force: the limit of all enforcers together.
         fraction: our part of it.
+        tracked: nobody is to wait: the mode is `track`.
     """
 
     def __init__(self, limiter: Limiter, in_force: LimitInForce) -> None:
         self.limiter = limiter
         self.in_force = in_force
         self.fraction = 1.0
+        self.tracked = False
 
     def set_fraction(self, fraction: float) -> None:
         """Our part of the limit, or the limit itself, may have changed."""
         self.fraction = fraction
         # A third of 3 is 1, though a third is a little less in binary.
-        self.limiter.set_limit(max(1, int(self.in_force.limit * fraction + _ROUNDING)))
+        own = max(1, int(self.in_force.limit * fraction + _ROUNDING))
+        self.limiter.set_limit(UNLIMITED if self.tracked else own)
 
 
 class Partitions:
@@ -118,6 +122,7 @@ class Partitions:
             else:
                 partition.in_force.set_entry(entry, since_ts)
                 partition.limiter.exempt = exempt_of(entry)
+                partition.tracked = policies.tracks
 
     def find(self, name: str) -> Partition | None:
         """A partition by its name; None: no policy limits it."""
@@ -139,6 +144,7 @@ class Partitions:
         )
         limiter.exempt = exempt_of(entry)
         partition = self.known[name] = Partition(limiter, in_force)
+        partition.tracked = self._policies.tracks
         early = self._early.pop(name, None)
         if early is not None:
             in_force.take(*early)

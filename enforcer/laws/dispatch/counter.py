@@ -20,8 +20,6 @@ from streaming.policy.dispatch_limits import NOT_LIMITED, Limit
 from streaming.policy.policy_set import PolicySet
 from streaming.policy.timeline import PolicyTimeline
 
-UNKNOWN: Final = -1
-"""Version of the policies at a counter's time, where nobody has looked."""
 OWN: Final = ""
 """Whose own deliveries are, among those of proxies with names."""
 _NEVER: Final = -1
@@ -79,7 +77,7 @@ class Counter:
     """
 
     __slots__ = (
-        "_base", "_base_at", "_parts", "_stated", "_terms", "_version", "acquired", "at", "folded",
+        "_base", "_base_at", "_parts", "_policies", "_stated", "_terms", "acquired", "at", "folded",
         "folded_ts", "names", "part", "pieces", "stale", "tail", "walk",
     )  # fmt: skip
 
@@ -91,7 +89,9 @@ class Counter:
         self._parts: Parts | None = None
         self._base: Pair = (0, 0)
         self._stated: tuple[int, Pair] = (_NEVER, (0, 0))
-        self._version, self._terms = UNKNOWN, _NO_TERMS
+        # By which it was paid off last; None: nobody has looked.
+        self._policies: PolicySet | None = None
+        self._terms = _NO_TERMS
         self.tail: OrderedDict[int, Delivery] = OrderedDict()
         self.stale = False
         self.walk = walk
@@ -110,11 +110,11 @@ class Counter:
         """
         policies = timeline.at(at)
         owes = self.acquired != _NOTHING or self.part != _NOTHING
-        if policies.version != self._version:
+        if policies is not self._policies:
             # As the job's table settles: what was delivered before a change is paid by the rates of its time.
             for change in timeline.changes(self.at, at) if owes else ():
                 self.pay(terms_of(timeline.at(change - 1)).limit(self.names), change - 1)
-            self._version, self._terms = policies.version, terms_of(policies)
+            self._policies, self._terms = policies, terms_of(policies)
         if owes and at != self.at:
             self.pay(self._terms.limit(self.names), at)
         self.at = at
@@ -189,7 +189,7 @@ class Counter:
         self.take(delivery, max(delivery.ts, self.at), timeline)
         self._base, self._base_at = (self.acquired[MSGS], self.acquired[BYTES]), self.at
         self.acquired, self.part, self.at = now
-        self._version = UNKNOWN
+        self._policies = None
         del self.tail[delivery.seq]
         self.folded, self.folded_ts = delivery.seq, delivery.ts
 
@@ -202,7 +202,7 @@ class Counter:
         self.roll(upto, timeline)
         self._base, self._base_at = (self.acquired[MSGS], self.acquired[BYTES]), upto
         self.acquired, self.part, self.at = now
-        self._version = UNKNOWN
+        self._policies = None
         self.stale = True
 
     def catch_up(self, walk: int, newest: int, timeline: PolicyTimeline, proxies: int) -> None:
@@ -238,4 +238,4 @@ class Counter:
     def _begin(self) -> None:
         self.acquired = list(self._base)
         self.part = [count * pieces for count, pieces in zip(self._base, self.pieces, strict=True)]
-        self.at, self._version = self._base_at, UNKNOWN
+        self.at, self._policies = self._base_at, None

@@ -13,7 +13,7 @@ from enforcer.core.lines import Counter, Lines, Others
 from enforcer.laws.dispatch.counter import Delivery
 from enforcer.laws.dispatch.counter_table import CounterTable
 from enforcer.laws.dispatch.decisions import READER, CounterStatement
-from enforcer.laws.dispatch.left import Left, both
+from enforcer.laws.dispatch.left import UNLIMITED, Left, both
 from enforcer.laws.dispatch.metrics import DeliveryTotals, DispatchMetrics
 from enforcer.laws.dispatch.reports import DeliveryReports, Report
 from enforcer.laws.dispatch.shares import DispatchShares
@@ -89,6 +89,11 @@ class Dispatch(EnforcerLaw):
         self.table.set_proxies(self.proxies)
 
     @property
+    def tracks(self) -> bool:
+        """Whether nothing is held back: the mode is `track`."""
+        return self._in_force.tracks
+
+    @property
     def proxies(self) -> int:
         """How many proxies are alive that may stand before the same brokers, this one among them."""
         return max(1, self._membership.peers)
@@ -117,7 +122,9 @@ class Dispatch(EnforcerLaw):
         return self._terms.may_limit_groups(topic)
 
     def left(self, broker: str, topic: str, subscription: str, others: Others | None = None) -> Left:
-        """What may be delivered now; arguments as `deliver` and `CounterTable.left`."""
+        """What may be delivered now, all in mode `track`; arguments as `deliver` and `CounterTable.left`."""
+        if self.tracks:
+            return UNLIMITED
         left = self.table.left(broker, topic, subscription, self._brokers_ms(), others)
         for level, group in self._terms.groups(topic, subscription):
             share = self._shares.left(group, level)

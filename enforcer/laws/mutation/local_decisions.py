@@ -325,12 +325,11 @@ class LocalDecisions:
             self._tails.pop(subject.name, None)
 
     def _balance_of(self, statement: Decision) -> Balance:
-        policies = self._timeline.at(statement.at)
-        quota = policies.mutation_quota_of_subject(statement.subject)
+        quota = self._timeline.at(statement.at).mutation_quota_of_subject(statement.subject)
         tokens = FULL if statement.tokens is None else statement.tokens
         if quota is not None and quota.algorithm == Algorithm.TOKEN_BUCKET and tokens >= quota.burst:
             tokens = FULL
-        return Balance(tokens, FULL, statement.at, policies.version)
+        return Balance(tokens, FULL, statement.at)
 
     def _passes_over(self, subject: Subject, statement: Decision) -> bool:
         """Whether a statement was read already, or says nothing of events that were folded.

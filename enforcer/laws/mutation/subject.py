@@ -16,14 +16,11 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
-from streaming.contract.names import DEFAULT_NAME
 from streaming.laws.mutation.law import PERMISSIVE, STRICT, charge_bucket
 from streaming.laws.mutation.rates import FULL, refill
-from streaming.policy.policy_set import Algorithm, MutationQuota
+from streaming.policy.policy_set import Algorithm, MutationQuota, concerns_any
 from streaming.policy.timeline import PolicyTimeline
 
-UNKNOWN: Final = -1
-"""Version of the policies at a balance's time, where nobody has looked."""
 SHORT: Final = 64
 """A tail of so many events is walked again at once: about 0.1 ms."""
 CREDIT: Final = 8
@@ -44,17 +41,15 @@ class Balance:
         tokens: balance; FULL: full, whatever the burst is now.
         part: this proxy's own part of it, counted only where there are several; FULL as well.
         at: the time, ms.
-        version: of the policies in force then, UNKNOWN if nobody has looked.
     """
 
     tokens: float
     part: float
     at: int
-    version: int = UNKNOWN
 
     def copy(self) -> "Balance":
         """The same, apart."""
-        return Balance(self.tokens, self.part, self.at, self.version)
+        return Balance(self.tokens, self.part, self.at)
 
 
 class Kind(Enum):
@@ -103,11 +98,9 @@ def move(
     Returns:
         The quota in force then; None: no token bucket, and the balance is full.
     """
-    policies = timeline.at(at)
-    quota = policies.mutation_quota_of_subject(subject)
-    if policies.version != balance.version:
+    quota = timeline.at(at).mutation_quota_of_subject(subject)
+    if timeline.since(at) > balance.at:
         settle(balance, subject, at, timeline, proxies)
-        balance.version = policies.version
     elapsed_ms = at - balance.at
     balance.at = at
     if quota is None or quota.algorithm != Algorithm.TOKEN_BUCKET:
@@ -126,7 +119,7 @@ def settle(balance: Balance, subject: str, upto: int, timeline: PolicyTimeline, 
     another algorithm, starts afresh. Other changes leave it alone.
     """
     own = f"quotas[{subject}]"
-    times = {ts for ts, path in timeline.changed(balance.at, upto) if path == own or DEFAULT_NAME in path}
+    times = {ts for ts, path in timeline.changed(balance.at, upto) if path == own or concerns_any(path)}
     for change in sorted(times):
         before = timeline.at(change - 1).mutation_quota_of_subject(subject)
         after = timeline.at(change).mutation_quota_of_subject(subject)

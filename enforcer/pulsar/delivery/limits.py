@@ -168,7 +168,7 @@ class Limits:
             return FREE
         rates = accounts = UNLIMITED
         now_ms = self._laws.now_ms
-        if self._rated and charged:
+        if self._rated and charged and not self._laws.dispatch.tracks:
             rates = self._laws.dispatch.left(self._broker, self.topic, self.subscription)
             rates = both(rates, self._laws.smoothing.left(self._limiting(), int(now_ms)))
         for level, account in self._accounts:

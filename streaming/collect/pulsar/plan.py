@@ -64,6 +64,9 @@ class Planner:
             now_ms: time for the shares.
         """
         plan = Plan(pools=pools_of(policies, passed))
+        if policies.tracks:
+            # What Pulsar holds of ours is taken back.
+            return plan
 
         def in_force(target: Target, dimension: int) -> tuple[float | None, bool]:
             return _in_force(pushed, target, dimension)

@@ -49,8 +49,8 @@ _COLUMNS: Final = pa.schema({
     "ttl_ms": _INTEGER,
 })  # fmt: skip
 """Of the decisions of docs/contract.md 3.5."""
-_LATE: Final = _COLUMNS.append(pa.field("applied_ts", _INTEGER))
-"""The same where a report was judged by other policies than those of its own time, perhaps."""
+_OPTIONAL: Final = {"shadow": pa.bool_(), "applied_ts": _INTEGER}
+"""What only decisions say that are not acted on, or of reports that were applied at another time."""
 
 
 rules_of: Final = PolicyCache(
@@ -83,13 +83,15 @@ class BacklogTable(SubjectTable, LawState):
             self.bound(MAX_TOPICS)
         decided: list[dict[str, Any]] = [{}] * len(events)
         for order, since in stretches(at, batch.timeline):
-            rules = rules_of(batch.timeline.at(since))
+            policies = batch.timeline.at(since)
+            rules = rules_of(policies)
             for i in order.tolist():
-                decided[i] = _decision(events[i], rules(events[i].topic), int(at[i]))
-        late = any("applied_ts" in each for each in decided)
+                decided[i] = _decision(events[i], rules(events[i].topic), int(at[i]), policies.tracks)
+        said = {name: kind for name, kind in _OPTIONAL.items() if any(name in each for each in decided)}
+        columns = pa.schema([*_COLUMNS, *map(pa.field, said, said.values())])
         return DecisionRows(
             type=DECISION.type,
-            rows=pa.RecordBatch.from_pylist(decided, _LATE if late else _COLUMNS),
+            rows=pa.RecordBatch.from_pylist(decided, columns),
             source=np.array([entry.source for entry in entries], dtype=np.int64),
             keys=topics,
             key=topic.astype(np.int64),
@@ -101,12 +103,14 @@ class BacklogTable(SubjectTable, LawState):
         self.bound(MAX_TOPICS)
 
 
-def _decision(event: Backlog, rules: Rules, at: int) -> dict[str, Any]:
-    """What is decided on a report that is applied at `at`, ms."""
+def _decision(event: Backlog, rules: Rules, at: int, shadow: bool) -> dict[str, Any]:
+    """What is decided on a report that is applied at `at`, ms, in shadow or not."""
     said = judge(event, rules)
     for line in said["evict"]:
         if "entries" in line:
             # A sum that no 64 bits hold is cut there.
             line["entries"] = min(INT64_MAX, line["entries"])
-    late = {"applied_ts": at} if at != event.ts else {}
-    return {"id": event.id, "ts": event.ts, "topic": event.topic, **said, "ttl_ms": TTL_MS, **late}
+    more: dict[str, Any] = {"shadow": True} if shadow else {}
+    if at != event.ts:
+        more["applied_ts"] = at
+    return {"id": event.id, "ts": event.ts, "topic": event.topic, **said, "ttl_ms": TTL_MS, **more}

@@ -53,6 +53,7 @@ class _Results:
         setting: which of the settings of its stretch of time it goes by.
         limit, estimate: after it.
         algorithm: that found them.
+        shadow: nobody acts on them.
     """
 
     row: Integers
@@ -60,6 +61,7 @@ class _Results:
     limit: Integers
     estimate: Doubles
     algorithm: Integers
+    shadow: Flags
 
     @classmethod
     def of(cls, count: int) -> Self:
@@ -69,6 +71,7 @@ class _Results:
             limit=np.zeros(count, dtype=np.int64),
             estimate=np.zeros(count),
             algorithm=np.zeros(count, dtype=np.int64),
+            shadow=np.zeros(count, dtype=np.bool_),
         )
 
 
@@ -146,7 +149,9 @@ class ConcurrencyTable(SubjectTable, LawState):
         """
         names = samples.names
         present = np.flatnonzero(np.bincount(samples.partition[order], minlength=len(names)))
-        limits = settings_of(timeline.at(since))
+        policies = timeline.at(since)
+        results.shadow[order] = policies.tracks
+        limits = settings_of(policies)
         kind = limits.of(names.take(pa.array(present)))
         present, kind = present[kind >= 0], kind[kind >= 0]
         known = rows[present] >= 0
@@ -205,6 +210,9 @@ def _decisions(samples: Samples, chosen: Integers, results: _Results) -> Decisio
         "estimated_limit": pa.array(results.estimate[chosen]),
         "ttl_ms": pa.array(np.full(len(chosen), TTL_MS)),
     }
+    shadow = results.shadow[chosen]
+    if shadow.any():
+        columns["shadow"] = pa.array(shadow, mask=~shadow)
     return DecisionRows(
         type=DECISION.type,
         rows=pa.RecordBatch.from_pydict(columns),

@@ -58,10 +58,11 @@ MAX_CACHED: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class _Results:
-    """What is found out about a batch of deliveries, a row each; see `law.walk` for all but the last.
+    """What is found out about a batch of deliveries, a row each; see `law.walk` for all but the last two.
 
     Attributes:
         limited: which levels limit.
+        shadow: nobody acts on it.
     """
 
     left: Integers
@@ -71,6 +72,7 @@ class _Results:
     counted: Integers
     owed_ms: Integers
     limited: Flags
+    shadow: Flags
 
     @classmethod
     def of(cls, count: int) -> Self:
@@ -82,6 +84,7 @@ class _Results:
             counted=np.zeros((count, len(LEVELS), len(DIMENSIONS)), dtype=np.int64),
             owed_ms=np.zeros(count, dtype=np.int64),
             limited=np.zeros((count, len(LEVELS)), dtype=np.bool_),
+            shadow=np.zeros(count, dtype=np.bool_),
         )
 
 
@@ -171,6 +174,7 @@ class DispatchTable(SubjectTable, LawState):
         broker = policies.entries.get(Section.BROKER, {})
         all_charged = broker.get("dispatchThrottlingOnNonBacklogConsumerEnabled", True)
         results.limited[order] = (rate != NOT_LIMITED).any(axis=1)[rows[order]]
+        results.shadow[order] = policies.tracks
         walk(
             order, at, deliveries.delivered, deliveries.published, deliveries.backlog | all_charged,
             broker.get("preciseDispatcherFlowControl", False),
@@ -225,7 +229,7 @@ def _decisions(deliveries: Deliveries, at: Integers, results: _Results) -> Decis
             mask=pa.array(free),
         ),
         "entries_to_read": _numbers(results.to_read),
-        "shadow": pa.array(np.zeros(count, dtype=np.bool_)),
+        "shadow": pa.array(results.shadow),
         "ttl_ms": pa.array(np.maximum(results.owed_ms, MIN_LIFE_MS)),
         "applied_ts": pa.array(at, mask=at == ts),
     }

@@ -92,7 +92,7 @@ SPEC: Final = LawSpec(
     routing_key=routing_key,
     key_column="subject",
     stamp=stamp,
-    sections=frozenset({Section.QUOTAS}),
+    sections=frozenset({Section.QUOTAS, Section.MODE}),
     versioned=True,
     decision=DecisionForm(type=ADMISSION, subject=("subject",)),
     warm_up=_WARM_UP,

@@ -15,7 +15,6 @@ from streaming.columns.byte_strings import NOWHERE, Integers
 from streaming.columns.compiled import lean, machine
 from streaming.columns.limit_index import NOTHING
 from streaming.columns.outputs import DecisionColumns, DecisionRows
-from streaming.contract.names import DEFAULT_NAME
 from streaming.laws.law import Batch, DecisionForm, LawState
 from streaming.laws.mutation import law, rates
 from streaming.laws.mutation.admissions import ADMISSION, admissions
@@ -34,6 +33,7 @@ from streaming.laws.mutation.statements import (
     waiting_of,
     waits,
 )
+from streaming.policy.policy_set import concerns_any
 from streaming.policy.timeline import PolicyTimeline
 from streaming.state.blob_store import BlobStore
 from streaming.state.cold_rows import ColdRows
@@ -197,11 +197,11 @@ class MutationTable(SubjectTable, LawState):
         settled for all, so that the timeline may forget them.
         """
         changes = timeline.changed(-1, horizon)
-        # A change of one subject's own entry concerns that row alone; one of a default any row.
-        own = {row_name(path[len(QUOTAS_PREFIX) : -1]) for _, path in changes if DEFAULT_NAME not in path}
+        # A change of one subject's own entry concerns that row alone.
+        own = {row_name(path[len(QUOTAS_PREFIX) : -1]) for _, path in changes if not concerns_any(path)}
         self._take_in(pa.array(sorted(own), type=pa.string()))
         self._settle(np.arange(len(self)), self.names, sorted({ts for ts, _ in changes}), timeline)
-        common = sorted({ts for ts, path in changes if DEFAULT_NAME in path})
+        common = sorted({ts for ts, path in changes if concerns_any(path)})
         if common:
             self.cold.rewrite(lambda columns: _settled(columns, common, timeline))
         quotas = quotas_of(timeline.at(horizon))

@@ -199,7 +199,7 @@ def test_the_description_is_that_of_the_models(api: TestClient) -> None:
     described = api.get("/openapi.json").json()
     put = described["paths"][f"{GROUPS}/{{rg}}"]["put"]
     body = put["requestBody"]["content"]["application/json"]["schema"]
-    assert set(body["properties"]) == {*DIMENSIONS, "shadow"}
+    assert set(body["properties"]) == {*DIMENSIONS, "shadow", "raise"}
     assert body["additionalProperties"] is False
     assert put["security"] == [{"token": []}, {}]
     assert set(put["responses"]) == {"204", "400", "401", "403", "408", "412", "413", "503"}

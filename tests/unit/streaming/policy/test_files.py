@@ -11,6 +11,7 @@ from streaming.policy.files import check_entry, load_policies, policy_file
 TRACES = sorted((Path(__file__).parents[3] / "traces").glob("*/*.policies.yaml"))
 FULL = """\
 version: 1
+mode: off
 quotas:
   - entity: {user: alice}
     controller_mutation_rate: 5
@@ -19,6 +20,7 @@ quotas:
     producer_byte_rate: 1048576
     consumer_byte_rate: 1048576
     shadow: false
+    raise: {controller_mutation_rate: 50, until: 2026-12-01T08:00:00+01:00}
   - entity: {user: null, client-id: ""}
     controller_mutation_rate: 0.25
     algorithm: sampled_rate
@@ -158,7 +160,8 @@ def test_a_file_with_everything_loads(tmp_path: Path) -> None:
     file = tmp_path / "full.yaml"
     file.write_text(FULL)
     entries = load_policies(str(file))
-    assert list(entries)[:4] == [
+    assert list(entries)[:5] == [
+        "mode",
         "quotas[user=alice]",
         "quotas[user=<default>,client-id=]",
         "quotas[client-id=<default>]",

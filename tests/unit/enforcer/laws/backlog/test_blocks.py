@@ -123,6 +123,19 @@ def test_only_what_may_be_carried_out_blocks() -> None:
     assert world.blocks.block(TOPIC) is not None
 
 
+def test_tracked_nobody_is_blocked(world: World) -> None:
+    """The block ends with the mode's change, and begins again with the next decision, new or repeated."""
+    for mode in ("track", "off"):
+        enforce(world.policies, world.desk.wall_ms, {"mode": "enforce"})
+        world.say(10**9)
+        assert world.blocks.block(TOPIC) is not None
+        enforce(world.policies, world.desk.wall_ms, {"mode": mode})
+        world.blocks.look()
+        assert world.blocks.block(TOPIC) is None
+        world.say(10**9)
+        assert world.blocks.block(TOPIC) is None
+
+
 def test_a_partition_has_the_quota_of_its_topic(world: World) -> None:
     """Each for itself."""
     world.say(6_000, f"{TOPIC}-partition-1")

@@ -5,6 +5,8 @@ from concurrency_kit import FIXED_2, Parts, Times, Waiting, partitions_at, polic
 
 from enforcer.core import bounds
 from enforcer.laws.concurrency.decisions import LimitDecision
+from enforcer.laws.concurrency.partitions import UNLIMITED
+from streaming.policy.policy_set import PolicySet
 
 AIMD = {"algorithm": "aimd", "useWindowed": False, "aimd": {"initialLimit": 40}}
 
@@ -48,6 +50,23 @@ def test_a_part_of_the_limit_is_this_enforcers_and_one_at_least() -> None:
     parts.fraction = 1.0
     partitions.look()
     assert found.limiter.limit == 2
+
+
+def test_tracked_nobody_waits_and_the_limit_is_learned_on() -> None:
+    """What is tracked of the partition is the law's own limit."""
+    partitions, _ = partitions_at(Times(), {"*": AIMD})
+    found = partitions.find("broker-1")
+    assert found is not None
+    entries = {"backpressure.partitions.*": AIMD}
+    partitions.set_policies(PolicySet({**entries, "mode": "track"}))
+    partitions.take([decided(21)])
+    partitions.look()
+    assert (found.in_force.limit, found.limiter.limit) == (21, UNLIMITED)
+    other = partitions.find("broker-2")
+    assert other is not None and other.limiter.limit == UNLIMITED
+    partitions.set_policies(PolicySet(entries))
+    partitions.look()
+    assert (found.limiter.limit, other.limiter.limit) == (21, 40)
 
 
 def test_samples_leave_at_each_look_and_deadlines_count(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from property_kit import tries
 
 from enforcer.laws.dispatch.decisions import CounterStatement
+from streaming.policy.policy_set import Mode
 from streaming.policy.timeline import PolicyTimeline
 
 TOPICS = [TOPIC, "persistent://acme/orders/t2", "persistent://other/n/t1"]
@@ -31,7 +32,16 @@ BROKER = st.fixed_dictionaries(
         "dispatchThrottlingOnNonBacklogConsumerEnabled": st.booleans(),
     },
 )
-POLICIES = {"broker": BROKER, "namespaces.acme/orders": KINDS, f"topics.{TOPIC}": KINDS}
+RAISED = st.builds(
+    lambda own, raised, until: own | {"raise": raised | {"until": f"2026-11-20T09:25:{until:02}Z"}},
+    BROKER, BROKER.filter(bool), st.integers(0, 20),
+)  # fmt: skip
+POLICIES = {
+    "mode": st.sampled_from(list(Mode)),
+    "broker": BROKER | RAISED,
+    "namespaces.acme/orders": KINDS,
+    f"topics.{TOPIC}": KINDS,
+}
 COUNTS = st.sampled_from([0, 1, 6, 10, 45, 300])
 GAPS = st.sampled_from([0, 0, 1, 130, 400, 1_000, 2_600, 60_000])
 BROKERS = st.sampled_from(["b1", "b2"])

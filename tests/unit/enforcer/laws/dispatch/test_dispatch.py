@@ -15,7 +15,7 @@ from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
 from enforcer.laws.dispatch.decisions import CounterStatement
 from enforcer.laws.dispatch.dispatch import Dispatch
-from enforcer.laws.dispatch.left import Left
+from enforcer.laws.dispatch.left import UNLIMITED, Left
 from enforcer.laws.shares.meter import Meter
 from streaming.columns.packed import unpack
 from streaming.contract.usage_events import DispatchUsage
@@ -123,6 +123,21 @@ def test_who_is_limited(
     assert dispatch.active and dispatch.by_subscription == by_subscription
     asked = [(TOPIC, "sub1"), (TOPIC, "")]
     assert [place for place in asked if dispatch.limits(*place)] == limited
+
+
+def test_tracked_all_is_counted_and_nothing_held_back() -> None:
+    """From the very moment, and no longer."""
+    desk = Desk(TEN)
+    desk.deliver(11)
+    assert desk.left().wait_ms > 0
+    desk.change({"mode": "track"}, at=desk.now)
+    desk.dispatch.look()
+    assert desk.left() == UNLIMITED
+    desk.deliver(4)
+    desk.change({"mode": "enforce"}, at=desk.now)
+    desk.dispatch.look()
+    assert desk.left().wait_ms > 0
+    assert desk.dispatch.table.counters["broker-0", *PLACE].acquired == [15, 0]
 
 
 def test_policies_come_into_force_at_their_time() -> None:

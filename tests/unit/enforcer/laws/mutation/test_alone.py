@@ -10,7 +10,7 @@ from mutation_kit import SUBJECT, own_of, quota_of, statement_of
 from property_kit import tries
 
 from enforcer.laws.mutation.local_decisions import LocalDecisions
-from streaming.policy.policy_set import Algorithm
+from streaming.policy.policy_set import Algorithm, Mode
 from streaming.policy.timeline import PolicyTimeline
 
 INITIAL: dict[str, Any] = {"quotas[user=alice]": quota(2, 22)}
@@ -23,12 +23,16 @@ QUOTAS = st.sampled_from(
         quota(2, 500),
         quota(2, 22, shadow=True),
         quota(5, 40, algorithm="sampled_rate"),
+        # Of 5 s and 60 s after the start.
+        quota(1) | {"raise": {"controller_mutation_burst": 90, "until": "2026-11-20T09:25:05Z"}},
+        quota(9, 50) | {"raise": {"controller_mutation_rate": 0.1, "until": "2026-11-20T10:26:00+01:00"}},
     ]
 )
 PATHS = st.sampled_from(["quotas[user=alice]"] * 3 + ["quotas[user=<default>]", "quotas[user=bob]"])
 GAPS = st.sampled_from([0, 0, 1, 1, 7, 7, 40, 40, 333, 333, 400, 999, 1000, 2000, 12_000, 70_000])
 """Mostly short, so that balances are rarely full."""
-KINDS = ["request"] * 12 + ["refund"] * 2 + ["policy"] * 2 + ["job"] * 4 + ["read"] * 4 + ["again"] * 3
+KINDS = ["request"] * 12 + ["refund"] * 2 + ["policy"] * 2 + ["mode"] + ["job"] * 4
+KINDS += ["read"] * 4 + ["again"] * 3
 STEPS = {
     "request": st.tuples(
         st.lists(st.integers(0, 8), max_size=3),
@@ -37,6 +41,7 @@ STEPS = {
     ),
     "refund": st.tuples(st.integers(0, 9)),
     "policy": st.tuples(PATHS, QUOTAS),
+    "mode": st.tuples(st.sampled_from([None, *Mode])),
     "job": st.just(()),
     "read": st.tuples(st.integers(1, 12)),
     "again": st.tuples(st.integers(1, 12), st.integers(1, 12)),
@@ -101,6 +106,9 @@ class Alone:
         self.timeline.apply(path, value, event["ts"])
         self.local.policies_changed(event["ts"])
         self.topic.append(event)
+
+    def _mode(self, mode: str | None) -> None:
+        self._policy("mode", mode)
 
     def _job(self) -> None:
         admissions = self.shard.step(self.topic)

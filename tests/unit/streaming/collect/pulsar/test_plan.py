@@ -191,3 +191,11 @@ def test_a_rate_across_brokers_is_shared_out_for_each_subscription() -> None:
     assert made.pools[group].counts == {"b1": (0, 0, 60, 0), "b2": (0, 0, 60, 0)}
     assert made.wanted[own(T1, Kind.SUBSCRIPTION, "s")] == LimiterRate(50.0, None)
     assert made.wanted[Slot("a/b", "", "", Kind.SUBSCRIPTION)] == LimiterRate(100.0, None, True, 1)
+
+
+def test_tracked_pulsar_holds_nothing_of_ours() -> None:
+    """What passes is still counted by its group."""
+    entries = {**GROUP, "topics." + T1: {"dispatchRate": {"dispatchThrottlingRateInMsg": 5}}}
+    assert plan(entries, published("b1", (T1, 500))).wanted
+    made = plan({**entries, "mode": "track"}, published("b1", (T1, 500)), {own(T1): Rates(40, -1)})
+    assert not made.wanted and not made.held and list(made.pools) == ["g"]

@@ -1,0 +1,116 @@
+"""`weir policy mode`, and raises that end by themselves, felt by a client of a real broker."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from cluster_kit import Cluster, fresh
+from proxy_kit import Decider, PolicyWriter, ProxyThread, until
+from wire_client import WireClient, errors
+
+from streaming.contract.topics import Topics
+from streaming.kafka_io.policy_topic import read_policies
+from weir.cli import main
+
+USER = "quotas[user=ANONYMOUS]"
+LIMITS = "controller_mutation_rate: 0.001, controller_mutation_burst: 1"
+NEVER_AGAIN = {"controller_mutation_rate": 0.001, "controller_mutation_burst": 1}
+
+
+class World:
+    """A proxy of an installation of its own, with its job."""
+
+    def __init__(self, cluster: Cluster, topics: Topics, proxy: ProxyThread, decider: Decider) -> None:
+        self.cluster, self.topics, self.proxy, self.decider = cluster, topics, proxy, decider
+        self.policies = PolicyWriter(cluster.kafka.bootstrap, topics)
+
+    def create(self) -> int:
+        """Ask for a topic of three partitions; the error."""
+        with WireClient(self.proxy.bootstrap, "terraform") as client:
+            (error,) = errors(client.create({fresh("mode"): 3})).values()
+            return error
+
+    def admissions(self) -> list[dict[str, Any]]:
+        """What the job has decided of the client, in order."""
+        return [
+            one
+            for one in self.decider.decisions
+            if one["type"] == "admission" and not one["id"].endswith(PROBE_SUFFIX)
+        ]
+
+
+@pytest.fixture
+def world(cluster: Cluster, topics: Topics) -> Iterator[World]:
+    """See there."""
+    config = replace(cluster.config(id=fresh("mode")), topics=topics)
+    with Decider(cluster.kafka.bootstrap, topics) as decider, ProxyThread(config) as proxy:
+        yield World(cluster, topics, proxy, decider)
+
+
+@pytest.fixture
+def weir(world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., list[str]]:
+    """Run a command against that installation; gives its lines of output."""
+    settings = tmp_path / "weir.yaml"
+    settings.write_text(f"kafka: {{topic_prefix: {world.topics.prefix}}}\n")
+
+    def run(*words: str) -> list[str]:
+        bootstrap = world.cluster.kafka.bootstrap
+        assert main([*words, "--kafka", bootstrap, "--settings", str(settings)]) == 0
+        return capsys.readouterr().out.splitlines()
+
+    return run
+
+
+def test_a_throttled_client_is_let_go_and_held_again(
+    world: World, weir: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    """Tracked it is decided in shadow, off not at all; who changed it, and why, is told; files leave it."""
+    world.policies.put(USER, NEVER_AGAIN)
+    until(lambda: world.create() == 89, what="a limit in force")
+    (told,) = weir("policy", "mode", "track", "--reason", "incident 7")
+    assert told.startswith("mode track: version 3, in force from ")
+    until(lambda: world.create() == 0, what="nothing held back")
+    until(lambda: world.admissions()[-1]["shadow"], what="a decision in shadow")
+    assert world.admissions()[-1]["outcome"] == "reject"
+    assert weir("policy", "mode", "track") == ["mode track: version 3 already"]
+    file = tmp_path / "policies.yaml"
+    file.write_text(f"version: 1\nquotas: [{{entity: {{user: ANONYMOUS}}, {LIMITS}}}]\n")
+    assert "left   mode (not set by a file)" in weir("policy", "apply", str(file))
+    assert {"# set by `weir policy mode`: mode", "mode: track"} <= set(weir("policy", "get"))
+
+    weir("policy", "mode", "off")
+    until(lambda: world.create() == 0 and world.admissions()[-1]["limit"] is None, what="an undecided one")
+    weir("policy", "mode", "enforce")
+    # What was off is no debt: the bucket begins full.
+    until(lambda: world.create() == 89, what="a limit in force again")
+    said = [orjson.loads(line) for line in weir("policy", "log", "--entry", "mode", "--json")]
+    assert [(one["old"], one["new"], one["reason"]) for one in said] == [
+        (None, "track", "incident 7"), ("track", "off", ""), ("off", "enforce", ""),
+    ]  # fmt: skip
+    assert all(one["actor"].startswith("mode:") for one in said)
+
+
+def test_a_raise_ends_without_a_record(world: World, weir: Callable[..., list[str]]) -> None:
+    """Until then the raised values count, at the proxy and in the job, and from then on the entry's own."""
+    end = datetime.now(UTC) + timedelta(seconds=4)
+    raised = {"controller_mutation_burst": 1000, "until": end.isoformat()}
+    world.policies.put(USER, {**NEVER_AGAIN, "raise": raised})
+    assert any(line.startswith("# raised until ") and line.endswith(USER) for line in weir("policy", "get"))
+    count = 0
+    while time.time() < end.timestamp() - 0.5:
+        assert world.create() == 0
+        count += 1
+    assert count > 1
+    time.sleep(max(0.0, end.timestamp() + 0.1 - time.time()))
+    assert (world.create(), world.create()) == (0, 89)
+    until(lambda: len(world.admissions()) == count + 2, what="all decided")
+    said = world.admissions()
+    assert {one["policy_version"] for one in said} == {2}
+    assert [one["outcome"] for one in said] == ["allow"] * (count + 1) + ["reject"]
+    assert not any("law" in one for one in said)
+    assert read_policies(world.cluster.kafka.bootstrap, world.topics).records == 1
