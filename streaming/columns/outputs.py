@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from streaming.columns.byte_strings import Bytes, Integers, bytes_in, cut
 from streaming.columns.json_rows import objects
-from streaming.contract.decisions import DEADLETTER, DECISIONS
+from streaming.contract.decisions import CANDIDATE, DEADLETTER, DECISIONS
 from streaming.contract.fields import INT64_MAX
 
 DEAD_LETTER: Final = "dead_letter"
@@ -271,6 +271,15 @@ class Outputs:
         """Append what a law decided."""
         if decided is not None and len(decided):
             self.columns.append(decided)
+
+    def tried(self, candidate: str) -> "Outputs":
+        """The decisions as those by policies that are only tried; what cannot be used, the others tell of."""
+        named: list[Decided] = []
+        for decided in self.columns:
+            assert isinstance(decided, DecisionRows), "only what is said again is written as text"
+            name = pa.repeat(pa.scalar(candidate), len(decided))
+            named.append(replace(decided, rows=decided.rows.append_column(CANDIDATE, name)))
+        return Outputs(columns=named)
 
     def add_dead_letter(self, letter: bytes, *, ts: int | None, source: int) -> None:
         """Append a dead letter made by `dead_letter`."""

@@ -16,6 +16,9 @@ from streaming.contract.fields import TS_MAX_MS, Fields, integer, number, shown,
 
 DECISIONS: Final = "decisions"
 DEADLETTER: Final = "deadletter"
+CANDIDATE: Final = "candidate"
+"""The field of a decision that was made by policies which are only tried: it names them, and nobody goes by
+it. Such a decision stands in a record of its own, never in a packed one."""
 LATE_MS: Final = 60_000
 """A share or a limit is not too late to be written for so long, however short its life time: a job that lags
 behind rounds of a second is of more use than one that says nothing."""

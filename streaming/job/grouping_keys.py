@@ -12,6 +12,8 @@ from typing import Final
 from streaming.laws.registry import LAWS, NUMBERS
 
 _SEED: Final = 42
+_CANDIDATES: Final = 1 << 24
+"""No shard of the policies in force has such a number."""
 _MASK: Final = 0xFFFFFFFF
 
 
@@ -41,6 +43,22 @@ def grouping_keys_of(shards: int, tasks: int) -> GroupingKeys:
     numbers = {law.name: _numbers(law.number, shards, tasks) for law in LAWS.by_name.values()}
     found = {place: (law, shard) for law, own in numbers.items() for shard, place in enumerate(own)}
     return GroupingKeys(numbers=numbers, shards=found)
+
+
+def candidate_key(candidate: int) -> int:
+    """Where the numbers of a candidate begin; a law's is so much further as `LawSpec.number` says.
+
+    All its shards are one: its subjects are others than those that events are routed by.
+    """
+    return _CANDIDATES + NUMBERS * candidate
+
+
+def law_of_key(key: int, shards: int, tasks: int) -> tuple[int | None, str, int]:
+    """Number of the candidate (None: the policies in force), law and shard of a number."""
+    if key < _CANDIDATES:
+        return None, *grouping_keys_of(shards, tasks).shards[key]
+    candidate, number = divmod(key - _CANDIDATES, NUMBERS)
+    return candidate, next(law.name for law in LAWS.by_name.values() if law.number == number), 0
 
 
 def task_of(place: int, tasks: int) -> int:

@@ -24,14 +24,14 @@ from streaming.contract.topics import Topics
 from streaming.job import schemas
 from streaming.job.blobs.local import BlobStores
 from streaming.job.blobs.remote import RemoteBlobStores
-from streaming.job.grouping_keys import grouping_keys_of
+from streaming.job.grouping_keys import law_of_key
 from streaming.job.output_columns import PackRule, output_columns
 from streaming.job.record_size_limit import limit_record_size
 from streaming.job.routing import live_router
 from streaming.job.spark.arrow_serializer import Columns, GroupFunction, takes_columns
-from streaming.job.spark.counts import BatchCounts, counts_of
+from streaming.job.spark.counts import BatchCounts, counts_of, tried_counts
 from streaming.job.spark.memory import give_back, is_unusual
-from streaming.laws.law import StepContext
+from streaming.laws.law import CandidatePolicies, StepContext
 from streaming.laws.name_hashes import crc32_of, partition_of
 from streaming.laws.registry import LAWS
 from streaming.laws.shard import STATE_VERSION, step
@@ -52,6 +52,7 @@ class Input:
         packing: how many decisions leave as packed records; None: each by itself.
         counts: counts what is read and written; None: nobody asks.
         blob_stores: where rows that are not needed rest; None: all stay in Spark's state.
+        candidates: policies that are tried beside those in force.
     """
 
     context: StepContext
@@ -62,6 +63,7 @@ class Input:
     packing: PackRule | None = None
     counts: Accumulator[BatchCounts] | None = None
     blob_stores: BlobStores | RemoteBlobStores | None = None
+    candidates: tuple[CandidatePolicies, ...] = ()
 
 
 def decide(records: DataFrame, given: Input) -> DataFrame:
@@ -81,7 +83,10 @@ def group_function(given: Input) -> GroupFunction:
     replay = given.context.replay
 
     def run(key: tuple[int], chunks: Iterable[Columns], state: GroupState) -> Iterator[Columns]:
-        law, shard = grouping_keys_of(given.shards, given.tasks).shards[key[0]]
+        candidate, law, shard = law_of_key(key[0], given.shards, given.tasks)
+        if candidate is not None:
+            yield from _try(given.candidates[candidate], law, chunks, state, given)
+            return
         records = gather(chunks, given)
         body = body_of(state)
         # The batch's time is in Spark's offset log, so a batch that is run again after a crash has the same.
@@ -105,6 +110,23 @@ def group_function(given: Input) -> GroupFunction:
             give_back()
 
     return takes_columns(run)
+
+
+def _try(
+    candidate: CandidatePolicies, law: str, chunks: Iterable[Columns], state: GroupState, given: Input
+) -> Iterator[Columns]:
+    """One law's batch by policies that are only tried."""
+    records = gather(chunks, given)
+    context = replace(given.context, processed_ts=int(state.getCurrentProcessingTimeMs())).tried(candidate)
+    body, written = step(law, 0, body_of(state), records, context)
+    state.update((STATE_VERSION, body))
+    outputs = written.tried(candidate.name)
+    limit_record_size(outputs, records)
+    if given.counts is not None:
+        given.counts.add(BatchCounts(tried=tried_counts(candidate.name, law, outputs)))
+    if len(outputs):
+        # Each in a record of its own: whoever goes by decisions sees at once whose it is.
+        yield output_columns(outputs, given.topics, None)
 
 
 def body_of(state: GroupState) -> bytes | None:

@@ -11,8 +11,8 @@ from streaming.job.output_columns import NEVER, PackRule
 from streaming.job.sources import kafka_policies, kafka_requests, kafka_usage
 from streaming.job.spark.counts import BatchCounts
 from streaming.job.spark.settings import JobSettings, Profile
-from streaming.job.transforms import routed, routed_requests
-from streaming.laws.law import StepContext
+from streaming.job.transforms import also_for_candidates, routed, routed_requests
+from streaming.laws.law import CandidatePolicies, StepContext
 
 LAYOUT = 7
 """Version of what a checkpoint holds. Raise it, with a line in the changelog, when sources, subscribed
@@ -73,6 +73,7 @@ def start_query(
     partitions: int | None = None,
     counts: Accumulator[BatchCounts] | None = None,
     checkpoint: str | None = None,
+    candidates: tuple[CandidatePolicies, ...] = (),
 ) -> StreamingQuery:
     """Start deciding; the query runs until it is stopped or fails.
 
@@ -84,6 +85,7 @@ def start_query(
         partitions: of the topic of decisions; None: not known, so that none leaves packed.
         counts: counts what is read and written.
         checkpoint: where its checkpoint is; None: `checkpoint_path` of the settings.
+        candidates: policies that are tried beside those in force.
     """
     checkpoint = checkpoint or checkpoint_path(settings)
     shards, tasks = settings.shard_count, settings.shuffle_partitions
@@ -93,12 +95,14 @@ def start_query(
     ahead = settings.max_ahead_ms
     names = names_of(topics)
     records = routed(requests, usage, policies, names, shards, tasks, max_ahead_ms=ahead)
+    if candidates:
+        records = also_for_candidates(records, len(candidates))
     context = StepContext(fail_fast=settings.fail_fast, max_ahead_ms=ahead)
     batches_kept = int(spark.conf.get("spark.sql.streaming.minBatchesToRetain") or 0)
     blob_stores = stores_of(checkpoint, batches_kept, settings, spark)
     given = Input(
         context=context, shards=shards, tasks=tasks, names=names, topics=topics, counts=counts,
-        blob_stores=blob_stores, packing=packing_of(settings, partitions),
+        blob_stores=blob_stores, packing=packing_of(settings, partitions), candidates=candidates,
     )  # fmt: skip
     writer = (
         decide(in_one_task(records, tasks), given)

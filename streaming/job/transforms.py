@@ -6,9 +6,9 @@ from pyspark.sql import functions as F
 from streaming.columns.packed import CONTENT_TYPE, HEADER
 from streaming.contract.events import ANONYMOUS
 from streaming.job import schemas
-from streaming.job.grouping_keys import grouping_keys_of
+from streaming.job.grouping_keys import candidate_key, grouping_keys_of
 from streaming.job.routing import live_router
-from streaming.laws.registry import LAWS
+from streaming.laws.registry import LAWS, NUMBERS
 
 
 def routed_requests(kafka: DataFrame, shards: int, tasks: int) -> DataFrame:
@@ -51,6 +51,13 @@ def routed(
     if shards > 1:
         return requests.unionByName(others).mapInArrow(router, schemas.ROUTED)
     return requests.unionByName(others.mapInArrow(router, schemas.ROUTED))
+
+
+def also_for_candidates(records: DataFrame, candidates: int) -> DataFrame:
+    """Routed records, each once more for every candidate, whatever shard it is for."""
+    own, law = F.col("grouping_key"), F.pmod("grouping_key", F.lit(NUMBERS))
+    keys = [(law + F.lit(candidate_key(number))).cast("int") for number in range(candidates)]
+    return records.select(F.explode(F.array(own, *keys)).alias("grouping_key"), *records.columns[1:])
 
 
 def _routing_key() -> Column:

@@ -2,7 +2,7 @@
 specification of all that others need to know of it."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol, Self
 
 import numpy as np
@@ -87,6 +87,21 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CandidatePolicies:
+    """Policies that are tried beside those in force: decided by, never gone by.
+
+    Attributes:
+        name: what decisions and metrics call them.
+        entries: path -> value, in force all the time.
+        digest: of the entries: under others what is known begins anew.
+    """
+
+    name: str
+    entries: Mapping[str, Any]
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StepContext:
     """What a step needs to know beside its records.
 
@@ -98,6 +113,7 @@ class StepContext:
         blobs: where rows rest that are not needed; None: all stay in the body.
         max_ahead_ms: how far an event may lie after its record's timestamp, if that has one.
         as_decided: what the proxies have decided stands, as always live; False: a replay decides anew.
+        candidate: decide by these policies, and by no others; None: by those in force.
     """
 
     initial: Mapping[str, Any] = field(default_factory=dict)
@@ -107,6 +123,11 @@ class StepContext:
     blobs: BlobStore | None = None
     max_ahead_ms: int = MAX_AHEAD_MS
     as_decided: bool = True
+    candidate: CandidatePolicies | None = None
+
+    def tried(self, candidate: CandidatePolicies) -> Self:
+        """The same for policies that are only tried: all is decided anew, by them."""
+        return replace(self, initial=candidate.entries, as_decided=False, blobs=None, candidate=candidate)
 
 
 class LawState(Protocol):

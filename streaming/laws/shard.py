@@ -36,6 +36,8 @@ SWEEP_MS: Final = 60_000
 """How often idle subjects leave the table, in event time."""
 _AHEAD: Final = "brokers_ahead_ms"
 """Note in the body: see Present.ahead_ms."""
+_CANDIDATE: Final = "candidate"
+"""Note in the body: the digest of the policies that are tried there."""
 _Change = tuple[int, tuple[int, int, int], int, PolicyChange]
 """A change of policy: since when it is in force, arrival and number of its record, and what it says."""
 
@@ -57,6 +59,9 @@ class _ShardState:
     @classmethod
     def of(cls, law: LawSpec, body: bytes | None, context: StepContext) -> Self:
         spilled = SpilledBody.of(body, context.blobs)
+        tried = b"" if context.candidate is None else context.candidate.digest
+        if spilled.body.notes.get(_CANDIDATE, b"") != tried:
+            spilled = SpilledBody.of(None, context.blobs)
         columns, notes = spilled.body.columns, spilled.body.notes
         if "policies" in notes:
             timeline = PolicyTimeline.from_json(notes["policies"], notes["changes"])
@@ -156,7 +161,8 @@ def _advance(
     outputs = Outputs()
     timeline, table, notes = known.timeline, known.table, known.spilled.body.notes
     read = _read((law,), records, outputs, context, reporter)
-    _apply_policies(read.policies, law, timeline)
+    if context.candidate is None:
+        _apply_policies(read.policies, law, timeline)
     intake = read.intakes[law.name]
     newest = max(int(notes.get("newest", b"-1")), read.newest, intake.newest)
     swept = int(notes.get("swept", b"-1"))
@@ -175,7 +181,10 @@ def _advance(
     after = {"newest": b"%d" % newest, "swept": b"%d" % swept, "policies": policies, "changes": changes}
     if present.ahead_ms is not None:
         after[_AHEAD] = b"%d" % present.ahead_ms
-    if not context.replay:
+    if context.candidate is not None:
+        # Nothing of it stands for anybody, so that nothing is said again.
+        after[_CANDIDATE] = context.candidate.digest
+    elif not context.replay:
         outputs.add(None if present.behind else table.repeats(newest))
         if law.decision.standing:
             refresh = Refresh(law.decision, notes.get("standing"))
@@ -212,7 +221,7 @@ def _set_aside(
         if reason is not None:
             _bury(records, i, reason, outputs)
     before = encode(Body(columns={}, notes={})) if body is None else body
-    if not policies:
+    if not policies or context.candidate is not None:
         return before, outputs
     try:
         known = _ShardState.of(law, body, context)
@@ -305,7 +314,7 @@ def _batch(
     intake: Intake, timeline: PolicyTimeline, context: StepContext, processed_ts: int | None
 ) -> Batch | None:
     """What a law has to decide; None: nothing."""
-    events = intake.events(timeline, replay=context.replay)
+    events = intake.events(timeline, replay=context.replay or context.candidate is not None)
     if events is None:
         return None
     return Batch(

@@ -10,9 +10,12 @@ from typing import Any
 import orjson
 import pytest
 from cluster_kit import Cluster, fresh
+from confluent_kafka import Producer
 from proxy_kit import Decider, PolicyWriter, ProxyThread, until
 from wire_client import WireClient, errors
 
+from enforcer.laws.mutation.local_decisions import LocalDecisions
+from streaming.contract.names import PROBE_SUFFIX
 from streaming.contract.topics import Topics
 from streaming.kafka_io.policy_topic import read_policies
 from weir.cli import main
@@ -42,6 +45,12 @@ class World:
             for one in self.decider.decisions
             if one["type"] == "admission" and not one["id"].endswith(PROBE_SUFFIX)
         ]
+
+
+def local_of(world: World) -> LocalDecisions:
+    """What the proxy knows of balances."""
+    assert world.proxy.proxy is not None
+    return world.proxy.proxy.coordinator.local_decisions
 
 
 @pytest.fixture
@@ -93,6 +102,26 @@ def test_a_throttled_client_is_let_go_and_held_again(
         (None, "track", "incident 7"), ("track", "off", ""), ("off", "enforce", ""),
     ]  # fmt: skip
     assert all(one["actor"].startswith("mode:") for one in said)
+
+
+def test_nobody_is_limited_by_policies_that_are_only_tried(world: World) -> None:
+    """A statement of theirs says of no balance what it is."""
+    world.policies.put(USER, {"controller_mutation_rate": 1, "controller_mutation_burst": 100})
+    assert world.create() == 0
+    until(world.admissions, what="a decision")
+    own = world.admissions()[-1]
+    tried = {**own, "tokens": -1e6, "outcome": "reject", "throttle_time_ms": 10**6, "candidate": "stricter"}
+    producer = Producer({"bootstrap.servers": world.cluster.kafka.bootstrap})
+    for at_ms in range(3):
+        said = {**tried, "id": f"tried-{at_ms}", "ts": own["ts"] + at_ms}
+        producer.produce(world.topics.decisions, orjson.dumps(said), own["subject"])
+    assert producer.flush(20) == 0
+    assert world.create() == 0
+    # Decisions are read in order: once its own is read, those are too.
+    until(lambda: len(world.admissions()) == 2, what="its own decision")
+    until(lambda: not local_of(world).tail, what="nothing undecided")
+    assert world.create() == 0
+    assert [round(one["tokens"]) for one in world.admissions()][:2] == [97, 94]
 
 
 def test_a_raise_ends_without_a_record(world: World, weir: Callable[..., list[str]]) -> None:

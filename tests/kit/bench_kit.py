@@ -29,12 +29,12 @@ class Bench:
         job: not started yet.
     """
 
-    def __init__(self, folder: Path, bootstrap: str, settings: str) -> None:
+    def __init__(self, folder: Path, bootstrap: str, settings: str, *words: str) -> None:
         self.bootstrap = bootstrap
         self._producer = Producer({"bootstrap.servers": bootstrap, "partitioner": "murmur2"})
         file = folder / "weir.yaml"
         file.write_text(settings)
-        self.job = Job(folder, bootstrap, "--settings", str(file))
+        self.job = Job(folder, bootstrap, "--settings", str(file), *words)
 
     def write(self, topic: str, value: Event | bytes, key: str | None = None, **more: Any) -> None:
         """Write a record, and wait for it."""
@@ -67,11 +67,11 @@ class Bench:
 
 
 @contextmanager
-def bench(folder: Path, settings: str, partitions: int = 2) -> Iterator[Bench]:
+def bench(folder: Path, settings: str, partitions: int = 2, *words: str) -> Iterator[Bench]:
     """A broker of its own, with so many partitions of everything, and a job with these settings."""
     with LocalKafka(folder / "kafka") as kafka:
         ensure_topics(kafka.bootstrap, TOPICS, partitions=partitions)
-        made = Bench(folder, kafka.bootstrap, settings)
+        made = Bench(folder, kafka.bootstrap, settings, *words)
         try:
             yield made
         finally:

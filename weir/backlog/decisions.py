@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from streaming.contract.backlog.decisions import TTL_MS, BacklogDecision, backlog_decision
+from streaming.contract.decisions import CANDIDATE
 from streaming.contract.errors import BadEvent
 from streaming.contract.events import load_object
 from streaming.contract.names import namespace_of
@@ -55,12 +56,12 @@ class Decisions:
         self.last_bad = ""
 
     def take(self, value: bytes, written_ms: int) -> None:
-        """Take one record, in the order of its partition; of other types it is passed over."""
+        """Take one record, in the order of its partition; others are passed over."""
         if _NAMED not in value:
             return
         try:
             fields = load_object(value)
-            if fields.get("type") != TYPE:
+            if fields.get("type") != TYPE or CANDIDATE in fields:
                 return
             decision = backlog_decision(fields)
             namespace_of(decision.topic)  # no policy can name another

@@ -1,16 +1,26 @@
 """`weir job`: the Spark job alone."""
 
 import argparse
+import hashlib
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
 
 from streaming.contract.topics import Topics
+from streaming.policy.files import load_policies
 from streaming.policy.settings import read_settings
 from weir.foreground import forget_ready_file
 from weir.log import log_to_stderr
 from weir.options import add, add_cluster_options, add_file, add_part_options
 from weir.paths import make_folder
 from weir.settings import KafkaSettings, LocalSettings
+
+if TYPE_CHECKING:
+    from streaming.laws.law import CandidatePolicies
+
+CANDIDATES_MAX: Final = 4
+"""Each costs the job as much again as the policies in force."""
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -26,7 +36,9 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     add(parser, "--checkpoint", checkpoint, metavar="DIR")
     add_part_options(parser, "when the query works")
     add_file(parser, "--log-dir", "Spark's own log", metavar="DIR", default=Path(".weir/log"))
-    parser.set_defaults(run=run)
+    tried = f"policies to try beside those in force, never enforced; may be given {CANDIDATES_MAX} times"
+    add_file(parser, "--candidate", tried, action="append", default=[], dest="candidates")
+    parser.set_defaults(run=run, usage_error=parser.error)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -40,6 +52,7 @@ def run(args: argparse.Namespace) -> int:
 
     log_to_stderr("job", times="%H:%M:%S")
     forget_ready_file(args.ready_file)
+    candidates = _candidates(args)
     settings = _overridden(read_settings(JobSettings, "job", args.settings), args)
     kafka = read_settings(KafkaSettings, "kafka", args.settings)
     local = read_settings(LocalSettings, "local", args.settings)
@@ -61,9 +74,28 @@ def run(args: argparse.Namespace) -> int:
         work_dir=args.log_dir,
         metrics=args.metrics,
         ready_file=args.ready_file,
+        candidates=candidates,
     )
     serve(settings, options)
     return 0
+
+
+def _candidates(args: argparse.Namespace) -> "tuple[CandidatePolicies, ...]":
+    """The policies to be tried; raises ConfigError if they are wrong."""
+    from streaming.laws.law import CandidatePolicies
+
+    files: list[Path] = args.candidates
+    names = [file.stem for file in files]
+    if len(files) > CANDIDATES_MAX:
+        args.usage_error(f"--candidate: {len(files)} are given; expected at most {CANDIDATES_MAX}")
+    if len(set(names)) < len(names):
+        args.usage_error("--candidate: two files have one name, which decisions could not tell apart")
+    loaded = [load_policies(str(file)) for file in files]
+    digests = [hashlib.sha256(orjson.dumps(entries)).digest() for entries in loaded]
+    return tuple(
+        CandidatePolicies(name=name, entries=entries, digest=digest)
+        for name, entries, digest in zip(names, loaded, digests, strict=True)
+    )
 
 
 def _overridden(settings: Any, args: argparse.Namespace) -> Any:

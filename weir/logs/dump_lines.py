@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
+from streaming.contract.decisions import CANDIDATE
 from streaming.contract.errors import WeirError
 from streaming.contract.events import MAX_AHEAD_MS, own_at
 from streaming.laws.mutation.statements import LISTED_MS
@@ -112,7 +113,9 @@ class History:
         """Read one partition of the decisions, in its order, after all of `look_for_own`."""
         for value in values:
             decision = _object(value)
-            if decision is None or decision.get("repeat") is True or not isinstance(decision.get("id"), str):
+            if decision is None or decision.get("repeat") is True or CANDIDATE in decision:
+                continue
+            if not isinstance(decision.get("id"), str):
                 continue
             if decision.get("late") is True:
                 self.late.add(decision["id"])

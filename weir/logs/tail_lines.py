@@ -8,6 +8,7 @@ from typing import Any, Final
 import orjson
 
 from streaming.contract.backlog import actions
+from streaming.contract.decisions import CANDIDATE
 from streaming.contract.errors import BadEvent
 from streaming.contract.names import is_probe
 from streaming.contract.printable import printable, printable_json
@@ -62,6 +63,7 @@ def _described(decision: dict[str, Any]) -> str:
         f"{numbers:<{NUMBERS_WIDTH}}",
         *reasons,
         *(flag for flag in _FLAGS if decision.get(flag) is True),
+        *([f"candidate {decision[CANDIDATE]}"] if CANDIDATE in decision else []),
         f"[{decision.get('id', '?')}]",
     ]
     return "  ".join(part for part in parts if part)

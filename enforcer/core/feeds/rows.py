@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 from confluent_kafka import Message
 
 from streaming.columns.packed import is_packed, unpack
+from streaming.contract.decisions import CANDIDATE
 from streaming.contract.errors import BadEvent
 from streaming.contract.events import load_object
 from streaming.contract.fields import TS_MAX_MS, Fields, integer, text
@@ -23,7 +24,7 @@ NOTHING: Final[Mapping[str, Collection[str]]] = MappingProxyType({})
 def objects_of(
     message: Message, types: Collection[str] = (), unread: Mapping[str, Collection[str]] = NOTHING
 ) -> Iterator[Fields]:
-    """The objects of a record, in order.
+    """The objects of a record, in order; decisions by policies that are only tried are none for anybody here.
 
     Args:
         message: the record.
@@ -34,10 +35,12 @@ def objects_of(
         BadEvent: it is neither JSON nor packed, or packed in a way that cannot be read.
     """
     if not packed(message):
-        yield load_object(message.value() or b"")
+        fields = load_object(message.value() or b"")
+        if CANDIDATE not in fields:
+            yield fields
         return
     kind, rows = unpack(message.value() or b"")
-    if types and kind not in types:
+    if (types and kind not in types) or CANDIDATE in rows.schema.names:
         return
     left_out = set(unread.get(kind, ())) & set(rows.schema.names)
     if left_out:

@@ -44,6 +44,9 @@ class JobMetrics(MetricTable):
         "Decisions of proxies that the law, knowing all, would have made otherwise",
         "subject", name="weir_local_differences",
     )  # fmt: skip
+    candidate_decisions = counter(
+        "Decisions by policies that are only tried", "candidate", "law", "outcome"
+    )
     state_rows = gauge("Rows in the state store, one per law and shard")
     state_bytes = gauge("Memory of the state store")
     source_lag_records = gauge("Records not yet read when the last batch was planned", "topic")
@@ -71,6 +74,8 @@ class JobMetrics(MetricTable):
             self.events.labels(law=law).inc(events)
         for subject, differences in (counts.differences - before.differences).items():
             self.differences.labels(subject=subject).inc(differences)
+        for (candidate, law, outcome), number in (counts.tried - before.tried).items():
+            self.candidate_decisions.labels(candidate=candidate, law=law, outcome=outcome).inc(number)
         for what, number in (counts.segments - before.segments).items():
             counted = self.segment_bytes if what.endswith(BYTES) else self.segments
             counted.labels(what=what.removesuffix(BYTES)).inc(number)

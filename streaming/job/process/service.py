@@ -42,6 +42,7 @@ from streaming.job.spark.settings import JobSettings
 from streaming.kafka_io.reader import NO_LOG
 from streaming.kafka_io.topic_watch import TopicWatch
 from streaming.kafka_io.weir_topics import look
+from streaming.laws.law import CandidatePolicies
 from streaming.metrics_server import serve_metrics
 
 _LOG = logging.getLogger("weir.job")
@@ -66,6 +67,7 @@ class JobOptions:
         metrics: host and port of /metrics, port 0 = any free one; None: not served.
         topics_check_ms: how often the topics are looked at, ms.
         ready_file: gets `{"pid","jvm_pid","metrics"}` when the query works.
+        candidates: policies that are tried beside those in force.
     """
 
     bootstrap: str
@@ -76,6 +78,7 @@ class JobOptions:
     topics_check_ms: int = CHECK_MS
     metrics: tuple[str, int] | None = None
     ready_file: Path | None = None
+    candidates: tuple[CandidatePolicies, ...] = ()
 
 
 def serve(settings: JobSettings, options: JobOptions) -> None:
@@ -203,6 +206,7 @@ def _start(
             partitions=_decision_partitions(options, settings.topics_timeout_s),
             counts=counts,
             checkpoint=checkpoint,
+            candidates=options.candidates,
         )
     except (PySparkException, Py4JError) as error:
         raise WeirError(f"the query did not start: {reason_of(error)}; see {session.log}") from error

@@ -24,6 +24,7 @@ OTHER_SUBJECTS: Final = "<other>"
 """Nobody's name: subjects write `<` as %3C."""
 BYTES: Final = "_bytes"
 """Ends the names of those counts of segments that are bytes."""
+_OUTCOME: Final = "outcome"
 _LAW: Final = "law"
 """The field of a decision that says what the law would have decided."""
 
@@ -39,6 +40,7 @@ class BatchCounts:
         withheld: decisions that were not written, since their life time was over.
         oldest: time of the oldest decision's event by time of the batch, ms; of the newest batches.
         differences: decisions of proxies that the law would have made otherwise, by subject.
+        tried: decisions by candidates, by candidate, law and outcome.
         segments: written, fetched, found in the cache and deleted, of a remote checkpoint, and their bytes.
     """
 
@@ -49,6 +51,17 @@ class BatchCounts:
     oldest: dict[int, int] = field(default_factory=dict)
     differences: Counter[str] = field(default_factory=Counter)
     segments: Counter[str] = field(default_factory=Counter)
+    tried: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+
+
+def tried_counts(candidate: str, law: str, outputs: Outputs) -> Counter[tuple[str, str, str]]:
+    """The decisions of one step by policies that are only tried; an outcome is empty where a law has none."""
+    found = Counter[tuple[str, str, str]]()
+    for decided in outputs.columns:
+        if isinstance(decided, DecisionRows):
+            said = decided.rows["outcome"].to_pylist() if _OUTCOME in decided.rows.schema.names else ()
+            found.update((candidate, law, outcome) for outcome in said or [""] * len(decided))
+    return found
 
 
 def counts_of(

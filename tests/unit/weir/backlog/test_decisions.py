@@ -27,6 +27,13 @@ def sizes(newest: Decisions) -> dict[str, float]:
     return {name: found.decision.size for name, found in newest.of_topic.items()}
 
 
+def test_what_is_only_tried_says_nothing() -> None:
+    """Nor is it a bad record."""
+    newest = Decisions()
+    newest.take(decision(candidate="stricter"), 1000)
+    assert sizes(newest) == {} and not newest.bad
+
+
 def test_the_newest_of_each_topic_counts() -> None:
     """A straggler is about what was before; of one time the last one stands, since it was said again."""
     newest = Decisions()

@@ -73,10 +73,11 @@ def test_late_decisions_mark_their_requests(history: History) -> None:
 
 
 def test_decisions_say_when_their_events_were_applied(history: History) -> None:
-    """Where it was not their own time; a repetition says nothing new."""
+    """Where it was not their own time; a repetition says nothing new, nor do policies that are only tried."""
     history.read_decisions([
         decision("a", 1000), decision("b", 500, applied_ts=1000), decision("c", 1000), decision("d", 1001),
         decision("e", 1000, subject="user=b"), decision("b", 500, applied_ts=2000, repeat=True),
+        decision("b", 500, applied_ts=3000, candidate="stricter"),
     ])  # fmt: skip
     assert history.applied == {"b": 1000}
     # What came to the same time later has its turn, whatever came first.

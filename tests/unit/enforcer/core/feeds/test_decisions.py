@@ -41,6 +41,24 @@ def test_a_decision_is_read() -> None:
     assert (found.tokens, found.limit, found.rate) == (-1.5, 2.0, None)
 
 
+def test_nobody_goes_by_a_decision_of_policies_that_are_only_tried() -> None:
+    """Of any law; that is no mistake that anybody is told of."""
+    tried = {"candidate": "stricter", "id": "x", "ts": 5, "ttl_ms": 60_000}
+    topic = {"topic": "persistent://a/b/t", "broker": "b"}
+    limit = {"type": "limit", "partition": "p", "algorithm": "aimd", "limit": 1, "estimated_limit": 1.0}
+    counted = {"acquired": {"topic": {"msgs": 9, "bytes": 9}}, "throttle_time_ms": 9, "proxy": "p1"}
+    dispatch = {"type": "dispatch", **topic, "subscription": "s", **counted}
+    backlog = {"type": "backlog", **topic, "backlogSize": 9.0}
+    for decision in (GOOD, SHARE, limit, dispatch, backlog):
+        reasons: list[str] = []
+        plain = {name: value for name, value in {**tried, **decision}.items() if name != "candidate"}
+        assert len(read(orjson.dumps(plain))) == 1, decision["type"]
+        assert read(orjson.dumps({**tried, **decision}), reasons) == [] and reasons == []
+    row = {name: value for name, value in {**tried, **GOOD}.items() if name != "type"}
+    (packed,) = pack("admission", pa.RecordBatch.from_pylist([row]))
+    assert read_record(Record(packed, packed=True)) == []
+
+
 @pytest.mark.parametrize(
     "value",
     [
