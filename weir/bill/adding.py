@@ -146,9 +146,8 @@ def _payers(entries: Mapping[str, Any]) -> dict[str, str]:
     tenants: dict[str, set[str]] = {}
     for path, value in entries.items():
         entry = parse_path(path)
-        group = value.get("resourcegroup")
-        if entry.section in (Section.TENANTS, Section.NAMESPACES) and entry.name and group is not None:
-            tenants.setdefault(group, set()).add(entry.name.partition("/")[0])
+        if entry.section in (Section.TENANTS, Section.NAMESPACES) and "resourcegroup" in value:
+            tenants.setdefault(value["resourcegroup"], set()).add(entry.name.partition("/")[0])
     return {group: next(iter(names)) for group, names in tenants.items() if len(names) == 1}
 
 

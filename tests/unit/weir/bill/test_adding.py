@@ -72,8 +72,8 @@ def usage(**groups: dict[str, Any]) -> Record:
 
 
 def test_bytes_are_those_of_users_and_of_groups() -> None:
-    """A group is its tenant's, or its own if several have it."""
-    bill = Bill(POLICIES)
+    """A group is its tenant's, or its own if several have it, in whatever mode."""
+    bill = Bill({**POLICIES, "mode": "track"})
     report = {"publishedBytes": 10, "dispatchedBytes": 3, "throttledMs": {"publishRateInBytes": 9}}
     waits = {"throttledMs": {"publishRateInMsgs": 4, "publishRateInBytes": 5}}
     bill.take(usage(rg1=report, shared=report, quota_alice=report))
