@@ -42,7 +42,7 @@ from enforcer.host.sockets import Address
 from streaming.contract.backlog.actions import TYPE as BACKLOG_ACTION
 from streaming.contract.backlog.actions import BacklogAction, backlog_action
 from streaming.contract.backlog.decisions import TTL_MS, BacklogDecision
-from streaming.contract.decisions import Share
+from streaming.contract.decisions import CANDIDATE, Share
 from streaming.contract.errors import WeirError
 from streaming.contract.events import MAX_AHEAD_MS
 from streaming.contract.topics import Cluster
@@ -52,6 +52,7 @@ from streaming.kafka_io.tail import Tail
 from streaming.kafka_io.threads import use_threads
 from streaming.kafka_io.topic_watch import TopicWatch
 from streaming.metrics_server import serve_metrics
+from streaming.policy.policy_set import PolicySet, next_end
 
 _ROWS_MAX: Final = 100_000
 """Rows of each table of usage, deliveries and backlogs; those silent longest go first."""
@@ -250,9 +251,11 @@ class AdminService:
 
     def _take_decisions(self, decisions: list[Told]) -> None:
         with self._counted():
-            for decision, _, ts in decisions:
+            for decision, fields, ts in decisions:
                 latest = ts + MAX_AHEAD_MS
                 # One from the future would stand until then, whatever comes.
+                if CANDIDATE in fields:
+                    continue
                 if isinstance(decision, Share):
                     self._usage.take_share(decision, ts)
                 elif isinstance(decision, DispatchDecision):

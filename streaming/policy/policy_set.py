@@ -314,6 +314,12 @@ def raised_until(value: Any) -> int | None:
     return instant_ms(value[RAISE][UNTIL]) if isinstance(value, Mapping) and RAISE in value else None
 
 
+def next_end(written: Mapping[str, Any], at: float) -> float:
+    """When the first raise ends after a time, both ms since the epoch; infinite: there is none."""
+    ends = (raised_until(value) for value in written.values())
+    return min((end for end in ends if end is not None and end > at), default=inf)
+
+
 def unraised(value: Mapping[str, Any], at: float = inf) -> Mapping[str, Any]:
     """What an entry says at a time (ms); each key of its raise stands whole in place of the entry's own."""
     until = raised_until(value)

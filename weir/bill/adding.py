@@ -10,6 +10,7 @@ from typing import Any, Final
 import orjson
 
 from streaming.contract.broker_events import Backlog
+from streaming.contract.decisions import CANDIDATE
 from streaming.contract.errors import BadEvent, WeirError
 from streaming.contract.events import Event, Refund, Request
 from streaming.contract.names import GROUP_PREFIXES, QUOTA_GROUP_PREFIX, namespace_of, subject_of
@@ -76,7 +77,7 @@ class Bill:
         if b'"admission"' not in value:
             return
         said = orjson.loads(value)
-        if said["type"] != "admission" or said.get("repeat") is True or "candidate" in said:
+        if said["type"] != "admission" or said.get("repeat") is True or CANDIDATE in said:
             return
         self._admitted.setdefault(said["id"], (said["mutations"], said["throttle_time_ms"], said["ts"]))
         if len(self._admitted) > _IDS_MAX:

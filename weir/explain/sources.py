@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import orjson
 
+from streaming.contract.decisions import CANDIDATE
 from streaming.contract.errors import BadEvent
 from streaming.contract.events import load_object
 from streaming.contract.fields import TS_MAX_MS, integer
@@ -144,6 +145,7 @@ def _told(value: bytes, name: str, written_ms: int) -> Iterator[Told]:
     with contextlib.suppress(BadEvent):
         fields = load_object(value)
         ts = integer(fields, "ts", written_ms, maximum=TS_MAX_MS)
-        if fields.get("type") != "policy":
+        # What is only tried explains nothing of what happened.
+        if fields.get("type") != "policy" and CANDIDATE not in fields:
             own = fields.get("id")
             yield Told(own if isinstance(own, str) else name, ts, fields)

@@ -25,7 +25,7 @@ _EXAMPLE: Final = '{"entry":"quotas[user=alice]","value":{"controller_mutation_r
 _SCHEMA: Final = {
     "type": "object",
     "description": "value: as in a policy file; null removes the entry",
-    "properties": {"entry": {"type": "string"}, "value": {"type": ["object", "null"]}},
+    "properties": {"entry": {"type": "string"}, "value": {"type": ["object", "string", "null"]}},
     "required": ["entry", "value"],
     "additionalProperties": False,
 }
@@ -35,7 +35,7 @@ class Entry(BaseModel):
     """One entry, and by which way it was set."""
 
     entry: str
-    value: dict[str, Any]
+    value: dict[str, Any] | str
     origin: str
 
 
@@ -53,8 +53,8 @@ class Change(BaseModel):
     at: int
     actor: str
     entry: str
-    old: dict[str, Any] | None
-    new: dict[str, Any] | None
+    old: dict[str, Any] | str | None
+    new: dict[str, Any] | str | None
     reason: str
     version: int
     old_known: bool = True
@@ -116,7 +116,7 @@ def policy_routes(parts: Parts) -> APIRouter:
     return router
 
 
-def change_of(entries: Entries, entry: str, value: Mapping[str, Any] | None) -> Changes:
+def change_of(entries: Entries, entry: str, value: Mapping[str, Any] | str | None) -> Changes:
     """What setting an entry changes; the same is refused as by a policy file.
 
     Raises:
@@ -133,18 +133,18 @@ def change_of(entries: Entries, entry: str, value: Mapping[str, Any] | None) -> 
             return delete_group(entries, path.name)
         if entry not in entries:
             raise Refusal(404, f"There is no entry {entry}")
-    elif group := value.get("resourcegroup"):
+    elif isinstance(value, Mapping) and (group := value.get("resourcegroup")):
         attach(entries, Holder(section=path.section, name=path.name), group)
-    return {entry: None if value is None else dict(value)}
+    return {entry: dict(value) if isinstance(value, Mapping) else value}
 
 
-def _wanted(body: bytes) -> tuple[str, dict[str, Any] | None]:
+def _wanted(body: bytes) -> tuple[str, dict[str, Any] | str | None]:
     given = object_of(body, _EXAMPLE)
     entry, value = given.get("entry"), given.get("value")
     if set(given) != {"entry", "value"} or not isinstance(entry, str):
         raise Refusal(400, f"The body has other fields than an entry and its value; expected {_EXAMPLE}")
-    if value is not None and not isinstance(value, dict):
-        raise Refusal(400, "value: is no object; expected one as in a policy file, or null")
+    if value is not None and not isinstance(value, dict | str):
+        raise Refusal(400, "value: is no object; expected one as in a policy file (a text for mode), or null")
     return entry, value
 
 

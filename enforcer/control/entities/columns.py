@@ -25,8 +25,8 @@ IDLE_MS: Final = 3_600_000
 """Who was silent for longer is not listed, ms."""
 _FIRST: Final = 256
 _NUMBERS: Final = (
-    "limit", "used", "used_until", "level", "level_at", "burst", "until", "wait", "refused_until", "since",
-    "heard",
+    "limit", "used", "used_until", "level", "level_at", "burst", "until", "wait", "length", "refused_until",
+    "since", "heard",
 )  # fmt: skip
 
 
@@ -40,7 +40,7 @@ class Snapshot(NamedTuple):
     Attributes:
         now_ms: when, ms since the epoch.
         used, limit, fraction: see docs/admin_api.md.
-        waiting_ms: how long each still waits; refused: how often each was refused in the last minute.
+        waiting_ms: how long each still waits, or waited last, PAUSE_MS ago at most; refused: how often each was refused in the last minute.
         since: since when it waits or is refused, ms since the epoch; 0: it does not.
         listed: whether each is to be listed.
         shadow: its policy is a shadow: nobody waits, and waits and refusals are what would have been.
@@ -74,7 +74,7 @@ class EntityTable:
         shadow: whether its policy is a shadow.
         columns: times in ms since the epoch. `limit`, `used` as last measured until `used_until`; of token
             buckets `level` at `level_at` and `burst`; it waits until `until`, for `wait` ms as was said
-            (NaN: for what is left of that time); refusals are told until `refused_until`; since when both.
+            (NaN: for what is left of that time), `length` as long; refusals are told until `refused_until`; since when both.
     """
 
     def __init__(self, rows_max: int) -> None:
@@ -135,6 +135,7 @@ class EntityTable:
             self._stretch(row, ts)
         columns = self.columns
         columns["until"][row], columns["wait"][row] = until, said_ms
+        columns["length"][row] = max(0.0, until - ts)
 
     def refused(self, row: int, ts: int, times: int) -> None:
         """It was refused so many times."""
@@ -159,7 +160,10 @@ class EntityTable:
         said = np.where(np.isnan(columns["wait"]), waiting, columns["wait"])
         # A backlog is over its limit until somebody reads: how long that takes nobody knows.
         said = np.where(law == Law.BACKLOG, now_ms - columns["since"], said)
-        waiting = np.where(waiting > 0, said, 0.0)
+        # Between two waits of one stretch it shows the last: who waits 2 s of 2.1 s is held all the time, and
+        # what is read late would else show nobody.
+        resting = (columns["until"] > 0) & (columns["until"] + PAUSE_MS > now_ms)
+        waiting = np.where(waiting > 0, said, np.where(resting, columns["length"], 0.0))
         refusals = self._refusals[self._newest_slots(MINUTE_SLOTS + 1), :count].sum(axis=0, dtype=np.int64)
         told = columns["refused_until"] > now_ms
         refused = np.where(told, refusals, 0)

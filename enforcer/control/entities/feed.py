@@ -51,9 +51,9 @@ REPORTS: Final[EventReaders] = {
 
 
 def decisions_of(message: Message, readers: Readers = DECISIONS) -> list[Told]:
-    """What was decided in a record: a repeated decision stands anew; what cannot be used is left out."""
+    """What was decided in a record, by candidates too: a repeated decision stands anew; the rest is left out."""
     ts = message.timestamp()[1]
-    return [(*pair, ts) for _, pair in decisions_in(message, readers)]
+    return [(*pair, ts) for _, pair in decisions_in(message, readers, tried=True)]
 
 
 def reports_of(message: Message, readers: EventReaders = REPORTS) -> list[Told]:

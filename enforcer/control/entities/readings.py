@@ -2,6 +2,7 @@
 
 from typing import Any, Final, NamedTuple
 
+from streaming.contract.decisions import CANDIDATE
 from streaming.contract.errors import BadEvent
 from streaming.contract.fields import TS_MAX_MS, Fields, choice, flag, integer, number, shown, text
 
@@ -175,7 +176,7 @@ def is_shadow(fields: Fields) -> bool:
 
 def candidate_of(fields: Fields) -> str | None:
     """The candidate policies that a decision is by, beside those in force; None: it is by these."""
-    name = fields.get("candidate")
+    name = fields.get(CANDIDATE)
     return name if isinstance(name, str) else None
 
 

@@ -29,6 +29,7 @@ def decisions_in(
     unusable: Unusable = unheard,
     *,
     now_ms: Callable[[int], int] | None = None,
+    tried: bool = False,
 ) -> list[Read]:
     """Read one record, single or packed; what cannot be used is left out, and types that no law reads.
 
@@ -41,6 +42,7 @@ def decisions_in(
         unusable: told why something was left out.
         now_ms: the time of a record -> now, ms since the epoch. What is far ahead of it is left out: by it
             all that comes would be passed over as older, until then. None: any time will do.
+        tried: as of rows.objects_of.
     """
     key, said_ms = message.key(), message.timestamp()[1]
     latest_ms = TS_MAX_MS
@@ -55,7 +57,7 @@ def decisions_in(
             if reader is not None and reader.of_others is not None:
                 return [(kind, reader.of_others(value, said_ms))]
         unread = {kind: reader.unread for kind, reader in readers.items()}
-        for fields in objects_of(message, readers, unread):
+        for fields in objects_of(message, readers, unread, tried=tried):
             try:
                 reader = readers.get(kind := text(fields, "type", None))
                 decision = None if reader is None else _decision(reader, fields, said_ms, latest_ms)

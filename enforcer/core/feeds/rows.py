@@ -22,21 +22,23 @@ NOTHING: Final[Mapping[str, Collection[str]]] = MappingProxyType({})
 
 
 def objects_of(
-    message: Message, types: Collection[str] = (), unread: Mapping[str, Collection[str]] = NOTHING
-) -> Iterator[Fields]:
-    """The objects of a record, in order; decisions by policies that are only tried are none for anybody here.
+    message: Message, types: Collection[str] = (), unread: Mapping[str, Collection[str]] = NOTHING,
+    *, tried: bool = False,
+) -> Iterator[Fields]:  # fmt: skip
+    """The objects of a record, in order.
 
     Args:
         message: the record.
         types: of a packed record of other types nothing is read; none: of all.
         unread: type -> columns that are left out of a packed record, since they may be large.
+        tried: decisions by policies that are only tried too, by which nobody may go.
 
     Raises:
         BadEvent: it is neither JSON nor packed, or packed in a way that cannot be read.
     """
     if not packed(message):
         fields = load_object(message.value() or b"")
-        if CANDIDATE not in fields:
+        if tried or CANDIDATE not in fields:
             yield fields
         return
     kind, rows = unpack(message.value() or b"")
