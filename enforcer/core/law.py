@@ -35,6 +35,8 @@ class DecisionReader:
         unread: columns of packed records that are left out, since they may be large.
         of_others: reads a packed record that is for another enforcer: (its bytes, when it was written); None:
             all enforcers read all records alike.
+        all_of: reads a packed record as a whole, from its columns, which is faster; None, or no such reader:
+            its rows are read one by one.
     """
 
     type: str
@@ -44,6 +46,7 @@ class DecisionReader:
     standing: bool = False
     unread: frozenset[str] = frozenset()
     of_others: Callable[[bytes, int], Any] | None = None
+    all_of: Callable[[bytes], list[Any] | None] | None = None
 
 
 class Accounts(Protocol):

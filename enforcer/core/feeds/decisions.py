@@ -51,11 +51,15 @@ def decisions_in(
         latest_ms, said_ms = now_ms(said_ms) + MAX_AHEAD_MS, min(said_ms, now_ms(said_ms))
     found: list[Read] = []
     try:
-        if own is not None and key and key != own.encode() and packed(message):
+        if packed(message):
             value = message.value() or b""
             reader = readers.get(kind := type_of(value))
-            if reader is not None and reader.of_others is not None:
+            of_another = own is not None and key and key != own.encode()
+            if reader is not None and reader.of_others is not None and of_another:
                 return [(kind, reader.of_others(value, said_ms))]
+            rows = None if reader is None or reader.all_of is None else reader.all_of(value)
+            if reader is not None and rows is not None and all(reader.at(said) <= latest_ms for said in rows):
+                return [(kind, said) for said in rows]
         unread = {kind: reader.unread for kind, reader in readers.items()}
         for fields in objects_of(message, readers, unread, tried=tried):
             try:

@@ -40,13 +40,14 @@ class LimitedTopic:
         claim: its place among those that wait.
         tracked: groups of the topic may have limits of their own.
         unsure: it may be of several groups.
+        counters: those that limit it.
         group: that of them whose limit was the strictest when it was looked at last.
         wait_ms: it must wait so long; 0: it goes on.
         most: most bytes of each of its partitions; 0: as many as it asks for.
         est_msgs: messages, or entries where these are counted, that it may bring.
         est_size: the same, bytes.
-        level: which level's limit was reached by what came, if one was.
-        counters: those that limit it, once one did: it takes turns at them.
+        turns: whether a limit was reached before, so that it takes turns at its counters.
+        left: what is left once a limit was reached by what came.
     """
 
     topic: TopicRequest
@@ -56,13 +57,14 @@ class LimitedTopic:
     claim: Claim
     tracked: bool
     unsure: bool
+    counters: Sequence[Counter]
     group: str = ""
     wait_ms: float = 0.0
     most: int = 0
     est_msgs: float = 0.0
     est_size: float = 0.0
-    level: str = ""
-    counters: Sequence[Counter] = ()
+    turns: bool = False
+    left: Left | None = None
 
 
 def each(wanted: Mapping[int, LimitedTopic]) -> list[LimitedTopic]:
@@ -72,7 +74,7 @@ def each(wanted: Mapping[int, LimitedTopic]) -> list[LimitedTopic]:
 
 def left_for(context: FetchContext, want: LimitedTopic) -> Left:
     """What may be delivered of a topic now, beside others who take turns, by the strictest of its groups."""
-    others = partial(context.lines.taken, claim=want.claim) if want.counters else None
+    others = partial(context.lines.taken, claim=want.claim) if want.turns else None
     want.group = want.groups[0]
     found = context.dispatch.left(want.broker, want.name, want.group, others)
     for group in want.groups[1:]:
@@ -81,12 +83,6 @@ def left_for(context: FetchContext, want: LimitedTopic) -> Left:
             want.group = group
         found = both(found, other)
     return found
-
-
-def counters_of(context: FetchContext, want: LimitedTopic) -> list[Counter]:
-    """Whose counters limit a topic, of all its groups."""
-    counters = (context.dispatch.counters(want.broker, want.name, group) for group in want.groups)
-    return list(dict.fromkeys(each for found in counters for each in found))
 
 
 class _Read(NamedTuple):
@@ -231,8 +227,7 @@ class Deliveries:
                 )  # fmt: skip
         if total.used_up:
             # Only now it is known whose limit it was.
-            left = left_for(self._context, want)
-            want.level = left.level
+            want.left = left = left_for(self._context, want)
             if cut and left.level:
                 dispatch.throttled(want.broker, want.name, want.group, left.level, left.dimension)
         return cut

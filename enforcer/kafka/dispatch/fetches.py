@@ -6,12 +6,13 @@ gets an answer for each partition that it asked for, in the order of its request
 """
 
 from collections.abc import Callable
+from itertools import chain
 from math import ceil, inf
 from typing import Final, NamedTuple
 
 from enforcer.core.lines import RESERVED_MS, Claim, Pause
 from enforcer.kafka.dispatch.context import FetchContext
-from enforcer.kafka.dispatch.deliveries import Deliveries, LimitedTopic, counters_of, each, left_for
+from enforcer.kafka.dispatch.deliveries import Deliveries, LimitedTopic, each, left_for
 from enforcer.kafka.dispatch.fetch_requests import (
     NO_SESSION,
     UNKNOWN_SESSION,
@@ -26,6 +27,7 @@ from enforcer.kafka.dispatch.fetch_responses import nothing_yet
 from enforcer.kafka.dispatch.session import LookUp, NameResolver, PeerWait, Session, TopicCache, TopicReading
 from enforcer.kafka.groups.readers import Client
 from enforcer.kafka.part import FETCH_LIMIT_MAX
+from enforcer.laws.dispatch.left import Left
 from enforcer.wire.kafka.frames import BadFrame, Reason, RequestHeader
 from enforcer.wire.kafka.traffic import FETCH_IDS_FROM, fetching, with_limit
 
@@ -83,6 +85,10 @@ class Fetches:
         self._woken = False
         self._going: list[Claim] = []
         self._limited_before: set[Claim] = set()
+        # Until when it need not be asked either, since far more is left than one response may bring.
+        self._ample: dict[Claim, float] = {}
+        # When, and what, had come when a limit was reached.
+        self._reached: dict[Claim, tuple[float, LimitedTopic]] = {}
         self._generation = -1
         self._held_since_ms = inf
         self._known = TopicCache(context)
@@ -233,8 +239,12 @@ class Fetches:
                 context.metrics.ambiguous_fetches.inc()
         limited = any(context.dispatch.limits(name, group) for group in groups)
         limited = limited or context.finder.watches(name, client.user)
-        claim = self, name, "|".join(groups)
-        reading = TopicReading(broker, name, groups, claim, tracked, unsure) if limited else None
+        reading = None
+        if limited:
+            found = (context.dispatch.counters(broker, name, group) for group in groups)
+            counters = tuple(dict.fromkeys(chain.from_iterable(found)))
+            claim = self, name, "|".join(groups)
+            reading = TopicReading(broker, name, groups, claim, tracked, unsure, counters)
         if stays:
             self._known.keep(topic, groups, reading, name if tracked else "")
         return reading
@@ -249,7 +259,8 @@ class Fetches:
         self._settle()
         self._give_up(wanted)
         self._look_anew()
-        for want in each(wanted):
+        wants = each(wanted)
+        for want in wants:
             self._decide(want)
         waiting = {place: want for place, want in wanted.items() if want.wait_ms}
         soonest_ms = min((want.wait_ms for want in waiting.values()), default=inf)
@@ -271,9 +282,10 @@ class Fetches:
         def cut(response: bytes) -> bytes:
             self._settle()
             found = self._deliveries.taken(response, header.api_version, asked, wanted)
-            for want in each(wanted):
-                if want.level:
+            for want in wants:
+                if want.left is not None and want.left.level:
                     self._note_limited(want.claim)
+                    self._reached[want.claim] = self._context.steady_ms(), want
             return found
 
         return Plan(request, cut)
@@ -289,9 +301,11 @@ class Fetches:
         if held_ms > 0.0:
             want.wait_ms = held_ms
             return
-        if not caught_up and want.claim in self._limited_before:
-            want.counters = counters_of(context, want)
-        left = left_for(context, want)
+        want.turns = not caught_up and want.claim in self._limited_before
+        if not want.turns and self._ample.get(want.claim, 0.0) > now_ms:
+            want.most = FETCH_LIMIT_MAX
+            return
+        left = self._left_before(want, now_ms) or left_for(context, want)
         if left.msgs is None and left.bytes is None:
             return
         msgs = inf if left.msgs is None else float(left.msgs)
@@ -303,30 +317,45 @@ class Fetches:
             want.wait_ms = sits_out_ms
             self._go_on(want)
             return
-        elif msgs <= 0 or size <= 0 or not all(lines.is_next(each, want.claim) for each in want.counters):
+        elif msgs <= 0 or size <= 0 or (
+            want.turns and not all(lines.is_next(each, want.claim) for each in want.counters)
+        ):
             want.wait_ms = RESERVED_MS
         if want.wait_ms:
-            counters = want.counters or counters_of(context, want)
             within_ms = want.wait_ms + _COME_BACK_MS
-            lines.join(counters, want.claim, wait_ms=float(left.wait_ms), within_ms=within_ms)
+            lines.join(want.counters, want.claim, wait_ms=float(left.wait_ms), within_ms=within_ms)
             if want.claim not in self._waiting and left.level:
                 context.dispatch.throttled(want.broker, want.name, want.group, left.level, left.dimension)
             self._waiting[want.claim] = now_ms + min(float(left.wait_ms), _LOOK_MS)
             return
         self._estimate(want, msgs, size)
-        if want.counters:
+        if want.turns:
             lines.reserve(want.counters, want.claim, want.est_msgs, want.est_size)
             self._going.append(want.claim)
+        elif want.most == FETCH_LIMIT_MAX and not want.unsure:
+            self._ample[want.claim] = now_ms + _LOOK_MS
+
+    def _left_before(self, want: LimitedTopic, now_ms: float) -> Left | None:
+        """What was left when a limit was reached, as long as it has to be waited for; None: look anew."""
+        at_ms, before = self._reached.pop(want.claim, (0.0, want))
+        if before.left is None or (wait_ms := before.left.wait_ms + at_ms - now_ms) <= 0.0:
+            return None
+        want.group = before.group
+        msgs, size, _, level, dimension = before.left
+        return Left(msgs, size, ceil(wait_ms), level, dimension)
 
     def _look_anew(self) -> None:
         """Forget how long what is held need not be looked at, if anything has changed."""
         generation = self._context.dispatch.generation
         if self._woken or generation != self._generation:
             self._waiting = dict.fromkeys(self._waiting, 0.0)
+            self._ample.clear()
+            self._reached.clear()
         self._woken, self._generation = False, generation
 
     def _note_limited(self, claim: Claim) -> None:
         """From now on it takes turns; before, nobody waits for what others may bring."""
+        self._ample.pop(claim, None)
         if len(self._limited_before) >= _LIMITED_MAX:
             self._limited_before.clear()
         self._limited_before.add(claim)

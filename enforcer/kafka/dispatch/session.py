@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from math import inf
 from typing import Final, NamedTuple
 
-from enforcer.core.lines import Claim, Pause
+from enforcer.core.lines import Claim, Counter, Pause
 from enforcer.kafka.dispatch.context import FetchContext
 from enforcer.kafka.dispatch.fetch_requests import FetchRequest, TopicRequest
 from enforcer.kafka.groups.readers import Client
@@ -231,6 +231,7 @@ class TopicReading(NamedTuple):
         claim: its place among those that wait.
         tracked: groups of the topic may have limits of their own.
         unsure: it may be of several groups.
+        counters: those that limit it, of all these groups.
     """
 
     broker: str
@@ -239,6 +240,7 @@ class TopicReading(NamedTuple):
     claim: Claim
     tracked: bool
     unsure: bool
+    counters: Sequence[Counter]
 
 
 class TopicCache:

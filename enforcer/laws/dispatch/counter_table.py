@@ -244,7 +244,8 @@ class CounterTable:
 
     def _time(self, known: _Broker, now: int) -> int:
         """The present of a broker, ms: its time never goes back."""
-        known.ts = max(known.ts, known.newest, now)
+        if now > known.ts or known.newest > known.ts:
+            known.ts = max(known.newest, now)
         return known.ts
 
     def _terms(self, at: int) -> Terms:
@@ -260,7 +261,8 @@ class CounterTable:
         if counter is None:
             return self._untouched
         self.counters.move_to_end(names)
-        self._catch_up(counter)
+        if counter.stale or counter.walk != self._walk:
+            self._catch_up(counter)
         if at > counter.at:
             counter.roll(at, self._timeline)
         return counter

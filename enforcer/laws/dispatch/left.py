@@ -96,7 +96,8 @@ def left_of(presents: Iterable[Present], at: int, others: Iterable[OtherClaims] 
             if rate == NOT_LIMITED:
                 continue
             free = available(acquired[dimension], rate)
-            wait = wait_ms(acquired[dimension], rate, period_ms, at)
+            # Where something is left nothing is waited for; there may be thousands of topics a second.
+            wait = 0 if free else wait_ms(acquired[dimension], rate, period_ms, at)
             if (pieces := counter.pieces[dimension]) != WHOLE:
                 # Rounded up: who is below its part may deliver.
                 part, its_rate = counter.part[dimension], rate * pieces
@@ -104,7 +105,9 @@ def left_of(presents: Iterable[Present], at: int, others: Iterable[OtherClaims] 
                 wait = max(wait, wait_ms(part, its_rate, period_ms, at))
             if taken is not NOTHING:
                 free = taken.leaves(free, dimension)
-            least[dimension] = _least(least[dimension], free)
+            before = least[dimension]
+            if before is None or free < before:
+                least[dimension] = free
             if wait > longest:  # not >=: the first level, then dimension, wins a tie, as in the law
                 longest, freed_by = wait, (LEVELS[level], DIMENSIONS[dimension])
     return Left(least[0], least[1], longest, *freed_by)
