@@ -1,6 +1,6 @@
 """What Fetch responses bring to one connection: counted, and cut where a limit is reached."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import inf
@@ -23,7 +23,7 @@ from enforcer.wire.kafka.batches import BATCHES_MAX
 
 MARKS_MAX: Final = 10_000
 """Partitions of a connection whose offsets are remembered; of others none are told while they must wait."""
-_UNKNOWN: Final = Marks()
+_UNKNOWN: Final = PartitionAnswer(-1, 0, *Marks(), (), 0, 0, 0)
 _STOP: Final = 2
 _AFTER: Final = 3
 
@@ -142,23 +142,24 @@ class Deliveries:
         self._context = context
         self._trail = trail
         self._caught_up: set[bytes] = set()
-        # Of the partitions of limited topics, and which of the deliveries was the last of each.
-        self._marks: dict[tuple[bytes, int], tuple[Marks, int]] = {}
+        # What was told last of partitions of limited topics, and which of the deliveries was each one's last.
+        self._marks: dict[tuple[bytes, int], tuple[PartitionAnswer, int]] = {}
         self._served = 0
 
     def caught_up(self, key: bytes) -> bool:
         """Whether the last response left nothing of a topic unread."""
         return key in self._caught_up
 
-    def missing(self, waiting: Mapping[int, LimitedTopic]) -> list[EmptyTopic]:
-        """Topics that must wait, as a response tells of them."""
+    def missing(self, wants: Iterable[LimitedTopic]) -> list[EmptyTopic]:
+        """Those of some topics that must wait, as a response tells of them."""
+        waiting = (want.topic for want in wants if want.wait_ms)
         return [
-            EmptyTopic(key, [(part.number, self._seen(key, part.number)[0]) for part in parts])
-            for key, _, _, parts in (want.topic for want in each(waiting))
+            EmptyTopic(key, [(part.number, self._seen(key, part.number)[0].marks) for part in parts])
+            for key, _, _, parts in waiting
         ]
 
     def taken(
-        self, response: bytes, version: int, asked: FetchRequest, wanted: Mapping[int, LimitedTopic]
+        self, response: bytes, version: int, asked: FetchRequest, wants: Sequence[LimitedTopic]
     ) -> bytes:
         """A response as the client gets it; what that brings is delivered.
 
@@ -170,14 +171,14 @@ class Deliveries:
             return response
         parts: dict[bytes, list[PartitionAnswer]] = {}
         for topic in answer.topics:
-            parts.setdefault(topic.key, []).extend(topic.parts)
+            parts[topic.key] = [*parts[topic.key], *topic.parts] if topic.key in parts else topic.parts
         stops: dict[int, int] = {}
         cut = False
-        for want in each(wanted):
+        for want in wants:
             if not want.wait_ms and want.topic.key in parts:
                 cut |= self._take(response, parts[want.topic.key], want, asked.isolation == 1, stops)
         self._caught_up &= {topic.key for topic in asked.topics}
-        missing = self.missing({place: want for place, want in wanted.items() if want.wait_ms})
+        missing = self.missing(wants)
         if cut:
             self._context.metrics.cut_fetches.inc()
         return changed(response, answer, version, stops, missing) if stops or missing else response
@@ -240,7 +241,7 @@ class Deliveries:
             offset = offsets.get(got.number)
             if not got.error and offset is not None:
                 known = True
-                self._note(key, got, self._seen(key, got.number)[1])
+                self._note(key, got)
                 backlog |= offset < _end(got, committed)
         (self._caught_up.add if known and not backlog else self._caught_up.discard)(key)
 
@@ -255,7 +256,7 @@ class Deliveries:
             offset = offsets.get(got.number)
             if got.error or offset is None:
                 continue
-            self._note(key, got, self._seen(key, got.number)[1])
+            self._note(key, got)
             end = _end(got, committed)
             aborted = got.aborted if committed else ()
             found.append(
@@ -273,13 +274,14 @@ class Deliveries:
             self._note(key, part.got, self._served)
         return count
 
-    def _note(self, key: bytes, got: PartitionAnswer, served: int) -> None:
+    def _note(self, key: bytes, got: PartitionAnswer, served: int = 0) -> None:
         place = key, got.number
-        if place not in self._marks and len(self._marks) >= MARKS_MAX:
+        before = self._marks.get(place)
+        if before is None and len(self._marks) >= MARKS_MAX:
             del self._marks[next(iter(self._marks))]
-        self._marks[place] = got.marks, served
+        self._marks[place] = got, served or (0 if before is None else before[1])
 
-    def _seen(self, key: bytes, number: int) -> tuple[Marks, int]:
+    def _seen(self, key: bytes, number: int) -> tuple[PartitionAnswer, int]:
         return self._marks.get((key, number), (_UNKNOWN, 0))
 
 

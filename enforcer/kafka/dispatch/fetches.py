@@ -5,7 +5,7 @@ for a moment and then answered without records, as a broker answers a throttled 
 gets an answer for each partition that it asked for, in the order of its requests.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import chain
 from math import ceil, inf
 from typing import Final, NamedTuple
@@ -216,7 +216,9 @@ class Fetches:
             elif tracked:
                 self._track(tracked, topic)
             if reading is not None:
-                found |= dict.fromkeys(its, LimitedTopic(topic, *reading))
+                want = LimitedTopic(topic, *reading)
+                for place in its:
+                    found[place] = want
         return found
 
     def _reading(self, topic: TopicRequest, client: Client, ids: bool, broker: str) -> TopicReading | None:
@@ -262,14 +264,15 @@ class Fetches:
         wants = each(wanted)
         for want in wants:
             self._decide(want)
-        waiting = {place: want for place, want in wanted.items() if want.wait_ms}
-        soonest_ms = min((want.wait_ms for want in waiting.values()), default=inf)
+        waiting = {place for place, want in wanted.items() if want.wait_ms}
+        soonest_ms = min((want.wait_ms for want in wants if want.wait_ms), default=inf)
         if waiting and len(waiting) == len(asked.topics):
-            return self._hold(frame, header, asked, waiting, soonest_ms)
+            return self._hold(frame, header, asked, wants, soonest_ms)
         self._held_since_ms = inf
         limits = {place: want.most for place, want in wanted.items() if want.most and not want.wait_ms}
-        for place in limits:
-            self._go_on(wanted[place])
+        if self._waiting:
+            for place in limits:
+                self._go_on(wanted[place])
         request = forwarded(
             frame, asked, header.api_version,
             left_out=waiting,
@@ -281,7 +284,7 @@ class Fetches:
 
         def cut(response: bytes) -> bytes:
             self._settle()
-            found = self._deliveries.taken(response, header.api_version, asked, wanted)
+            found = self._deliveries.taken(response, header.api_version, asked, wants)
             for want in wants:
                 if want.left is not None and want.left.level:
                     self._note_limited(want.claim)
@@ -379,7 +382,7 @@ class Fetches:
         frame: bytes,
         header: RequestHeader,
         asked: FetchRequest,
-        waiting: dict[int, LimitedTopic],
+        wants: Sequence[LimitedTopic],
         soonest_ms: float,
     ) -> Plan | None:
         now_ms = self._context.steady_ms()
@@ -393,7 +396,7 @@ class Fetches:
             return None
         self._held_since_ms = inf
         throttle_ms = min(_THROTTLE_MAX_MS, ceil(soonest_ms))
-        topics = self._deliveries.missing(waiting)
+        topics = self._deliveries.missing(wants)
         return Plan(b"", None, nothing_yet(header.correlation_id, header.api_version, topics, throttle_ms))
 
     def _go_on(self, want: LimitedTopic) -> None:

@@ -10,12 +10,11 @@ import pyarrow.compute as pc
 from enforcer.core.law import DecisionReader
 from streaming.columns.packed import columns_in
 from streaming.contract.errors import BadEvent
-from streaming.contract.fields import TS_MAX_MS, Fields, integer, shown, text
+from streaming.contract.fields import INT64_MAX, TS_MAX_MS, Fields, integer, shown, text
 from streaming.contract.names import namespace_of
 from streaming.laws.dispatch.law import DIMENSIONS, LEVELS
 
 _TEXTS: Final = ("id", "broker", "topic", "subscription")
-_NOTHING: Final = (None,) * len(LEVELS)
 
 
 class CounterStatement(NamedTuple):
@@ -79,34 +78,42 @@ def _counters(level: str, said: object) -> tuple[int, int] | None:
 
 
 def all_dispatches_of(value: bytes) -> list[CounterStatement] | None:
-    """The decisions of a packed record, from its columns: as `dispatch_of` reads each, for a tenth of its time.
+    """The decisions of a packed record from its columns, as `dispatch_of` reads each: 1.5 us, by rows 31.
 
     Returns:
         None: it is not as the job writes it, so what is wrong with it is to be found row by row.
     """
     try:
         columns = columns_in(value, READER.type, (*_TEXTS, "ts", "acquired"), ("proxy", "applied_ts"))
-        counters, times = columns["acquired"], columns["ts"]
-        texts = [columns[name] for name in _TEXTS]
-        proxy = columns.get("proxy", pa.nulls(len(times), pa.string()))
-        applied = columns.get("applied_ts", times)
-        is_usual = (
-            not any(column.null_count for column in (*texts, times))
-            and {column.type for column in (*texts, proxy)} == {pa.string()}
-            and all(map(_are_times, (times, applied)))
-        )
-        acquired = _all_counters(counters) if is_usual else None
-        if acquired is None:
-            return None
+    except BadEvent:
+        return None
+    times, counters = columns["ts"], columns["acquired"]
+    columns = {"proxy": pa.nulls(len(times), pa.string()), "applied_ts": times} | columns
+    acquired = _all_counters(counters) if _is_usual(columns) else None
+    if acquired is None:
+        return None
+    names = (_words(columns[name].fill_null("")) for name in ("proxy", *_TEXTS[1:]))
+    at = pc.coalesce(columns["applied_ts"], times)
+    rows = zip(_values(counters.is_valid()), _values(columns["id"]), _values(at), *names, acquired, strict=True)
+    return [CounterStatement(*row) for said, *row in rows if said]
+
+
+def _is_usual(columns: Mapping[str, pa.Array]) -> bool:
+    """Whether all but the counters is what `dispatch_of` takes."""
+    texts = [columns[name] for name in _TEXTS]
+    if any(column.null_count for column in (*texts, columns["ts"])):
+        return False
+    if any(column.type != pa.string() for column in (*texts, columns["proxy"])):
+        return False
+    for times in (columns["ts"], columns["applied_ts"]):
+        if times.type != pa.int64() or not _within(times, TS_MAX_MS):
+            return False
+    try:
         for topic in columns["topic"].unique().to_pylist():
             namespace_of(topic)
     except BadEvent:
-        return None
-    said = _values(counters.is_valid())
-    at = _values(pc.coalesce(applied, times))
-    ids, *names = _values(texts[0]), *map(_words, (proxy.fill_null(""), *texts[1:]))
-    rows = zip(said, ids, at, *names, acquired, strict=True)
-    return [CounterStatement(*row) for is_said, *row in rows if is_said]
+        return False
+    return True
 
 
 def _all_counters(column: pa.Array) -> list[tuple[tuple[int, int] | None, ...]] | None:
@@ -120,30 +127,31 @@ def _all_counters(column: pa.Array) -> list[tuple[tuple[int, int] | None, ...]] 
     row = np.repeat(np.arange(len(column)), np.diff(column.offsets.to_numpy()))
     # What is no level says nothing, and stands behind those that are.
     level = pc.index_in(column.keys, pa.array(LEVELS)).fill_null(len(LEVELS)).to_numpy()
-    if len(np.unique(row * (len(LEVELS) + 1) + level)) < len(row) or any((pc.min(c).as_py() or 0) < 0 for c in counts):
+    told_once = len(np.unique(row * (len(LEVELS) + 1) + level)) == len(row)
+    if not told_once or not all(_within(count, INT64_MAX) for count in counts):
         return None
-    found = [[*_NOTHING, None] for _ in range(len(column))]
+    found: list[list[Any]] = [[None] * (len(LEVELS) + 1) for _ in range(len(column))]
     for place, its_level, *pair in zip(row.tolist(), level.tolist(), *map(_values, counts), strict=True):
         found[place][its_level] = tuple(pair)
     return [tuple(each[: len(LEVELS)]) for each in found]
 
 
-def _are_times(column: pa.Array) -> bool:
-    if column.type != pa.int64():
-        return False
-    least, most = pc.min_max(column).as_py().values()
-    return least is None or 0 <= least <= most <= TS_MAX_MS
+def _within(column: pa.Array, most: int) -> bool:
+    found = pc.min_max(column).as_py()
+    return found["min"] is None or 0 <= found["min"] <= found["max"] <= most
 
 
 def _values(column: pa.Array) -> list[Any]:
     # Twenty times as fast as to_pylist.
-    return column.to_numpy(zero_copy_only=False).tolist()
+    values: list[Any] = column.to_numpy(zero_copy_only=False).tolist()
+    return values
 
 
 def _words(column: pa.Array) -> list[str]:
     """Texts of which there are few: one object for all that are alike."""
     encoded = column.dictionary_encode()
-    return np.array(_values(encoded.dictionary), dtype=object)[encoded.indices.to_numpy()].tolist()
+    words = _values(encoded.dictionary)
+    return [words[index] for index in _values(encoded.indices)]
 
 
 READER: Final = DecisionReader(

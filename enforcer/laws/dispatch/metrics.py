@@ -100,13 +100,14 @@ class DispatchMetrics(MetricTable):
     def throttled(self, topic: str, subscription: str, level: str, dimension: str) -> None:
         """A plan was cut or held back."""
         place = topic, subscription
-        counts = self._throttled.pop(place, None)
+        counts = self._throttled.get(place)
         if counts is None:
             if len(self._throttled) >= self._places_max:
                 self._throttled.popitem(last=False)
-            counts = {}
+            counts = self._throttled[place] = {}
+        else:
+            self._throttled.move_to_end(place)
         counts[level, dimension] = counts.get((level, dimension), 0) + 1
-        self._throttled[place] = counts
 
     def read_samples(self) -> Iterator[Sample]:
         """See there."""
