@@ -94,8 +94,9 @@ def all_dispatches_of(value: bytes) -> list[CounterStatement] | None:
         return None
     names = (_words(columns[name].fill_null("")) for name in ("proxy", *_TEXTS[1:]))
     at = pc.coalesce(columns["applied_ts"], times)
-    rows = zip(_values(counters.is_valid()), _values(columns["id"]), _values(at), *names, acquired, strict=True)
-    return [CounterStatement(*row) for said, *row in rows if said]
+    rows = zip(_values(columns["id"]), _values(at), *names, acquired, strict=True)
+    told = _values(counters.is_valid())
+    return [CounterStatement(*row) for is_told, row in zip(told, rows, strict=True) if is_told]
 
 
 def _is_usual(columns: Mapping[str, pa.Array]) -> bool:
