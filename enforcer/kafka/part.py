@@ -18,6 +18,8 @@ EVERYTHING: Final = range(-(1 << 15), 1 << 15)
 FETCH_LIMIT_MAX: Final = 524_288
 """A Fetch whose response is read never brings more at once, bytes: some consumers ask for 50 MB at a time,
 which would be kept until all of it is here, and gone through at once."""
+PART_BYTES_MIN: Final = 1_024
+"""A partition is never asked for less, bytes."""
 
 
 class Slot:

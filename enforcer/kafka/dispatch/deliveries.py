@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import inf
+from math import ceil, inf
 from typing import Final, NamedTuple
 
 from enforcer.core.lines import Claim, Counter
@@ -18,11 +18,16 @@ from enforcer.kafka.dispatch.fetch_responses import (
     changed,
 )
 from enforcer.kafka.groups.trails import Trail
+from enforcer.kafka.part import FETCH_LIMIT_MAX, PART_BYTES_MIN
 from enforcer.laws.dispatch.left import Left, both
 from enforcer.wire.kafka.batches import BATCHES_MAX
 
 MARKS_MAX: Final = 10_000
 """Partitions of a connection whose offsets are remembered; of others none are told while they must wait."""
+_ENTRY_BYTES: Final = 1_024.0
+"""Size that an entry is taken to have until some were seen."""
+_SLACK: Final = 1.5
+"""Entries larger than the mean by so much still come; a broker may leave out what does not fit."""
 _UNKNOWN: Final = PartitionAnswer(-1, 0, *Marks(), (), 0, 0, 0)
 _STOP: Final = 2
 _AFTER: Final = 3
@@ -83,6 +88,20 @@ def left_for(context: FetchContext, want: LimitedTopic) -> Left:
             want.group = group
         found = both(found, other)
     return found
+
+
+def estimate(context: FetchContext, want: LimitedTopic, msgs: float, size: float) -> None:
+    """How much may be read of a topic of which so much is left, and what that may bring."""
+    entry_msgs, entry_bytes = context.dispatch.mean_entry(want.broker, want.name, want.group)
+    unit = 1.0 if context.dispatch.by_entry else max(1.0, entry_msgs)
+    entry_bytes = entry_bytes or _ENTRY_BYTES
+    entries = min(
+        ceil(msgs / unit) if msgs < inf else inf,
+        max(1, ceil(size / entry_bytes)) if size < inf else inf,
+        max(1, ceil(FETCH_LIMIT_MAX / entry_bytes)),
+    )
+    want.most = int(min(FETCH_LIMIT_MAX, max(PART_BYTES_MIN, entries * entry_bytes * _SLACK)))
+    want.est_msgs, want.est_size = entries * unit, entries * entry_bytes
 
 
 class _Read(NamedTuple):

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from enforcer.core.lines import RESERVED_MS, Claim, Pause
 from enforcer.kafka.dispatch.context import FetchContext
-from enforcer.kafka.dispatch.deliveries import Deliveries, LimitedTopic, each, left_for
+from enforcer.kafka.dispatch.deliveries import Deliveries, LimitedTopic, each, estimate, left_for
 from enforcer.kafka.dispatch.fetch_requests import (
     NO_SESSION,
     UNKNOWN_SESSION,
@@ -26,17 +26,11 @@ from enforcer.kafka.dispatch.fetch_requests import (
 from enforcer.kafka.dispatch.fetch_responses import nothing_yet
 from enforcer.kafka.dispatch.session import LookUp, NameResolver, PeerWait, Session, TopicCache, TopicReading
 from enforcer.kafka.groups.readers import Client
-from enforcer.kafka.part import FETCH_LIMIT_MAX
+from enforcer.kafka.part import FETCH_LIMIT_MAX, PART_BYTES_MIN
 from enforcer.laws.dispatch.left import Left
 from enforcer.wire.kafka.frames import BadFrame, Reason, RequestHeader
 from enforcer.wire.kafka.traffic import FETCH_IDS_FROM, fetching, with_limit
 
-_PART_BYTES_MIN: Final = 1_024
-"""A partition is never asked for less, bytes."""
-_ENTRY_BYTES: Final = 1_024.0
-"""Size that an entry is taken to have until some were seen."""
-_SLACK: Final = 1.5
-"""Entries larger than the mean by so much still come; a broker may leave out what does not fit."""
 _THROTTLE_MAX_MS: Final = 1_000
 """A client is told to ask again within that time: it asks for nothing else meanwhile."""
 _LOOK_MS: Final = 1_000.0
@@ -84,11 +78,10 @@ class Fetches:
         self._waiting: dict[Claim, float] = {}
         self._woken = False
         self._going: list[Claim] = []
-        self._limited_before: set[Claim] = set()
+        # Those of which a limit was reached; with what came then, and when, until it is asked what is left.
+        self._limited_before: dict[Claim, tuple[float, LimitedTopic] | None] = {}
         # Until when it need not be asked either, since far more is left than one response may bring.
         self._ample: dict[Claim, float] = {}
-        # When, and what, had come when a limit was reached.
-        self._reached: dict[Claim, tuple[float, LimitedTopic]] = {}
         self._generation = -1
         self._held_since_ms = inf
         self._known = TopicCache(context)
@@ -173,7 +166,7 @@ class Fetches:
         if asked.limit_offset is None:
             # Versions 0 to 2, of clients before Kafka 0.10.1, cannot be asked for one batch.
             raise BadFrame(Reason.TOO_MANY_ITEMS)
-        frame = with_limit(frame, asked, _PART_BYTES_MIN)
+        frame = with_limit(frame, asked, PART_BYTES_MIN)
         return Plan(with_session(frame, at, session, NO_SESSION) if at else frame)
 
     def take_back(self) -> None:
@@ -287,8 +280,7 @@ class Fetches:
             found = self._deliveries.taken(response, header.api_version, asked, wants)
             for want in wants:
                 if want.left is not None and want.left.level:
-                    self._note_limited(want.claim)
-                    self._reached[want.claim] = self._context.steady_ms(), want
+                    self._note_limited(want.claim, (self._context.steady_ms(), want))
             return found
 
         return Plan(request, cut)
@@ -305,7 +297,7 @@ class Fetches:
             want.wait_ms = held_ms
             return
         want.turns = not caught_up and want.claim in self._limited_before
-        if not want.turns and self._ample.get(want.claim, 0.0) > now_ms:
+        if self._ample.get(want.claim, 0.0) > now_ms:
             want.most = FETCH_LIMIT_MAX
             return
         left = self._left_before(want, now_ms) or left_for(context, want)
@@ -331,60 +323,49 @@ class Fetches:
                 context.dispatch.throttled(want.broker, want.name, want.group, left.level, left.dimension)
             self._waiting[want.claim] = now_ms + min(float(left.wait_ms), _LOOK_MS)
             return
-        self._estimate(want, msgs, size)
+        estimate(context, want, msgs, size)
+        self._let_go(want, now_ms)
+
+    def _let_go(self, want: LimitedTopic, now_ms: float) -> None:
+        """It goes on: what it may bring is kept free for it, where it takes turns."""
         if want.turns:
-            lines.reserve(want.counters, want.claim, want.est_msgs, want.est_size)
+            self._context.lines.reserve(want.counters, want.claim, want.est_msgs, want.est_size)
             self._going.append(want.claim)
         elif want.most == FETCH_LIMIT_MAX and not want.unsure:
+            if len(self._ample) >= _LIMITED_MAX:
+                self._ample.clear()
             self._ample[want.claim] = now_ms + _LOOK_MS
 
     def _left_before(self, want: LimitedTopic, now_ms: float) -> Left | None:
         """What was left when a limit was reached, as long as it has to be waited for; None: look anew."""
-        at_ms, before = self._reached.pop(want.claim, (0.0, want))
-        if before.left is None or (wait_ms := before.left.wait_ms + at_ms - now_ms) <= 0.0:
+        reached = self._limited_before.get(want.claim)
+        if reached is None or (left := reached[1].left) is None:
             return None
-        want.group = before.group
-        msgs, size, _, level, dimension = before.left
-        return Left(msgs, size, ceil(wait_ms), level, dimension)
+        self._limited_before[want.claim] = None
+        wait_ms = left.wait_ms - (now_ms - reached[0])
+        want.group = reached[1].group
+        return left._replace(wait_ms=ceil(wait_ms)) if wait_ms > 0 else None
 
     def _look_anew(self) -> None:
         """Forget how long what is held need not be looked at, if anything has changed."""
         generation = self._context.dispatch.generation
         if self._woken or generation != self._generation:
             self._waiting = dict.fromkeys(self._waiting, 0.0)
+            self._limited_before = dict.fromkeys(self._limited_before)
             self._ample.clear()
-            self._reached.clear()
         self._woken, self._generation = False, generation
 
-    def _note_limited(self, claim: Claim) -> None:
+    def _note_limited(self, claim: Claim, reached: tuple[float, LimitedTopic] | None = None) -> None:
         """From now on it takes turns; before, nobody waits for what others may bring."""
         self._ample.pop(claim, None)
         if len(self._limited_before) >= _LIMITED_MAX:
             self._limited_before.clear()
-        self._limited_before.add(claim)
-
-    def _estimate(self, want: LimitedTopic, msgs: float, size: float) -> None:
-        """How much may be read of a topic, and what that may bring."""
-        dispatch = self._context.dispatch
-        entry_msgs, entry_bytes = dispatch.mean_entry(want.broker, want.name, want.group)
-        unit = 1.0 if dispatch.by_entry else max(1.0, entry_msgs)
-        entry_bytes = entry_bytes or _ENTRY_BYTES
-        entries = min(
-            ceil(msgs / unit) if msgs < inf else inf,
-            max(1, ceil(size / entry_bytes)) if size < inf else inf,
-            max(1, ceil(FETCH_LIMIT_MAX / entry_bytes)),
-        )
-        want.most = int(min(FETCH_LIMIT_MAX, max(_PART_BYTES_MIN, entries * entry_bytes * _SLACK)))
-        want.est_msgs, want.est_size = entries * unit, entries * entry_bytes
+        self._limited_before[claim] = reached
 
     def _hold(
-        self,
-        frame: bytes,
-        header: RequestHeader,
-        asked: FetchRequest,
-        wants: Sequence[LimitedTopic],
+        self, frame: bytes, header: RequestHeader, asked: FetchRequest, wants: Sequence[LimitedTopic],
         soonest_ms: float,
-    ) -> Plan | None:
+    ) -> Plan | None:  # fmt: skip
         now_ms = self._context.steady_ms()
         if self._held_since_ms == inf:
             self._held_since_ms = now_ms

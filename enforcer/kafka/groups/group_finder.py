@@ -163,8 +163,8 @@ class GroupFinder:
             self._note(user, group, topic)
 
     def is_hunted(self, user: str, group: str, topic: str) -> bool:
-        """Whether nothing is taken to be others' that may be this group's."""
-        return self._hunted.get((user, group, topic), 0.0) > self._steady_ms()
+        """Whether nothing is taken to be others' that may be this group's; mostly nobody is hunted."""
+        return bool(self._hunted) and self._hunted.get((user, group, topic), 0.0) > self._steady_ms()
 
     def matters(self, topic: str, user: str) -> bool:
         """Whether it matters which of a principal's groups reads a topic: some of them is limited there."""

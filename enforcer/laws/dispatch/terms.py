@@ -42,6 +42,7 @@ class Terms:
         self._policies = policies
         self._limits: dict[Names, Limit] = {}
         self._shared: dict[Names, Limit] = {}
+        self._rates: dict[Names, Limit] = {}
         # What is asked for each delivery, put together once.
         self._limiting: dict[Place, tuple[tuple[int, Names, Limit], ...]] = {}
         self._groups: dict[tuple[str, str], list[tuple[str, str]]] = {}
@@ -73,7 +74,7 @@ class Terms:
         if limit is None:
             if len(self._limits) >= NAMES_MAX:
                 self._limits.clear()
-            limit = self._limits[names] = limit_of(self._policies, names)
+            limit = self._limits[names] = self._limit(names)
         return limit
 
     def shared(self, names: Names) -> Limit:
@@ -82,9 +83,27 @@ class Terms:
         if limit is None:
             if len(self._shared) >= NAMES_MAX:
                 self._shared.clear()
-            found = dispatch_rate(self._policies, names[1], names[2] if len(names) == 3 else None)
-            limit = self._shared[names] = NO_LIMIT if found is None or not found.group else found
+            found = self._rate(names)
+            limit = self._shared[names] = found if found.group else NO_LIMIT
         return limit
+
+    def _limit(self, names: Names) -> Limit:
+        if len(names) == 1:
+            return limit_of(self._policies, names)
+        found = self._rate(names)
+        return NO_LIMIT if found.group else found
+
+    def _rate(self, names: Names) -> Limit:
+        """What is set for a topic or subscription; the same at all brokers, and looked for by many steps."""
+        place = names[1:]
+        found = self._rates.get(place)
+        if found is None:
+            if len(self._rates) >= NAMES_MAX:
+                self._rates.clear()
+            topic, *subscription = place
+            rate = dispatch_rate(self._policies, topic, subscription[0] if subscription else None)
+            found = self._rates[place] = rate or NO_LIMIT
+        return found
 
     def limiting(self, place: Place) -> tuple[tuple[int, Names, Limit], ...]:
         """Level, name and limit of the counters that limit deliveries; groups are none of them.

@@ -292,6 +292,61 @@ def test_two_connections_have_their_turns() -> None:
     assert len(world.desk.lines) == 0
 
 
+def counted_looks(world: World, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Of which topics it is asked from now on what is left."""
+    looks, left = list[str](), world.counted.left
+
+    def look(broker: str, topic: str, group: str, others: Any = None) -> Any:
+        looks.append(topic)
+        return left(broker, topic, group, others)
+
+    monkeypatch.setattr(world.counted, "left", look)
+    return looks
+
+
+def test_far_below_a_limit_nothing_is_looked_up_for_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes is counted all the same, and cut; then, and after a change, it is looked up again."""
+    world = World(topics={full("t"): (1_000, 0)})
+    looks, rig = counted_looks(world, monkeypatch), Rig(world)
+    frames = [rig.sent({"t": 1})[1] for _ in range(2)]
+    assert looks == [full("t")] and frames[0].frame == frames[1].frame
+    world.now_ms += 1_000
+    rig.sent({"t": 1})
+    world.change()
+    _, plan = rig.sent({"t": 1})
+    assert len(looks) == 3
+    assert sizes(rig.got(plan, {"t": [batch(1_000) + SIX]})) == [[len(batch(1_000))]]
+    assert rig.plan({"t": 1}) is None
+
+
+def test_bound_on_topics_far_below_their_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond it all are looked up again."""
+    monkeypatch.setattr("enforcer.kafka.dispatch.fetches._LIMITED_MAX", 1)
+    world = World(topics={full(name): (1_000, 0) for name in "tu"})
+    looks, rig = counted_looks(world, monkeypatch), Rig(world)
+    for _ in range(2):
+        rig.sent({"t": 1, "u": 1})
+    assert looks == [full("t"), full("u"), full("t"), full("u")]
+
+
+def test_what_a_limit_left_when_it_was_reached_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not looked up again before its time, unless limits may have changed."""
+    for changes in (False, True):
+        world = World()
+        rig = Rig(world)
+        _, plan = rig.sent({"t": 1})
+        rig.got(plan, {"t": [SIX * 3]})
+        looks = counted_looks(world, monkeypatch)
+        world.now_ms += 300
+        if changes:
+            world.change()
+        assert rig.plan({"t": 1}) is None and rig.pauses == [700.0]
+        assert len(looks) == changes and world.counted.held[-1] == (BROKER, full("t"), "", "topic", "msgs")
+        world.now_ms += 700
+        rig.sent({"t": 1})
+        assert len(looks) == changes + 1
+
+
 def test_a_reservation_ends() -> None:
     """A long poll that brings nothing keeps others waiting for a moment only; what was not sent does not."""
     world, first, second = two_waiting()
