@@ -6,7 +6,9 @@ largest read and write and are never smaller again.
 
 import asyncio
 from collections import deque
+from collections.abc import MutableMapping
 from typing import Any, Final, cast
+from weakref import WeakKeyDictionary
 
 SLICE_BYTES: Final = 65_536
 """So much is handed to TLS in one go."""
@@ -16,7 +18,13 @@ _HIDDEN_BYTES: Final = 2 * SLICE_BYTES
 """What may wait behind TLS while it takes nothing more: the loop's own mark, and the slice that passed it."""
 
 
-class Secured(asyncio.Transport, asyncio.Protocol):
+_READ_BYTES: Final = 262_144
+"""What TLS may read in one go."""
+_read_into: Final[MutableMapping[asyncio.AbstractEventLoop, bytearray]] = WeakKeyDictionary()
+"""Of each loop, for all of its connections: what was read is taken before the next one reads."""
+
+
+class Secured(asyncio.Transport, asyncio.BufferedProtocol):
     """Stands between TLS and a protocol: the transport of the one, the protocol of the other.
 
     Args:
@@ -24,6 +32,8 @@ class Secured(asyncio.Transport, asyncio.Protocol):
     """
 
     _transport: asyncio.Transport
+    _shared: bytearray
+    _buffer: bytearray
 
     def __init__(self, owner: asyncio.BaseProtocol) -> None:
         super().__init__()
@@ -141,15 +151,24 @@ class Secured(asyncio.Transport, asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The handshake is done."""
         self._transport = cast(asyncio.Transport, transport)
+        loop = asyncio.get_running_loop()
+        self._shared = _read_into.get(loop) or _read_into.setdefault(loop, bytearray(_READ_BYTES))
         # The end of its handshake, which waits until something is written, would fill it.
         self._transport.writelines([b""])
         self._transport.set_write_buffer_limits(1, 0)
         self._owner.connection_made(self)
 
-    def data_received(self, data: bytes) -> None:
-        """See asyncio.Protocol."""
-        if len(data) > self._largest_read:
-            self._largest_read = len(data)
+    def get_buffer(self, sizehint: int) -> bytearray:
+        """See asyncio.BufferedProtocol; without one TLS makes a buffer of a quarter MiB for each record."""
+        # All of it at once: TLS drops what it keeps when it finds the end of the connection.
+        self._buffer = self._shared if sizehint <= len(self._shared) else bytearray(sizehint)
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """See asyncio.BufferedProtocol."""
+        if nbytes > self._largest_read:
+            self._largest_read = nbytes
+        data, self._buffer = bytes(memoryview(self._buffer)[:nbytes]), self._shared
         self._owner.data_received(data)
 
     def eof_received(self) -> bool | None:

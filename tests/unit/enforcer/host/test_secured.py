@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import socket
 import ssl
+import tracemalloc
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import cast
@@ -104,6 +105,24 @@ def test_what_waits_is_seen_and_arrives(tmp_path: Path, part: int) -> None:
         assert here.data == LARGE and there.told == ["pause", "resume"]
         assert there.transport.get_write_buffer_size() == 0
         assert 90 * KIB < kept_by(there.transport) < 128 * KIB
+
+    between(tmp_path, work)
+
+
+def test_a_small_read_takes_little(tmp_path: Path) -> None:
+    """Not a quarter of a MiB for each record; what is read next leaves it as it was."""
+
+    async def work(there: Side, here: Side) -> None:
+        here.transport.write(b"warm")
+        await there.got(4)
+        tracemalloc.start()
+        here.transport.write(b"small")
+        await there.got(9)
+        (now, peak), _ = tracemalloc.get_traced_memory(), tracemalloc.stop()
+        assert peak - now < 64 * KIB
+        there.transport.write(b"other")
+        await here.got(5)
+        assert there.data == b"warmsmall" and here.data == b"other"
 
     between(tmp_path, work)
 
