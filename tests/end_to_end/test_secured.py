@@ -41,7 +41,7 @@ from stack_kit import START_LIMIT_S, STOP_LIMIT_S, WEIR, Up, create, java_topics
 from streaming.contract.topics import Topics
 from weir.stack.kafka import free_port
 
-PAGE = (ROOT / "docs" / "operate" / "secured.md").read_text()
+PAGE = (ROOT / "docs" / "operate" / "secured.md").read_text().partition("## Pulsar")[0]
 BROKER, CLIENT = re.findall(r"```properties\n(.*?)```", PAGE, re.DOTALL)
 (USER,) = re.findall(r"^    (kafka-configs .*)$", PAGE.replace("'", ""), re.MULTILINE)
 (SETTINGS,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)

@@ -40,7 +40,8 @@ class Snapshot(NamedTuple):
     Attributes:
         now_ms: when, ms since the epoch.
         used, limit, fraction: see docs/admin_api.md.
-        waiting_ms: how long each still waits, or waited last, PAUSE_MS ago at most; refused: how often each was refused in the last minute.
+        waiting_ms: how long each still waits, or waited last, PAUSE_MS ago at most.
+        refused: how often each was refused in the last minute.
         since: since when it waits or is refused, ms since the epoch; 0: it does not.
         listed: whether each is to be listed.
         shadow: its policy is a shadow: nobody waits, and waits and refusals are what would have been.
@@ -74,7 +75,8 @@ class EntityTable:
         shadow: whether its policy is a shadow.
         columns: times in ms since the epoch. `limit`, `used` as last measured until `used_until`; of token
             buckets `level` at `level_at` and `burst`; it waits until `until`, for `wait` ms as was said
-            (NaN: for what is left of that time), `length` as long; refusals are told until `refused_until`; since when both.
+            (NaN: for what is left of that time), `length` as long; refusals are told until
+            `refused_until`; since when both.
     """
 
     def __init__(self, rows_max: int) -> None:

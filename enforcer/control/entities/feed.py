@@ -51,7 +51,7 @@ REPORTS: Final[EventReaders] = {
 
 
 def decisions_of(message: Message, readers: Readers = DECISIONS) -> list[Told]:
-    """What was decided in a record, by candidates too: a repeated decision stands anew; the rest is left out."""
+    """What was decided in a record, also by candidates: a repeated decision stands anew."""
     ts = message.timestamp()[1]
     return [(*pair, ts) for _, pair in decisions_in(message, readers, tried=True)]
 

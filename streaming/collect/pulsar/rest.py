@@ -118,7 +118,7 @@ class Rest:
         self._terms = terms
         self._seen = seen
         self._base = _base_of(terms.base)
-        self._token = _read_token(terms.token_file)
+        self._token = read_token(terms.token_file)
         self._places = asyncio.Semaphore(terms.at_once)
         self._known = {_origin(self._base)}
         # Who did not answer any attempt: else each of many calls would wait for all of its attempts.
@@ -261,7 +261,7 @@ class Rest:
 
     def _renew_token(self) -> bool:
         with contextlib.suppress(WeirError):
-            before, self._token = self._token, _read_token(self._terms.token_file)
+            before, self._token = self._token, read_token(self._terms.token_file)
             return before != self._token
         return False
 
@@ -273,7 +273,7 @@ def check_terms(terms: RestTerms) -> None:
         WeirError: no address, or a file that cannot be read.
     """
     _base_of(terms.base)
-    _read_token(terms.token_file)
+    read_token(terms.token_file)
     _trust(terms.ca_file)
 
 
@@ -294,8 +294,12 @@ def _origin(url: httpx2.URL) -> Origin:
     return url.scheme, url.host, url.port or (443 if url.scheme == "https" else 80)
 
 
-def _read_token(file: str) -> str:
-    """The token, without what an editor puts around it."""
+def read_token(file: str) -> str:
+    """A token of Pulsar's, without what an editor puts around it; without a file that of TOKEN_VARIABLE.
+
+    Raises:
+        WeirError: there is none in it.
+    """
     if not file:
         return os.environ.get(TOKEN_VARIABLE, "").strip()
     try:

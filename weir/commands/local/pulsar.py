@@ -24,16 +24,22 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     admin = "of the admin API; 0 = any free one (default: %(default)s)"
     add(parser, "--admin-port", admin, default=LOCAL_PULSAR_ADMIN_PORT, **number)
     add(parser, "--heap", "limit of its heap, MiB (default: %(default)s)", default=HEAP_MB, **number)
+    token = "a superuser's, by which it is asked whether it is ready where it wants logins"
+    add(parser, "--token-file", token, default="", metavar="FILE")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Fetch what is missing, start, wait for a signal, stop; raises WeirError when Pulsar fails."""
+    # Here and not above: `weir --help` must not load an HTTP client.
+    from streaming.collect.pulsar.rest import read_token
+
     pulsar = LocalPulsar(
         args.data,
         port=args.port,
         admin_port=args.admin_port,
         properties=dict(args.property),
+        token=read_token(args.token_file),
         heap_mb=args.heap,
     )
     return serve(
