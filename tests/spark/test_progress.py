@@ -55,7 +55,10 @@ def test_a_batch_is_counted_in_every_metric() -> None:
     metrics.take(report(1), {BEGAN_MS + 1000: BEGAN_MS + 960, BEGAN_MS + 3000: 0})
     metrics.take(report(2), {BEGAN_MS + 1000: 0, BEGAN_MS + 2010: BEGAN_MS + 1960})
     metrics.count(BatchCounts(events=Counter(mutation=12), decisions=10, dead_letters=2))
-    metrics.count(BatchCounts(events=Counter(mutation=24), decisions=20, dead_letters=4))
+    tried = Counter({("stricter", "mutation", "allow"): 3})
+    metrics.count(BatchCounts(events=Counter(mutation=24), decisions=20, dead_letters=4, tried=tried))
+    labels = {"candidate": "stricter", "law": "mutation", "outcome": "allow"}
+    assert value(metrics, "candidate_decisions_total", **labels) == 3
     assert value(metrics, "events_total", law="mutation") == 24
     assert value(metrics, "decisions_total") == 20
     assert value(metrics, "dead_letters_total") == 4
@@ -81,11 +84,12 @@ def test_a_report_of_an_idle_query_is_no_batch() -> None:
 
 def test_tallies_add_up() -> None:
     """Totals are sums, the oldest of a batch is that of all its tasks, only the newest batches are kept."""
-    one = BatchCounts(events=Counter(mutation=2), decisions=1, dead_letters=1, oldest={5: 100})
+    tried = Counter({("stricter", "mutation", "allow"): 3})
+    one = BatchCounts(events=Counter(mutation=2), decisions=1, dead_letters=1, oldest={5: 100}, tried=tried)
     param, total = CountsParam(), BatchCounts()
     for part in (one, BatchCounts(events=Counter(backlog=3), oldest={5: 90, 6: 110}), one):
         total = param.addInPlace(total, part)
-    assert total.events == {"mutation": 4, "backlog": 3}
+    assert total.events == {"mutation": 4, "backlog": 3} and total.tried == tried + tried
     assert (total.decisions, total.dead_letters, total.oldest) == (2, 2, {5: 90, 6: 110})
     for batch_ms in range(1000, 1000 + BATCHES_KEPT):
         total = param.addInPlace(total, BatchCounts(oldest={batch_ms: 1}))

@@ -44,9 +44,7 @@ class JobMetrics(MetricTable):
         "Decisions of proxies that the law, knowing all, would have made otherwise",
         "subject", name="weir_local_differences",
     )  # fmt: skip
-    candidate_decisions = counter(
-        "Decisions by policies that are only tried", "candidate", "law", "outcome"
-    )
+    candidate_decisions = counter("Decisions by policies that are only tried", "candidate law outcome")
     state_rows = gauge("Rows in the state store, one per law and shard")
     state_bytes = gauge("Memory of the state store")
     source_lag_records = gauge("Records not yet read when the last batch was planned", "topic")

@@ -131,4 +131,5 @@ class CountsParam(AccumulatorParam[Any]):
             oldest={batch_ms: oldest[batch_ms] for batch_ms in sorted(oldest)[-BATCHES_KEPT:]},
             differences=_bounded(value1.differences + value2.differences),
             segments=value1.segments + value2.segments,
+            tried=value1.tried + value2.tried,
         )
