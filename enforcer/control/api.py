@@ -4,7 +4,7 @@ The application knows no Kafka: policies come from and go to a `PolicyStore`. do
 endpoints with their answers.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from http import HTTPStatus
 from typing import Any, Final
@@ -104,14 +104,7 @@ def create_app(parts: Parts) -> FastAPI:
         return HTMLResponse(admin_docs.page(app.openapi()), headers=admin_docs.PAGE_HEADERS)
 
     admin_docs.complete(app.openapi())
-    if origins := parts.settings.allowed_origins:
-        app.add_middleware(
-            CORSMiddleware,
-            allow_origins=origins,
-            allow_methods=("GET", "PUT", "POST", "DELETE"),
-            allow_headers=("authorization", "content-type", ASKS_FIRST_HEADER, REASON_HEADER),
-            expose_headers=(TOTAL_HEADER,),
-        )
+    _allow_pages(app, parts.settings.allowed_origins)
     beyond = None
     if parts.beyond is not None:
         beyond = UpstreamApi(parts.beyond, partial(_is_ours, app), partial(_check_spelling, app))
@@ -119,6 +112,17 @@ def create_app(parts: Parts) -> FastAPI:
         AccessControl, tokens=parts.tokens, metrics=parts.metrics, settings=parts.settings, beyond=beyond
     )
     return app
+
+
+def _allow_pages(app: FastAPI, origins: Sequence[str]) -> None:
+    if origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=origins,
+            allow_methods=("GET", "PUT", "POST", "DELETE"),
+            allow_headers=("authorization", "content-type", ASKS_FIRST_HEADER, REASON_HEADER),
+            expose_headers=(TOTAL_HEADER,),
+        )
 
 
 def _is_ours(app: FastAPI, scope: Scope) -> bool:

@@ -107,8 +107,12 @@ def test_a_throttled_client_is_let_go_and_held_again(
 def test_nobody_is_limited_by_policies_that_are_only_tried(world: World) -> None:
     """A statement of theirs says of no balance what it is."""
     world.policies.put(USER, {"controller_mutation_rate": 1, "controller_mutation_burst": 100})
-    assert world.create() == 0
-    until(world.admissions, what="a decision")
+
+    def limited() -> bool:
+        assert world.create() == 0
+        return any(one["limit"] for one in world.admissions())
+
+    until(limited, what="a limit in force")
     own = world.admissions()[-1]
     tried = {**own, "tokens": -1e6, "outcome": "reject", "throttle_time_ms": 10**6, "candidate": "stricter"}
     producer = Producer({"bootstrap.servers": world.cluster.kafka.bootstrap})
@@ -118,10 +122,9 @@ def test_nobody_is_limited_by_policies_that_are_only_tried(world: World) -> None
     assert producer.flush(20) == 0
     assert world.create() == 0
     # Decisions are read in order: once its own is read, those are too.
-    until(lambda: len(world.admissions()) == 2, what="its own decision")
     until(lambda: not local_of(world).tail, what="nothing undecided")
     assert world.create() == 0
-    assert [round(one["tokens"]) for one in world.admissions()][:2] == [97, 94]
+    assert {one["outcome"] for one in world.admissions()} == {"allow"}
 
 
 def test_a_raise_ends_without_a_record(world: World, weir: Callable[..., list[str]]) -> None:

@@ -16,7 +16,7 @@ from enforcer.control.entities.laws import MEASURES, NAMES, Entity, Law
 from enforcer.control.entities.view import EntityView
 from streaming.contract.names import INFLIGHT_GROUP_PREFIX
 from streaming.policy.groups import INFLIGHT_PARTS, round_rules
-from streaming.policy.policy_set import Decide, Mode, Section
+from streaming.policy.policy_set import Decide, Section
 
 BY: Final = ("used", "wait", "refused")
 """What the list may be sorted by."""
@@ -209,7 +209,7 @@ def summary(view: EntityView, now_ms: int, seen: Callable[[Entity], bool] = all_
         "entities": len(rows),
         "parts": view.signs.parts(now_ms, round_rules(policies).interval_ms),
         "overshoot": overshoot,
-        "mode": policies.written.get(Section.MODE, Mode.ENFORCE),
+        "mode": policies.written.get(Section.MODE, "enforce"),
     }
 
 

@@ -6,10 +6,12 @@ from typing import Any
 
 import mode_kit
 import orjson
+import pytest
 from law_kit import T0, policy, quota, records_of, request
 
 from streaming.columns.outputs import Outputs
 from streaming.laws.law import CandidatePolicies, StepContext
+from streaming.laws.mutation.table import MutationTable
 from streaming.laws.registry import LAWS
 from streaming.laws.shard import step
 from streaming.policy.files import load_policies
@@ -52,10 +54,22 @@ def test_all_is_decided_anew_by_its_own_policies_alone() -> None:
 
 
 def test_what_cannot_be_used_others_tell_of() -> None:
-    """A candidate writes no dead letter, and a mistake in a law costs it a batch."""
-    rubbish = records_of([{"type": "nothing"}, {**asked("a", 1, 1), "items": 7}])
-    _, outputs = step("mutation", 0, None, rubbish, replace(tried(STRICTER), fail_fast=False))
-    assert said(outputs) == []
+    """A candidate writes no dead letter."""
+    _, outputs = step("mutation", 0, None, records_of([{"type": "nothing"}]), tried(STRICTER))
+    assert len(outputs) == 1 and said(outputs) == []
+
+
+def test_a_mistake_in_a_law_costs_a_candidate_its_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of which nothing is written; it goes on with what it knew, by its own policies."""
+    lenient = replace(tried(STRICTER), fail_fast=False)
+    body, _ = step("mutation", 0, None, records_of([asked("a", 10, 20)]), lenient)
+    events = [policy(15, "quotas[user=alice]", quota(500)), asked("b", 20, 1)]
+    with monkeypatch.context() as broken:
+        broken.setattr(MutationTable, "fold", lambda *_: 1 / 0)
+        after, outputs = step("mutation", 0, body, records_of(events), lenient)
+    assert said(outputs) == [] and after == body
+    _, outputs = step("mutation", 0, after, records_of([asked("c", 30, 1)]), lenient)
+    assert [(one["outcome"], one["limit"]) for one in said(outputs)] == [("reject", 1.0)]
 
 
 def test_every_law_is_tried(tmp_path: Path) -> None:

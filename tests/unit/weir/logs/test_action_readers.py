@@ -4,7 +4,8 @@ import orjson
 from context_kit import read as read_record
 from message_kit import Record
 
-from enforcer.control.service import _decisions_of
+from enforcer.control.entities.feed import decisions_of
+from enforcer.control.service import _DECISIONS
 from streaming.contract.backlog.actions import BacklogAction
 from weir.logs.dump_lines import History
 
@@ -42,7 +43,7 @@ def test_enforcers_and_the_collector_of_pulsar() -> None:
 
 def test_the_admin_api() -> None:
     """It shows what was done, and when that was written."""
-    ((shown, _ts),) = _decisions_of(record())  # type: ignore[arg-type]
+    ((shown, *_),) = decisions_of(record(), _DECISIONS)  # type: ignore[arg-type]
     assert shown == ACTION
 
 

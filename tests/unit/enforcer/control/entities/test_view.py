@@ -198,6 +198,16 @@ def test_lists_are_sorted_as_asked_and_paged() -> None:
     assert [found["law"] for found in second] == ["mutation", "backlog"] and total == 4
 
 
+def test_who_waits_again_and_again_is_shown_between_its_waits() -> None:
+    """What is read late would else show nobody; ten seconds after the last one it has ended."""
+    made = view()
+    decided(made, admission(T, tokens=-10.0, throttle_time_ms=2_000, outcome="throttle"))
+    shown = [row(made, T + ms, Law.MUTATION) for ms in (500, 2_500, 11_999, 12_600)]
+    assert [(each["waiting_ms"], each["since"] is None) for each in shown] == [
+        (1_500, False), (2_000, False), (2_000, False), (0, True)
+    ]  # fmt: skip
+
+
 def test_who_is_silent_longest_makes_room() -> None:
     """The table is bounded, and says what it forgot; a row that is used again holds nothing of before."""
     made = view(rows_max=3)
@@ -213,7 +223,7 @@ def test_parts_are_silent_when_nothing_is_heard_of_them() -> None:
     made = view()
     reported(made, {"type": "alive", "ts": T, "proxy": "p1"}, {"type": "tick", "ts": T})
     decided(made, admission(T, **DEBT, law={"outcome": "reject", "rejected": ["t9"]}))
-    told = summary(made, T + 20_000)
+    told = summary(made, T + 25_000)
     assert {(part["part"], part["status"]) for part in told["parts"]} == {
         ("job", "ok"), ("batch", "ok"), ("round", "ok"), ("proxy", "silent"),
     }  # fmt: skip
@@ -221,5 +231,5 @@ def test_parts_are_silent_when_nothing_is_heard_of_them() -> None:
         {"entity": "user=alice", "law": "mutation", "differences": 1, "over": 60.0, "bound": 500.0}
     ]
     assert told["mode"] == "enforce" and told["oldest_ms"] == 0
-    reported(made, {"type": "alive", "ts": T + 20_000, "proxy": "p1", "leaving": True})
-    assert all(part["part"] != "proxy" for part in summary(made, T + 20_000)["parts"])
+    reported(made, {"type": "alive", "ts": T + 25_000, "proxy": "p1", "leaving": True})
+    assert all(part["part"] != "proxy" for part in summary(made, T + 25_000)["parts"])
