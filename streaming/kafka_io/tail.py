@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 _POLL_S = 0.1
 _ASK_LIMIT_S = 2.0
 _RETRY_S = 1.0
-_UNDELIVERED_MAX = 16
+_UNDELIVERED_MAX = 4
 """Batches that the loop has not taken yet; then reading waits for it, and nothing piles up in memory."""
 
 

@@ -132,7 +132,7 @@ def test_nothing_to_show_is_said(cluster: Cluster, topics: Topics, tmp_path: Pat
     settings = tmp_path / "weir.yaml"
     settings.write_text(json.dumps({"kafka": {"topic_prefix": topics.prefix}}))
     found = top(cluster, "--settings", str(settings))
-    assert found.returncode == 0 and "weir job" in found.stdout
+    assert found.returncode == 0 and "does the job run" in found.stdout
     assert json.loads(top(cluster, "--settings", str(settings), "--json").stdout) == []
     settings.write_text(json.dumps({"kafka": {"topic_prefix": "none."}}))
     gone = top(cluster, "--settings", str(settings))

@@ -77,7 +77,8 @@ class Detail:
 
     def decided(self, fields: Mapping[str, Any], candidate: str | None) -> None:
         """Keep a decision; one that is very long, as by the names that it rejects, is not worth it."""
-        said = orjson.dumps(fields)
+        # A copy, since it is kept: what orjson returns has room for much more.
+        said = bytes(memoryview(orjson.dumps(fields)))
         if len(said) > _DECISION_BYTES:
             return
         if candidate is None:
