@@ -45,7 +45,9 @@ export function show(main, to, signal) {
   );
 
   const told = (place) => (error) => {
-    if (error instanceof Refused) fill(place, h("p", { class: "notice" }, error.message));
+    if (signal.aborted) return;
+    fill(place, h("p", { class: "notice" }, error.message));
+    if (!(error instanceof Refused)) throw error;
   };
   const read = async () => {
     const asked = new URLSearchParams({ like, offset, limit: ROWS });
@@ -54,7 +56,7 @@ export function show(main, to, signal) {
   };
   const edit = async () => {
     const found = await ask(`weir/v1/policies?${new URLSearchParams({ entry })}`, { signal });
-    fill(editor, form(to, entry, found.data.entries[0]?.value ?? null, data.may_change, again));
+    fill(editor, form(to, entry, found.data.entries[0]?.value ?? null, found.data.may_change, again));
   };
   const readLog = async () => {
     const asked = new URLSearchParams({ limit: LOG_ROWS, ...(entry && entry !== "new" ? { entry } : {}) });
