@@ -23,7 +23,6 @@ from stack_kit import Up, create
 
 HERE: Final = Path(__file__).parent
 SIZE: Final = (1180, 620)
-COLOURS: Final = 128
 POLICIES: Final = """\
 version: 1
 quotas:
@@ -80,10 +79,8 @@ def reads(proxy: str, topic: str, stop: threading.Event) -> None:
 def load(stack: ExitStack, up: Up) -> None:
     """All clients, until the stack is left."""
     proxy, stop = up.ready["proxy"], threading.Event()
-    made = AdminClient({"bootstrap.servers": up.ready["kafka"]}).create_topics(
-        [NewTopic(topic, 1, 1) for topic in TOPICS]
-    )
-    for each in made.values():
+    admin = AdminClient({"bootstrap.servers": up.ready["kafka"]})
+    for each in admin.create_topics([NewTopic(topic, 1, 1) for topic in TOPICS]).values():
         each.result(30)
     tasks: list[tuple[Any, ...]] = [(creates, proxy, name, size, stop) for name, size in PARTITIONS.items()]
     tasks.append((reads, proxy, "web.clicks.all", stop))
@@ -97,13 +94,13 @@ def load(stack: ExitStack, up: Up) -> None:
 
 
 def shoot(browser: Browser, state: str, name: str) -> None:
-    """A picture with few colours, which is what makes it small."""
+    """A picture, packed as small as it gets with all its colours."""
     browser.open(state)
     browser.reads("live", "#link")
     time.sleep(2)
     file = HERE / name
     browser.driver.save_screenshot(str(file))
-    Image.open(file).convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(file, optimize=True)
+    Image.open(file).convert("RGB").save(file, optimize=True)
 
 
 def main() -> None:
