@@ -1,12 +1,15 @@
-"""The console's picture in README and docs/operate/console.md: a whole stack, real clients, Chromium.
+"""The pictures of the console and of `weir top` in README and docs/operate/console.md: a whole stack, real
+clients, Chromium.
 
     PYTHONPATH=.:tests/kit .venv/bin/python docs/plots/shoot_console.py [MINUTES]
 """
 
+import re
 import sys
 import threading
 import time
 from contextlib import ExitStack
+from io import StringIO
 from itertools import count
 from pathlib import Path
 from tempfile import mkdtemp
@@ -19,10 +22,17 @@ from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 from load_kit import ConfluentProducer
 from PIL import Image
+from rich._export_format import CONSOLE_SVG_FORMAT
+from rich.console import Console
 from stack_kit import Up, create
+
+from streaming.contract.topics import Cluster, Topics
+from weir.top.screen import shown
+from weir.top.topics import RecentPast
 
 HERE: Final = Path(__file__).parent
 SIZE: Final = (1180, 620)
+COLUMNS: Final = 120
 POLICIES: Final = """\
 version: 1
 quotas:
@@ -103,6 +113,16 @@ def shoot(browser: Browser, state: str, name: str) -> None:
     Image.open(file).convert("RGB").save(file, optimize=True)
 
 
+def shoot_top(kafka: str) -> None:
+    """What `weir top` prints; without the font that the library would have viewers fetch."""
+    past = RecentPast(Cluster(bootstrap=kafka, topics=Topics(), client={}))
+    console = Console(record=True, width=COLUMNS, file=StringIO(), highlight=False)
+    console.print(shown(past, "used", 50, past.read(), COLUMNS))
+    form = re.sub(r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
+    (HERE / "top.svg").write_text(console.export_svg(title="weir top", code_format=form, unique_id="top"))
+    past.close()
+
+
 def main() -> None:
     """Run the stack and its clients, then look."""
     folder = Path(mkdtemp(prefix="weir-console-"))
@@ -114,6 +134,7 @@ def main() -> None:
         browser.size(*SIZE)
         load(stack, up)
         time.sleep(60 * minutes)
+        shoot_top(up.ready["kafka"])
         shoot(browser, "#/limits", "console.png")
         shoot(browser, "#/entity/mutation/user%3DANONYMOUS%2Cclient-id%3Dterraform", "console-entity.png")
 

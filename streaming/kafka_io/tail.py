@@ -26,6 +26,7 @@ logger = logging.getLogger(__name__)
 _POLL_S = 0.1
 _ASK_LIMIT_S = 2.0
 _RETRY_S = 1.0
+_AHEAD_KB = 8192
 _UNDELIVERED_MAX = 4
 """Batches that the loop has not taken yet; then reading waits for it, and nothing piles up in memory."""
 
@@ -68,6 +69,8 @@ class Tail(Generic[T]):
             "fetch.wait.max.ms": fetch_wait_ms,
             "fetch.error.backoff.ms": 50,
             "reconnect.backoff.max.ms": 1000,
+            # Else a tail far behind holds 64 MiB of records that nobody has asked for yet.
+            "queued.max.messages.kbytes": _AHEAD_KB,
         }
         self._topic = topic
         self._from_beginning = from_beginning

@@ -35,7 +35,7 @@ def show(past: RecentPast, by: str, limit: int, *, as_json: bool) -> None:
         print(_json(past, by, limit, now_ms))
     else:
         console = _console()
-        console.print(_shown(past, by, limit, now_ms, console.width))
+        console.print(shown(past, by, limit, now_ms, console.width))
 
 
 def watch(past: RecentPast, by: str, limit: int, every_s: float, stop: StopSignal, *, as_json: bool) -> None:
@@ -59,7 +59,7 @@ def watch(past: RecentPast, by: str, limit: int, every_s: float, stop: StopSigna
     with Live(console=console, screen=True, auto_refresh=False) as live:
         while not stop.requested:
             try:
-                live.update(_shown(past, by, limit, past.read(), console.width), refresh=True)
+                live.update(shown(past, by, limit, past.read(), console.width), refresh=True)
             except WeirError as failure:
                 live.update(Text(printable_lines(f"weir: {failure}"), style="red"), refresh=True)
             stop.wait(every_s)
@@ -75,7 +75,15 @@ def _json(past: RecentPast, by: str, limit: int, now_ms: int) -> str:
     return "[" + ",\n ".join(printable_json(orjson.dumps(row).decode()) for row in rows) + "]"
 
 
-def _shown(past: RecentPast, by: str, limit: int, now_ms: int, width: int) -> Group:
+def shown(past: RecentPast, by: str, limit: int, now_ms: int, width: int) -> Group:
+    """A line for all, and the table.
+
+    Args:
+        past: what was read, up to `now_ms`.
+        by, limit: as the command has them.
+        now_ms: ms since the epoch.
+        width: of the terminal, columns.
+    """
     rows, total = page(past.view, now_ms, by=by, limit=limit)
     told = summary(past.view, now_ms)
     if not total:
@@ -86,8 +94,8 @@ def _shown(past: RecentPast, by: str, limit: int, now_ms: int, width: int) -> Gr
     waits = f"{told['waiting']} wait"
     if told["waiting"]:
         waits += f", for {human_seconds(told['oldest_ms'] // 1000)} at most"
-    shown = "" if len(rows) == total else f", the first {len(rows)} shown"
-    first = f"{waits}; {told['refused']} were refused in the last minute; {total} entities{shown}"
+    part = "" if len(rows) == total else f", the first {len(rows)} shown"
+    first = f"{waits}; {told['refused']} were refused in the last minute; {total} entities{part}"
     table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold")
     wide = width >= _WIDE
     for name in ("law", "used", "limit", *([""] if wide else []), "%", "waits", "refused", "since"):

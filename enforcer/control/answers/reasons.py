@@ -31,10 +31,11 @@ def reason(entity: Entity, measure: int, row: Mapping[str, Any]) -> str:
     if held["waiting_ms"]:
         outcomes.append(_wait(law, held["waiting_ms"]))
     if held["refused"]:
-        outcomes.append(f"{held['refused']} were refused in the last minute")
+        times = "once" if held["refused"] == 1 else f"{held['refused']} times"
+        outcomes.append(f"it was refused {times} in the last minute")
     if not outcomes:
         outcomes.append("it does not wait")
-    since = f", since {held['since']}" if held["since"] else ""
+    since = f", since {held['since'][:19].replace('T', ' ')} UTC" if held["since"] else ""
     shadow = " (in shadow: nobody is held back)" if row["shadow"] is not None else ""
     left = row["burst_left"]
     balance = f"; {_number(left)} left at once" if law is Law.MUTATION and left is not None else ""
@@ -43,13 +44,27 @@ def reason(entity: Entity, measure: int, row: Mapping[str, Any]) -> str:
 
 def _wait(law: Law, waiting_ms: int) -> str:
     if law is Law.SHARES:
-        return f"traffic was held back for {waiting_ms} ms of the last round"
+        return f"traffic was held back for {_seconds(waiting_ms)} of the last round"
     if law is Law.BACKLOG:
-        return f"producers have been held for {waiting_ms} ms"
+        return f"producers have been held for {_seconds(waiting_ms)}"
     if law is Law.CONCURRENCY:
-        return f"requests wait for a slot, which takes some {waiting_ms} ms"
-    return f"it waits {waiting_ms} ms more"
+        return f"requests wait for a slot, which takes some {_seconds(waiting_ms)}"
+    return f"it waits {_seconds(waiting_ms)}"
+
+
+def _seconds(ms: int) -> str:
+    """A time in the unit that is read fastest.
+
+    >>> _seconds(340), _seconds(7190), _seconds(75_000)
+    ('340 ms', '7.2 s', '75 s')
+    """
+    return f"{ms} ms" if ms < 1000 else f"{ms / 1000:.1f} s" if ms < 10_000 else f"{ms / 1000:.0f} s"
 
 
 def _number(value: float) -> str:
-    return f"{value:,.6g}"
+    """Three digits, or all of a whole number's.
+
+    >>> _number(1.65364), _number(20_000.4), _number(-0.231)
+    ('1.65', '20,000', '-0.231')
+    """
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

@@ -31,7 +31,7 @@ from streaming.contract.backlog.decisions import BacklogDecision
 from streaming.contract.decisions import Share
 from streaming.contract.errors import BadEvent
 from streaming.contract.fields import Fields
-from streaming.contract.names import INFLIGHT_GROUP_PREFIX, parse_subject
+from streaming.contract.names import INFLIGHT_GROUP_PREFIX, is_probe, parse_subject
 from streaming.contract.usage_events import GroupUsage
 from streaming.kafka_io.newest import Newest
 from streaming.laws.dispatch.law import DIMENSIONS, LEVELS
@@ -88,7 +88,7 @@ class EntityView:
         """Take decisions in: each as it was read, its JSON object, and when it was written (ms)."""
         for decision, fields, ts in decisions:
             taken = _DECISIONS.get(type(decision))
-            if taken is None:
+            if taken is None or is_probe(fields):
                 continue
             entity = entity_of(decision)
             self.signs.decided(ts, entity, decision)

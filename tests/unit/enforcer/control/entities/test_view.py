@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import orjson
 from entity_kit import (
     TOPIC,
     admission,
@@ -16,8 +17,10 @@ from entity_kit import (
     usage,
     view,
 )
+from message_kit import Record
 
 from enforcer.control.answers.shown import one, page, summary
+from enforcer.control.entities.feed import decisions_of
 from enforcer.control.entities.laws import Entity, Law
 
 T = 1_795_166_700_000
@@ -141,6 +144,20 @@ def test_in_shadow_nobody_waits() -> None:
     assert summary(made, T)["waiting"] == summary(made, T)["refused"] == 0
 
 
+def test_decisions_of_candidates_are_read_here_alone() -> None:
+    """They stand beside in the console, and nobody goes by them."""
+    tried = {**admission(T, **DEBT), "candidate": "tight"}
+    ((_, fields, _),) = decisions_of(Record(orjson.dumps(tried)))  # type: ignore[arg-type]
+    assert fields["candidate"] == "tight"
+
+
+def test_what_proxies_only_ask_is_nobody() -> None:
+    """A probe costs nothing."""
+    made = view()
+    decided(made, admission(T, id="p1-1-probe", subject="user=probe"))
+    assert page(made, T, by="used") == ([], 0)
+
+
 def test_what_candidates_decide_changes_no_row() -> None:
     """It stands beside, by the candidate's name."""
     made = view()
@@ -160,8 +177,8 @@ def test_an_entity_tells_all() -> None:
     whole = one(made, None, Entity(Law.MUTATION, "user=alice"), T + 1_005)
     assert whole is not None
     assert whole["reason"] == (
-        "user=alice has used 5.9403 mutations/s of 5 by quotas[user=alice]; -55 left at once:"
-        " it waits 11000 ms more and 1 were refused in the last minute, since 2026-11-20T09:25:00.005Z."
+        "user=alice has used 5.94 mutations/s of 5 by quotas[user=alice]; -55 left at once:"
+        " it waits 11 s and it was refused once in the last minute, since 2026-11-20 09:25:00 UTC."
     )
     assert [level for level in whole["ladder"] if level["won"]] == [
         {"level": "3", "entry": "quotas[user=alice]", "limit": 5.0, "won": True}
