@@ -102,12 +102,12 @@ check: setup
 # From the quick to the slow; each line is one kind, stops at the first that fails. Pulsar's jars and axe come meanwhile.
 test: setup
 	@$(MAKE) -s $(PULSAR_JARS) $(AXE) & fetching=$$!; $(MAKE) -s check; checked=$$?; wait $$fetching && exit $$checked
-	@echo "== the job in Spark" && $(PYTEST) tests/spark -m "not soak" --durations=3
+	@echo "== the job in Spark" && $(PYTEST) tests/spark -m "not soak" $(SIDE_BY_SIDE) --durations=3
 	@echo "== the proxy and the tools against a real Kafka" && \
-		$(PYTEST) tests/kafka tests/attack -m "not soak" -n 3 --dist loadfile --durations=3
+		$(PYTEST) tests/kafka tests/attack -m "not soak" -n 4 --dist loadfile --durations=3
 	@echo "== Pulsar" && $(PYTEST) tests/pulsar -m "not soak" $(SIDE_BY_SIDE) --durations=3
 	@scripts/prerequisites.sh $(PYTHON) chromium
-	@echo "== the console in a browser" && $(PYTEST) tests/browser --durations=3
+	@echo "== the console in a browser" && $(PYTEST) tests/browser -m "not soak" --durations=3
 	@echo "== the whole stack" && $(PYTEST) tests/end_to_end -m "not soak" $(SIDE_BY_SIDE) --durations=3
 
 secure: setup $(PULSAR_JARS)
@@ -115,12 +115,12 @@ secure: setup $(PULSAR_JARS)
 	@$(PYTEST) $(SECURE:%=tests/%) -m "not soak" $(SIDE_BY_SIDE) --durations=3
 
 # Nothing side by side with what measures. Needs Debian's package prometheus, with promtool.
-soak: setup s3a $(PULSAR_JARS) .weir/jars/pulsar_tools/.fetched .weir/jars/hdfs/.fetched
-	@scripts/prerequisites.sh $(PYTHON) prometheus promtool
+soak: setup s3a $(PULSAR_JARS) $(AXE) .weir/jars/pulsar_tools/.fetched .weir/jars/hdfs/.fetched
+	@scripts/prerequisites.sh $(PYTHON) prometheus promtool chromium
 	@echo "== unit tests with thorough properties" && \
 		$(PYTEST) tests/unit tests/traces -n 2 --hypothesis-profile thorough --durations=3
 	@echo "== outages, half-minute measurements, the benchmarks' short form" && \
-		$(PYTEST) tests/spark tests/kafka tests/attack tests/pulsar tests/end_to_end -m soak --durations=3
+		$(PYTEST) tests/spark tests/kafka tests/attack tests/pulsar tests/browser tests/end_to_end -m soak --durations=3
 
 # Other people's tests of their clients, fetched from registries; needs go, npm, gcc and headers of zlib and OpenSSL.
 # WAY=tls: over TLS with logins.

@@ -163,7 +163,7 @@ def test_a_token_is_asked_for(_browser: Browser, guarded: Admin) -> None:
 
 
 @pytest.mark.usefixtures("throttled")
-@pytest.mark.parametrize("part", ["admin", "job"])
+@pytest.mark.parametrize("part", ["admin", pytest.param("job", marks=pytest.mark.soak)])
 def test_a_restart_is_survived(up: Up, _browser: Browser, part: str) -> None:
     """The page says that something is missing, and goes on by itself once it is back."""
     _browser.open("#/limits")
