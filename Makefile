@@ -102,9 +102,9 @@ check: setup
 # From the quick to the slow; each line is one kind, stops at the first that fails. Pulsar's jars and axe come meanwhile.
 test: setup
 	@$(MAKE) -s $(PULSAR_JARS) $(AXE) & fetching=$$!; $(MAKE) -s check; checked=$$?; wait $$fetching && exit $$checked
-	@echo "== the job in Spark" && $(PYTEST) tests/spark -m "not soak" $(SIDE_BY_SIDE) --durations=3
+	@echo "== the job in Spark" && $(PYTEST) tests/spark -m "not soak" --durations=3
 	@echo "== the proxy and the tools against a real Kafka" && \
-		$(PYTEST) tests/kafka tests/attack -m "not soak" -n 4 --dist loadfile --durations=3
+		$(PYTEST) tests/kafka tests/attack -m "not soak" -n 3 --dist loadfile --durations=3
 	@echo "== Pulsar" && $(PYTEST) tests/pulsar -m "not soak" $(SIDE_BY_SIDE) --durations=3
 	@scripts/prerequisites.sh $(PYTHON) chromium
 	@echo "== the console in a browser" && $(PYTEST) tests/browser -m "not soak" --durations=3

@@ -177,6 +177,7 @@ def test_a_guarded_installation_is_well(
     assert all(each["mend"] == "" for ones in found.values() for each in ones if each["status"] == "ok")
 
 
+@pytest.mark.soak
 def test_a_topic_with_a_wrong_setting_and_one_that_is_gone(
     guarded: LocalKafka, own: Topics, doctor: Doctor
 ) -> None:
@@ -215,6 +216,7 @@ def test_two_proxies_of_one_name_and_no_job(guarded: LocalKafka, own: Topics, do
     assert job["what"].startswith("the job is away: no tick of it was found")
 
 
+@pytest.mark.soak
 def test_a_certificate_that_ends_is_seen_in_the_file_and_at_the_door(
     guarded: LocalKafka, own: Topics, doctor: Doctor, tmp_path: Path
 ) -> None:
@@ -300,6 +302,7 @@ def test_who_may_see_nothing_is_told_so(own: Topics, doctor: Doctor) -> None:
     assert "Cluster authorization failed" in found["acls"][0]["what"]
 
 
+@pytest.mark.soak
 def test_the_parts_own_logins(own: Topics, doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that is refused is named, with what the brokers say."""
     monkeypatch.setattr(logins, "LIMIT_S", 2.0)
@@ -312,6 +315,7 @@ def test_the_parts_own_logins(own: Topics, doctor: Doctor, monkeypatch: pytest.M
     assert "uthentication failed" in bad["what"]
 
 
+@pytest.mark.soak
 def test_a_login_that_is_refused(own: Topics, doctor: Doctor) -> None:
     """One error that says whom it asked; nothing that needs the cluster waits for it again."""
     status, found = doctor(own, user="nobody")

@@ -68,9 +68,12 @@ def arrivals(bootstrap: str, topic: str, client_id: str, **settings: Any) -> lis
     return found
 
 
-@pytest.mark.parametrize(
-    "settings", [{}, {"fetch.min.bytes": ASKED // 2, "fetch.wait.max.ms": 5_000}], ids=["any", "much"]
-)
+@pytest.mark.parametrize("settings", [
+    pytest.param({}, id="any"),
+    pytest.param(
+        {"fetch.min.bytes": ASKED // 2, "fetch.wait.max.ms": 5_000}, id="much", marks=pytest.mark.soak
+    ),
+])  # fmt: skip
 @pytest.mark.parametrize("by", ["user", "group"])
 def test_a_consumer_that_asks_for_much_reads_evenly(
     cluster: Cluster, proxy: ProxyThread, by: str, settings: dict[str, Any]
