@@ -2,7 +2,7 @@
 # (all but setup and image run setup first)
 # pulsar: what weir pulsar and weir up --pulsar local need (they fetch it themselves too), 231 MB, about a minute.
 # s3a: what checkpoints on s3a:// need, 10 MB. minio: an S3 store for tests of that, built in a quarter of an hour.
-# check: lint, types and unit tests, four minutes. test: that and the rest on real parts, seventeen minutes; what a change
+# check: lint, types and unit tests, four minutes. test: that and the rest on real parts, eighteen minutes; what a change
 # has to pass. soak: what takes longer and breaks seldom, before a release. suites: clients' own tests through the
 # proxy, before a release too. bench: how fast it is. sbom: what Weir is made of (CycloneDX), build/sbom.json.
 # secure: the quick tests of test that are about security, and testssl.sh.

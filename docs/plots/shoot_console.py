@@ -32,7 +32,7 @@ from weir.top.topics import RecentPast
 
 HERE: Final = Path(__file__).parent
 SIZE: Final = (1180, 620)
-COLUMNS: Final = 120
+COLUMNS: Final = 150
 POLICIES: Final = """\
 version: 1
 quotas:

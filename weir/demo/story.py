@@ -139,6 +139,7 @@ def how_to_go_on(stack: Stack, policies: str) -> None:
     proxy, kafka = addresses["proxy"], addresses["kafka"]
     print("\nEverything runs on. Point a client of your own at the proxy, and watch in a second terminal:")
     print(f"  your client             bootstrap.servers={proxy}")
+    print(f"  who waits, and why      {addresses['admin']}/ in a browser, or {weir} top --kafka {kafka}")
     print(f"  the decisions           {weir} tail --kafka {kafka}")
     print(f"  other limits            edit {file}, or a copy of it, then")
     print(f"                          {weir} policy apply {file} --kafka {kafka}")

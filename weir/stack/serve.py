@@ -102,6 +102,7 @@ def _announce(stack: Stack, server: MetricsServer, args: argparse.Namespace, *, 
         print(f"  Pulsar clients          {scheme}://{service}, Pulsar itself is {content['pulsar']}")
     if upstream := content.get("pulsar_admin"):
         print(f"  pulsar-admin            --admin-url {content['admin']}, which is in front of {upstream}")
+    print(f"  who waits, and why      {content['admin']}/ in a browser; weir top {there}")
     print(f"  watch the decisions     weir tail {there}")
     print(f"  see backlogs            weir backlog --watch {there}")
     print(f"  see or change policies  weir policy get {there}; weir policy apply FILE {there}")
