@@ -114,8 +114,9 @@ secure: setup $(PULSAR_JARS)
 	@scripts/prerequisites.sh $(PYTHON) testssl
 	@$(PYTEST) $(SECURE:%=tests/%) -m "not soak" $(SIDE_BY_SIDE) --durations=3
 
-# Nothing side by side with what measures. Needs Debian's package prometheus, with promtool.
-soak: setup s3a $(PULSAR_JARS) $(AXE) .weir/jars/pulsar_tools/.fetched .weir/jars/hdfs/.fetched
+# Nothing side by side with what measures. Needs Debian's package prometheus, with promtool; go for an S3
+# store, built in a quarter of an hour the first time; and root, for a second host.
+soak: setup s3a $(PULSAR_JARS) $(AXE) .weir/jars/pulsar_tools/.fetched .weir/jars/hdfs/.fetched .weir/tools/minio
 	@scripts/prerequisites.sh $(PYTHON) prometheus promtool chromium
 	@echo "== unit tests with thorough properties" && \
 		$(PYTEST) tests/unit tests/traces -n 2 --hypothesis-profile thorough --durations=3

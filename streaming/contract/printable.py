@@ -5,6 +5,7 @@ direction show another name than the one that is charged. Such characters are sh
 """
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 # What Python calls printable and nobody sees: fillers, variation selectors and other marks without a glyph.
@@ -51,6 +52,11 @@ def printable_json(text: str) -> str:
     {"a": "\u0085"}
     """
     return text if is_printable(text) else "".join(map(_json_shown, text))
+
+
+def printable_array(objects: Iterable[bytes]) -> str:
+    """A JSON array, an object a line, each as of `printable_json`."""
+    return "[" + ",\n ".join(printable_json(each.decode()) for each in objects) + "]"
 
 
 def _shown(character: str) -> str:

@@ -9,7 +9,6 @@ from typing import Any, Final, Protocol, Self
 
 import httpx2
 import pyspark
-import pytest
 from pyarrow import fs
 
 from weir.jars.folders import ROOT, folder_of
@@ -171,8 +170,7 @@ class Minio:
     """
 
     def __init__(self, folder: Path) -> None:
-        if not MINIO.exists():
-            pytest.skip(f"no {MINIO}; `make minio` builds it, which takes a quarter of an hour")
+        assert MINIO.exists(), f"no {MINIO}; `make minio` builds it, in a quarter of an hour"
         port = free_port()
         self._port = port
         self.checkpoint = f"s3a://{BUCKET}/checkpoint"

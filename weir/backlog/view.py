@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from streaming.contract.errors import WeirError
-from streaming.contract.printable import printable, printable_json, printable_lines
+from streaming.contract.printable import printable, printable_array, printable_lines
 from streaming.contract.topics import Cluster
 from streaming.kafka_io.policy_topic import TIMEOUT_S, PolicyReader
 from streaming.kafka_io.reader import Reader
@@ -103,8 +103,7 @@ class View:
 
 
 def _json(rows: list[Row]) -> list[str]:
-    objects = [printable_json(row.found.value.decode()) for row in rows]
-    return ["[" + ",\n ".join(objects) + "]"]
+    return [printable_array(row.found.value for row in rows)]
 
 
 def show(cluster: Cluster, asked: ViewOptions) -> None:

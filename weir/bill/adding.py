@@ -20,9 +20,9 @@ from streaming.contract.usage_events import GroupUsage
 from streaming.kafka_io.policy_topic import read_policies
 from streaming.laws.registry import LAWS
 from streaming.policy.policy_set import Section, parse_path
+from weir.logs.dump_lines import IDS_MAX
 from weir.logs.topic_reader import Record, TopicReader
 
-_IDS_MAX: Final = 1_000_000
 _HOUR_MS: Final = 3_600_000
 _USAGE: Final = ("group_usage", "backlog")
 
@@ -80,8 +80,8 @@ class Bill:
         if said["type"] != "admission" or said.get("repeat") is True or CANDIDATE in said:
             return
         self._admitted.setdefault(said["id"], (said["mutations"], said["throttle_time_ms"], said["ts"]))
-        if len(self._admitted) > _IDS_MAX:
-            raise WeirError(f"more than {_IDS_MAX} admissions to remember; bill a shorter stretch of time")
+        if len(self._admitted) > IDS_MAX:
+            raise WeirError(f"more than {IDS_MAX} admissions to remember; bill a shorter stretch of time")
 
     def take(self, record: Record) -> None:
         """Add a record of the requests or of the usage."""

@@ -7,7 +7,7 @@ from typing import Final
 
 import orjson
 
-from streaming.contract.printable import printable, printable_json
+from streaming.contract.printable import printable, printable_array
 
 
 class Status(StrEnum):
@@ -61,7 +61,7 @@ def as_json(found: Sequence[Named]) -> str:
         {"check": name, "status": str(each.status), "what": each.what, "mend": each.mend}
         for name, each in found
     ]
-    return "[" + ",\n ".join(printable_json(orjson.dumps(one).decode()) for one in objects) + "]"
+    return printable_array(map(orjson.dumps, objects))
 
 
 def as_lines(found: Sequence[Named]) -> list[str]:

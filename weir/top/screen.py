@@ -11,7 +11,7 @@ from rich.text import Text
 
 from enforcer.control.answers.shown import page, summary
 from streaming.contract.errors import WeirError
-from streaming.contract.printable import printable, printable_json, printable_lines
+from streaming.contract.printable import printable, printable_array, printable_lines
 from weir.backlog.table import human_seconds
 from weir.foreground import StopSignal
 from weir.top.topics import BACK_MS, RecentPast
@@ -72,7 +72,7 @@ def _console() -> Console:
 
 def _json(past: RecentPast, by: str, limit: int, now_ms: int) -> str:
     rows, _ = page(past.view, now_ms, by=by, limit=limit)
-    return "[" + ",\n ".join(printable_json(orjson.dumps(row).decode()) for row in rows) + "]"
+    return printable_array(map(orjson.dumps, rows))
 
 
 def shown(past: RecentPast, by: str, limit: int, now_ms: int, width: int) -> Group:

@@ -102,10 +102,11 @@ def pressed(view: EntityView, now_ms: int) -> tuple[list[Pressed], int]:
     order = np.lexsort((-snapshot.fraction[rows], since))[:PRESSED_MAX]
     told = []
     for row, began in zip(rows[order].tolist(), since[order].tolist(), strict=True):
-        shown = row_of(view, snapshot, row)
+        law, name = view.table.names[row]
+        left = _burst_left(view, row, snapshot)
+        empty_s = _empty_s(law, left, float(snapshot.limit[row]), view.table.history(row))
         held_s = max(0.0, (now_ms - began) / 1000)
-        labels = shown["law"], shown["entity"]
-        told.append(Pressed(labels, float(snapshot.fraction[row]), held_s, shown["empty_s"]))
+        told.append(Pressed((NAMES[law], name), float(snapshot.fraction[row]), held_s, empty_s))
     return told, len(rows) - len(told)
 
 

@@ -5,14 +5,12 @@ from typing import Any, Final
 
 from enforcer.control.entities.laws import Entity
 from enforcer.control.entities.readings import Admission, Sign
+from enforcer.core.membership import ALIVE_MS, PROXIES_MAX
 from streaming.kafka_io.newest import Newest
 
-ALIVE_MS: Final = 15_000
-"""A proxy counts for so long after its last sign (docs/contract.md 3.1)."""
 GONE_MS: Final = 600_000
 """One that is silent is told of for so long, unless it has said that it leaves."""
 _ROUNDS: Final = 3
-_PROXIES_MAX: Final = 1_000
 _DIFFERENCES_MAX: Final = 100
 
 
@@ -37,7 +35,7 @@ class Signs:
     """
 
     def __init__(self) -> None:
-        self._proxies: Newest[str, int] = Newest(_PROXIES_MAX)
+        self._proxies: Newest[str, int] = Newest(PROXIES_MAX)
         self._round_ts = self._decided_ts = 0
         self.differences: Newest[Entity, Difference] = Newest(_DIFFERENCES_MAX)
 

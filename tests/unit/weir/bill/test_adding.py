@@ -116,7 +116,7 @@ def test_a_bill_is_a_table_or_columns() -> None:
 
 def test_too_long_a_stretch_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before the memory is full."""
-    monkeypatch.setattr(adding, "_IDS_MAX", 1)
+    monkeypatch.setattr(adding, "IDS_MAX", 1)
     bill = Bill({})
     bill.take_decision(admission("a", 1))
     with pytest.raises(WeirError, match="shorter stretch"):
