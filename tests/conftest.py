@@ -1,6 +1,7 @@
 """What holds for every test."""
 
 import asyncio
+import gc
 import inspect
 import os
 
@@ -12,6 +13,14 @@ from property_kit import register_profiles
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
 
 register_profiles()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_finish() -> None:
+    """Thousands of tests, and what they import, stay: collecting garbage took a quarter of the time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
 
 
 @pytest.hookimpl(tryfirst=True)

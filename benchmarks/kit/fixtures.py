@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
+from benchmarks.kit.machine import BOTH_COMPILERS
 from streaming.contract.topics import DEFAULT_PREFIX
 from streaming.job.spark.session import Session, build_session, stop_session
 from streaming.job.spark.settings import JobSettings
@@ -81,7 +82,7 @@ def broker(
     if _shared is not None and not properties:
         yield _shared.kafka()
         return
-    with LocalKafka(folder, properties=properties, sasl=sasl) as kafka:
+    with LocalKafka(folder, properties=properties, sasl=sasl, options=BOTH_COMPILERS) as kafka:
         yield kafka
 
 

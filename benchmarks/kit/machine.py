@@ -17,6 +17,8 @@ from weir.jars.java import java
 _LIMIT_S: Final = 10.0
 _LOOPS: Final = 5
 _PACKAGES: Final = {"spark": "pyspark", "pyarrow": "pyarrow", "numba": "numba"}
+BOTH_COMPILERS: Final = ("-XX:TieredStopAtLevel=4",)
+"""Of a JVM that is measured: as its own scripts start it. By the first compiler alone TLS costs 5 times."""
 _TICKS_S: Final = os.sysconf("SC_CLK_TCK")
 
 

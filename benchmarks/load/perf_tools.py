@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
+from benchmarks.kit.machine import BOTH_COMPILERS
 from streaming.contract.errors import WeirError
 from weir.jars.java import java_command
 
@@ -66,8 +67,9 @@ def consume(address: str, topic: str, *, count: int, client: Path | None = None)
 def _run(program: str, *words: str) -> str:
     try:
         done = subprocess.run(
-            java_command(program, *words), capture_output=True, text=True, timeout=LIMIT_S, check=False
-        )
+            java_command(program, *words, options=BOTH_COMPILERS),
+            capture_output=True, text=True, timeout=LIMIT_S, check=False,
+        )  # fmt: skip
     except subprocess.TimeoutExpired as late:
         raise WeirError(f"{program} did not end within {LIMIT_S:.0f} s") from late
     if done.returncode:

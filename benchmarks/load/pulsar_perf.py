@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Final
 
+from benchmarks.kit.machine import BOTH_COMPILERS
 from streaming.contract.errors import WeirError
 from weir.jars.java import java_command
 from weir.stack.process import Child
@@ -20,9 +21,9 @@ HEAP_MB: Final = 512
 QUIET: Final = {"OTEL_SDK_DISABLED": "true"}
 """Environment in which they do not look for somebody to report to."""
 _PERF: Final = "org.apache.pulsar.testclient.PulsarPerfTestTool"
-# Figures come through the log; both compilers, as in Pulsar's own scripts: what runs for long is measured.
+# Figures come through the log.
 _OPTIONS: Final = (
-    "-XX:TieredStopAtLevel=4",
+    *BOTH_COMPILERS,
     "-XX:MaxDirectMemorySize=1g",
     *("--add-opens", "java.base/sun.net=ALL-UNNAMED"),
     *("--add-opens", "java.base/java.nio=ALL-UNNAMED"),
