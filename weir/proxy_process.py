@@ -1,6 +1,5 @@
 """Runs one proxy in the foreground, whatever it speaks."""
 
-import asyncio
 import ctypes
 import gc
 import os
@@ -8,11 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import uvloop
-
 from enforcer.host.server import Host
 from weir.foreground import AWAY, HERE, forget_ready_file, write_ready_file
-from weir.stopping import stop_event, unless
+from weir.stopping import run_in_loop, stop_event, unless
 
 # mallopt(3): parameters, and the largest threshold that it takes.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
@@ -36,8 +33,7 @@ def run_proxy(make: Callable[[], Host[Any]], ready_file: Path | None) -> None:
     forget_ready_file(ready_file)
     _keep_memory()
     gc.set_threshold(_YOUNG_OBJECTS)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(make, ready_file))
+    run_in_loop(_serve(make, ready_file))
 
 
 def _keep_memory() -> None:

@@ -1,7 +1,6 @@
 """`weir admin`: the admin API alone."""
 
 import argparse
-import asyncio
 import logging
 import os
 import socket
@@ -14,7 +13,7 @@ from weir.foreground import forget_ready_file, host_port, http_url, write_ready_
 from weir.log import log_to_stderr
 from weir.options import add, add_address, add_cluster_options, add_part_options, cluster_of
 from weir.settings import DEFAULT_ADMIN
-from weir.stopping import stop_event, unless, until_stopped
+from weir.stopping import run_in_loop, stop_event, unless, until_stopped
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -58,8 +57,6 @@ def run(args: argparse.Namespace) -> int:
         WeirError: a port is taken, or a topic of Weir is not as it must be.
     """
     # Imported here: `weir --help` need not wait for FastAPI and librdkafka.
-    import uvloop
-
     from enforcer.control.access.tokens import tokens_of
     from enforcer.control.connections import REQUEST_MS
     from enforcer.control.service import AdminService
@@ -103,8 +100,7 @@ def run(args: argparse.Namespace) -> int:
             for front in fronts:
                 await front.stop()
 
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(serve())
+    run_in_loop(serve())
     return 0
 
 

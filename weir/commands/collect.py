@@ -1,7 +1,6 @@
 """`weir collect`: what a cluster already knows: Kafka's quotas, Pulsar's usage, and the backlogs of both."""
 
 import argparse
-import asyncio
 import logging
 
 from streaming.policy.settings import read_settings
@@ -9,6 +8,7 @@ from weir.foreground import forget_ready_file, http_url
 from weir.log import log_to_stderr
 from weir.options import add, add_cluster_options, add_flag, add_part_options, cluster_of
 from weir.settings import CollectSettings
+from weir.stopping import run_in_loop
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -63,8 +63,6 @@ def _run_pulsar(args: argparse.Namespace) -> int:
     """Collect until a signal; raises WeirError as `serve` does."""
     forget_ready_file(args.ready_file)
     # Here and not above: `weir --help` must load neither an HTTP nor a Kafka client.
-    import uvloop
-
     from streaming.collect.backlog.settings import BacklogSettings
     from streaming.collect.settings import PulsarCollectSettings
     from weir.collect.pulsar import rest_terms, serve
@@ -76,8 +74,7 @@ def _run_pulsar(args: argparse.Namespace) -> int:
     log_to_stderr("collect pulsar")
     terms = rest_terms(args, settings)
     check_topics(cluster)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(serve(args, settings, backlog, cluster, terms))
+    run_in_loop(serve(args, settings, backlog, cluster, terms))
     return 0
 
 
@@ -85,8 +82,6 @@ def _run_kafka(args: argparse.Namespace) -> int:
     """Collect until a signal; with --once raises WeirError if a round failed."""
     forget_ready_file(args.ready_file)
     # Here and not above: `weir --help` must not load a Kafka client.
-    import uvloop
-
     from enforcer.core.settings import ProxySettings
     from streaming.collect.backlog.settings import BacklogSettings
     from streaming.collect.kafka.settings import KafkaBacklogSettings
@@ -102,6 +97,5 @@ def _run_kafka(args: argparse.Namespace) -> int:
     log_to_stderr("collect")
     # Its errors come as ours, one line a round; its own lines would repeat each of them.
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(serve(args, terms, cluster))
+    run_in_loop(serve(args, terms, cluster))
     return 0

@@ -1,6 +1,8 @@
 """Parts side by side: how they end."""
 
 import asyncio
+import subprocess
+import sys
 import threading
 import time
 
@@ -105,3 +107,17 @@ def test_a_call_that_blocks_keeps_nobody_from_ending() -> None:
     asyncio.run(run())
     assert time.monotonic() - began < 30
     free.set()
+
+
+def test_no_pandas_in_a_loop() -> None:
+    """Arrow would import it at its first array; a process of its own, since tests have pandas loaded."""
+    work = """
+import sys
+import pyarrow
+from weir.stopping import run_in_loop
+async def make():
+    print(pyarrow.array([1, None]).to_pylist(), "pandas" in sys.modules)
+run_in_loop(make())
+"""
+    done = subprocess.run([sys.executable, "-c", work], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "[1, None] False\n", done.stderr
