@@ -6,6 +6,7 @@ from typing import Any
 
 from enforcer.control.settings import AdminSettings
 from enforcer.core.settings import ProxySettings
+from enforcer.http.settings import HttpSettings
 from enforcer.pulsar.settings import PulsarSettings
 from streaming.contract.topics import Cluster, Topics
 from weir.doctor.findings import Finding
@@ -30,6 +31,7 @@ def patient_of(
     doors: dict[str, Door] | None = None,
     proxy: dict[str, Any] | None = None,
     admin: dict[str, Any] | None = None,
+    http: dict[str, Any] | None = None,
     client_of: dict[str, str] | None = None,
     logins: dict[str, dict[str, str]] | None = None,
     bootstrap: str = "127.0.0.1:9092",
@@ -43,6 +45,7 @@ def patient_of(
         proxy=ProxySettings(**(proxy or {})),
         pulsar=PulsarSettings(),
         admin=AdminSettings(**(admin or {})),
+        http=HttpSettings(**(http or {})),
         logins=logins or {},
         settings_file=settings_file,
         answers={metadata: brokers(), client: None, **(answers or {})},

@@ -55,6 +55,7 @@ def run(args: argparse.Namespace) -> int:
     # Here and not above: `weir --help` must not load a Kafka client.
     from enforcer.control.settings import AdminSettings
     from enforcer.core.settings import ProxySettings
+    from enforcer.http.settings import HttpSettings
     from enforcer.pulsar.settings import PulsarSettings
     from weir.doctor.examination import examine
     from weir.doctor.findings import Status, as_json, as_lines
@@ -73,6 +74,7 @@ def run(args: argparse.Namespace) -> int:
         proxy=read_settings(ProxySettings, "proxy", args.settings),
         pulsar=read_settings(PulsarSettings, "pulsar", args.settings),
         admin=read_settings(AdminSettings, "admin", args.settings),
+        http=read_settings(HttpSettings, "http", args.settings),
         settings_file=args.settings,
     )
     found = examine(patient)

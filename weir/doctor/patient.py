@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from enforcer.control.settings import AdminSettings
 from enforcer.core.settings import ProxySettings
+from enforcer.http.settings import HttpSettings
 from enforcer.pulsar.settings import PulsarSettings
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster
@@ -81,7 +82,7 @@ class Patient:
     Attributes:
         cluster: where Weir's topics are, and with which login it is asked.
         doors: by name, where to look for listening parts.
-        proxy, pulsar, admin: the sections of the settings.
+        proxy, pulsar, admin, http: the sections of the settings.
         logins: by name, properties of those parts that have connections of their own (kafka.clients).
         settings_file: where they stand; None: all is at its default.
         answers: what `once` was told: a value, or why there is none.
@@ -92,6 +93,7 @@ class Patient:
     proxy: ProxySettings
     pulsar: PulsarSettings
     admin: AdminSettings
+    http: HttpSettings
     logins: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     settings_file: str | None = None
     answers: dict[Callable[..., Any], Any] = field(default_factory=dict)

@@ -119,7 +119,8 @@ def _files(patient: Patient) -> Mapping[str, tuple[str, bool]]:
             add(tls.certificate, f"{section}.tls.certificate", False)
             add(tls.client_ca, f"{section}.tls.client_ca", True)
     asking: dict[str, UpstreamTlsSettings | None] = {
-        "proxy": patient.proxy.upstream_tls, "pulsar": patient.pulsar.upstream_tls
+        "proxy": patient.proxy.upstream_tls, "pulsar": patient.pulsar.upstream_tls,
+        "http": patient.http.upstream_tls,
     }  # fmt: skip
     for section, upstream in asking.items():
         if upstream is not None:

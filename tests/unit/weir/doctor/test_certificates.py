@@ -81,17 +81,21 @@ def test_files_of_all_sections(authority: Authority, tmp_path: Path) -> None:
     proxy = served(soon, client_ca=authority.ca, client_auth="required")
     proxy["upstream_tls"] = {"ca": authority.ca, **dict(zip(("certificate", "key"), lasting, strict=True))}
     of_job = {"job": {"ssl.certificate.location": authority.server().certificate}}
-    asked = patient_of(proxy=proxy, admin=served(soon), client_of=client, logins=of_job)
+    beyond = tmp_path / "upstream.pem"
+    beyond.write_text(Path(authority.ca).read_text())
+    http = {"upstream_tls": {"ca": str(beyond)}}
+    asked = patient_of(proxy=proxy, admin=served(soon), http=http, client_of=client, logins=of_job)
     found = told(check_certificates(asked))
     assert [(status, what.partition(": ")[0]) for status, what in found] == [
         ("warning", "proxy.tls.certificate"),
         ("ok", "proxy.tls.client_ca"),
         ("ok", "proxy.upstream_tls.certificate"),
+        ("ok", "http.upstream_tls.ca"),
         ("warning", "kafka.client ssl.certificate.location"),
         ("ok", "kafka.client ssl.ca.location"),
         ("ok", "kafka.clients.job ssl.certificate.location"),
     ]
-    assert f"{gone} cannot be read" in found[3][1]
+    assert f"{gone} cannot be read" in found[4][1]
 
 
 def test_the_first_of_a_chain_to_end_counts(authority: Authority, tmp_path: Path) -> None:
