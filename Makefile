@@ -5,7 +5,7 @@
 # check: lint, types and unit tests, four minutes. test: that and the rest on real parts, eighteen minutes; what a change
 # has to pass. soak: what takes longer and breaks seldom, before a release. suites: clients' own tests through the
 # proxy, before a release too. bench: how fast it is. sbom: what Weir is made of (CycloneDX), build/sbom.json.
-# secure: the quick tests of test that are about security, and testssl.sh.
+# secure: the quick tests of test that are about security, testssl.sh, and all laws felt by clients in C, Python, Java and Go.
 PYTHON ?= python3
 VENV := .venv
 JARS := $(CURDIR)/.weir/jars
@@ -111,7 +111,7 @@ test: setup
 	@echo "== the whole stack" && $(PYTEST) tests/end_to_end -m "not soak" $(SIDE_BY_SIDE) --durations=3
 
 secure: setup $(PULSAR_JARS)
-	@scripts/prerequisites.sh $(PYTHON) testssl
+	@scripts/prerequisites.sh $(PYTHON) testssl go
 	@$(PYTEST) $(SECURE:%=tests/%) -m "not soak" $(SIDE_BY_SIDE) --durations=3
 
 # Nothing side by side with what measures. Needs Debian's package prometheus, with promtool; go for an S3

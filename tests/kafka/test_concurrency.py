@@ -5,40 +5,26 @@ import signal
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from typing import Any
 
 import orjson
 import pytest
 from cluster_kit import Cluster, fresh
 from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
-from counting_relay import CountingRelay
 from kafka.protocol.producer import ProduceResponse
+from limited_broker import FIXED, LIMIT, Start, World, partition, worlds
 from patient_load import PATIENCE_S, Load, read_all
-from proxy_kit import Decider, PolicyWriter, ProxyThread, until
-from tls_kit import PLAIN, Way
-from traffic_kit import batch, produce
+from proxy_kit import ProxyThread, until
+from tls_kit import Way
 from wire_client import WireClient, errors
 
 from enforcer.core import bounds
-from enforcer.host.dial import Upstream
-from enforcer.host.sockets import Address
 from streaming.contract.topics import Topics
 
-LIMIT = 8
 PRODUCERS = 64
-FIXED = {"algorithm": "fixed", "fixed": {"limit": LIMIT}}
 HEARTBEAT = struct.pack(">hhih", 12, 0, 99, -1) + struct.pack(">h1sih1s", 1, b"g", 0, 1, b"m")
-
-
-def partition(proxy: ProxyThread) -> Any:
-    """What the proxy knows of the one broker's limit; None: nothing yet."""
-    assert proxy.proxy is not None
-    known = proxy.proxy.concurrency.partitions.known
-    return next(iter(known.values()), None)
 
 
 def metric(proxy: ProxyThread, name: str, **labels: str) -> float:
@@ -48,50 +34,10 @@ def metric(proxy: ProxyThread, name: str, **labels: str) -> float:
     return proxy.proxy.metrics.registry.get_sample_value(name, {"partition": name_of, **labels}) or 0.0
 
 
-class World:
-    """A proxy of an installation of its own, behind which a relay stands."""
-
-    def __init__(
-        self, cluster: Cluster, topics: Topics, relay: CountingRelay, proxy: ProxyThread, way: Way
-    ) -> None:
-        self.cluster, self.topics, self.relay, self.proxy = cluster, topics, relay, proxy
-        self.client = {"bootstrap.servers": proxy.bootstrap, "log_level": "0", **way.rdkafka}
-        self.topic = fresh("flow")
-        admin = AdminClient({"bootstrap.servers": cluster.kafka.bootstrap})
-        admin.create_topics([NewTopic(self.topic, 4, 1)])[self.topic].result(20)
-
-    def limit(self, entry: dict[str, Any]) -> None:
-        """Put a limit in force before the broker, and wait until connections are counted."""
-        PolicyWriter(self.cluster.kafka.bootstrap, self.topics).put("backpressure.partitions.*", entry)
-        client = AdminClient(self.client)
-        until(lambda: client.list_topics(self.topic, 20) and partition(self.proxy), what="a limited broker")
-
-    def produce(self, client: WireClient) -> None:
-        """Ask for one record to be written; the answer is not read."""
-        client.send_frame(produce(9, {self.topic: [batch(1)]}, -1)[0])
-
-
-Start = Callable[..., World]
-
-
 @pytest.fixture
 def start(cluster: Cluster, topics: Topics, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
-    """Make a world, with a job that answers or none; settings are ProxySettings'."""
-    with ExitStack() as stack:
-        relays: dict[Address, CountingRelay] = {}
-        dial = Upstream.dial
-        monkeypatch.setattr(Upstream, "dial", lambda self, to: dial(self, relays[to].address))
-
-        def make(*, job: bool = False, way: Way = PLAIN, **settings: Any) -> World:
-            if job:
-                stack.enter_context(Decider(cluster.kafka.bootstrap, topics))
-            config = replace(cluster.config(id=fresh("flow"), **way.settings, **settings), topics=topics)
-            (target,) = config.kafka
-            if target not in relays:
-                relays[target] = stack.enter_context(CountingRelay(target))
-            running = stack.enter_context(ProxyThread(config))
-            return World(cluster, topics, relays[target], running, way)
-
+    """See `worlds`."""
+    with worlds(cluster, topics, monkeypatch) as make:
         yield make
 
 

@@ -1,0 +1,181 @@
+"""Clients in C, Python, Java and Go feel each law by TLS and with a login (docs/testing.md)."""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from backlog_kit import EXCEPTION, counted, full
+from blocked_world import World
+from broker_fixtures import apart, serving
+from cluster_kit import USERS, Cluster, fresh
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from four_clients import CLIENTS, LIMIT_S, Client
+from limited_broker import partition, worlds
+from proxy_kit import ProxyThread, until
+from tls_kit import Authority, Way
+
+from streaming.contract.topics import Topics
+
+QUOTA_EXCEEDED, POLICY_VIOLATION = 89, 44
+RATE = 10_000
+ONE = {
+    "algorithm": "fixed", "fixed": {"limit": 1},
+    # Those by default, and metadata, without which no client comes so far as to create.
+    "exempt": ["heartbeat", "group", "sasl", "api_versions", "fetch", "metadata"],
+}  # fmt: skip
+Make = Callable[[ProxyThread], Client]
+
+
+@pytest.fixture(scope="module")
+def cluster(cluster: Cluster) -> Iterator[Cluster]:
+    """An installation of its own, in which one proxy has all of each limit."""
+    with apart(cluster, "clients") as own:
+        yield own
+
+
+@pytest.fixture(scope="module")
+def way(tmp_path_factory: pytest.TempPathFactory) -> Way:
+    """By TLS, as carol."""
+    return Way.secured(Authority(tmp_path_factory.mktemp("ca")), "carol", USERS.scram["carol"])
+
+
+@pytest.fixture(scope="module")
+def proxy(cluster: Cluster, way: Way) -> Iterator[ProxyThread]:
+    """Before the listener with logins."""
+    with serving(cluster, id="secured", **way.settings) as running:
+        yield running
+
+
+@pytest.fixture(params=CLIENTS)
+def client(request: pytest.FixtureRequest, way: Way, tmp_path: Path) -> Make:
+    """Makes clients of one kind before a proxy, each with an id of its own."""
+    return lambda proxy: CLIENTS[request.param](way, proxy.bootstrap, fresh(request.param), tmp_path)
+
+
+@pytest.fixture
+def blocked(cluster: Cluster, topics: Topics) -> Iterator[World]:
+    """See World."""
+    with ExitStack() as stack:
+        yield World(cluster, topics, stack)
+
+
+def put(cluster: Cluster, proxy: ProxyThread, entries: dict[str, Any]) -> None:
+    """Put policies in force at the proxy, which has the whole of each limit."""
+    for path, value in entries.items():
+        cluster.policies.put(path, value)
+    assert proxy.proxy is not None
+    meter = proxy.proxy.meter
+    until(lambda: entries.keys() <= meter._policies.entries.keys(), what="the policies")
+    proxy.await_part(1)
+
+
+def topic_of(cluster: Cluster, name: str, records: int = 0) -> str:
+    """A new topic with so many records, each a batch."""
+    direct = {"bootstrap.servers": cluster.kafka.bootstrap, "log_level": "0"}
+    admin = AdminClient(direct)
+    admin.create_topics([NewTopic(name, 1, 1)])[name].result(LIMIT_S)
+    producer = Producer({**direct, "batch.num.messages": 1})
+    for _ in range(records):
+        producer.produce(name, b"x")
+    assert producer.flush(LIMIT_S) == 0
+    return name
+
+
+def test_mutations(cluster: Cluster, proxy: ProxyThread, client: Make) -> None:
+    """A topic too many is refused, and it is said for how long; who knows no such error waits."""
+    one, name = client(proxy), fresh("made")
+    put(cluster, proxy, {f"quotas[user=carol,client-id={one.name}]": {"controller_mutation_rate": 5}})
+    outcome = {"api": "CreateTopics", "outcome": "reject" if one.refused else "throttle"}
+    before = proxy.metric("requests_total", **outcome)
+    told = one.create({f"{name}-{number}": 30 for number in range(3)})
+    assert sorted(told.codes) == [0, 0, QUOTA_EXCEEDED if one.refused else 0]
+    assert proxy.metric("requests_total", **outcome) == before + 1
+    assert (told.throttle_ms > 0) == one.refused
+
+
+@pytest.mark.parametrize("by", ["user", "group"])
+def test_byte_rates(cluster: Cluster, proxy: ProxyThread, client: Make, by: str) -> None:
+    """Who writes or reads too much as a user, or in a resource group, gets it all, and is told to wait."""
+    one, name = client(proxy), fresh("rated")
+    topic = topic_of(cluster, f"acme.{name}.t")
+    of_user = {"producer_byte_rate": RATE, "consumer_byte_rate": RATE}
+    of_group = {"publishRateInBytes": RATE, "dispatchRateInBytes": RATE}
+    put(
+        cluster, proxy,
+        {f"quotas[user=carol,client-id={one.name}]": of_user} if by == "user"
+        else {f"namespaces.acme/{name}": {"resourcegroup": name}, f"resourcegroups.{name}": of_group},
+    )  # fmt: skip
+
+    def throttled() -> list[float]:
+        return [proxy.metric("throttled_frames_total", by=by, dimension=dimension) for dimension in of_group]
+
+    before = throttled()
+    wrote = one.produce(topic, 2 * RATE // 1_000, 1_000)
+    read = one.consume(topic, one.name, 2 * RATE // 1_000)
+    assert (set(wrote.codes), read.offsets) == ({0}, [*range(2 * RATE // 1_000)])
+    assert wrote.throttle_ms > 0 and read.throttle_ms > 0
+    assert all(now > then for now, then in zip(throttled(), before, strict=True))
+
+
+def test_dispatch(cluster: Cluster, proxy: ProxyThread, client: Make) -> None:
+    """A group is held back at its rate, and reads each record once and in order."""
+    one, topic = client(proxy), topic_of(cluster, fresh("dispatched"), 30)
+    rate = {"dispatchRate": {"dispatchThrottlingRateInMsg": 10}}
+    put(cluster, proxy, {f"topics.{full(topic)}": {"subscriptions": {one.name: rate}}})
+    assert proxy.proxy is not None
+    dispatch, read = proxy.proxy.dispatch, proxy.proxy.metrics.registry.get_sample_value
+    until(lambda: dispatch.active and dispatch.limits(full(topic), one.name), what="the limit")
+    assert one.consume(topic, one.name, 30).offsets == [*range(30)]
+    labels = {"topic": full(topic), "subscription": one.name}
+    assert read("weir_dispatch_delivered_msgs_total", {"broker": "broker-1", **labels}) == 30
+    labels |= {"namespace": "public/default", "reason": "subscription"}
+    assert (read("pulsar_subscription_dispatch_throttled_msg_events_total", labels) or 0) > 0
+
+
+def test_backlog_exception(blocked: World, way: Way, client: Make) -> None:
+    """All that is written to a topic beyond its quota is refused."""
+    proxy, topic = blocked.proxy(**way.settings), blocked.topic()
+    blocked.block(proxy, topic, EXCEPTION)
+    assert client(proxy).produce(topic, 5, 10).codes == [POLICY_VIOLATION] * 5
+    assert blocked.read(topic) == [] and counted(proxy, "refused", EXCEPTION) > 0
+
+
+def test_backlog_hold(blocked: World, way: Way, client: Make) -> None:
+    """It waits, and when the topic is inside again all is there once, in order."""
+    proxy, topic = blocked.proxy(**way.settings), blocked.topic()
+    blocked.block(proxy, topic)
+    with ThreadPoolExecutor() as pool:
+        writing = pool.submit(client(proxy).produce, topic, 20, 10)
+        until(lambda: counted(proxy, "held") > 0, what="a held request")
+        assert blocked.read(topic) == []
+        blocked.lift(proxy, topic)
+        assert writing.result().codes == [0] * 20
+    assert blocked.read(topic) == [f"{number:010}" for number in range(20)]
+
+
+def test_slots(
+    cluster: Cluster, topics: Topics, way: Way, client: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While one request is at the broker another waits, and a new topic is refused, or waits too."""
+    with worlds(cluster, topics, monkeypatch) as start, ThreadPoolExecutor() as pool:
+        world = start(way=way)
+        world.limit(ONE)
+        limiter, creator = partition(world.proxy).limiter, client(world.proxy)
+        world.relay.open.clear()
+        try:
+            writing = [pool.submit(client(world.proxy).produce, world.topic, 5, 10) for _ in range(2)]
+            until(lambda: world.relay.in_flight == 1 and limiter.waiting == 1, what="one waits")
+            creating = pool.submit(creator.create, {fresh("made"): 1})
+            if creator.refused:
+                assert creating.result().codes == [QUOTA_EXCEEDED]
+            else:
+                until(lambda: limiter.waiting == 2, what="both wait")
+        finally:
+            world.relay.open.set()
+        assert [one.result().codes for one in writing] == [[0] * 5] * 2
+        assert creator.refused or creating.result().codes == [0]
+        assert world.relay.most == 1
