@@ -80,8 +80,7 @@ class RdKafka(Client):
     def create(self, topics: dict[str, int]) -> Told:
         """See Client."""
         wanted = [NewTopic(name, count, 1) for name, count in topics.items()]
-        found = Told()
-        admin = AdminClient(self._properties(found))
+        found, admin = Told(), AdminClient(self._properties())
         for made in admin.create_topics(wanted, request_timeout=LIMIT_S).values():
             try:
                 made.result(LIMIT_S)
@@ -93,7 +92,7 @@ class RdKafka(Client):
     def produce(self, topic: str, count: int, size: int) -> Told:
         """See Client."""
         found = Told()
-        producer = Producer({**self._properties(found), "enable.idempotence": "true"})
+        producer = Producer({**self._properties(), **self._heard(found), "enable.idempotence": "true"})
         for number in range(count):
             producer.produce(
                 topic, f"{number:0{size}}",
@@ -106,7 +105,7 @@ class RdKafka(Client):
         """See Client."""
         found = Told()
         consumer = Consumer({
-            **self._properties(found), "group.id": group, "auto.offset.reset": "earliest",
+            **self._properties(), **self._heard(found), "group.id": group, "auto.offset.reset": "earliest",
         })  # fmt: skip
         consumer.subscribe([topic])
         deadline = time.monotonic() + LIMIT_S
@@ -115,11 +114,12 @@ class RdKafka(Client):
         consumer.close()
         return found
 
-    def _properties(self, found: Told) -> dict[str, Any]:
-        return {
-            **self.way.rdkafka, "bootstrap.servers": self.bootstrap, "client.id": self.name, "log_level": "0",
-            "throttle_cb": lambda event: found.throttled(1_000 * event.throttle_time),
-        }  # fmt: skip
+    def _properties(self) -> dict[str, Any]:
+        own = {"bootstrap.servers": self.bootstrap, "client.id": self.name, "log_level": "0"}
+        return {**self.way.rdkafka, **own}
+
+    def _heard(self, found: Told) -> dict[str, Any]:
+        return {"throttle_cb": lambda event: found.throttled(1_000 * event.throttle_time)}
 
 
 class Python(Client):

@@ -162,18 +162,21 @@ def test_slots(
 ) -> None:
     """While one request is at the broker another waits, and a new topic is refused, or waits too."""
     with worlds(cluster, topics, monkeypatch) as start, ThreadPoolExecutor() as pool:
-        world = start(way=way)
+        # Nothing is given up because the machine is busy.
+        world = start(way=way, inflight_wait_ms=600_000)
         world.limit(ONE)
         limiter, creator = partition(world.proxy).limiter, client(world.proxy)
         world.relay.open.clear()
         try:
             writing = [pool.submit(client(world.proxy).produce, world.topic, 5, 10) for _ in range(2)]
-            until(lambda: world.relay.in_flight == 1 and limiter.waiting == 1, what="one waits")
+            # Of one writer several connections may wait.
+            until(lambda: world.relay.in_flight == 1 and limiter.waiting, what="one waits")
+            before = limiter.waiting
             creating = pool.submit(creator.create, {fresh("made"): 1})
             if creator.refused:
                 assert creating.result().codes == [QUOTA_EXCEEDED]
             else:
-                until(lambda: limiter.waiting == 2, what="both wait")
+                until(lambda: limiter.waiting > before, what="both wait")
         finally:
             world.relay.open.set()
         assert [one.result().codes for one in writing] == [[0] * 5] * 2
