@@ -34,9 +34,11 @@ from acl_kit import (
 from cluster_kit import fresh
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from four_clients import go
 from kafka import KafkaAdminClient
 from live_backlogs import EVICTS, WAIT_S, Backlogs
 from stack_kit import START_LIMIT_S, STOP_LIMIT_S, WEIR, Up, create, java_topics, until, weir
+from tls_kit import Way
 
 from streaming.contract.topics import Topics
 from weir.stack.kafka import free_port
@@ -46,7 +48,7 @@ BROKER, CLIENT = re.findall(r"```properties\n(.*?)```", PAGE, re.DOTALL)
 (USER,) = re.findall(r"^    (kafka-configs .*)$", PAGE.replace("'", ""), re.MULTILINE)
 (SETTINGS,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 PARTS = ("weir-job", "weir-proxy", "weir-policies", "weir-reader", "weir-collect", "weir-backlogs")
-CLIENTS = ("python", "confluent", "java", "alice")
+CLIENTS = ("python", "confluent", "java", "go", "alice")
 TOPICS = Topics()
 LIMIT_S = 30.0
 QUOTA_EXCEEDED = 89
@@ -55,6 +57,7 @@ version: 1
 quotas:
   - {entity: {user: null}, controller_mutation_rate: 1}
   - {entity: {user: alice}, producer_byte_rate: 20000}
+  - {entity: {user: go}, producer_byte_rate: 20000}
 broker:
   backlogQuotaCheckIntervalInSeconds: 1
   preciseBacklogSize: true
@@ -173,6 +176,17 @@ def test_clients_feel_limits_as_without_tls(secured: Secured, up: Up) -> None:
         made = confluent.create_topics([NewTopic(name, partitions, 1)], request_timeout=LIMIT_S)[name]
         assert made.result(LIMIT_S) is None
     bytes_are_limited(secured, up)
+
+
+@pytest.mark.soak
+def test_go_feels_them_too(secured: Secured, up: Up, tmp_path: Path) -> None:
+    """Refused as Python's is, and told to wait as C's is."""
+    way = Way.login(str(secured.folder / "tls" / "ca.pem"), "go", "go-secret")
+    client = go(way, up.ready["proxy"], "go", tmp_path)
+    first, second = (client.create({f"go.{number}": 30}) for number in range(2))
+    assert (first.codes, second.codes) == ([0], [QUOTA_EXCEEDED]) and second.throttle_ms > 0
+    wrote = client.produce("go.0", 40, 1_000)
+    assert set(wrote.codes) == {0} and wrote.throttle_ms > 0
 
 
 def bytes_are_limited(secured: Secured, up: Up) -> None:

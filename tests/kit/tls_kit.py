@@ -2,7 +2,7 @@
 
 import datetime
 import ssl
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -103,26 +103,31 @@ class Way:
     java: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def secured(cls, authority: Authority, user: str, password: str) -> Self:
-        """By TLS, and then by SCRAM."""
+    def login(cls, ca: str, user: str, password: str) -> Self:
+        """By TLS, whose CA is in this file, and then by SCRAM; before a proxy that is set up already."""
         protocol, mechanism = "SASL_SSL", "SCRAM-SHA-512"
         module = "org.apache.kafka.common.security.scram.ScramLoginModule"
         return cls(
-            settings={"sasl": True, "tls": authority.door()},
             rdkafka={
-                "security.protocol": protocol, "ssl.ca.location": authority.ca, "sasl.mechanism": mechanism,
+                "security.protocol": protocol, "ssl.ca.location": ca, "sasl.mechanism": mechanism,
                 "sasl.username": user, "sasl.password": password,
             },
             python={
-                "security_protocol": protocol, "ssl_cafile": authority.ca, "sasl_mechanism": mechanism,
+                "security_protocol": protocol, "ssl_cafile": ca, "sasl_mechanism": mechanism,
                 "sasl_plain_username": user, "sasl_plain_password": password,
             },
             java={
                 "security.protocol": protocol, "ssl.truststore.type": "PEM",
-                "ssl.truststore.location": authority.ca, "sasl.mechanism": mechanism,
+                "ssl.truststore.location": ca, "sasl.mechanism": mechanism,
                 "sasl.jaas.config": f'{module} required username="{user}" password="{password}";',
             },
         )  # fmt: skip
+
+    @classmethod
+    def secured(cls, authority: Authority, user: str, password: str) -> Self:
+        """The same, and the proxy's settings."""
+        settings = {"sasl": True, "tls": authority.door()}
+        return replace(cls.login(authority.ca, user, password), settings=settings)
 
 
 PLAIN = Way()
