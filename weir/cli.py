@@ -27,6 +27,7 @@ COMMANDS = {
     "send": "weir.commands.send",
     "policy": "weir.commands.policy",
     "dump": "weir.commands.dump",
+    "import": "weir.imports.command",
     "replay": "weir.commands.replay",
     "simulate": "weir.simulate.command",
     "kafka": "weir.commands.local.kafka",

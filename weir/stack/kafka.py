@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from streaming.contract.errors import WeirError
+from weir.jars.folders import KAFKA
 from weir.jars.java import java_command
 from weir.stack.process import Child
 from weir.stack.server import LocalServer
@@ -20,7 +21,7 @@ FORMAT_LIMIT_S = 60.0
 _LOGGING = (
     "org.slf4j.simpleLogger.defaultLogLevel=info",
     "org.slf4j.simpleLogger.showDateTime=true",
-    "org.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
+    "org.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd HH:mm:ss.SSS",
 )
 KEPT = ("cluster.json", "broker-", "kafka")
 """What stands in the data folder, by how the names begin."""
@@ -119,6 +120,7 @@ class LocalKafka(LocalServer):
         auto_create_topics: the brokers' auto.create.topics.enable.
         properties: further broker properties, winning over ours.
         options: further options of the brokers' JVM.
+        kind: whose jars, as of `jars_dir`.
     """
 
     name = "Kafka"
@@ -136,10 +138,12 @@ class LocalKafka(LocalServer):
         auto_create_topics: bool = False,
         properties: Mapping[str, str] | None = None,
         options: tuple[str, ...] = (),
+        kind: str = KAFKA,
     ) -> None:
         super().__init__(Path(data_dir))
         self._listen, self._advertise = listen, advertise or HOST
         self._options = options
+        self._kind = kind
         self._sasl = sasl
         self._properties = {
             "auto.create.topics.enable": str(auto_create_topics).lower(),
@@ -226,7 +230,7 @@ class LocalKafka(LocalServer):
         ]
         command = java_command(
             "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties), *users,
-            properties=("org.slf4j.simpleLogger.defaultLogLevel=warn",),
+            properties=("org.slf4j.simpleLogger.defaultLogLevel=warn",), kind=self._kind,
         )  # fmt: skip
         try:
             done = subprocess.run(
@@ -240,7 +244,9 @@ class LocalKafka(LocalServer):
     def _spawn(self, node: int) -> Child:
         properties = str(self._node_dir(node) / "server.properties")
         name = "kafka" if len(self._ports) == 1 else f"kafka-{node + 1}"
-        command = java_command("kafka.Kafka", properties, properties=_LOGGING, options=self._options)
+        command = java_command(
+            "kafka.Kafka", properties, properties=_LOGGING, options=self._options, kind=self._kind
+        )
         child = Child(name, command, log=self.data_dir / f"{name}.log")
         child.start()
         return child

@@ -57,7 +57,7 @@ appender.console.layout.pattern = %d{HH:mm:ss.SSS} [%t] %-5level %c{1} - %msg%n
 rootLogger.level = info
 rootLogger.appenderRef.console.ref = console
 logger.requests.name = org.eclipse.jetty.server.RequestLog
-logger.requests.level = warn
+logger.requests.level = ${sys:weir.requests:-warn}
 """
 # What Pulsar's own start script opens to it.
 _OPTIONS: Final = (

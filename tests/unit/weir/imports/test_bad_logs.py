@@ -1,0 +1,145 @@
+"""Logs that are cut, mixed, endless or no logs: each unusable line is named, and none ends the rest."""
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from import_kit import create
+
+from weir.cli import main
+from weir.imports import reading
+
+
+def letters(path: Path) -> list[tuple[str, int, str]]:
+    """File, line and reason of each."""
+    read = [orjson.loads(line) for line in path.read_bytes().splitlines()]
+    return [(letter["topic"], letter["offset"], letter["reason"]) for letter in read]
+
+
+def run(tmp_path: Path, *files: Path, status: int = 0) -> tuple[list[Any], list[tuple[str, int, str]]]:
+    """Import them; returns events and dead letters."""
+    out, dead = tmp_path / "out.jsonl.gz", tmp_path / "dead.jsonl"
+    words = ["--out", str(out), "--dead-letters", str(dead)]
+    assert main(["import", "kafka-request-log", *map(str, files), *words]) == status
+    if status:
+        assert not out.exists() and not dead.exists()
+        return [], []
+    events = gzip.decompress(out.read_bytes()).splitlines()
+    return events, letters(dead)
+
+
+GOOD = create(0)
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        (GOOD[:300], "not JSON"),
+        (GOOD.replace('"principal":"User:alice",', ""), "KeyError: 'principal'"),
+        (GOOD.replace('"topics":[{"name":"t","num', '"topics":[["name","num'), "not JSON"),
+        (GOOD.replace('"response":{"topics":', '"response":{"topics":3,"x":'), "TypeError"),
+        (GOOD.replace('"requestApiKey":19', '"a":1'), "requestApiKey"),
+        (GOOD.replace("2026-11-26 ", ""), "no date and time"),
+        (GOOD.replace("2026-11-26", "2026-13-26"), "month must be"),
+        (GOOD.replace('"name":"t"', '"name":"\udcff"'), "not JSON"),
+    ],
+)  # fmt: skip
+def test_a_bad_line(tmp_path: Path, bad: str, reason: str) -> None:
+    """It stands among the dead letters; those around it count."""
+    path = tmp_path / "r.log"
+    path.write_text("\n".join(("something else", GOOD, bad, GOOD)), errors="surrogateescape")
+    events, ((file, number, why),) = run(tmp_path, path)
+    assert (len(events), file, number) == (2, "r.log", 3)
+    assert reason in why
+
+
+def test_a_truncated_archive(tmp_path: Path) -> None:
+    """What can be unpacked counts, and the next file is read."""
+    whole = gzip.compress("\n".join([GOOD] * 5_000).encode(), 0)
+    cut, other = tmp_path / "cut.log.gz", tmp_path / "other.log"
+    cut.write_bytes(whole[: len(whole) // 2])
+    other.write_text(GOOD)
+    events, ((file, number, reason),) = run(tmp_path, cut, other)
+    assert file == "cut.log.gz" and 2_000 < number < 3_000 and len(events) == number
+    assert "cannot be read any further: Compressed file ended" in reason
+
+
+def test_no_archive_at_all(tmp_path: Path) -> None:
+    """A name that promises too much."""
+    path, other = tmp_path / "r.log.gz", tmp_path / "other.log"
+    for each in (path, other):
+        each.write_text(GOOD)
+    events, ((file, number, reason),) = run(tmp_path, path, other)
+    assert (len(events), file, number) == (1, "r.log.gz", 1)
+    assert "Not a gzipped file" in reason
+
+
+def test_an_endless_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No more of it is held than a line may have, and the next one counts."""
+    monkeypatch.setattr(reading, "LINE_MAX", 10_000)
+    path = tmp_path / "r.log"
+    path.write_text("\n".join((GOOD, "Completed request:" + "x" * 100_000, GOOD)))
+    events, dead = run(tmp_path, path)
+    assert len(events) == 2
+    assert dead == [("r.log", 2, "the line is longer than 10000 bytes")]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "cannot be read: Is a directory"),
+        (b"", "is one of requests"),
+        (b"\xff\xfe" + GOOD.encode("utf-16-le"), "is one of requests"),
+        (b"127.0.0.1 - - GET /\n" * 3, "such were expected: [2026-11-26 10:42:11,840] DEBUG Completed"),
+    ],
+)
+def test_no_such_log(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes | None, said: str
+) -> None:
+    """One line that says so, and nothing is written."""
+    path = tmp_path / "r.log"
+    if content is None:
+        path.mkdir()
+    else:
+        path.write_bytes(content)
+    run(tmp_path, path, status=1)
+    (text,) = capsys.readouterr().err.splitlines()
+    assert said in text
+
+
+def test_a_missing_file_and_a_wrong_zone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each is named."""
+    run(tmp_path, tmp_path / "no.log", status=1)
+    assert "no.log: cannot be read: No such file" in capsys.readouterr().err
+    for zone in ("Nowhere/Land", "../../etc/passwd", ""):
+        with pytest.raises(SystemExit) as stopped:
+            main(["import", "kafka-request-log", "x", "--out", "y", "--timezone", zone])
+        assert stopped.value.code == 2
+        assert "is no time zone" in capsys.readouterr().err
+
+
+def test_an_interrupted_import_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither half a file nor a draft of one."""
+    path = tmp_path / "r.log"
+    path.write_text(GOOD)
+    read = reading.LogFiles.lines
+
+    def interrupted(self: reading.LogFiles) -> Any:
+        yield from read(self)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(reading.LogFiles, "lines", interrupted)
+    run(tmp_path, path, status=1)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_several_files_of_one_name(tmp_path: Path) -> None:
+    """Ids tell them apart."""
+    paths = [tmp_path / name / "r.log" for name in ("one", "two")]
+    for path in paths:
+        path.parent.mkdir()
+        path.write_text(GOOD)
+    events, _ = run(tmp_path, *paths)
+    assert [orjson.loads(event)["id"] for event in events] == ["r.log:1", "r.log#2:1"]

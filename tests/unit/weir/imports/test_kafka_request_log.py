@@ -1,0 +1,170 @@
+"""Kafka's request log as events: from logs of real brokers, and from lines that no broker writes."""
+
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from import_kit import create, delete, line, produce
+
+from weir.cli import main
+
+LOGS = Path(__file__).parent / "logs"
+"""Of real brokers (tests/kafka/test_request_log.py makes them anew), without the lists of configurations."""
+VERSIONS = ("3.9", "4.1", "4.3")
+HOUR_MS = 3_600_000
+Import = Callable[..., list[dict[str, Any]]]
+
+
+@pytest.fixture
+def imported(tmp_path: Path) -> Import:
+    """Import files, or lines, and read the events."""
+
+    def run(*logs: Path | list[str], kind: str = "kafka-request-log", words: tuple[str, ...] = ()) -> Any:
+        files = []
+        for number, log in enumerate(logs):
+            if isinstance(log, list):
+                path = tmp_path / f"{number}.log"
+                path.write_text("".join(f"{line}\n" for line in log))
+                log = path
+            files.append(str(log))
+        out = tmp_path / "events.jsonl"
+        assert main(["import", kind, *files, "--out", str(out), *words]) == 0
+        return [orjson.loads(line) for line in out.read_bytes().splitlines()]
+
+    return run
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_real_log(imported: Import, version: str) -> None:
+    """Who asked for which partitions, and how many bytes each user wrote and read, once each."""
+    events = imported(LOGS / f"kafka-{version}.log")
+    seen = [
+        (e["user"], e["client_id"], e["api"], e["strict"], e["validate_only"],
+         {item["name"].removeprefix("acme.orders."): item["mutations"] for item in e["items"]})
+        for e in events if e["type"] == "request"
+    ]  # fmt: skip
+    assert seen == [
+        ("alice", "terraform", "CreateTopics", False, False, {"a": 3, "b": 2}),
+        ("alice", "terraform", "CreateTopics", False, True, {"dry": 4}),
+        ("alice", "terraform", "CreatePartitions", False, False, {"a": 2}),
+        ("alice", "terraform", "DeleteTopics", False, False, {"b": 2}),
+        ("ANONYMOUS", "adminclient-1", "CreateTopics", True, False, {"j": 2}),
+        ("ANONYMOUS", "adminclient-1", "CreatePartitions", True, False, {"j": 1}),
+        ("ANONYMOUS", "adminclient-1", "DeleteTopics", True, False, {"j": 3}),
+        ("ANONYMOUS", "wire", "CreateTopics", True, False, {"w": 2}),
+        ("ANONYMOUS", "wire", "DeleteTopics", True, False, {"w": 2}),
+        ("ANONYMOUS", "wire", "CreateTopics", False, False, {"v": 2}),
+        ("ANONYMOUS", "wire", "DeleteTopics", False, False, {"v": 2}),
+    ]
+    usage: dict[str, list[int]] = {}
+    for event in events:
+        for group, counts in event.get("usage", {}).items():
+            told = usage.setdefault(group, [0, 0])
+            told[0] += counts["publishedBytes"]
+            told[1] += counts["dispatchedBytes"]
+    assert set(usage) == {"quota/user=alice", "quota/user=bob"}
+    (written, none), (zero, read) = usage["quota/user=alice"], usage["quota/user=bob"]
+    assert written == read > 20_000 and none == zero == 0
+
+
+def test_a_real_log_replays(imported: Import, tmp_path: Path) -> None:
+    """Under a limit of one partition a second and a burst of 4: the first request is alice's whole quota."""
+    policies, out = tmp_path / "p.yaml", tmp_path / "decisions.jsonl"
+    quota = "{entity: {user: alice}, controller_mutation_rate: 1, controller_mutation_burst: 4}"
+    policies.write_text(f"version: 1\nquotas:\n  - {quota}\n")
+    imported(LOGS / "kafka-4.3.log")
+    events = str(tmp_path / "events.jsonl")
+    assert main(["replay", "--policies", str(policies), "--events", events, "--out", str(out)]) == 0
+    decisions = [orjson.loads(line) for line in out.read_bytes().splitlines()]
+    told = [d["outcome"] for d in decisions if d["type"] == "admission" and d["subject"] == "user=alice"]
+    assert told == ["throttle", "throttle", "throttle", "throttle"]
+
+
+def test_times_are_those_of_the_requests(imported: Import) -> None:
+    """The line's time is the request's end, in the zone that was named."""
+    (utc,) = imported([create(0)])
+    (berlin,) = imported([create(0)], words=("--timezone", "Europe/Berlin"))
+    assert utc["ts"] == 1_795_687_200_500 - 20
+    assert berlin["ts"] == utc["ts"] - HOUR_MS
+    (told,) = imported([create(0).replace("00,500", "00.500Z")], words=("--timezone", "Europe/Berlin"))
+    assert told["ts"] == utc["ts"]
+
+
+def test_the_hour_that_a_zone_has_twice(imported: Import) -> None:
+    """Summer time ends at 3:00: what is logged at 2:10 after 2:50 is twenty minutes later."""
+    day = "2026-10-25"
+    times = [f"{day} 02:50:00,000", f"{day} 02:10:00,000"]
+    reports = imported([produce(1, time) for time in times], words=("--timezone", "Europe/Berlin"))
+    used = [r["ts"] for r in reports if any(r["usage"]["quota/user=alice"].values())]
+    assert used[1] - used[0] == 20 * 60_000
+
+
+@pytest.mark.parametrize(
+    ("log", "mutations", "note"),
+    [
+        ([create(0, told=5)], [5], ""),
+        ([create(89)], [3], ""),
+        ([create(36)], [], ""),
+        ([create(0, partitions=-1)], [1], "1 topics: the log does not say how many partitions"),
+        ([create(0), delete("t")], [3, 3], ""),
+        ([create(0), delete("t", 89), delete("t"), delete("t")], [3, 3, 3, 1], "1 topics: the log"),
+        ([create(0, validateOnly=True), delete("t")], [3, 1], "1 topics: the log"),
+    ],
+)  # fmt: skip
+def test_what_a_request_costs(
+    imported: Import, capsys: pytest.CaptureFixture[str], log: list[str], mutations: list[int], note: str
+) -> None:
+    """What the broker has done, or has refused by its own quota alone; of unknown size: one."""
+    events = imported(log)
+    assert [item["mutations"] for event in events for item in event["items"]] == mutations
+    assert note in capsys.readouterr().err
+
+
+def test_brokers_are_no_clients(imported: Import) -> None:
+    """What brokers ask their controller, and what they copy from each other, is nobody's use."""
+    heartbeat = line(63, listener="CONTROLLER")
+    own = create(0).replace("PLAINTEXT", "CONTROLLER")
+    part = [{"topic": "t", "partitions": [{"recordsSizeInBytes": 9}]}]
+    copies = [
+        line(1, request=request, response={"responses": part})
+        for request in ({"replicaId": 2}, {"replicaState": {"replicaId": 2}})
+    ]
+    assert imported([heartbeat, own, *copies]) == []
+
+
+def test_periods_and_silence(imported: Import) -> None:
+    """A report a period; the first one without use says so, and then there is none."""
+    minutes = ("10:00", "10:00", "10:01", "10:05")
+    reports = imported([produce(100, f"2026-11-26 {minute}:30,000") for minute in minutes])
+    begin = reports[0]["ts"] // 60_000
+    told = [(r["ts"] // 60_000 - begin, r["usage"]["quota/user=alice"]["publishedBytes"]) for r in reports]
+    assert told == [(0, 200), (1, 100), (2, 0), (5, 100)]
+    assert {r["broker"] for r in reports} == {"10.0.0.1:9092"}
+
+
+def test_policies_name_the_groups(imported: Import, tmp_path: Path) -> None:
+    """The level that limits, and resource groups by the topic's name; refused records are no group's."""
+    policies = tmp_path / "p.yaml"
+    policies.write_text(
+        "version: 1\nquotas:\n  - entity: {user: null, client-id: c}\n    producer_byte_rate: 5\n"
+        "resourcegroups: {rg1: {publishRateInBytes: 5}}\ntenants: {acme: {resourcegroup: rg1}}\n"
+    )
+    answer = {"name": "acme.orders.a", "partitionResponses": [{"index": 0, "errorCode": 6}]}
+    time = "2026-11-26 10:00:00,000"
+    log = [produce(100, time), produce(10, time, response={"responses": [answer]})]
+    (report,) = imported(log, words=("--policies", str(policies)))
+    assert {group: counts["publishedBytes"] for group, counts in report["usage"].items()} == {
+        "quota/user=alice,client-id=c": 110, "rg1": 100,
+    }  # fmt: skip
+
+
+def test_files_come_in_the_order_of_their_times(imported: Import, tmp_path: Path) -> None:
+    """The newest is the one without a date in its name, so it comes first as a shell sorts them."""
+    old = tmp_path / "request.log.1.gz"
+    old.write_bytes(gzip.compress(create(0, 7).replace("10:00:00", "09:00:00").encode()))
+    deleted, created = sorted(imported([delete("t")], old), key=lambda event: -event["ts"])
+    assert created["id"] == "request.log.1.gz:1"
+    assert deleted["items"][0]["mutations"] == 7

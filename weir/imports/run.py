@@ -1,0 +1,136 @@
+"""One import: log files in, a file of events out, and a word on what became of each line."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final
+
+import orjson
+
+from streaming.contract.decisions import dead_letter
+from streaming.contract.errors import BadEvent, WeirError
+from streaming.replay import whole, write_lines
+from weir.imports.reading import LogFiles, LogLine
+from weir.imports.source import Event, Source
+from weir.paths import check_readable, check_writable, named
+
+_KEPT: Final = 4_096
+"""Bytes of a line that its dead letter holds."""
+
+
+@dataclass(slots=True)
+class Totals:
+    """What became of the lines.
+
+    Attributes:
+        lines: those of such a log.
+        others: those of something else.
+        dead: those that could not be used.
+        requests: events of them.
+        reports: events of bytes.
+    """
+
+    lines: int = 0
+    others: int = 0
+    dead: int = 0
+    requests: int = 0
+    reports: int = 0
+
+    def written(self, event: Event) -> bytes:
+        """An event as its line; counts it."""
+        self.requests += event["type"] == "request"
+        self.reports += event["type"] == "group_usage"
+        return orjson.dumps(event)
+
+
+def run_import(
+    source: Source, files: Sequence[str], out: str, dead_letters: str | None, say: Callable[[str], None]
+) -> None:
+    """Turn log files into a file of events, whole or not at all.
+
+    Args:
+        source: the kind of log.
+        files: in any order.
+        out: as of `write_lines`.
+        dead_letters: file for lines that cannot be used; None: they are only counted.
+        say: takes lines for people.
+
+    Raises:
+        WeirError: a file cannot be read or written, or none of them is such a log.
+    """
+    for file in files:
+        check_readable(file)
+    for written in (out, dead_letters):
+        if written is not None:
+            check_writable(written)
+    totals = Totals()
+    lines = _named_lines(LogFiles(files, say, source.time_of), files)
+    with _letters(dead_letters) as letters:
+        write_lines(out, _events(source, lines, totals, letters, files))
+    _report(source, totals, out, dead_letters, say)
+
+
+@contextmanager
+def _letters(file: str | None) -> Iterator[IO[bytes] | None]:
+    """Where dead letters go; None: nowhere."""
+    if file is None:
+        yield None
+        return
+    with whole(file) as draft, Path(draft).open("wb") as letters:
+        yield letters
+
+
+def _named_lines(log: LogFiles, files: Sequence[str]) -> Iterator[LogLine]:
+    with named(", ".join(files), "read"):
+        yield from log.lines()
+
+
+def _events(
+    source: Source, lines: Iterator[LogLine], totals: Totals, letters: IO[bytes] | None, files: Sequence[str]
+) -> Iterator[bytes]:
+    for line in lines:
+        if not line.trouble and not source.is_one(line.value):
+            totals.others += bool(line.value)
+            continue
+        totals.lines += 1
+        try:
+            if line.trouble:
+                raise BadEvent(line.trouble)
+            for event in source.events(line):
+                yield totals.written(event)
+        except (BadEvent, KeyError, TypeError, ValueError, AttributeError) as error:
+            totals.dead += 1
+            if letters is not None:
+                letters.write(_letter(line, error) + b"\n")
+    for event in source.rest():
+        yield totals.written(event)
+    if totals.lines == totals.dead:
+        raise WeirError(
+            f"no line of {', '.join(files)} is one of {source.what}; such were expected: {source.expected}"
+        )
+
+
+def _letter(line: LogLine, error: Exception) -> bytes:
+    reason = str(error)
+    if not isinstance(error, BadEvent):
+        reason = f"{type(error).__name__}: {error}; another form was expected"
+    return dead_letter(
+        reason=reason, topic=line.file, partition=0, offset=line.number, ts=None, value=line.value[:_KEPT]
+    )
+
+
+def _report(
+    source: Source, totals: Totals, out: str, dead_letters: str | None, say: Callable[[str], None]
+) -> None:
+    counted = ", ".join(f"{count:,} {what}" for what, count in source.counted.items() if count)
+    say(f"{totals.lines:,} lines of {source.what}: {counted}, {totals.dead:,} unusable")
+    if totals.others:
+        say(f"{totals.others:,} other lines passed over")
+    for note in source.notes():
+        say(note)
+    if totals.dead:
+        where = dead_letters or "nowhere; name a file with --dead-letters to see them"
+        say(f"unusable lines are written to {where}")
+    say(f"wrote {totals.requests:,} requests and {totals.reports:,} reports of bytes to {out}; decide them:")
+    say(f"weir replay --policies FILE --events {out} --out decisions.jsonl")
