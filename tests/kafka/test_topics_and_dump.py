@@ -19,6 +19,7 @@ from streaming.kafka_io.policy_topic import Update, read_policies
 from streaming.kafka_io.policy_turn import change_policies
 from streaming.kafka_io.weir_topics import KEPT_MS
 from weir.bill.adding import bill
+from weir.cli import main
 from weir.collect.kafka import collect_once
 from weir.jars.java import java_command
 from weir.logs.dump import dump
@@ -138,6 +139,32 @@ def test_dump_of_a_stretch_has_its_events_and_all_policies(kafka: LocalKafka, tm
 
     found = [orjson.loads(line) for line in (tmp_path / "out.jsonl").read_bytes().splitlines()]
     assert [line.get("path", line["id"]) for line in found] == ["broker", "within"]
+
+
+def test_topics_replay_as_their_dump_does(kafka: LocalKafka, tmp_path: Path) -> None:
+    """--from-kafka decides what `weir dump` would have written, dead letters too, and leaves no file."""
+    cluster = cluster_for(kafka, "replayed.")
+    request = {"type": "request", "user": "alice", "items": [{"name": "t", "mutations": 20}]}
+    write(cluster, cluster.topics.requests, *(request | {"ts": NOW + n, "id": str(n)} for n in range(3)))
+    write(cluster, cluster.topics.requests, {"type": "nonsense"})
+    policies, settings = tmp_path / "p.yaml", tmp_path / "settings.yaml"
+    policies.write_text("version: 1\nquotas: [{entity: {user: alice}, controller_mutation_rate: 1}]\n")
+    settings.write_text("kafka: {topic_prefix: replayed.}\n")
+    dumped = tmp_path / "events.jsonl"
+    there = ("--from", "beginning", "--to", "now", "--settings", str(settings))
+    assert main(["dump", "--kafka", kafka.bootstrap, *there, "--out", str(dumped)]) == 0
+
+    def replayed(*words: str) -> tuple[bytes, bytes]:
+        out, dead = tmp_path / "out.jsonl", tmp_path / "dead.jsonl"
+        files = ("--out", str(out), "--dead-letters", str(dead))
+        assert main(["replay", "--policies", str(policies), *words, *files]) == 0
+        return out.read_bytes(), dead.read_bytes()
+
+    decisions, dead = replayed("--from-kafka", kafka.bootstrap, *there)
+    assert (decisions, dead) == replayed("--events", str(dumped))
+    told = [orjson.loads(line)["outcome"] for line in decisions.splitlines()]
+    assert told == ["allow", "reject", "reject"]
+    assert b"nonsense" in dead
 
 
 def kafka_configs(kafka: LocalKafka, *words: str) -> None:

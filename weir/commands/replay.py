@@ -1,4 +1,4 @@
-"""`weir replay`: what would have been decided, from event files (docs/contract.md 4)."""
+"""`weir replay`: what would have been decided, from event files or topics (docs/contract.md 4)."""
 
 import argparse
 import sys
@@ -6,6 +6,7 @@ from typing import Any
 
 import orjson
 
+from weir.logs.events_read import add_events_options, events_read
 from weir.options import add, add_flag
 from weir.paths import check_writable
 
@@ -14,30 +15,36 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     """Declare the command."""
     parser = subparsers.add_parser(
         "replay",
-        help="decide event files again",
-        description="Decides the events of files under the policies of a file and of the log itself. "
-        "Both engines write the same bytes: `local` in this process, `spark` with the live job's query.",
+        help="decide event files or topics again",
+        description="Decides the events of files, or of a cluster's topics, under the policies of a file and"
+        " of the log itself. Both engines write the same bytes: `local` in this process, `spark` with the"
+        " live job's query.",
     )
     file: dict[str, Any] = {"metavar": "FILE"}
     add(parser, "--policies", "policies in force at the start", required=True, **file)
-    add(parser, "--events", "event files (.jsonl, .jsonl.gz)", required=True, nargs="+", **file)
+    add_events_options(parser)
     add(parser, "--out", "decisions, sorted by (ts, type, id)", required=True, **file)
     add(parser, "--dead-letters", "lines that could not be used, with the reason", **file)
     add(parser, "--engine", "default: local", choices=("local", "spark"), default="local")
     decided = "keep what proxies have decided, as the live job does; without it all is decided anew"
     add_flag(parser, "--as-decided", decided)
     add(parser, "--summary", "totals per subject, as JSON", **file)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, usage_error=parser.error)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Replay the files; raises ConfigError for wrong policies, WeirError for files."""
-    # Imported here: the laws load Numba, which `weir --help` need not wait for.
-    from streaming.replay import replay_local, summarise, write_lines
-
+    """Replay the events; raises ConfigError for wrong policies, WeirError for files and the cluster."""
     for file in (args.out, args.dead_letters, args.summary):
         if file is not None:
             check_writable(file)
+    with events_read(args) as args.events:
+        return _replay(args)
+
+
+def _replay(args: argparse.Namespace) -> int:
+    # Imported here: the laws load Numba, which `weir --help` need not wait for.
+    from streaming.replay import replay_local, summarise, write_lines
+
     if args.engine == "spark":
         from streaming.job.replay import replay_spark
         from weir.jars.folders import jars_dir

@@ -80,5 +80,6 @@ class ByteUsage:
             usage = {group: dict(zip(COUNTS, each, strict=True)) for group, each in counts.items()}
             yield {
                 "type": "group_usage", "id": f"{broker}@{period}{again}",
-                "ts": (period + 1) * self._period_ms, "broker": broker, "period_ms": self._period_ms, "usage": usage,
+                "ts": (period + 1) * self._period_ms, "broker": broker,
+                "period_ms": self._period_ms, "usage": usage,
             }  # fmt: skip

@@ -16,6 +16,9 @@ _LOOK_EVERY: Final = 1_000
 _HEAD_LINES: Final = 1_000
 """Lines that are looked at for the time at which a file begins."""
 
+_PIECES_MAX: Final = 16
+"""A line of more pieces of LINE_MAX has no end: it comes from a device."""
+
 
 class LogLine(NamedTuple):
     """A line of a log.
@@ -104,9 +107,11 @@ def _read(raw: IO[bytes], *, packed: bool) -> Iterator[tuple[bytes, str]]:
             if len(line) < LINE_MAX or line.endswith(b"\n"):
                 yield line.rstrip(b"\r\n"), ""
                 continue
-            first = line
+            first, pieces = line, 1
             while line and not line.endswith(b"\n"):
-                line = stream.readline(LINE_MAX)
+                line, pieces = stream.readline(LINE_MAX), pieces + 1
+                if pieces > _PIECES_MAX:
+                    raise EOFError("a line without an end")
             yield first, f"the line is longer than {LINE_MAX} bytes"
     except (OSError, EOFError, zlib.error) as error:
         with suppress(OSError):

@@ -27,6 +27,7 @@ class Totals:
         lines: those of such a log.
         others: those of something else.
         dead: those that could not be used.
+        first: why the first of them could not.
         requests: events of them.
         reports: events of bytes.
     """
@@ -34,6 +35,7 @@ class Totals:
     lines: int = 0
     others: int = 0
     dead: int = 0
+    first: str = ""
     requests: int = 0
     reports: int = 0
 
@@ -101,20 +103,26 @@ def _events(
                 yield totals.written(event)
         except (BadEvent, KeyError, TypeError, ValueError, AttributeError) as error:
             totals.dead += 1
+            reason = _reason(error)
+            totals.first = totals.first or f"; {line.name}: {reason}"
             if letters is not None:
-                letters.write(_letter(line, error) + b"\n")
+                letters.write(_letter(line, reason) + b"\n")
     for event in source.rest():
         yield totals.written(event)
     if totals.lines == totals.dead:
         raise WeirError(
-            f"no line of {', '.join(files)} is one of {source.what}; such were expected: {source.expected}"
+            f"no line of {', '.join(files)} is one of {source.what}{totals.first};"
+            f" such were expected: {source.expected}"
         )
 
 
-def _letter(line: LogLine, error: Exception) -> bytes:
-    reason = str(error)
-    if not isinstance(error, BadEvent):
-        reason = f"{type(error).__name__}: {error}; another form was expected"
+def _reason(error: Exception) -> str:
+    if isinstance(error, BadEvent):
+        return str(error)
+    return f"{type(error).__name__}: {error}; another form was expected"
+
+
+def _letter(line: LogLine, reason: str) -> bytes:
     return dead_letter(
         reason=reason, topic=line.file, partition=0, offset=line.number, ts=None, value=line.value[:_KEPT]
     )

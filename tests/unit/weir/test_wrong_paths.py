@@ -33,6 +33,7 @@ OPTIONS: Final = (
     ("send", "--settings", READ, (*NOBODY, "EVENTS")),
     ("policy apply", "--settings", READ, (*NOBODY, "POLICIES")),
     ("dump", "--settings", READ, (*NOBODY, "--out", "OUT")),
+    ("replay", "--settings", READ, ("--from-kafka", NOBODY[1], "--policies", "POLICIES", "--out", "OUT")),
     ("up", "--policies", READ, NOBODY),
     ("demo", "--policies", READ, NOBODY),
     ("policy check", "file", READ, ()),
@@ -49,10 +50,18 @@ OPTIONS: Final = (
     ("explain", "--events", EVENTS, ("--id", "a", "--decisions", "EVENTS")),
     ("explain", "--decisions", EVENTS, ("--id", "a", "--events", "EVENTS")),
     ("send", "files", OPENED, NOBODY),
+    ("import kafka-request-log", "files", READ, ("--out", "OUT")),
+    ("import pulsar-access-log", "files", READ, ("--out", "OUT")),
+    ("import kafka-request-log", "--policies", READ, ("--out", "OUT", "EVENTS")),
+    ("import kafka-request-log", "--settings", READ, ("--out", "OUT", "EVENTS")),
     ("replay", "--out", WRITE, ("--policies", "POLICIES", "--events", "EVENTS")),
     ("replay", "--dead-letters", WRITE, ("--policies", "POLICIES", "--events", "EVENTS", "--out", "OUT")),
     ("replay", "--summary", WRITE, ("--policies", "POLICIES", "--events", "EVENTS", "--out", "OUT")),
     ("dump", "--out", WRITE, NOBODY),
+    *(
+        (f"import {log}", option, WRITE, ("--out", "OUT", "EVENTS"))
+        for log in ("kafka-request-log", "pulsar-access-log") for option in ("--out", "--dead-letters")
+    ),
     ("simulate concurrency", "--out", WRITE, SIMULATED),
     *((command, "--ready-file", READY, NOBODY) for command in (
         "up", "demo", "job", "proxy", "admin", "collect", "collect kafka", "collect pulsar",

@@ -1,0 +1,55 @@
+"""Where a command's events come from: files, or the topics of a cluster as `weir dump` would write them."""
+
+import argparse
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from streaming.job.spark.settings import JobSettings
+from streaming.policy.settings import read_settings
+from weir.log import teller
+from weir.logs.times import BEGINNING_MS, EXPECTED
+from weir.options import add, cluster_of, time_argument
+
+_KAFKA_ONLY: Final = ("start", "end", "settings")
+
+
+def add_events_options(parser: argparse.ArgumentParser) -> None:
+    """Add --events, and in its place --from-kafka with --from, --to and --settings."""
+    source = parser.add_mutually_exclusive_group(required=True)
+    add(source, "--events", "event files (.jsonl, .jsonl.gz)", nargs="+", metavar="FILE")
+    add(source, "--from-kafka", "the topics of this cluster instead", dest="kafka", metavar="HOST:PORT")
+    time: dict[str, Any] = {"type": time_argument, "metavar": "TIME"}
+    add(parser, "--from", f"{EXPECTED} (default: beginning)", dest="start", **time)
+    add(parser, "--to", "the same; not included (default: now)", dest="end", **time)
+    add(parser, "--settings", "settings file, for the names and logins of the topics", metavar="FILE")
+
+
+@contextmanager
+def events_read(args: argparse.Namespace) -> Iterator[list[str]]:
+    """The event files to read, gone again afterwards if they were made for it.
+
+    Raises:
+        ConfigError: the settings are wrong.
+        WeirError: the cluster does not answer, or there is no room.
+        SystemExit: options that say something of a cluster, and none is named.
+    """
+    if args.events is not None:
+        if any(getattr(args, name) is not None for name in _KAFKA_ONLY):
+            args.usage_error("--from, --to and --settings need --from-kafka HOST:PORT")
+        yield args.events
+        return
+    # Here and not above: who replays files need not load a Kafka client.
+    from weir.logs.dump import dump
+
+    job = read_settings(JobSettings, "job", args.settings)
+    start = BEGINNING_MS if args.start is None else args.start
+    end = time_argument("now") if args.end is None else args.end
+    with tempfile.TemporaryDirectory(prefix="weir-replay-") as folder:
+        file = Path(folder) / "events.jsonl"
+        say = teller("replay")
+        counts = dump(cluster_of(args), start, end, file, progress=say, max_ahead_ms=job.max_ahead_ms)
+        say(f"read {counts.events} events and {counts.policies} policy changes from {args.kafka}")
+        yield [str(file)]
