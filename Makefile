@@ -11,6 +11,7 @@ VENV := .venv
 JARS := $(CURDIR)/.weir/jars
 STAMPS := $(VENV)/.installed .weir/jars/kafka/.fetched .weir/jars/spark/.fetched $(VENV)/.compiled .weir/jars/.archived
 PULSAR_JARS := .weir/jars/pulsar/.fetched .weir/jars/pulsar_broker/.fetched
+TESTS_JARS := .weir/jars/hdfs/.fetched .weir/jars/kafka39/.fetched .weir/jars/kafka43/.fetched
 AXE := .weir/tools/axe/.fetched
 PYTEST := $(VENV)/bin/python -m pytest
 # A commit of MinIO, 2026-02-12.
@@ -58,10 +59,11 @@ $(VENV)/.compiled: $(VENV)/.installed $(shell find streaming/columns streaming/l
 # For checkpoints on s3a://, 10 MB.
 s3a: setup .weir/jars/spark_s3a/.fetched
 
-# Only tests need these two: a namenode and a datanode, and an S3 store, which is built in a quarter of an hour.
-.weir/jars/hdfs/.fetched: tests/poms/hdfs/pom.xml tests/poms/hdfs/jars.sha256
+# Only tests need these: a namenode and a datanode, older and newer brokers, and an S3 store, which is built in a
+# quarter of an hour.
+$(TESTS_JARS): .weir/jars/%/.fetched: tests/poms/%/pom.xml tests/poms/%/jars.sha256
 	@mkdir -p $(JARS)
-	@$(PYTHON) -m weir.jars fetch tests/poms/hdfs $(JARS)/hdfs
+	@$(PYTHON) -m weir.jars fetch tests/poms/$* $(JARS)/$*
 	@touch $@
 
 # What looks at the console's pages in tests, by its lock.
@@ -116,7 +118,7 @@ secure: setup $(PULSAR_JARS)
 
 # Nothing side by side with what measures. Needs Debian's package prometheus, with promtool; go for an S3
 # store, built in a quarter of an hour the first time; and root, for a second host.
-soak: setup s3a $(PULSAR_JARS) $(AXE) .weir/jars/pulsar_tools/.fetched .weir/jars/hdfs/.fetched .weir/tools/minio
+soak: setup s3a $(PULSAR_JARS) $(AXE) .weir/jars/pulsar_tools/.fetched $(TESTS_JARS) .weir/tools/minio
 	@scripts/prerequisites.sh $(PYTHON) prometheus promtool chromium
 	@echo "== unit tests with thorough properties" && \
 		$(PYTEST) tests/unit tests/traces -n 2 --hypothesis-profile thorough --durations=3

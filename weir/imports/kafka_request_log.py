@@ -115,7 +115,7 @@ class KafkaRequestLog(Source):
             self._controllers.add(listener)
             self.counted["of brokers themselves"] += 1
         elif key == METADATA:
-            self._topics.described(logged["response"])
+            self._topics.described(logged["response"], ended)
             self.counted["of other kinds"] += 1
         elif key in MUTATION_KEYS:
             yield from self._mutation(MutationApi(key), logged, ended, name)
@@ -125,7 +125,7 @@ class KafkaRequestLog(Source):
     def _mutation(self, api: MutationApi, logged: Fields, ended: int, name: str) -> Iterator[Event]:
         request, header = logged["request"], logged["requestHeader"]
         items = []
-        for change in self._topics.changes(api, request, logged["response"]):
+        for change in self._topics.changes(api, request, logged["response"], ended):
             items.append({"name": change.name, "mutations": change.mutations})
             self.lacking["partitions"] += not change.known
         if not items:

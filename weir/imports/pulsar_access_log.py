@@ -27,6 +27,8 @@ _HEAD: Final = re.compile(rb'\[(\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4
 _LINE: Final = re.compile(rb' - (\S+) \[[^\]]*\] "([A-Z]+) (\S+) HTTP/[\d.]+" (\d{3}) ')
 _METHODS: Final = frozenset(rule.method for rule in PULSAR)
 _WHOLE: Final = "deletePartitionedTopic"
+_SYSTEM: Final = "__"
+"""Begins the names of Pulsar's own topics, which go with their namespace."""
 _HELD_MS: Final = 60_000
 """So long a broker may take to delete a topic's partitions before it logs the whole."""
 
@@ -84,6 +86,9 @@ class PulsarAccessLog(Source):
     def _counted(self, event: Event, match: Match) -> Iterator[Event]:
         """The event with its partitions, unless it is held: a partition may be deleted with its topic."""
         topic = match.rule.topic(match.names)
+        if topic.rpartition("/")[2].startswith(_SYSTEM):
+            self.counted["of brokers themselves"] += 1
+            return
         mutations = match.rule.number if match.rule.cost is Cost.CONSTANT else self._partitions
         event["items"] = [{"name": topic, "mutations": mutations}]
         if event["api"] == "deleteTopic" and (whole := partitioned_topic_of(topic)) is not None:

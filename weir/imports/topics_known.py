@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from cachetools import LRUCache
+from cachetools import LRUCache, TTLCache
 
+from enforcer.kafka.mutations.recent_topics import RECENT_TOPIC_MS
 from enforcer.wire.kafka.mutations import THROTTLING_QUOTA_EXCEEDED, MutationApi
 
 Fields = Mapping[str, Any]
@@ -29,9 +30,14 @@ class Change(NamedTuple):
 
 
 class TopicsKnown:
-    """Follows a log line by line."""
+    """Follows a log line by line; times are those of its lines, ms.
+
+    A broker's metadata lags behind the changes that it has confirmed, so for a while these are believed.
+    """
 
     def __init__(self) -> None:
+        self._now_ms = 0
+        self._changed: TTLCache[str, None] = TTLCache(_TOPICS_MAX, RECENT_TOPIC_MS, lambda: self._now_ms)
         self._partitions: LRUCache[str, int] = LRUCache(_TOPICS_MAX)
         self._names: LRUCache[str, str] = LRUCache(_TOPICS_MAX)
 
@@ -40,14 +46,18 @@ class TopicsKnown:
         name = topic.get("name") or topic.get("topic")
         return name if name else self._names.get(topic.get("topicId", _NO_ID))
 
-    def described(self, response: Fields) -> None:
+    def described(self, response: Fields, now_ms: int) -> None:
         """An answer to Metadata."""
+        self._now_ms = now_ms
         for topic in response["topics"]:
-            if not topic["errorCode"] and topic["name"]:
+            if not topic["errorCode"] and topic["name"] and topic["name"] not in self._changed:
                 self._note(topic, len(topic["partitions"]))
 
-    def changes(self, api: MutationApi, request: Fields, response: Fields) -> Iterator[Change]:
+    def changes(
+        self, api: MutationApi, request: Fields, response: Fields, now_ms: int
+    ) -> Iterator[Change]:
         """What came of a request, topic by topic in its order; those that the broker refused are left out."""
+        self._now_ms = now_ms
         lasting = not request.get("validateOnly", False)
         if api is MutationApi.DELETE_TOPICS:
             yield from self._deleted(request, response)
@@ -61,6 +71,7 @@ class TopicsKnown:
             mutations, whole = count(topic, answer)
             if lasting and not answer["errorCode"] and whole is not None:
                 self._note({"name": topic["name"], "topicId": answer.get("topicId", _NO_ID)}, whole)
+                self._changed[topic["name"]] = None
             yield Change(topic["name"], max(1, mutations or 1), mutations is not None)
 
     def _created(self, topic: Fields, answer: Fields) -> tuple[int | None, int | None]:
@@ -87,6 +98,7 @@ class TopicsKnown:
             held = self._partitions.get(name)
             if not answer["errorCode"]:
                 self._partitions.pop(name, None)
+                self._changed[name] = None
             yield Change(name, held or 1, held is not None)
 
     def _note(self, topic: Fields, partitions: int) -> None:

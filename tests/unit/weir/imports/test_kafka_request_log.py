@@ -99,6 +99,16 @@ def test_what_a_request_costs(
     assert note in capsys.readouterr().err
 
 
+def test_metadata_lags(imported: Import) -> None:
+    """What a request has changed is believed for some seconds, whatever Metadata says; then no more."""
+    topic = {"errorCode": 0, "name": "t", "topicId": "x" * 22, "partitions": [1, 2]}
+    seen = line(3, response={"topics": [topic]})
+    later = seen.replace("10:00:00", "10:00:06")
+    for log, held in (([create(0), seen, delete("t")], 3), ([create(0), later, delete("t")], 2)):
+        deleted = imported(log)[-1]
+        assert deleted["items"] == [{"name": "t", "mutations": held}]
+
+
 def test_brokers_are_no_clients(imported: Import) -> None:
     """What brokers ask their controller, and what they copy from each other, is nobody's use."""
     heartbeat = line(63, listener="CONTROLLER")
