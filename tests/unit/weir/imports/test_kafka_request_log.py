@@ -10,6 +10,7 @@ import pytest
 from import_kit import MADE, create, delete, line, made_of, produce
 
 from weir.cli import main
+from weir.imports import reading
 
 LOGS = Path(__file__).parent / "logs"
 """Of real brokers (tests/kafka/test_request_log.py makes them anew), without the lists of configurations."""
@@ -154,3 +155,14 @@ def test_files_come_in_the_order_of_their_times(imported: Import, tmp_path: Path
     deleted, created = sorted(imported([delete("t")], old), key=lambda event: -event["ts"])
     assert created["id"] == "request.log.1.gz:1"
     assert deleted["items"][0]["mutations"] == 7
+
+
+def test_progress(
+    imported: Import, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What takes long says how far it is, and how long it will take."""
+    monkeypatch.setattr(reading, "_SAY_EVERY_S", 0.0)
+    imported([create(0)] * 2_000)
+    first, second, *_ = capsys.readouterr().err.splitlines()
+    assert first.startswith("import: 0.log: 1,000 lines, ") and "%, " in first and first.endswith(" s left")
+    assert second.startswith("import: 0.log: 2,000 lines, ")
