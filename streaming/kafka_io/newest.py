@@ -15,7 +15,6 @@ class Newest(Generic[K, R]):
         most: rows kept.
         group: subjects of one group are found together; None: it is of none.
         weight: rows that one counts for.
-        gone: told of a subject that leaves.
     """
 
     def __init__(
@@ -24,11 +23,11 @@ class Newest(Generic[K, R]):
         *,
         group: Callable[[K], Hashable | None] = lambda _key: None,
         weight: Callable[[R], int] = lambda _row: 1,
-        gone: Callable[[K], None] = lambda _key: None,
     ) -> None:
-        self._most, self._group, self._weight, self._gone = most, group, weight, gone
+        self._most, self._group, self._weight = most, group, weight
         self._rows: OrderedDict[K, R] = OrderedDict()
-        self._groups: dict[Any, dict[K, None]] = {}
+        # Lists: of most groups there is one, and of a long one the first leaves first.
+        self._groups: dict[Any, list[K]] = {}
         self._count = 0
         self.dropped = 0
         """How many rows went for lack of room."""
@@ -60,7 +59,7 @@ class Newest(Generic[K, R]):
         if row is None:
             row = self._rows[key] = make()
             if (group := self._group(key)) is not None:
-                self._groups.setdefault(group, {})[key] = None
+                self._groups.setdefault(group, []).append(key)
             self.resize(self._weight(row))
         elif newer:
             self._rows.move_to_end(key)
@@ -82,8 +81,7 @@ class Newest(Generic[K, R]):
         weight = self._weight(self._rows.pop(key))
         self._count -= weight
         if (group := self._group(key)) is not None:
-            del self._groups[group][key]
+            self._groups[group].remove(key)
             if not self._groups[group]:
                 del self._groups[group]
-        self._gone(key)
         return weight

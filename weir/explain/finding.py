@@ -173,7 +173,7 @@ def _located(said: dict[str, Any], policies: PolicySet) -> tuple[Entity, int] | 
     if not view.table.names:
         entity = entity_of(told[0]) if told is not None else None
         return None if entity is None else (entity, 0)
-    return view.table.names[0], int(view.table.measure[0])
+    return view.table.names[0], int(view.table.columns["measure"][0])
 
 
 def _events(source: Source, found: Explanation, at: int) -> list[Told]:

@@ -11,8 +11,8 @@ from enforcer.control.answers.help import what_would_help
 from enforcer.control.answers.ladder import entry_of, ladder, split_subscription
 from enforcer.control.answers.reasons import reason
 from enforcer.control.dispatch.table import DeliveryTable
-from enforcer.control.entities.columns import Slot, Snapshot
 from enforcer.control.entities.laws import MEASURES, NAMES, Entity, Law
+from enforcer.control.entities.table import Slot, Snapshot
 from enforcer.control.entities.view import EntityView
 from streaming.contract.names import INFLIGHT_GROUP_PREFIX
 from streaming.policy.groups import INFLIGHT_PARTS, round_rules
@@ -57,7 +57,9 @@ def page(
     if key in view.told:
         kept: tuple[list[dict[str, Any]], int] = view.told[key]
         return kept
-    keep = snapshot.listed if law is None else snapshot.listed & (view.table.law[: len(view.table)] == law)
+    keep = snapshot.listed
+    if law is not None:
+        keep = keep & (view.table.columns["law"][: len(view.table)] == law)
     rows = np.flatnonzero(keep)
     if seen is not all_seen:
         rows = np.array([row for row in rows.tolist() if seen(view.table.names[row])], dtype=np.int64)
@@ -112,7 +114,7 @@ def pressed(view: EntityView, now_ms: int) -> tuple[list[Pressed], int]:
 
 def row_of(view: EntityView, snapshot: Snapshot, row: int) -> dict[str, Any]:
     """One entity as the list shows it."""
-    entity, measure = view.table.names[row], int(view.table.measure[row])
+    entity, measure = view.table.names[row], int(view.table.columns["measure"][row])
     used, limit = float(snapshot.used[row]), float(snapshot.limit[row])
     fraction = float(snapshot.fraction[row])
     held = {
@@ -155,7 +157,7 @@ def one(
     if row is None:
         return None
     shown = row_of(view, view.snapshot(now_ms), row)
-    measure, detail = int(view.table.measure[row]), view.details.get(entity)
+    measure, detail = int(view.table.columns["measure"][row]), view.details.get(entity)
     levels = ladder(view.policies, entity, measure)
     shares = _shares(view, deliveries, entity, measure, row, now_ms)
     held = [share["share"] for share in shares if share["share"] is not None]
@@ -271,8 +273,8 @@ def _shares(
         place = MEASURES[Law.DISPATCH][measure].dimension == "bytes"
         return [
             {"proxy": key.proxy or key.broker, "broker": key.broker, "share": None,
-             "used": each.recent.rates(now_ms)[place]}
-            for key, each in deliveries.of_topic(topic)
+             "used": each.rates[place]}
+            for key, each in deliveries.of_topic(topic, now_ms)
             if key.subscription == subscription
         ]  # fmt: skip
     return []
@@ -280,8 +282,7 @@ def _shares(
 
 def _bucket_shares(view: EntityView, entity: Entity, row: int, now_ms: int) -> list[dict[str, Any]]:
     """The part of the rate that each proxy decides by, where they decide (docs/contract.md 3.1)."""
-    detail, alive = view.details.get(entity), view.signs.alive(now_ms)
-    used = {} if detail is None else {name: each.rates(now_ms)[0] for name, each in detail.proxies.items()}
+    used, alive = view.details.rates(entity, now_ms), view.signs.alive(now_ms)
     quota = view.policies.mutation_quota_of_subject(entity.name)
     part = None
     if alive and (quota is None or quota.decide != Decide.STRICT):

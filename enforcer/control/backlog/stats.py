@@ -13,9 +13,10 @@ from typing import Any, Final
 from pydantic import BaseModel, Field
 
 from enforcer.control.backlog.records import SubscriptionLag
-from enforcer.control.backlog.table import BacklogTable, Evictions, Row
+from enforcer.control.backlog.table import BacklogTable, Done, Evictions, Row
 from enforcer.control.usage import folded
 from streaming.contract.backlog.actions import QUOTA_TYPES
+from streaming.contract.backlog.decisions import BacklogDecision
 from streaming.policy.policy_set import PolicySet, Section
 from streaming.policy.topics import KIND_OF, BacklogKind, backlog_quota, check_interval_s
 
@@ -108,6 +109,7 @@ def limits_of(policies: PolicySet, topic: str) -> dict[str, int]:
 
 def _view(row: Row, topic: str, policies: PolicySet) -> dict[str, Any]:
     shown: dict[str, Any] = {}
+    done = row.done or Done()
     precise = policies.entries.get(Section.BROKER, {}).get("preciseBacklogSize", False)
     listed = () if row.report is None else row.report.subscriptions
     if row.report is not None:
@@ -128,9 +130,9 @@ def _view(row: Row, topic: str, policies: PolicySet) -> dict[str, Any]:
         **shown,
         **limits_of(policies, topic),
         "backlogCheckTime": row.checked_ts,
-        **{name: asdict(row.evicted.get(kind) or Evictions()) for kind, name in EVICTIONS.items()},
-        "producerBlocks": row.times_blocked,
-        "producersBlockedBy": _blocks(row),
+        **{name: asdict(done.evicted.get(kind) or Evictions()) for kind, name in EVICTIONS.items()},
+        "producerBlocks": done.times_blocked,
+        "producersBlockedBy": _blocks(done, row.decision),
         "subscriptions": {each.name: _subscription(each, precise) for each in listed},
     }
 
@@ -144,13 +146,12 @@ def _subscription(behind: SubscriptionLag, precise: bool) -> dict[str, Any]:
     }
 
 
-def _blocks(row: Row) -> list[dict[str, Any]]:
+def _blocks(done: Done, decided: BacklogDecision | None) -> list[dict[str, Any]]:
     """Those that stand; not those of a quota that was inside at a check since: who blocked may be dead."""
-    decided = row.decision
     exceeded = {kind for kind, _ in decided.exceeded} if decided is not None else set(QUOTA_TYPES)
     return [
         {"actor": each.actor, "quotaType": each.quota_type, "policy": each.policy, "since": each.ts}
-        for each in row.blocks.values()
+        for each in done.blocks.values()
         if each.quota_type in exceeded or (decided is not None and decided.ts < each.ts)
     ]
 

@@ -40,25 +40,36 @@ class Evictions:
 
 
 @dataclass(slots=True)
+class Done:
+    """What was done about one topic.
+
+    Attributes:
+        evicted: by quota type.
+        blocks: of producers that have begun and not ended, by their id.
+        times_blocked: how many have begun.
+        remembered: ids of steps that were counted, and of checks that were.
+    """
+
+    evicted: dict[str, Evictions] = field(default_factory=dict)
+    blocks: OrderedDict[str, BacklogAction] = field(default_factory=OrderedDict)
+    times_blocked: int = 0
+    remembered: OrderedDict[str, None] = field(default_factory=OrderedDict)
+
+
+@dataclass(slots=True)
 class Row:
     """One topic.
 
     Attributes:
         report: the newest; None: none was read.
         decision: the newest; None: none was read.
-        evicted: by quota type.
-        blocks: of producers that have begun and not ended, by their id.
-        times_blocked: how many have begun.
-        remembered: ids of steps that were counted, and of checks that were.
+        done: None: nothing, as about most.
         heard_ts: the newest of all of these, ms since the epoch.
     """
 
     report: BacklogReport | None = None
     decision: BacklogDecision | None = None
-    evicted: dict[str, Evictions] = field(default_factory=dict)
-    blocks: OrderedDict[str, BacklogAction] = field(default_factory=OrderedDict)
-    times_blocked: int = 0
-    remembered: OrderedDict[str, None] = field(default_factory=OrderedDict)
+    done: Done | None = None
     heard_ts: int = 0
 
     @property
@@ -101,10 +112,11 @@ class BacklogTable:
     def take_action(self, action: BacklogAction) -> None:
         """Count what was done; each step once, though it may come again."""
         row = self._heard(action.topic, action.ts)
+        row.done = row.done or Done()
         if action.subscription:
-            _count(row, action)
+            _count(row.done, action)
         else:
-            _note_block(row, action)
+            _note_block(row.done, action)
 
     def row(self, topic: str, since_ms: int) -> Row | None:
         """A topic that was looked at since then; None: it was not."""
@@ -130,10 +142,10 @@ class BacklogTable:
         return row
 
 
-def _count(row: Row, action: BacklogAction) -> None:
-    if action.step not in (DONE, FAILED) or not _remember(row, f"{action.step} {action.id}"):
+def _count(done: Done, action: BacklogAction) -> None:
+    if action.step not in (DONE, FAILED) or not _remember(done, f"{action.step} {action.id}"):
         return
-    evicted = row.evicted.setdefault(action.quota_type, Evictions())
+    evicted = done.evicted.setdefault(action.quota_type, Evictions())
     if action.step == FAILED:
         evicted.failures += 1
         return
@@ -142,30 +154,30 @@ def _count(row: Row, action: BacklogAction) -> None:
     evicted.lastTime = max(evicted.lastTime or 0, action.ts)
     # The actions of one check differ in what stands behind its id.
     check = action.id.removesuffix(f"/{action.quota_type}/{action.subscription}")
-    evicted.times += _remember(row, f"{action.quota_type} {check}")
+    evicted.times += _remember(done, f"{action.quota_type} {check}")
 
 
-def _note_block(row: Row, action: BacklogAction) -> None:
-    if not _remember(row, f"{action.step} {action.id}"):
+def _note_block(done: Done, action: BacklogAction) -> None:
+    if not _remember(done, f"{action.step} {action.id}"):
         return
     if action.step != BEGUN:
-        row.blocks.pop(action.id, None)
+        done.blocks.pop(action.id, None)
         return
-    row.times_blocked += 1
-    row.blocks[action.id] = action
-    if len(row.blocks) > REMEMBERED_MAX:
-        row.blocks.popitem(last=False)
+    done.times_blocked += 1
+    done.blocks[action.id] = action
+    if len(done.blocks) > REMEMBERED_MAX:
+        done.blocks.popitem(last=False)
 
 
-def _remember(row: Row, what: str) -> bool:
+def _remember(done: Done, what: str) -> bool:
     """Whether this is new."""
-    if what in row.remembered:
+    if what in done.remembered:
         # What still comes is no reason to forget it.
-        row.remembered.move_to_end(what)
+        done.remembered.move_to_end(what)
         return False
-    row.remembered[what] = None
-    if len(row.remembered) > REMEMBERED_MAX:
-        row.remembered.popitem(last=False)
+    done.remembered[what] = None
+    if len(done.remembered) > REMEMBERED_MAX:
+        done.remembered.popitem(last=False)
     return True
 
 

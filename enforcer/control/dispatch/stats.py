@@ -3,6 +3,7 @@ owed, when it goes on and what holds it back.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from itertools import groupby
 from typing import Any, Final
 
@@ -10,7 +11,7 @@ import numpy as np
 from pydantic import BaseModel, Field
 
 from enforcer.control.dispatch.records import DispatchDecision
-from enforcer.control.dispatch.table import CUTS, Counter, DeliveryTable, Key, Row
+from enforcer.control.dispatch.table import CUTS, DeliveryTable, Key, Row
 from enforcer.control.usage import folded
 from streaming.laws.dispatch.law import (
     DIMENSIONS,
@@ -105,16 +106,19 @@ class TopicStats(Deliveries, Availability):
 
 def topic_stats(table: DeliveryTable, topic: str, policies: PolicySet, now_ms: int) -> dict[str, Any] | None:
     """The stats of a topic as TopicStats has them, None if nothing was read of it."""
-    rows = table.of_topic(topic)
+    rows = table.of_topic(topic, now_ms)
     if not rows:
         return None
+    # That of a broker is that of all its subscriptions.
+    newest = cache(table.newest)
 
-    def standing(broker: str, subscription: str | None) -> dict[str, Any]:
-        names = (broker, topic) if subscription is None else (broker, topic, subscription)
-        return _standing(table.counters(broker, topic, subscription), names, policies, now_ms)
+    def standing(broker: str, *subscription: str) -> dict[str, Any]:
+        names = (broker, topic, *subscription)
+        decided = [newest(*names[:depth]) for depth in range(1, len(names) + 1)]
+        return _standing(decided, names, policies, now_ms)
 
     subscriptions = {
-        name: _subscription(name, list(own), standing, now_ms)
+        name: _subscription(name, list(own), standing)
         for name, own in groupby(rows, key=lambda row: row[0].subscription)
     }
     brokers = [
@@ -123,7 +127,7 @@ def topic_stats(table: DeliveryTable, topic: str, policies: PolicySet, now_ms: i
             **_sums(
                 part for one in subscriptions.values() for part in one["brokers"] if part["broker"] == broker
             ),
-            **standing(broker, None),
+            **standing(broker),
         }
         for broker in sorted({key.broker for key, _ in rows})
     ]
@@ -133,19 +137,17 @@ def topic_stats(table: DeliveryTable, topic: str, policies: PolicySet, now_ms: i
 def _subscription(
     name: str,
     rows: Sequence[tuple[Key, Row]],
-    standing: Callable[[str, str | None], dict[str, Any]],
-    now_ms: int,
+    standing: Callable[..., dict[str, Any]],
 ) -> dict[str, Any]:
     brokers = []
     for broker, own in groupby(rows, key=lambda row: row[0].broker):
-        proxies = [_proxy(key, row, now_ms) for key, row in own]
+        proxies = [_proxy(key, row) for key, row in own]
         brokers.append({"broker": broker, **_sums(proxies), **standing(broker, name), "proxies": proxies})
     return {**_together(brokers), "brokers": brokers}
 
 
-def _proxy(key: Key, row: Row, now_ms: int) -> dict[str, Any]:
-    msgs, size = row.recent.rates(now_ms)
-    counts = (msgs, size, row.msgs, row.bytes, *row.cuts)
+def _proxy(key: Key, row: Row) -> dict[str, Any]:
+    counts = (*row.rates, row.msgs, row.bytes, *row.cuts)
     return {
         "proxy": key.proxy,
         **dict(zip(_COUNTS, counts, strict=True)),
@@ -154,22 +156,28 @@ def _proxy(key: Key, row: Row, now_ms: int) -> dict[str, Any]:
 
 
 def _standing(
-    counters: Sequence[Counter], names: Sequence[str], policies: PolicySet, now_ms: int
+    counters: Sequence[DispatchDecision | None], names: Sequence[str], policies: PolicySet, now_ms: int
 ) -> dict[str, Any]:
-    """What the counters of a broker, a topic and maybe a subscription come to now, by the law itself."""
-    newest = counters[-1].decided
+    """What the counters of a broker, a topic and maybe a subscription come to now, by the law itself.
+
+    Args:
+        counters: the newest decision on each.
+        names: of all of them.
+        policies, now_ms: in force, and when.
+    """
+    newest = counters[-1]
     if newest is None:
         return _UNKNOWN
     if newest.acquired is None:
         return _as_decided(newest, now_ms)
     limits = [limit_of(policies, tuple(names[:depth])) for depth in range(1, len(names) + 1)]
-    now = max(now_ms, *(counter.decided.at for counter in counters if counter.decided))
+    now = max(now_ms, *(decided.at for decided in counters if decided))
     rate = np.array([limit.rate for limit in limits], dtype=np.int64)
     period_ms = np.array([limit.period_ms for limit in limits], dtype=np.int64)
     acquired = np.zeros_like(rate)
-    for place, (level, counter) in enumerate(zip(LEVELS, counters, strict=False)):
-        held = (counter.decided.acquired or {}).get(level, (0, 0)) if counter.decided else (0, 0)
-        since = counter.decided.at if counter.decided else now
+    for place, (level, decided) in enumerate(zip(LEVELS, counters, strict=False)):
+        held = (decided.acquired or {}).get(level, (0, 0)) if decided else (0, 0)
+        since = decided.at if decided else now
         for dimension, count in enumerate(held):
             acquired[place, dimension] = rolled(
                 count or 0, limits[place].rate[dimension], limits[place].period_ms, since, now

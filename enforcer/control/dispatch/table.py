@@ -1,25 +1,36 @@
 """What was delivered to each subscription and what the job decided on it, as read from Weir's topics.
 
-A row is one subscription at one broker behind one proxy. Counters of the law are kept beside them, once for
-each broker, topic at a broker and subscription at a broker, whichever decision said them last.
+A row is one subscription at one broker behind one proxy, with the newest decision on it. The newest of all
+on a broker, a topic at a broker or a subscription at a broker holds the law's counter of these.
 """
 
-from dataclasses import dataclass, field
 from operator import attrgetter, itemgetter
+from sys import intern
 from typing import Final, NamedTuple
 
-from enforcer.control.dispatch.records import DispatchDecision
-from streaming.contract.usage_events import DispatchUsage
-from streaming.kafka_io.newest import Newest
-from streaming.laws.dispatch.law import DIMENSIONS, LEVELS
+import numpy as np
+from numpy.typing import NDArray
 
-RECENT_MS: Final = 60_000
-"""Rates are means over so long, as in Pulsar's stats."""
+from enforcer.control.dispatch.records import Counts, DispatchDecision
+from enforcer.control.entities.columns import Columns, Kind
+from streaming.contract.usage_events import DispatchUsage
+from streaming.laws.dispatch.law import DIMENSIONS, LEVELS, NONE, added
+
 _SLOT_MS: Final = 10_000
-_SLOTS: Final = RECENT_MS // _SLOT_MS
-_SHORTEST_MS: Final = 1_000
+_SLOTS: Final = 6
+"""Rates are means over a minute, as in Pulsar's stats."""
 CUTS: Final = tuple((level, dimension) for level in LEVELS for dimension in DIMENSIONS)
 """What may hold a subscription back."""
+_UNSAID: Final = -2
+_COLUMNS: Final[dict[str, Kind]] = {
+    **dict.fromkeys(("all_msgs", "all_bytes", "since", "reported_ts", "throttle_ms", "order"), (np.int64, 0)),
+    "cuts": (np.int64, 0, len(CUTS)),
+    "counters": (np.int64, 0, len(LEVELS)),
+    "at": (np.int64, NONE),
+    "limited_by": (np.int8, NONE),
+    "available": (np.int64, NONE, len(DIMENSIONS)),
+    "acquired": (np.int64, _UNSAID, len(LEVELS), len(DIMENSIONS)),
+}
 
 
 class Key(NamedTuple):
@@ -31,125 +42,124 @@ class Key(NamedTuple):
     proxy: str
 
 
-class RecentDeliveries:
-    """Deliveries of the last minute, by slots of ten seconds.
-
-    Args:
-        since: when counting began, ms since the epoch.
-    """
-
-    __slots__ = ("_since", "_slots")
-
-    def __init__(self, since: int) -> None:
-        self._since = since
-        # A list: an empty deque takes ten times as much, and most have few slots.
-        self._slots: list[tuple[int, int, int]] = []
-
-    def add(self, ts: int, msgs: int, size: int) -> None:
-        """Count a delivery; one of an earlier slot than the newest counts in that."""
-        slot = ts // _SLOT_MS
-        if self._slots and self._slots[-1][0] >= slot:
-            slot, held_msgs, held_size = self._slots.pop()
-            msgs, size = held_msgs + msgs, held_size + size
-        self._slots.append((slot, msgs, size))
-        del self._slots[:-_SLOTS]
-
-    def rates(self, now_ms: int) -> tuple[float, float]:
-        """Messages and bytes per second."""
-        first = now_ms // _SLOT_MS - _SLOTS + 1
-        counted = [slot for slot in self._slots if slot[0] >= first]
-        span_s = max(_SHORTEST_MS, now_ms - max(self._since, first * _SLOT_MS)) / 1000
-        return sum(slot[1] for slot in counted) / span_s, sum(slot[2] for slot in counted) / span_s
-
-
-@dataclass(slots=True)
-class Row:
+class Row(NamedTuple):
     """Deliveries to one subscription at one broker behind one proxy, since the first that was read.
 
     Attributes:
-        recent: those of the last minute.
-        msgs, bytes, entries: totals.
+        msgs, bytes: totals.
         cuts: how often each of CUTS held it back, in their order.
         reported_ts: the last report, ms since the epoch; 0: none.
+        rates: messages and bytes per second in the last minute.
     """
 
-    recent: RecentDeliveries
-    msgs: int = 0
-    bytes: int = 0
-    entries: int = 0
-    cuts: list[int] = field(default_factory=lambda: [0] * len(CUTS))
-    reported_ts: int = 0
+    msgs: int
+    bytes: int
+    cuts: list[int]
+    reported_ts: int
+    rates: tuple[float, float]
 
 
-@dataclass(slots=True)
-class Counter:
-    """The newest decision that holds the counter of a broker, a topic or a subscription at a broker.
+class DeliveryTable(Columns[Key]):
+    """The rows of all topics.
 
-    Attributes:
-        rows: rows that it stands beside; with the last of them it goes.
-        decided: that decision, None before the first.
-    """
-
-    rows: int = 0
-    decided: DispatchDecision | None = None
-
-
-class DeliveryTable:
-    """The rows and counters of all topics.
+    Columns: as of Row, deliveries counted `since`; of the newest decision, the `order`-th that was read, all
+    that it says (DispatchDecision, NONE: null), and by hash the names of the `counters` that it holds.
 
     Args:
         rows_max: rows kept; beyond it the one silent longest goes first, and is counted.
     """
 
     def __init__(self, rows_max: int) -> None:
-        self.rows: Newest[Key, Row] = Newest(rows_max, group=attrgetter("topic"), gone=self._forget)
-        self._counters: dict[tuple[str, ...], Counter] = {}
+        super().__init__(
+            rows_max, _COLUMNS, dict.fromkeys(DIMENSIONS, (np.int64, 0)),
+            slot_ms=_SLOT_MS, slots_kept=_SLOTS, group=attrgetter("topic"),
+        )  # fmt: skip
+        self._read = 0
 
     def take_usage(self, event: DispatchUsage, proxy: str, ts: int) -> None:
         """Count a delivery, reported by a proxy at `ts` (ms since the epoch)."""
-        row = self._row(Key(event.topic, event.subscription, event.broker, proxy), ts)
-        row.recent.add(ts, event.msgs, event.bytes)
-        row.msgs += event.msgs
-        row.bytes += event.bytes
-        row.entries += event.entries
-        row.reported_ts = max(row.reported_ts, ts)
+        row = self._heard(event.topic, event.subscription, event.broker, proxy, ts)
+        columns, place = self.columns, self.place(ts)
+        for name, amount in zip(DIMENSIONS, (event.msgs, event.bytes), strict=True):
+            total = columns[f"all_{name}"]
+            total[row] = added(total[row], amount)
+            if place is not None:
+                self.slots[name][place, row] = added(self.slots[name][place, row], amount)
+        columns["reported_ts"][row] = max(columns["reported_ts"][row], ts)
 
     def take_decision(self, decision: DispatchDecision) -> None:
         """Take a decision in; one that is older than what is known counts as held back, and no more."""
-        key = Key(decision.topic, decision.subscription, decision.broker, decision.proxy)
-        row = self._row(key, decision.at)
-        if decision.limited_by is not None and not decision.repeated:
-            row.cuts[CUTS.index(decision.limited_by)] += 1
-        for names in _names(key):
-            counter = self._counters[names]
-            if counter.decided is None or decision.at >= counter.decided.at:
-                counter.decided = decision
+        row = self._heard(
+            decision.topic, decision.subscription, decision.broker, decision.proxy, decision.at
+        )
+        columns = self.columns
+        limited_by = NONE if decision.limited_by is None else CUTS.index(decision.limited_by)
+        if limited_by != NONE and not decision.repeated:
+            columns["cuts"][limited_by, row] += 1
+        if decision.at < columns["at"][row]:
+            return
+        self._read += 1
+        columns["order"][row], columns["at"][row] = self._read, decision.at
+        columns["throttle_ms"][row], columns["limited_by"][row] = decision.throttle_ms, limited_by
+        columns["available"][:, row] = _numbers(decision.available)
+        said = decision.acquired
+        columns["acquired"][..., row] = (
+            _UNSAID if said is None else [_numbers(said.get(level, (None, None))) for level in LEVELS]
+        )
 
-    def of_topic(self, topic: str) -> list[tuple[Key, Row]]:
-        """A topic's rows, in order of subscription, broker and proxy."""
-        return sorted(self.rows.of_group(topic), key=itemgetter(0))
+    def of_topic(self, topic: str, now_ms: int) -> list[tuple[Key, Row]]:
+        """A topic's rows at a time, in order of subscription, broker and proxy."""
+        found = sorted(self.rows.of_group(topic), key=itemgetter(0))
+        return [(key, self._view(row, now_ms)) for key, row in found]
 
-    def counters(self, broker: str, topic: str, subscription: str | None) -> list[Counter]:
-        """Those of a broker, a topic there and, if one is given, a subscription of it, in this order."""
-        names = (broker, topic) if subscription is None else (broker, topic, subscription)
-        return [self._counters[names[:depth]] for depth in range(1, len(names) + 1)]
+    def newest(self, *names: str) -> DispatchDecision | None:
+        """The newest decision on a broker, a topic there or a subscription of it; None: there is none."""
+        columns, count = self.columns, len(self)
+        holds = columns["counters"][len(names) - 1, :count] == hash(names)
+        rows = np.flatnonzero(holds & (columns["at"][:count] != NONE))
+        if not len(rows):
+            return None
+        row = int(rows[np.lexsort((columns["order"][rows], columns["at"][rows]))[-1]])
+        key, limited_by = self.names[row], columns["limited_by"][row]
+        acquired = columns["acquired"][..., row]
+        return DispatchDecision(
+            broker=key.broker, topic=key.topic, subscription=key.subscription, proxy=key.proxy,
+            at=int(columns["at"][row]),
+            available=_counts(columns["available"][:, row]),
+            throttle_ms=int(columns["throttle_ms"][row]),
+            limited_by=None if limited_by == NONE else CUTS[limited_by],
+            acquired=None
+            if acquired[0, 0] == _UNSAID
+            else dict(zip(LEVELS, map(_counts, acquired), strict=True)),
+            repeated=False,
+        )  # fmt: skip
 
-    def _row(self, key: Key, ts: int) -> Row:
-        def make() -> Row:
-            for names in _names(key):
-                self._counters.setdefault(names, Counter()).rows += 1
-            return Row(RecentDeliveries(ts))
+    def _heard(self, topic: str, subscription: str, broker: str, proxy: str, ts: int) -> int:
+        # The same few names stand in very many rows.
+        row = self.row(Key(topic, intern(subscription), intern(broker), intern(proxy)))
+        if not self.columns["since"][row]:
+            self.columns["since"][row] = ts
+            names = (broker, topic, subscription)
+            self.columns["counters"][:, row] = [hash(names[:depth]) for depth in range(1, len(names) + 1)]
+        return row
 
-        return self.rows.heard(key, make)
+    def _view(self, row: int, now_ms: int) -> Row:
+        columns = self.columns
+        since = int(columns["since"][row])
+        msgs, size = (self.rate(name, row, since, now_ms) for name in DIMENSIONS)
+        return Row(
+            msgs=int(columns["all_msgs"][row]),
+            bytes=int(columns["all_bytes"][row]),
+            cuts=columns["cuts"][:, row].tolist(),
+            reported_ts=int(columns["reported_ts"][row]),
+            rates=(msgs, size),
+        )
 
-    def _forget(self, key: Key) -> None:
-        for names in _names(key):
-            counter = self._counters[names]
-            counter.rows -= 1
-            if counter.rows == 0:
-                del self._counters[names]
+
+def _numbers(counts: Counts) -> list[int]:
+    return [NONE if count is None else count for count in counts]
 
 
-def _names(key: Key) -> tuple[tuple[str, ...], ...]:
-    """Names of the counters of a broker, a topic and a subscription there: in the order of LEVELS."""
-    return (key.broker,), (key.broker, key.topic), (key.broker, key.topic, key.subscription)
+def _counts(numbers: NDArray[np.int64]) -> Counts:
+    msgs, size = (None if number == NONE else number for number in numbers.tolist())
+    return msgs, size

@@ -1,278 +1,114 @@
-"""Rows of all entities as columns: 100,000 of them in tens of megabytes, put in order only when asked.
+"""Numbers of many subjects as columns: a tenth of what objects take, and added up by arrays.
 
-A row is a number. Amounts of the last minutes stand in slots that all rows share, so that a new slot is one
-line of an array and not one object a row.
+A subject's row is a number. What changes by the minute stands in slots of time that all rows share, so that
+a new slot is one line of an array and not one object a row.
 """
 
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from enforcer.control.entities.laws import Entity, Law
 from streaming.kafka_io.newest import Newest
 
-SLOT_MS: Final = 20_000
-"""Of the history."""
-SLOTS: Final = 30
-"""Kept: ten minutes."""
-MINUTE_SLOTS: Final = 3
-REFUSED_MS: Final = 60_000
-"""For so long a refusal is told, ms."""
-PAUSE_MS: Final = 10_000
-"""A wait that begins so soon after the one before is one stretch with it, ms."""
-IDLE_MS: Final = 3_600_000
-"""Who was silent for longer is not listed, ms."""
+K = TypeVar("K", bound=Hashable)
+
+Kind = tuple[type[np.generic], float, *tuple[int, ...]]
+"""Of a column: its type, what stands in a new row, and the shape of that where it is not one number."""
 _FIRST: Final = 256
-_NUMBERS: Final = (
-    "limit", "used", "used_until", "level", "level_at", "burst", "until", "wait", "length", "refused_until",
-    "since", "heard",
-)  # fmt: skip
+_SHORTEST_MS: Final = 1_000
 
 
-Slot = tuple[int, float | None, float | None]
-"""Of the history: when it began (ms since the epoch), what was used and the limit; None: not known."""
-
-
-class Snapshot(NamedTuple):
-    """All rows at one time.
-
-    Attributes:
-        now_ms: when, ms since the epoch.
-        used, limit, fraction: see docs/admin_api.md.
-        waiting_ms: how long each still waits, or waited last, PAUSE_MS ago at most.
-        refused: how often each was refused in the last minute.
-        since: since when it waits or is refused, ms since the epoch; 0: it does not.
-        listed: whether each is to be listed.
-        shadow: its policy is a shadow: nobody waits, and waits and refusals are what would have been.
-    """
-
-    now_ms: int
-    used: NDArray[np.float64]
-    limit: NDArray[np.float64]
-    fraction: NDArray[np.float64]
-    waiting_ms: NDArray[np.float64]
-    refused: NDArray[np.int64]
-    since: NDArray[np.float64]
-    listed: NDArray[np.bool_]
-    shadow: NDArray[np.bool_]
-
-    def held(self, row: int) -> bool:
-        """Whether a row waits or is refused."""
-        return bool(self.since[row] > 0)
-
-
-class EntityTable:
+class Columns(Generic[K]):
     """The rows.
 
     Args:
-        rows_max: rows kept; beyond it the entity silent longest goes first, and is counted.
+        rows_max: rows kept; beyond it the subject silent longest goes first, and is counted.
+        columns: by name.
+        slots: columns that have a number for each slot of time.
+        slot_ms, slots_kept: how long a slot is, and how many there are.
+        group: as of Newest.
 
     Attributes:
-        rows: number of the row of each entity.
-        names: the entity of each row.
-        law, measure: number of each row's law, and of what limits it there (laws.MEASURES).
-        shadow: whether its policy is a shadow.
-        columns: times in ms since the epoch. `limit`, `used` as last measured until `used_until`; of token
-            buckets `level` at `level_at` and `burst`; it waits until `until`, for `wait` ms as was said
-            (NaN: for what is left of that time), `length` as long; refusals are told until
-            `refused_until`; since when both.
+        rows: number of the row of each subject.
+        names: the subject of each row.
+        columns, slots: the arrays by name, no two alike; rows last, those beyond the subjects' number unused.
     """
 
-    def __init__(self, rows_max: int) -> None:
+    def __init__(
+        self,
+        rows_max: int,
+        columns: Mapping[str, Kind],
+        slots: Mapping[str, Kind],
+        *,
+        slot_ms: int,
+        slots_kept: int,
+        group: Callable[[K], Hashable | None] = lambda _key: None,
+    ) -> None:
         self._most = rows_max
-        self.rows: Newest[Entity, int] = Newest(rows_max)
-        self.names: list[Entity] = []
+        self._slot_ms, self._slots_kept = slot_ms, slots_kept
+        self.rows: Newest[K, int] = Newest(rows_max, group=group)
+        self.names: list[K] = []
         self._size = min(_FIRST, rows_max)
-        self.law = np.zeros(self._size, dtype=np.int8)
-        self.measure = np.zeros(self._size, dtype=np.int8)
-        self.shadow = np.zeros(self._size, dtype=np.bool_)
-        self.columns = {name: np.zeros(self._size) for name in _NUMBERS}
-        self._amounts = np.full((SLOTS, self._size), np.nan, dtype=np.float32)
-        self._limits = np.full((SLOTS, self._size), np.nan, dtype=np.float32)
-        self._refusals = np.zeros((SLOTS, self._size), dtype=np.uint16)
+        self._kinds = {**columns, **{name: (*kind[:2], slots_kept) for name, kind in slots.items()}}
+        made = {name: np.zeros((*kind[2:], self._size), kind[0]) for name, kind in self._kinds.items()}
+        self.columns: dict[str, NDArray[Any]] = {name: made[name] for name in columns}
+        self.slots: dict[str, NDArray[Any]] = {name: made[name] for name in slots}
         self._slot = 0
 
     def __len__(self) -> int:
         return len(self.names)
 
-    def row(self, entity: Entity, ts: int) -> int:
-        """The row of an entity that is spoken of at `ts`; made if it has none."""
-        row = self.rows.get(entity)
+    def row(self, key: K) -> int:
+        """The row of a subject that is spoken of; made if it has none."""
+        row = self.rows.get(key)
         if row is None:
-            row = self._free(entity)
-        self.rows.heard(entity, lambda: row)
-        heard = self.columns["heard"]
-        heard[row] = max(heard[row], ts)
-        return row
+            row = self._free(key)
+        return self.rows.heard(key, lambda: row)
 
-    def count(self, row: int, ts: int, amount: float) -> None:
-        """Add an amount to the slot of a time."""
-        place = self._place(ts)
-        if place is not None:
-            held = self._amounts[place, row]
-            self._amounts[place, row] = amount + (0.0 if np.isnan(held) else held)
-            self._limits[place, row] = self.columns["limit"][row]
-
-    def measured(self, row: int, ts: int, used: float, limit: float, until: float) -> None:
-        """Note what is used and the limit; of a slot's the nearest to its limit is kept.
-
-        Args:
-            row, ts: whose and when.
-            used, limit: in the unit of the row's measure.
-            until: for how long that is known, ms since the epoch.
-        """
-        columns = self.columns
-        columns["used"][row], columns["limit"][row], columns["used_until"][row] = used, limit, until
-        place = self._place(ts)
-        if place is None:
-            return
-        before, before_limit = self._amounts[place, row], self._limits[place, row]
-        if not used * before_limit < before * limit:
-            self._amounts[place, row], self._limits[place, row] = used, limit
-
-    def waits(self, row: int, ts: int, until: float, said_ms: float = np.nan) -> None:
-        """It waits until a time; one that is not after `ts`: it does not wait any more."""
-        if until > ts:
-            self._stretch(row, ts)
-        columns = self.columns
-        columns["until"][row], columns["wait"][row] = until, said_ms
-        columns["length"][row] = max(0.0, until - ts)
-
-    def refused(self, row: int, ts: int, times: int) -> None:
-        """It was refused so many times."""
-        self._stretch(row, ts)
-        self.columns["refused_until"][row] = ts + REFUSED_MS
-        place = self._place(ts)
-        if place is not None:
-            self._refusals[place, row] = min(65_535, int(self._refusals[place, row]) + times)
-
-    def snapshot(self, now_ms: int) -> Snapshot:
-        """All rows as they are at a time."""
-        count = len(self)
-        self._place(now_ms)
-        law = self.law[:count]
-        columns = {name: column[:count] for name, column in self.columns.items()}
-        used = np.where(columns["used_until"] > now_ms, columns["used"], 0.0)
-        newest = self._newest_slots(MINUTE_SLOTS)
-        peaks = np.fmax.reduce(self._amounts[newest, :count], axis=0)
-        used = np.where(law == Law.DISPATCH, np.nan_to_num(peaks), used)
-        used = np.where(law == Law.MUTATION, self._bucket_use(columns, now_ms), used)
-        waiting = np.clip(columns["until"] - now_ms, 0, None)
-        said = np.where(np.isnan(columns["wait"]), waiting, columns["wait"])
-        # A backlog is over its limit until somebody reads: how long that takes nobody knows.
-        said = np.where(law == Law.BACKLOG, now_ms - columns["since"], said)
-        # Between two waits of one stretch it shows the last: who waits 2 s of 2.1 s is held all the time, and
-        # what is read late would else show nobody.
-        resting = (columns["until"] > 0) & (columns["until"] + PAUSE_MS > now_ms)
-        waiting = np.where(waiting > 0, said, np.where(resting, columns["length"], 0.0))
-        refusals = self._refusals[self._newest_slots(MINUTE_SLOTS + 1), :count].sum(axis=0, dtype=np.int64)
-        told = columns["refused_until"] > now_ms
-        refused = np.where(told, refusals, 0)
-        limit = columns["limit"].copy()
-        with np.errstate(divide="ignore", invalid="ignore"):
-            fraction = np.where(limit > 0, used / limit, np.where(used > 0, np.inf, 0.0))
-        return Snapshot(
-            now_ms=now_ms,
-            used=used,
-            limit=limit,
-            fraction=fraction,
-            waiting_ms=waiting,
-            refused=refused,
-            since=np.where((waiting > 0) | told, columns["since"], 0.0),
-            listed=columns["heard"] > now_ms - IDLE_MS,
-            shadow=self.shadow[:count].copy(),
-        )
-
-    def history(self, row: int) -> list[Slot]:
-        """The slots of a row, the oldest first."""
-        summed = self.law[row] == Law.MUTATION
-        found: list[Slot] = []
-        used: float | None = None
-        limit: float | None = None
-        for back in range(SLOTS - 1, -1, -1):
-            slot = self._slot - back
-            place = slot % SLOTS
-            amount, bound = float(self._amounts[place, row]), float(self._limits[place, row])
-            if summed:
-                used = 0.0 if np.isnan(amount) else amount * 1000 / SLOT_MS
-            elif not np.isnan(amount):
-                used = amount
-            # Between two reports nothing else is known than what the last one said.
-            limit = limit if np.isnan(bound) else bound
-            found.append((slot * SLOT_MS, used, limit))
-        return found
-
-    def bytes(self) -> int:
-        """What the columns take."""
-        kept: list[NDArray[Any]] = [*self.columns.values(), self._amounts, self._limits, self._refusals]
-        return sum(each.nbytes for each in kept)
-
-    def _bucket_use(self, columns: dict[str, NDArray[np.float64]], now_ms: int) -> NDArray[np.float64]:
-        """Of token buckets, per second: the rate times the share of the burst that is gone, or the mean over
-        the time that a full bucket lasts, at least a minute, whichever is more.
-        """
-        rate, burst = columns["limit"], columns["burst"]
-        left = np.minimum(burst, columns["level"] + rate * (now_ms - columns["level_at"]) / 1000)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            gone = np.where(burst > 0, (burst - left) / burst * rate, 0.0)
-            slots = np.clip(np.ceil(burst / rate * 1000 / SLOT_MS), MINUTE_SLOTS, SLOTS - 1)
-        sums, spans = np.zeros(len(rate)), np.full(len(rate), (now_ms % SLOT_MS) / 1000)
-        for back, place in enumerate(reversed(self._newest_slots(SLOTS))):
-            within = slots >= back
-            sums += np.where(within, np.nan_to_num(self._amounts[place, : len(rate)]), 0.0)
-            spans += np.where(within & (back > 0), SLOT_MS / 1000, 0.0)
-        used: NDArray[np.float64] = np.maximum(gone, sums / np.maximum(spans, 1.0))
-        return used
-
-    def _stretch(self, row: int, ts: int) -> None:
-        columns = self.columns
-        ended = max(columns["until"][row], columns["refused_until"][row])
-        if not columns["since"][row] or ts > ended + PAUSE_MS:
-            columns["since"][row] = ts
-
-    def _newest_slots(self, count: int) -> list[int]:
+    def newest_slots(self, count: int) -> list[int]:
         """Places of the newest slots, the oldest of them first."""
-        return [(self._slot - back) % SLOTS for back in range(count - 1, -1, -1)]
+        return [(self._slot - back) % self._slots_kept for back in range(count - 1, -1, -1)]
 
-    def _place(self, ts: int) -> int | None:
+    def place(self, ts: int) -> int | None:
         """Where the slot of a time stands, None if it is too old; newer ones are begun."""
-        slot = ts // SLOT_MS
+        slot = ts // self._slot_ms
         if slot > self._slot:
-            first = max(self._slot + 1, slot - SLOTS + 1)
+            first = max(self._slot + 1, slot - self._slots_kept + 1)
             for begun in range(first, slot + 1):
-                place = begun % SLOTS
-                self._amounts[place] = self._limits[place] = np.nan
-                self._refusals[place] = 0
+                for name, held in self.slots.items():
+                    held[begun % self._slots_kept, : len(self.names)] = self._kinds[name][1]
             self._slot = slot
-        return slot % SLOTS if slot > self._slot - SLOTS else None
+        return slot % self._slots_kept if slot > self._slot - self._slots_kept else None
 
-    def _free(self, entity: Entity) -> int:
-        """A row for a new entity, that of the one silent longest if there is no other."""
+    def rate(self, name: str, row: int, since: int, now_ms: int) -> float:
+        """The mean per second of what stands in a row's slots, counted since a time; of a second at least."""
+        self.place(now_ms)
+        begun = now_ms // self._slot_ms - self._slots_kept + 1
+        slots = range(max(begun, self._slot - self._slots_kept + 1), self._slot + 1)
+        amount = self.slots[name][[slot % self._slots_kept for slot in slots], row].sum(dtype=float)
+        return float(amount * 1000 / max(_SHORTEST_MS, now_ms - max(since, begun * self._slot_ms)))
+
+    def _free(self, key: K) -> int:
+        """A row for a new subject, that of the one silent longest if there is no other."""
         if len(self.names) < self._most:
             row = len(self.names)
-            self.names.append(entity)
+            self.names.append(key)
             if row == self._size:
                 self._grow(min(self._most, 2 * self._size))
         else:
             _, row = next(self.rows.items())
-            self.names[row] = entity
-        self.law[row], self.measure[row], self.shadow[row] = entity.law, 0, False
-        for column in self.columns.values():
-            column[row] = 0.0
-        self._amounts[:, row] = self._limits[:, row] = np.nan
-        self._refusals[:, row] = 0
+            self.names[row] = key
+        for arrays in (self.columns, self.slots):
+            for name, held in arrays.items():
+                held[..., row] = self._kinds[name][1]
         return row
 
     def _grow(self, size: int) -> None:
-        def longer(held: NDArray[Any], fill: float) -> NDArray[Any]:
-            grown = np.full((*held.shape[:-1], size), fill, dtype=held.dtype)
-            grown[..., : self._size] = held
-            return grown
-
-        self.law, self.measure = longer(self.law, 0), longer(self.measure, 0)
-        self.shadow = longer(self.shadow, 0)
-        self.columns = {name: longer(column, 0.0) for name, column in self.columns.items()}
-        self._amounts, self._limits = longer(self._amounts, np.nan), longer(self._limits, np.nan)
-        self._refusals = longer(self._refusals, 0)
+        for arrays in (self.columns, self.slots):
+            for name, held in arrays.items():
+                # One after the other: all at once would be there twice.
+                arrays[name] = np.zeros((*held.shape[:-1], size), held.dtype)
+                arrays[name][..., : self._size] = held
         self._size = size

@@ -3,11 +3,13 @@
 from array import array
 from collections import deque
 from collections.abc import Mapping
+from operator import itemgetter
 from typing import Any, Final
 
+import numpy as np
 import orjson
 
-from enforcer.control.dispatch.table import RecentDeliveries
+from enforcer.control.entities.columns import Columns
 from enforcer.control.entities.laws import Entity
 from streaming.kafka_io.newest import Newest
 
@@ -15,11 +17,15 @@ ENTITIES_MAX: Final = 2_000
 """Entities that waited, and so many that did not; those silent longest go first."""
 DECISIONS_MAX: Final = 10
 """Newest decisions of one of them."""
-PROXIES_MAX: Final = 64
-"""Proxies of one of them whose use is told apart, and candidates."""
+CANDIDATES_MAX: Final = 64
+"""Candidates of one of them."""
+_PROXIES_MAX: Final = 4 * ENTITIES_MAX
+"""Pairs of an entity and a proxy whose use is told apart."""
 ASKED_SLOT_MS: Final = 10_000
 HOUR_MS: Final = 3_600_000
 _SLOTS: Final = HOUR_MS // ASKED_SLOT_MS
+_USED_SLOT_MS: Final = 10_000
+_USED_SLOTS: Final = 6
 _DECISION_BYTES: Final = 16_384
 
 
@@ -60,17 +66,15 @@ class Detail:
 
     Attributes:
         decisions: the newest as they stand in the log, the oldest first.
-        proxies: what each has let through.
         candidates: by name of candidate policies the newest decision by them.
         asked: None before its first wait.
         waited_ts: when it began to wait last, ms since the epoch.
     """
 
-    __slots__ = ("asked", "candidates", "decisions", "proxies", "waited_ts")
+    __slots__ = ("asked", "candidates", "decisions", "waited_ts")
 
     def __init__(self) -> None:
         self.decisions: deque[bytes] = deque(maxlen=DECISIONS_MAX)
-        self.proxies: dict[str, RecentDeliveries] = {}
         self.candidates: dict[str, bytes] = {}
         self.asked: Asked | None = None
         self.waited_ts = 0
@@ -83,17 +87,8 @@ class Detail:
             return
         if candidate is None:
             self.decisions.append(said)
-        elif candidate in self.candidates or len(self.candidates) < PROXIES_MAX:
+        elif candidate in self.candidates or len(self.candidates) < CANDIDATES_MAX:
             self.candidates[candidate] = said
-
-    def used(self, proxy: str, ts: int, amount: int) -> None:
-        """Count what a proxy let through."""
-        recent = self.proxies.get(proxy)
-        if recent is None:
-            if len(self.proxies) >= PROXIES_MAX:
-                self.proxies.pop(next(iter(self.proxies)))
-            recent = self.proxies[proxy] = RecentDeliveries(ts)
-        recent.add(ts, amount, 0)
 
 
 class Details:
@@ -102,6 +97,10 @@ class Details:
     def __init__(self) -> None:
         self._waited: Newest[Entity, Detail] = Newest(ENTITIES_MAX)
         self._others: Newest[Entity, Detail] = Newest(ENTITIES_MAX)
+        self._used: Columns[tuple[Entity, str]] = Columns(
+            _PROXIES_MAX, {"since": (np.int64, 0)}, {"used": (np.float64, 0)},
+            slot_ms=_USED_SLOT_MS, slots_kept=_USED_SLOTS, group=itemgetter(0),
+        )  # fmt: skip
 
     @property
     def dropped(self) -> int:
@@ -127,3 +126,18 @@ class Details:
         detail.asked = detail.asked or Asked()
         detail.waited_ts = max(detail.waited_ts, ts)
         return detail
+
+    def used(self, entity: Entity, proxy: str, ts: int, amount: int) -> None:
+        """Count what a proxy let through."""
+        row, since, place = self._used.row((entity, proxy)), self._used.columns["since"], self._used.place(ts)
+        since[row] = since[row] or ts
+        if place is not None:
+            self._used.slots["used"][place, row] += amount
+
+    def rates(self, entity: Entity, now_ms: int) -> dict[str, float]:
+        """What each proxy let through in the last minute, per second."""
+        since = self._used.columns["since"]
+        return {
+            proxy: self._used.rate("used", row, int(since[row]), now_ms)
+            for (_, proxy), row in self._used.rows.of_group(entity)
+        }

@@ -12,7 +12,6 @@ from typing import Any, Final
 from cachetools import LRUCache
 
 from enforcer.control.dispatch.records import DispatchDecision
-from enforcer.control.entities.columns import EntityTable, Snapshot
 from enforcer.control.entities.details import Asked as AskedAmounts
 from enforcer.control.entities.details import Details
 from enforcer.control.entities.laws import Entity, Law
@@ -27,6 +26,7 @@ from enforcer.control.entities.readings import (
     is_shadow,
 )
 from enforcer.control.entities.signs import Signs
+from enforcer.control.entities.table import EntityTable, Snapshot
 from streaming.contract.backlog.decisions import BacklogDecision
 from streaming.contract.decisions import Share
 from streaming.contract.errors import BadEvent
@@ -144,9 +144,7 @@ class EntityView:
         columns["level"][row] = level
         if not repeated:
             table.count(row, ts, said.mutations)
-            detail = self.details.get(entity)
-            if detail is not None:
-                detail.used(said.proxy, ts, said.mutations)
+            self.details.used(entity, said.proxy, ts, said.mutations)
             if said.refused:
                 table.refused(row, ts, 1)
         until = said.at + said.throttle_ms
@@ -167,7 +165,7 @@ class EntityView:
             return
         measure, used, limit = found
         row = self._row(entity, ts, shadow)
-        self.table.measure[row] = measure
+        self.table.columns["measure"][row] = measure
         self.table.measured(row, ts, used, limit, ts + _KNOWN_MS)
         # Of several brokers one may go on while others wait: each wait ends by itself.
         until = said.at + said.throttle_ms
@@ -190,7 +188,7 @@ class EntityView:
             return
         _, measure, used, limit = max(limited)
         row = self._row(entity, ts, shadow)
-        self.table.measure[row] = measure
+        self.table.columns["measure"][row] = measure
         self.table.measured(row, ts, used, limit, ts + _BACKLOG_KNOWN_MS)
         policies = {policy for _, policy in said.exceeded}
         self.table.waits(row, said.ts, ts + said.ttl_ms if _HOLD in policies else 0)
@@ -240,7 +238,7 @@ class EntityView:
             _, measure, used, limit = max(rates)
             entity = Entity(Law.SHARES, group)
             row = self._row(entity, ts, limits.shadow)
-            self.table.measure[row] = measure
+            self.table.columns["measure"][row] = measure
             self.table.measured(row, ts, used, limit, use.until)
             held = use.throttled_ms > 0
             self.table.waits(row, ts, use.until if held else 0, use.throttled_ms)
@@ -295,8 +293,8 @@ class EntityView:
         return self._limits[key]
 
     def _row(self, entity: Entity, ts: int, shadow: bool) -> int:
-        row = self.table.row(entity, ts)
-        self.table.shadow[row] = shadow
+        row = self.table.heard(entity, ts)
+        self.table.columns["shadow"][row] = shadow
         return row
 
 

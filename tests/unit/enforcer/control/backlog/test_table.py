@@ -69,8 +69,8 @@ def test_an_eviction_counts_once_a_check(made: BacklogTable) -> None:
     take(made, [decision(), *steps, *steps, eviction("slow", "failed", check="k2")])
     take(made, [eviction("slow", check="k3", ts=1_300), eviction("a/b", quota_type="time")])
     row = made.row(T, 0)
-    assert row is not None
-    size, age = row.evicted["size"], row.evicted["time"]
+    assert row is not None and row.done is not None
+    size, age = row.done.evicted["size"], row.done.evicted["time"]
     assert (size.times, size.failures, size.msgs, size.bytes, size.lastTime) == (2, 1, 12, 1_200, 1_300)
     assert (age.times, age.msgs) == (1, 4)
 
@@ -80,15 +80,15 @@ def test_what_is_remembered_is_bounded(made: BacklogTable) -> None:
     take(made, [decision(), *(eviction(f"s{number}") for number in range(3 * REMEMBERED_MAX))])
     take(made, [block(f"p{number}") for number in range(2 * REMEMBERED_MAX)])
     row = made.row(T, 0)
-    assert row is not None
-    assert (row.evicted["size"].times, row.evicted["size"].msgs) == (1, 12 * REMEMBERED_MAX)
-    assert len(row.remembered) == len(row.blocks) == REMEMBERED_MAX
-    assert row.times_blocked == 2 * REMEMBERED_MAX
+    assert row is not None and (done := row.done) is not None
+    assert (done.evicted["size"].times, done.evicted["size"].msgs) == (1, 12 * REMEMBERED_MAX)
+    assert len(done.remembered) == len(done.blocks) == REMEMBERED_MAX
+    assert done.times_blocked == 2 * REMEMBERED_MAX
 
 
 def test_blocks_begin_and_end(made: BacklogTable) -> None:
     """By actor; said again they neither begin nor count again."""
     take(made, [decision(), block("p1"), block("p2"), block("p1"), block("p1", "ended"), block("p1")])
     row = made.row(T, 0)
-    assert row is not None and [each.actor for each in row.blocks.values()] == ["p2"]
-    assert row.times_blocked == 2
+    assert row is not None and (done := row.done) is not None
+    assert [each.actor for each in done.blocks.values()] == ["p2"] and done.times_blocked == 2

@@ -1,9 +1,12 @@
 """What is kept of deliveries and the decisions on them."""
 
-import pytest
-from delivery_kit import T, decide, deliver
+from typing import Any
 
-from enforcer.control.dispatch.table import CUTS, DeliveryTable, RecentDeliveries
+import pytest
+from delivery_kit import DECISION, T, decide, deliver
+
+from enforcer.control.dispatch.records import dispatch_of
+from enforcer.control.dispatch.table import CUTS, DeliveryTable
 
 
 def test_deliveries_are_counted_by_subscription_broker_and_proxy() -> None:
@@ -12,12 +15,12 @@ def test_deliveries_are_counted_by_subscription_broker_and_proxy() -> None:
     for ts in (1_000, 2_000):
         deliver(table, ts)
     deliver(table, 3_000, proxy="p2")
-    rows = list(table.of_topic(T))
-    assert [(key.proxy, row.msgs, row.bytes, row.entries, row.reported_ts) for key, row in rows] == [
-        ("p1", 20, 2_000, 2, 2_000),
-        ("p2", 10, 1_000, 1, 3_000),
+    rows = table.of_topic(T, 3_000)
+    assert [(key.proxy, row.msgs, row.bytes, row.reported_ts) for key, row in rows] == [
+        ("p1", 20, 2_000, 2_000),
+        ("p2", 10, 1_000, 3_000),
     ]
-    assert list(table.of_topic("persistent://a/b/other")) == []
+    assert table.of_topic("persistent://a/b/other", 3_000) == []
 
 
 def test_what_held_back_is_counted_once() -> None:
@@ -28,7 +31,7 @@ def test_what_held_back_is_counted_once() -> None:
     decide(table, ts=2_000, repeat=True)
     decide(table, ts=3_000, limited_by=None)
     decide(table, ts=4_000, limited_by={"level": "topic", "dimension": "bytes"})
-    ((_, row),) = table.of_topic(T)
+    ((_, row),) = table.of_topic(T, 5_000)
     cuts = {cut: count for cut, count in zip(CUTS, row.cuts, strict=True) if count}
     assert cuts == {("subscription", "msgs"): 2, ("topic", "bytes"): 1}
 
@@ -39,12 +42,28 @@ def test_the_newest_decision_holds_a_counter() -> None:
     decide(table, ts=5_000)
     decide(table, ts=4_000, subscription="r")
     decide(table, ts=6_000, topic="persistent://a/b/u")
-    found = [counter.decided for counter in table.counters("b1", T, "s")]
+    names = ("b1", T, "s")
+    found = [table.newest(*names[:depth]) for depth in (1, 2, 3)]
     assert [decision and decision.at for decision in found] == [6_000, 5_000, 5_000]
-    assert [counter.decided and counter.decided.at for counter in table.counters("b1", T, None)] == [
-        6_000,
-        5_000,
-    ]
+    decide(table, ts=6_000, throttle_time_ms=7)
+    newest = table.newest("b1")
+    assert newest is not None and newest.topic == T and newest.throttle_ms == 7  # of one time the last read
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"limited_by": None, "available": {"msgs": None, "bytes": 2**63 - 1}},
+        {"acquired": {"broker": {"msgs": 0, "bytes": None}, "topic": {"msgs": None, "bytes": 3},
+                      "subscription": {"msgs": 1, "bytes": 2}}},
+    ],
+)  # fmt: skip
+def test_a_decision_is_kept_as_it_was_said(fields: dict[str, Any]) -> None:
+    """Nulls too."""
+    table = DeliveryTable(10)
+    decide(table, **fields)
+    assert table.newest("b1", T, "s") == dispatch_of(DECISION | {"proxy": "p1"} | fields)
 
 
 def test_the_table_is_bounded() -> None:
@@ -55,28 +74,40 @@ def test_the_table_is_bounded() -> None:
     deliver(table, 3_000)
     deliver(table, 4_000, subscription="q")
     assert (len(table.rows), table.rows.dropped) == (2, 1)
-    assert [key.subscription for key, _ in table.of_topic(T)] == ["q", "s"]
-    with pytest.raises(KeyError):
-        table.counters("b2", T, None)
+    assert [key.subscription for key, _ in table.of_topic(T, 4_000)] == ["q", "s"]
+    assert table.newest("b2") is None and table.newest("b1", T, "s") is not None
     for number in range(2):
         deliver(table, 5_000, topic="persistent://a/b/u", subscription=str(number))
-    assert list(table.of_topic(T)) == []
+    assert table.of_topic(T, 5_000) == []
     assert (len(table.rows), table.rows.dropped) == (2, 3)
-    with pytest.raises(KeyError):
-        table.counters("b1", T, None)
+    assert table.newest("b1", T) is None
 
 
 def test_rates_are_those_of_the_last_minute() -> None:
     """Since the first delivery if that is not so long ago; one second at least; late ones count."""
-    recent = RecentDeliveries(100_000)
-    recent.add(100_000, 10, 1_000)
-    assert recent.rates(100_000) == (10.0, 1_000.0)
-    assert recent.rates(105_000) == (2.0, 200.0)
-    recent.add(130_000, 20, 2_000)
-    recent.add(120_000, 30, 3_000)
-    assert recent.rates(140_000) == (1.5, 150.0)
-    assert recent.rates(175_000) == (50 / 55, 5_000 / 55)
-    assert recent.rates(400_000) == (0.0, 0.0)
+    table = DeliveryTable(10)
+
+    def rates(now_ms: int) -> tuple[float, float]:
+        ((_, row),) = table.of_topic(T, now_ms)
+        return row.rates
+
+    deliver(table, 100_000, msgs=10)
+    assert rates(100_000) == (10.0, 1_000.0)
+    assert rates(105_000) == (2.0, 200.0)
+    deliver(table, 130_000, msgs=20)
+    deliver(table, 120_000, msgs=30)
+    assert rates(140_000) == (1.5, 150.0)
+    assert rates(175_000) == (50 / 55, 5_000 / 55)
+    assert rates(400_000) == (0.0, 0.0)
     for ts in range(400_000, 600_000, 1_000):
-        recent.add(ts, 5, 0)
-    assert recent.rates(600_000 - 1) == (5 * 60 / 59.999, 0.0)
+        deliver(table, ts, msgs=5)
+    assert rates(600_000 - 1)[0] == pytest.approx(5 * 60 / 59.999)
+
+
+def test_sums_beyond_64_bits_are_cut() -> None:
+    """Whatever somebody writes."""
+    table = DeliveryTable(10)
+    for _ in range(2):
+        deliver(table, 1_000, msgs=(2**63 - 1) // 100)
+    ((_, row),) = table.of_topic(T, 1_000)
+    assert row.bytes == 2**63 - 1 and row.rates[1] == pytest.approx(2.0**63)
