@@ -13,10 +13,9 @@ from typing import Any, Final
 from pydantic import BaseModel, Field
 
 from enforcer.control.backlog.records import SubscriptionLag
-from enforcer.control.backlog.table import BacklogTable, Done, Evictions, Row
+from enforcer.control.backlog.table import BacklogTable, Done, Evictions, Judged, Row
 from enforcer.control.usage import folded
 from streaming.contract.backlog.actions import QUOTA_TYPES
-from streaming.contract.backlog.decisions import BacklogDecision
 from streaming.policy.policy_set import PolicySet, Section
 from streaming.policy.topics import KIND_OF, BacklogKind, backlog_quota, check_interval_s
 
@@ -146,7 +145,7 @@ def _subscription(behind: SubscriptionLag, precise: bool) -> dict[str, Any]:
     }
 
 
-def _blocks(done: Done, decided: BacklogDecision | None) -> list[dict[str, Any]]:
+def _blocks(done: Done, decided: Judged | None) -> list[dict[str, Any]]:
     """Those that stand; not those of a quota that was inside at a check since: who blocked may be dead."""
     exceeded = {kind for kind, _ in decided.exceeded} if decided is not None else set(QUOTA_TYPES)
     return [

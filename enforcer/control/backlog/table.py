@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import takewhile
 from operator import attrgetter
-from typing import Final
+from sys import intern
+from typing import Final, NamedTuple
 
 from enforcer.control.backlog.records import BacklogReport
 from streaming.contract.backlog.actions import BEGUN, DONE, FAILED, BacklogAction
@@ -56,6 +57,16 @@ class Done:
     remembered: OrderedDict[str, None] = field(default_factory=OrderedDict)
 
 
+class Judged(NamedTuple):
+    """Of a decision (BacklogDecision) what is shown."""
+
+    ts: int
+    size: float
+    age: int
+    oldest: str | None
+    exceeded: tuple[tuple[str, str], ...]
+
+
 @dataclass(slots=True)
 class Row:
     """One topic.
@@ -68,7 +79,7 @@ class Row:
     """
 
     report: BacklogReport | None = None
-    decision: BacklogDecision | None = None
+    decision: Judged | None = None
     done: Done | None = None
     heard_ts: int = 0
 
@@ -107,7 +118,9 @@ class BacklogTable:
         """Take in what was decided; older than what is known it says nothing, and repeated nothing new."""
         row = self._heard(decision.topic, decision.ts)
         if row.decision is None or decision.ts >= row.decision.ts:
-            row.decision = decision
+            # The same few names stand in very many rows.
+            oldest = None if decision.oldest is None else intern(decision.oldest)
+            row.decision = Judged(decision.ts, decision.size, decision.age, oldest, decision.exceeded)
 
     def take_action(self, action: BacklogAction) -> None:
         """Count what was done; each step once, though it may come again."""
