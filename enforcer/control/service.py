@@ -125,6 +125,7 @@ class AdminService:
                 for topic in (topics.usage, topics.requests)
             },
         }
+        self._view.signs.readers = {topic: partial(_read_to, tail) for topic, tail in self._tails.items()}
         parts = Parts(
             store=self._store,
             usage=self._usage,
@@ -297,6 +298,10 @@ class AdminService:
         for (rows, kept, dropped), dropped_before in zip(tables, before, strict=True):
             kept.set(len(rows))
             dropped.inc(rows.dropped - dropped_before)
+
+
+def _read_to(tail: Tail[Told]) -> int | None:
+    return tail.read_to_ms
 
 
 def _server(app: FastAPI, settings: AdminSettings, metrics: AdminMetrics, request_ms: int) -> "_Server":

@@ -20,7 +20,7 @@ PAGES = {
     "list": ("#/limits", "eager"),
     "pictures": ("#/limits?law=mutation&by=refused&show=pictures", "eager"),
     "entity": (ENTITY, "Newest decisions"),
-    "health": ("#/health", "proxy"),
+    "health": ("#/health", "all is read"),
     "policies": (f"#/policies?entry={ENTRY}", "Who changed quotas"),
 }
 """Each page's address, and what it says once it is there."""
@@ -56,6 +56,19 @@ def test_a_throttle_shows_within_two_seconds(throttled: float, browser: Browser)
     browser.open("#/limits")
     browser.reads("1 waits now", "#banner")
     assert EAGER in browser.text("tbody tr.full")
+
+
+@pytest.mark.usefixtures("throttled")
+def test_a_name_is_searched_for(browser: Browser) -> None:
+    """The address holds it, over what the stream tells; nobody of that name is nobody."""
+    browser.open("#/limits")
+    browser.find("#name").send_keys("id=eag", Keys.ENTER)
+    browser.reads(EAGER, "tbody")
+    assert "name=id%3Deag" in browser.driver.current_url
+    browser.open("#/limits?name=nobody")
+    browser.reads("Nothing is limited here", "main")
+    browser.reads("live")
+    assert browser.text("tbody") == "" and browser.find("#name").get_property("value") == "nobody"
 
 
 @pytest.mark.usefixtures("throttled")

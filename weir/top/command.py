@@ -11,6 +11,7 @@ _EXAMPLES: Final = """\
 examples:
   weir top                                who is nearest to its limit, or over it
   weir top --by wait --watch              who waits longest, again every 2 s until Ctrl-C
+  weir top --name persistent://acme/      the topics of one tenant
   weir top --json | jq '.[] | select(.waiting_ms > 0) | .entity'
 
 Reads the last ten minutes of Weir's topics; no other part of it need run. The same list as
@@ -31,6 +32,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     add_cluster_options(parser)
     add(parser, "--by", "what to sort by (default: used)", choices=_BY, default=_BY[0])
     add(parser, "--limit", "rows at most (default: 50)", metavar="N", type=whole(1, 100_000), default=50)
+    add(parser, "--name", "only entities whose name has this in it", metavar="TEXT", default="")
     add_flag(parser, "--json", "print an array of objects")
     again = f"again every so often (default: {WATCH_S:.0f}) until Ctrl-C"
     add(parser, "--watch", again, nargs="?", const=WATCH_S, metavar="SECONDS", type=number(0.1, 86_400))
@@ -49,13 +51,14 @@ def run(args: argparse.Namespace) -> int:
     from weir.top.topics import RecentPast
 
     past = RecentPast(cluster_of(args))
+    asked = {"by": args.by, "name": args.name, "limit": args.limit}
     try:
         if args.watch is None:
-            show(past, args.by, args.limit, as_json=args.json)
+            show(past, asked, as_json=args.json)
             return 0
         stop = StopSignal()
         stop.install()
-        watch(past, args.by, args.limit, args.watch, stop, as_json=args.json)
+        watch(past, asked, args.watch, stop, as_json=args.json)
     finally:
         past.close()
     return 0

@@ -1,6 +1,7 @@
 """`weir top` as it is printed: a table that fits the terminal, or JSON."""
 
 import sys
+from collections.abc import Mapping
 from typing import Any, Final
 
 import orjson
@@ -16,6 +17,7 @@ from weir.backlog.table import human_seconds
 from weir.foreground import StopSignal
 from weir.top.topics import BACK_MS, RecentPast
 
+Asked = Mapping[str, Any]
 _BAR: Final = 10
 _NEAR: Final = 0.8
 _WIDE: Final = 110
@@ -24,7 +26,7 @@ _PIPED: Final = 200
 _UNITS: Final = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
-def show(past: RecentPast, by: str, limit: int, *, as_json: bool) -> None:
+def show(past: RecentPast, asked: Asked, *, as_json: bool) -> None:
     """Print it once.
 
     Raises:
@@ -32,24 +34,24 @@ def show(past: RecentPast, by: str, limit: int, *, as_json: bool) -> None:
     """
     now_ms = past.read()
     if as_json:
-        print(_json(past, by, limit, now_ms))
+        print(_json(past, asked, now_ms))
     else:
         console = _console()
-        console.print(shown(past, by, limit, now_ms, console.width))
+        console.print(shown(past, asked, now_ms, console.width))
 
 
-def watch(past: RecentPast, by: str, limit: int, every_s: float, stop: StopSignal, *, as_json: bool) -> None:
+def watch(past: RecentPast, asked: Asked, every_s: float, stop: StopSignal, *, as_json: bool) -> None:
     """Print it again and again until a signal; what cannot be read once is tried again.
 
     Args:
-        past, by, limit, as_json: as of show.
+        past, asked, as_json: as of show and page.
         every_s: from one time to the next.
         stop: ends it.
     """
     if as_json or not sys.stdout.isatty():
         while not stop.requested:
             try:
-                show(past, by, limit, as_json=as_json)
+                show(past, asked, as_json=as_json)
                 sys.stdout.flush()
             except WeirError as failure:
                 print(printable_lines(f"weir: {failure}"), file=sys.stderr, flush=True)
@@ -59,7 +61,7 @@ def watch(past: RecentPast, by: str, limit: int, every_s: float, stop: StopSigna
     with Live(console=console, screen=True, auto_refresh=False) as live:
         while not stop.requested:
             try:
-                live.update(shown(past, by, limit, past.read(), console.width), refresh=True)
+                live.update(shown(past, asked, past.read(), console.width), refresh=True)
             except WeirError as failure:
                 live.update(Text(printable_lines(f"weir: {failure}"), style="red"), refresh=True)
             stop.wait(every_s)
@@ -70,23 +72,23 @@ def _console() -> Console:
     return Console(highlight=False, width=None if sys.stdout.isatty() else _PIPED)
 
 
-def _json(past: RecentPast, by: str, limit: int, now_ms: int) -> str:
-    rows, _ = page(past.view, now_ms, by=by, limit=limit)
+def _json(past: RecentPast, asked: Asked, now_ms: int) -> str:
+    rows, _ = page(past.view, now_ms, **asked)
     return printable_array(map(orjson.dumps, rows))
 
 
-def shown(past: RecentPast, by: str, limit: int, now_ms: int, width: int) -> Group:
+def shown(past: RecentPast, asked: Asked, now_ms: int, width: int) -> Group:
     """A line for all, and the table.
 
     Args:
         past: what was read, up to `now_ms`.
-        by, limit: as the command has them.
+        asked: as of page.
         now_ms: ms since the epoch.
         width: of the terminal, columns.
     """
-    rows, total = page(past.view, now_ms, by=by, limit=limit)
+    rows, total = page(past.view, now_ms, **asked)
     told = summary(past.view, now_ms)
-    if not total:
+    if not told["entities"]:
         return Group(Text(printable(
             f"nothing was decided in the last {human_seconds(BACK_MS // 1000)} on {past.bootstrap}: does the"
             " job run (`weir job`), and are there limits (`weir policy get`)?"

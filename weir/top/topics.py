@@ -4,8 +4,8 @@ import time
 from contextlib import ExitStack, closing
 from typing import Final
 
-from enforcer.control.entities.table import SLOT_MS, SLOTS
 from enforcer.control.entities.feed import decisions_of, reports_of
+from enforcer.control.entities.table import SLOT_MS, SLOTS
 from enforcer.control.entities.view import EntityView
 from streaming.contract.topics import Cluster
 from streaming.kafka_io.policy_topic import TIMEOUT_S, PolicyReader

@@ -18,6 +18,7 @@ TOTAL_HEADER: Final = "X-Total-Count"
 _OFFSET_MAX: Final = 2**31
 By = Annotated[str, Query(json_schema_extra={"enum": list(BY)})]
 LawName = Annotated[str, Query(json_schema_extra={"enum": ["", *NAMES]})]
+Name = Annotated[str, Query(description="what is in an entity's name, as it is written there")]
 Rows = Annotated[str, Query(description=f"rows of a page, 1 to {LIMIT_MAX}")]
 Offset = Annotated[str, Query(description="rows before the page's first")]
 
@@ -33,10 +34,11 @@ def entity_routes(parts: Parts) -> APIRouter:
         summary="Entities of all laws, by how much of their limit they use, wait, or are refused",
     )
     async def entities(
-        request: Request, by: By = "used", law: LawName = "", offset: Offset = "0", limit: Rows = str(LIMIT)
+        request: Request, by: By = "used", law: LawName = "", name: Name = "", offset: Offset = "0",
+        limit: Rows = str(LIMIT),
     ) -> Response:
         rows, total = page(
-            parts.view, now_ms(), by=sorted_by(by), law=law_of(law) if law else None,
+            parts.view, now_ms(), by=sorted_by(by), law=law_of(law) if law else None, name=name,
             offset=offset_of(offset), limit=rows_of(limit),
             seen=seen_by(caller_of(request), parts.store.entries),
         )  # fmt: skip

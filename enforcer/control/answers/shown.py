@@ -39,8 +39,8 @@ def all_seen(_entity: Entity) -> bool:
 
 
 def page(
-    view: EntityView, now_ms: int, *, by: str, law: Law | None = None, offset: int = 0, limit: int = LIMIT,
-    seen: Callable[[Entity], bool] = all_seen,
+    view: EntityView, now_ms: int, *, by: str, law: Law | None = None, name: str = "", offset: int = 0,
+    limit: int = LIMIT, seen: Callable[[Entity], bool] = all_seen,
 ) -> tuple[list[dict[str, Any]], int]:  # fmt: skip
     """Rows of the list in their order, and how many there are in all.
 
@@ -49,11 +49,12 @@ def page(
         now_ms: ms since the epoch.
         by: one of BY; ties by the share of the limit that is used.
         law: only its entities; None: all.
+        name: only those whose name has this in it.
         offset, limit: which part.
         seen: whether an entity may be shown.
     """
     snapshot = view.snapshot(now_ms)
-    key = None if seen is not all_seen or offset else ("page", by, law, limit)
+    key = None if seen is not all_seen or offset else ("page", by, law, name, limit)
     if key in view.told:
         kept: tuple[list[dict[str, Any]], int] = view.told[key]
         return kept
@@ -61,8 +62,10 @@ def page(
     if law is not None:
         keep = keep & (view.table.columns["law"][: len(view.table)] == law)
     rows = np.flatnonzero(keep)
-    if seen is not all_seen:
-        rows = np.array([row for row in rows.tolist() if seen(view.table.names[row])], dtype=np.int64)
+    names = view.table.names
+    if seen is not all_seen or name:
+        shown = [row for row in rows.tolist() if name in names[row].name and seen(names[row])]
+        rows = np.array(shown, dtype=np.int64)
     # In shadow nobody waits.
     real = ~snapshot.shadow[rows]
     first = {

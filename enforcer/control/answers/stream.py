@@ -17,7 +17,7 @@ from fastapi.responses import StreamingResponse
 
 from enforcer.control.access.tokens import Grant
 from enforcer.control.answers.reach import check_seen, seen_by
-from enforcer.control.answers.routes import By, LawName, Rows, law_of, now_ms, rows_of, sorted_by
+from enforcer.control.answers.routes import By, LawName, Name, Rows, law_of, now_ms, rows_of, sorted_by
 from enforcer.control.answers.shown import LIMIT, page, summary
 from enforcer.control.connections import LASTS
 from enforcer.control.docs import refusals
@@ -49,7 +49,8 @@ def stream_routes(parts: Parts) -> APIRouter:
         summary="Server-sent events: summary and entities each second, decision as they come",
     )
     async def stream(
-        request: Request, by: By = "used", law: LawName = "", entity: str = "", limit: Rows = str(LIMIT)
+        request: Request, by: By = "used", law: LawName = "", name: Name = "", entity: str = "",
+        limit: Rows = str(LIMIT),
     ) -> Response:
         sorted_by(by)
         rows_of(limit)
@@ -64,7 +65,7 @@ def stream_routes(parts: Parts) -> APIRouter:
             parts.metrics.streams_ended.labels("full").inc()
             raise Refusal(503, f"{STREAMS_MAX} streams are open already", retry_after_s=10)
         request.scope[LASTS] = True
-        events = _Events(parts, caller_of(request), by, law, int(limit), watched)
+        events = _Events(parts, caller_of(request), by, law, name, int(limit), watched)
         return StreamingResponse(events.told(request), media_type="text/event-stream", headers=_HEADERS)
 
     return router
@@ -74,10 +75,13 @@ class _Events:
     """The events of one stream."""
 
     def __init__(
-        self, parts: Parts, caller: Grant, by: str, law: str, limit: int, watched: Entity | None
+        self, parts: Parts, caller: Grant, by: str, law: str, name: str, limit: int,
+        watched: Entity | None,
     ) -> None:
         self._parts, self._caller = parts, caller
-        self._by, self._law, self._limit = by, law_of(law) if law else None, limit
+        self._asked: dict[str, Any] = {
+            "by": by, "law": law_of(law) if law else None, "name": name, "limit": limit
+        }  # fmt: skip
         self._watched = watched
         self._decisions: deque[Fields] = deque(maxlen=_DECISIONS_MAX)
         self._came = asyncio.Event()
@@ -128,7 +132,7 @@ class _Events:
             seen = seen_by(self._caller, parts.store.entries)
         except Unavailable:
             return b": the policies are not read\n\n"
-        rows, _ = page(parts.view, now, by=self._by, law=self._law, limit=self._limit, seen=seen)
+        rows, _ = page(parts.view, now, **self._asked, seen=seen)
         return _event("summary", summary(parts.view, now, seen)) + _event("entities", rows)
 
     async def _wait(self, until_s: float) -> None:

@@ -16,7 +16,6 @@ K = TypeVar("K", bound=Hashable)
 
 Kind = tuple[type[np.generic], float, *tuple[int, ...]]
 """Of a column: its type, what stands in a new row, and the shape of that where it is not one number."""
-_FIRST: Final = 256
 _SHORTEST_MS: Final = 1_000
 
 
@@ -50,9 +49,9 @@ class Columns(Generic[K]):
         self._slot_ms, self._slots_kept = slot_ms, slots_kept
         self.rows: Newest[K, int] = Newest(rows_max, group=group)
         self.names: list[K] = []
-        self._size = min(_FIRST, rows_max)
         self._kinds = {**columns, **{name: (*kind[:2], slots_kept) for name, kind in slots.items()}}
-        made = {name: np.zeros((*kind[2:], self._size), kind[0]) for name, kind in self._kinds.items()}
+        # Of its full length: what no row uses yet takes no memory, and what grew would leave holes.
+        made = {name: np.zeros((*kind[2:], rows_max), kind[0]) for name, kind in self._kinds.items()}
         self.columns: dict[str, NDArray[Any]] = {name: made[name] for name in columns}
         self.slots: dict[str, NDArray[Any]] = {name: made[name] for name in slots}
         self._slot = 0
@@ -95,8 +94,6 @@ class Columns(Generic[K]):
         if len(self.names) < self._most:
             row = len(self.names)
             self.names.append(key)
-            if row == self._size:
-                self._grow(min(self._most, 2 * self._size))
         else:
             _, row = next(self.rows.items())
             self.names[row] = key
@@ -104,11 +101,3 @@ class Columns(Generic[K]):
             for name, held in arrays.items():
                 held[..., row] = self._kinds[name][1]
         return row
-
-    def _grow(self, size: int) -> None:
-        for arrays in (self.columns, self.slots):
-            for name, held in arrays.items():
-                # One after the other: all at once would be there twice.
-                arrays[name] = np.zeros((*held.shape[:-1], size), held.dtype)
-                arrays[name][..., : self._size] = held
-        self._size = size

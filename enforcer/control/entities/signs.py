@@ -1,5 +1,6 @@
 """Who lives: proxies, the job, and where what proxies decided went beyond the law."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -10,6 +11,8 @@ from streaming.kafka_io.newest import Newest
 
 GONE_MS: Final = 600_000
 """One that is silent is told of for so long, unless it has said that it leaves."""
+BEHIND_MS: Final = 15_000
+"""Who is further behind what is written is told of."""
 _ROUNDS: Final = 3
 _DIFFERENCES_MAX: Final = 100
 
@@ -32,11 +35,13 @@ class Signs:
 
     Attributes:
         differences: of each entity, the newest of them last.
+        readers: of topics that this process follows: to what time all is read, ms since the epoch; None: all.
     """
 
     def __init__(self) -> None:
         self._proxies: Newest[str, int] = Newest(PROXIES_MAX)
-        self._round_ts = self._decided_ts = 0
+        self._round_ts = self._decided_ts = self._delay_ms = 0
+        self.readers: dict[str, Callable[[], int | None]] = {}
         self.differences: Newest[Entity, Difference] = Newest(_DIFFERENCES_MAX)
 
     def take(self, sign: Sign, ts: int) -> None:
@@ -48,9 +53,11 @@ class Signs:
         elif self._proxies.get(sign.name) is not None:
             self._proxies.remove(sign.name)
 
-    def decided(self, ts: int, entity: Entity | None, decision: Any) -> None:
-        """The job has decided something."""
+    def decided(self, ts: int, entity: Entity | None, decision: Any, asked_ts: int | None) -> None:
+        """The job has decided something, written at `ts`, that was asked then (None: it only repeats it)."""
         self._decided_ts = max(self._decided_ts, ts)
+        if asked_ts is not None:
+            self._delay_ms = max(0, ts - asked_ts)
         if entity is not None and isinstance(decision, Admission) and decision.differs:
             known = self.differences.heard(entity, Difference)
             known.times += 1
@@ -72,7 +79,12 @@ class Signs:
             _part("job", "job", now_ms, job_ts, _ROUNDS * round_ms),
             _part("batch", "job", now_ms, self._decided_ts, None),
             _part("round", "job", now_ms, self._round_ts, _ROUNDS * round_ms),
+            # An old one says nothing of now.
+            _behind("delay", "job", self._delay_ms if self._decided_ts > now_ms - ALIVE_MS else 0),
         ]
+        for topic, read_to in self.readers.items():
+            read_ms = read_to()
+            told.append(_behind("reader", topic, 0 if read_ms is None else max(0, now_ms - read_ms)))
         proxies = ((name, ts) for name, ts in self._proxies.items() if ts > now_ms - GONE_MS)
         return told + [_part("proxy", name, now_ms, ts, ALIVE_MS) for name, ts in sorted(proxies)]
 
@@ -83,3 +95,9 @@ def _part(part: str, name: str, now_ms: int, ts: int, silent_ms: int | None) -> 
     late = age_ms is None or (silent_ms is not None and age_ms > silent_ms)
     quiet = silent_ms is None and age_ms is None
     return {"part": part, "name": name, "status": "silent" if late and not quiet else "ok", "age_ms": age_ms}
+
+
+def _behind(part: str, name: str, behind_ms: int) -> dict[str, Any]:
+    """One that reads: how old is what it takes."""
+    status = "behind" if behind_ms > BEHIND_MS else "ok"
+    return {"part": part, "name": name, "status": status, "age_ms": behind_ms}

@@ -91,11 +91,11 @@ class EntityView:
             if taken is None or is_probe(fields):
                 continue
             entity = entity_of(decision)
-            self.signs.decided(ts, entity, decision)
+            candidate, repeated = candidate_of(fields), fields.get("repeat") is True
+            asked = fields.get("applied_ts", fields.get("ts"))
+            self.signs.decided(ts, entity, decision, asked if type(asked) is int and not repeated else None)
             if entity is None:
                 continue
-            candidate = candidate_of(fields)
-            repeated = fields.get("repeat") is True
             if candidate is not None or not repeated:
                 self.details.heard(entity).decided(fields, candidate)
                 for told in list(self.watch):

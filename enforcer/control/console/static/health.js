@@ -6,11 +6,14 @@ const PARTS = {
   job: ["job", "its newest sign"],
   batch: ["last batch", "the newest decision of the job"],
   round: ["last round", "the job shares out once a round"],
+  delay: ["delay", "from what was asked to the job's newest decision on it"],
+  reader: ["reader", "how far this page is behind what is written there"],
   proxy: ["proxy", "says every 5 s that it is there"],
 };
 
-/** What a part is called: `proxy p1`, `job`. */
-export const partName = ({ part, name }) => (part === "proxy" ? `proxy ${name}` : (PARTS[part]?.[0] ?? part));
+/** What a part is called: `proxy p1`, `reader weir.usage`, `job`. */
+export const partName = ({ part, name }) =>
+  name === "job" ? (PARTS[part]?.[0] ?? part) : `${PARTS[part]?.[0] ?? part} ${name}`;
 
 /** Whether a part needs somebody to look at it. */
 export const isIll = ({ status }) => status !== "ok";
@@ -55,9 +58,15 @@ function card(part) {
     "li",
     { class: ill ? "full" : "ok" },
     h("h3", {}, partName(part), " ", h("span", { class: `tag ${ill ? "bad" : "good"}` }, part.status)),
-    h("p", { class: "age" }, part.age_ms === null ? "nothing heard" : `${duration(part.age_ms)} ago`),
+    h("p", { class: "age" }, age(part)),
     h("p", { class: "hint" }, PARTS[part.part]?.[1] ?? ""),
   );
+}
+
+function age({ part, age_ms }) {
+  if (age_ms === null) return "nothing heard";
+  if (part === "reader" && !age_ms) return "all is read";
+  return duration(age_ms) + (part === "reader" ? " behind" : part === "delay" ? "" : " ago");
 }
 
 function beyond(rows) {

@@ -15,7 +15,7 @@ const HIGH = 0.8;
 /** The address of a state of this page. */
 export function address({ query }, changes = {}) {
   const wanted = { ...Object.fromEntries(query), ...changes };
-  const given = ["law", "by", "show", "offset"].filter((name) => wanted[name] && wanted[name] !== "0");
+  const given = ["law", "name", "by", "show", "offset"].filter((name) => wanted[name] && wanted[name] !== "0");
   const text = new URLSearchParams(given.map((name) => [name, wanted[name]])).toString();
   return `#/limits${text ? `?${text}` : ""}`;
 }
@@ -31,10 +31,11 @@ export function level(row) {
 
 export function show(main, to, signal) {
   const law = to.query.get("law") ?? "";
+  const name = to.query.get("name") ?? "";
   const by = to.query.get("by") ?? "used";
   const form = to.query.get("show") === "pictures" ? "pictures" : "list";
   const offset = Math.max(0, Number(to.query.get("offset")) || 0);
-  const asked = new URLSearchParams({ by, law, offset, limit: ROWS[form] });
+  const asked = new URLSearchParams({ by, law, name, offset, limit: ROWS[form] });
   const items = form === "list" ? h("tbody") : h("ul", { class: "cards" });
   const notice = h("p", { class: "notice" }, "Reading…");
   const pages = h("nav", { class: "pages", "aria-label": "Pages of the list" });
@@ -53,7 +54,7 @@ export function show(main, to, signal) {
   fill(
     main,
     h("h1", { class: "unseen" }, law ? `Limits of ${law}` : "Limits of all laws"),
-    toolbar(to, law, by, form),
+    toolbar(to, law, name, by, form),
     form === "list" ? listTable(items, by, to) : items,
     notice,
     pages,
@@ -71,7 +72,7 @@ export function show(main, to, signal) {
   let summaries = 0;
   return {
     title: law ? `Limits: ${law}` : "Limits",
-    stream: `weir/v1/stream?${new URLSearchParams({ by, law, limit: ROWS[form] })}`,
+    stream: `weir/v1/stream?${new URLSearchParams({ by, law, name, limit: ROWS[form] })}`,
     take(name, data) {
       if (name === "entities" && !offset) put(view, data, Math.max(view.total, data.length));
       // Further pages are not streamed; and the total comes with a request only.
@@ -81,7 +82,18 @@ export function show(main, to, signal) {
   };
 }
 
-function toolbar(to, law, by, form) {
+/** A field that narrows the list to names which have this in them; the address holds it. */
+function search(to, name) {
+  const field = h("input", { id: "name", type: "search", value: name, placeholder: "name has…" });
+  const form = h("form", { role: "search" }, h("label", { for: "name", class: "unseen" }, "Name has"), field);
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    location.hash = address(to, { name: field.value, offset: 0 });
+  });
+  return form;
+}
+
+function toolbar(to, law, name, by, form) {
   const choice = (name, value, said, now) =>
     h(
       "a",
@@ -91,6 +103,7 @@ function toolbar(to, law, by, form) {
   return h(
     "div",
     { class: "toolbar" },
+    search(to, name),
     h(
       "nav",
       { "aria-label": "Law" },

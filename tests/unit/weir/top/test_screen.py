@@ -50,7 +50,7 @@ def _wide(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_line_for_each_entity(capsys: pytest.CaptureFixture[str]) -> None:
     """What is used beside the limit, waits, refusals and the entry; names cannot move the cursor."""
-    screen.show(past(), "wait", 50, as_json=False)
+    screen.show(past(), {"by": "wait"}, as_json=False)
     said = capsys.readouterr().out
     alice = next(line for line in said.splitlines() if "user=alice" in line)
     for part in ("mutation", "5 mutations/s", "11.0 s", " 1 ", "quotas[user=alice]", "██████████"):
@@ -61,20 +61,29 @@ def test_a_line_for_each_entity(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_rows_that_are_left_out_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     """With --limit."""
-    screen.show(past(), "used", 1, as_json=False)
+    screen.show(past(), {"by": "used", "limit": 1}, as_json=False)
     assert "3 entities, the first 1 shown" in capsys.readouterr().out
+
+
+def test_a_name_is_searched_for(capsys: pytest.CaptureFixture[str]) -> None:
+    """Those that have it in them; where none has, it is no cluster without decisions."""
+    screen.show(past(), {"by": "used", "name": "=ali"}, as_json=False)
+    said = capsys.readouterr().out
+    assert "1 entities" in said and "user=alice" in said and "vil" not in said
+    screen.show(past(), {"by": "used", "name": "nobody"}, as_json=False)
+    assert "0 entities" in capsys.readouterr().out
 
 
 def test_json_is_the_list_of_the_api(capsys: pytest.CaptureFixture[str]) -> None:
     """An array, in order."""
-    screen.show(past(), "wait", 2, as_json=True)
+    screen.show(past(), {"by": "wait", "limit": 2}, as_json=True)
     first, _ = json.loads(capsys.readouterr().out)
     assert (first["entity"], first["waiting_ms"], first["refused"]) == ("user=alice", 11_000, 1)
 
 
 def test_nothing_is_said_with_a_hint(capsys: pytest.CaptureFixture[str]) -> None:
     """An empty table would tell nothing."""
-    screen.show(cast(RecentPast, Past(view())), "used", 50, as_json=False)
+    screen.show(cast(RecentPast, Past(view())), {"by": "used"}, as_json=False)
     assert "nothing was decided in the last 10m on 127.0.0.1:9092" in capsys.readouterr().out
 
 
@@ -94,7 +103,7 @@ def test_it_is_shown_again_after_a_failure(capsys: pytest.CaptureFixture[str]) -
         def requested(self) -> bool:
             return next(rounds)
 
-    screen.watch(again, "used", 50, 0.1, cast(StopSignal, Stop()), as_json=False)
+    screen.watch(again, {"by": "used"}, 0.1, cast(StopSignal, Stop()), as_json=False)
     said = capsys.readouterr()
     assert "does not answer" in said.err and said.out.count("quotas[user=alice]") == 1
 

@@ -53,6 +53,16 @@ def test_the_list_has_the_fields_of_weir_top(api: TestClient) -> None:
     assert of_law["entity"] == TOPIC
 
 
+def test_the_list_is_searched_by_name(api: TestClient) -> None:
+    """What is in it, with the law and the caller's rights; of a page its whole number."""
+    found = ask(api, "/entities?name=orders%2Ft1&limit=1")
+    assert found.headers["x-total-count"] == "2" and TOPIC in found.json()[0]["entity"]
+    (only,) = ask(api, "/entities?name=t1%2Fsub&law=dispatch").json()
+    assert only["entity"] == f"{TOPIC}/sub1"
+    assert ask(api, "/entities?name=nobody").json() == []
+    assert ask(api, "/entities?name=alice", "acme").json() == []
+
+
 @pytest.mark.parametrize("query", ["by=name", "law=rates", "limit=0", "limit=1001", "offset=-1", "limit=x"])
 def test_what_cannot_be_asked_is_refused(api: TestClient, query: str) -> None:
     """400, with what was expected."""

@@ -242,7 +242,7 @@ def test_parts_are_silent_when_nothing_is_heard_of_them() -> None:
     decided(made, admission(T, **DEBT, law={"outcome": "reject", "rejected": ["t9"]}))
     told = summary(made, T + 25_000)
     assert {(part["part"], part["status"]) for part in told["parts"]} == {
-        ("job", "ok"), ("batch", "ok"), ("round", "ok"), ("proxy", "silent"),
+        ("job", "ok"), ("batch", "ok"), ("round", "ok"), ("delay", "ok"), ("proxy", "silent"),
     }  # fmt: skip
     assert told["overshoot"] == [
         {"entity": "user=alice", "law": "mutation", "differences": 1, "over": 60.0, "bound": 500.0}
@@ -250,3 +250,24 @@ def test_parts_are_silent_when_nothing_is_heard_of_them() -> None:
     assert told["mode"] == "enforce" and told["oldest_ms"] == 0
     reported(made, {"type": "alive", "ts": T + 25_000, "proxy": "p1", "leaving": True})
     assert all(part["part"] != "proxy" for part in summary(made, T + 25_000)["parts"])
+
+
+def test_who_reads_late_is_told() -> None:
+    """This process by the topics that it follows, the job by the newest decision, if that is new."""
+    made, reached = view(), [T - 20_000]
+    made.signs.readers = {"weir.usage": lambda: reached[0], "weir.requests": lambda: None}
+
+    def late(now_ms: int) -> dict[str, tuple[str, int]]:
+        parts = summary(made, now_ms)["parts"]
+        return {part["name"]: (part["status"], part["age_ms"]) for part in parts
+                if part["part"] in ("delay", "reader")}  # fmt: skip
+
+    assert late(T) == {"weir.usage": ("behind", 20_000), "weir.requests": ("ok", 0), "job": ("ok", 0)}
+    said = admission(T - 30_000)
+    decided(made, said, at=T)
+    assert late(T + 1)["job"] == ("behind", 30_000)
+    # A repeated one is old by itself.
+    said = {**admission(T - 90_000), "repeat": True}
+    decided(made, said, at=T)
+    assert late(T + 1)["job"] == ("behind", 30_000)
+    assert late(T + 60_000)["job"] == ("ok", 0)
