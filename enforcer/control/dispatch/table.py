@@ -24,7 +24,7 @@ CUTS: Final = tuple((level, dimension) for level in LEVELS for dimension in DIME
 _UNSAID: Final = -2
 _COLUMNS: Final[dict[str, Kind]] = {
     **dict.fromkeys(("all_msgs", "all_bytes", "since", "reported_ts", "throttle_ms", "order"), (np.int64, 0)),
-    "cuts": (np.int64, 0, len(CUTS)),
+    "cuts": (np.uint32, 0, len(CUTS)),
     "counters": (np.int64, 0, len(LEVELS)),
     "at": (np.int64, NONE),
     "limited_by": (np.int8, NONE),

@@ -16,6 +16,7 @@ K = TypeVar("K", bound=Hashable)
 
 Kind = tuple[type[np.generic], float, *tuple[int, ...]]
 """Of a column: its type, what stands in a new row, and the shape of that where it is not one number."""
+_FIRST: Final = 256
 _SHORTEST_MS: Final = 1_000
 
 
@@ -25,7 +26,7 @@ class Columns(Generic[K]):
     Args:
         rows_max: rows kept; beyond it the subject silent longest goes first, and is counted.
         columns: by name.
-        slots: columns that have a number for each slot of time.
+        slots: columns that have a number for each slot of time, or for the newest few alone.
         slot_ms, slots_kept: how long a slot is, and how many there are.
         group: as of Newest.
 
@@ -49,9 +50,10 @@ class Columns(Generic[K]):
         self._slot_ms, self._slots_kept = slot_ms, slots_kept
         self.rows: Newest[K, int] = Newest(rows_max, group=group)
         self.names: list[K] = []
-        self._kinds = {**columns, **{name: (*kind[:2], slots_kept) for name, kind in slots.items()}}
-        # Of its full length: what no row uses yet takes no memory, and what grew would leave holes.
-        made = {name: np.zeros((*kind[2:], rows_max), kind[0]) for name, kind in self._kinds.items()}
+        slotted = {name: (*kind[:2], *(kind[2:] or (slots_kept,))) for name, kind in slots.items()}
+        self._kinds = {**columns, **slotted}
+        self._size = min(_FIRST, rows_max)
+        made = {name: np.zeros((*kind[2:], self._size), kind[0]) for name, kind in self._kinds.items()}
         self.columns: dict[str, NDArray[Any]] = {name: made[name] for name in columns}
         self.slots: dict[str, NDArray[Any]] = {name: made[name] for name in slots}
         self._slot = 0
@@ -77,7 +79,7 @@ class Columns(Generic[K]):
             first = max(self._slot + 1, slot - self._slots_kept + 1)
             for begun in range(first, slot + 1):
                 for name, held in self.slots.items():
-                    held[begun % self._slots_kept, : len(self.names)] = self._kinds[name][1]
+                    held[begun % len(held), : len(self.names)] = self._kinds[name][1]
             self._slot = slot
         return slot % self._slots_kept if slot > self._slot - self._slots_kept else None
 
@@ -94,6 +96,8 @@ class Columns(Generic[K]):
         if len(self.names) < self._most:
             row = len(self.names)
             self.names.append(key)
+            if row == self._size:
+                self._grow(min(self._most, 2 * self._size))
         else:
             _, row = next(self.rows.items())
             self.names[row] = key
@@ -101,3 +105,11 @@ class Columns(Generic[K]):
             for name, held in arrays.items():
                 held[..., row] = self._kinds[name][1]
         return row
+
+    def _grow(self, size: int) -> None:
+        for arrays in (self.columns, self.slots):
+            for name, held in arrays.items():
+                # One after the other: all at once would be there twice.
+                arrays[name] = np.zeros((*held.shape[:-1], size), held.dtype)
+                arrays[name][..., : self._size] = held
+        self._size = size

@@ -1,7 +1,6 @@
 """What is kept of the few entities that somebody may ask about: decisions, use by proxy, what was asked."""
 
 from array import array
-from collections import deque
 from collections.abc import Mapping
 from operator import itemgetter
 from typing import Any, Final
@@ -74,7 +73,8 @@ class Detail:
     __slots__ = ("asked", "candidates", "decisions", "waited_ts")
 
     def __init__(self) -> None:
-        self.decisions: deque[bytes] = deque(maxlen=DECISIONS_MAX)
+        # A list: an empty deque takes ten times as much.
+        self.decisions: list[bytes] = []
         self.candidates: dict[str, bytes] = {}
         self.asked: Asked | None = None
         self.waited_ts = 0
@@ -87,6 +87,7 @@ class Detail:
             return
         if candidate is None:
             self.decisions.append(said)
+            del self.decisions[:-DECISIONS_MAX]
         elif candidate in self.candidates or len(self.candidates) < CANDIDATES_MAX:
             self.candidates[candidate] = said
 

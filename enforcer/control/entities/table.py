@@ -20,17 +20,17 @@ PAUSE_MS: Final = 10_000
 IDLE_MS: Final = 3_600_000
 """Who was silent for longer is not listed, ms."""
 _TIMES: Final = (
-    "limit", "used", "used_until", "level", "level_at", "burst", "until", "wait", "length", "refused_until",
-    "since", "heard",
-)  # fmt: skip
+    "limit", "used", "used_until", "level", "level_at", "burst", "until", "refused_until", "since", "heard",
+)
 _COLUMNS: Final[dict[str, Kind]] = {
     **dict.fromkeys(_TIMES, (np.float64, 0)),
+    **dict.fromkeys(("wait", "length"), (np.float32, 0)),
     **dict.fromkeys(("law", "measure"), (np.int8, 0)),
     "shadow": (np.bool_, 0),
 }
 _SLOTTED: Final[dict[str, Kind]] = {
     **dict.fromkeys(("amounts", "limits"), (np.float32, np.nan)),
-    "refusals": (np.uint16, 0),
+    "refusals": (np.uint16, 0, MINUTE_SLOTS + 1),
 }
 
 
@@ -127,9 +127,10 @@ class EntityTable(Columns[Entity]):
         """It was refused so many times."""
         self._stretch(row, ts)
         self.columns["refused_until"][row] = ts + REFUSED_MS
-        place = self.place(ts)
-        if place is not None:
-            refusals = self.slots["refusals"]
+        self.place(ts)
+        slot, refusals = ts // SLOT_MS, self.slots["refusals"]
+        if slot > self._slot - len(refusals):
+            place = slot % len(refusals)
             refusals[place, row] = min(65_535, int(refusals[place, row]) + times)
 
     def snapshot(self, now_ms: int) -> Snapshot:
@@ -151,7 +152,7 @@ class EntityTable(Columns[Entity]):
         # what is read late would else show nobody.
         resting = (columns["until"] > 0) & (columns["until"] + PAUSE_MS > now_ms)
         waiting = np.where(waiting > 0, said, np.where(resting, columns["length"], 0.0))
-        recent = self.slots["refusals"][self.newest_slots(MINUTE_SLOTS + 1), :count]
+        recent = self.slots["refusals"][:, :count]
         told = columns["refused_until"] > now_ms
         refused = np.where(told, recent.sum(axis=0, dtype=np.int64), 0)
         limit = columns["limit"].copy()

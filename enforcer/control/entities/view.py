@@ -41,7 +41,7 @@ from streaming.policy.policy_set import DEFAULT_BURST_SECONDS, PolicySet, candid
 
 ROWS_MAX: Final = 100_000
 """Entities that are kept."""
-_LIMITS_KEPT: Final = 20_000
+_LIMITS_KEPT: Final = 10_000
 _REQUESTS_KEPT: Final = 10_000
 _KNOWN_MS: Final = 60_000
 """How long a measurement holds that is not repeated."""

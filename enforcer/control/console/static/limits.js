@@ -15,7 +15,8 @@ const HIGH = 0.8;
 /** The address of a state of this page. */
 export function address({ query }, changes = {}) {
   const wanted = { ...Object.fromEntries(query), ...changes };
-  const given = ["law", "name", "by", "show", "offset"].filter((name) => wanted[name] && wanted[name] !== "0");
+  const names = ["law", "name", "by", "show", "offset"];
+  const given = names.filter((one) => wanted[one] && wanted[one] !== "0");
   const text = new URLSearchParams(given.map((name) => [name, wanted[name]])).toString();
   return `#/limits${text ? `?${text}` : ""}`;
 }
@@ -85,7 +86,8 @@ export function show(main, to, signal) {
 /** A field that narrows the list to names which have this in them; the address holds it. */
 function search(to, name) {
   const field = h("input", { id: "name", type: "search", value: name, placeholder: "name has…" });
-  const form = h("form", { role: "search" }, h("label", { for: "name", class: "unseen" }, "Name has"), field);
+  const label = h("label", { for: "name", class: "unseen" }, "Name has");
+  const form = h("form", { role: "search" }, label, field);
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     location.hash = address(to, { name: field.value, offset: 0 });
