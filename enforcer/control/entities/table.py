@@ -143,7 +143,8 @@ class EntityTable(Columns[Entity]):
         newest = self.newest_slots(MINUTE_SLOTS)
         peaks = np.fmax.reduce(self.slots["amounts"][newest, :count], axis=0)
         used = np.where(law == Law.DISPATCH, np.nan_to_num(peaks), used)
-        used = np.where(law == Law.MUTATION, self._bucket_use(columns, now_ms), used)
+        buckets = np.flatnonzero(law == Law.MUTATION)
+        used[buckets] = self._bucket_use(buckets, now_ms)
         waiting = np.clip(columns["until"] - now_ms, 0, None)
         said = np.where(np.isnan(columns["wait"]), waiting, columns["wait"])
         # A backlog is over its limit until somebody reads: how long that takes nobody knows.
@@ -190,19 +191,20 @@ class EntityTable(Columns[Entity]):
             found.append((slot * SLOT_MS, used, limit))
         return found
 
-    def _bucket_use(self, columns: dict[str, NDArray[np.float64]], now_ms: int) -> NDArray[np.float64]:
+    def _bucket_use(self, rows: NDArray[np.int64], now_ms: int) -> NDArray[np.float64]:
         """Of token buckets, per second: the rate times the share of the burst that is gone, or the mean over
         the time that a full bucket lasts, at least a minute, whichever is more.
         """
-        rate, burst = columns["limit"], columns["burst"]
-        left = np.minimum(burst, columns["level"] + rate * (now_ms - columns["level_at"]) / 1000)
+        names = ("limit", "burst", "level", "level_at")
+        rate, burst, level, at = (self.columns[name][rows] for name in names)
+        left = np.minimum(burst, level + rate * (now_ms - at) / 1000)
         with np.errstate(divide="ignore", invalid="ignore"):
             gone = np.where(burst > 0, (burst - left) / burst * rate, 0.0)
             slots = np.clip(np.ceil(burst / rate * 1000 / SLOT_MS), MINUTE_SLOTS, SLOTS - 1)
         sums, spans = np.zeros(len(rate)), np.full(len(rate), (now_ms % SLOT_MS) / 1000)
         for back, place in enumerate(reversed(self.newest_slots(SLOTS))):
             within = slots >= back
-            sums += np.where(within, np.nan_to_num(self.slots["amounts"][place, : len(rate)]), 0.0)
+            sums += np.where(within, np.nan_to_num(self.slots["amounts"][place, rows]), 0.0)
             spans += np.where(within & (back > 0), SLOT_MS / 1000, 0.0)
         used: NDArray[np.float64] = np.maximum(gone, sums / np.maximum(spans, 1.0))
         return used
