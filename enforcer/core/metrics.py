@@ -139,7 +139,7 @@ class Metrics(MetricTable):
     subject_throttle_ms = gauge("Throttle time of the last decision, ms", "subject")
     dropped_requests = counter(
         "Requests of departed clients that were not carried out",
-        "reason", "strict departed upstream stop memory",
+        "reason", "strict departed upstream session stop memory",
     )  # fmt: skip
     throttled_frames = counter("Frames after which their connection waits, by whose limit", "by dimension")
     unacknowledged = counter(

@@ -65,6 +65,7 @@ class Connection(asyncio.Protocol):
         # Of part.Link and server.Client.
         self.user = ANONYMOUS
         self.call_later, self.end = proxy.call_later, self.ending.close_client
+        self.end_session = self.ending.end_session
         self.reserve, self.forgo = self._responses.answers.append, self._responses.answers.remove
         self.hold, self.respond = self._requests.put_back, self._responses.respond
         self.notice, self.drain, self.drop = self.ending.notice, self.ending.drain, self.ending.drop

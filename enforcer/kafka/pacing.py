@@ -5,6 +5,7 @@ A request is held for its subject's not-before time, or while somebody owes (cor
 
 import asyncio
 from collections.abc import Callable
+from math import inf
 
 from enforcer.core import bounds
 from enforcer.laws.mutation.coordinator import QuotaCoordinator
@@ -89,6 +90,8 @@ class Pacer:
         """Whether the request at the head waits."""
         self.released = False
         """Whether one that was held may have gone on since this was last set back."""
+        self.session_until_ms = inf
+        """When the login's session ends (KIP-368)."""
         self._held_subject: str | None = None
         self._hold_timer: asyncio.TimerHandle | None = None
         self.idle = True
@@ -103,6 +106,11 @@ class Pacer:
     def may_handle(self) -> bool:
         """Whether the next request may be handled."""
         return not self.held and self.may_read
+
+    @property
+    def session_over(self) -> bool:
+        """Whether the broker closes at the next request that is no login."""
+        return self.session_until_ms <= self._now_ms()
 
     def pass_one(self) -> bool:
         """Note that a request is handled; True if it is the one let through in a long mute."""

@@ -282,6 +282,10 @@ class Link(Protocol):
         """Close the connection after what is written already."""
         ...
 
+    def end_session(self) -> None:
+        """The broker would take nothing more: close the connection after the answers that are due."""
+        ...
+
     def call_later(self, delay_ms: float, function: Callable[[], None]) -> asyncio.TimerHandle:
         """Call a function after a delay."""
         ...

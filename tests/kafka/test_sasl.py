@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from broker_fixtures import apart
 from cluster_kit import USERS, Cluster, address, fresh
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -70,8 +71,8 @@ def before(cluster: Cluster, brokers: LocalKafka, authority: Authority) -> Itera
     pair, (_, port) = authority.server(), address(brokers.sasl_bootstrap)
     with ExitStack() as stack:
 
-        def start(**settings: Any) -> ProxyThread:
-            config = cluster.config(
+        def start(within: Cluster = cluster, **settings: Any) -> ProxyThread:
+            config = within.config(
                 kafka=f"localhost:{port}", broker_port_base=0,
                 tls=TlsSettings(certificate=pair.certificate, key=pair.key),
                 upstream_tls=UpstreamTlsSettings(ca=authority.ca), **settings,
@@ -261,6 +262,29 @@ def test_a_session_that_was_not_renewed_is_over(proxy: ProxyThread, authority: A
         assert answer.session_lifetime_ms == LIFETIME_S * 1000 and served(login)
         time.sleep(LIFETIME_S + 0.2)
         assert not served(login)
+
+
+def test_a_wait_longer_than_a_session_is_paid_once(
+    cluster: Cluster, before: Secured, authority: Authority
+) -> None:
+    """librdkafka would log in anew behind its record that waits, and tries again when it is closed."""
+    name, path = fresh("renewed"), "quotas[user=carol]"
+    with apart(cluster, name) as own:
+        proxy = before(own, id=name)
+        assert proxy.proxy is not None
+        meter = proxy.proxy.meter
+        own.policies.put(path, {"producer_byte_rate": 3_000})
+        until(lambda: path in meter._policies.entries)
+        proxy.await_part(1)
+        admin = AdminClient(rdkafka(proxy, authority, "SCRAM-SHA-512"))
+        admin.create_topics([NewTopic(name, 1, 1)])[name].result(LIMIT_S)
+        producer, failed = Producer(rdkafka(proxy, authority, "SCRAM-SHA-512")), list[Any]()
+        for _ in range(2):
+            producer.produce(name, bytes(9_000), on_delivery=lambda error, _: error and failed.append(error))
+            assert producer.flush(LIMIT_S) == 0
+        (account,) = meter.accounts.values()
+        assert not failed and account.used[1] < 20_000
+        assert proxy.metric("closed_connections_total", reason="session") >= 1
 
 
 @pytest.mark.soak

@@ -18,7 +18,9 @@ LIFETIME_MS = 3_600_000
 
 
 class Visit:
-    """A client that logs in on a rig, and the broker that answers."""
+    """A client that logs in on a rig, and the broker that answers; `life_ms`: for how long it lets it in."""
+
+    life_ms = LIFETIME_MS
 
     def __init__(self, beside: Rig | None = None, peer: str = "10.0.0.1", tls: bool = True, **settings: Any):
         self.rig = Rig(beside, **settings)
@@ -52,7 +54,7 @@ class Visit:
     def told(self, error: int = 0, challenge: bytes = b"") -> None:
         """The broker answers it."""
         values = {"error_code": error, "error_message": "no" if error else None, "auth_bytes": challenge}
-        answer = build(SaslAuthenticateResponse, 2, session_lifetime_ms=LIFETIME_MS, **values)
+        answer = build(SaslAuthenticateResponse, 2, session_lifetime_ms=self.life_ms, **values)
         self.rig.answer([response(answer)])
 
     def begin(self, mechanism: str = "PLAIN", token: bytes = ALICE) -> None:

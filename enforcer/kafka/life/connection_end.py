@@ -159,6 +159,13 @@ class ConnectionEnd:
         self.begun, self._drained = True, why if self._drained != "stop" else "stop"
         self._pump()
 
+    def end_session(self) -> None:
+        """The broker would take nothing more: of what it has taken the answers are waited for."""
+        if self.input_over:
+            self._context.metrics.dropped_requests.labels("session").inc(1 + self._requests.waiting)
+        self.drain("session")
+        self.takes = False
+
     def check(self, now_ms: float) -> None:
         """Once a second: end what takes too long."""
         transport, limit_ms = self._transport, self._settings.stop_timeout_ms
@@ -221,7 +228,7 @@ class ConnectionEnd:
     def _stays(self) -> bool:
         """Whether it is only too old, and its client has not got all answers: it is drained again."""
         transport = self._transport
-        if transport is None or self.gone or self.closing or self._drained in ("", "stop"):
+        if transport is None or self.gone or self.closing or self._drained != "age":
             return False
         return not has_arrived(transport)
 

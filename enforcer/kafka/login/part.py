@@ -3,17 +3,14 @@
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import Final
 
 from enforcer.core.metrics import Metrics
 from enforcer.core.security.doors import source_of
 from enforcer.core.settings import DelegationTokens, ProxySettings
 from enforcer.kafka.login.failed_logins import HELD_MAX_MS, MOMENT_MS, FailedLogins
 from enforcer.kafka.part import Concern, Link, Part, Request, Slot
-from enforcer.wire.kafka.frames import SASL_AUTHENTICATE, SASL_HANDSHAKE
+from enforcer.wire.kafka.frames import SASL_AUTHENTICATE, SASL_KEYS
 from enforcer.wire.kafka.sasl import SaslObserver, Unreadable
-
-SASL_KEYS: Final = frozenset({SASL_HANDSHAKE, SASL_AUTHENTICATE})
 
 Identify = Callable[[Link, str], bool]
 """A connection is this user's from now on; False: the user has as many as it may."""
@@ -134,6 +131,9 @@ class LoginPart(Part):
         observer.on_response(response, slot.api_key, slot.api_version)
         self._link.expect_token(observer.token_bytes)
         if observer.failure is None:
+            if observer.lifetime_ms is not None:
+                # From before the broker's time began, so it never lasts longer than there.
+                self._link.pacer.session_until_ms = since_ms + observer.lifetime_ms
             if observer.succeeded:
                 self._link.user = observer.principal
                 self._decide(slot.api_key, failed=False)

@@ -23,6 +23,7 @@ from enforcer.wire.kafka.frames import (
     PRODUCE,
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
+    SASL_KEYS,
     BadFrame,
     Reason,
     Unread,
@@ -48,7 +49,7 @@ _SMALL_KEYS: Final = frozenset({SASL_HANDSHAKE, API_VERSIONS})
 _TOKEN_PLACE_BYTES: Final = 64
 """What stands around a SASL token and the client id, and some of what may come to stand there."""
 _VERSION_MAX: Final = (1 << 15) - 1
-_READ_KEYS: Final = MUTATION_KEYS | ALWAYS_READ | {SASL_HANDSHAKE, SASL_AUTHENTICATE}
+_READ_KEYS: Final = MUTATION_KEYS | ALWAYS_READ | SASL_KEYS
 
 UNREAD: Final[Mapping[int, tuple[int, int]]] = MappingProxyType(
     {

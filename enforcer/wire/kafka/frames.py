@@ -141,6 +141,7 @@ DELETE_TOPICS: Final = 20
 SASL_AUTHENTICATE: Final = 36
 CREATE_PARTITIONS: Final = 37
 DESCRIBE_CLUSTER: Final = 60
+SASL_KEYS: Final = frozenset({SASL_HANDSHAKE, SASL_AUTHENTICATE})
 
 
 def is_flexible(api_key: int, version: int) -> bool:

@@ -11,6 +11,7 @@ import binascii
 import json
 import re
 from enum import StrEnum
+from math import inf
 from typing import Final
 
 from enforcer.wire.kafka.codec import answer, asked, told
@@ -23,7 +24,7 @@ _OFFERED: Final = asked(SASL_HANDSHAKE, "Mechanism:text")
 _TOKEN: Final = asked(SASL_AUTHENTICATE, "AuthBytes?")
 _TOLD: Final = {
     SASL_HANDSHAKE: told(SASL_HANDSHAKE, "ErrorCode"),
-    SASL_AUTHENTICATE: told(SASL_AUTHENTICATE, "ErrorCode AuthBytes?"),
+    SASL_AUTHENTICATE: told(SASL_AUTHENTICATE, "ErrorCode AuthBytes? SessionLifetimeMs"),
 }
 
 
@@ -108,7 +109,7 @@ class SaslObserver:
 
     __slots__ = (
         "_candidate", "_mechanism", "_oauth_claim", "_offered", "_plain", "_principal", "_rounds",
-        "_token_ids", "failure", "waiting",
+        "_token_ids", "failure", "lifetime_ms", "waiting",
     )  # fmt: skip
 
     def __init__(self, oauth_claim: str = "sub", token_ids: bool = False, plain: bool = True) -> None:
@@ -124,6 +125,8 @@ class SaslObserver:
         """Whether a SASL request has no answer yet."""
         self.failure: Failure | None = None
         """Why the login is over to which the last response belongs; None: it goes on, or has succeeded."""
+        self.lifetime_ms: float | None = None
+        """How long the session lasts that the last response began (KIP-368); None: it began none."""
 
     @property
     def succeeded(self) -> bool:
@@ -194,17 +197,17 @@ class SaslObserver:
         said = _TOLD[key](response, version)
         if not self.waiting:
             raise BadFrame(Reason.BAD_VALUE)
-        self.waiting, self.failure = False, None
+        self.waiting, self.failure, self.lifetime_ms = False, None, None
         if key == SASL_HANDSHAKE:
             if not said:
                 self._mechanism, self._candidate, self._rounds = self._offered, None, 0
             else:
                 self._fail(said)
             return
-        error, challenge = said
-        self._finish_round(error, challenge or b"")
+        error, challenge, lifetime_ms = said
+        self._finish_round(error, challenge or b"", lifetime_ms or inf)
 
-    def _finish_round(self, error: int, challenge: bytes) -> None:
+    def _finish_round(self, error: int, challenge: bytes, lifetime_ms: float) -> None:
         mechanism = self._mechanism
         if error != 0:
             # Of a refused bearer token we know already.
@@ -222,7 +225,7 @@ class SaslObserver:
             raise BadFrame(Reason.BAD_VALUE)
         self._rounds += 1
         if self._rounds == _ROUNDS[mechanism]:
-            self._principal = self._candidate
+            self._principal, self.lifetime_ms = self._candidate, lifetime_ms
             self._mechanism = self._candidate = None
 
     def _fail(self, why: int | Failure) -> None:

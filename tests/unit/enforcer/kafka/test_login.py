@@ -1,18 +1,30 @@
 """Who a connection is before, in and after a login, and which logins reach the broker."""
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import chain, repeat
+from math import inf
 
 import pytest
-from connection_kit import FakeTransport, frames_of, header
+from connection_kit import FakeTransport, framed, frames_of, header, opaque
+from hypothesis import given
+from hypothesis import strategies as st
 from kafka.protocol.sasl import (
     SaslAuthenticateResponse,
     SaslHandshakeResponse,
 )
 from kafka_kit import CORRELATION_ID, decode
 from login_visit import AUTHENTICATION_FAILED, ILLEGAL_STATE, LIFETIME_MS, Visit, plain, scram
+from meter_kit import TOPIC
+from traffic_kit import batch, produce, produce_response
 
 from enforcer.wire.kafka.frames import SASL_AUTHENTICATE
+from streaming.policy.policy_set import PolicySet
+
+RATED = {"quotas[user=alice]": {"producer_byte_rate": 20_000}}
+"""As long as nobody has a share of it, a twentieth."""
+WRITTEN = produce(9, {TOPIC: [batch(1, size=3_000)]})[0]
+"""What keeps its user waiting for three seconds."""
 
 
 @pytest.mark.parametrize(("error", "user"), [(0, "bob"), (ILLEGAL_STATE, "alice")])
@@ -146,3 +158,79 @@ def test_little_is_read_behind_a_login_that_waits() -> None:
     assert not client.reading
     visit.offered()
     assert client.reading
+
+
+def rated(before: Visit | None = None, life_ms: int = 0) -> Visit:
+    """A client with a byte rate, logged in for so long; 0: for ever."""
+    visit = Visit(before and before.rig)
+    visit.life_ms = life_ms
+    visit.rig.meter.set_policies(before.rig.meter._policies if before else PolicySet(RATED))
+    plain(visit)
+    return visit
+
+
+def written_at(lives_ms: Iterable[int], count: int = 4) -> list[float]:
+    """When the broker gets so many requests of a client that connects again whenever it is closed."""
+    lives, times, visit = iter(lives_ms), list[float](), None
+    while len(times) < count:
+        if visit is None or visit.rig.client.closed:
+            visit = rated(visit, next(lives))
+            now_ms, since_ms = visit.rig.now_ms, visit.rig.now_ms()
+        sent = visit.sent
+        visit.rig.connection.data_received(framed(WRITTEN))
+        while visit.sent == sent and not visit.rig.client.closed:
+            visit.rig.desk.run(100)
+        if visit.sent > sent and now_ms() >= since_ms + (visit.life_ms or inf):
+            visit.rig.connection.upstream_failed("lost")
+        elif visit.sent > sent:
+            times.append(now_ms())
+            visit.rig.answer([produce_response(9, {TOPIC: [0]})])
+    assert visit is not None
+    (account,) = visit.rig.meter.accounts.values()
+    assert account.used[1] == count * len(WRITTEN)
+    return times
+
+
+@given(lives_ms=st.lists(st.integers(1, 10_000), max_size=8))
+def test_a_wait_that_outlasts_its_session_is_not_paid_twice(lives_ms: list[int]) -> None:
+    """However often a client must log in anew, it gets as much as one that never must, and no more."""
+    assert written_at(chain(lives_ms, repeat(0))) == written_at(repeat(0))
+
+
+def test_who_is_let_in_no_longer_gets_the_answers_that_are_due() -> None:
+    """As with a broker, which closes when it comes to the next request; one that no rule reads is its own."""
+    visit = rated(life_ms=1_000)
+    visit.rig.connection.data_received(framed(WRITTEN))
+    visit.rig.desk.run(999)
+    visit.rig.connection.data_received(framed(WRITTEN))
+    visit.rig.desk.run(3_000)
+    visit.rig.connection.data_received(opaque(1))
+    assert visit.sent == 3 and not visit.rig.client.closed
+    visit.rig.answer([produce_response(9, {TOPIC: [0]})])
+    assert visit.answers == 3 and visit.rig.client.closed
+    assert visit.count("closed_connections", reason="session") == 1 and not visit.rig.upstream.aborted
+
+
+def test_what_a_client_that_is_gone_may_not_send_is_dropped() -> None:
+    """Nobody sends it again, so it is counted."""
+    visit = rated(life_ms=1_000)
+    visit.rig.connection.data_received(framed(WRITTEN) * 3)
+    visit.rig.answer([produce_response(9, {TOPIC: [0]})])
+    visit.rig.lose_client()
+    visit.rig.desk.run(3_500)
+    assert visit.sent == 3 and visit.rig.dropped("session") == 2 and visit.rig.over
+
+
+def test_a_new_login_begins_a_new_session() -> None:
+    """Also after the end of the last one; an answer to its beginning alone begins none."""
+    visit = rated(life_ms=1_000)
+    visit.rig.desk.run(1_000)
+    visit.offer("PLAIN")
+    visit.offered()
+    assert visit.rig.connection.pacer.session_over
+    visit.token(b"\0alice\0a-secret")
+    visit.rig.desk.run(10)
+    visit.told()
+    assert visit.rig.connection.pacer.session_until_ms == 2_000
+    visit.rig.connection.data_received(framed(WRITTEN))
+    assert visit.sent == 5
