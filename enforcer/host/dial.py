@@ -10,7 +10,7 @@ from typing import Any, Protocol, cast
 from enforcer.core import bounds
 from enforcer.core.settings import ProxySettings
 from enforcer.host.outlet import Outlet
-from enforcer.host.secured import Secured
+from enforcer.host.secured import HANDSHAKE_S, Secured
 from enforcer.host.sockets import Address, descriptor_of, unread
 
 logger = logging.getLogger(__name__)
@@ -23,11 +23,13 @@ async def dial(
     """Connect to a broker, in front of all else with a PROXY header; raises OSError if that cannot be."""
     loop = asyncio.get_running_loop()
     try:
-        name, made = (None, make) if tls is None else (address[0], lambda: Secured(make()))
+        secured = None if tls is None else Secured(make(), tls, address[0])
         way: dict[str, Any] = {"host": address[0], "port": address[1]}
         if header:
             way = {"sock": await _begin(address, header)}
-        await loop.create_connection(made, ssl=tls, server_hostname=name, **way)
+        await loop.create_connection(make if secured is None else lambda: secured, **way)
+        if secured is not None:
+            await secured.shaken(HANDSHAKE_S)
     except ssl.SSLError as error:
         # Nothing else tells an operator that a CA is missing.
         logger.warning("the broker %s:%d cannot be spoken to by TLS: %s", *address, error)

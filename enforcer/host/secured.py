@@ -1,67 +1,106 @@
-"""The connection that TLS keeps from us: little is handed to it at a time, and what it keeps is counted.
+"""TLS of a connection, over what its loop reads and writes: nothing waits where it is not seen or counted.
 
-What it has taken it writes to a socket behind it, where nobody sees what waits; and its buffers grow to the
-largest read and write and are never smaller again.
+A loop's own TLS keeps 256 KiB for each connection, reads on behind an end, and hides what it has not sent.
 """
 
 import asyncio
+import contextlib
+import ssl
 from collections import deque
-from collections.abc import MutableMapping
 from typing import Any, Final, cast
-from weakref import WeakKeyDictionary
 
 SLICE_BYTES: Final = 65_536
-"""So much is handed to TLS in one go."""
-_IDLE_BYTES: Final = 26_624
+"""So much goes through OpenSSL in one go: its buffers grow to the largest and are never smaller again."""
+HANDSHAKE_S: Final = 60.0
+"""So long a broker's handshake may take at most."""
+_GOODBYE_S: Final = 30.0
+"""So long the other side may take for the end of a connection, if nobody says otherwise."""
+_IDLE_BYTES: Final = 21_504
 """What TLS keeps of a connection that has said nothing but its handshake; measured."""
-_HIDDEN_BYTES: Final = 2 * SLICE_BYTES
-"""What may wait behind TLS while it takes nothing more: the loop's own mark, and the slice that passed it."""
+_RECORD_BYTES: Final = 16_384
+"""The most that OpenSSL gives in one go."""
 
 
-_READ_BYTES: Final = 262_144
-"""What TLS may read in one go."""
-_read_into: Final[MutableMapping[asyncio.AbstractEventLoop, bytearray]] = WeakKeyDictionary()
-"""Of each loop, for all of its connections: what was read is taken before the next one reads."""
-
-
-class Secured(asyncio.Transport, asyncio.BufferedProtocol):
-    """Stands between TLS and a protocol: the transport of the one, the protocol of the other.
+class Secured(asyncio.Transport, asyncio.Protocol):
+    """Stands between a socket and a protocol: the protocol of the one, the transport of the other.
 
     Args:
-        owner: the protocol, which is told of its marks as by any transport.
+        owner: the protocol; it hears of the connection once the handshake is done.
+        context: how the other side is spoken to.
+        name: the server's, which a client asks for and expects; None: we are the server.
+        goodbye_s: so long the other side may take for the end.
     """
 
-    _transport: asyncio.Transport
-    _shared: bytearray
-    _buffer: bytearray
+    __slots__ = (
+        "_closing", "_ended", "_ending", "_failure", "_fresh", "_full", "_goodbye_s", "_high", "_incoming",
+        "_largest_read", "_largest_written", "_low", "_made", "_outgoing", "_owner", "_paused", "_queue",
+        "_reading", "_tls", "_transport", "_waiter", "_waiting",
+    )  # fmt: skip
 
-    def __init__(self, owner: asyncio.BaseProtocol) -> None:
+    def __init__(
+        self, owner: asyncio.BaseProtocol, context: ssl.SSLContext, name: str | None = None,
+        goodbye_s: float = _GOODBYE_S,
+    ) -> None:  # fmt: skip
         super().__init__()
-        self._owner = cast(asyncio.Protocol, owner)
-        self._queue: deque[bytearray | memoryview] = deque()
+        self._owner, self._goodbye_s = cast(asyncio.Protocol, owner), goodbye_s
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, name is None, name)
+        self._queue: deque[bytearray | memoryview] | None = None
         self._waiting = self._largest_read = self._largest_written = 0
         self._high, self._low = SLICE_BYTES, 0
-        # TLS takes nothing more; the owner knows that too much waits.
-        self._full = self._paused = False
-        self._opens: asyncio.Handle | None = None
+        # The socket takes nothing more; the owner knows that too much waits; it ends.
+        self._full = self._paused = self._closing = False
+        # It wants to hear; the other side has ended.
+        self._reading, self._ended = True, False
+        # The owner has heard of it; OpenSSL may still hold what its handshake needed.
+        self._made, self._fresh = False, name is not None
+        self._failure: Exception | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._ending: asyncio.TimerHandle | None = None
+
+    async def shaken(self, limit_s: float) -> None:
+        """Wait until the handshake is done.
+
+        Raises:
+            OSError: it failed, ssl.SSLError among them; ConnectionAbortedError: it took too long.
+        """
+        try:
+            if not self._made and self._failure is None:
+                self._waiter = asyncio.get_running_loop().create_future()
+                async with asyncio.timeout(limit_s):
+                    await self._waiter
+            if self._failure is not None and not self._made:
+                raise self._failure.with_traceback(None)
+        except TimeoutError:
+            raise ConnectionAbortedError("the handshake took too long") from None
+        finally:
+            self._waiter = None
+            if not self._made:
+                self.abort()
+                # Its traceback holds us.
+                self._failure = None
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
     @property
     def kept_bytes(self) -> int:
-        """What waits, and what TLS keeps beside it: what was read stays twice, and grows by thirds."""
-        unread: int = self._transport.get_read_buffer_size()  # type: ignore[attr-defined]  # of uvloop's TLS
-        read = max(self._largest_read, unread)
-        own = _IDLE_BYTES + read * 7 // 3 + self._largest_written * 4 // 3
-        return self.get_write_buffer_size() + own + (_HIDDEN_BYTES if self._full else 0)
+        """What waits, and what TLS keeps beside it, whose buffers grow by thirds."""
+        own = _IDLE_BYTES + (self._largest_read + self._largest_written) * 4 // 3
+        return self.get_write_buffer_size() + self._incoming.pending + own
 
     # What the owner sees (asyncio.Transport) ----------------------------------------------------------------
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """See asyncio.Transport."""
-        if not self._full and len(data) <= SLICE_BYTES:
-            if len(data) > self._largest_written:
-                self._largest_written = len(data)
-            self._transport.write(data)
+        if self._closing:
             return
+        if not self._full and len(data) <= SLICE_BYTES:
+            self._encrypt(data)
+            return
+        if self._queue is None:
+            self._queue = deque()
         self._waiting += len(data)
         if len(data) > SLICE_BYTES:
             self._queue.append(memoryview(bytes(data)))
@@ -74,27 +113,28 @@ class Secured(asyncio.Transport, asyncio.BufferedProtocol):
             self._paused = True
             self._owner.pause_writing()
 
-    def _hand_over(self) -> None:
-        if self._transport.is_closing():
-            # TLS would only log each part.
-            self._drop()
-        while self._queue and not self._full:
-            part: bytearray | memoryview = self._queue.popleft()
+    def _encrypt(self, data: bytes | bytearray | memoryview) -> None:
+        if len(data) > self._largest_written:
+            self._largest_written = len(data)
+        try:
+            self._tls.write(data)
+        except ssl.SSLError as failure:
+            self._fail(failure)
+        else:
+            self._transport.write(self._outgoing.read())
+
+    def _hand_over(self, all_of_it: bool = False) -> None:
+        queue = self._queue
+        while queue and (all_of_it or not self._full) and self._failure is None:
+            part: bytearray | memoryview = queue.popleft()
             if len(part) > SLICE_BYTES:
-                self._queue.appendleft(part[SLICE_BYTES:])
+                queue.appendleft(part[SLICE_BYTES:])
                 part = part[:SLICE_BYTES]
             self._waiting -= len(part)
-            self._largest_written = max(self._largest_written, len(part))
-            self._transport.write(part)
-
-    def _hand_all(self) -> None:
-        while self._queue:
-            self._transport.write(self._queue.popleft())
-        self._waiting = 0
+            self._encrypt(part)
 
     def _drop(self) -> None:
-        self._queue.clear()
-        self._waiting = 0
+        self._queue, self._waiting = None, 0
 
     def get_write_buffer_size(self) -> int:
         """See asyncio.Transport."""
@@ -107,94 +147,186 @@ class Secured(asyncio.Transport, asyncio.BufferedProtocol):
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """See asyncio.Transport."""
+        if name == "ssl_object":
+            return self._tls
+        if name == "sslcontext":
+            return self._tls.context
         return self._transport.get_extra_info(name, default)
 
     def is_closing(self) -> bool:
         """See asyncio.Transport."""
-        return self._transport.is_closing()
+        return self._closing or self._transport.is_closing()
 
     def pause_reading(self) -> None:
         """See asyncio.Transport; what comes, and the other side's end behind it, stays in the socket."""
-        if self.is_closing():
-            return
-        if self._opens is not None:
-            self._opens.cancel()
-        # Else TLS reads on into a buffer of its own, and drops that where it finds the end.
-        self._transport.set_read_buffer_limits(1, 0)  # type: ignore[attr-defined]  # of uvloop's TLS
-        self._transport.pause_reading()
+        self._reading = False
+        if not self.is_closing():
+            self._transport.pause_reading()
 
     def resume_reading(self) -> None:
         """See asyncio.Transport."""
-        self._transport.resume_reading()
-        # TLS hands over what it has at the loop's next turn; with an end read before that it drops it.
-        if self._opens is not None:
-            self._opens.cancel()
-        self._opens = asyncio.get_running_loop().call_soon(self._open)
-
-    def _open(self) -> None:
-        self._opens = None
+        self._reading = True
         if not self.is_closing():
-            self._transport.set_read_buffer_limits()  # type: ignore[attr-defined]  # of uvloop's TLS
+            self._transport.resume_reading()
+            if self._incoming.pending:
+                asyncio.get_running_loop().call_soon(self._read_on)
 
     def close(self) -> None:
-        """See asyncio.Transport; the time for what waits begins, and that is TLS's."""
-        self._hand_all()
-        self._transport.close()
+        """See asyncio.Transport; what waits leaves, and the other side has its time to end, too."""
+        if not self.is_closing():
+            self._say_goodbye()
+            # Bytes that nobody reads would make it a reset, and what was written might not arrive.
+            self._transport.resume_reading()
+            self._reading = True
+
+    def _bound_end(self) -> None:
+        self._ending = asyncio.get_running_loop().call_later(self._goodbye_s, self._transport.abort)
+
+    def _say_goodbye(self) -> None:
+        self._closing = True
+        self._bound_end()
+        self._hand_over(all_of_it=True)
+        with contextlib.suppress(ssl.SSLError):
+            self._tls.unwrap()
+        self._flush()
 
     def abort(self) -> None:
         """See asyncio.Transport."""
         self._drop()
+        self._closing = True
         self._transport.abort()
 
-    # What TLS sees (asyncio.Protocol) -----------------------------------------------------------------------
+    # What the socket sees (asyncio.Protocol) ----------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The handshake is done."""
+        """There is a socket; the handshake begins."""
         self._transport = cast(asyncio.Transport, transport)
-        loop = asyncio.get_running_loop()
-        self._shared = _read_into.get(loop) or _read_into.setdefault(loop, bytearray(_READ_BYTES))
-        # The end of its handshake, which waits until something is written, would fill it.
-        self._transport.writelines([b""])
-        self._transport.set_write_buffer_limits(1, 0)
-        self._owner.connection_made(self)
+        self._shake()
 
-    def get_buffer(self, sizehint: int) -> bytearray:
-        """See asyncio.BufferedProtocol; without one TLS makes a buffer of a quarter MiB for each record."""
-        # All of it at once: TLS drops what it keeps when it finds the end of the connection.
-        self._buffer = self._shared if sizehint <= len(self._shared) else bytearray(sizehint)
-        return self._buffer
+    def data_received(self, data: bytes) -> None:
+        """See asyncio.Protocol; the owner hears of all of it at once."""
+        parts, size = list[bytes](), len(data)
+        if size > self._largest_read:
+            self._largest_read = min(size, SLICE_BYTES)
+        if size <= SLICE_BYTES:
+            self._decrypt(data, parts)
+        else:
+            view = memoryview(data)
+            for at in range(0, size, SLICE_BYTES):
+                if self._failure is None:
+                    self._decrypt(view[at : at + SLICE_BYTES], parts)
+        self._tell(parts)
 
-    def buffer_updated(self, nbytes: int) -> None:
-        """See asyncio.BufferedProtocol."""
-        if nbytes > self._largest_read:
-            self._largest_read = nbytes
-        data, self._buffer = bytes(memoryview(self._buffer)[:nbytes]), self._shared
-        self._owner.data_received(data)
+    def _decrypt(self, data: bytes | memoryview, parts: list[bytes]) -> None:
+        incoming, tls = self._incoming, self._tls
+        incoming.write(data)
+        if not self._made:
+            self._shake()
+        # Who stops reading at once hears later what has come behind the handshake.
+        if not (self._made and self._reading):
+            return
+        try:
+            while incoming.pending:
+                # A whole record, so that OpenSSL keeps no part of one.
+                if part := tls.read(_RECORD_BYTES):
+                    parts.append(part)
+                else:
+                    self._ended = True
+                    break
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLZeroReturnError:
+            self._ended = True
+        except ssl.SSLError as failure:
+            self._failure = failure
 
-    def eof_received(self) -> bool | None:
-        """See asyncio.Protocol; whatever the owner says, TLS closes now, and takes nothing later."""
-        stays = self._owner.eof_received()
-        self._hand_all()
-        return stays
+    def _shake(self) -> None:
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            self._flush()
+        except ssl.SSLError as failure:
+            self._failure = failure
+        else:
+            self._made = True
+            self._owner.connection_made(self)
+            self._wake()
+            # In one packet with what it has written.
+            self._flush()
+
+    def _tell(self, parts: list[bytes]) -> None:
+        """Have the owner hear this, and act on what stands behind it."""
+        if self._fresh and self._made and not self._closing:
+            # For tickets OpenSSL gets room to answer a handshake, and gives it back behind a write.
+            self._encrypt(b"")
+            self._fresh = not parts
+        if self._outgoing.pending:
+            self._flush()
+        if parts and not self._closing:
+            self._owner.data_received(parts[0] if len(parts) == 1 else b"".join(parts))
+        if self._failure is not None:
+            self._fail(self._failure)
+        elif self._ended:
+            if not self._closing:
+                # Whatever it says, TLS takes nothing later.
+                self._owner.eof_received()
+                self._say_goodbye()
+            self._transport.close()
+
+    def _read_on(self) -> None:
+        if self._reading and not self.is_closing():
+            parts = list[bytes]()
+            self._decrypt(b"", parts)
+            self._tell(parts)
+
+    def _fail(self, failure: Exception) -> None:
+        self._failure = failure
+        self._drop()
+        self._wake()
+        if not self._closing:
+            self._closing = True
+            self._bound_end()
+            # An alert says why.
+            self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        if self._outgoing.pending and not self._transport.is_closing():
+            self._transport.write(self._outgoing.read())
+
+    def eof_received(self) -> None:
+        """See asyncio.Protocol; an end that TLS does not tell of is the end of both sides."""
+        self._read_on()
+        if self._made and not self.is_closing():
+            self._say_goodbye()
 
     def pause_writing(self) -> None:
-        """TLS takes no more."""
+        """The socket takes no more."""
         self._full = True
 
     def resume_writing(self) -> None:
         """It does."""
         self._full = False
         self._hand_over()
-        if self._paused and self._waiting <= self._low:
+        if self._paused and self._waiting <= self._low and not self._closing:
             self._paused = False
             self._owner.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""
         self._drop()
+        self._closing = True
+        if self._ending is not None:
+            self._ending.cancel()
+        if self._failure is None:
+            early = None if self._made else ConnectionResetError("it ended before the handshake was done")
+            self._failure = exc or early
+        self._wake()
         # Each holds the other: without this the buffers would stay until all garbage is looked at.
         owner, self._owner = self._owner, asyncio.Protocol()
-        owner.connection_lost(exc)
+        if self._made:
+            failure, self._failure = self._failure, None
+            owner.connection_lost(failure and failure.with_traceback(None))
 
 
 def kept_by(transport: asyncio.Transport) -> int:

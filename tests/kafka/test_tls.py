@@ -113,7 +113,7 @@ def test_what_tls_keeps_is_within_the_bound(secured: Secured, authority: Authori
             return made
 
         bystander = client()
-        for greedy in [client() for _ in range(120)]:
+        for greedy in [client() for _ in range(500)]:
             greedy.send_frame(frame)
             greedy.receive_frame()
         until(lambda: proxy.metric("closed_connections_total", reason="memory") > 0, what="some ended")

@@ -136,6 +136,7 @@ def server_context(settings: TlsSettings) -> ssl.SSLContext:
 def client_context(settings: UpstreamTlsSettings) -> ssl.SSLContext:
     """How brokers are spoken to; raises as server_context."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.options |= ssl.OP_NO_RENEGOTIATION
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.check_hostname = settings.check_hostname
     if settings.ca:

@@ -101,6 +101,8 @@ class Entrance:
             return None
         if guest.task is not None:
             self._coming.pop(guest.task, None)
+            # It is over soon, and would stay as long as the connection.
+            self._guests[connection] = guest._replace(task=None)
         return guest.address
 
     def visitor(self, connection: object, transport: asyncio.BaseTransport) -> Visitor:
@@ -183,7 +185,6 @@ class Entrance:
         if self._tls is None:
             await loop.connect_accepted_socket(lambda: connection, client)
             return
-        await loop.connect_accepted_socket(
-            lambda: Secured(connection), client, ssl=self._tls.context,
-            ssl_handshake_timeout=HANDSHAKE_S, ssl_shutdown_timeout=self._goodbye_s,
-        )  # fmt: skip
+        secured = Secured(connection, self._tls.context, goodbye_s=self._goodbye_s)
+        await loop.connect_accepted_socket(lambda: secured, client)
+        await secured.shaken(HANDSHAKE_S)
