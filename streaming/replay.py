@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from streaming.columns.byte_strings import Integers, bytes_in
 from streaming.columns.json_columns import Unlike, columns_of
 from streaming.columns.json_rows import objects
+from streaming.columns.outputs import Outputs
 from streaming.columns.packed import check_type, plain_form
 from streaming.columns.records import NameColumn, Records
 from streaming.contract.decisions import DECISIONS
@@ -181,7 +182,11 @@ def replay_local(policies: str, files: Sequence[str], *, as_decided: bool = Fals
     initial = load_policies(policies)
     records = read_records(files)
     context = StepContext(initial=initial, replay=True, fail_fast=True, as_decided=as_decided)
-    written = replay_all(records, context)
+    return in_order(records, replay_all(records, context))
+
+
+def in_order(records: Records, written: Outputs) -> ReplayResult:
+    """What was written of a log, as the files of a replay hold it."""
     source = written.column("source").to_numpy()
     file, line, _ = (column[source] for column in records.arrivals())
     columns = {name: written.column(name) for name in ("sink", "value", "ts", "type", "id")}

@@ -5,14 +5,14 @@ no I/O, no Spark.
 """
 
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Self
 
 import numpy as np
 
-from streaming.columns.outputs import Outputs
+from streaming.columns.outputs import Decided, Outputs
 from streaming.columns.records import NO_ROW, Records
 from streaming.contract.decisions import dead_letter
 from streaming.contract.errors import BadEvent, StateError
@@ -243,15 +243,33 @@ def replay_all(records: Records, context: StepContext) -> Outputs:
         Exception: whatever a law raised.
     """
     outputs = Outputs()
+    for _, _, decided in replay_laws(records, context, outputs):
+        outputs.add(decided)
+    return outputs
+
+
+def replay_laws(
+    records: Records, context: StepContext, outputs: Outputs
+) -> Iterator[tuple[LawSpec, Batch, Decided]]:
+    """Decide a whole log law by law: each law, what it was asked, and what it decided.
+
+    Args:
+        records: the log.
+        context: a candidate's policies hold all the time, whatever the log says of policies.
+        outputs: takes the dead letters.
+
+    Raises:
+        Exception: whatever a law raised.
+    """
     laws = LAWS.by_name.values()
     read = _read(laws, records, outputs, context, reporter=True)
     for law in laws:
         timeline = PolicyTimeline(context.initial)
-        _apply_policies(read.policies, law, timeline)
+        if context.candidate is None:
+            _apply_policies(read.policies, law, timeline)
         batch = _batch(read.intakes[law.name], timeline, context, context.processed_ts)
         if batch is not None:
-            outputs.add(law.table.from_columns({}).fold(batch))
-    return outputs
+            yield law, batch, law.table.from_columns({}).fold(batch)
 
 
 def _read(

@@ -1,0 +1,124 @@
+"""The proof that a log is what was decided by: what was recorded comes out again (docs/contract.md 4)."""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import blake2b
+from typing import Any, Final
+
+import numpy as np
+import orjson
+
+from streaming.columns.byte_strings import Integers
+from streaming.contract.decisions import CANDIDATE
+from streaming.contract.errors import BadEvent, WeirError
+from streaming.contract.events import load_object
+from streaming.laws.registry import LAWS
+from streaming.replay import read_lines
+
+ANSWERS: Final = frozenset({"admission", "dispatch"})
+"""Decisions of which the live job writes every one; of the others it writes those that say something new."""
+_HASH_BYTES: Final = 8
+_WORDS_MAX: Final = 300
+
+
+class _Said:
+    """Decisions as numbers: what each answers, what it says, when, and where it stands."""
+
+    def __init__(self) -> None:
+        self._rows: list[tuple[int, int, int, int, int]] = []
+
+    def add(self, place: int, decision: dict[str, Any]) -> None:
+        """Note one."""
+        kind, ts = str(decision["type"]), decision.get("ts")
+        own = f"{kind} {decision.get('id')}".encode()
+        said = orjson.dumps(decision, option=orjson.OPT_SORT_KEYS)
+        time = ts if type(ts) is int else 0
+        self._rows.append((_hash(own), _hash(said), time, place, kind in ANSWERS))
+
+    def sorted(self) -> Integers:
+        """A row each, by what it answers; the columns are as noted."""
+        table = np.array(self._rows, dtype=np.int64).reshape(-1, 5)
+        return table[np.lexsort((table[:, 1], table[:, 0]))]
+
+
+def prove(recorded: Sequence[str], replayed: Sequence[bytes]) -> int:
+    """Return how many recorded decisions came out again, which is all of them.
+
+    Repeats, what was only tried, and the steps of actions stand aside. Of shares, limits and backlogs the
+    live job does not write each one that a replay has.
+
+    Args:
+        recorded: files of decisions.
+        replayed: what a replay of their events has decided.
+
+    Raises:
+        WeirError: where they differ first; or a file cannot be read.
+    """
+    before, after = _Said(), _Said()
+    for place, _, decision in _recorded(recorded):
+        before.add(place, decision)
+    for place, value in enumerate(replayed):
+        after.add(place, orjson.loads(value))
+    left, right = before.sorted(), after.sorted()
+    missing = ~_among(left, right)
+    added = ~np.isin(right[:, 0], left[:, 0]) & (right[:, 4] == 1)
+    wrong = [(int(row[2]), 0, int(row[3])) for row in left[missing]]
+    wrong += [(int(row[2]), 1, int(row[3])) for row in right[added]]
+    if wrong:
+        raise WeirError(_told(recorded, replayed, min(wrong), len(wrong)))
+    return len(np.unique(left[:, 0]))
+
+
+def _among(some: Integers, others: Integers) -> Any:
+    """Whether each decision is said by the others too, word for word."""
+    both = np.concatenate([some[:, :2], others[:, :2]])
+    _, number = np.unique(both, axis=0, return_inverse=True)
+    number = number.ravel()
+    return np.isin(number[: len(some)], number[len(some) :])
+
+
+def _recorded(files: Sequence[str]) -> Iterator[tuple[int, str, dict[str, Any]]]:
+    """Place, line and decision of all that counts."""
+    for place, line in enumerate(read_lines(files)):
+        where = f"{files[line.file]}:{line.number}"
+        try:
+            decision = load_object(line.value)
+        except BadEvent as error:
+            raise WeirError(f"{where}: {error.reason}") from error
+        if decision.get("type") not in LAWS.by_decision or CANDIDATE in decision:
+            continue
+        if decision.get("repeat") is not True:
+            yield place, where, decision
+
+
+def _told(
+    files: Sequence[str], replayed: Sequence[bytes], first: tuple[int, int, int], count: int
+) -> str:
+    """Where they differ first, and how often."""
+    _, only_replayed, place = first
+    if only_replayed:
+        decision = orjson.loads(replayed[place])
+        how = "the log gives it, and it was not recorded"
+        where = ", ".join(map(os.path.basename, files))
+    else:
+        where, decision = next((where, said) for at, where, said in _recorded(files) if at == place)
+        how = _difference(decision, replayed)
+    name = f"{decision['type']} {decision.get('id')} at {decision.get('ts')}"
+    return f"the log is not trusted: {count} decisions differ, the first one in {where}: {name}: {how}"
+
+
+def _difference(recorded: dict[str, Any], replayed: Iterable[bytes]) -> str:
+    name = orjson.dumps(recorded.get("id"))
+    for value in replayed:
+        if name in value:
+            found = orjson.loads(value)
+            if (found["type"], found["id"]) == (recorded["type"], recorded.get("id")):
+                keys = [*recorded, *(key for key in found if key not in recorded)]
+                other = next(key for key in keys if recorded.get(key) != found.get(key))
+                said = (orjson.dumps(one.get(other)).decode()[:_WORDS_MAX] for one in (recorded, found))
+                return "recorded {}: {}, the log gives {}".format(other, *said)
+    return "recorded, and the log does not give it"
+
+
+def _hash(text: bytes) -> int:
+    return int.from_bytes(blake2b(text, digest_size=_HASH_BYTES).digest(), signed=True)

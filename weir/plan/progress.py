@@ -1,0 +1,41 @@
+"""How far a long replay is, on stderr: a line that goes on from the third second on, or nothing in a log."""
+
+import time
+from typing import Final, Self
+
+from rich import progress
+from rich.console import Console
+
+QUIET_S: Final = 2.0
+
+
+class Progress:
+    """The line; a context manager.
+
+    Args:
+        steps: how often `step` will be called.
+    """
+
+    def __init__(self, steps: int) -> None:
+        console = Console(stderr=True)
+        self._bar = progress.Progress(
+            progress.BarColumn(24), progress.TimeElapsedColumn(),
+            progress.TextColumn("{task.description}", markup=False),
+            console=console, transient=True, disable=not console.is_interactive,
+        )  # fmt: skip
+        self._task = self._bar.add_task("", total=steps)
+        self._begun, self._started = time.monotonic(), False
+
+    def step(self, what: str) -> None:
+        """Say what is done next; a short replay says nothing."""
+        self._bar.update(self._task, description=what, advance=1)
+        if not self._started and time.monotonic() - self._begun > QUIET_S:
+            self._bar.start()
+            self._started = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._started:
+            self._bar.stop()

@@ -1,0 +1,102 @@
+"""Plans as JSON (docs/contract.md 4 and 6, docs/plan.md)."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from weir.plan.comparison import HOUR_MS, SIDES, Comparison, Counts, Row, flips
+from weir.plan.delays import NO_DELAYS
+from weir.plan.sides import Plan
+
+_OUTCOMES: Final = ("allowed", "throttled", "rejected")
+
+
+def summary(plans: Sequence[Plan], proven: int | None) -> dict[str, Any]:
+    """One or several plans of one log: the first is `against`, the others stand under their names beside it.
+
+    Args:
+        plans: one at least, of the same log.
+        proven: how many recorded decisions came out again; None: none were given.
+    """
+    first, *others = plans
+    subjects = _subjects(first)
+    for plan in others:
+        for name, sides in _subjects(plan).items():
+            own = subjects.setdefault(name, {"policies": sides["policies"]})
+            own[plan.name] = sides["against"] | {"flips": sides["flips"]}
+    told: dict[str, Any] = {"subjects": {name: subjects[name] for name in sorted(subjects)}}
+    told |= {"proven": proven, **_plan(first)}
+    if others:
+        told["plans"] = {plan.name: _plan(plan) for plan in plans}
+    return told
+
+
+def _plan(plan: Plan) -> dict[str, Any]:
+    first = plan.recorded.first
+    return {
+        "name": plan.name,
+        **_run(plan.recorded, plan.rows),
+        "first_difference": None if first is None else first._asdict(),
+        "entities": [_entity(row) for row in plan.rows],
+        "clients_that_wait": {
+            **_run(plan.waiting, list(plan.waiting_rows.values())),
+            "entities": [_entity(row) for row in plan.waiting_rows.values()],
+        },
+    }
+
+
+def _run(comparison: Comparison, rows: Sequence[Row]) -> dict[str, Any]:
+    return {
+        "flips": _flips(*flips(rows)),
+        "delay_ms": {name: comparison.delay_ms(side) for side, name in enumerate(SIDES)},
+    }
+
+
+def _entity(row: Row) -> dict[str, Any]:
+    told: dict[str, Any] = {"whose": row.whose, "law": row.law, "fate": row.fate}
+    for side, name in enumerate(SIDES):
+        told[name] = {
+            "entries": row.entries[side], **_outcomes(row.counts, side), "delay_ms": row.delay_ms[side],
+            "waited_ms": row.waited_ms[side],
+        }  # fmt: skip
+        if row.law == "shares":
+            told[name]["overshoot"] = row.overshoot[side]
+    hours = [
+        {"ts": hour * HOUR_MS, **{name: _outcomes(row.hours[hour], side) for side, name in enumerate(SIDES)},
+         "flips": _flips(row.hours[hour].refused, row.hours[hour].allowed)}
+        for hour in sorted(row.hours)
+    ]  # fmt: skip
+    return told | {
+        "flips": _flips(row.counts.refused, row.counts.allowed),
+        "most_added_delay_ms": row.worst_ms,
+        "hours": hours,
+    }
+
+
+def _subjects(plan: Plan) -> dict[str, Any]:
+    """Both sides' totals of each subject, and how often it flipped."""
+    delays = [plan.recorded.delays_by_subject(side) for side in range(len(SIDES))]
+    told: dict[str, Any] = {}
+    for name in plan.totals[0] | plan.totals[1]:
+        told[name] = {"flips": _flips(0, 0)}
+        for side, totals in enumerate(plan.totals):
+            known = totals.get(name) or _nothing(plan.totals[1 - side][name])
+            told[name][SIDES[side]] = known | {"delay_ms": delays[side].get(name, NO_DELAYS)}
+    for row in plan.rows:
+        if row.whose in told:
+            own = told[row.whose]["flips"]
+            own["allow_to_refuse"] += row.counts.refused
+            own["refuse_to_allow"] += row.counts.allowed
+    return told
+
+
+def _nothing(other: dict[str, Any]) -> dict[str, Any]:
+    """Totals of a subject that only the other side has."""
+    return {name: 0 if isinstance(value, int | float) else None for name, value in other.items()}
+
+
+def _outcomes(counts: Counts, side: int) -> dict[str, int]:
+    return dict(zip(_OUTCOMES, counts.outcomes[side].tolist(), strict=True))
+
+
+def _flips(refused: int, allowed: int) -> dict[str, int]:
+    return {"allow_to_refuse": refused, "refuse_to_allow": allowed}

@@ -1,0 +1,91 @@
+"""A plan in the terminal: who is hurt and who is helped, those who are hurt most first."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from rich.console import Console, Group
+from rich.table import Table
+from rich.text import Text
+
+from enforcer.control.answers.shown import iso
+from streaming.contract.printable import printable
+from weir.plan.comparison import HELPED, HURT, SAME, Row, flips
+from weir.plan.delays import PERCENTILES
+from weir.plan.run import Planned
+from weir.plan.shown.words import changed, duration, entries, headline, overshot
+from weir.plan.sides import Plan
+from weir.plan.verdicts import ALLOWED, REFUSED, THROTTLED
+
+SHOWN: Final = 25
+"""Rows of the table; the JSON and the page have more."""
+PIPED: Final = 200
+_WIDE: Final = 140
+"""Columns from which on there is room for the entries."""
+_STYLES: Final = {HURT: "red", HELPED: "green", SAME: ""}
+_COLUMNS: Final = ("allowed", "throttled", "rejected", *PERCENTILES, "if they wait: rejected", "p99")
+
+
+def show(planned: Planned) -> None:
+    """Print the plans; what is piped is as wide as it likes."""
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else PIPED)
+    for each in planned.plans:
+        console.print(shown(each, planned.proven, console.width))
+
+
+def shown(plan: Plan, proven: int | None, width: int) -> Group:
+    """What to print of a plan.
+
+    Args:
+        plan: what differs.
+        proven: how many recorded decisions came out again; None: none were given.
+        width: of the terminal, columns.
+    """
+    rows = [row for row in plan.rows if row.fate != SAME or row.counts.refused or row.counts.allowed]
+    table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold")
+    table.add_column("", no_wrap=True)
+    table.add_column("who", overflow="fold", min_width=14)
+    for name in _COLUMNS:
+        table.add_column(name, justify="right", no_wrap=name != _COLUMNS[-2])
+    if width >= _WIDE:
+        table.add_column("by", overflow="fold", min_width=12)
+    for row in rows[:SHOWN]:
+        table.add_row(*_cells(row, plan, wide=width >= _WIDE))
+    return Group(*map(Text, _lines(plan, proven, rows)), *([table] if rows else []), *_rest(rows))
+
+
+def _lines(plan: Plan, proven: int | None, rows: Sequence[Row]) -> Iterator[str]:
+    if proven is not None:
+        yield f"The log is trusted: {proven} recorded decisions came out again."
+    yield f"{printable(plan.name)}: {headline(plan)}"
+    first = plan.recorded.first
+    if first is not None:
+        where = f"{first.law} {first.id} of {first.whose or 'nobody'}"
+        yield printable(f"The first decision that differs: {iso(first.ts)}, {where}.")
+    recorded, waiting = flips(plan.rows)[0], flips(plan.waiting_rows.values())[0]
+    yield f"Newly refused: {recorded} as recorded, {waiting} if clients wait as told and try again."
+    for row in rows:
+        beyond = overshot(row)
+        if beyond:
+            yield printable(f"{row.whose}: {beyond}")
+
+
+def _cells(row: Row, plan: Plan, *, wide: bool) -> list[Text]:
+    waiting = plan.waiting_rows.get((row.law, row.whose), row)
+    style = _STYLES[row.fate]
+    cells = [
+        row.fate, f"{row.whose or '(not limited)'} {row.law}",
+        *(changed(row.counts.outcomes[:, outcome].tolist()) for outcome in (ALLOWED, THROTTLED, REFUSED)),
+        *(changed((side[name] for side in row.delay_ms), duration) for name in PERCENTILES),
+        changed(waiting.counts.outcomes[:, REFUSED].tolist()),
+        changed((side["p99"] for side in waiting.delay_ms), duration),
+    ]  # fmt: skip
+    texts = [Text(printable(cell), style=style) for cell in cells]
+    return [*texts, Text(printable(entries(row)), style="dim")] if wide else texts
+
+
+def _rest(rows: Sequence[Row]) -> list[Text]:
+    if not rows:
+        return [Text("Nobody is hurt, and nobody is helped.")]
+    more = len(rows) - SHOWN
+    return [Text(f"and {more} more, in --summary and --report")] if more > 0 else []
