@@ -2,20 +2,26 @@
 
 import argparse
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from streaming.contract.printable import printable
 from weir.logs.events_read import add_events_options, events_read
-from weir.options import add, add_flag
+from weir.options import add, add_flag, number, whole
 from weir.paths import check_writable
+
+if TYPE_CHECKING:
+    from streaming.replay import ReplayResult
+
+_NEW_REFUSED_MAX, _ADDED_DELAY_MAX_S = 10**12, 1e9
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Declare the command."""
     parser = subparsers.add_parser(
         "replay",
-        help="decide event files or topics again",
+        help="decide event files or topics again, under other policies too",
         description="Decides the events of files, or of a cluster's topics, under the policies of a file and"
         " of the log itself. Both engines write the same bytes: `local` in this process, `spark` with the"
         " live job's query.",
@@ -29,39 +35,113 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     decided = "keep what proxies have decided, as the live job does; without it all is decided anew"
     add_flag(parser, "--as-decided", decided)
     add(parser, "--summary", "totals per subject, as JSON", **file)
+    recorded = "what was decided, which must come out again; implies --as-decided"
+    add(parser, "--decisions", recorded, nargs="+", default=[], **file)
+    _add_plan(parser)
     parser.set_defaults(run=run, usage_error=parser.error)
 
 
+def _add_plan(parser: argparse.ArgumentParser) -> None:
+    other = parser.add_argument_group("other policies on the same log")
+    add(other, "--against", "say what would have differed under these", nargs="+", default=[], metavar="FILE")
+    add(other, "--report", "a page of it, HTML", metavar="FILE")
+    refused = "exit status 1 if more than so many are refused that were let through"
+    add(other, "--max-new-refused", refused, type=whole(0, _NEW_REFUSED_MAX), metavar="N")
+    delay = "exit status 1 if any decision's delay grows by more than so many seconds"
+    add(other, "--max-added-delay", delay, type=number(0, _ADDED_DELAY_MAX_S), metavar="S")
+
+
 def run(args: argparse.Namespace) -> int:
-    """Replay the events; raises ConfigError for wrong policies, WeirError for files and the cluster."""
-    for file in (args.out, args.dead_letters, args.summary):
+    """Replay the events.
+
+    Raises:
+        ConfigError: policies are wrong.
+        WeirError: a file or the cluster cannot be read, a file cannot be written, or the log does not give
+            the decisions recorded.
+    """
+    _check_usage(args)
+    for file in (args.out, args.dead_letters, args.summary, args.report):
         if file is not None:
             check_writable(file)
     with events_read(args) as args.events:
-        return _replay(args)
+        return _plan(args) if args.against else _replay(args)
 
 
 def _replay(args: argparse.Namespace) -> int:
     # Imported here: the laws load Numba, which `weir --help` need not wait for.
-    from streaming.replay import replay_local, summarise, write_lines
+    from streaming.replay import summarise
 
-    if args.engine == "spark":
-        from streaming.job.replay import replay_spark
-        from weir.jars.folders import jars_dir
+    replayed = _replayed(args)
+    if args.decisions:
+        from weir.plan.identity import prove
 
-        replayed = replay_spark(
-            args.policies, args.events, jars=jars_dir("spark"), as_decided=args.as_decided
-        )
-    else:
-        replayed = replay_local(args.policies, args.events, as_decided=args.as_decided)
+        proven = prove(args.decisions, replayed.decisions)
+        print(f"{proven} recorded decisions came out again", file=sys.stderr)
+    _write(args, replayed)
+    if args.summary is not None:
+        _write_json(args.summary, summarise(replayed.decisions))
+    return 0
+
+
+def _check_usage(args: argparse.Namespace) -> None:
+    """Bad usage if options do not go together."""
+    args.as_decided |= bool(args.decisions)
+    if args.against and args.engine == "spark":
+        args.usage_error("--against compares in this process: leave --engine out, or replay twice")
+    bounds = (args.report, args.max_new_refused, args.max_added_delay)
+    if not args.against and any(given is not None for given in bounds):
+        args.usage_error("--report, --max-new-refused and --max-added-delay need --against POLICIES")
+
+
+def _replayed(args: argparse.Namespace) -> "ReplayResult":
+    if args.engine == "local":
+        from streaming.replay import replay_local
+
+        return replay_local(args.policies, args.events, as_decided=args.as_decided)
+    from streaming.job.replay import replay_spark
+    from weir.jars.folders import jars_dir
+
+    return replay_spark(args.policies, args.events, jars=jars_dir("spark"), as_decided=args.as_decided)
+
+
+def _plan(args: argparse.Namespace) -> int:
+    """Try the other policies, show what would have differed, and judge it."""
+    from weir.plan.gate import objections
+    from weir.plan.run import plan
+    from weir.plan.shown.page import write_page
+    from weir.plan.shown.summary import summary
+    from weir.plan.shown.table import show
+
+    planned = plan(
+        args.policies, args.events, args.against, args.decisions,
+        as_decided=args.as_decided, totals=args.summary is not None,
+    )  # fmt: skip
+    _write(args, planned.replayed)
+    if args.summary is not None:
+        _write_json(args.summary, summary(planned.plans, planned.proven))
+    if args.report is not None:
+        write_page(args.report, planned)
+    show(planned)
+    bounds = args.max_new_refused, args.max_added_delay
+    wrong = [objection for each in planned.plans for objection in objections(each, *bounds)]
+    for objection in wrong:
+        print(printable(f"weir: {objection}"), file=sys.stderr)
+    return 1 if wrong else 0
+
+
+def _write(args: argparse.Namespace, replayed: "ReplayResult") -> None:
+    from streaming.replay import write_lines
+
     write_lines(args.out, replayed.decisions)
     if args.dead_letters is not None:
         write_lines(args.dead_letters, replayed.dead_letters)
-    if args.summary is not None:
-        summary = orjson.dumps(summarise(replayed.decisions), option=orjson.OPT_INDENT_2)
-        write_lines(args.summary, [summary])
     print(f"{len(replayed.decisions)} decisions written to {args.out}", file=sys.stderr)
     if replayed.dead_letters:
         where = args.dead_letters or "nowhere; name a file with --dead-letters to see them"
         print(f"{len(replayed.dead_letters)} lines could not be used, written to {where}", file=sys.stderr)
-    return 0
+
+
+def _write_json(file: str, value: Any) -> None:
+    from streaming.replay import write_lines
+
+    write_lines(file, [orjson.dumps(value, option=orjson.OPT_INDENT_2)])

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from streaming.columns.byte_strings import Integers
 from weir.plan.delays import NO_DELAYS, Delays
-from weir.plan.verdicts import ALLOWED, REFUSED, Outcomes, Verdicts, nth
+from weir.plan.verdicts import ALLOWED, REFUSED, THROTTLED, Outcomes, Verdicts, nth
 
 HOUR_MS: Final = 3_600_000
 SIDES: Final = ("policies", "against")
@@ -82,14 +82,18 @@ class Row:
     entries: list[list[str]] = field(default_factory=lambda: [[], []])
 
     @property
-    def hurt(self) -> tuple[int, int]:
-        """How much worse off it is: refusals more, then ms of waiting more; negative: better off."""
-        return self.counts.refused - self.counts.allowed, self.waited_ms[1] - self.waited_ms[0]
+    def hurt(self) -> tuple[int, int, int]:
+        """How much worse off it is: more refusals, then more ms of waiting, then more that is throttled;
+        negative: better off.
+        """
+        throttled = self.counts.outcomes[:, THROTTLED].tolist()
+        waited = self.waited_ms[1] - self.waited_ms[0]
+        return self.counts.refused - self.counts.allowed, waited, throttled[1] - throttled[0]
 
     @property
     def fate(self) -> str:
-        """HURT, HELPED or SAME; if refusals are as many as before, the waiting says it."""
-        return SAME if self.hurt == (0, 0) else HURT if self.hurt > (0, 0) else HELPED
+        """HURT, HELPED or SAME, as the first of these says that is not 0."""
+        return SAME if self.hurt == (0, 0, 0) else HURT if self.hurt > (0, 0, 0) else HELPED
 
 
 class _Pairs(NamedTuple):

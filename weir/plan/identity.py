@@ -85,9 +85,8 @@ def _recorded(files: Sequence[str]) -> Iterator[tuple[int, str, dict[str, Any]]]
             decision = load_object(line.value)
         except BadEvent as error:
             raise WeirError(f"{where}: {error.reason}") from error
-        if decision.get("type") not in LAWS.by_decision or CANDIDATE in decision:
-            continue
-        if decision.get("repeat") is not True:
+        known = isinstance(decision.get("type"), str) and decision["type"] in LAWS.by_decision
+        if known and CANDIDATE not in decision and decision.get("repeat") is not True:
             yield place, where, decision
 
 

@@ -40,6 +40,7 @@ OPTIONS: Final = (
     ("policy apply", "file", READ, NOBODY),
     ("policy explain", "--policies", READ, ("--user", "u")),
     ("replay", "--policies", READ, ("--events", "EVENTS", "--out", "OUT")),
+    ("replay", "--against", READ, ("--policies", "POLICIES", "--events", "EVENTS", "--out", "OUT")),
     ("simulate concurrency", "--policies", READ, (*SIMULATED, "--partition", "p", "--out", "OUT")),
     ("job", "--candidate", READ, NOBODY),
     ("admin", "--tokens", READ, NOBODY),
@@ -47,6 +48,7 @@ OPTIONS: Final = (
     ("collect pulsar", "--token-file", TOKEN, (*NOBODY, "--admin", "http://127.0.0.1:1")),
     ("pulsar", "--token-file", TOKEN, ("--data", "FOLDER")),
     ("replay", "--events", EVENTS, ("--policies", "POLICIES", "--out", "OUT")),
+    ("replay", "--decisions", EVENTS, ("--policies", "POLICIES", "--events", "EVENTS", "--out", "OUT")),
     ("explain", "--events", EVENTS, ("--id", "a", "--decisions", "EVENTS")),
     ("explain", "--decisions", EVENTS, ("--id", "a", "--events", "EVENTS")),
     ("send", "files", OPENED, NOBODY),
@@ -57,6 +59,9 @@ OPTIONS: Final = (
     ("replay", "--out", WRITE, ("--policies", "POLICIES", "--events", "EVENTS")),
     ("replay", "--dead-letters", WRITE, ("--policies", "POLICIES", "--events", "EVENTS", "--out", "OUT")),
     ("replay", "--summary", WRITE, ("--policies", "POLICIES", "--events", "EVENTS", "--out", "OUT")),
+    ("replay", "--report", WRITE, (
+        "--policies", "POLICIES", "--events", "EVENTS", "--out", "OUT", "--against", "POLICIES",
+    )),
     ("dump", "--out", WRITE, NOBODY),
     *(
         (f"import {log}", option, WRITE, ("--out", "OUT", "EVENTS"))

@@ -7,6 +7,7 @@ from weir.plan.comparison import HELPED, HURT, SAME, Row, flips
 from weir.plan.sides import Plan
 
 _SECOND_MS, _MINUTE_MS, _HOUR_MS = 1000, 60_000, 3_600_000
+ARROW: Final = "\N{RIGHTWARDS ARROW}"
 _TENTHS_BELOW: Final = 10 * _SECOND_MS
 
 
@@ -21,9 +22,9 @@ def headline(plan: Plan) -> str:
 
 
 def changed(sides: Iterable[int], form: Callable[[int], str] = "{:,}".format) -> str:
-    """A number before and after, once if it is the same."""
-    before, after = sides
-    return form(after) if before == after else f"{form(before)} > {form(after)}"
+    """A number before and after, once if both read the same."""
+    before, after = map(form, sides)
+    return after if before == after else f"{before} {ARROW} {after}"
 
 
 def duration(time_ms: int) -> str:
@@ -48,7 +49,7 @@ def duration(time_ms: int) -> str:
 def entries(row: Row) -> str:
     """Which entries limit somebody, before and after if those are others."""
     before, after = (", ".join(side) or "none" for side in row.entries)
-    return after if before == after else f"{before} > {after}"
+    return after if before == after else f"{before} {ARROW} {after}"
 
 
 def overshot(row: Row) -> str:

@@ -15,6 +15,8 @@ from weir.plan.waiting.queues import HELD_MAX_MS, TRIES
 
 LIMITED = quotas_of(alice=1)
 """Ten at once, one a second."""
+ASKED = st.tuples(st.integers(0, 20_000), st.integers(0, 6), st.sampled_from("ab"))
+"""A request's time, its mutations, and who sends it."""
 
 
 def waited(plan: Plan, whose: str = "user=alice") -> list[Any]:
@@ -104,7 +106,7 @@ def test_no_more_is_in_flight_than_the_limit(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("strict", [True, False])
-@given(st.lists(st.tuples(st.integers(0, 20_000), st.integers(0, 6), st.sampled_from("ab")), min_size=1, max_size=9))
+@given(st.lists(ASKED, min_size=1, max_size=9))
 def test_where_nothing_is_held_both_runs_agree(
     tmp_path_factory: pytest.TempPathFactory, strict: bool, asked: list[tuple[int, int, str]]
 ) -> None:
