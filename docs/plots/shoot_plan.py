@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Final
 
-from browser_kit import PHONE, Browser
+from browser_kit import Browser
 from PIL import Image
 
 from benchmarks.load.day import write
@@ -15,8 +15,7 @@ from weir.cli import main as weir
 
 HERE: Final = Path(__file__).parent
 SEED: Final = 1
-VIEWS: Final = {"plan.png": (1180, 900, "light"), "plan-phone.png": (*PHONE, "dark")}
-"""Picture -> width and height, and what the system prefers."""
+SIZE: Final = (1180, 900)
 
 
 def main() -> None:
@@ -27,12 +26,11 @@ def main() -> None:
     words = ["--policies", today, "--events", day, "--out", str(folder / "out.jsonl"), "--against", tomorrow]
     assert weir(["replay", *words, "--report", str(folder / "plan.html")]) == 0
     with Browser(folder / "profile", folder.as_uri()) as browser:
-        for name, (width, height, theme) in VIEWS.items():
-            browser.size(width, height)
-            browser.theme(theme)
-            browser.open("plan.html")
-            browser.driver.save_screenshot(str(HERE / name))
-            Image.open(HERE / name).convert("RGB").save(HERE / name, optimize=True)
+        browser.size(*SIZE)
+        browser.open("plan.html")
+        file = HERE / "plan.png"
+        browser.driver.save_screenshot(str(file))
+        Image.open(file).convert("RGB").save(file, optimize=True)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,8 @@ group, of dispatch TOPIC/SUBSCRIPTION, else partition or topic, each by its law.
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from itertools import pairwise
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,22 +37,22 @@ class Difference(NamedTuple):
 
 @dataclass(slots=True)
 class Counts:
-    """Of somebody, or of somebody's hour.
+    """Of somebody, or of an hour.
 
     Attributes:
         outcomes: by side, then ALLOWED, THROTTLED, REFUSED.
         refused, allowed: flips: let through before and refused after, and the other way round.
     """
 
-    outcomes: NDArray[np.int64] = field(default_factory=lambda: np.zeros((2, _OUTCOMES), dtype=np.int64))
+    outcomes: Integers = field(default_factory=lambda: np.zeros((2, _OUTCOMES), dtype=np.int64))
     refused: int = 0
     allowed: int = 0
 
-    def add(self, other: "Counts") -> None:
-        """Add what another one counted."""
-        self.outcomes += other.outcomes
-        self.refused += other.refused
-        self.allowed += other.allowed
+    @classmethod
+    def of(cls, counted: Integers) -> Self:
+        """What stands in the columns of `_Cells`."""
+        *_, refused, allowed = counted.tolist()
+        return cls(counted[: 2 * _OUTCOMES].reshape(2, _OUTCOMES), refused, allowed)
 
 
 @dataclass(slots=True)
@@ -61,7 +62,7 @@ class Row:
     Attributes:
         law, whose: who it is.
         counts: of the whole log.
-        hours: by hour since the epoch.
+        hours: by hour since the epoch, of whoever is hurt or helped.
         delay_ms: percentiles, by side.
         waited_ms: sum of all delays, by side.
         worst_ms: the most that one decision's delay grew; 0: none did.
@@ -103,6 +104,31 @@ class _Pairs(NamedTuple):
     after: Integers
 
 
+class _Cells:
+    """Counts by somebody and hour: by side each outcome, then flips."""
+
+    def __init__(self) -> None:
+        none = np.empty(0, dtype=np.int64)
+        self._parts = [(none, none, np.empty((0, 2 * _OUTCOMES + 2), dtype=np.int64))]
+
+    def add(self, whose: Integers, hour: Integers, flags: NDArray[np.bool_]) -> None:
+        """Count decisions, a row each."""
+        self._parts.append(_summed(whose, hour, flags.astype(np.int64)))
+
+    def merged(self) -> tuple[Integers, Integers, Integers]:
+        """Whose, which hour, and the counts, in this order."""
+        self._parts = [_summed(*map(np.concatenate, zip(*self._parts, strict=True)))]
+        return self._parts[0]
+
+
+def _summed(whose: Integers, hour: Integers, counted: Integers) -> tuple[Integers, Integers, Integers]:
+    order = np.lexsort((hour, whose))
+    whose, hour = whose[order], hour[order]
+    first = np.flatnonzero((np.diff(whose, prepend=NOBODY) != 0) | (np.diff(hour, prepend=NOBODY) != 0))
+    counted = np.add.reduceat(counted[order], first, axis=0) if len(first) else counted
+    return whose[first], hour[first], counted
+
+
 class Comparison:
     """Adds up verdicts, a law at a time or several times a law, as long as pairs come together."""
 
@@ -112,6 +138,7 @@ class Comparison:
         self._delays = (Delays(), Delays())
         self._subjects: tuple[dict[str, int], dict[str, int]] = ({}, {})
         self._by_subject = (Delays(), Delays())
+        self._cells = _Cells()
         self.first: Difference | None = None
 
     def add(self, before: Verdicts | None, after: Verdicts | None) -> None:
@@ -137,7 +164,23 @@ class Comparison:
         for number, delays in enumerate(self._delays):
             for place, found in delays.percentiles().items():
                 self._listed[place].delay_ms[number] = found
+        whose, hour, counted = self._cells.merged()
+        first = np.flatnonzero(np.diff(whose, prepend=NOBODY))
+        for begin, end in pairwise([*first.tolist(), len(whose)]):
+            row = self._listed[int(whose[begin])]
+            row.counts = Counts.of(counted[begin:end].sum(axis=0))
+            if row.fate != SAME:
+                hours = hour[begin:end].tolist()
+                row.hours = dict(zip(hours, map(Counts.of, counted[begin:end]), strict=True))
         return sorted(self._listed, key=lambda row: ([-part for part in row.hurt], row.law, row.whose))
+
+    def hours(self) -> dict[int, Counts]:
+        """Of all together, by hour since the epoch."""
+        _, hour, counted = self._cells.merged()
+        known, place = np.unique(hour, return_inverse=True)
+        total = np.zeros((len(known), counted.shape[1]), dtype=np.int64)
+        np.add.at(total, place.ravel(), counted)
+        return dict(zip(known.tolist(), map(Counts.of, total), strict=True))
 
     def delay_ms(self, side: int) -> dict[str, int]:
         """Percentiles over all."""
@@ -178,19 +221,8 @@ class Comparison:
         hour = np.maximum(before.ts, after.ts) // HOUR_MS
         refused = (before.outcome != REFUSED) & (after.outcome == REFUSED)
         allowed = (before.outcome == REFUSED) & (after.outcome != REFUSED)
-        cells, cell = np.unique(np.stack([row, hour]), axis=1, return_inverse=True)
-        count = cells.shape[1]
-        outcomes = [
-            np.bincount(cell.ravel() * _OUTCOMES + side.outcome, minlength=count * _OUTCOMES)
-            for side in (before, after)
-        ]
-        table = np.stack([each.reshape(count, _OUTCOMES) for each in outcomes], axis=1)
-        flips = [np.bincount(cell.ravel(), which, count).astype(np.int64) for which in (refused, allowed)]
-        for place, (number, at) in enumerate(cells.T.tolist()):
-            found = Counts(table[place], int(flips[0][place]), int(flips[1][place]))
-            own = self._listed[number]
-            own.counts.add(found)
-            own.hours.setdefault(at, Counts()).add(found)
+        flags = [side.outcome == outcome for side in (before, after) for outcome in range(_OUTCOMES)]
+        self._cells.add(row, hour, np.stack([*flags, refused, allowed], axis=1))
         for number, side in enumerate((before, after)):
             waited = np.bincount(row, side.delay_ms, len(self._listed))
             for place in np.flatnonzero(waited).tolist():

@@ -1,5 +1,6 @@
 """How long whoever asked had to wait, as counts of equal delays: exact, and as small as delays are alike."""
 
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -40,7 +41,7 @@ class Delays:
         first = np.flatnonzero(np.diff(whose, prepend=-1))
         return {
             int(whose[begin]): _percentiles(delay_ms[begin:end], count[begin:end])
-            for begin, end in zip(first.tolist(), [*first[1:].tolist(), len(whose)], strict=True)
+            for begin, end in pairwise([*first.tolist(), len(whose)])
         }
 
     def total(self) -> dict[str, int]:

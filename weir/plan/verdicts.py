@@ -37,8 +37,8 @@ _NS: Final = 1_000_000
 _HOLD: Final = "producer_request_hold"
 _EXACT: Final = 1e-6
 """A share is a double: what was held to it is not beyond it for its last bits."""
-DELAY_MAX_MS: Final = 2**53
-"""Delays are cut here, 285,000 years: their sums stay exact."""
+EXACT_MAX: Final = 2**53
+"""Delays are cut here, at 285,000 years: doubles hold them exactly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +92,7 @@ class Verdicts:
             source=decided.source if overshoot is None else np.full(len(decided), -1),
             ids=decided.rows["id"], ts=decided.ts,
             subjects=subjects, subject=subject, names=names, name=name,
-            outcome=outcome.astype(np.int8), delay_ms=np.minimum(delay_ms, DELAY_MAX_MS).astype(np.int64),
+            outcome=outcome.astype(np.int8), delay_ms=np.minimum(delay_ms, EXACT_MAX).astype(np.int64),
             overshoot=overshoot or {},
         )  # fmt: skip
 
@@ -158,7 +158,7 @@ def _held_back(samples: Samples, decided: DecisionRows) -> tuple[Outcomes, Integ
     asked = np.isin(samples.rows["source"].to_numpy()[samples.event], decided.source)
     limit = limits_before(samples, decided)[asked]
     beyond = np.maximum(0, samples.inflight[asked] - limit)
-    wait_ms = np.ceil(samples.rtt[asked] * (beyond / limit) / _NS).astype(np.int64)
+    wait_ms = np.minimum(np.ceil(samples.rtt[asked] * (beyond / limit) / _NS), EXACT_MAX).astype(np.int64)
     return np.where(beyond > 0, THROTTLED, ALLOWED).astype(np.int8), wait_ms
 
 
@@ -173,7 +173,8 @@ def _shared(rows: pa.RecordBatch) -> tuple[Outcomes, Integers, dict[str, float]]
         used, had = dict(usage or ()), last.get((group, broker), {})
         beyond = max((used.get(name, 0.0) / share - 1.0 for name, share in had.items()), default=0.0)
         if beyond > _EXACT:
-            outcome[place], wait_ms[place] = THROTTLED, np.ceil(beyond * ttl_ms / LIFE_ROUNDS)
+            outcome[place] = THROTTLED
+            wait_ms[place] = min(np.ceil(beyond * ttl_ms / LIFE_ROUNDS), EXACT_MAX)
         last[group, broker] = dict(limits or ())
     return outcome, wait_ms, overshoot_of(rows)
 

@@ -11,7 +11,7 @@ from xml.etree.ElementTree import Element, SubElement, tostring
 from enforcer.control.answers.shown import iso
 from streaming.contract.printable import printable
 from streaming.replay import write_lines
-from weir.plan.comparison import HELPED, HOUR_MS, HURT, SAME, Counts, Row, flips
+from weir.plan.comparison import HELPED, HOUR_MS, HURT, SAME, Row, flips
 from weir.plan.delays import PERCENTILES
 from weir.plan.run import Planned
 from weir.plan.shown.pictures import bars, held, hours, strip
@@ -103,10 +103,7 @@ def _add_facts(main: Element, plan: Plan) -> None:
 
 def _add_hours(main: Element, plan: Plan) -> None:
     """What was held back in each hour, of all together."""
-    total: dict[int, Counts] = {}
-    for row in plan.rows:
-        for hour, counts in row.hours.items():
-            total.setdefault(hour, Counts()).add(counts)
+    total = plan.recorded.hours()
     if not total:
         return
     _text(main, "h2", "Held back by hour, all together")
@@ -128,7 +125,7 @@ def _add_table(main: Element, plan: Plan, rows: Sequence[Row], fate: str, title:
     for name in _HEAD:
         _text(head, "th", name)
     body = SubElement(table, "tbody")
-    between = hours(rows[0].hours.keys() | {hour for row in plan.rows for hour in row.hours})
+    between = hours(plan.recorded.hours())
     for row in rows[:SHOWN]:
         _add_row(SubElement(body, "tr", {"class": fate}), plan, row, between)
     if len(rows) > SHOWN:

@@ -1,6 +1,6 @@
 """Plans as JSON (docs/contract.md 4 and 6, docs/plan.md)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from weir.plan.comparison import HOUR_MS, SIDES, Comparison, Counts, Row, flips
@@ -48,6 +48,7 @@ def _run(comparison: Comparison, rows: Sequence[Row]) -> dict[str, Any]:
     return {
         "flips": _flips(*flips(rows)),
         "delay_ms": {name: comparison.delay_ms(side) for side, name in enumerate(SIDES)},
+        "hours": _hours(comparison.hours()),
     }
 
 
@@ -60,16 +61,16 @@ def _entity(row: Row) -> dict[str, Any]:
         }  # fmt: skip
         if row.law == "shares":
             told[name]["overshoot"] = row.overshoot[side]
-    hours = [
-        {"ts": hour * HOUR_MS, **{name: _outcomes(row.hours[hour], side) for side, name in enumerate(SIDES)},
-         "flips": _flips(row.hours[hour].refused, row.hours[hour].allowed)}
-        for hour in sorted(row.hours)
+    flipped = _flips(row.counts.refused, row.counts.allowed)
+    return told | {"flips": flipped, "most_added_delay_ms": row.worst_ms, "hours": _hours(row.hours)}
+
+
+def _hours(known: Mapping[int, Counts]) -> list[dict[str, Any]]:
+    return [
+        {"ts": hour * HOUR_MS, **{name: _outcomes(counts, side) for side, name in enumerate(SIDES)},
+         "flips": _flips(counts.refused, counts.allowed)}
+        for hour, counts in known.items()
     ]  # fmt: skip
-    return told | {
-        "flips": _flips(row.counts.refused, row.counts.allowed),
-        "most_added_delay_ms": row.worst_ms,
-        "hours": hours,
-    }
 
 
 def _subjects(plan: Plan) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from streaming.columns.byte_strings import Integers
 from streaming.columns.compilable import compilable
 from streaming.laws.dispatch.law import charge_row, last_to_free, roll_row
 from streaming.laws.mutation.law import PERMISSIVE, REFUND, Events, Flags, Results, State, Terms, walk
-from weir.plan.verdicts import ALLOWED, DELAY_MAX_MS, REFUSED, THROTTLED, Outcomes
+from weir.plan.verdicts import ALLOWED, EXACT_MAX, REFUSED, THROTTLED, Outcomes
 
 TRIES: Final = 10
 """How often a client asks for the same at most."""
@@ -79,7 +79,7 @@ def ask(
         walk(order[place : place + 1], events, terms, 0, state, results)
         free_at = now
         if events.mode[i] != REFUND:
-            wait_ms = min(results.wait_ms[i], DELAY_MAX_MS)
+            wait_ms = min(results.wait_ms[i], EXACT_MAX)
             tries[place] += 1
             if _refused(i, events, results, done):
                 free_at = now + wait_ms
@@ -132,8 +132,8 @@ def deliver(
             roll_row(acquired[row], rate[stage, row], period_ms[stage, row], rolled_at[row], now)
             rolled_at[row] = now
         wait_ms, _ = last_to_free(acquired, rate[stage], period_ms[stage], rows[place], now)
-        if wait_ms > 0 and now < DELAY_MAX_MS:
-            heappush(heap, (now + min(wait_ms, DELAY_MAX_MS), place))
+        if wait_ms > 0 and now < EXACT_MAX:
+            heappush(heap, (now + min(wait_ms, EXACT_MAX), place))
             continue
         if charged[place]:
             for row in rows[place]:

@@ -17,7 +17,7 @@ from streaming.laws.shares.intake import ReportBatch, Reports
 from streaming.laws.shares.rounds import NO_SOURCE
 from streaming.policy.groups import round_rules
 from streaming.policy.timeline import PolicyTimeline
-from weir.plan.verdicts import ALLOWED, THROTTLED, Verdicts, as_rows, nth, overshoot_of
+from weir.plan.verdicts import ALLOWED, EXACT_MAX, THROTTLED, Verdicts, as_rows, nth, overshoot_of
 from weir.plan.waiting.queues import HELD_MAX_MS
 
 Doubles = NDArray[np.float64]
@@ -71,7 +71,9 @@ class _Waiting:
         self.delay_ms[member] = delays.max(axis=1)
         throttled_ms = np.where(held > 0.0, period_ms, np.where(limited, 0, reports.throttled_ms[which]))
         rows = {name: getattr(reports, name)[which] for name in _OF_ROWS}
-        changed = {"counts": counts.astype(np.int64), "throttled_ms": throttled_ms}
+        # Doubles count exactly up to there.
+        exact = np.where(limited, np.minimum(counts, EXACT_MAX), 0).astype(np.int64)
+        changed = {"counts": np.where(limited, exact, reports.counts[which]), "throttled_ms": throttled_ms}
         return reports._replace(**rows | changed)
 
 

@@ -59,10 +59,13 @@ def test_a_shadow_holds_nobody_back(tmp_path: Path) -> None:
 def test_hours_add_up(tmp_path: Path) -> None:
     """Each hour has its own counts."""
     asked = [request(f"a{n}", n * 1_800_000, 20, 20) for n in range(4)]
-    row = plan_of(tmp_path, asked, {}, quotas_of(alice=0.001)).rows[0]
+    plan = plan_of(tmp_path, asked, {}, quotas_of(alice=0.001))
+    row = plan.rows[0]
     assert len(row.hours) == 2
     assert sum(counts.outcomes for counts in row.hours.values()).tolist() == row.counts.outcomes.tolist()
     assert sum(counts.refused for counts in row.hours.values()) == row.counts.refused == 4
+    total = {hour: counts.outcomes.tolist() for hour, counts in plan.recorded.hours().items()}
+    assert total == {hour: counts.outcomes.tolist() for hour, counts in row.hours.items()}
 
 
 def test_delays_of_deliveries(tmp_path: Path) -> None:
