@@ -335,6 +335,11 @@ def test_killed_job_resumes_and_its_decisions_equal_the_replay(up: Up, tmp_path:
 
     said = until(live, what="a decision for all that was dumped", limit_s=60)
     assert decided.keys() <= again.keys() and again == {key: said[key] for key in again}
+    recorded = tmp_path / "recorded.jsonl"
+    recorded.write_text("".join(f"{json.dumps(decision)}\n" for decision in decided.values()))
+    words = ("--policies", str(policies), "--events", str(dump), "--out", str(out))
+    proven = weir("replay", *words, "--decisions", str(recorded), "--against", str(policies))
+    assert proven.returncode == 0 and f"{len(decided)} recorded decisions" in proven.stdout, proven.stderr
 
 
 def _settled(up: Up) -> tuple[int, dict[tuple[str, str], dict[str, object]]]:

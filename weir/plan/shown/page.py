@@ -3,7 +3,7 @@
 It looks as the console does, light and dark, on a phone and on paper.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.resources import files
 from typing import Final
 from xml.etree.ElementTree import Element, SubElement, tostring
@@ -14,8 +14,9 @@ from streaming.replay import write_lines
 from weir.plan.comparison import HELPED, HOUR_MS, HURT, SAME, Row, flips
 from weir.plan.delays import PERCENTILES
 from weir.plan.run import Planned
+from weir.plan.shown import words
 from weir.plan.shown.pictures import bars, held, hours, strip
-from weir.plan.shown.words import changed, duration, entries, overshot
+from weir.plan.shown.words import duration, entries, overshot
 from weir.plan.sides import Plan
 from weir.plan.verdicts import REFUSED, THROTTLED
 from weir.plan.waiting.queues import HELD_MAX_MS, TRIES
@@ -143,11 +144,11 @@ def _add_row(line: Element, plan: Plan, row: Row, between: range) -> None:
     cell = _cell(line, _HEAD[1], "whole")
     parts = [held(row.counts, side) for side in range(2)]
     cell.append(_bars(parts))
-    _text(cell, "span", changed((round(100 * part) for part in parts), "{:,} %".format), "beside")
-    _cell(line, _HEAD[2]).text = changed(row.counts.outcomes[:, REFUSED].tolist())
+    _text(cell, "span", _changed((round(100 * part) for part in parts), "{:,} %".format), "beside")
+    _cell(line, _HEAD[2]).text = _changed(row.counts.outcomes[:, REFUSED].tolist())
     _add_lines(_cell(line, _HEAD[3]), _waits(row))
     _add_lines(_cell(line, _HEAD[4]), [
-        f"refused {changed(waiting.counts.outcomes[:, REFUSED].tolist())}",
+        f"refused {_changed(waiting.counts.outcomes[:, REFUSED].tolist())}",
         f"p99 {_delay(waiting.delay_ms, 'p99')}",
     ])  # fmt: skip
     _cell(line, _HEAD[5], "whole").append(strip(bars(row.hours, between)))
@@ -156,11 +157,15 @@ def _add_row(line: Element, plan: Plan, row: Row, between: range) -> None:
 def _waits(row: Row) -> list[str]:
     throttled = row.counts.outcomes[:, THROTTLED].tolist()
     lines = [f"{name} {_delay(row.delay_ms, name)}" for name in PERCENTILES] if any(row.waited_ms) else []
-    return [*lines, *([f"{changed(throttled)} waited"] if any(throttled) else [])] or ["none"]
+    return [*lines, *([f"{_changed(throttled)} waited"] if any(throttled) else [])] or ["none"]
 
 
 def _delay(sides: Iterable[Mapping[str, int]], name: str) -> str:
-    return changed((side[name] for side in sides), duration)
+    return _changed((side[name] for side in sides), duration)
+
+
+def _changed(sides: Iterable[int], form: Callable[[int], str] = "{:,}".format) -> str:
+    return words.changed(sides, form).replace(words.ARROW, "\N{RIGHTWARDS ARROW}")
 
 
 def _bars(parts: Sequence[float]) -> Element:

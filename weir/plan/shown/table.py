@@ -23,7 +23,12 @@ PIPED: Final = 200
 _WIDE: Final = 140
 """Columns from which on there is room for the entries."""
 _STYLES: Final = {HURT: "red", HELPED: "green", SAME: ""}
-_COLUMNS: Final = ("allowed", "throttled", "rejected", *PERCENTILES, "if they wait: rejected", "p99")
+_COLUMNS: Final = (
+    "", "who", "allowed", "throttled", "rejected", *PERCENTILES, "if they wait: rejected", "and p99", "by",
+)  # fmt: skip
+_NARROW: Final = ("", "who", "rejected", "p99", "if they wait: rejected")
+_TEXTS: Final = {"": 4, "who": 14, "by": 12}
+"""Columns of words, and how narrow they may get."""
 
 
 def show(planned: Planned) -> None:
@@ -41,16 +46,17 @@ def shown(plan: Plan, proven: int | None, width: int) -> Group:
         proven: how many recorded decisions came out again; None: none were given.
         width: of the terminal, columns.
     """
-    rows = [row for row in plan.rows if row.fate != SAME or row.counts.refused or row.counts.allowed]
+    rows = [row for row in plan.rows if row.fate != SAME]
     table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold")
-    table.add_column("", no_wrap=True)
-    table.add_column("who", overflow="fold", min_width=14)
-    for name in _COLUMNS:
-        table.add_column(name, justify="right", no_wrap=name != _COLUMNS[-2])
-    if width >= _WIDE:
-        table.add_column("by", overflow="fold", min_width=12)
+    columns = _COLUMNS if width >= _WIDE else _NARROW
+    for name in columns:
+        if name in _TEXTS:
+            table.add_column(name, overflow="fold", min_width=_TEXTS[name])
+        else:
+            table.add_column(name, justify="right", no_wrap=" " not in name)
     for row in rows[:SHOWN]:
-        table.add_row(*_cells(row, plan, wide=width >= _WIDE))
+        cells = _cells(row, plan)
+        table.add_row(*(Text(printable(cells[name]), style=_STYLES[row.fate]) for name in columns))
     return Group(*map(Text, _lines(plan, proven, rows)), *([table] if rows else []), *_rest(rows))
 
 
@@ -70,18 +76,15 @@ def _lines(plan: Plan, proven: int | None, rows: Sequence[Row]) -> Iterator[str]
             yield printable(f"{row.whose}: {beyond}")
 
 
-def _cells(row: Row, plan: Plan, *, wide: bool) -> list[Text]:
+def _cells(row: Row, plan: Plan) -> dict[str, str]:
+    """What stands in each column."""
     waiting = plan.waiting_rows.get((row.law, row.whose), row)
-    style = _STYLES[row.fate]
-    cells = [
-        row.fate, f"{row.whose or '(not limited)'} {row.law}",
-        *(changed(row.counts.outcomes[:, outcome].tolist()) for outcome in (ALLOWED, THROTTLED, REFUSED)),
-        *(changed((side[name] for side in row.delay_ms), duration) for name in PERCENTILES),
-        changed(waiting.counts.outcomes[:, REFUSED].tolist()),
-        changed((side["p99"] for side in waiting.delay_ms), duration),
-    ]  # fmt: skip
-    texts = [Text(printable(cell), style=style) for cell in cells]
-    return [*texts, Text(printable(entries(row)), style="dim")] if wide else texts
+    counts = (changed(row.counts.outcomes[:, outcome].tolist()) for outcome in (ALLOWED, THROTTLED, REFUSED))
+    delays = [changed((side[name] for side in row.delay_ms), duration) for name in PERCENTILES]
+    waits = changed((side["p99"] for side in waiting.delay_ms), duration)
+    refused = changed(waiting.counts.outcomes[:, REFUSED].tolist())
+    who = f"{row.whose or '(not limited)'} {row.law}"
+    return dict(zip(_COLUMNS, (row.fate, who, *counts, *delays, refused, waits, entries(row)), strict=True))
 
 
 def _rest(rows: Sequence[Row]) -> list[Text]:

@@ -7,7 +7,8 @@ from weir.plan.comparison import HELPED, HURT, SAME, Row, flips
 from weir.plan.sides import Plan
 
 _SECOND_MS, _MINUTE_MS, _HOUR_MS = 1000, 60_000, 3_600_000
-ARROW: Final = "\N{RIGHTWARDS ARROW}"
+ARROW: Final = "->"
+"""In ASCII: a terminal may know no more."""
 _TENTHS_BELOW: Final = 10 * _SECOND_MS
 
 

@@ -89,15 +89,21 @@ def reports_that_wait(law: LawSpec, batch: Batch) -> Verdicts:
     waiting = _Waiting(reports)
     said, delays = list[DecisionRows](), list[Integers]()
 
-    def decide(some: Reports, ticks: list[Entry], *, end: bool) -> None:
+    def decide(some: Reports, upto: int | None, *, end: bool = False) -> None:
+        ticks = [] if upto is None else [Entry(Tick(id="", ts=upto, at=upto), NO_SOURCE)]
         said.append(as_rows(table.fold(replace(batch, events=ReportBatch(some, ticks), end=end))))
         delays.append(waiting.take(said[-1]))
 
-    for begin, steps in _rounds(reports, waiting.member, batch.timeline):
-        decide(no_reports(), [Entry(Tick(id="", ts=begin, at=begin), NO_SOURCE)], end=False)
-        for which in steps:
-            decide(waiting.passed(reports, which), [], end=False)
-    decide(no_reports(), [], end=True)
+    closed = 0
+    for begin, end, steps in _rounds(reports, waiting.member, batch.timeline):
+        if begin > closed:
+            # Who was silent for long has no share any more.
+            decide(no_reports(), begin)
+        for which in steps[:-1]:
+            decide(waiting.passed(reports, which), None)
+        decide(waiting.passed(reports, steps[-1]), end)
+        closed = end
+    decide(no_reports(), None, end=True)
     rows, delay_ms = _joined(said), np.concatenate(delays)
     outcome = np.where(delay_ms > 0, THROTTLED, ALLOWED).astype(np.int8)
     return Verdicts.of(law, rows, outcome, delay_ms, overshoot_of(rows.rows))
@@ -105,17 +111,17 @@ def reports_that_wait(law: LawSpec, batch: Batch) -> Verdicts:
 
 def _rounds(
     reports: Reports, member: Integers, timeline: PolicyTimeline
-) -> Iterator[tuple[int, list[Integers]]]:
-    """When each round with reports begins, ms, and its reports, those of one member one after the other."""
-    begin = 0
-    while begin < len(reports.at):
-        every = round_rules(timeline.at(int(reports.at[begin]))).interval_ms
-        start = int(reports.at[begin]) // every * every
-        end = int(np.searchsorted(reports.at, start + every))
-        which = np.arange(begin, end)
+) -> Iterator[tuple[int, int, list[Integers]]]:
+    """When each round with reports begins and ends, ms, and its reports, those of a member one by one."""
+    first = 0
+    while first < len(reports.at):
+        every = round_rules(timeline.at(int(reports.at[first]))).interval_ms
+        begin = int(reports.at[first]) // every * every
+        last = int(np.searchsorted(reports.at, begin + every))
+        which = np.arange(first, last)
         turn = nth(member[which])
-        yield start, [which[turn == number] for number in range(int(turn.max()) + 1)]
-        begin = end
+        yield begin, begin + every, [which[turn == number] for number in range(int(turn.max()) + 1)]
+        first = last
 
 
 def _joined(said: list[DecisionRows]) -> DecisionRows:

@@ -96,6 +96,19 @@ def test_a_broker_sends_later_what_is_beyond_its_share(tmp_path: Path) -> None:
     assert row.delay_ms[1]["max"] == 500 and row.overshoot[1] == 0.0
 
 
+@given(st.lists(st.tuples(st.integers(0, 20_000), st.sampled_from("ab"), st.integers(0, 9)), max_size=12))
+def test_reports_within_their_shares_are_as_recorded(
+    tmp_path_factory: pytest.TempPathFactory, told: list[tuple[int, str, int]]
+) -> None:
+    """Round by round, and those of silence between, the law says the same as of the log at once."""
+    events = [report(at, broker, {"rg1": {"publishedMsg": used}}) for at, broker, used in told]
+    plan = plan_of(tmp_path_factory.mktemp("plan"), events, {}, grouped(1000))
+    recorded, waiting = (
+        [row.counts.outcomes[1].tolist() for row in rows] for rows in (plan.rows, plan.waiting_rows.values())
+    )
+    assert recorded == waiting
+
+
 def test_no_more_is_in_flight_than_the_limit(tmp_path: Path) -> None:
     """A limit that a load beyond it would have pulled up learns from what it lets through."""
     aimd = {"backpressure": {"partitions": {"*": {"algorithm": "aimd", "useWindowed": False}}}}
