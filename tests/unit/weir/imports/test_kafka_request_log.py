@@ -41,7 +41,7 @@ def imported(tmp_path: Path) -> Import:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_real_log(imported: Import, version: str) -> None:
     """Who asked for which partitions, and how many bytes each user wrote and read, once each."""
-    events = imported(LOGS / f"kafka-{version}.log")
+    events = imported(LOGS / f"kafka-{version}.txt")
     made, written, read = made_of(events)
     assert made == MADE
     assert written == {"quota/user=alice"} and read == {"quota/user=bob"}
@@ -52,7 +52,7 @@ def test_a_real_log_replays(imported: Import, tmp_path: Path) -> None:
     policies, out = tmp_path / "p.yaml", tmp_path / "decisions.jsonl"
     quota = "{entity: {user: alice}, controller_mutation_rate: 1, controller_mutation_burst: 4}"
     policies.write_text(f"version: 1\nquotas:\n  - {quota}\n")
-    imported(LOGS / "kafka-4.3.log")
+    imported(LOGS / "kafka-4.3.txt")
     events = str(tmp_path / "events.jsonl")
     assert main(["replay", "--policies", str(policies), "--events", events, "--out", str(out)]) == 0
     decisions = [orjson.loads(line) for line in out.read_bytes().splitlines()]

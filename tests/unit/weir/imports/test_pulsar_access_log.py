@@ -9,7 +9,7 @@ import pytest
 
 from weir.cli import main
 
-LOG = Path(__file__).parent / "logs" / "pulsar-4.0.log"
+LOG = Path(__file__).parent / "logs" / "pulsar-4.0.txt"
 """Of a real broker (tests/pulsar/test_access_log.py)."""
 T = "persistent://acme/orders/"
 Import = Callable[..., list[dict[str, Any]]]
