@@ -284,10 +284,10 @@ class _Side:
 
 
 def _paired(before: Verdicts | None, after: Verdicts | None) -> _Pairs:
-    if before is None or after is None:
+    if not before or not after:
         count = len(before or after or ())
         there, none = np.arange(count), np.full(count, NOBODY)
-        return _Pairs(there, none) if after is None else _Pairs(none, there)
+        return _Pairs(none, there) if after else _Pairs(there, none)
     keys = _keys(before, after)
     if len(keys[0]) == len(keys[1]) and (keys[0] == keys[1]).all():
         return _Pairs(np.arange(len(before)), np.arange(len(after)))

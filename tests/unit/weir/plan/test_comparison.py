@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from event_kit import TOPIC, backlog, delivery, ledger, report, sample, subscription
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,6 +39,27 @@ def test_a_subject_that_only_one_side_limits_is_one_row(tmp_path: Path) -> None:
     assert [row.entries for row in plan.rows] == [[[], ["quotas[user=alice]"]]]
     plan = plan_of(tmp_path, asked, quotas_of(alice=1), {})
     assert [(row.whose, row.fate) for row in plan.rows] == [("user=alice", HELPED)]
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("law", ["shares", "limit", "dispatch", "backlog"])
+def test_a_law_that_only_one_side_has(tmp_path: Path, law: str, turned: bool) -> None:
+    """It says nothing at all on the other."""
+    tick = {"type": "tick", "ts": T0 + 60_000}
+    events, limits = {
+        "shares": ([report(n * 1000, "b1", {"rg1": {"publishedMsg": 80}}) for n in range(4)], grouped(40)),
+        "limit": (
+            [sample(f"s{n}", n, 10, inflight=30) for n in range(3)],
+            {"backpressure": {"partitions": {"*": {"algorithm": "fixed", "fixed": {"limit": 20}}}}},
+        ),
+        "dispatch": ([delivery(n * 100, 20) for n in range(3)], dispatched(10)),
+        "backlog": (
+            [backlog([ledger(1, 10, 1000)], subscription("s", 1, -1))],
+            {"namespaces": {"acme/orders": {"backlogQuotaMap": HOLD}}},
+        ),
+    }[law]
+    rows = plan_of(tmp_path, [*events, tick], *(({}, limits) if turned else (limits, {}))).rows
+    assert {row.fate for row in rows} <= {HURT if turned else HELPED, SAME}
 
 
 def test_what_is_tried_holds_whatever_the_log_says(tmp_path: Path) -> None:
