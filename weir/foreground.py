@@ -1,6 +1,7 @@
-"""What every command that stays in the foreground shares: stop signals, the ready file, a folder for data."""
+"""What every command that stays in the foreground shares: stop signals, the ready file, folders, memory."""
 
 import contextlib
+import ctypes
 import json
 import os
 import signal
@@ -15,6 +16,12 @@ from urllib.parse import urlsplit
 from weir.paths import check_folder, named
 
 _PRIVATE = 0o700
+# mallopt(3).
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_SMALL_BYTES = 128 * 1024
+_LARGEST_BYTES = 32 * 1024 * 1024
+"""The largest threshold that glibc takes."""
+_FREE_KEPT_BYTES = 128 * 1024 * 1024
 HERE, AWAY = "decides", "away"
 """What a proxy's ready file says of the `job`: whether it has decided anything since the proxy's start."""
 
@@ -103,6 +110,28 @@ def private_folder(path: Path, ours: tuple[str, ...]) -> str | None:
                 path.chmod(_PRIVATE)
                 return None
     return f"{path} has mode {mode:04o}: others on this machine may read what is kept there; expected 0700"
+
+
+def keep_memory() -> None:
+    """Use freed memory again instead of giving it back to the kernel.
+
+    A large frame comes in pieces of 256 kB. Each would be mapped anew, and the kernel would clear all its
+    pages first: on one busy connection that took two thirds of the proxy's time.
+    """
+    _set(_M_MMAP_THRESHOLD, _LARGEST_BYTES)
+    _set(_M_TRIM_THRESHOLD, _FREE_KEPT_BYTES)
+
+
+def return_memory() -> None:
+    """Give back what tables and pages leave behind: glibc would keep ever larger pieces."""
+    _set(_M_MMAP_THRESHOLD, _SMALL_BYTES)
+
+
+def _set(parameter: int, value: int) -> None:
+    """Tell glibc; other C libraries are left alone."""
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "mallopt"):
+        libc.mallopt(parameter, value)
 
 
 def host_port(text: str) -> tuple[str, int]:

@@ -1,6 +1,5 @@
 """Runs one proxy in the foreground, whatever it speaks."""
 
-import ctypes
 import gc
 import os
 from collections.abc import Callable
@@ -8,13 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from enforcer.host.server import Host
-from weir.foreground import AWAY, HERE, forget_ready_file, write_ready_file
+from weir.foreground import AWAY, HERE, forget_ready_file, keep_memory, write_ready_file
 from weir.stopping import run_in_loop, stop_event, unless
 
-# mallopt(3): parameters, and the largest threshold that it takes.
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-_MAPPED_FROM_BYTES = 32 * 1024 * 1024
-_FREE_KEPT_BYTES = 128 * 1024 * 1024
 _YOUNG_OBJECTS = 10_000
 """A Fetch of 500 topics makes thousands of objects, none of them in a circle. Looking for circles after each
 700, as Python does, took a quarter of the time under dispatch limits. Of so many it takes a millisecond."""
@@ -31,22 +26,9 @@ def run_proxy(make: Callable[[], Host[Any]], ready_file: Path | None) -> None:
         WeirError: it cannot start.
     """
     forget_ready_file(ready_file)
-    _keep_memory()
+    keep_memory()
     gc.set_threshold(_YOUNG_OBJECTS)
     run_in_loop(_serve(make, ready_file))
-
-
-def _keep_memory() -> None:
-    """Have glibc use freed memory again instead of giving it back to the kernel.
-
-    A large frame comes in pieces of 256 kB. Each would be mapped anew, and the kernel would clear all its
-    pages first: on one busy connection that took two thirds of the proxy's time. Other C libraries are left
-    alone.
-    """
-    libc = ctypes.CDLL(None)
-    if hasattr(libc, "mallopt"):
-        libc.mallopt(_M_MMAP_THRESHOLD, _MAPPED_FROM_BYTES)
-        libc.mallopt(_M_TRIM_THRESHOLD, _FREE_KEPT_BYTES)
 
 
 async def _serve(make: Callable[[], Host[Any]], ready_file: Path | None) -> None:

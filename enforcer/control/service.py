@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import ctypes
 import logging
 import socket
 import time
@@ -57,9 +56,6 @@ from streaming.policy.policy_set import PolicySet, next_end
 
 _ROWS_MAX: Final = 100_000
 """Rows of each table of usage, deliveries and backlogs; those silent longest go first."""
-_MMAP_THRESHOLD: Final = -3
-"""Of glibc: from so many bytes on a piece is the system's own."""
-_LARGE_BYTES: Final = 131_072
 _STOP_S: Final = 2
 """Limit for answering what is under way at a stop."""
 _IDLE_S: Final = 15
@@ -165,7 +161,6 @@ class AdminService:
             # A header may name any address, also of this machine.
             raise WeirError("admin.proxy_protocol: required needs tokens (weir admin --tokens)")
         use_threads()
-        _return_memory()
         self._serve_metrics()
         listener = listen_at(self._listen, both=False)
         host, port = listener.getsockname()[:2]
@@ -303,12 +298,6 @@ class AdminService:
         for (rows, kept, dropped), dropped_before in zip(tables, before, strict=True):
             kept.set(len(rows))
             dropped.inc(rows.dropped - dropped_before)
-
-
-def _return_memory() -> None:
-    """Let what tables and pages leave behind go back to the system: glibc would keep ever larger pieces."""
-    with contextlib.suppress(AttributeError, OSError):
-        ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, _LARGE_BYTES)
 
 
 def _read_to(tail: Tail[Told]) -> int | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from streaming.contract.errors import WeirError
 from streaming.policy.settings import read_settings
-from weir.foreground import forget_ready_file, host_port, http_url, write_ready_file
+from weir.foreground import forget_ready_file, host_port, http_url, return_memory, write_ready_file
 from weir.log import log_to_stderr
 from weir.options import add, add_address, add_cluster_options, add_part_options, cluster_of
 from weir.settings import DEFAULT_ADMIN
@@ -100,6 +100,7 @@ def run(args: argparse.Namespace) -> int:
             for front in fronts:
                 await front.stop()
 
+    return_memory()
     run_in_loop(serve())
     return 0
 

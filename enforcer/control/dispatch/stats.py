@@ -109,8 +109,12 @@ def topic_stats(table: DeliveryTable, topic: str, policies: PolicySet, now_ms: i
     rows = table.of_topic(topic, now_ms)
     if not rows:
         return None
+    own_rows = table.numbers_of_topic(topic)
+
     # That of a broker is that of all its subscriptions.
-    newest = cache(table.newest)
+    @cache
+    def newest(*names: str) -> DispatchDecision | None:
+        return table.newest(*names, among=own_rows if len(names) > 1 else None)
 
     def standing(broker: str, *subscription: str) -> dict[str, Any]:
         names = (broker, topic, *subscription)

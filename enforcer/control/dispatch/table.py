@@ -112,11 +112,21 @@ class DeliveryTable(Columns[Key]):
         found = sorted(self.rows.of_group(topic), key=itemgetter(0))
         return [(key, self._view(row, now_ms)) for key, row in found]
 
-    def newest(self, *names: str) -> DispatchDecision | None:
-        """The newest decision on a broker, a topic there or a subscription of it; None: there is none."""
-        columns, count = self.columns, len(self)
-        holds = columns["counters"][len(names) - 1, :count] == hash(names)
-        rows = np.flatnonzero(holds & (columns["at"][:count] != NONE))
+    def numbers_of_topic(self, topic: str) -> NDArray[np.int64]:
+        """The numbers of a topic's rows."""
+        return np.array([row for _, row in self.rows.of_group(topic)], dtype=np.int64)
+
+    def newest(self, *names: str, among: NDArray[np.int64] | None = None) -> DispatchDecision | None:
+        """The newest decision on a broker, a topic there or a subscription of it; None: there is none.
+
+        Args:
+            names: of the broker, the topic and the subscription.
+            among: numbers of the rows that may hold it; None: any.
+        """
+        columns = self.columns
+        rows = np.arange(len(self)) if among is None else among
+        rows = rows[columns["counters"][len(names) - 1, rows] == hash(names)]
+        rows = rows[columns["at"][rows] != NONE]
         if not len(rows):
             return None
         row = int(rows[np.lexsort((columns["order"][rows], columns["at"][rows]))[-1]])
