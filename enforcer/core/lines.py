@@ -143,7 +143,7 @@ class Lines:
     def is_next(self, counter: Counter, claim: Claim) -> bool:
         """Whether nobody waits in front of a claim who may come now."""
         line = self._lines.get(counter)
-        if line is None or not line.waiting:
+        if line is None or not line.waiting or (len(line.waiting) == 1 and claim in line.waiting):
             return True
         now_ms = self._steady_ms()
         for first, (ready_ms, until_ms, _) in list(islice(line.waiting.items(), _LOOK_AT)):
@@ -152,6 +152,13 @@ class Lines:
             if until_ms <= now_ms:
                 self.leave(first)
             elif ready_ms <= now_ms + _SOON_MS:
+                return False
+        return True
+
+    def are_next(self, counters: Sequence[Counter], claim: Claim) -> bool:
+        """The same at all of some counters."""
+        for counter in counters:
+            if not self.is_next(counter, claim):
                 return False
         return True
 
@@ -194,12 +201,14 @@ class Lines:
             within_ms: its places are kept for so long.
             cost: what it will cost.
         """
-        counters = tuple(counters)
-        if self._places.get(claim, counters) != counters:
+        counters, before = tuple(counters), self._places.get(claim)
+        if before is not None and before != counters:
             self.leave(claim)
-        if claim not in self._places and len(self) >= self._places_max:
-            return
-        self._places[claim] = counters
+            before = None
+        if before is None:
+            if len(self) >= self._places_max:
+                return
+            self._places[claim] = counters
         now_ms = self._steady_ms()
         for counter in counters:
             line = self._line(counter)
@@ -210,11 +219,15 @@ class Lines:
         """Wait no more."""
         for counter in self._places.pop(claim, ()):
             line = self._lines[counter]
+            if len(line.waiting) == 1:
+                # Sums of differences drift; with nobody there it is nothing.
+                del line.waiting[claim]
+                line.cost = 0.0
+                self._end(counter, line)
+                continue
             was_first = self._first(line) == claim
             cost = line.waiting.pop(claim)[2]
-            # Sums of differences drift; with nobody there it is nothing.
-            line.cost = line.cost - cost if line.waiting else 0.0
-            self._end(counter, line)
+            line.cost -= cost
             if was_first:
                 self._wake_next(line)
 

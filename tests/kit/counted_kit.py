@@ -106,6 +106,18 @@ class Counted:
                     longest, by = wait, (level, DIMENSIONS[dimension])
         return Left(*least, longest, *by)
 
+    def moment(self, broker: str) -> str:
+        """Here it is always now."""
+        return broker
+
+    def left_at(self, moment: str, topic: str, subscription: str, others: Others | None = None) -> Left:
+        """As `left`."""
+        return self.left(moment, topic, subscription, others)
+
+    def deliver_at(self, moment: str, topic: str, subscription: str, **fields: Any) -> None:
+        """As `deliver`."""
+        self.deliver(moment, topic, subscription, **fields)
+
     def deliver(
         self, broker: str, topic: str, subscription: str, *, msgs: int, size: int, entries: int, backlog: bool
     ) -> None:

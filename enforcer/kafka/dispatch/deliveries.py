@@ -6,7 +6,6 @@ from functools import partial
 from math import ceil, inf
 from typing import Final, NamedTuple
 
-from enforcer.core.lines import Claim, Counter
 from enforcer.kafka.dispatch.context import FetchContext
 from enforcer.kafka.dispatch.entries import Entry, entries
 from enforcer.kafka.dispatch.fetch_requests import FetchRequest, TopicRequest
@@ -17,8 +16,11 @@ from enforcer.kafka.dispatch.fetch_responses import (
     answer_of,
     changed,
 )
+from enforcer.kafka.dispatch.session import TopicReading
 from enforcer.kafka.groups.trails import Trail
 from enforcer.kafka.part import FETCH_LIMIT_MAX, PART_BYTES_MIN
+from enforcer.laws.dispatch.counter_table import Moment
+from enforcer.laws.dispatch.dispatch import Dispatch
 from enforcer.laws.dispatch.left import Left, both
 from enforcer.wire.kafka.batches import BATCHES_MAX
 
@@ -33,7 +35,6 @@ _STOP: Final = 2
 _AFTER: Final = 3
 
 
-@dataclass(slots=True)
 class LimitedTopic:
     """A limited topic of a request.
 
@@ -53,23 +54,26 @@ class LimitedTopic:
         est_size: the same, bytes.
         turns: whether a limit was reached before, so that it takes turns at its counters.
         left: what is left once a limit was reached by what came.
+
+    Args:
+        topic: see there.
+        reading: who reads it.
     """
 
-    topic: TopicRequest
-    broker: str
-    name: str
-    groups: tuple[str, ...]
-    claim: Claim
-    tracked: bool
-    unsure: bool
-    counters: Sequence[Counter]
-    group: str = ""
-    wait_ms: float = 0.0
-    most: int = 0
-    est_msgs: float = 0.0
-    est_size: float = 0.0
-    turns: bool = False
+    # A request for hundreds makes as many of them, so what they begin with stands here.
+    group = ""
+    wait_ms = 0.0
+    most = 0
+    est_msgs = 0.0
+    est_size = 0.0
+    turns = False
     left: Left | None = None
+
+    def __init__(self, topic: TopicRequest, reading: TopicReading) -> None:
+        self.topic = topic
+        (
+            self.broker, self.name, self.groups, self.claim, self.tracked, self.unsure, self.counters,
+        ) = reading  # fmt: skip
 
 
 def each(wanted: Mapping[int, LimitedTopic]) -> list[LimitedTopic]:
@@ -77,16 +81,16 @@ def each(wanted: Mapping[int, LimitedTopic]) -> list[LimitedTopic]:
     return list({want.topic.key: want for want in wanted.values()}.values())
 
 
-def left_for(context: FetchContext, want: LimitedTopic) -> Left:
+def left_for(dispatch: Dispatch, moment: Moment, want: LimitedTopic) -> Left:
     """What may be delivered of a topic now, beside others who take turns, by the strictest of its groups."""
-    others = partial(context.lines.taken, claim=want.claim) if want.turns else None
-    want.group = want.groups[0]
-    found = context.dispatch.left(want.broker, want.name, want.group, others)
-    for group in want.groups[1:]:
-        other = context.dispatch.left(want.broker, want.name, group, others)
-        if other.wait_ms > found.wait_ms:
+    others = partial(dispatch.lines.taken, claim=want.claim) if want.turns else None
+    found = None
+    for group in want.groups:
+        its = dispatch.left_at(moment, want.name, group, others)
+        if found is None or its.wait_ms > found.wait_ms:
             want.group = group
-        found = both(found, other)
+        found = its if found is None else both(found, its)
+    assert found is not None
     return found
 
 
@@ -161,9 +165,11 @@ class Deliveries:
         self._context = context
         self._trail = trail
         self._caught_up: set[bytes] = set()
-        # What was told last of partitions of limited topics, and which of the deliveries was each one's last.
-        self._marks: dict[tuple[bytes, int], tuple[PartitionAnswer, int]] = {}
-        self._served = 0
+        # What was told last of partitions of limited topics.
+        self._marks: dict[tuple[bytes, int], PartitionAnswer] = {}
+        # Which of the deliveries was each one's last.
+        self._served: dict[tuple[bytes, int], int] = {}
+        self._deliveries = 0
 
     def caught_up(self, key: bytes) -> bool:
         """Whether the last response left nothing of a topic unread."""
@@ -171,10 +177,10 @@ class Deliveries:
 
     def missing(self, wants: Iterable[LimitedTopic]) -> list[EmptyTopic]:
         """Those of some topics that must wait, as a response tells of them."""
-        waiting = (want.topic for want in wants if want.wait_ms)
+        marks = self._marks
         return [
-            EmptyTopic(key, [(part.number, self._seen(key, part.number)[0].marks) for part in parts])
-            for key, _, _, parts in waiting
+            EmptyTopic(key, [(part.number, marks.get((key, part.number), _UNKNOWN).marks) for part in parts])
+            for key, _, _, parts in (want.topic for want in wants if want.wait_ms)
         ]
 
     def taken(
@@ -193,9 +199,10 @@ class Deliveries:
             parts[topic.key] = [*parts[topic.key], *topic.parts] if topic.key in parts else topic.parts
         stops: dict[int, int] = {}
         cut = False
+        moment = self._context.dispatch.moment(wants[0].broker)
         for want in wants:
-            if not want.wait_ms and want.topic.key in parts:
-                cut |= self._take(response, parts[want.topic.key], want, asked.isolation == 1, stops)
+            if not want.wait_ms and (came := parts.get(want.topic.key)):
+                cut |= self._take(response, came, want, asked.isolation == 1, stops, moment)
         self._caught_up &= {topic.key for topic in asked.topics}
         missing = self.missing(wants)
         if cut:
@@ -209,6 +216,7 @@ class Deliveries:
         want: LimitedTopic,
         committed: bool,
         stops: dict[int, int],
+        moment: Moment,
     ) -> bool:
         """Deliver what may be of a topic; whether anything may not."""
         dispatch, key = self._context.dispatch, want.topic.key
@@ -218,7 +226,7 @@ class Deliveries:
         else:
             self._take_nothing(came, want, committed)
             return False
-        left = left_for(self._context, want)
+        left = left_for(dispatch, moment, want)
         msgs = inf if left.msgs is None else float(left.msgs)
         size = inf if left.bytes is None else float(left.bytes)
         # Each entry is one message at least. Only where it matters who has caught up are the others needed.
@@ -241,20 +249,20 @@ class Deliveries:
             self._caught_up.add(key)
         if total.entries:
             for group in want.groups:
-                dispatch.deliver(
-                    want.broker, want.name, group,
+                dispatch.deliver_at(
+                    moment, want.name, group,
                     msgs=total.msgs, size=total.size, entries=total.entries, backlog=total.backlog,
                 )  # fmt: skip
         if total.used_up:
             # Only now it is known whose limit it was.
-            want.left = left = left_for(self._context, want)
+            want.left = left = left_for(dispatch, moment, want)
             if cut and left.level:
                 dispatch.throttled(want.broker, want.name, want.group, left.level, left.dimension)
         return cut
 
     def _take_nothing(self, came: list[PartitionAnswer], want: LimitedTopic, committed: bool) -> None:
         """The same where nothing has come, as of most topics of a request for hundreds."""
-        key, offsets = want.topic.key, {part.number: part.offset for part in want.topic.parts}
+        key, offsets = want.topic.key, _offsets(want.topic)
         known = backlog = False
         for got in came:
             offset = offsets.get(got.number)
@@ -269,9 +277,11 @@ class Deliveries:
     ) -> list[_Read]:
         """The partitions without an error, those first that were served longest ago; `most` as in entries."""
         key = want.topic.key
-        offsets = {part.number: part.offset for part in want.topic.parts}
+        offsets = _offsets(want.topic)
         found = []
-        for got in sorted(came, key=lambda got: self._seen(key, got.number)[1]):
+        if len(came) > 1:
+            came = sorted(came, key=lambda got: self._served.get((key, got.number), 0))
+        for got in came:
             offset = offsets.get(got.number)
             if got.error or offset is None:
                 continue
@@ -289,19 +299,26 @@ class Deliveries:
         count = total.add(part.entries)
         total.backlog |= _position(part, count) < part.end
         if total.entries > before:
-            self._served += 1
-            self._note(key, part.got, self._served)
+            self._deliveries += 1
+            self._served[key, part.got.number] = self._deliveries
+            self._note(key, part.got)
         return count
 
-    def _note(self, key: bytes, got: PartitionAnswer, served: int = 0) -> None:
+    def _note(self, key: bytes, got: PartitionAnswer) -> None:
         place = key, got.number
-        before = self._marks.get(place)
-        if before is None and len(self._marks) >= MARKS_MAX:
-            del self._marks[next(iter(self._marks))]
-        self._marks[place] = got, served or (0 if before is None else before[1])
+        if place not in self._marks and len(self._marks) >= MARKS_MAX:
+            gone = next(iter(self._marks))
+            del self._marks[gone]
+            self._served.pop(gone, None)
+        self._marks[place] = got
 
-    def _seen(self, key: bytes, number: int) -> tuple[PartitionAnswer, int]:
-        return self._marks.get((key, number), (_UNKNOWN, 0))
+
+def _offsets(topic: TopicRequest) -> dict[int, int]:
+    """What is asked for, by partition."""
+    if len(topic.parts) == 1:
+        number, offset, _, _ = topic.parts[0]
+        return {number: offset}
+    return {part.number: part.offset for part in topic.parts}
 
 
 def _end(got: PartitionAnswer, committed: bool) -> int:

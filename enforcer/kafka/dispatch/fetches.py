@@ -27,6 +27,7 @@ from enforcer.kafka.dispatch.fetch_responses import nothing_yet
 from enforcer.kafka.dispatch.session import LookUp, NameResolver, PeerWait, Session, TopicCache, TopicReading
 from enforcer.kafka.groups.readers import Client
 from enforcer.kafka.part import FETCH_LIMIT_MAX, PART_BYTES_MIN
+from enforcer.laws.dispatch.counter_table import Moment
 from enforcer.laws.dispatch.left import Left
 from enforcer.wire.kafka.frames import BadFrame, Reason, RequestHeader
 from enforcer.wire.kafka.traffic import FETCH_IDS_FROM, fetching, with_limit
@@ -86,6 +87,8 @@ class Fetches:
         self._held_since_ms = inf
         self._known = TopicCache(context)
         self._was_limited = False
+        # To which the last request went.
+        self._broker = ""
 
     def wake(self) -> None:
         """It may be its turn (lines.Waiter)."""
@@ -193,7 +196,7 @@ class Fetches:
     ) -> dict[int, LimitedTopic]:
         """The limited topics of a request, by their places in it."""
         found = dict[int, LimitedTopic]()
-        broker = self._context.broker(address)
+        self._broker = broker = self._context.broker(address)
         self._known.begin(client, broker, ids)
         self._trail.client = client
         places: dict[bytes, list[int]] = {}
@@ -209,7 +212,7 @@ class Fetches:
             elif tracked:
                 self._track(tracked, topic)
             if reading is not None:
-                want = LimitedTopic(topic, *reading)
+                want = LimitedTopic(topic, reading)
                 for place in its:
                     found[place] = want
         return found
@@ -255,8 +258,9 @@ class Fetches:
         self._give_up(wanted)
         self._look_anew()
         wants = each(wanted)
+        now_ms, moment = self._context.steady_ms(), self._context.dispatch.moment(self._broker)
         for want in wants:
-            self._decide(want)
+            self._decide(want, now_ms, moment)
         waiting = {place for place, want in wanted.items() if want.wait_ms}
         soonest_ms = min((want.wait_ms for want in wants if want.wait_ms), default=inf)
         if waiting and len(waiting) == len(asked.topics):
@@ -278,50 +282,52 @@ class Fetches:
         def cut(response: bytes) -> bytes:
             self._settle()
             found = self._deliveries.taken(response, header.api_version, asked, wants)
+            now_ms = self._context.steady_ms()
             for want in wants:
                 if want.left is not None and want.left.level:
-                    self._note_limited(want.claim, (self._context.steady_ms(), want))
+                    self._note_limited(want.claim, (now_ms, want))
             return found
 
         return Plan(request, cut)
 
-    def _decide(self, want: LimitedTopic) -> None:
+    def _decide(self, want: LimitedTopic, now_ms: float, moment: Moment) -> None:
         """Whether a topic may be read now, and how much of it; else it has its place in the line."""
-        context, lines = self._context, self._context.lines
+        context, claim = self._context, want.claim
         caught_up = self._deliveries.caught_up(want.topic.key)
         if caught_up and not context.dispatch.all_charged:
             return
-        now_ms = context.steady_ms()
-        held_ms = self._waiting.get(want.claim, 0.0) - now_ms
-        if held_ms > 0.0:
-            want.wait_ms = held_ms
+        until_ms = self._waiting.get(claim)
+        if until_ms is not None and until_ms > now_ms:
+            want.wait_ms = until_ms - now_ms
             return
-        want.turns = not caught_up and want.claim in self._limited_before
-        if self._ample.get(want.claim, 0.0) > now_ms:
+        limited = claim in self._limited_before
+        want.turns = limited and not caught_up
+        if not limited and self._ample.get(claim, 0.0) > now_ms:
             want.most = FETCH_LIMIT_MAX
             return
-        left = self._left_before(want, now_ms) or left_for(context, want)
+        left = self._left_before(want, now_ms) if limited else None
+        left = left or left_for(context.dispatch, moment, want)
         if left.msgs is None and left.bytes is None:
             return
         msgs = inf if left.msgs is None else float(left.msgs)
         size = inf if left.bytes is None else float(left.bytes)
         if left.wait_ms:
-            self._note_limited(want.claim)
+            self._note_limited(claim)
             want.wait_ms = float(left.wait_ms)
         elif want.unsure and (sits_out_ms := context.sits_out_ms(self._trail)):
             want.wait_ms = sits_out_ms
             self._go_on(want)
             return
         elif msgs <= 0 or size <= 0 or (
-            want.turns and not all(lines.is_next(each, want.claim) for each in want.counters)
+            want.turns and not context.lines.are_next(want.counters, claim)
         ):
             want.wait_ms = RESERVED_MS
         if want.wait_ms:
             within_ms = want.wait_ms + _COME_BACK_MS
-            lines.join(want.counters, want.claim, wait_ms=float(left.wait_ms), within_ms=within_ms)
-            if want.claim not in self._waiting and left.level:
+            context.lines.join(want.counters, claim, wait_ms=float(left.wait_ms), within_ms=within_ms)
+            if until_ms is None and left.level:
                 context.dispatch.throttled(want.broker, want.name, want.group, left.level, left.dimension)
-            self._waiting[want.claim] = now_ms + min(float(left.wait_ms), _LOOK_MS)
+            self._waiting[claim] = now_ms + min(float(left.wait_ms), _LOOK_MS)
             return
         estimate(context, want, msgs, size)
         self._let_go(want, now_ms)

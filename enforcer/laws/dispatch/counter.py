@@ -16,7 +16,7 @@ from typing import Final
 from enforcer.laws.dispatch.parts import WHOLE, Parts
 from enforcer.laws.dispatch.terms import Names, Terms, terms_of
 from streaming.laws.dispatch.law import BYTES, DIMENSIONS, MSGS, added, rolled
-from streaming.policy.dispatch_limits import NOT_LIMITED, Limit
+from streaming.policy.dispatch_limits import NO_LIMIT, NOT_LIMITED, Limit
 from streaming.policy.policy_set import PolicySet
 from streaming.policy.timeline import PolicyTimeline
 
@@ -77,7 +77,7 @@ class Counter:
     """
 
     __slots__ = (
-        "_base", "_base_at", "_parts", "_policies", "_stated", "_terms", "acquired", "at", "folded",
+        "_base", "_base_at", "_limit", "_parts", "_policies", "_stated", "_terms", "acquired", "at", "folded",
         "folded_ts", "names", "part", "pieces", "stale", "tail", "walk",
     )  # fmt: skip
 
@@ -91,7 +91,7 @@ class Counter:
         self._stated: tuple[int, Pair] = (_NEVER, (0, 0))
         # By which it was paid off last; None: nobody has looked.
         self._policies: PolicySet | None = None
-        self._terms = _NO_TERMS
+        self._terms, self._limit = _NO_TERMS, NO_LIMIT
         self.tail: OrderedDict[int, Delivery] = OrderedDict()
         self.stale = False
         self.walk = walk
@@ -115,8 +115,9 @@ class Counter:
             for change in timeline.changes(self.at, at) if owes else ():
                 self.pay(terms_of(timeline.at(change - 1)).limit(self.names), change - 1)
             self._policies, self._terms = policies, terms_of(policies)
+            self._limit = self._terms.limit(self.names)
         if owes and at != self.at:
-            self.pay(self._terms.limit(self.names), at)
+            self.pay(self._limit, at)
         self.at = at
         return self._terms
 
@@ -125,10 +126,10 @@ class Counter:
         terms = self.roll(at, timeline)
         if not delivery.backlog and not terms.all_charged:
             return
-        rate = terms.limit(self.names).rate
         units = delivery.entries if terms.by_entry else delivery.msgs
-        for dimension, count in ((MSGS, units), (BYTES, delivery.size)):
-            if rate[dimension] != NOT_LIMITED:
+        for dimension, rate in enumerate(self._limit.rate):
+            if rate != NOT_LIMITED:
+                count = units if dimension == MSGS else delivery.size
                 self.acquired[dimension] = added(self.acquired[dimension], count)
                 if self.pieces[dimension] != WHOLE:
                     self.part[dimension] += count * WHOLE
@@ -227,12 +228,13 @@ class Counter:
 
     def pay(self, limit: Limit, at: int) -> None:
         """Pay off the periods up to a time, not before its own, by one limit."""
-        for dimension in range(len(DIMENSIONS)):
-            rate, pieces = limit.rate[dimension], self.pieces[dimension]
-            said = limit.period_ms, self.at, at
-            self.acquired[dimension] = rolled(self.acquired[dimension], rate, *said)
-            if pieces != WHOLE:
-                self.part[dimension] = rolled(self.part[dimension], rate * pieces, *said)
+        acquired, pieces, period_ms, since = self.acquired, self.pieces, limit.period_ms, self.at
+        for dimension, rate in enumerate(limit.rate):
+            if acquired[dimension]:
+                acquired[dimension] = rolled(acquired[dimension], rate, period_ms, since, at)
+            if pieces[dimension] != WHOLE:
+                its_rate = rate * pieces[dimension]
+                self.part[dimension] = rolled(self.part[dimension], its_rate, period_ms, since, at)
         self.at = at
 
     def _begin(self) -> None:

@@ -21,7 +21,7 @@ much is in the counters, and the next periods pay for it.
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from enforcer.core.lines import Others
 from enforcer.laws.dispatch.counter import OWN, Counter, Delivery
@@ -38,6 +38,7 @@ BROKERS_MAX: Final = 1_024
 """Brokers whose time is known; the one of which nothing was heard for longest leaves."""
 _LOOKED_AT: Final = 8
 """Counters among the oldest that are looked at for one that is at 0."""
+Tail = OrderedDict[int, Delivery]
 
 
 @dataclass(slots=True)
@@ -71,7 +72,25 @@ class _Broker:
 
     ts: int = -1
     newest: int = -1
-    tail: OrderedDict[int, Delivery] = field(default_factory=OrderedDict)
+    tail: Tail = field(default_factory=OrderedDict)
+
+
+class Moment(NamedTuple):
+    """A broker at a time.
+
+    Attributes:
+        broker: its name.
+        at: its time, ms.
+        ahead_ms: so much ahead of our clock; less than 0: behind it.
+        terms: what the policies in force then say.
+        tail: own deliveries whose decision was not read, by number, in order.
+    """
+
+    broker: str
+    at: int
+    ahead_ms: int
+    terms: Terms
+    tail: Tail
 
 
 class CounterTable:
@@ -113,17 +132,38 @@ class CounterTable:
             now: ms.
             others: tells what others take of what a counter leaves; None: that is no matter.
         """
-        at = self._time(self._broker(broker), now)
-        limiting = self._terms(at).limiting((broker, topic, subscription))
+        return self.left_at(self.moment(broker, now), topic, subscription, others)
+
+    def moment(self, broker: str, now: int) -> Moment:
+        """A broker as it is now: read once for the hundreds of topics of a request."""
+        known = self._broker(broker)
+        at = self._time(known, now)
+        return Moment(broker, at, at - now, self._terms(at), known.tail)
+
+    def left_at(
+        self, moment: Moment, topic: str, subscription: str, others: Others | None = None
+    ) -> Left:
+        """The same as `left`, in a moment."""
+        broker, at, ahead_ms, terms, _ = moment
+        limiting = terms.limiting((broker, topic, subscription))
         if not limiting:
             return UNLIMITED
-        presents = [(level, limit, self._present(names, at)) for level, names, limit in limiting]
-        if others is None:
-            left = left_of(presents, at)
-        else:
-            left = left_of(presents, at, [others(names) for _, names, _ in limiting])
+        presents: list[Present] = []
+        for level, names, limit in limiting:
+            counter = self.counters.get(names)
+            if counter is None:
+                counter = self._untouched
+            else:
+                self.counters.move_to_end(names)
+                if counter.stale or counter.walk != self._walk:
+                    self._catch_up(counter)
+                if at > counter.at:
+                    counter.roll(at, self._timeline)
+            presents.append((level, limit, counter))
+        taken = None if others is None else [others(names) for _, names, _ in limiting]
+        left = left_of(presents, at, taken)
         # Where a decision is ahead of our clock its period ends so much later for us.
-        return left._replace(wait_ms=left.wait_ms + at - now) if left.wait_ms and at > now else left
+        return left._replace(wait_ms=left.wait_ms + ahead_ms) if left.wait_ms and ahead_ms > 0 else left
 
     def deliver(self, broker: str, delivery: Delivery, now: int) -> int | None:
         """Charge a delivery, unless the policies say that such are not charged.
@@ -131,9 +171,12 @@ class CounterTable:
         Returns:
             The time that its event must carry, ms; None: nothing limits it, and nothing is to be reported.
         """
-        known = self._broker(broker)
-        delivery.ts = ts = self._time(known, now)
-        terms = self._terms(ts)
+        return self.deliver_at(self.moment(broker, now), delivery)
+
+    def deliver_at(self, moment: Moment, delivery: Delivery) -> int | None:
+        """The same as `deliver`, in a moment."""
+        broker, ts, _, terms, tail = moment
+        delivery.ts = ts
         limiting = terms.limiting((broker, *delivery.place))
         if not limiting:
             return None
@@ -148,9 +191,9 @@ class CounterTable:
             counter.take(delivery, max(ts, counter.at), self._timeline)
             counter.note(delivery)
             counter.tail[delivery.seq] = delivery
-        known.tail[delivery.seq] = delivery
-        while len(known.tail) > self._tail_max:
-            self._fold(broker, known)
+        tail[delivery.seq] = delivery
+        while len(tail) > self._tail_max:
+            self._fold(broker, tail)
         return ts
 
     def state(self, said: CounterStatement, own: int | None) -> None:
@@ -188,7 +231,7 @@ class CounterTable:
         if own is not None:
             self._decided(said.broker, known, own)
         while known.tail and (oldest := next(iter(known.tail.values()))).ts + LOST_MS < said.at:
-            self._drop(said.broker, known, oldest)
+            self._drop(said.broker, known.tail, oldest)
             self.counts.lost += 1
 
     def set_proxies(self, count: int) -> None:
@@ -221,7 +264,7 @@ class CounterTable:
         """
         for broker, known in self._brokers.items():
             while known.tail and next(iter(known.tail.values())).ts <= horizon:
-                self._fold(broker, known)
+                self._fold(broker, known.tail)
         for counter in list(self.counters.values()):
             counter.settle(horizon, self._timeline)
             self._catch_up(counter)
@@ -256,17 +299,6 @@ class CounterTable:
             self._last = policies, terms_of(policies)
         return self._last[1]
 
-    def _present(self, names: Names, at: int) -> Counter:
-        counter = self.counters.get(names)
-        if counter is None:
-            return self._untouched
-        self.counters.move_to_end(names)
-        if counter.stale or counter.walk != self._walk:
-            self._catch_up(counter)
-        if at > counter.at:
-            counter.roll(at, self._timeline)
-        return counter
-
     def _catch_up(self, counter: Counter) -> None:
         if not counter.stale and counter.walk == self._walk:
             return
@@ -291,24 +323,24 @@ class CounterTable:
     def _decided(self, broker: str, known: _Broker, own: int) -> None:
         while known.tail and (oldest := next(iter(known.tail.values()))).seq <= own:
             self.counts.lost += oldest.seq < own
-            self._drop(broker, known, oldest)
+            self._drop(broker, known.tail, oldest)
 
-    def _drop(self, broker: str, known: _Broker, delivery: Delivery) -> None:
+    def _drop(self, broker: str, tail: Tail, delivery: Delivery) -> None:
         """Take a delivery out of the tail."""
-        del known.tail[delivery.seq]
+        del tail[delivery.seq]
         for names in all_names((broker, *delivery.place)):
             counter = self.counters.get(names)
             if counter is not None:
                 counter.drop(delivery)
 
-    def _fold(self, broker: str, known: _Broker) -> None:
+    def _fold(self, broker: str, tail: Tail) -> None:
         """Sum the oldest delivery of a broker up into the statements."""
-        delivery = next(iter(known.tail.values()))
+        delivery = next(iter(tail.values()))
         for names in all_names((broker, *delivery.place)):
             counter = self.counters.get(names)
             if counter is not None and delivery.seq in counter.tail:
                 counter.fold(delivery, self._timeline)
-        self._drop(broker, known, delivery)
+        self._drop(broker, tail, delivery)
         self.counts.folded += 1
 
     def _counter(self, names: Names, at: int) -> Counter | None:
@@ -343,7 +375,7 @@ class CounterTable:
         if len(self._brokers) >= BROKERS_MAX:
             oldest = next(iter(self._brokers))
             while self._brokers[oldest].tail:
-                self._fold(oldest, self._brokers[oldest])
+                self._fold(oldest, self._brokers[oldest].tail)
             del self._brokers[oldest]
         known = self._brokers[name] = _Broker()
         return known

@@ -11,7 +11,7 @@ from typing import Final
 from enforcer.core.law import Accounts, Context, EnforcerLaw
 from enforcer.core.lines import Counter, Lines, Others
 from enforcer.laws.dispatch.counter import Delivery
-from enforcer.laws.dispatch.counter_table import CounterTable
+from enforcer.laws.dispatch.counter_table import CounterTable, Moment
 from enforcer.laws.dispatch.decisions import READER, CounterStatement
 from enforcer.laws.dispatch.left import UNLIMITED, Left, both
 from enforcer.laws.dispatch.metrics import DeliveryTotals, DispatchMetrics
@@ -123,9 +123,17 @@ class Dispatch(EnforcerLaw):
 
     def left(self, broker: str, topic: str, subscription: str, others: Others | None = None) -> Left:
         """What may be delivered now, all in mode `track`; arguments as `deliver` and `CounterTable.left`."""
-        if self.tracks:
+        return self.left_at(self.moment(broker), topic, subscription, others)
+
+    def moment(self, broker: str) -> Moment:
+        """A broker as it is now: read once for the hundreds of topics of a request."""
+        return self.table.moment(broker, self._brokers_ms())
+
+    def left_at(self, moment: Moment, topic: str, subscription: str, others: Others | None = None) -> Left:
+        """The same as `left`, in a moment."""
+        if self._in_force.tracks:
             return UNLIMITED
-        left = self.table.left(broker, topic, subscription, self._brokers_ms(), others)
+        left = self.table.left_at(moment, topic, subscription, others)
         for level, group in self._terms.groups(topic, subscription):
             share = self._shares.left(group, level)
             if others is not None:
@@ -153,13 +161,22 @@ class Dispatch(EnforcerLaw):
             entries: the batches that held them.
             backlog: more was left unread.
         """
+        self.deliver_at(
+            self.moment(broker), topic, subscription, msgs=msgs, size=size, entries=entries, backlog=backlog
+        )
+
+    def deliver_at(
+        self, moment: Moment, topic: str, subscription: str, *, msgs: int, size: int, entries: int,
+        backlog: bool,
+    ) -> None:  # fmt: skip
+        """The same as `deliver`, in a moment."""
         self._seq += 1
         delivery = Delivery(self._seq, 0, msgs, size, entries, backlog, (topic, subscription))
-        ts = self.table.deliver(broker, delivery, self._brokers_ms())
+        ts = self.table.deliver_at(moment, delivery)
         groups = self._terms.groups(topic, subscription)
         if ts is None and not groups:
             return
-        place = broker, topic, subscription
+        place = moment.broker, topic, subscription
         self._see(place, delivery.ts, msgs, size, entries)
         if backlog or self.all_charged:
             for _, group in groups:
@@ -213,15 +230,16 @@ class Dispatch(EnforcerLaw):
         self.generation += 1
 
     def _see(self, place: Place, ts: int, msgs: int, size: int, entries: int) -> None:
-        seen = self._seen.pop(place, None)
+        seen = self._seen.get(place)
         if seen is None:
             if len(self._seen) >= self._seen_max:
                 self._seen.popitem(last=False)
-            seen = DeliveryTotals()
-        elif ts - seen.last > FORGET_MS:
-            seen.msgs = seen.bytes = seen.entries = 0
+            seen = self._seen[place] = DeliveryTotals()
+        else:
+            self._seen.move_to_end(place)
+            if ts - seen.last > FORGET_MS:
+                seen.msgs = seen.bytes = seen.entries = 0
         seen.take(ts, msgs, size, entries)
-        self._seen[place] = seen
 
     def _dropped(self, count: int) -> None:
         self.table.counts.unsent += count

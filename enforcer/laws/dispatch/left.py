@@ -19,9 +19,8 @@ Left(msgs=2, bytes=None, wait_ms=0, level='', dimension='')
 Left(msgs=0, bytes=None, wait_ms=300, level='subscription', dimension='msgs')
 """
 
-from collections.abc import Iterable
-from itertools import repeat
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
 
 from enforcer.core.lines import NOTHING, OtherClaims
 from enforcer.laws.dispatch.counter import Counter
@@ -76,41 +75,45 @@ def _least(one: int | None, other: int | None) -> int | None:
     return min(one, other)
 
 
+_BOTH: Final = range(len(DIMENSIONS))
 Present = tuple[int, Limit, Counter]
 """A counter as it is now: its place in LEVELS, its limit."""
 
 
-def left_of(presents: Iterable[Present], at: int, others: Iterable[OtherClaims] = repeat(NOTHING)) -> Left:
+def left_of(presents: Sequence[Present], at: int, others: Sequence[OtherClaims] | None = None) -> Left:
     """The least that the counters leave, and the longest wait.
 
     Args:
         presents: counters that limit, in the order of LEVELS.
         at: their time, ms.
-        others: what others take of what each leaves; nobody waits for them here.
+        others: what others take of what each leaves; nobody waits for them here. None: nothing.
     """
     least: list[int | None] = [None, None]
-    longest, freed_by = 0, ("", "")
-    for (level, limit, counter), taken in zip(presents, others, strict=False):
-        acquired, period_ms = counter.acquired, limit.period_ms
-        for dimension, rate in enumerate(limit.rate):
+    longest, freed_level, freed_dimension = 0, "", ""
+    place = -1
+    for level, limit, counter in presents:
+        place += 1
+        for dimension in _BOTH:
+            rate = limit.rate[dimension]
             if rate == NOT_LIMITED:
                 continue
-            free = available(acquired[dimension], rate)
+            acquired = counter.acquired[dimension]
+            free = available(acquired, rate)
             # Where something is left nothing is waited for; there may be thousands of topics a second.
-            wait = 0 if free else wait_ms(acquired[dimension], rate, period_ms, at)
+            wait = 0 if free else wait_ms(acquired, rate, limit.period_ms, at)
             if (pieces := counter.pieces[dimension]) != WHOLE:
                 # Rounded up: who is below its part may deliver.
                 part, its_rate = counter.part[dimension], rate * pieces
                 free = min(free, -(-available(part, its_rate) // WHOLE))
-                wait = max(wait, wait_ms(part, its_rate, period_ms, at))
-            if taken is not NOTHING:
-                free = taken.leaves(free, dimension)
+                wait = max(wait, wait_ms(part, its_rate, limit.period_ms, at))
+            if others is not None and others[place] is not NOTHING:
+                free = others[place].leaves(free, dimension)
             before = least[dimension]
             if before is None or free < before:
                 least[dimension] = free
             if wait > longest:  # not >=: the first level, then dimension, wins a tie, as in the law
-                longest, freed_by = wait, (LEVELS[level], DIMENSIONS[dimension])
-    return Left(least[0], least[1], longest, *freed_by)
+                longest, freed_level, freed_dimension = wait, LEVELS[level], DIMENSIONS[dimension]
+    return Left(least[0], least[1], longest, freed_level, freed_dimension)
 
 
 def debt_of(presents: Iterable[Present]) -> tuple[int, int]:
