@@ -1,6 +1,6 @@
 """What Fetch responses bring to one connection: counted, and cut where a limit is reached."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import ceil, inf
@@ -75,10 +75,9 @@ class LimitedTopic:
             self.broker, self.name, self.groups, self.claim, self.tracked, self.unsure, self.counters,
         ) = reading  # fmt: skip
 
-
-def each(wanted: Mapping[int, LimitedTopic]) -> list[LimitedTopic]:
-    """The topics, once each: a request may list one in several places, as Java clients of two topics do."""
-    return list({want.topic.key: want for want in wanted.values()}.values())
+    def begin(self) -> None:
+        """It is asked for again."""
+        self.wait_ms, self.most, self.turns = 0.0, 0, False
 
 
 def left_for(dispatch: Dispatch, moment: Moment, want: LimitedTopic) -> Left:

@@ -127,6 +127,18 @@ def asked_of(frame: Frame, header: RequestHeader) -> FetchRequest:
     return FetchRequest(*_ASKED(frame, header))
 
 
+def whole_topics(asked: FetchRequest) -> list[TopicRequest]:
+    """The topics, once each: a request may list one in several places, as Java clients of two topics do."""
+    parts: dict[bytes, list[PartitionRequest]] = {topic.key: topic.parts for topic in asked.topics}
+    if len(parts) == len(asked.topics):
+        return asked.topics
+    parts = {key: [] for key in parts}
+    for topic in asked.topics:
+        parts[topic.key] += topic.parts
+    first = {topic.key: topic for topic in reversed(asked.topics)}
+    return [first[key]._replace(parts=its) for key, its in parts.items()]
+
+
 def forwarded(
     frame: bytes,
     asked: FetchRequest,

@@ -5,14 +5,14 @@ for a moment and then answered without records, as a broker answers a throttled 
 gets an answer for each partition that it asked for, in the order of its requests.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import chain
 from math import ceil, inf
 from typing import Final, NamedTuple
 
 from enforcer.core.lines import RESERVED_MS, Claim, Pause
 from enforcer.kafka.dispatch.context import FetchContext
-from enforcer.kafka.dispatch.deliveries import Deliveries, LimitedTopic, each, estimate, left_for
+from enforcer.kafka.dispatch.deliveries import Deliveries, LimitedTopic, estimate, left_for
 from enforcer.kafka.dispatch.fetch_requests import (
     NO_SESSION,
     UNKNOWN_SESSION,
@@ -21,6 +21,7 @@ from enforcer.kafka.dispatch.fetch_requests import (
     asked_of,
     forwarded,
     session_of,
+    whole_topics,
     with_session,
 )
 from enforcer.kafka.dispatch.fetch_responses import nothing_yet
@@ -85,7 +86,7 @@ class Fetches:
         self._ample: dict[Claim, float] = {}
         self._generation = -1
         self._held_since_ms = inf
-        self._known = TopicCache(context)
+        self._known = TopicCache[dict[bytes, LimitedTopic]](context)
         self._was_limited = False
         # To which the last request went.
         self._broker = ""
@@ -193,28 +194,24 @@ class Fetches:
 
     def _wanted(
         self, asked: FetchRequest, client: Client, ids: bool, address: tuple[str, int]
-    ) -> dict[int, LimitedTopic]:
-        """The limited topics of a request, by their places in it."""
-        found = dict[int, LimitedTopic]()
+    ) -> dict[bytes, LimitedTopic]:
+        """The limited topics of a request, by name or id."""
         self._broker = broker = self._context.broker(address)
-        self._known.begin(client, broker, ids)
+        found = self._known.begin(asked, client, broker, ids)
         self._trail.client = client
-        places: dict[bytes, list[int]] = {}
-        for place, topic in enumerate(asked.topics):
-            places.setdefault(topic.key, []).append(place)
-        for its in places.values():
-            topic = asked.topics[its[0]]
-            if len(its) > 1:
-                topic = topic._replace(parts=[part for place in its for part in asked.topics[place].parts])
+        if found is not None:
+            for want in found.values():
+                want.begin()
+            return found
+        found = {}
+        for topic in whole_topics(asked):
             known, reading, tracked = self._known.of(topic)
             if not known:
                 reading = self._reading(topic, client, ids, broker)
             elif tracked:
                 self._track(tracked, topic)
             if reading is not None:
-                want = LimitedTopic(topic, reading)
-                for place in its:
-                    found[place] = want
+                found[topic.key] = LimitedTopic(topic, reading)
         return found
 
     def _reading(self, topic: TopicRequest, client: Client, ids: bool, broker: str) -> TopicReading | None:
@@ -252,24 +249,32 @@ class Fetches:
         self._trail.asked(name, asked, self._context.steady_ms())
 
     def _limited(
-        self, frame: bytes, header: RequestHeader, asked: FetchRequest, wanted: dict[int, LimitedTopic]
+        self, frame: bytes, header: RequestHeader, asked: FetchRequest, wanted: dict[bytes, LimitedTopic]
     ) -> Plan | None:
         self._settle()
         self._give_up(wanted)
         self._look_anew()
-        wants = each(wanted)
+        wants = list(wanted.values())
         now_ms, moment = self._context.steady_ms(), self._context.dispatch.moment(self._broker)
         for want in wants:
             self._decide(want, now_ms, moment)
-        waiting = {place for place, want in wanted.items() if want.wait_ms}
-        soonest_ms = min((want.wait_ms for want in wants if want.wait_ms), default=inf)
+        soonest_ms = min([want.wait_ms for want in wants if want.wait_ms], default=inf)
+        waiting, limits = set[int](), dict[int, int]()
+        for place, topic in enumerate(asked.topics):
+            want = wanted.get(topic.key)
+            if want is None:
+                continue
+            if want.wait_ms:
+                waiting.add(place)
+            elif want.most:
+                limits[place] = want.most
         if waiting and len(waiting) == len(asked.topics):
-            return self._hold(frame, header, asked, wants, soonest_ms)
+            return self._hold(frame, header, asked, wanted, soonest_ms)
         self._held_since_ms = inf
-        limits = {place: want.most for place, want in wanted.items() if want.most and not want.wait_ms}
         if self._waiting:
-            for place in limits:
-                self._go_on(wanted[place])
+            for want in wants:
+                if want.most and not want.wait_ms:
+                    self._go_on(want)
         request = forwarded(
             frame, asked, header.api_version,
             left_out=waiting,
@@ -369,7 +374,7 @@ class Fetches:
         self._limited_before[claim] = reached
 
     def _hold(
-        self, frame: bytes, header: RequestHeader, asked: FetchRequest, wants: Sequence[LimitedTopic],
+        self, frame: bytes, header: RequestHeader, asked: FetchRequest, wanted: dict[bytes, LimitedTopic],
         soonest_ms: float,
     ) -> Plan | None:  # fmt: skip
         now_ms = self._context.steady_ms()
@@ -379,11 +384,11 @@ class Fetches:
         left_ms = self._held_since_ms + self._context.hold_ms - now_ms
         if left_ms > 0:
             self._pause.pause(min(soonest_ms, left_ms))
-            self._known.wait(frame, asked)
+            self._known.wait(frame, asked, wanted)
             return None
         self._held_since_ms = inf
         throttle_ms = min(_THROTTLE_MAX_MS, ceil(soonest_ms))
-        topics = self._deliveries.missing(wants)
+        topics = self._deliveries.missing(wanted.values())
         return Plan(b"", None, nothing_yet(header.correlation_id, header.api_version, topics, throttle_ms))
 
     def _go_on(self, want: LimitedTopic) -> None:
@@ -391,7 +396,7 @@ class Fetches:
             del self._waiting[want.claim]
             self._context.lines.leave(want.claim)
 
-    def _give_up(self, wanted: dict[int, LimitedTopic]) -> None:
+    def _give_up(self, wanted: dict[bytes, LimitedTopic]) -> None:
         """Who waited for what is not asked for any more does not wait."""
         if self._waiting:
             asked = {want.claim for want in wanted.values()}

@@ -5,7 +5,7 @@ KIP-227 for sessions, KIP-516 for topic ids.
 
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from math import inf
-from typing import Final, NamedTuple
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from enforcer.core.lines import Claim, Counter, Pause
 from enforcer.kafka.dispatch.context import FetchContext
@@ -14,6 +14,8 @@ from enforcer.kafka.groups.readers import Client
 from enforcer.kafka.names import ABSENT_MAX, ABSENT_MS, ASKED_AT_ONCE
 
 LookUp = Callable[[list[bytes], Callable[[Mapping[bytes, str]], None]], None]
+W = TypeVar("W", bound=Mapping[bytes, Any])
+"""What is wanted of a request, by topic."""
 _AGAIN_MS: Final = 1_000.0
 """How often it is looked whether an answer has come, though nobody said so."""
 
@@ -243,7 +245,7 @@ class TopicReading(NamedTuple):
     counters: Sequence[Counter]
 
 
-class TopicCache:
+class TopicCache(Generic[W]):
     """What was found out of one connection's topics, kept while it holds: only speed needs it.
 
     A request names the same topics as the one before, hundreds of them, and who reads them is a question of
@@ -260,10 +262,15 @@ class TopicCache:
         # and then the topic's full name if its connections' trails matter.
         self._topics: dict[bytes, tuple[list[int], TopicReading | None, str]] = {}
         self._groups: set[str] = set()
-        self._waiting: tuple[bytes, FetchRequest] | None = None
+        self._complete = False
+        self._waiting: tuple[bytes, FetchRequest, W | None] | None = None
 
-    def begin(self, client: Client, broker: str, ids: bool) -> None:
-        """A request of a client begins, to a broker, that names topics or ids."""
+    def begin(self, asked: FetchRequest, client: Client, broker: str, ids: bool) -> W | None:
+        """A request of a client begins, to a broker, that names topics or ids.
+
+        Returns:
+            What was wanted of it when it waited, if that holds.
+        """
         dispatch, readers = self._context.dispatch, self._context.readers
         readers.heard(client, self._groups)
         state = dispatch.generation, readers.changes, self._context.finder.version, client, broker, ids
@@ -271,11 +278,19 @@ class TopicCache:
             self._state = state
             self._topics.clear()
             self._groups.clear()
+            self._waiting = None
+        self._complete = True
+        kept, self._waiting = self._waiting, None
+        return kept[2] if kept is not None and kept[1] is asked else None
 
     def of(self, topic: TopicRequest) -> tuple[bool, TopicReading | None, str]:
         """Whether it is known who reads these partitions, and if so, who; the name if its trail matters."""
         found = self._topics.get(topic.key)
-        if found is None or found[0] != [part.number for part in topic.parts]:
+        parts = topic.parts
+        if found is None or found[0] != (
+            [parts[0].number] if len(parts) == 1 else [part.number for part in parts]
+        ):
+            self._complete = False
             return False, None, ""
         return True, found[1], found[2]
 
@@ -287,11 +302,12 @@ class TopicCache:
             self._topics[topic.key] = [part.number for part in topic.parts], reading, tracked
             self._groups.update(group for group in groups if group)
 
-    def wait(self, frame: bytes, asked: FetchRequest) -> None:
-        """A request waits, and will be asked for again."""
-        self._waiting = (frame, asked) if len(frame) <= FRAME_MAX else None
+    def wait(self, frame: bytes, asked: FetchRequest, wanted: W) -> None:
+        """A request waits, and will be asked for again; what is wanted of it stays, if all of it was known."""
+        known = wanted if self._complete else None
+        self._waiting = (frame, asked, known) if len(frame) <= FRAME_MAX else None
 
     def waited(self, frame: bytes) -> FetchRequest | None:
-        """What that request asks for, if it is this one; it is forgotten."""
-        kept, self._waiting = self._waiting, None
+        """What that request asks for, if it is this one."""
+        kept = self._waiting
         return kept[1] if kept is not None and kept[0] == frame else None

@@ -279,6 +279,8 @@ class GroupFinder:
 
     def _lacking(self, user: str, topic: str, names: tuple[str | bytes, ...]) -> list[str]:
         """The limited groups that may lack a reader: looked for once for all connections of a topic."""
+        if not self._hunted and self._alone():
+            return []
         state = self.readers.changes, self.version, self.trails.changes.get(topic, 0)
         known = self._lacks.get((user, topic, names))
         if known is None or known[0] != state:

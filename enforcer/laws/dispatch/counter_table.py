@@ -116,6 +116,7 @@ class CounterTable:
         self._walk = 0
         none = PolicySet()
         self._last: tuple[PolicySet, Terms] = none, terms_of(none)
+        self._looked: tuple[Moment, tuple[str, str], list[Present]] | None = None
 
     @property
     def tail(self) -> int:
@@ -144,25 +145,16 @@ class CounterTable:
         self, moment: Moment, topic: str, subscription: str, others: Others | None = None
     ) -> Left:
         """The same as `left`, in a moment."""
-        broker, at, ahead_ms, terms, _ = moment
-        limiting = terms.limiting((broker, topic, subscription))
-        if not limiting:
+        presents = self._presents(moment, (topic, subscription))
+        if not presents:
             return UNLIMITED
-        presents: list[Present] = []
-        for level, names, limit in limiting:
-            counter = self.counters.get(names)
-            if counter is None:
-                counter = self._untouched
-            else:
-                self.counters.move_to_end(names)
-                if counter.stale or counter.walk != self._walk:
-                    self._catch_up(counter)
-                if at > counter.at:
-                    counter.roll(at, self._timeline)
-            presents.append((level, limit, counter))
-        taken = None if others is None else [others(names) for _, names, _ in limiting]
-        left = left_of(presents, at, taken)
+        taken = None
+        if others is not None:
+            place = moment.broker, topic, subscription
+            taken = [others(place[: level + 1]) for level, _, _ in presents]
+        left = left_of(presents, moment.at, taken)
         # Where a decision is ahead of our clock its period ends so much later for us.
+        ahead_ms = moment.ahead_ms
         return left._replace(wait_ms=left.wait_ms + ahead_ms) if left.wait_ms and ahead_ms > 0 else left
 
     def deliver(self, broker: str, delivery: Delivery, now: int) -> int | None:
@@ -177,22 +169,26 @@ class CounterTable:
         """The same as `deliver`, in a moment."""
         broker, ts, _, terms, tail = moment
         delivery.ts = ts
-        limiting = terms.limiting((broker, *delivery.place))
-        if not limiting:
+        presents = self._presents(moment, delivery.place)
+        if not presents:
             return None
         if not delivery.backlog and not terms.all_charged:
             return ts
-        for _, names, _ in limiting:
-            counter = self._counter(names, ts)
-            if counter is None:
-                self.counts.unkept += 1
-                continue
-            self._catch_up(counter)
+        for level, _, counter in presents:
+            if counter is self._untouched:
+                # It is there, or there is room for it, when it is looked at next.
+                self._looked = None
+                made = self._counter((broker, *delivery.place)[: level + 1], ts)
+                if made is None:
+                    self.counts.unkept += 1
+                    continue
+                counter = made
             counter.take(delivery, max(ts, counter.at), self._timeline)
             counter.note(delivery)
             counter.tail[delivery.seq] = delivery
         tail[delivery.seq] = delivery
         while len(tail) > self._tail_max:
+            self._looked = None
             self._fold(broker, tail)
         return ts
 
@@ -284,6 +280,27 @@ class CounterTable:
             copy.pay(limit, max(at, copy.at))
             found.append((level, limit, copy))
         return found
+
+    def _presents(self, moment: Moment, place: tuple[str, str]) -> list[Present]:
+        """The counters that limit a topic and a subscription, as they are in a moment."""
+        # What is delivered was looked at before, and is after it.
+        if self._looked is not None and self._looked[0] is moment and self._looked[1] == place:
+            return self._looked[2]
+        broker, at, _, terms, _ = moment
+        presents: list[Present] = []
+        for level, names, limit in terms.limiting((broker, *place)):
+            counter = self.counters.get(names)
+            if counter is None:
+                counter = self._untouched
+            else:
+                self.counters.move_to_end(names)
+                if counter.stale or counter.walk != self._walk:
+                    self._catch_up(counter)
+                if at > counter.at:
+                    counter.roll(at, self._timeline)
+            presents.append((level, limit, counter))
+        self._looked = moment, place, presents
+        return presents
 
     def _time(self, known: _Broker, now: int) -> int:
         """The present of a broker, ms: its time never goes back."""
