@@ -11,7 +11,7 @@ that goes on keeps free what it may bring until it has come, or for a moment: el
 only one of them may have, and the same one might be the first each time.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from math import ceil, inf
 from typing import Final, NamedTuple, Protocol
@@ -93,6 +93,11 @@ class _Line:
         self.reserved: dict[Claim, tuple[float, float, float]] = {}
         self.msgs = self.size = 0.0
 
+    def is_left_to(self, claim: Claim) -> bool:
+        """Whether nobody else is there."""
+        waiting, reserved = self.waiting, self.reserved
+        return len(waiting) + len(reserved) == (claim in waiting) + (claim in reserved)
+
 
 class Lines:
     """The lines of all counters.
@@ -119,12 +124,18 @@ class Lines:
     def taken(self, counter: Counter, claim: Claim) -> OtherClaims:
         """What others than a claim take of what a counter leaves."""
         line = self._lines.get(counter)
-        if line is None or len(line.waiting) + len(line.reserved) == (claim in line.waiting) + (
-            claim in line.reserved
-        ):
+        if line is None or line.is_left_to(claim):
             return NOTHING
         claims = 1 + self._rivals(line, claim) if line.waiting else 1
         return OtherClaims(claims, *self.others(counter, claim))
+
+    def are_left_to(self, counters: Iterable[Counter], claim: Claim) -> bool:
+        """Whether nobody else waits for what these leave, or has something of it on its way."""
+        for counter in counters:
+            line = self._lines.get(counter)
+            if line is not None and not line.is_left_to(claim):
+                return False
+        return True
 
     def others(self, counter: Counter, claim: Claim | None) -> tuple[float, float]:
         """Messages and bytes that are on their way to others; to anybody, without a claim."""
@@ -152,13 +163,6 @@ class Lines:
             if until_ms <= now_ms:
                 self.leave(first)
             elif ready_ms <= now_ms + _SOON_MS:
-                return False
-        return True
-
-    def are_next(self, counters: Sequence[Counter], claim: Claim) -> bool:
-        """The same at all of some counters."""
-        for counter in counters:
-            if not self.is_next(counter, claim):
                 return False
         return True
 

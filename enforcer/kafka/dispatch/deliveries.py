@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from math import ceil, inf
+from math import inf
 from typing import Final, NamedTuple
 
 from enforcer.kafka.dispatch.context import FetchContext
@@ -16,95 +15,16 @@ from enforcer.kafka.dispatch.fetch_responses import (
     answer_of,
     changed,
 )
-from enforcer.kafka.dispatch.session import TopicReading
+from enforcer.kafka.dispatch.limited_topics import LimitedTopic, left_for
 from enforcer.kafka.groups.trails import Trail
-from enforcer.kafka.part import FETCH_LIMIT_MAX, PART_BYTES_MIN
 from enforcer.laws.dispatch.counter_table import Moment
-from enforcer.laws.dispatch.dispatch import Dispatch
-from enforcer.laws.dispatch.left import Left, both
 from enforcer.wire.kafka.batches import BATCHES_MAX
 
 MARKS_MAX: Final = 10_000
 """Partitions of a connection whose offsets are remembered; of others none are told while they must wait."""
-_ENTRY_BYTES: Final = 1_024.0
-"""Size that an entry is taken to have until some were seen."""
-_SLACK: Final = 1.5
-"""Entries larger than the mean by so much still come; a broker may leave out what does not fit."""
 _UNKNOWN: Final = PartitionAnswer(-1, 0, *Marks(), (), 0, 0, 0)
 _STOP: Final = 2
 _AFTER: Final = 3
-
-
-class LimitedTopic:
-    """A limited topic of a request.
-
-    Attributes:
-        topic: what is asked for of it, wherever the request lists it.
-        broker: who delivers.
-        name: its full name.
-        groups: who reads it, or may: it counts for each.
-        claim: its place among those that wait.
-        tracked: groups of the topic may have limits of their own.
-        unsure: it may be of several groups.
-        counters: those that limit it.
-        group: that of them whose limit was the strictest when it was looked at last.
-        wait_ms: it must wait so long; 0: it goes on.
-        most: most bytes of each of its partitions; 0: as many as it asks for.
-        est_msgs: messages, or entries where these are counted, that it may bring.
-        est_size: the same, bytes.
-        turns: whether a limit was reached before, so that it takes turns at its counters.
-        left: what is left once a limit was reached by what came.
-
-    Args:
-        topic: see there.
-        reading: who reads it.
-    """
-
-    # A request for hundreds makes as many of them, so what they begin with stands here.
-    group = ""
-    wait_ms = 0.0
-    most = 0
-    est_msgs = 0.0
-    est_size = 0.0
-    turns = False
-    left: Left | None = None
-
-    def __init__(self, topic: TopicRequest, reading: TopicReading) -> None:
-        self.topic = topic
-        (
-            self.broker, self.name, self.groups, self.claim, self.tracked, self.unsure, self.counters,
-        ) = reading  # fmt: skip
-
-    def begin(self) -> None:
-        """It is asked for again."""
-        self.wait_ms, self.most, self.turns = 0.0, 0, False
-
-
-def left_for(dispatch: Dispatch, moment: Moment, want: LimitedTopic) -> Left:
-    """What may be delivered of a topic now, beside others who take turns, by the strictest of its groups."""
-    others = partial(dispatch.lines.taken, claim=want.claim) if want.turns else None
-    found = None
-    for group in want.groups:
-        its = dispatch.left_at(moment, want.name, group, others)
-        if found is None or its.wait_ms > found.wait_ms:
-            want.group = group
-        found = its if found is None else both(found, its)
-    assert found is not None
-    return found
-
-
-def estimate(context: FetchContext, want: LimitedTopic, msgs: float, size: float) -> None:
-    """How much may be read of a topic of which so much is left, and what that may bring."""
-    entry_msgs, entry_bytes = context.dispatch.mean_entry(want.broker, want.name, want.group)
-    unit = 1.0 if context.dispatch.by_entry else max(1.0, entry_msgs)
-    entry_bytes = entry_bytes or _ENTRY_BYTES
-    entries = min(
-        ceil(msgs / unit) if msgs < inf else inf,
-        max(1, ceil(size / entry_bytes)) if size < inf else inf,
-        max(1, ceil(FETCH_LIMIT_MAX / entry_bytes)),
-    )
-    want.most = int(min(FETCH_LIMIT_MAX, max(PART_BYTES_MIN, entries * entry_bytes * _SLACK)))
-    want.est_msgs, want.est_size = entries * unit, entries * entry_bytes
 
 
 class _Read(NamedTuple):
@@ -199,9 +119,17 @@ class Deliveries:
         stops: dict[int, int] = {}
         cut = False
         moment = self._context.dispatch.moment(wants[0].broker)
+        committed = asked.isolation == 1
         for want in wants:
-            if not want.wait_ms and (came := parts.get(want.topic.key)):
-                cut |= self._take(response, came, want, asked.isolation == 1, stops, moment)
+            came = None if want.wait_ms else parts.get(want.topic.key)
+            if came is None:
+                continue
+            for got in came:
+                if got.end > got.start:
+                    cut |= self._take(response, came, want, committed, stops, moment)
+                    break
+            else:
+                self._take_nothing(came, want, committed)
         self._caught_up &= {topic.key for topic in asked.topics}
         missing = self.missing(wants)
         if cut:
@@ -219,12 +147,6 @@ class Deliveries:
     ) -> bool:
         """Deliver what may be of a topic; whether anything may not."""
         dispatch, key = self._context.dispatch, want.topic.key
-        for got in came:
-            if got.end > got.start:
-                break
-        else:
-            self._take_nothing(came, want, committed)
-            return False
         left = left_for(dispatch, moment, want)
         msgs = inf if left.msgs is None else float(left.msgs)
         size = inf if left.bytes is None else float(left.bytes)

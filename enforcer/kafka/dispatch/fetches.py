@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from enforcer.core.lines import RESERVED_MS, Claim, Pause
 from enforcer.kafka.dispatch.context import FetchContext
-from enforcer.kafka.dispatch.deliveries import Deliveries, LimitedTopic, estimate, left_for
+from enforcer.kafka.dispatch.deliveries import Deliveries
 from enforcer.kafka.dispatch.fetch_requests import (
     NO_SESSION,
     UNKNOWN_SESSION,
@@ -25,6 +25,7 @@ from enforcer.kafka.dispatch.fetch_requests import (
     with_session,
 )
 from enforcer.kafka.dispatch.fetch_responses import nothing_yet
+from enforcer.kafka.dispatch.limited_topics import LimitedTopic, divided, estimate, left_for, most_of
 from enforcer.kafka.dispatch.session import LookUp, NameResolver, PeerWait, Session, TopicCache, TopicReading
 from enforcer.kafka.groups.readers import Client
 from enforcer.kafka.part import FETCH_LIMIT_MAX, PART_BYTES_MIN
@@ -88,7 +89,6 @@ class Fetches:
         self._held_since_ms = inf
         self._known = TopicCache[dict[bytes, LimitedTopic]](context)
         self._was_limited = False
-        # To which the last request went.
         self._broker = ""
 
     def wake(self) -> None:
@@ -124,7 +124,9 @@ class Fetches:
         full = epoch <= 0
         session, ids = self._session, header.api_version >= FETCH_IDS_FROM
         # What follows a limited request nearly always is one too, and then is read as a whole only.
-        asked = self._asked(frame, header) if full and self._was_limited else None
+        asked = None
+        if full and self._was_limited:
+            asked = self._known.waited(frame) or asked_of(frame, header)
         if asked is None:
             read = fetching(frame, header)
             if read.more:
@@ -188,9 +190,6 @@ class Fetches:
     def unheard(self) -> None:
         """The client is gone, though what it sent may still be carried out."""
         self._context.finder.trails.leave(self._trail)
-
-    def _asked(self, frame: bytes, header: RequestHeader) -> FetchRequest:
-        return self._known.waited(frame) or asked_of(frame, header)
 
     def _wanted(
         self, asked: FetchRequest, client: Client, ids: bool, address: tuple[str, int]
@@ -258,16 +257,8 @@ class Fetches:
         now_ms, moment = self._context.steady_ms(), self._context.dispatch.moment(self._broker)
         for want in wants:
             self._decide(want, now_ms, moment)
-        soonest_ms = min([want.wait_ms for want in wants if want.wait_ms], default=inf)
-        waiting, limits = set[int](), dict[int, int]()
-        for place, topic in enumerate(asked.topics):
-            want = wanted.get(topic.key)
-            if want is None:
-                continue
-            if want.wait_ms:
-                waiting.add(place)
-            elif want.most:
-                limits[place] = want.most
+        soonest_ms = min((want.wait_ms for want in wants if want.wait_ms), default=inf)
+        waiting, limits = divided(asked, wanted)
         if waiting and len(waiting) == len(asked.topics):
             return self._hold(frame, header, asked, wanted, soonest_ms)
         self._held_since_ms = inf
@@ -280,17 +271,17 @@ class Fetches:
             left_out=waiting,
             limits=limits if asked.limit_at else {},
             wait_ms=asked.wait_ms if not waiting else min(asked.wait_ms, ceil(soonest_ms)),
-            min_bytes=min((asked.min_bytes, *limits.values())),
-            limit=min(asked.limit, FETCH_LIMIT_MAX),
+            min_bytes=min((asked.min_bytes, FETCH_LIMIT_MAX, *limits.values())),
+            limit=min(asked.limit, most_of(asked)),
         )  # fmt: skip
 
         def cut(response: bytes) -> bytes:
             self._settle()
             found = self._deliveries.taken(response, header.api_version, asked, wants)
-            now_ms = self._context.steady_ms()
+            came_ms = self._context.steady_ms()
             for want in wants:
                 if want.left is not None and want.left.level:
-                    self._note_limited(want.claim, (now_ms, want))
+                    self._note_limited(want.claim, (came_ms, want))
             return found
 
         return Plan(request, cut)
@@ -305,13 +296,11 @@ class Fetches:
         if until_ms is not None and until_ms > now_ms:
             want.wait_ms = until_ms - now_ms
             return
-        limited = claim in self._limited_before
-        want.turns = limited and not caught_up
-        if not limited and self._ample.get(claim, 0.0) > now_ms:
+        want.turns = not caught_up and claim in self._limited_before
+        if self._ample.get(claim, 0.0) > now_ms:
             want.most = FETCH_LIMIT_MAX
             return
-        left = self._left_before(want, now_ms) if limited else None
-        left = left or left_for(context.dispatch, moment, want)
+        left = self._left_before(want, now_ms) or left_for(context.dispatch, moment, want)
         if left.msgs is None and left.bytes is None:
             return
         msgs = inf if left.msgs is None else float(left.msgs)
@@ -324,7 +313,7 @@ class Fetches:
             self._go_on(want)
             return
         elif msgs <= 0 or size <= 0 or (
-            want.turns and not context.lines.are_next(want.counters, claim)
+            want.turns and not all(context.lines.is_next(each, claim) for each in want.counters)
         ):
             want.wait_ms = RESERVED_MS
         if want.wait_ms:

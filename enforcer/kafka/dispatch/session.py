@@ -303,7 +303,7 @@ class TopicCache(Generic[W]):
             self._groups.update(group for group in groups if group)
 
     def wait(self, frame: bytes, asked: FetchRequest, wanted: W) -> None:
-        """A request waits, and will be asked for again; what is wanted of it stays, if all of it was known."""
+        """A request waits, and will be asked for again; what is wanted of it is kept, if all was known."""
         known = wanted if self._complete else None
         self._waiting = (frame, asked, known) if len(frame) <= FRAME_MAX else None
 

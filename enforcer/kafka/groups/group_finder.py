@@ -146,8 +146,7 @@ class GroupFinder:
     def moved(self, user: str, group: str, topic: str, number: int, offset: int) -> None:
         """A group has said where it stands in a partition."""
         before = self.stands.of(user, group, topic, number)
-        base = offset if before is None else min(before.base, offset)
-        stand = Stand(offset, self._steady_ms(), base)
+        stand = Stand(offset, self._steady_ms(), offset if before is None else min(before.base, offset))
         self.stands.moved(user, group, topic, number, stand)
         if not self._limited(topic, group):
             return
@@ -226,8 +225,7 @@ class GroupFinder:
         """Whether a connection that does not count for a group may have read what it has committed."""
         if not had.began < stand.offset <= had.reach:
             return False
-        user, group, topic, _ = key
-        self._suspect((user, group, topic), self._steady_ms() + HUNTED_MS)
+        self._suspect(key[:3], self._steady_ms() + HUNTED_MS)
         self._settle(key, stand)
         return True
 
@@ -285,8 +283,8 @@ class GroupFinder:
         known = self._lacks.get((user, topic, names))
         if known is None or known[0] != state:
             groups = self._limited_groups.get((user, topic), ())
-            lacking = [group for group in groups if self._is_lacking(user, group, topic, names)]
-            known = self._lacks[user, topic, names] = state, lacking
+            known = state, [group for group in groups if self._is_lacking(user, group, topic, names)]
+            self._lacks[user, topic, names] = known
         return known[1]
 
     def _is_lacking(self, user: str, group: str, topic: str, names: tuple[str | bytes, ...]) -> bool:

@@ -15,7 +15,7 @@ from typing import Final
 
 from enforcer.laws.dispatch.parts import WHOLE, Parts
 from enforcer.laws.dispatch.terms import Names, Terms, terms_of
-from streaming.laws.dispatch.law import BYTES, DIMENSIONS, MSGS, added, rolled
+from streaming.laws.dispatch.law import BYTES, MSGS, added, rolled
 from streaming.policy.dispatch_limits import NO_LIMIT, NOT_LIMITED, Limit
 from streaming.policy.policy_set import PolicySet
 from streaming.policy.timeline import PolicyTimeline

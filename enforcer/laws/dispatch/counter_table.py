@@ -148,10 +148,8 @@ class CounterTable:
         presents = self._presents(moment, (topic, subscription))
         if not presents:
             return UNLIMITED
-        taken = None
-        if others is not None:
-            place = moment.broker, topic, subscription
-            taken = [others(place[: level + 1]) for level, _, _ in presents]
+        place = moment.broker, topic, subscription
+        taken = None if others is None else [others(place[: level + 1]) for level, _, _ in presents]
         left = left_of(presents, moment.at, taken)
         # Where a decision is ahead of our clock its period ends so much later for us.
         ahead_ms = moment.ahead_ms

@@ -1,6 +1,6 @@
 """What the policies in force say of deliveries, looked up once for each name (docs/contract.md 2 and 3.3)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from streaming.policy.derived import PolicyCache
@@ -16,6 +16,7 @@ SETS_MAX: Final = 8
 """Sets of policies of which this is remembered."""
 NAMES_MAX: Final = 50_000
 """Names whose limit is remembered; of more all are looked up again."""
+_NO_GROUPS: Final = ()
 _RATES: Final = ("dispatchThrottlingRateInMsg", "dispatchThrottlingRateInByte")
 _PER_TOPIC: Final = ("dispatchThrottlingRatePerTopicInMsg", "dispatchThrottlingRatePerTopicInByte")
 _PER_SUBSCRIPTION: Final = (
@@ -63,6 +64,8 @@ class Terms:
             or _sets(broker, _PER_TOPIC)
             or any(_sets(value.get(RateKind.TOPIC), _RATES) for value in attached)
         )
+        # Mostly no rate is shared out, and then no group is looked for.
+        self._shares = any(map(_is_shared, attached))
 
     def limit(self, names: Names) -> Limit:
         """What limits these counters; NO_LIMIT also where a group limits in their place.
@@ -119,8 +122,10 @@ class Terms:
             found = self._limiting[place] = tuple(each for each in limits if any(each[2].rate))
         return found
 
-    def groups(self, topic: str, subscription: str) -> list[tuple[str, str]]:
+    def groups(self, topic: str, subscription: str) -> Sequence[tuple[str, str]]:
         """Level and name of each group that limits, of the two that may."""
+        if not self._shares:
+            return _NO_GROUPS
         found = self._groups.get((topic, subscription))
         if found is None:
             if len(self._groups) >= NAMES_MAX:
@@ -155,6 +160,12 @@ terms_of: Final = PolicyCache(Terms, SETS_MAX)
 
 def _sets(value: Mapping[str, Any] | None, rates: tuple[str, ...]) -> bool:
     return value is not None and any(value.get(rate, UNLIMITED) != UNLIMITED for rate in rates)
+
+
+def _is_shared(value: Mapping[str, Any]) -> bool:
+    own = (each.get("dispatchRate") for each in value.get("subscriptions", {}).values())
+    rates = (value.get(RateKind.TOPIC), value.get(RateKind.SUBSCRIPTION), *own)
+    return any(rate is not None and rate.get("across_brokers", False) for rate in rates)
 
 
 def _limits_subscriptions(value: Mapping[str, Any]) -> bool:

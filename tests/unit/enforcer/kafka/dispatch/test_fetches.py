@@ -329,6 +329,12 @@ def test_bound_on_topics_far_below_their_limits(monkeypatch: pytest.MonkeyPatch)
     assert looks == [full("t"), full("u"), full("t"), full("u")]
 
 
+def test_a_fetch_of_hundreds_of_partitions_brings_more_at_once() -> None:
+    """Each of them takes its time, whatever it brings."""
+    limits = [Rig(World()).sent({"t": parts}, max_bytes=1 << 30)[0].max_bytes for parts in (256, 300, 600)]
+    assert limits == [FETCH_LIMIT_MAX, 300 * 2_048, 2 * FETCH_LIMIT_MAX]
+
+
 def test_what_a_limit_left_when_it_was_reached_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is not looked up again before its time, unless limits may have changed."""
     for changes in (False, True):

@@ -1,10 +1,12 @@
 """What may be delivered by statement + own tail: the contract's examples, and every bound."""
 
+import random
 from typing import Any
 
 import pytest
 from dispatch_kit import PER_SUBSCRIPTION, PLACE, T0, TOPIC, Job, Proxy, ten_a_second
 
+from enforcer.laws.dispatch.counter import Delivery
 from enforcer.laws.dispatch.counter_table import LOST_MS
 from enforcer.laws.dispatch.decisions import CounterStatement
 from enforcer.laws.dispatch.left import Left
@@ -261,3 +263,23 @@ def test_brokers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         proxy.deliver(T0, 4, broker=broker)
     assert proxy.table.tail == 2 and proxy.table.counts.folded == 1
     assert [left(proxy, T0, broker=broker).msgs for broker in ("b1", "b2", "b3")] == [6, 6, 6]
+
+
+def test_a_moment_is_as_good_as_asking_each_time() -> None:
+    """Also where counters are made, must leave for others, or deliveries are summed up on the way."""
+    policies = ten_a_second() | {"broker": {"dispatchThrottlingRateInMsg": 40, PER_SUBSCRIPTION: 10}}
+    chance, now = random.Random(1), T0
+    for bounds in ({}, {"tail_max": 2}, {"counters_max": 3}):
+        one, other = proxy_of(policies, **bounds), proxy_of(policies, **bounds)
+        for seq in range(1, 300):
+            now += chance.choice((0, 1, 400, 1_000))
+            moment = one.table.moment("b1", now)
+            for place in ((TOPIC, f"s{chance.randrange(3)}") for _ in range(3)):
+                assert one.table.left_at(moment, *place) == left(other, now, place=place)
+                if chance.randrange(2):
+                    delivery = (seq, 0, chance.randrange(15), 100, 1, True, place)
+                    ts = one.table.deliver_at(moment, Delivery(*delivery))
+                    assert ts == other.table.deliver("b1", Delivery(*delivery), now)
+                assert one.table.left_at(moment, *place) == left(other, now, place=place)
+            assert one.acquired(now) == other.acquired(now)
+        assert one.table.counts == other.table.counts
