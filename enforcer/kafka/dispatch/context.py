@@ -9,6 +9,7 @@ from zlib import crc32
 from cachetools import LRUCache
 
 from enforcer.core import bounds
+from enforcer.core.lines import Lines
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import AmbiguousFetch, ProxySettings
 from enforcer.kafka.addresses.brokers import Brokers
@@ -45,7 +46,6 @@ class FetchContext:
         dispatch: the arithmetic.
         whose: of which group a fetch is.
         readers: who acts for which group, a part of it.
-        lines: who waits, in what order.
         metrics: counts what is held back.
         hold_ms: how long a request may be kept.
         names: topic id -> name, shared with metering.
@@ -74,7 +74,6 @@ class FetchContext:
         self.steady_ms = steady_ms
         self.finder = GroupFinder(READERS_MAX, self._is_limited, lambda: self.alone, steady_ms)
         self.readers = self.finder.readers
-        self.lines = dispatch.lines
         self.metrics = metrics
         self.hold_ms = float(settings.dispatch_hold_ms)
         self.names = names
@@ -88,6 +87,11 @@ class FetchContext:
         self._said: dict[tuple[Client, str], float] = {}
         self._terms_at = -1
         self._full_names: LRUCache[tuple[bool, bytes], str] = LRUCache(bounds.TOPICS_MAX)
+
+    @property
+    def lines(self) -> Lines:
+        """Who waits, in what order: the lines in which the arithmetic finds what others take."""
+        return self.dispatch.lines
 
     def large_wait_ms(self) -> float:
         """How long a request of too many partitions must wait; 0: it goes on, the next one a second later."""

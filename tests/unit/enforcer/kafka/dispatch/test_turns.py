@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from counted_kit import Left
+from counted_kit import Counted, Left
 from fetch_rig import ADDRESS, BROKER, CLIENT, Rig, World, full, two_waiting
 from kafka.protocol.consumer import FetchRequest
 from kafka_kit import decode
@@ -60,12 +60,19 @@ class Group:
         self.got += sum(each.msgs for each in self.rig.world.counted.delivered[before:])
 
 
-def rates(limits: dict[str, int], topic: int, entry: int = 1, late_ms: Sequence[int] = ()) -> list[float]:
-    """What groups get in a second, each with a limit of its own (0: none) under one of the topic."""
-    world = World(
-        topics={full("t"): (topic, 0)},
-        subscriptions={(full("t"), name): (rate, 0) for name, rate in limits.items()},
-    )
+def rates(
+    limits: dict[str, int], topic: int, entry: int = 1, late_ms: Sequence[int] = (), swapped: bool = False
+) -> list[float]:
+    """What groups get in a second, each with a limit of its own (0: none) under one of the topic.
+
+    `swapped`: the arithmetic came after what all connections share.
+    """
+    topics = {full("t"): (topic, 0)}
+    subscriptions = {(full("t"), name): (rate, 0) for name, rate in limits.items()}
+    world = World(topics=topics, subscriptions=subscriptions)
+    if swapped:
+        world.counted = Counted(lambda: world.now_ms, topics=topics, subscriptions=subscriptions)
+        world.desk.dispatch = world.counted  # type: ignore[assignment]
     late = late_ms or [0] * len(limits)
     groups = [Group(world, name, entry, its) for name, its in zip(limits, late, strict=True)]
     begun, had = world.now_ms, [0] * len(groups)
@@ -104,6 +111,11 @@ def test_limits_of_their_own_that_are_too_much_together() -> None:
     small, one, other = rates({"small": 5, "one": 30, "other": 0}, 40)
     assert small == pytest.approx(5, rel=0.1)
     assert one == pytest.approx(17.5, rel=0.1) and other == pytest.approx(17.5, rel=0.1)
+
+
+def test_they_stand_in_the_lines_in_which_is_seen_what_others_take() -> None:
+    """In whatever arithmetic: in lines apart the first took all, while it had anything to read."""
+    assert rates({"one": 0, "other": 0}, 10, swapped=True) == pytest.approx([5, 5], rel=0.1)
 
 
 def test_more_groups_than_messages() -> None:
