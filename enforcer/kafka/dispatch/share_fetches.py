@@ -1,0 +1,197 @@
+"""ShareFetch requests of one connection under limits of dispatch (docs/protocol_notes.md 3.9).
+
+What a member of a share group gets is locked for it, and counts as a delivery, before the answer leaves the
+broker. So all is decided before the request goes on: it is kept for a moment, or asks for less, or for
+nothing; an answer is counted and passed on whole. Acknowledgements never wait: who brings some, or has more
+requests behind this one, is answered at once, with nothing where nothing may be delivered.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from math import ceil, inf
+from typing import Final
+
+from enforcer.core.lines import Pause
+from enforcer.kafka.dispatch.claims import Claims
+from enforcer.kafka.dispatch.context import FetchContext
+from enforcer.kafka.dispatch.deliveries import LimitedTopic, left_for
+from enforcer.kafka.dispatch.fetch_requests import TopicRequest
+from enforcer.kafka.dispatch.fetches import Plan
+from enforcer.kafka.dispatch.session import NameResolver
+from enforcer.kafka.groups.readers import Client, short
+from enforcer.kafka.part import FETCH_LIMIT_MAX, PART_BYTES_MIN
+from enforcer.wire.kafka.frames import BadFrame, Reason, RequestHeader
+from enforcer.wire.kafka.traffic import ShareAsked, shared, sharing, with_share
+
+TOPICS_MAX: Final = 1_000
+"""Topics of a share session that are remembered. With more, or more than RECORDS_MAX partitions, its requests
+bring a record at a time, one such request of a proxy at a time."""
+RECORDS_MAX: Final = 10_000
+"""A limited request never asks for more records at once: each may be a range of its own in the answer."""
+
+
+class ShareFetches:
+    """The ShareFetch requests of one connection.
+
+    Args:
+        context: what all connections share.
+        pause: holds the connection back.
+        naming: the names of its topics.
+    """
+
+    def __init__(self, context: FetchContext, pause: Pause, naming: NameResolver) -> None:
+        self._context = context
+        self._naming = naming
+        self.claims = Claims(context, pause, context.new_trail(), exact=True)
+        """What it waits for."""
+        # The topics of its session, and the partitions of each that it was asked for.
+        self._session: dict[bytes, set[int]] = {}
+        self._partitions = 0
+        self._overflown = False
+        # Whether it began when its requests were read already.
+        self._begun = False
+        self._behind = False
+
+    def look_behind(self, waiting: int) -> None:
+        """So many requests wait, the one that is kept among them: what stands behind it may acknowledge."""
+        if waiting > 1 and self.claims.held and not self._behind:
+            self._behind = True
+            self.claims.wake()
+
+    def plan(
+        self, frame: bytes, header: RequestHeader, _client: Client, address: tuple[str, int]
+    ) -> Plan | None:
+        """What becomes of a request; None: it waits, and is to be planned again when the pause is over.
+
+        Args:
+            frame: the request.
+            header: its header.
+            address: of the broker.
+
+        Raises:
+            BadFrame: it cannot be read.
+        """
+        asked = sharing(frame, header)
+        self._note(asked)
+        if not asked.acquires:
+            return self._go(frame)
+        may_wait = not (asked.acknowledges or self._behind)
+        if self._overflown:
+            return self._by_itself(frame, asked, may_wait)
+        keys = list(self._session)
+        if may_wait and (self._naming.must_wait(keys) or self._naming.must_prove()):
+            return None
+        if not may_wait and not self._context.names.keys() >= self._session.keys():
+            # Asked for before the next one, which brings no acknowledgements.
+            return self._go(with_share(frame, asked, records=0, size=0))
+        broker, group = self._context.broker(address), short(asked.group or "")
+        wants = self._wanted(broker, group)
+        wait_ms = self._wait_ms(wants)
+        if not wait_ms:
+            if not wants and self._begun:
+                return self._go(frame)
+            frame = with_share(frame, asked, **self._room(asked, wants)) if wants else frame
+            return self._go(frame, partial(self._taken, header.api_version, broker, group, wants))
+        # It goes on for all of its topics or for none.
+        self.claims.settle()
+        if may_wait and self.claims.hold(wait_ms, asked.kept_ms(self._context.hold_ms)):
+            return None
+        return self._go(with_share(frame, asked, records=0, size=0))
+
+    def _go(self, frame: bytes, taken: Callable[[bytes], bytes] | None = None) -> Plan:
+        self.claims.release()
+        self._behind = False
+        return Plan(frame, taken)
+
+    def _by_itself(self, frame: bytes, asked: ShareAsked, may_wait: bool) -> Plan | None:
+        wait_ms = self._context.large_wait_ms()
+        if may_wait and wait_ms and self.claims.hold(wait_ms, self._context.hold_ms):
+            return None
+        return self._go(with_share(frame, asked, records=0 if wait_ms else 1, size=PART_BYTES_MIN))
+
+    def _note(self, asked: ShareAsked) -> None:
+        """What the session has from now on; seen twice where the request was kept."""
+        session = self._session
+        if asked.epoch <= 0:
+            session.clear()
+            self._partitions, self._overflown, self._begun = 0, False, True
+        for topic, parts in asked.topics:
+            if topic not in session and len(session) >= TOPICS_MAX:
+                self._overflown = True
+                continue
+            its = session.setdefault(topic, set())
+            before = len(its)
+            its.update(parts)
+            self._partitions += len(its) - before
+        for topic, gone in asked.forgotten:
+            if (known := session.get(topic)) is not None:
+                before = len(known)
+                known.difference_update(gone)
+                self._partitions += len(known) - before
+                if not known:
+                    del session[topic]
+        self._overflown |= self._partitions > RECORDS_MAX
+
+    def _wanted(self, broker: str, group: str) -> list[LimitedTopic]:
+        """The topics of the session that are limited."""
+        dispatch, found = self._context.dispatch, []
+        for key in self._session:
+            name = self._context.topic(key, True)
+            if name is not None and dispatch.limits(name, group):
+                counters = dispatch.counters(broker, name, group)
+                claim = self.claims, name, group
+                topic = TopicRequest(key, 0, 0, [])
+                found.append(LimitedTopic(topic, broker, name, (group,), claim, False, False, counters))
+        return found
+
+    def _wait_ms(self, wants: list[LimitedTopic]) -> float:
+        """How long the strictest of the limits lets it wait; 0: it may go on."""
+        claims = self.claims
+        claims.begin(wants)
+        for want in wants:
+            claims.decide(want)
+        wait_ms = max((want.wait_ms for want in wants), default=0.0)
+        for want in wants if not wait_ms else ():
+            claims.leave(want)
+        return wait_ms
+
+    def _room(self, asked: ShareAsked, wants: list[LimitedTopic]) -> dict[str, int]:
+        """How many records and bytes may come at once."""
+        records, size = float(min(asked.max_records, RECORDS_MAX)), float(asked.max_bytes)
+        for want in wants:
+            unit = 1.0
+            if self._context.dispatch.by_entry and want.msgs < inf:
+                unit, _ = self._context.dispatch.mean_entry(want.broker, want.name, want.group)
+            records = min(records, want.msgs * max(1.0, unit))
+            size = min(size, max(PART_BYTES_MIN, want.size))
+        return {"records": max(1, ceil(records)), "size": int(min(size, FETCH_LIMIT_MAX))}
+
+    def _taken(
+        self, version: int, broker: str, group: str, wants: list[LimitedTopic], response: bytes
+    ) -> bytes:
+        """Count what a response brings: it is the client's, whatever it brings."""
+        context, dispatch = self._context, self._context.dispatch
+        self.claims.settle()
+        try:
+            uses = shared(response, version)
+        except BadFrame as bad:
+            if bad.reason is not Reason.TOO_MANY_ITEMS:
+                raise
+            context.metrics.large_fetches.inc()
+            return response
+        for use in uses:
+            if len(self._session) < TOPICS_MAX:
+                self._session.setdefault(use.topic, set())
+            name = context.topic(use.topic, True)
+            if name is None or not dispatch.limits(name, group):
+                continue
+            context.metrics.redelivered.inc(use.again)
+            # What is left unread is not told, so there is always taken to be something.
+            dispatch.deliver(
+                broker, name, group, msgs=use.records, size=use.size, entries=use.batches, backlog=True
+            )
+        for want in wants:
+            want.left = left_for(context, want)
+            if want.left.level:
+                self.claims.reached(want)
+        return response
