@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -16,7 +17,7 @@ from proxy_kit import Decider, PolicyWriter
 from wire_client import WireClient
 
 from enforcer.wire.kafka.codec import request_layout, response_layout
-from enforcer.wire.kafka.fields import NO_TAGS, int16, int32
+from enforcer.wire.kafka.fields import NO_TAGS, Fields, int16, int32
 from enforcer.wire.kafka.frames import response_body_offset
 from streaming.contract.topics import Topics
 from weir.jars.folders import ROOT
@@ -27,7 +28,9 @@ from weir.stack.topics import ensure_topics
 KIND: Final = "kafka43"
 LIMIT_S: Final = 120
 _SOURCES: Final = ROOT / "tests" / "kafka"
-_ALTER_CONFIGS, _GROUP = 44, 32
+_ALTER_CONFIGS, _ALTER_QUOTAS, _GROUP = 44, 49, 32
+SHARE_HEARTBEAT: Final = 76
+_NOT_YET: Final = (14, 15, 16)
 LOCK_MS: Final = 5_000
 """How long a record is locked for whom it was delivered to; Kafka's default is 30 s."""
 PROPERTIES: Final[Mapping[str, str]] = {
@@ -67,13 +70,20 @@ def configure(bootstrap: str, group: str, **settings: str) -> None:
         for name, value in settings.items()
     ]
     resource = {"ResourceType": _GROUP, "ResourceName": group.encode(), "Configs": configs}
-    body = request_layout(_ALTER_CONFIGS, 1).write({"Resources": [resource]})
-    with WireClient(bootstrap) as wire:
-        wire.send_frame(int16(_ALTER_CONFIGS) + int16(1) + int32(1) + int16(-1) + NO_TAGS + body)
-        answer = wire.receive_frame()
-    offset = response_body_offset(_ALTER_CONFIGS, 1, answer)
-    said = response_layout(_ALTER_CONFIGS, 1).read(answer, offset)
-    assert [each["ErrorCode"] for each in said["Responses"]] == [0], said
+    _change(bootstrap, _ALTER_CONFIGS, {"Resources": [resource]}, "Responses")
+
+
+def brokers_own_rate(bootstrap: str, client_id: str, rate: int) -> None:
+    """Kafka's own consumer_byte_rate of a client id."""
+    entity = {"EntityType": b"client-id", "EntityName": client_id.encode()}
+    values = [{"Key": b"consumer_byte_rate", "Value": float(rate)}]
+    _change(bootstrap, _ALTER_QUOTAS, {"Entries": [{"Entity": [entity], "Ops": values}]}, "Entries")
+
+
+def _change(bootstrap: str, key: int, body: Fields, said: str) -> None:
+    with RawMember(bootstrap) as wire:
+        answer = wire.ask(key, 1, body)
+    assert [each["ErrorCode"] for each in answer[said]] == [0], answer
 
 
 def filled(bootstrap: str, topic: str, count: int, per_batch: int = 1, size: int = 100) -> None:
@@ -123,6 +133,53 @@ def _built() -> str:
         cwd=PINS, check=True, timeout=BUILD_LIMIT_S,
     )  # fmt: skip
     return str(program)
+
+
+class RawMember(WireClient):
+    """A connection that says what a test wants, in Kafka's own fields."""
+
+    def tell(self, key: int, version: int, body: Fields) -> None:
+        """Send a flexible request."""
+        name = self.client_id.encode()
+        head = int16(key) + int16(version) + int32(1) + int16(len(name)) + name + NO_TAGS
+        self.send_frame(head + request_layout(key, version).write(body))
+
+    def hear(self, key: int, version: int) -> Fields:
+        """The next answer."""
+        answer = self.receive_frame()
+        return response_layout(key, version).read(answer, response_body_offset(key, version, answer))
+
+    def ask(self, key: int, version: int, body: Fields) -> Fields:
+        """The answer to a request."""
+        self.tell(key, version, body)
+        return self.hear(key, version)
+
+    def join(self, group: str, member: str, topic: str) -> bytes:
+        """Become the group's only member, with one partition of a topic; returns the topic's id."""
+        body: Fields = {"GroupId": group.encode(), "MemberId": member.encode(), "MemberEpoch": 0}
+        body["SubscribedTopicNames"] = [topic.encode()]
+        deadline = time.monotonic() + LIMIT_S
+        while time.monotonic() < deadline:
+            said = self.ask(SHARE_HEARTBEAT, 1, body)
+            assert said["ErrorCode"] in (0, *_NOT_YET), said
+            if said["ErrorCode"] == 0:
+                body["MemberEpoch"] = said["MemberEpoch"]
+                body["SubscribedTopicNames"] = None
+                if said["Assignment"] and said["Assignment"]["TopicPartitions"]:
+                    topic_id: bytes = said["Assignment"]["TopicPartitions"][0]["TopicId"]
+                    return topic_id
+            time.sleep(0.1)
+        raise AssertionError("nothing was assigned")
+
+
+def acquired(answer: Fields) -> list[tuple[int, int, int]]:
+    """The ranges that a ShareFetch has brought: first and last offset, deliveries."""
+    return [
+        (each["FirstOffset"], each["LastOffset"], each["DeliveryCount"])
+        for topic in answer["Responses"]
+        for part in topic["Partitions"]
+        for each in part["AcquiredRecords"]
+    ]
 
 
 class Member:
