@@ -26,6 +26,7 @@ class ShareMeter(ConnectionMeter):
     def __init__(self, frames: FrameMeter, metrics: Metrics, pause: Pause, look_up: LookUp) -> None:
         self._short = _ShortPause(pause)
         super().__init__(frames, metrics, self._short, look_up)
+        self._session_ids = True
         self._held_since_ms = inf
         self._behind = False
 
