@@ -20,12 +20,15 @@ from enforcer.kafka.dispatch.fetches import Plan
 from enforcer.kafka.dispatch.session import NameResolver
 from enforcer.kafka.groups.readers import Client, short
 from enforcer.kafka.part import FETCH_LIMIT_MAX, PART_BYTES_MIN
+from enforcer.kafka.share_sessions import ShareSession, ShareSessions
 from enforcer.wire.kafka.frames import BadFrame, Reason, RequestHeader
-from enforcer.wire.kafka.traffic import ShareAsked, shared, sharing, with_share
+from enforcer.wire.kafka.traffic import (
+    ShareAsked,
+    shared,
+    sharing,
+    with_share,
+)
 
-TOPICS_MAX: Final = 1_000
-"""Topics of a share session that are remembered. With more, or more than RECORDS_MAX partitions, its requests
-bring a record at a time, one such request of a proxy at a time."""
 RECORDS_MAX: Final = 10_000
 """A limited request never asks for more records at once: each may be a range of its own in the answer."""
 
@@ -44,12 +47,7 @@ class ShareFetches:
         self._naming = naming
         self.claims = Claims(context, pause, context.new_trail(), exact=True)
         """What it waits for."""
-        # The topics of its session, and the partitions of each that it was asked for.
-        self._session: dict[bytes, set[int]] = {}
-        self._partitions = 0
-        self._overflown = False
-        # Whether it began when its requests were read already.
-        self._begun = False
+        self._sessions = ShareSessions()
         self._behind = False
 
     def look_behind(self, waiting: int) -> None:
@@ -72,26 +70,27 @@ class ShareFetches:
             BadFrame: it cannot be read.
         """
         asked = sharing(frame, header)
-        self._note(asked)
+        session = self._sessions.of(asked)
         if not asked.acquires:
             return self._go(frame)
         may_wait = not (asked.acknowledges or self._behind)
-        if self._overflown:
+        if session.overflown:
             return self._by_itself(frame, asked, may_wait)
-        keys = list(self._session)
+        keys = list(session.topics)
         if may_wait and (self._naming.must_wait(keys) or self._naming.must_prove()):
             return None
-        if not may_wait and not self._context.names.keys() >= self._session.keys():
+        if not may_wait and not self._context.names.keys() >= session.topics.keys():
             # Asked for before the next one, which brings no acknowledgements.
             return self._go(with_share(frame, asked, records=0, size=0))
         broker, group = self._context.broker(address), short(asked.group or "")
-        wants = self._wanted(broker, group)
+        wants = self._wanted(session, broker, group)
         wait_ms = self._wait_ms(wants)
         if not wait_ms:
-            if not wants and self._begun:
+            if not wants and session.begun:
                 return self._go(frame)
             frame = with_share(frame, asked, **self._room(asked, wants)) if wants else frame
-            return self._go(frame, partial(self._taken, header.api_version, broker, group, wants))
+            taken = partial(self._taken, header.api_version, session, broker, group, wants)
+            return self._go(frame, taken)
         # It goes on for all of its topics or for none.
         self.claims.settle()
         if may_wait and self.claims.hold(wait_ms, asked.kept_ms(self._context.hold_ms)):
@@ -109,33 +108,10 @@ class ShareFetches:
             return None
         return self._go(with_share(frame, asked, records=0 if wait_ms else 1, size=PART_BYTES_MIN))
 
-    def _note(self, asked: ShareAsked) -> None:
-        """What the session has from now on; seen twice where the request was kept."""
-        session = self._session
-        if asked.epoch <= 0:
-            session.clear()
-            self._partitions, self._overflown, self._begun = 0, False, True
-        for topic, parts in asked.topics:
-            if topic not in session and len(session) >= TOPICS_MAX:
-                self._overflown = True
-                continue
-            its = session.setdefault(topic, set())
-            before = len(its)
-            its.update(parts)
-            self._partitions += len(its) - before
-        for topic, gone in asked.forgotten:
-            if (known := session.get(topic)) is not None:
-                before = len(known)
-                known.difference_update(gone)
-                self._partitions += len(known) - before
-                if not known:
-                    del session[topic]
-        self._overflown |= self._partitions > RECORDS_MAX
-
-    def _wanted(self, broker: str, group: str) -> list[LimitedTopic]:
+    def _wanted(self, session: ShareSession, broker: str, group: str) -> list[LimitedTopic]:
         """The topics of the session that are limited."""
         dispatch, found = self._context.dispatch, []
-        for key in self._session:
+        for key in session.topics:
             name = self._context.topic(key, True)
             if name is not None and dispatch.limits(name, group):
                 counters = dispatch.counters(broker, name, group)
@@ -164,11 +140,13 @@ class ShareFetches:
                 unit, _ = self._context.dispatch.mean_entry(want.broker, want.name, want.group)
             records = min(records, want.msgs * max(1.0, unit))
             size = min(size, max(PART_BYTES_MIN, want.size))
-        return {"records": max(1, ceil(records)), "size": int(min(size, FETCH_LIMIT_MAX))}
+        # What is below 0 a broker takes for what it likes.
+        return {"records": max(1, ceil(records)), "size": max(1, int(min(size, FETCH_LIMIT_MAX)))}
 
     def _taken(
-        self, version: int, broker: str, group: str, wants: list[LimitedTopic], response: bytes
-    ) -> bytes:
+        self, version: int, session: ShareSession, broker: str, group: str, wants: list[LimitedTopic],
+        response: bytes,
+    ) -> bytes:  # fmt: skip
         """Count what a response brings: it is the client's, whatever it brings."""
         context, dispatch = self._context, self._context.dispatch
         self.claims.settle()
@@ -179,9 +157,8 @@ class ShareFetches:
                 raise
             context.metrics.large_fetches.inc()
             return response
+        session.learn(use.topic for use in uses)
         for use in uses:
-            if len(self._session) < TOPICS_MAX:
-                self._session.setdefault(use.topic, set())
             name = context.topic(use.topic, True)
             if name is None or not dispatch.limits(name, group):
                 continue

@@ -274,15 +274,9 @@ class ConnectionMeter:
         self._more |= asked.more
         if not asked.topics:
             return
-        self._session_ids = ids
-        self._learn_session(asked.topics)
-
-    def _learn_session(self, topics: list[bytes]) -> None:
-        """These belong to the session, as far as there is room."""
-        for topic in topics:
-            if topic not in self._session and len(self._session) < SESSION_TOPICS_MAX:
-                self._session[topic] = None
-                self._generation = -1
+        self._generation, self._session_ids = -1, ids
+        for topic in asked.topics[: SESSION_TOPICS_MAX - len(self._session)]:
+            self._session[topic] = None
 
     def _session_accounts(self) -> set[Account]:
         if self._generation != self._meter.generation:

@@ -11,10 +11,18 @@ from typing import Final
 from enforcer.core.account import DISPATCH
 from enforcer.core.lines import Pause
 from enforcer.core.metrics import Metrics
+from enforcer.kafka.part import PART_BYTES_MIN
+from enforcer.kafka.share_sessions import ShareSession, ShareSessions
 from enforcer.kafka.shares.connection_meter import ConnectionMeter, LookUp
 from enforcer.kafka.shares.frame_meter import FrameMeter
 from enforcer.wire.kafka.frames import Frame, RequestHeader
-from enforcer.wire.kafka.traffic import TopicUse, shared, sharing, with_limit, with_share
+from enforcer.wire.kafka.traffic import (
+    TopicUse,
+    shared,
+    sharing,
+    with_limit,
+    with_share,
+)
 
 HOLD_MS: Final = 1_000.0
 """A request is kept no longer, whatever it would wait at the broker."""
@@ -27,6 +35,8 @@ class ShareMeter(ConnectionMeter):
         self._short = _ShortPause(pause)
         super().__init__(frames, metrics, self._short, look_up)
         self._session_ids = True
+        self._sessions = ShareSessions()
+        self._seen: tuple[ShareSession, int] | None = None
         self._held_since_ms = inf
         self._behind = False
 
@@ -46,7 +56,7 @@ class ShareMeter(ConnectionMeter):
             BadFrame: it cannot be read.
         """
         asked = sharing(frame, header)
-        self._note_session(asked.summary, ids=True)
+        session = self._use(self._sessions.of(asked))
         if not asked.acquires:
             return self._go(frame)
         now_ms = self._steady_ms()
@@ -73,6 +83,8 @@ class ShareMeter(ConnectionMeter):
             self._line_up.step_aside()
             if not goes:
                 return self._go(with_share(frame, asked, records=0, size=0))
+        if session.overflown:
+            return self._go(with_share(frame, asked, records=1, size=PART_BYTES_MIN))
         limit = self._frames.fetch_limit(asked.summary, accounts)
         return self._go(frame if limit is None else with_limit(frame, asked.summary, limit))
 
@@ -89,12 +101,21 @@ class ShareMeter(ConnectionMeter):
         now_ms = self._steady_ms()
         self._line_up.fetched(bill.owed, now_ms)
         # The session may have begun before anything was metered: then what comes tells its topics.
-        self._learn_session([use.topic for use in passed])
+        if self._seen is not None:
+            self._seen[0].learn(use.topic for use in passed)
         self._unnamed = bill.unknown
         self._meter.unmetered += len(bill.unknown)
         wait = bill.charge(DISPATCH, now_ms).wait
         if wait is not None:
             self._told_ms(wait)
+
+    def _use(self, session: ShareSession) -> ShareSession:
+        """This session asks: its topics are those that accounts are looked for."""
+        if self._seen != (session, session.changes):
+            self._seen = session, session.changes
+            self._session = dict.fromkeys(session.topics)
+            self._generation = -1
+        return session
 
     def _go(self, frame: bytes) -> bytes:
         self._held_since_ms = inf

@@ -214,6 +214,7 @@ class ShareAsked(NamedTuple):
 
     Attributes:
         group: the share group; None: the broker refuses it.
+        member: its member; a connection may speak for several.
         epoch: in its session: 0 begins one, -1 ends it; else the request only tells what changes.
         wait_at: where MaxWaitMs stands in the frame; MinBytes, MaxBytes and MaxRecords follow.
         wait_ms: how long it waits for the minimum.
@@ -226,6 +227,7 @@ class ShareAsked(NamedTuple):
     """
 
     group: str | None
+    member: bytes | None
     epoch: int
     wait_at: int
     wait_ms: int
@@ -239,7 +241,7 @@ class ShareAsked(NamedTuple):
     @property
     def acquires(self) -> bool:
         """Whether it may bring records: one that only renews or acknowledges asks for none."""
-        return self.epoch >= 0 and self.max_records > 0 and self.max_bytes > 0
+        return self.epoch >= 0 and self.max_records != 0 and self.max_bytes != 0
 
     def kept_ms(self, most_ms: float) -> float:
         """How long it may be kept: as it would wait at the broker; a moment, or its client asked at once."""
@@ -254,7 +256,7 @@ class ShareAsked(NamedTuple):
 
 _SHARING: Final = asked(
     SHARE_FETCH,
-    "GroupId:text? ShareSessionEpoch at:MaxWaitMs MaxWaitMs MinBytes MaxBytes MaxRecords"
+    "GroupId:text? MemberId? ShareSessionEpoch at:MaxWaitMs MaxWaitMs MinBytes MaxBytes MaxRecords"
     " Topics(TopicId Partitions(PartitionIndex AcknowledgementBatches:count))"
     " ForgottenTopicsData(TopicId Partitions)",
     room=FETCH_PARTS_MAX, rows=1,

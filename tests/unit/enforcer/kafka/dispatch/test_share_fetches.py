@@ -12,8 +12,9 @@ from traffic_kit import batch
 
 from enforcer.kafka.dispatch.fetches import Plan
 from enforcer.kafka.dispatch.session import NameResolver
-from enforcer.kafka.dispatch.share_fetches import RECORDS_MAX, TOPICS_MAX, ShareFetches
+from enforcer.kafka.dispatch.share_fetches import ShareFetches
 from enforcer.kafka.part import FETCH_LIMIT_MAX, PART_BYTES_MIN
+from enforcer.kafka.share_sessions import SHARE_PARTS_MAX, SHARE_SESSIONS_MAX, SHARE_TOPICS_MAX
 
 
 class Rig:
@@ -155,7 +156,7 @@ def test_members_take_turns_from_the_beginning() -> None:
     assert other.woken and other.room("t", epoch=0) == (6, FETCH_LIMIT_MAX)
 
 
-@pytest.mark.parametrize("many", [{"topics": TOPICS_MAX + 1}, {"parts": RECORDS_MAX + 1}])
+@pytest.mark.parametrize("many", [{"topics": SHARE_TOPICS_MAX + 1}, {"parts": SHARE_PARTS_MAX + 1}])
 def test_too_large_a_session_gets_a_record_at_a_time(many: dict[str, int]) -> None:
     """Once a second for all of a proxy; it is read again with the next session."""
     rig = Rig(World())
@@ -168,6 +169,30 @@ def test_too_large_a_session_gets_a_record_at_a_time(many: dict[str, int]) -> No
     assert rig.room() == (1, PART_BYTES_MIN)
     assert rig.room(acknowledged="t") == (0, PART_BYTES_MIN)
     assert rig.room("u", epoch=0) == (500, 1 << 20)
+
+
+def test_a_connection_that_speaks_for_several_members() -> None:
+    """Each has a session of its own: that another one begins hides no topic; beyond a few, one at a time."""
+    rig = Rig(World())
+    rig.get(20, epoch=0, MemberId=b"a")
+    assert rig.room("u", epoch=0, MemberId=b"b") == (500, 1 << 20)
+    assert rig.plan(epoch=1, MemberId=b"a") is None
+    assert rig.room("u", epoch=0, group="other") == (500, 1 << 20)
+    for number in range(SHARE_SESSIONS_MAX):
+        rig.plan("u", epoch=0, MemberId=b"m%d" % number)
+    assert rig.room("u", epoch=0, MemberId=b"more", acknowledged="u") == (0, PART_BYTES_MIN)
+    rig.plan(epoch=-1, MemberId=b"b")
+    assert rig.room("u", epoch=0, MemberId=b"more") == (500, 1 << 20)
+
+
+@pytest.mark.parametrize("fields", [{"MaxRecords": -1}, {"MaxBytes": -1}])
+def test_less_than_nothing_is_limited_too(fields: dict[str, int]) -> None:
+    """A broker might take it for anything."""
+    rig = Rig(World())
+    records, size = rig.room("t", epoch=0, **fields)
+    assert 0 < records <= 10 and 0 < size <= FETCH_LIMIT_MAX
+    rig.get(20)
+    assert rig.plan(**fields) is None
 
 
 @given(st.lists(st.tuples(st.integers(1, 40), st.integers(0, 900), st.booleans()), max_size=30))

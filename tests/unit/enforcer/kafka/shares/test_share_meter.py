@@ -111,6 +111,18 @@ def test_groups_of_its_topics_are_charged(read: bool) -> None:
     assert line.room() is None
 
 
+def test_a_connection_that_speaks_for_several_members() -> None:
+    """That another member begins a session hides no debt of a topic's group."""
+    desk = Desk({**GROUPS, "resourcegroups.rg1": {"dispatchRateInMsgs": 5}})
+    desk.frames.learn({id_of("t"): TOPIC, id_of("u"): "other"})
+    line = Line(desk)
+    assert line.room("t", epoch=0, MemberId=b"a")
+    line.got()
+    for _ in range(2):
+        assert line.room("u", epoch=0, MemberId=b"b")
+    assert line.room(MemberId=b"a") is None
+
+
 def test_names_are_asked_for_first() -> None:
     """But who acknowledges gets nothing instead of waiting."""
     desk = Desk(GROUPS)

@@ -32,7 +32,7 @@ def test_a_request_is_cut_down_in_place(
     )  # fmt: skip
     asked = sharing(frame, header)
     assert (asked.group, asked.epoch, asked.max_bytes) == (group, epoch, max_bytes)
-    assert asked.acknowledges == bool(acknowledged) and asked.acquires == (epoch >= 0 and max_bytes > 0)
+    assert asked.acknowledges == bool(acknowledged) and asked.acquires == (epoch >= 0 and max_bytes != 0)
     assert asked.topics == [(id_of(name), [0]) for name in dict.fromkeys((*topics, *acknowledged))]
     assert [(topic, list(parts)) for topic, parts in asked.forgotten] == [
         (id_of(name), [0]) for name in forgotten
