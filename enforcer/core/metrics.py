@@ -185,6 +185,10 @@ class Metrics(MetricTable):
     cut_fetches = counter(
         "Fetch responses that lost records, since their limits were reached", name="weir_dispatch_cut_fetches"
     )
+    redelivered = counter(
+        "Messages of limited topics delivered to members of share groups that had been delivered before",
+        name="weir_dispatch_redelivered_msgs",
+    )
     ambiguous_fetches = counter(
         "Topics of Fetch requests that may be of several groups, one of them limited",
         name="weir_dispatch_ambiguous_fetches",

@@ -13,9 +13,11 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from consuming_kit import (
     LIMIT_S,
+    TRIES,
     Arrivals,
     aio,
     confluent,
+    holds,
     in_order,
     java,
     kafka_python,
@@ -23,7 +25,7 @@ from consuming_kit import (
     new_java,
     rate,
 )
-from counted_kit import Counted, count_by
+from counted_kit import Counted, count_by, full_name, wall_ms
 from kafka import KafkaConsumer
 from kafka.protocol.producer import ProduceResponse
 from proxy_kit import ProxyThread, until
@@ -32,18 +34,6 @@ from traffic_kit import batch, produce_to
 from wire_client import WireClient
 
 Start = Callable[..., ProxyThread]
-TRIES = 3
-
-
-def wall_ms() -> float:
-    """The brokers' time, which is this machine's."""
-    return time.time() * 1000
-
-
-def full_name(topic: str) -> str:
-    """As limits know it."""
-    return f"persistent://public/default/{topic}"
-
 
 def filled(cluster: Cluster, count: int, per_batch: int, partitions: int = 1, size: int = 100) -> str:
     """A topic with so many records in each partition, in batches of one size."""
@@ -103,14 +93,6 @@ LONG_RATES = [
         (1_000, 1, 9_000), (1_000, 6, 10_002), (1_000, 30, 9_990 + 30),
     )
 ]  # fmt: skip
-
-
-def holds(measured: Callable[[], float], limit: float) -> None:
-    """Within 2 % of the limit, in one of some tries: a machine that stands still for a period spoils one."""
-    found = [measured()]
-    while found[-1] != pytest.approx(limit, rel=0.02) and len(found) < TRIES:
-        found.append(measured())
-    assert found[-1] == pytest.approx(limit, rel=0.02), found
 
 
 def measured_rate(

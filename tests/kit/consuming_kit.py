@@ -5,7 +5,9 @@ import re
 import subprocess
 import time
 from collections import Counter
+from collections.abc import Callable
 
+import pytest
 from aiokafka import AIOKafkaConsumer
 from confluent_kafka import Consumer
 from kafka import KafkaConsumer
@@ -13,6 +15,7 @@ from kafka import KafkaConsumer
 from weir.jars.java import java_command
 
 LIMIT_S = 60.0
+TRIES = 3
 Arrivals = list[tuple[float, int, int]]
 """When, partition, offset of each record."""
 
@@ -57,6 +60,14 @@ def rate(arrivals: Arrivals) -> float:
     first, last = seconds[0], seconds[-1]
     assert last > first
     return (len(seconds) - Counter(seconds)[first]) / (last - first)
+
+
+def holds(measured: Callable[[], float], limit: float) -> None:
+    """Within 2 % of the limit, in one of some tries: a machine that stands still for a period spoils one."""
+    found = [measured()]
+    while found[-1] != pytest.approx(limit, rel=0.02) and len(found) < TRIES:
+        found.append(measured())
+    assert found[-1] == pytest.approx(limit, rel=0.02), found
 
 
 def in_order(arrivals: Arrivals, count: int) -> None:

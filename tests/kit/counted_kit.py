@@ -1,5 +1,6 @@
 """Limits of dispatch without policies or decisions: the law's counters of one process."""
 
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -8,6 +9,18 @@ from enforcer.kafka.dispatch.part import DispatchLimit
 from streaming.laws.dispatch.law import DIMENSIONS, available, rolled, wait_ms
 
 SECOND = 1_000
+
+
+def wall_ms() -> float:
+    """The brokers' time, which is this machine's."""
+    return time.time() * 1000
+
+
+def full_name(topic: str) -> str:
+    """A topic as limits know it."""
+    return f"persistent://public/default/{topic}"
+
+
 Names = tuple[str, ...]
 Rates = tuple[int, int]
 

@@ -46,7 +46,7 @@ PROTOCOL = ("enforcer.core", "enforcer.laws", "enforcer.host", "streaming.contra
 """What each protocol stands on."""
 PART = (
     "enforcer.core", "enforcer.wire.kafka", "streaming.contract",
-    "enforcer.kafka.part", "enforcer.kafka.names",
+    "enforcer.kafka.part", "enforcer.kafka.names", "enforcer.kafka.share_sessions",
 )  # fmt: skip
 """What a part of a Kafka connection stands on, whatever it does."""
 KAFKA_ROOMS: dict[str, tuple[str, ...]] = {

@@ -19,13 +19,13 @@ from enforcer.kafka.groups.offsets import Place
 from enforcer.kafka.groups.readers import READERS_MAX, Assigned, Client, Member, short
 from enforcer.kafka.groups.trails import Trail
 from enforcer.laws.dispatch.dispatch import Dispatch
-from enforcer.wire.kafka.frames import FETCH
+from enforcer.wire.kafka.frames import FETCH, SHARE_FETCH
 from enforcer.wire.kafka.mutations import is_legal_name
 from streaming.contract.namespaces import Namespaces
 
 logger = logging.getLogger(__name__)
 
-_FETCHES: Final = frozenset({FETCH})
+_FETCHES: Final = frozenset({FETCH, SHARE_FETCH})
 _FETCHES_AND_GROUPS: Final = _FETCHES | GROUP_KEYS
 _NONE: Final[frozenset[int]] = frozenset()
 LARGE_MS: Final = 1_000.0

@@ -10,7 +10,8 @@ from itertools import chain
 from math import ceil, inf
 from typing import Final, NamedTuple
 
-from enforcer.core.lines import RESERVED_MS, Claim, Pause
+from enforcer.core.lines import Pause
+from enforcer.kafka.dispatch.claims import Claims
 from enforcer.kafka.dispatch.context import FetchContext
 from enforcer.kafka.dispatch.deliveries import Deliveries
 from enforcer.kafka.dispatch.fetch_requests import (
@@ -25,23 +26,15 @@ from enforcer.kafka.dispatch.fetch_requests import (
     with_session,
 )
 from enforcer.kafka.dispatch.fetch_responses import nothing_yet
-from enforcer.kafka.dispatch.limited_topics import LimitedTopic, divided, estimate, left_for, most_of
+from enforcer.kafka.dispatch.limited_topics import LimitedTopic, divided, most_of
 from enforcer.kafka.dispatch.session import LookUp, NameResolver, PeerWait, Session, TopicCache, TopicReading
 from enforcer.kafka.groups.readers import Client
 from enforcer.kafka.part import FETCH_LIMIT_MAX, PART_BYTES_MIN
-from enforcer.laws.dispatch.counter_table import Moment
-from enforcer.laws.dispatch.left import Left
 from enforcer.wire.kafka.frames import BadFrame, Reason, RequestHeader
 from enforcer.wire.kafka.traffic import FETCH_IDS_FROM, fetching, with_limit
 
 _THROTTLE_MAX_MS: Final = 1_000
 """A client is told to ask again within that time: it asks for nothing else meanwhile."""
-_LOOK_MS: Final = 1_000.0
-"""How often it is looked what a limit of a longer period leaves, though nobody said that it has changed."""
-_COME_BACK_MS: Final = 100.0
-"""A client has so long to ask again when its time has come, or loses its place to who does."""
-_LIMITED_MAX: Final = 1_000
-"""Topics of a connection of which it is remembered that a limit was reached."""
 
 
 class Plan(NamedTuple):
@@ -77,24 +70,11 @@ class Fetches:
         """What other proxies may know of its client."""
         self._trail = context.new_trail()
         self._deliveries = Deliveries(context, self._trail)
-        # Until when it need not be asked what is left for them, unless it was woken.
-        self._waiting: dict[Claim, float] = {}
-        self._woken = False
-        self._going: list[Claim] = []
-        # Those of which a limit was reached; with what came then, and when, until it is asked what is left.
-        self._limited_before: dict[Claim, tuple[float, LimitedTopic] | None] = {}
-        # Until when it need not be asked either, since far more is left than one response may bring.
-        self._ample: dict[Claim, float] = {}
-        self._generation = -1
-        self._held_since_ms = inf
+        self.claims = Claims(context, pause, self._trail)
+        """What it waits for."""
         self._known = TopicCache[dict[bytes, LimitedTopic]](context)
         self._was_limited = False
         self._broker = ""
-
-    def wake(self) -> None:
-        """It may be its turn (lines.Waiter)."""
-        self._woken = True
-        self._pause.wake()
 
     def plan(
         self, frame: bytes, header: RequestHeader, client: Client, address: tuple[str, int]
@@ -154,7 +134,7 @@ class Fetches:
         wanted = self._wanted(asked, client, ids, address)
         if not wanted:
             # Another group may be told what it reads, so it has no session all the same.
-            self._give_up(wanted)
+            self.claims.give_up()
             return Plan(with_session(frame, at, asked.session, NO_SESSION) if at else frame)
         return self._limited(frame, header, asked, wanted)
 
@@ -175,16 +155,9 @@ class Fetches:
         frame = with_limit(frame, asked, PART_BYTES_MIN)
         return Plan(with_session(frame, at, session, NO_SESSION) if at else frame)
 
-    def take_back(self) -> None:
-        """What was planned last is not sent after all."""
-        self._settle()
-
     def close(self) -> None:
         """The connection is gone."""
-        self._settle()
-        for claim in self._waiting:
-            self._context.lines.leave(claim)
-        self._waiting.clear()
+        self.claims.close()
         self.unheard()
 
     def unheard(self) -> None:
@@ -229,7 +202,7 @@ class Fetches:
             key = topic.key
             keys: list[str | bytes] = [context.names.get(key, ""), key] if ids else [key.decode()]
             groups, unsure, stays = context.groups_of(client, self._trail, name, keys, parts)
-            if unsure and self._held_since_ms == inf:
+            if unsure and not self.claims.held:
                 context.metrics.ambiguous_fetches.inc()
         limited = any(context.dispatch.limits(name, group) for group in groups)
         limited = limited or context.finder.watches(name, client.user)
@@ -237,7 +210,7 @@ class Fetches:
         if limited:
             found = (context.dispatch.counters(broker, name, group) for group in groups)
             counters = tuple(dict.fromkeys(chain.from_iterable(found)))
-            claim = self, name, "|".join(groups)
+            claim = self.claims, name, "|".join(groups)
             reading = TopicReading(broker, name, groups, claim, tracked, unsure, counters)
         if stays:
             self._known.keep(topic, groups, reading, name if tracked else "")
@@ -250,22 +223,20 @@ class Fetches:
     def _limited(
         self, frame: bytes, header: RequestHeader, asked: FetchRequest, wanted: dict[bytes, LimitedTopic]
     ) -> Plan | None:
-        self._settle()
-        self._give_up(wanted)
-        self._look_anew()
-        wants = list(wanted.values())
+        claims, wants = self.claims, list(wanted.values())
+        claims.begin(wants)
         now_ms, moment = self._context.steady_ms(), self._context.dispatch.moment(self._broker)
         for want in wants:
-            self._decide(want, now_ms, moment)
+            claims.decide(want, now_ms, moment, self._deliveries.caught_up(want.topic.key))
         soonest_ms = min((want.wait_ms for want in wants if want.wait_ms), default=inf)
         waiting, limits = divided(asked, wanted)
         if waiting and len(waiting) == len(asked.topics):
             return self._hold(frame, header, asked, wanted, soonest_ms)
-        self._held_since_ms = inf
-        if self._waiting:
+        claims.release()
+        if claims.waits:
             for want in wants:
                 if want.most and not want.wait_ms:
-                    self._go_on(want)
+                    claims.leave(want)
         request = forwarded(
             frame, asked, header.api_version,
             left_out=waiting,
@@ -276,124 +247,23 @@ class Fetches:
         )  # fmt: skip
 
         def cut(response: bytes) -> bytes:
-            self._settle()
+            claims.settle()
             found = self._deliveries.taken(response, header.api_version, asked, wants)
             came_ms = self._context.steady_ms()
             for want in wants:
                 if want.left is not None and want.left.level:
-                    self._note_limited(want.claim, (came_ms, want))
+                    claims.reached(want, came_ms)
             return found
 
         return Plan(request, cut)
-
-    def _decide(self, want: LimitedTopic, now_ms: float, moment: Moment) -> None:
-        """Whether a topic may be read now, and how much of it; else it has its place in the line."""
-        context, claim = self._context, want.claim
-        caught_up = self._deliveries.caught_up(want.topic.key)
-        if caught_up and not context.dispatch.all_charged:
-            return
-        until_ms = self._waiting.get(claim)
-        if until_ms is not None and until_ms > now_ms:
-            want.wait_ms = until_ms - now_ms
-            return
-        want.turns = not caught_up and claim in self._limited_before
-        if self._ample.get(claim, 0.0) > now_ms:
-            want.most = FETCH_LIMIT_MAX
-            return
-        left = self._left_before(want, now_ms) or left_for(context.dispatch, moment, want)
-        if left.msgs is None and left.bytes is None:
-            return
-        msgs = inf if left.msgs is None else float(left.msgs)
-        size = inf if left.bytes is None else float(left.bytes)
-        if left.wait_ms:
-            self._note_limited(claim)
-            want.wait_ms = float(left.wait_ms)
-        elif want.unsure and (sits_out_ms := context.sits_out_ms(self._trail)):
-            want.wait_ms = sits_out_ms
-            self._go_on(want)
-            return
-        elif msgs <= 0 or size <= 0 or (
-            want.turns and not all(context.lines.is_next(each, claim) for each in want.counters)
-        ):
-            want.wait_ms = RESERVED_MS
-        if want.wait_ms:
-            within_ms = want.wait_ms + _COME_BACK_MS
-            context.lines.join(want.counters, claim, wait_ms=float(left.wait_ms), within_ms=within_ms)
-            if until_ms is None and left.level:
-                context.dispatch.throttled(want.broker, want.name, want.group, left.level, left.dimension)
-            self._waiting[claim] = now_ms + min(float(left.wait_ms), _LOOK_MS)
-            return
-        estimate(context, want, msgs, size)
-        self._let_go(want, now_ms)
-
-    def _let_go(self, want: LimitedTopic, now_ms: float) -> None:
-        """It goes on: what it may bring is kept free for it, where it takes turns."""
-        if want.turns:
-            self._context.lines.reserve(want.counters, want.claim, want.est_msgs, want.est_size)
-            self._going.append(want.claim)
-        elif want.most == FETCH_LIMIT_MAX and not want.unsure:
-            if len(self._ample) >= _LIMITED_MAX:
-                self._ample.clear()
-            self._ample[want.claim] = now_ms + _LOOK_MS
-
-    def _left_before(self, want: LimitedTopic, now_ms: float) -> Left | None:
-        """What was left when a limit was reached, as long as it has to be waited for; None: look anew."""
-        reached = self._limited_before.get(want.claim)
-        if reached is None or (left := reached[1].left) is None:
-            return None
-        self._limited_before[want.claim] = None
-        wait_ms = left.wait_ms - (now_ms - reached[0])
-        want.group = reached[1].group
-        return left._replace(wait_ms=ceil(wait_ms)) if wait_ms > 0 else None
-
-    def _look_anew(self) -> None:
-        """Forget how long what is held need not be looked at, if anything has changed."""
-        generation = self._context.dispatch.generation
-        if self._woken or generation != self._generation:
-            self._waiting = dict.fromkeys(self._waiting, 0.0)
-            self._limited_before = dict.fromkeys(self._limited_before)
-            self._ample.clear()
-        self._woken, self._generation = False, generation
-
-    def _note_limited(self, claim: Claim, reached: tuple[float, LimitedTopic] | None = None) -> None:
-        """From now on it takes turns; before, nobody waits for what others may bring."""
-        self._ample.pop(claim, None)
-        if len(self._limited_before) >= _LIMITED_MAX:
-            self._limited_before.clear()
-        self._limited_before[claim] = reached
 
     def _hold(
         self, frame: bytes, header: RequestHeader, asked: FetchRequest, wanted: dict[bytes, LimitedTopic],
         soonest_ms: float,
     ) -> Plan | None:  # fmt: skip
-        now_ms = self._context.steady_ms()
-        if self._held_since_ms == inf:
-            self._held_since_ms = now_ms
-            self._context.metrics.held_fetches.inc()
-        left_ms = self._held_since_ms + self._context.hold_ms - now_ms
-        if left_ms > 0:
-            self._pause.pause(min(soonest_ms, left_ms))
+        if self.claims.hold(soonest_ms, self._context.hold_ms):
             self._known.wait(frame, asked, wanted)
             return None
-        self._held_since_ms = inf
         throttle_ms = min(_THROTTLE_MAX_MS, ceil(soonest_ms))
         topics = self._deliveries.missing(wanted.values())
         return Plan(b"", None, nothing_yet(header.correlation_id, header.api_version, topics, throttle_ms))
-
-    def _go_on(self, want: LimitedTopic) -> None:
-        if want.claim in self._waiting:
-            del self._waiting[want.claim]
-            self._context.lines.leave(want.claim)
-
-    def _give_up(self, wanted: dict[bytes, LimitedTopic]) -> None:
-        """Who waited for what is not asked for any more does not wait."""
-        if self._waiting:
-            asked = {want.claim for want in wanted.values()}
-            for claim in [claim for claim in self._waiting if claim not in asked]:
-                del self._waiting[claim]
-                self._context.lines.leave(claim)
-
-    def _settle(self) -> None:
-        going, self._going = self._going, []
-        for claim in going:
-            self._context.lines.settle(claim)

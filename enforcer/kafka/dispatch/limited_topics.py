@@ -34,6 +34,8 @@ class LimitedTopic:
         counters: those that limit it.
         group: that of them whose limit was the strictest when it was looked at last.
         wait_ms: it must wait so long; 0: it goes on.
+        msgs: messages, or entries where these are counted, that may be delivered of it.
+        size: the same, bytes.
         most: most bytes of each of its partitions; 0: as many as it asks for.
         est_msgs: messages, or entries where these are counted, that it may bring.
         est_size: the same, bytes.
@@ -48,6 +50,8 @@ class LimitedTopic:
     # A request for hundreds makes as many of them, so what they begin with stands here.
     group = ""
     wait_ms = 0.0
+    msgs = inf
+    size = inf
     most = 0
     est_msgs = 0.0
     est_size = 0.0
@@ -63,6 +67,7 @@ class LimitedTopic:
     def begin(self) -> None:
         """It is asked for again."""
         self.wait_ms, self.most, self.turns = 0.0, 0, False
+        self.msgs = self.size = inf
 
 
 def left_for(dispatch: Dispatch, moment: Moment, want: LimitedTopic) -> Left:
@@ -80,14 +85,14 @@ def left_for(dispatch: Dispatch, moment: Moment, want: LimitedTopic) -> Left:
     return found
 
 
-def estimate(context: FetchContext, want: LimitedTopic, msgs: float, size: float) -> None:
-    """How much may be read of a topic of which so much is left, and what that may bring."""
+def estimate(context: FetchContext, want: LimitedTopic) -> None:
+    """How much may be read of a topic, and what that may bring."""
     entry_msgs, entry_bytes = context.dispatch.mean_entry(want.broker, want.name, want.group)
     unit = 1.0 if context.dispatch.by_entry else max(1.0, entry_msgs)
     entry_bytes = entry_bytes or _ENTRY_BYTES
     entries = min(
-        ceil(msgs / unit) if msgs < inf else inf,
-        max(1, ceil(size / entry_bytes)) if size < inf else inf,
+        ceil(want.msgs / unit) if want.msgs < inf else inf,
+        max(1, ceil(want.size / entry_bytes)) if want.size < inf else inf,
         max(1, ceil(FETCH_LIMIT_MAX / entry_bytes)),
     )
     want.most = int(min(FETCH_LIMIT_MAX, max(PART_BYTES_MIN, entries * entry_bytes * _SLACK)))

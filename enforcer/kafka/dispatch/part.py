@@ -1,13 +1,14 @@
-"""Fetch and group requests of one connection while limits of dispatch are in force."""
+"""Fetch, ShareFetch and group requests of one connection while limits of dispatch are in force."""
 
 from enforcer.kafka.dispatch.context import FetchContext
 from enforcer.kafka.dispatch.fetches import Fetches
+from enforcer.kafka.dispatch.share_fetches import ShareFetches
 from enforcer.kafka.groups.frames import TOLD_KEYS, acting, let_in, told
 from enforcer.kafka.groups.offsets import places
 from enforcer.kafka.groups.readers import Client, short
 from enforcer.kafka.names import NameQuestions
-from enforcer.kafka.part import Limit, Link, Part, Request, Slot
-from enforcer.wire.kafka.frames import FETCH, BadFrame
+from enforcer.kafka.part import Behind, Limit, Link, Part, Request, Slot
+from enforcer.wire.kafka.frames import FETCH, SHARE_FETCH, BadFrame
 from streaming.contract.events import ANONYMOUS
 
 
@@ -43,17 +44,18 @@ class DispatchPart(Part):
         self._link = link
         self._questions = NameQuestions(link)
         self._fetches = Fetches(context, link.pacer, self._questions.ask)
+        self._shares: ShareFetches | None = None
 
     def take(self, request: Request) -> bool:
-        if request.header.api_key != FETCH:
+        if request.header.api_key not in (FETCH, SHARE_FETCH):
             self._hear(request)
             return True
         if request.user != ANONYMOUS:
             self._fetches.naming.proven = True
         self._questions.begin(request)
         try:
-            client, address = self._client(request), self._link.address
-            plan = self._fetches.plan(request.frame, request.header, client, address)
+            planner, client = self._planner(request.header.api_key), self._client(request)
+            plan = planner.plan(request.frame, request.header, client, self._link.address)
         finally:
             self._questions.end()
         if plan is None:
@@ -62,16 +64,29 @@ class DispatchPart(Part):
         if plan.answer:
             self._link.answer(request, plan.answer)
             return False
-        request.frame, request.undo = plan.frame, self._fetches.take_back
+        request.frame, request.undo = plan.frame, planner.claims.settle
         if (cut := plan.cut) is not None:
             request.readers.append(lambda _slot, response: cut(response))
         return True
+
+    def look_behind(self, requests: Behind, *, over: bool) -> None:
+        if self._shares is not None:
+            self._shares.look_behind(requests.waiting)
 
     def unheard(self) -> None:
         self._fetches.unheard()
 
     def close(self) -> None:
         self._fetches.close()
+        if self._shares is not None:
+            self._shares.claims.close()
+
+    def _planner(self, key: int) -> Fetches | ShareFetches:
+        if key == FETCH:
+            return self._fetches
+        if self._shares is None:
+            self._shares = ShareFetches(self._context, self._link.pacer, self._fetches.naming)
+        return self._shares
 
     def _hear(self, request: Request) -> None:
         """Learn from the answer to a request that tells who fetches, if the broker lets it in.

@@ -147,10 +147,13 @@ _BY_NAME: Final[Mapping[str, Api]] = MappingProxyType(
         "AssignReplicasToDirs": Api(_BETWEEN_BROKERS, _HIDDEN),
         "ListConfigResources": Api("reveals topics", _FILTERED, (0, 1)),
         "DescribeTopicPartitions": Api("reveals topics", _FILTERED, (0, 0)),
-        "ShareGroupHeartbeat": Api("share groups; see ShareFetch", _HIDDEN),
-        "ShareGroupDescribe": Api("share groups; see ShareFetch", _HIDDEN),
-        "ShareFetch": Api("reads records past the meter, reveals brokers", _HIDDEN),
-        "ShareAcknowledge": Api("share groups; see ShareFetch", _HIDDEN),
+        "ShareGroupHeartbeat": Api("reveals ids of topics", _FILTERED, (1, 1)),
+        "ShareGroupDescribe": Api("reveals topics", _FILTERED, (1, 1)),
+        "ShareFetch": Api(
+            "reads records for a share group, ends deliveries",
+            (Rule.METERED, Rule.FILTERED, Rule.REWRITTEN), (1, 2),
+        ),
+        "ShareAcknowledge": Api("ends deliveries", (Rule.FILTERED, Rule.REWRITTEN), (1, 2)),
         "AddRaftVoter": Api(_OF_THE_CLUSTER, _HIDDEN),
         "RemoveRaftVoter": Api(_OF_THE_CLUSTER, _HIDDEN),
         "UpdateRaftVoter": Api(_BETWEEN_BROKERS, _HIDDEN),
@@ -159,11 +162,11 @@ _BY_NAME: Final[Mapping[str, Api]] = MappingProxyType(
         "WriteShareGroupState": Api(_BETWEEN_BROKERS, _HIDDEN),
         "DeleteShareGroupState": Api(_BETWEEN_BROKERS, _HIDDEN),
         "ReadShareGroupStateSummary": Api(_BETWEEN_BROKERS, _HIDDEN),
-        "StreamsGroupHeartbeat": Api("creates internal topics in the broker's name, uncharged", _HIDDEN),
+        "StreamsGroupHeartbeat": Api("creates internal topics, charged by Kafka and not seen here", _HIDDEN),
         "StreamsGroupDescribe": Api("streams groups; see StreamsGroupHeartbeat", _HIDDEN),
-        "DescribeShareGroupOffsets": Api("share groups; see ShareFetch", _HIDDEN),
-        "AlterShareGroupOffsets": Api("share groups; see ShareFetch", _HIDDEN),
-        "DeleteShareGroupOffsets": Api("share groups; see ShareFetch", _HIDDEN),
+        "DescribeShareGroupOffsets": Api("reveals a share group's offsets", _FILTERED, (0, 1)),
+        "AlterShareGroupOffsets": Api("writes a share group's offsets", _FILTERED, (0, 0)),
+        "DeleteShareGroupOffsets": Api("deletes a share group's offsets", _FILTERED, (0, 0)),
     }
 )  # fmt: skip
 APIS: Final[Mapping[int, Api]] = MappingProxyType(

@@ -43,6 +43,7 @@ logger = logging.getLogger(__name__)
 
 CREATE_ACLS: Final = 30
 CONSUMER_GROUP_HEARTBEAT: Final = 68
+SHARE_GROUP_HEARTBEAT: Final = 76
 DELETE_ACLS: Final = 31
 DESCRIBE_CONFIGS: Final = 32
 ALWAYS_READ: Final = REFUSED | {CREATE_ACLS, DELETE_ACLS}
@@ -156,7 +157,7 @@ class Guard:
         if key == FIND_COORDINATOR and version < 4:
             ours = body.get("KeyType") == _TRANSACTION and has(body["Key"])
             return TRANSACTIONAL_ID_AUTHORIZATION_FAILED if ours else 0
-        if key == CONSUMER_GROUP_HEARTBEAT:
+        if key in (CONSUMER_GROUP_HEARTBEAT, SHARE_GROUP_HEARTBEAT):
             ours = any(map(has, body["SubscribedTopicNames"] or ()))
             return TOPIC_AUTHORIZATION_FAILED if ours else 0
         return 0

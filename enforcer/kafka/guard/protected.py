@@ -6,7 +6,7 @@ from typing import Final
 
 from enforcer.kafka.guard.apis import FILTERED
 from enforcer.wire.kafka.fields import NO_ID
-from enforcer.wire.kafka.frames import FETCH, METADATA, PRODUCE
+from enforcer.wire.kafka.frames import FETCH, METADATA, PRODUCE, SHARE_ACKNOWLEDGE, SHARE_FETCH
 from enforcer.wire.kafka.traffic import FETCH_IDS_FROM, METADATA_IDS_FROM, PRODUCE_IDS_FROM
 from streaming.contract.topics import Topics
 
@@ -14,6 +14,7 @@ NEVER: Final = 1 << 15
 # First version that names topics by id.
 _IDS_FROM: Final = {
     PRODUCE: PRODUCE_IDS_FROM, FETCH: FETCH_IDS_FROM, METADATA: METADATA_IDS_FROM, 8: 10, 9: 10, 20: 6,
+    SHARE_FETCH: 0, SHARE_ACKNOWLEDGE: 0,
 }  # fmt: skip
 IDS_MAX: Final = 64
 """Ids that are looked up, and that answers taught, at a time; each is looked for by itself."""

@@ -84,6 +84,9 @@ _NO_CONFIGS: Final = MappingProxyType({"Configs": (), "NumPartitions": -1, "Repl
 _RESOURCE: Final = ("ResourceType", "ResourceName")
 _CHANGED: Final = Rule("Resources", "Responses", kind=Kind.RESOURCES, copied=_RESOURCE)
 _TOPICS: Final = "Topics"
+_NAMED: Final[Mapping[str, Any]] = MappingProxyType({"name": "TopicName", "said_name": "TopicName"})
+# A share session counts the requests that reach its broker.
+_SHARED: Final = _parts(_TOPICS, "Responses", name="TopicId", said_name="TopicId", forwarded=True)
 
 RULES: Final[Mapping[int, tuple[tuple[int, Rule], ...]]] = MappingProxyType(
     {
@@ -135,6 +138,11 @@ RULES: Final[Mapping[int, tuple[tuple[int, Rule], ...]]] = MappingProxyType(
         65: ((0, Rule("TransactionalIds", "TransactionStates", name=None, said_name="TransactionalId",
                       kind=Kind.TRANSACTIONS)),),
         75: ((0, Rule(_TOPICS, _TOPICS)),),
+        78: ((0, _SHARED),),
+        79: ((0, _SHARED),),
+        90: ((0, _numbers("Groups.Topics", "Groups.Topics", key="GroupId", forwarded=True, **_NAMED)),),
+        91: ((0, _parts(_TOPICS, "Responses", **_NAMED)),),
+        92: ((0, Rule(_TOPICS, "Responses", **_NAMED)),),
     }
 )  # fmt: skip
 """API -> its lists, each from a version on."""
@@ -163,6 +171,12 @@ SHOWN: Final[Mapping[int, tuple[tuple[str, ...], ...]]] = MappingProxyType(
         ),
         74: (("ConfigResources", "ResourceName"),),
         75: ((_TOPICS, "Name"),),
+        76: (("Assignment", "TopicPartitions", ""),),
+        77: (
+            ("Groups", "Members", "Assignment", "TopicPartitions", "TopicName"),
+            ("Groups", "Members", "SubscribedTopicNames", ""),
+        ),
+        90: (("Groups", _TOPICS, "TopicName"),),
     }
 )  # fmt: skip
 """API -> lists of its answers that name what the client did not: where, and the field with the name."""

@@ -14,7 +14,7 @@ from enforcer.kafka.addresses.fetch_walk import FetchWalk
 from enforcer.kafka.addresses.repeats import Repeats
 from enforcer.kafka.guard.answers import SHOWN_KEYS
 from enforcer.kafka.part import Slot
-from enforcer.wire.kafka.addresses import REWRITTEN_KEYS, may_hold_endpoints
+from enforcer.wire.kafka.addresses import ENDPOINTS_FROM, REWRITTEN_KEYS, may_hold_endpoints
 from enforcer.wire.kafka.frames import (
     API_VERSIONS,
     CORRELATION_BYTES,
@@ -23,7 +23,6 @@ from enforcer.wire.kafka.frames import (
     FIND_COORDINATOR,
     LENGTH_BYTES,
     METADATA,
-    PRODUCE,
     BadFrame,
     Reason,
     Unread,
@@ -33,8 +32,6 @@ from streaming.contract.errors import WeirError
 _READ_KEYS: Final = REWRITTEN_KEYS | SHOWN_KEYS
 # Their answers follow from the broker's bytes and our ports alone, and are the same again and again.
 _REPEATED_KEYS: Final = frozenset({API_VERSIONS, METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER})
-# First version that may end in addresses of new leaders; earlier ones hold none.
-_ENDPOINTS_FROM: Final = {PRODUCE: 10, FETCH: 16}
 # `may_hold_endpoints` looks at no more than so many bytes at the end.
 _TAIL_BYTES: Final = 8
 _LENGTH = struct.Struct(">i")
@@ -173,7 +170,7 @@ class Responses(Unread):
                 out += (known[0], data[pos + LENGTH_BYTES : body], known[1])
                 same_from = stop
             elif key in _READ_KEYS:
-                endpoints_from = _ENDPOINTS_FROM.get(key, 0)
+                endpoints_from = ENDPOINTS_FROM.get(key, 0)
                 tail = data[max(pos + LENGTH_BYTES, stop - _TAIL_BYTES) : stop]
                 if slot.api_version >= endpoints_from and (
                     not endpoints_from or may_hold_endpoints(key, tail)
@@ -282,7 +279,7 @@ class Responses(Unread):
                 due.popleft()
                 if stop > end:
                     self._passing = stop - end
-                    if slot.api_key == FETCH and slot.api_version >= _ENDPOINTS_FROM[FETCH]:
+                    if slot.api_key == FETCH and slot.api_version >= ENDPOINTS_FROM[FETCH]:
                         kept, behind = self._begin_walk(slot.api_version, length, pos + LENGTH_BYTES)
                     pos = end
                     break
@@ -319,7 +316,7 @@ class Responses(Unread):
             return True
         if key not in _READ_KEYS:
             return False
-        endpoints_from = _ENDPOINTS_FROM.get(key)
+        endpoints_from = ENDPOINTS_FROM.get(key)
         if endpoints_from is None:
             return True
         if slot.api_version < endpoints_from:

@@ -15,7 +15,7 @@ from enforcer.kafka.names import TOPIC_NAME_MAX
 from enforcer.kafka.part import FETCH_LIMIT_MAX
 from enforcer.laws.shares.meter import Meter
 from enforcer.laws.shares.topic_accounts import Bill, BillItem, TopicAccounts
-from enforcer.wire.kafka.frames import FETCH, PRODUCE, Frame, RequestHeader
+from enforcer.wire.kafka.frames import FETCH, PRODUCE, SHARE_FETCH, Frame, RequestHeader
 from enforcer.wire.kafka.traffic import (
     FETCH_IDS_FROM,
     PRODUCE_IDS_FROM,
@@ -28,7 +28,7 @@ from enforcer.wire.kafka.traffic import (
 FETCH_SLICE_MS: Final = 250
 """A Fetch of a limited group brings at most so many ms of its share at once, or its debt would be long."""
 
-_DIRECTIONS: Final = {PRODUCE: PUBLISH, FETCH: DISPATCH}
+_DIRECTIONS: Final = {PRODUCE: PUBLISH, FETCH: DISPATCH, SHARE_FETCH: DISPATCH}
 _FETCH_LIMIT_MIN: Final = 1_024
 """A Fetch is never asked to bring less, bytes: a broker adds the first batch whatever its size."""
 _RECORD_BYTES: Final = 128.0
@@ -91,7 +91,7 @@ class FrameMeter:
         return topics.bill(produced(frame, header, parts), users)
 
     def fetched(self, response: Frame, passed: Iterable[TopicUse], header: RequestHeader, user: str) -> Bill:
-        """Whom to charge for a Fetch response.
+        """Whom to charge for a Fetch or ShareFetch response.
 
         Args:
             response: the broker's.
@@ -102,8 +102,8 @@ class FrameMeter:
         users = self._users(user, header, DISPATCH, len(response))
         if not self.meter.grouped:
             return Bill([] if users is None else [users], [])
-        topics = self._by_name if header.api_version < FETCH_IDS_FROM else self._by_id
-        return topics.bill(passed, users)
+        names = header.api_key == FETCH and header.api_version < FETCH_IDS_FROM
+        return (self._by_name if names else self._by_id).bill(passed, users)
 
     def fetching(self, accounts: set[Account], user: str, client_id: str) -> set[Account]:
         """Whom a Fetch will be charged to: the accounts of its topics, and that of its user."""

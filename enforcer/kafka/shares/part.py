@@ -1,4 +1,4 @@
-"""Produce and Fetch of one connection while traffic is metered (docs/resource_groups.md).
+"""Produce, Fetch and ShareFetch of one connection while traffic is metered (docs/resource_groups.md).
 
 Every request is forwarded, and every response reaches the client: a group in debt costs time, nothing else.
 """
@@ -11,10 +11,11 @@ from typing import Final
 from enforcer.core import bounds
 from enforcer.core.metrics import Metrics
 from enforcer.kafka.names import NameQuestions
-from enforcer.kafka.part import Limit, Link, Part, Request, Slot
+from enforcer.kafka.part import Behind, Limit, Link, Part, Request, Slot
 from enforcer.kafka.shares.connection_meter import AdmittedProduce, ConnectionMeter
 from enforcer.kafka.shares.frame_meter import FrameMeter
-from enforcer.wire.kafka.frames import FETCH, METADATA, PRODUCE, Frame
+from enforcer.kafka.shares.share_meter import ShareMeter
+from enforcer.wire.kafka.frames import FETCH, METADATA, PRODUCE, SHARE_FETCH, Frame
 from enforcer.wire.kafka.outcomes import patch_throttle, with_acks
 from enforcer.wire.kafka.traffic import produce_acks
 from streaming.contract.errors import WeirError
@@ -22,7 +23,7 @@ from streaming.contract.events import ANONYMOUS
 
 logger = logging.getLogger(__name__)
 
-_KEYS: Final = frozenset({PRODUCE, FETCH, METADATA})
+_KEYS: Final = frozenset({PRODUCE, FETCH, SHARE_FETCH, METADATA})
 
 
 class SharesLimit(Limit):
@@ -62,6 +63,8 @@ class SharesPart(Part):
         self._split_ms = bounds.MUTE_SPLIT_MS
         self._questions = NameQuestions(link)
         self._connection_meter = ConnectionMeter(frames, metrics, link.pacer, self._questions.ask)
+        self._make_shared = partial(ShareMeter, frames, metrics, link.pacer, self._questions.ask)
+        self._shared: ShareMeter | None = None
         self._silent = 0
 
     def take(self, request: Request) -> bool:
@@ -72,16 +75,25 @@ class SharesPart(Part):
         if request.user != ANONYMOUS:
             self._connection_meter.proven = True
         self._questions.begin(request)
+        take = {PRODUCE: self._produce, SHARE_FETCH: self._share}.get(key, self._fetch)
         try:
-            return self._produce(request) if key == PRODUCE else self._fetch(request)
+            return take(request)
         finally:
             self._questions.end()
 
+    def look_behind(self, requests: Behind, *, over: bool) -> None:
+        if self._shared is not None:
+            self._shared.look_behind(requests.waiting)
+
     def step_aside(self) -> None:
         self._connection_meter.step_aside()
+        if self._shared is not None:
+            self._shared.step_aside()
 
     def close(self) -> None:
         self._connection_meter.close()
+        if self._shared is not None:
+            self._shared.close()
 
     def _described(self, slot: Slot, response: bytes) -> bytes:
         # An older version than 4 may have been sent as 4; topics have ids from 10 on.
@@ -138,6 +150,23 @@ class SharesPart(Part):
             return self._read(slot, self._connection_meter.fetched(response, header, user, limit))
 
         request.readers.append(fetched)
+        return True
+
+    def _share(self, request: Request) -> bool:
+        header, user = request.header, request.user
+        meter = self._shared = self._shared or self._make_shared()
+        meter.proven |= self._connection_meter.proven
+        frame = meter.ask(request.frame, header, user)
+        if frame is None:
+            self._link.hold(request)
+            return False
+        request.frame = frame
+
+        def got(_slot: Slot, response: bytes) -> bytes:
+            meter.got(response, header, user)
+            return response
+
+        request.readers.append(got)
         return True
 
     def _read(self, slot: Slot, steps: Generator[None, None, tuple[Frame, int]]) -> bytes | None:

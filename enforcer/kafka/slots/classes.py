@@ -19,8 +19,9 @@ _CLASSES: Final[dict[str, tuple[int, ...]]] = {
     "fetch": (FETCH, 78),
     # Heartbeat, ConsumerGroupHeartbeat, ShareGroupHeartbeat, StreamsGroupHeartbeat
     "heartbeat": (12, 68, 76, 88),
-    # OffsetCommit, OffsetFetch, FindCoordinator, JoinGroup, LeaveGroup, SyncGroup, TxnOffsetCommit
-    "group": (8, 9, 10, _JOIN_GROUP, 13, _SYNC_GROUP, 28),
+    # OffsetCommit, OffsetFetch, FindCoordinator, JoinGroup, LeaveGroup, SyncGroup, TxnOffsetCommit,
+    # ShareAcknowledge
+    "group": (8, 9, 10, _JOIN_GROUP, 13, _SYNC_GROUP, 28, 79),
     "sasl": (17, 36),
     "api_versions": (18,),
     # ListOffsets, Metadata, OffsetForLeaderEpoch, DescribeCluster, DescribeTopicPartitions

@@ -66,6 +66,10 @@ class LineUp:
             self._reserved = True
         return True
 
+    def must_wait(self, accounts: Iterable[Account], now_ms: float) -> bool:
+        """Whether a Fetch could not go on now; it does not wait for that."""
+        return any(self._fetch_waits_ms(account, now_ms) for account in accounts)
+
     def fetched(self, owed: Iterable[BillItem], now_ms: float) -> Wait | None:
         """A Fetch is answered, with so much; the next one is taken to bring as much.
 

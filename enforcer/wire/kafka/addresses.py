@@ -15,6 +15,8 @@ from enforcer.wire.kafka.frames import (
     FIND_COORDINATOR,
     METADATA,
     PRODUCE,
+    SHARE_ACKNOWLEDGE,
+    SHARE_FETCH,
     BadFrame,
     Reason,
     is_flexible,
@@ -29,8 +31,11 @@ It is called for every address in a response, so it is also how the caller learn
 """
 
 _NODE_ENDPOINTS_TAG: Final = 0
-_ENDPOINTS_FROM: Final = {PRODUCE: 10, FETCH: 16}
-REWRITTEN_KEYS: Final = frozenset({PRODUCE, FETCH, METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER})
+_TAGGED_FROM: Final = {PRODUCE: 10, FETCH: 16}
+_SHARED_FROM: Final = {SHARE_FETCH: 1, SHARE_ACKNOWLEDGE: 1}
+ENDPOINTS_FROM: Final = _TAGGED_FROM | _SHARED_FROM
+"""First version that may end in addresses of new leaders; earlier ones hold none."""
+REWRITTEN_KEYS: Final = frozenset({*ENDPOINTS_FROM, METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER})
 
 
 _PLACE: Final = "at:Host Host:text Port end:Port"
@@ -44,8 +49,9 @@ _TAGS_AT: Final = {PRODUCE: told(PRODUCE, "end:ThrottleTimeMs"), FETCH: told(FET
 """Where the tagged section at the end begins, behind all records."""
 _ENDPOINTS: Final = {
     key: Reader(key, "response.NodeEndpoints", f"NodeEndpoints(NodeId {_PLACE}) end:NodeEndpoints")
-    for key in _ENDPOINTS_FROM
+    for key in _TAGGED_FROM
 }
+_NEW_LEADERS: Final = {key: told(key, f"NodeEndpoints(NodeId {_PLACE})") for key in _SHARED_FROM}
 Span = tuple[int, int, bytes]
 
 
@@ -53,15 +59,17 @@ def rewrite_addresses(api_key: int, version: int, response: bytes, address_of: A
     """The response with every broker address replaced; other APIs' responses come back as they are.
 
     Covers Metadata 0-13, FindCoordinator 0-6 (node -1 means none and stays), DescribeCluster 0-2 (brokers,
-    or controllers) and the endpoints of new leaders in Produce 10-13 and Fetch 16-18.
+    or controllers) and the endpoints of new leaders in Produce 10-13, Fetch 16-18, ShareFetch and
+    ShareAcknowledge 1-2.
 
     Raises:
         BadFrame: the response ends too early or a length in it is impossible.
     """
-    if api_key in _ENDPOINTS_FROM:
-        if version < _ENDPOINTS_FROM[api_key] or not may_hold_endpoints(api_key, response):
+    if api_key in ENDPOINTS_FROM:
+        if version < ENDPOINTS_FROM[api_key] or not may_hold_endpoints(api_key, response):
             return response
-        return _rewrite_endpoints(api_key, version, response, address_of)
+        if api_key in _TAGGED_FROM:
+            return _rewrite_endpoints(api_key, version, response, address_of)
     if api_key not in REWRITTEN_KEYS:
         return response
     if api_key == METADATA:
@@ -70,7 +78,8 @@ def rewrite_addresses(api_key: int, version: int, response: bytes, address_of: A
         *alone, several = _COORDINATORS(response, version)
         brokers = [alone, *several]
     else:
-        brokers = _CLUSTER(response, version)
+        read = _NEW_LEADERS.get(api_key, _CLUSTER)
+        brokers = read(response, version)
     return spliced(response, _spans(brokers, is_flexible(api_key, version), address_of))
 
 
@@ -128,12 +137,16 @@ def _spans(
 
 
 def may_hold_endpoints(api_key: int, response: bytes | bytearray) -> bool:
-    """Whether a Produce v10+ or Fetch v16+ response may end in the tag of new leaders, from its last bytes.
+    """Whether a response of ENDPOINTS_FROM may end in addresses of new leaders, from its last bytes.
 
-    Never False when there is one. A Fetch response without it ends in the three empty tagged sections of the
-    last partition, its topic and the body. With it, these bytes are the end of a port, an absent rack
-    and an empty section, so a port divisible by 256 looks alike: then its two zero bytes before decide.
+    Never False when there is one. In those of share groups they are a list before the tagged section, both
+    empty nearly always. In Produce and Fetch they are a tag. A Fetch response without it ends in the three
+    empty tagged sections of the last partition, its topic and the body. With it, these bytes are the end of
+    a port, an absent rack and an empty section, so a port divisible by 256 looks alike: then its two zero
+    bytes before decide.
     """
+    if api_key in _SHARED_FROM:
+        return response[-2:] != b"\1\0"
     if api_key == PRODUCE:
         return not ends_without_tags(response)
     return response[-3:] != b"\0\0\0" or response[-6:-4] == b"\0\0"

@@ -32,6 +32,16 @@ refused, and refunded.
 """
 
 
+def count_batches(data: bytes | bytearray, start: int, end: int) -> int:
+    """Batches between two offsets; one that is cut off at the end does not count."""
+    count = 0
+    while end - start > _LENGTH_END + 4 and count < BATCHES_MAX:
+        length, _ = _BATCH.unpack_from(data, start)
+        start += _LENGTH_END + max(0, length)
+        count += start <= end
+    return count
+
+
 def count_records(data: bytes | bytearray, start: int, end: int, batches_max: int = BATCHES_MAX) -> int:
     """Records in the first `batches_max` batches between two offsets.
 

@@ -1,19 +1,21 @@
-"""How many records and bytes pass, read from Produce requests and Fetch responses without decompressing.
+"""How many records and bytes pass, read from Produce requests, Fetch and ShareFetch responses as they are.
 
-Hot path: a pass over the partitions and one read per record batch; records are neither touched nor copied.
+Hot path: a pass over the partitions and one read per record batch; records are neither decompressed, touched
+nor copied.
 See docs/protocol_notes.md 3.1.
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from enforcer.wire.kafka.batches import count_records
+from enforcer.wire.kafka.batches import count_batches, count_records
 from enforcer.wire.kafka.codec import Reader, asked, spliced, told
 from enforcer.wire.kafka.fields import array_length
 from enforcer.wire.kafka.frames import (
     FETCH,
     PRODUCE,
+    SHARE_FETCH,
     Frame,
     RequestHeader,
     TooManyRows,
@@ -30,9 +32,11 @@ STEP_PARTS: Final = 10_000
 PRODUCE_IDS_FROM: Final = 13
 FETCH_IDS_FROM: Final = 13
 METADATA_IDS_FROM: Final = 10
+_KEPT_MIN_MS: Final = 100.0
 
 _INT32: Final = struct.Struct(">i")
 _INT32_PAIR: Final = struct.Struct(">ii")
+_FOUR: Final = struct.Struct(">iiii")
 
 
 class TopicUse(NamedTuple):
@@ -203,3 +207,132 @@ def with_limit(frame: bytes, asked: FetchSummary, limit: int) -> bytes:
     least = min(_INT32.unpack_from(frame, at - 4)[0], limit)
     most = min(asked.limit_bytes, limit)
     return b"".join((frame[: at - 4], _INT32_PAIR.pack(least, most), frame[at + 4 :]))
+
+
+class ShareAsked(NamedTuple):
+    """What a ShareFetch request asks for, and what it acknowledges.
+
+    Attributes:
+        group: the share group; None: the broker refuses it.
+        member: its member; a connection may speak for several.
+        epoch: in its session: 0 begins one, -1 ends it; else the request only tells what changes.
+        wait_at: where MaxWaitMs stands in the frame; MinBytes, MaxBytes and MaxRecords follow.
+        wait_ms: how long it waits for the minimum.
+        min_bytes: the minimum.
+        max_bytes: the most bytes.
+        max_records: the most records; the broker may bring the rest of a batch as well.
+        topics: ids of topics, with the partitions of each that are new in the session or acknowledged.
+        forgotten: the same that leave the session.
+        acknowledges: it carries acknowledgements.
+    """
+
+    group: str | None
+    member: bytes | None
+    epoch: int
+    wait_at: int
+    wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    max_records: int
+    topics: list[tuple[bytes, list[int]]]
+    forgotten: list[tuple[bytes, Sequence[int]]]
+    acknowledges: bool
+
+    @property
+    def acquires(self) -> bool:
+        """Whether it may bring records: one that only renews or acknowledges asks for none."""
+        return self.epoch >= 0 and self.max_records != 0 and self.max_bytes != 0
+
+    def kept_ms(self, most_ms: float) -> float:
+        """How long it may be kept: as it would wait at the broker; a moment, or its client asked at once."""
+        return min(most_ms, max(float(self.wait_ms), _KEPT_MIN_MS))
+
+    @property
+    def summary(self) -> FetchSummary:
+        """The same as of a Fetch."""
+        topics = [topic for topic, _ in self.topics]
+        return FetchSummary(topics, self.wait_at + 2 * _INT32.size, self.max_bytes, self.epoch <= 0, False)
+
+
+_SHARING: Final = asked(
+    SHARE_FETCH,
+    "GroupId:text? MemberId? ShareSessionEpoch at:MaxWaitMs MaxWaitMs MinBytes MaxBytes MaxRecords"
+    " Topics(TopicId Partitions(PartitionIndex AcknowledgementBatches:count))"
+    " ForgottenTopicsData(TopicId Partitions)",
+    room=FETCH_PARTS_MAX, rows=1,
+)  # fmt: skip
+
+
+def sharing(frame: Frame, header: RequestHeader) -> ShareAsked:
+    """What a ShareFetch request asks for.
+
+    Raises:
+        BadFrame: it ends too early, has too many parts, or a length in it is impossible.
+    """
+    *front, topics, forgotten = _SHARING(frame, header)
+    named = [(topic, [index for index, _ in parts]) for topic, parts in topics]
+    acknowledges = any(count > 0 for _, parts in topics for _, count in parts)
+    return ShareAsked._make((*front, named, forgotten, acknowledges))
+
+
+def with_share(frame: bytes, asked: ShareAsked, *, records: int, size: int) -> bytes:
+    """A ShareFetch request for so many records and bytes at most; with none of them it is answered at once.
+
+    What it acknowledges is not touched.
+    """
+    wait_ms = asked.wait_ms if records and size else 0
+    room = _FOUR.pack(wait_ms, min(asked.min_bytes, size), size, records)
+    return b"".join((frame[: asked.wait_at], room, frame[asked.wait_at + len(room) :]))
+
+
+class ShareUse(NamedTuple):
+    """What a member of a share group got of one topic.
+
+    Attributes:
+        topic: its id.
+        records: records that it acquired.
+        size: bytes of the batches that came with them.
+        batches: how many.
+        again: those of the records that were delivered before.
+    """
+
+    topic: bytes
+    records: int
+    size: int
+    batches: int
+    again: int
+
+
+_SHARED: Final = told(
+    SHARE_FETCH,
+    "Responses(TopicId Partitions(of:Records end:Records"
+    " AcquiredRecords(FirstOffset LastOffset DeliveryCount)))",
+    room=FETCH_PARTS_MAX, rows=1,
+)  # fmt: skip
+
+
+def shared(frame: Frame, version: int) -> list[ShareUse]:
+    """What a ShareFetch response brings, per topic; topics without records are left out.
+
+    Batches come whole, with records in them that others have acquired; of a range of offsets with gaps no
+    more count than the batches hold.
+
+    Raises:
+        BadFrame: it ends too early, has too many parts, or a length in it is impossible.
+    """
+    found = []
+    for topic, parts in _SHARED(frame, version):
+        records = size = batches = again = 0
+        for start, end, acquired in parts:
+            held = count_records(frame, start, end)
+            own = twice = 0
+            for first, last, delivery in acquired:
+                own += max(0, last - first + 1)
+                twice += max(0, last - first + 1) if delivery > 1 else 0
+            records += min(own, held)
+            again += min(twice, held)
+            size += max(0, end - start)
+            batches += count_batches(frame, start, end)
+        if size:
+            found.append(ShareUse(topic, records, size, batches, again))
+    return found

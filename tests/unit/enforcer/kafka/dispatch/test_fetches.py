@@ -267,7 +267,7 @@ def test_topics_of_one_connection_have_their_turns() -> None:
 def test_what_is_remembered_of_partitions_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of those beyond the bound no offsets are told while they must wait."""
     monkeypatch.setattr("enforcer.kafka.dispatch.deliveries.MARKS_MAX", 2)
-    monkeypatch.setattr("enforcer.kafka.dispatch.fetches._LIMITED_MAX", 1)
+    monkeypatch.setattr("enforcer.kafka.dispatch.claims._LIMITED_MAX", 1)
     rig = Rig(World(topics={full("t"): (10, 0), full("v"): (10, 0)}))
     _, plan = rig.sent({"t": 3, "v": 1})
     rig.got(plan, {"t": [batch(10), b"", b""], "v": [batch(10)]}, high=50)
@@ -321,7 +321,7 @@ def test_far_below_a_limit_nothing_is_looked_up_for_a_second(monkeypatch: pytest
 
 def test_bound_on_topics_far_below_their_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond it all are looked up again."""
-    monkeypatch.setattr("enforcer.kafka.dispatch.fetches._LIMITED_MAX", 1)
+    monkeypatch.setattr("enforcer.kafka.dispatch.claims._LIMITED_MAX", 1)
     world = World(topics={full(name): (1_000, 0) for name in "tu"})
     looks, rig = counted_looks(world, monkeypatch), Rig(world)
     for _ in range(2):
@@ -361,8 +361,8 @@ def test_a_reservation_ends() -> None:
     assert second.plan({"t": 1}) is None
     world.now_ms += 100
     assert second.plan({"t": 1}) is not None
-    second.fetches.take_back()
-    first.fetches.take_back()
+    second.fetches.claims.settle()
+    first.fetches.claims.settle()
     assert len(world.desk.lines) == 0
 
 

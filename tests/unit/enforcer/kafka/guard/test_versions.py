@@ -11,12 +11,12 @@ from enforcer.wire.kafka.frames import RequestHeader
 
 BROKER_SAYS = {
     0: (0, 14), 1: (4, 30), 3: (0, 13), 10: (0, 6), 17: (0, 1), 18: (0, 4), 19: (0, 8), 20: (1, 5),
-    22: (0, 6), 36: (0, 2), 37: (0, 3), 60: (0, 2), 68: (0, 1), 78: (1, 1), 79: (1, 1),
-    93: (0, 0), -1: (0, 0),
+    22: (0, 6), 36: (0, 2), 37: (0, 3), 60: (0, 2), 68: (0, 1), 76: (0, 0), 78: (1, 1), 79: (0, 3),
+    83: (0, 1), 93: (0, 0), -1: (0, 0),
 }  # fmt: skip
 CLIENT_SEES = {
     0: (0, 13), 1: (4, 18), 3: (0, 13), 10: (0, 6), 17: (1, 1), 18: (0, 4), 19: (2, 7), 20: (1, 5),
-    22: (0, 6), 36: (0, 2), 37: (0, 3), 60: (0, 2), 68: (0, 1),
+    22: (0, 6), 36: (0, 2), 37: (0, 3), 60: (0, 2), 68: (0, 1), 78: (1, 1), 79: (1, 2),
 }  # fmt: skip
 
 
@@ -33,7 +33,7 @@ def answered(version: int, ranges: dict[int, tuple[int, int]], **fields: Any) ->
 
 @pytest.mark.parametrize("version", range(5))
 def test_versions_are_intersected(version: int) -> None:
-    """Ranges shrink to ours, unknown and share APIs vanish, features and throttle time are copied."""
+    """Ranges shrink to ours, unknown and hidden APIs vanish, features and throttle time are copied."""
     feature = {"name": "f", "min_version": 1, "max_version": 2}
     fields = {"supported_features": [feature], "finalized_features_epoch": 5, "throttle_time_ms": 3}
     limited = versions.limit_api_versions(answered(version, BROKER_SAYS, **fields), version)
@@ -66,7 +66,8 @@ def test_too_new_api_versions_is_answered_in_version_0() -> None:
         (0, 13, False), (0, 14, True), (1, 19, True), (3, 13, False), (3, 14, True), (3, -1, True),
         (10, 7, True), (17, 0, True), (17, 1, False), (18, 99, False), (19, 1, True), (19, 7, False),
         (19, 8, True), (20, 0, True), (20, 7, True), (36, 3, True), (37, 4, True), (60, 3, True),
-        (78, 1, True), (79, 1, True), (22, 99, True), (72, 9, False), (88, 0, True), (93, 0, True),
+        (78, 0, True), (79, 3, True), (83, 1, True), (22, 99, True), (72, 9, False), (88, 0, True),
+        (93, 0, True),
         (-1, 0, True), (1000, 0, True),
     ],
 )  # fmt: skip

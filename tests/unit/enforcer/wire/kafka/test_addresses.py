@@ -2,6 +2,7 @@
 
 import copy
 import struct
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -15,13 +16,17 @@ from kafka.protocol.metadata.metadata import MetadataResponse
 from kafka.protocol.producer import ProduceResponse
 from kafka_kit import build, decode, response, with_tag
 
+from enforcer.wire.kafka import fields
 from enforcer.wire.kafka.addresses import Rewriter, may_hold_endpoints, rewrite_addresses
+from enforcer.wire.kafka.codec import response_layout
 from enforcer.wire.kafka.frames import (
     DESCRIBE_CLUSTER,
     FETCH,
     FIND_COORDINATOR,
     METADATA,
     PRODUCE,
+    SHARE_ACKNOWLEDGE,
+    SHARE_FETCH,
     BadFrame,
     Reason,
 )
@@ -177,6 +182,37 @@ def test_produce_endpoints(version: int, topics: list[int], endpoints: list[Any]
     fields = {"throttle_time_ms": throttle_ms} | endpoints_of(endpoints)
     message = build(ProduceResponse, version, responses=rows, **fields)
     check_endpoints(PRODUCE, version, message, len(endpoints))
+
+
+@given(
+    st.sampled_from([SHARE_FETCH, SHARE_ACKNOWLEDGE]), st.integers(1, 2),
+    st.lists(st.lists(RECORDS, max_size=2), max_size=2), ENDPOINTS, st.binary(max_size=3),
+)  # fmt: skip
+def test_share_endpoints(
+    api_key: int, version: int, topics: list[list[bytes]], endpoints: list[Any], error: bytes
+) -> None:
+    """New leaders for members of share groups, a plain list behind all else."""
+
+    def answered(place: Callable[[int, str, int], tuple[str, int]]) -> bytes:
+        nodes = []
+        for node, host, port, rack in endpoints:
+            new_host, new_port = place(node, host, port)
+            said = None if rack is None else rack.encode()
+            nodes.append({"NodeId": node, "Host": new_host.encode(), "Port": new_port, "Rack": said})
+        rows = [
+            {"TopicId": bytes(16), "Partitions": [
+                {"Records": records, "AcquiredRecords": [{"FirstOffset": 1, "LastOffset": 2}]}
+                for records in partitions
+            ]}
+            for partitions in topics
+        ]  # fmt: skip
+        values = {"ErrorMessage": error or None, "Responses": rows, "NodeEndpoints": nodes}
+        return bytes(4) + fields.NO_TAGS + response_layout(api_key, version).write(values)
+
+    plain = answered(lambda _node, host, port: (host, port))
+    assert may_hold_endpoints(api_key, plain) == bool(endpoints)
+    rewritten = rewrite_addresses(api_key, version, plain, Ports() if endpoints else never)
+    assert rewritten == answered(lambda node, _host, _port: (PROXY, FIRST_PORT + node))
 
 
 def led_fetch(host: str, port: int) -> bytes:

@@ -1,0 +1,188 @@
+"""What one connection waits for under limits of dispatch: its places in lines, and for how long.
+
+A topic that may not be read now has a place in the line of each of its counters (core/lines.py); one that
+goes on keeps free what it may bring until that has come.
+"""
+
+from collections.abc import Collection, Sequence
+from math import ceil, inf
+from typing import Final
+
+from enforcer.core.lines import RESERVED_MS, Claim, Pause
+from enforcer.kafka.dispatch.context import FetchContext
+from enforcer.kafka.dispatch.limited_topics import LimitedTopic, estimate, left_for
+from enforcer.kafka.groups.trails import Trail
+from enforcer.kafka.part import FETCH_LIMIT_MAX
+from enforcer.laws.dispatch.counter_table import Moment
+from enforcer.laws.dispatch.left import Left
+
+_LOOK_MS: Final = 1_000.0
+"""How often it is looked what a limit of a longer period leaves, though nobody said that it has changed."""
+_COME_BACK_MS: Final = 100.0
+"""A client has so long to ask again when its time has come, or loses its place to who does."""
+_LIMITED_MAX: Final = 1_000
+"""Topics of a connection of which it is remembered that a limit was reached."""
+
+
+class Claims:
+    """The places of one connection.
+
+    Args:
+        context: what all connections share.
+        pause: holds the connection back.
+        trail: of the connection.
+        exact: what comes cannot be held back any more, so all take turns from the beginning.
+    """
+
+    def __init__(self, context: FetchContext, pause: Pause, trail: Trail, *, exact: bool = False) -> None:
+        self._context = context
+        self._pause = pause
+        self._trail = trail
+        self._exact = exact
+        # Until when it need not be asked what is left for them, unless it was woken.
+        self._waiting: dict[Claim, float] = {}
+        self._woken = False
+        self._going: list[Claim] = []
+        # Those of which a limit was reached; with what came then, and when, until it is asked what is left.
+        self._limited_before: dict[Claim, tuple[float, LimitedTopic] | None] = {}
+        # Until when it need not be asked either, since far more is left than one response may bring.
+        self._ample: dict[Claim, float] = {}
+        self._generation = -1
+        self._held_since_ms = inf
+
+    def wake(self) -> None:
+        """It may be its turn (lines.Waiter)."""
+        self._woken = True
+        self._pause.wake()
+
+    @property
+    def held(self) -> bool:
+        """Whether a request is kept."""
+        return self._held_since_ms != inf
+
+    @property
+    def waits(self) -> bool:
+        """Whether it waits for anything."""
+        return bool(self._waiting)
+
+    def begin(self, wanted: Sequence[LimitedTopic]) -> None:
+        """A request for these is looked at: what the last one had on its way has come."""
+        self.settle()
+        if self._waiting:
+            self.give_up({want.claim for want in wanted})
+        generation = self._context.dispatch.generation
+        if self._woken or generation != self._generation:
+            self._waiting = dict.fromkeys(self._waiting, 0.0)
+            self._limited_before = dict.fromkeys(self._limited_before)
+            self._ample.clear()
+        self._woken, self._generation = False, generation
+
+    def decide(self, want: LimitedTopic, now_ms: float, moment: Moment, caught_up: bool = False) -> None:
+        """Whether a topic may be read now, and how much of it; else it has its place in the line."""
+        context, claim = self._context, want.claim
+        if caught_up and not context.dispatch.all_charged:
+            return
+        until_ms = self._waiting.get(claim)
+        if until_ms is not None and until_ms > now_ms:
+            want.wait_ms = until_ms - now_ms
+            return
+        want.turns = self._exact or (not caught_up and claim in self._limited_before)
+        if self._ample.get(claim, 0.0) > now_ms:
+            want.most = FETCH_LIMIT_MAX
+            return
+        left = self._left_before(want, now_ms) or left_for(context.dispatch, moment, want)
+        if left.msgs is None and left.bytes is None:
+            return
+        want.msgs = inf if left.msgs is None else float(left.msgs)
+        want.size = inf if left.bytes is None else float(left.bytes)
+        if left.wait_ms:
+            self._note_limited(claim)
+            want.wait_ms = float(left.wait_ms)
+        elif want.unsure and (sits_out_ms := context.sits_out_ms(self._trail)):
+            want.wait_ms = sits_out_ms
+            self.leave(want)
+            return
+        elif want.msgs <= 0 or want.size <= 0 or (
+            want.turns and not all(context.lines.is_next(each, claim) for each in want.counters)
+        ):
+            want.wait_ms = RESERVED_MS
+        if want.wait_ms:
+            within_ms = want.wait_ms + _COME_BACK_MS
+            context.lines.join(want.counters, claim, wait_ms=float(left.wait_ms), within_ms=within_ms)
+            if until_ms is None and left.level:
+                context.dispatch.throttled(want.broker, want.name, want.group, left.level, left.dimension)
+            self._waiting[claim] = now_ms + min(float(left.wait_ms), _LOOK_MS)
+            return
+        estimate(context, want)
+        self._let_go(want, now_ms)
+
+    def hold(self, wait_ms: float, most_ms: float) -> bool:
+        """Whether a request is kept, for so long, but not for longer than `most_ms` since it came."""
+        now_ms = self._context.steady_ms()
+        if not self.held:
+            self._held_since_ms = now_ms
+            self._context.metrics.held_fetches.inc()
+        left_ms = self._held_since_ms + most_ms - now_ms
+        if left_ms > 0:
+            self._pause.pause(min(wait_ms, left_ms))
+            return True
+        self.release()
+        return False
+
+    def release(self) -> None:
+        """The request is not kept any more."""
+        self._held_since_ms = inf
+
+    def reached(self, want: LimitedTopic, came_ms: float) -> None:
+        """A limit was reached by what came of a topic then: see what is `left`."""
+        self._note_limited(want.claim, (came_ms, want))
+
+    def leave(self, want: LimitedTopic) -> None:
+        """It waits no more."""
+        if want.claim in self._waiting:
+            del self._waiting[want.claim]
+            self._context.lines.leave(want.claim)
+
+    def give_up(self, asked: Collection[Claim] = ()) -> None:
+        """Who waited for what is not asked for any more does not wait."""
+        for claim in [claim for claim in self._waiting if claim not in asked]:
+            del self._waiting[claim]
+            self._context.lines.leave(claim)
+
+    def settle(self) -> None:
+        """What was on its way has come, or will not come."""
+        going, self._going = self._going, []
+        for claim in going:
+            self._context.lines.settle(claim)
+
+    def close(self) -> None:
+        """The connection is gone."""
+        self.settle()
+        self.give_up()
+
+    def _let_go(self, want: LimitedTopic, now_ms: float) -> None:
+        """It goes on: what it may bring is kept free for it, where it takes turns."""
+        if want.turns:
+            self._context.lines.reserve(want.counters, want.claim, want.est_msgs, want.est_size)
+            self._going.append(want.claim)
+        elif want.most == FETCH_LIMIT_MAX and not want.unsure:
+            if len(self._ample) >= _LIMITED_MAX:
+                self._ample.clear()
+            self._ample[want.claim] = now_ms + _LOOK_MS
+
+    def _left_before(self, want: LimitedTopic, now_ms: float) -> Left | None:
+        """What was left when a limit was reached, as long as it has to be waited for; None: look anew."""
+        reached = self._limited_before.get(want.claim)
+        if reached is None or (left := reached[1].left) is None:
+            return None
+        self._limited_before[want.claim] = None
+        wait_ms = left.wait_ms - (now_ms - reached[0])
+        want.group = reached[1].group
+        return left._replace(wait_ms=ceil(wait_ms)) if wait_ms > 0 else None
+
+    def _note_limited(self, claim: Claim, reached: tuple[float, LimitedTopic] | None = None) -> None:
+        """From now on it takes turns; before, nobody waits for what others may bring."""
+        self._ample.pop(claim, None)
+        if len(self._limited_before) >= _LIMITED_MAX:
+            self._limited_before.clear()
+        self._limited_before[claim] = reached

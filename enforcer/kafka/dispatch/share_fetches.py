@@ -1,0 +1,177 @@
+"""ShareFetch requests of one connection under limits of dispatch (docs/protocol_notes.md 3.9).
+
+What a member of a share group gets is locked for it, and counts as a delivery, before the answer leaves the
+broker. So all is decided before the request goes on: it is kept for a moment, or asks for less, or for
+nothing; an answer is counted and passed on whole. Acknowledgements never wait: who brings some, or has more
+requests behind this one, is answered at once, with nothing where nothing may be delivered.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from math import ceil, inf
+from typing import Final
+
+from enforcer.core.lines import Pause
+from enforcer.kafka.dispatch.claims import Claims
+from enforcer.kafka.dispatch.context import FetchContext
+from enforcer.kafka.dispatch.fetch_requests import TopicRequest
+from enforcer.kafka.dispatch.fetches import Plan
+from enforcer.kafka.dispatch.limited_topics import LimitedTopic, left_for
+from enforcer.kafka.dispatch.session import NameResolver, TopicReading
+from enforcer.kafka.groups.readers import Client, short
+from enforcer.kafka.part import FETCH_LIMIT_MAX, PART_BYTES_MIN
+from enforcer.kafka.share_sessions import ShareSession, ShareSessions
+from enforcer.wire.kafka.frames import BadFrame, Reason, RequestHeader
+from enforcer.wire.kafka.traffic import (
+    ShareAsked,
+    shared,
+    sharing,
+    with_share,
+)
+
+RECORDS_MAX: Final = 10_000
+"""A limited request never asks for more records at once: each may be a range of its own in the answer."""
+
+
+class ShareFetches:
+    """The ShareFetch requests of one connection.
+
+    Args:
+        context: what all connections share.
+        pause: holds the connection back.
+        naming: the names of its topics.
+    """
+
+    def __init__(self, context: FetchContext, pause: Pause, naming: NameResolver) -> None:
+        self._context = context
+        self._naming = naming
+        self.claims = Claims(context, pause, context.new_trail(), exact=True)
+        """What it waits for."""
+        self._sessions = ShareSessions()
+        self._behind = False
+
+    def look_behind(self, waiting: int) -> None:
+        """So many requests wait, the one that is kept among them: what stands behind it may acknowledge."""
+        if waiting > 1 and self.claims.held and not self._behind:
+            self._behind = True
+            self.claims.wake()
+
+    def plan(
+        self, frame: bytes, header: RequestHeader, _client: Client, address: tuple[str, int]
+    ) -> Plan | None:
+        """What becomes of a request; None: it waits, and is to be planned again when the pause is over.
+
+        Args:
+            frame: the request.
+            header: its header.
+            address: of the broker.
+
+        Raises:
+            BadFrame: it cannot be read.
+        """
+        asked = sharing(frame, header)
+        session = self._sessions.of(asked)
+        if not asked.acquires:
+            return self._go(frame)
+        may_wait = not (asked.acknowledges or self._behind)
+        if session.overflown:
+            return self._by_itself(frame, asked, may_wait)
+        keys = list(session.topics)
+        if may_wait and (self._naming.must_wait(keys) or self._naming.must_prove()):
+            return None
+        if not may_wait and not self._context.names.keys() >= session.topics.keys():
+            # Asked for before the next one, which brings no acknowledgements.
+            return self._go(with_share(frame, asked, records=0, size=0))
+        broker, group = self._context.broker(address), short(asked.group or "")
+        wants = self._wanted(session, broker, group)
+        wait_ms = self._wait_ms(wants, broker)
+        if not wait_ms:
+            if not wants and session.begun:
+                return self._go(frame)
+            frame = with_share(frame, asked, **self._room(asked, wants)) if wants else frame
+            taken = partial(self._taken, header.api_version, session, broker, group, wants)
+            return self._go(frame, taken)
+        # It goes on for all of its topics or for none.
+        self.claims.settle()
+        if may_wait and self.claims.hold(wait_ms, asked.kept_ms(self._context.hold_ms)):
+            return None
+        return self._go(with_share(frame, asked, records=0, size=0))
+
+    def _go(self, frame: bytes, taken: Callable[[bytes], bytes] | None = None) -> Plan:
+        self.claims.release()
+        self._behind = False
+        return Plan(frame, taken)
+
+    def _by_itself(self, frame: bytes, asked: ShareAsked, may_wait: bool) -> Plan | None:
+        wait_ms = self._context.large_wait_ms()
+        if may_wait and wait_ms and self.claims.hold(wait_ms, self._context.hold_ms):
+            return None
+        return self._go(with_share(frame, asked, records=0 if wait_ms else 1, size=PART_BYTES_MIN))
+
+    def _wanted(self, session: ShareSession, broker: str, group: str) -> list[LimitedTopic]:
+        """The topics of the session that are limited."""
+        dispatch, found = self._context.dispatch, []
+        for key in session.topics:
+            name = self._context.topic(key, True)
+            if name is not None and dispatch.limits(name, group):
+                counters = dispatch.counters(broker, name, group)
+                claim = self.claims, name, group
+                topic = TopicRequest(key, 0, 0, [])
+                reading = TopicReading(broker, name, (group,), claim, False, False, counters)
+                found.append(LimitedTopic(topic, reading))
+        return found
+
+    def _wait_ms(self, wants: list[LimitedTopic], broker: str) -> float:
+        """How long the strictest of the limits lets it wait; 0: it may go on."""
+        claims, context = self.claims, self._context
+        claims.begin(wants)
+        now_ms, moment = context.steady_ms(), context.dispatch.moment(broker)
+        for want in wants:
+            claims.decide(want, now_ms, moment)
+        wait_ms = max((want.wait_ms for want in wants), default=0.0)
+        for want in wants if not wait_ms else ():
+            claims.leave(want)
+        return wait_ms
+
+    def _room(self, asked: ShareAsked, wants: list[LimitedTopic]) -> dict[str, int]:
+        """How many records and bytes may come at once."""
+        records, size = float(min(asked.max_records, RECORDS_MAX)), float(asked.max_bytes)
+        for want in wants:
+            unit = 1.0
+            if self._context.dispatch.by_entry and want.msgs < inf:
+                unit, _ = self._context.dispatch.mean_entry(want.broker, want.name, want.group)
+            records = min(records, want.msgs * max(1.0, unit))
+            size = min(size, max(PART_BYTES_MIN, want.size))
+        # What is below 0 a broker takes for what it likes.
+        return {"records": max(1, ceil(records)), "size": max(1, int(min(size, FETCH_LIMIT_MAX)))}
+
+    def _taken(
+        self, version: int, session: ShareSession, broker: str, group: str, wants: list[LimitedTopic],
+        response: bytes,
+    ) -> bytes:  # fmt: skip
+        """Count what a response brings: it is the client's, whatever it brings."""
+        context, dispatch = self._context, self._context.dispatch
+        self.claims.settle()
+        try:
+            uses = shared(response, version)
+        except BadFrame as bad:
+            if bad.reason is not Reason.TOO_MANY_ITEMS:
+                raise
+            context.metrics.large_fetches.inc()
+            return response
+        session.learn(use.topic for use in uses)
+        now_ms, moment = context.steady_ms(), dispatch.moment(broker)
+        for use in uses:
+            name = context.topic(use.topic, True)
+            if name is None or not dispatch.limits(name, group):
+                continue
+            context.metrics.redelivered.inc(use.again)
+            # What is left unread is not told, so there is always taken to be something.
+            dispatch.deliver_at(
+                moment, name, group, msgs=use.records, size=use.size, entries=use.batches, backlog=True
+            )
+        for want in wants:
+            want.left = left_for(dispatch, moment, want)
+            if want.left.level:
+                self.claims.reached(want, now_ms)
+        return response

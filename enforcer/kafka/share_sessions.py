@@ -1,0 +1,87 @@
+"""The share sessions of one connection: which topics each of them has (KIP-932).
+
+A broker keeps a session for each member of a group, and a request names only what changes in it.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from enforcer.wire.kafka.traffic import ShareAsked
+
+SHARE_TOPICS_MAX: Final = 1_000
+"""Topics of a share session that are remembered."""
+SHARE_PARTS_MAX: Final = 10_000
+"""And their partitions."""
+SHARE_SESSIONS_MAX: Final = 10
+"""And sessions of a connection; clients have one."""
+
+
+class ShareSession:
+    """The topics of a share session, as its requests have named them.
+
+    Attributes:
+        topics: id -> partitions.
+        begun: it began when its requests were read already.
+        overflown: there are more than are remembered.
+        changes: how often `topics` has changed.
+    """
+
+    __slots__ = ("_partitions", "begun", "changes", "overflown", "topics")
+
+    def __init__(self, overflown: bool = False) -> None:
+        self.topics: dict[bytes, set[int]] = {}
+        self.begun = False
+        self.overflown = overflown
+        self.changes = self._partitions = 0
+
+    def note(self, asked: ShareAsked) -> None:
+        """A request of it; the same one may come twice."""
+        if asked.epoch <= 0:
+            self.topics.clear()
+            self._partitions, self.overflown, self.begun = 0, False, True
+        self.changes += bool(asked.epoch <= 0 or asked.topics or asked.forgotten)
+        for topic, parts in asked.topics:
+            self._partitions += self._add(topic, parts)
+        for topic, gone in asked.forgotten:
+            if (known := self.topics.get(topic)) is not None:
+                self._partitions -= len(known.intersection(gone))
+                known.difference_update(gone)
+                if not known:
+                    del self.topics[topic]
+        self.overflown |= self._partitions > SHARE_PARTS_MAX
+
+    def learn(self, topics: Iterable[bytes]) -> None:
+        """It has brought something of these, so they belong to it."""
+        for topic in topics:
+            if topic not in self.topics:
+                self._add(topic, ())
+                self.changes += 1
+
+    def _add(self, topic: bytes, parts: Iterable[int]) -> int:
+        if topic not in self.topics and len(self.topics) >= SHARE_TOPICS_MAX:
+            self.overflown = True
+            return 0
+        its = self.topics.setdefault(topic, set())
+        before = len(its)
+        its.update(parts)
+        return len(its) - before
+
+
+class ShareSessions:
+    """Those of one connection: of each member that it speaks for."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[tuple[str | None, bytes | None], ShareSession] = {}
+
+    def of(self, asked: ShareAsked) -> ShareSession:
+        """The session of a request, and what it has now; without room for it one that is overflown."""
+        key = asked.group, asked.member
+        session = self._sessions.get(key) or ShareSession()
+        session.note(asked)
+        if asked.epoch < 0:
+            self._sessions.pop(key, None)
+        elif key in self._sessions or len(self._sessions) < SHARE_SESSIONS_MAX:
+            self._sessions[key] = session
+        else:
+            return ShareSession(overflown=True)
+        return session

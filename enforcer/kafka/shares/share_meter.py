@@ -1,0 +1,146 @@
+"""One connection's ShareFetch requests while traffic is metered (docs/protocol_notes.md 3.9).
+
+Charged as Fetches are, by what has come. But what has come is the client's: nothing of it is held back, and
+it is told no throttle time, by which it would keep its acknowledgements to itself. So a request waits before
+it goes on, for a moment; where it may not, it asks for nothing.
+"""
+
+from math import inf
+from typing import Final
+
+from enforcer.core.account import DISPATCH
+from enforcer.core.lines import Pause
+from enforcer.core.metrics import Metrics
+from enforcer.kafka.part import PART_BYTES_MIN
+from enforcer.kafka.share_sessions import ShareSession, ShareSessions
+from enforcer.kafka.shares.connection_meter import ConnectionMeter, LookUp
+from enforcer.kafka.shares.frame_meter import FrameMeter
+from enforcer.wire.kafka.frames import Frame, RequestHeader
+from enforcer.wire.kafka.traffic import (
+    TopicUse,
+    shared,
+    sharing,
+    with_limit,
+    with_share,
+)
+
+HOLD_MS: Final = 1_000.0
+"""A request is kept no longer, whatever it would wait at the broker."""
+
+
+class ShareMeter(ConnectionMeter):
+    """A share session as the meter sees it; arguments as of ConnectionMeter."""
+
+    def __init__(self, frames: FrameMeter, metrics: Metrics, pause: Pause, look_up: LookUp) -> None:
+        self._short = _ShortPause(pause)
+        super().__init__(frames, metrics, self._short, look_up)
+        self._session_ids = True
+        self._sessions = ShareSessions()
+        self._seen: tuple[ShareSession, int] | None = None
+        self._held_since_ms = inf
+        self._behind = False
+
+    def look_behind(self, waiting: int) -> None:
+        """So many requests wait, the one that is kept among them: what stands behind it may acknowledge."""
+        if waiting > 1 and self._held_since_ms != inf and not self._behind:
+            self._behind = True
+            self._pause.wake()
+
+    def ask(self, frame: bytes, header: RequestHeader, user: str) -> bytes | None:
+        """A ShareFetch request as it is forwarded: where somebody owes, it is kept or asks for nothing.
+
+        Returns:
+            None: it must wait, and is to be handled again when the pause is over.
+
+        Raises:
+            BadFrame: it cannot be read.
+        """
+        asked = sharing(frame, header)
+        session = self._use(self._sessions.of(asked))
+        if not asked.acquires:
+            return self._go(frame)
+        now_ms = self._steady_ms()
+        left_ms = min(self._held_since_ms, now_ms) + asked.kept_ms(HOLD_MS) - now_ms
+        may_wait = not (asked.acknowledges or self._behind) and left_ms > 0
+        unknown = self._frames.unknown_ids([*self._unnamed, *self._session])
+        if may_wait and not self.proven:
+            self._ask([])
+            return None
+        if may_wait and self._must_ask(unknown):
+            return None
+        accounts = self._frames.fetching(self._session_accounts(), user, header.client_id or "")
+        if may_wait:
+            self._asked.clear()
+            self._unnamed.clear()
+            self._short.most_ms = left_ms
+            goes = self._line_up.admits_fetch(accounts, now_ms)
+            self._short.most_ms = inf
+            if not goes:
+                self._held_since_ms = min(self._held_since_ms, now_ms)
+                return None
+        else:
+            goes = self.proven and not unknown and not self._line_up.must_wait(accounts, now_ms)
+            self._line_up.step_aside()
+            if not goes:
+                return self._go(with_share(frame, asked, records=0, size=0))
+        if session.overflown:
+            return self._go(with_share(frame, asked, records=1, size=PART_BYTES_MIN))
+        limit = self._frames.fetch_limit(asked.summary, accounts)
+        return self._go(frame if limit is None else with_limit(frame, asked.summary, limit))
+
+    def got(self, response: Frame, header: RequestHeader, user: str) -> None:
+        """Charge a ShareFetch response, which is the client's whatever it brings.
+
+        Raises:
+            BadFrame: it cannot be read.
+        """
+        passed: list[TopicUse] = []
+        if self._meter.grouped:
+            passed = [TopicUse(*use[:3]) for use in shared(response, header.api_version)]
+        bill = self._frames.fetched(response, passed, header, user)
+        now_ms = self._steady_ms()
+        self._line_up.fetched(bill.owed, now_ms)
+        # The session may have begun before anything was metered: then what comes tells its topics.
+        if self._seen is not None:
+            self._seen[0].learn(use.topic for use in passed)
+        self._unnamed = bill.unknown
+        self._meter.unmetered += len(bill.unknown)
+        wait = bill.charge(DISPATCH, now_ms).wait
+        if wait is not None:
+            self._told_ms(wait)
+
+    def _use(self, session: ShareSession) -> ShareSession:
+        """This session asks: its topics are those that accounts are looked for."""
+        if self._seen != (session, session.changes):
+            self._seen = session, session.changes
+            self._session = dict.fromkeys(session.topics)
+            self._generation = -1
+        return session
+
+    def _go(self, frame: bytes) -> bytes:
+        self._held_since_ms = inf
+        self._behind = False
+        return frame
+
+
+class _ShortPause:
+    """A pause that ends after a moment.
+
+    Attributes:
+        most_ms: the longest that it lasts.
+
+    Args:
+        pause: holds the connection back.
+    """
+
+    def __init__(self, pause: Pause) -> None:
+        self.most_ms = inf
+        self._pause = pause
+
+    def pause(self, wait_ms: float) -> None:
+        """See Pause."""
+        self._pause.pause(min(wait_ms, self.most_ms))
+
+    def wake(self) -> None:
+        """See Pause."""
+        self._pause.wake()

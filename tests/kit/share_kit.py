@@ -1,0 +1,210 @@
+"""Share groups on a real broker: real members of them, and what each record that they get says."""
+
+import re
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from cluster_kit import Cluster
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from four_clients import BUILD_LIMIT_S, PINS
+from proxy_kit import Decider, PolicyWriter
+from wire_client import WireClient
+
+from enforcer.wire.kafka.codec import request_layout, response_layout
+from enforcer.wire.kafka.fields import NO_TAGS, Fields, int16, int32
+from enforcer.wire.kafka.frames import response_body_offset
+from streaming.contract.topics import Topics
+from weir.jars.folders import ROOT
+from weir.jars.java import java_command
+from weir.stack.kafka import LocalKafka
+from weir.stack.topics import ensure_topics
+
+KIND: Final = "kafka43"
+LIMIT_S: Final = 120
+_SOURCES: Final = ROOT / "tests" / "kafka"
+_ALTER_CONFIGS, _ALTER_QUOTAS, _GROUP = 44, 49, 32
+SHARE_HEARTBEAT: Final = 76
+_NOT_YET: Final = (14, 15, 16)
+LOCK_MS: Final = 5_000
+"""How long a record is locked for whom it was delivered to; Kafka's default is 30 s."""
+PROPERTIES: Final[Mapping[str, str]] = {
+    "num.partitions": "1",
+    "group.share.min.record.lock.duration.ms": "1000",
+    "group.share.record.lock.duration.ms": str(LOCK_MS),
+    "group.share.min.heartbeat.interval.ms": "500",
+    "group.share.heartbeat.interval.ms": "500",
+}
+
+
+class Arrival(NamedTuple):
+    """A record that a member got: when (ms), which, and the how manyth delivery of it that was."""
+
+    at_ms: int
+    topic: str
+    partition: int
+    offset: int
+    delivery: int
+
+
+@contextmanager
+def share_cluster(folder: Path) -> Iterator[Cluster]:
+    """A broker that has share groups, and Weir's topics."""
+    with LocalKafka(folder, kind=KIND, properties=PROPERTIES) as kafka:
+        topics = Topics()
+        ensure_topics(kafka.bootstrap, topics)
+        with Decider(kafka.bootstrap, topics) as decider:
+            yield Cluster(kafka, topics, decider, PolicyWriter(kafka.bootstrap, topics))
+
+
+def configure(bootstrap: str, group: str, **settings: str) -> None:
+    """Settings of a share group, beside that it begins with the earliest record."""
+    settings = {"share.auto.offset.reset": "earliest"} | settings
+    configs = [
+        {"Name": name.encode(), "ConfigOperation": 0, "Value": value.encode()}
+        for name, value in settings.items()
+    ]
+    resource = {"ResourceType": _GROUP, "ResourceName": group.encode(), "Configs": configs}
+    _change(bootstrap, _ALTER_CONFIGS, {"Resources": [resource]}, "Responses")
+
+
+def brokers_own_rate(bootstrap: str, client_id: str, rate: int) -> None:
+    """Kafka's own consumer_byte_rate of a client id."""
+    entity = {"EntityType": b"client-id", "EntityName": client_id.encode()}
+    values = [{"Key": b"consumer_byte_rate", "Value": float(rate)}]
+    _change(bootstrap, _ALTER_QUOTAS, {"Entries": [{"Entity": [entity], "Ops": values}]}, "Entries")
+
+
+def _change(bootstrap: str, key: int, body: Fields, said: str) -> None:
+    with RawMember(bootstrap) as wire:
+        answer = wire.ask(key, 1, body)
+    assert [each["ErrorCode"] for each in answer[said]] == [0], answer
+
+
+def filled(bootstrap: str, topic: str, count: int, per_batch: int = 1, size: int = 100) -> None:
+    """A new topic with so many records, in batches of one size."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for made in admin.create_topics([NewTopic(topic, 1, 1)]).values():
+        made.result(LIMIT_S)
+    producer = Producer(
+        {"bootstrap.servers": bootstrap, "linger.ms": 1_000, "batch.num.messages": per_batch}
+    )
+    for number in range(count):
+        producer.produce(topic, b"%0*d" % (size, number))
+        producer.poll(0)
+    assert producer.flush(LIMIT_S) == 0
+
+
+def java(bootstrap: str, group: str, topics: str, count: int, limit_s: int, *more: str) -> list[str]:
+    """Kafka's own."""
+    properties = ("org.slf4j.simpleLogger.defaultLogLevel=error",)
+    arguments = (bootstrap, group, topics, str(count), str(limit_s), *more)
+    return java_command(str(_SOURCES / "ShareReader.java"), *arguments, kind=KIND, properties=properties)
+
+
+def console(bootstrap: str, group: str, topics: str, count: int, limit_s: int, *more: str) -> list[str]:
+    """Kafka's console share consumer."""
+    printed = ("offset", "partition", "delivery")
+    return java_command(
+        "org.apache.kafka.tools.consumer.ConsoleShareConsumer",
+        "--bootstrap-server", bootstrap, "--topic", topics, "--group", group,
+        "--max-messages", str(count), "--timeout-ms", str(1_000 * limit_s),
+        *(part for name in printed for part in ("--formatter-property", f"print.{name}=true")),
+        *(part for each in more for part in ("--command-property", each)),
+        "--formatter-property", "print.value=false", kind=KIND,
+    )  # fmt: skip
+
+
+def go(bootstrap: str, group: str, topics: str, count: int, limit_s: int, *_more: str) -> list[str]:
+    """franz-go."""
+    return [_built(), bootstrap, group, topics, str(count), str(limit_s)]
+
+
+@cache
+def _built() -> str:
+    program = ROOT / ".weir" / "share_reader"
+    subprocess.run(
+        ["go", "build", "-mod=readonly", "-o", str(program), str(_SOURCES / "share_reader.go")],
+        cwd=PINS, check=True, timeout=BUILD_LIMIT_S,
+    )  # fmt: skip
+    return str(program)
+
+
+class RawMember(WireClient):
+    """A connection that says what a test wants, in Kafka's own fields."""
+
+    def tell(self, key: int, version: int, body: Fields) -> None:
+        """Send a flexible request."""
+        name = self.client_id.encode()
+        head = int16(key) + int16(version) + int32(1) + int16(len(name)) + name + NO_TAGS
+        self.send_frame(head + request_layout(key, version).write(body))
+
+    def hear(self, key: int, version: int) -> Fields:
+        """The next answer."""
+        answer = self.receive_frame()
+        return response_layout(key, version).read(answer, response_body_offset(key, version, answer))
+
+    def ask(self, key: int, version: int, body: Fields) -> Fields:
+        """The answer to a request."""
+        self.tell(key, version, body)
+        return self.hear(key, version)
+
+    def join(self, group: str, member: str, topic: str) -> bytes:
+        """Become the group's only member, with one partition of a topic; returns the topic's id."""
+        body: Fields = {"GroupId": group.encode(), "MemberId": member.encode(), "MemberEpoch": 0}
+        body["SubscribedTopicNames"] = [topic.encode()]
+        deadline = time.monotonic() + LIMIT_S
+        while time.monotonic() < deadline:
+            said = self.ask(SHARE_HEARTBEAT, 1, body)
+            assert said["ErrorCode"] in (0, *_NOT_YET), said
+            if said["ErrorCode"] == 0:
+                body["MemberEpoch"] = said["MemberEpoch"]
+                body["SubscribedTopicNames"] = None
+                if said["Assignment"] and said["Assignment"]["TopicPartitions"]:
+                    topic_id: bytes = said["Assignment"]["TopicPartitions"][0]["TopicId"]
+                    return topic_id
+            time.sleep(0.1)
+        raise AssertionError("nothing was assigned")
+
+
+def acquired(answer: Fields) -> list[tuple[int, int, int]]:
+    """The ranges that a ShareFetch has brought: first and last offset, deliveries."""
+    return [
+        (each["FirstOffset"], each["LastOffset"], each["DeliveryCount"])
+        for topic in answer["Responses"]
+        for part in topic["Partitions"]
+        for each in part["AcquiredRecords"]
+    ]
+
+
+class Member:
+    """A member of a share group in a process of its own."""
+
+    def __init__(self, command: list[str]) -> None:
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def arrivals(self, limit_s: float = LIMIT_S) -> list[Arrival]:
+        """What it got, when it has ended."""
+        try:
+            out, err = self._process.communicate(timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            raise
+        assert self._process.returncode == 0, err
+        return [arrival for line in out.splitlines() if (arrival := _arrival(line)) is not None]
+
+
+def _arrival(line: str) -> Arrival | None:
+    parts = line.split()
+    if len(parts) == len(Arrival._fields) and parts[0].isdigit():
+        return Arrival(int(parts[0]), parts[1], *map(int, parts[2:]))
+    # The console's.
+    said = dict(re.findall(r"(Partition|Offset|Delivery):\s*(\d+)", line))
+    if not said:
+        return None
+    return Arrival(0, "", *(int(said[name]) for name in ("Partition", "Offset", "Delivery")))

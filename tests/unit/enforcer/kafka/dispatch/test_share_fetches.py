@@ -1,0 +1,214 @@
+"""ShareFetch requests of one connection under limits: held, asking for less or for nothing, never cut."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from fetch_rig import ADDRESS, BROKER, CLIENT, World, full
+from hypothesis import given
+from hypothesis import strategies as st
+from share_frames import id_of, read_request, share_request, share_response
+from traffic_kit import batch
+
+from enforcer.kafka.dispatch.fetches import Plan
+from enforcer.kafka.dispatch.session import NameResolver
+from enforcer.kafka.dispatch.share_fetches import ShareFetches
+from enforcer.kafka.part import FETCH_LIMIT_MAX, PART_BYTES_MIN
+from enforcer.kafka.share_sessions import SHARE_PARTS_MAX, SHARE_SESSIONS_MAX, SHARE_TOPICS_MAX
+
+
+class Rig:
+    """A connection whose topics have names."""
+
+    def __init__(self, world: World, topics: str = "tuv") -> None:
+        self.world = world
+        self.pauses: list[float] = []
+        self.woken = 0
+        self.asked: list[list[bytes]] = []
+        world.names.update({id_of(name): name for name in topics})
+        naming = NameResolver(world.names, self, self._look_up, lambda: world.now_ms)
+        naming.proven = True
+        self.shares = ShareFetches(world.desk, self, naming)
+
+    def pause(self, wait_ms: float) -> None:
+        """Noted (lines.Pause)."""
+        self.pauses.append(wait_ms)
+
+    def wake(self) -> None:
+        """Noted (lines.Pause)."""
+        self.woken += 1
+
+    def _look_up(self, topics: list[bytes], _done: Callable[[Mapping[bytes, str]], None]) -> None:
+        self.asked.append(topics)
+
+    def plan(self, topics: str = "", **fields: Any) -> Plan | None:
+        """What becomes of a request."""
+        return self.shares.plan(*share_request(tuple(topics), **fields), CLIENT, ADDRESS)
+
+    def room(self, topics: str = "", **fields: Any) -> tuple[int, int]:
+        """The records and bytes that a request asks for as it goes on."""
+        plan = self.plan(topics, **fields)
+        assert plan is not None
+        said = read_request(plan.frame)
+        return said["MaxRecords"], said["MaxBytes"]
+
+    def get(self, count: int, topics: str = "t", **fields: Any) -> None:
+        """A request goes on, and so many records of the first topic come."""
+        plan = self.plan(topics, **fields)
+        assert plan is not None and plan.cut is not None
+        answer = share_response({topics[0]: (batch(count), [(0, count - 1, 1)])})
+        assert plan.cut(answer) is answer
+
+
+def test_it_asks_for_what_is_left() -> None:
+    """Of the strictest of its topics' limits; what comes beyond is the member's, and a debt."""
+    world = World(topics={full("t"): (10, 0), full("u"): (0, 5_000)})
+    rig = Rig(world)
+    assert rig.room("t", epoch=0) == (10, FETCH_LIMIT_MAX)
+    assert rig.room("u") == (10, 5_000)
+    rig.get(4, "t", epoch=0)
+    assert rig.room("t") == (6, FETCH_LIMIT_MAX)
+    assert rig.room("t", MaxRecords=2, MaxBytes=100) == (2, 100)
+    rig.get(25)
+    assert rig.plan() is None
+    assert [each.msgs for each in world.counted.delivered] == [4, 25]
+    assert {each.place for each in world.counted.delivered} == {(BROKER, full("t"), "g")}
+
+
+def test_it_is_kept_as_long_as_it_would_wait_and_then_asks_for_nothing() -> None:
+    """So its session goes on at the broker; nothing is told the client but an empty answer."""
+    rig = Rig(World())
+    rig.get(30, epoch=0)
+    for wait_ms, kept_ms in ((500, 500), (0, 100), (60_000, 1_000)):
+        assert rig.plan(MaxWaitMs=wait_ms) is None and rig.pauses[-1] <= kept_ms
+        rig.world.now_ms += kept_ms - 1
+        assert rig.plan(MaxWaitMs=wait_ms) is None and rig.pauses[-1] == 1
+        rig.world.now_ms += 1
+        assert rig.room(MaxWaitMs=wait_ms) == (0, 0)
+    assert rig.world.counter("held") == 3
+
+
+def test_acknowledgements_do_not_wait() -> None:
+    """Those that it carries go on at once, as those behind one that is kept, which gives way."""
+    rig = Rig(World())
+    rig.get(20, epoch=0)
+    assert rig.room(acknowledged="t") == (0, 0)
+    assert rig.plan() is None
+    rig.shares.look_behind(1)
+    assert not rig.woken
+    rig.shares.look_behind(2)
+    rig.shares.look_behind(2)
+    assert rig.woken == 1 and rig.room() == (0, 0)
+    assert rig.plan() is None
+    rig.world.now_ms += 2_000
+    assert rig.room() == (10, FETCH_LIMIT_MAX)
+
+
+@pytest.mark.parametrize("fields", [{"epoch": -1, "acknowledged": "t"}, {"MaxRecords": 0}, {"MaxBytes": 0}])
+def test_what_acquires_nothing_passes(fields: dict[str, Any]) -> None:
+    """As it came, whatever is owed."""
+    rig = Rig(World())
+    rig.get(20, epoch=0)
+    frame, header = share_request((), **fields)
+    plan = rig.shares.plan(frame, header, CLIENT, ADDRESS)
+    assert plan == Plan(frame)
+
+
+def test_a_topic_that_left_the_session_is_waited_for_no_more() -> None:
+    """Nor one of a session that is over; it leaves the line."""
+    rig = Rig(World())
+    rig.get(20, "tu", epoch=0)
+    assert rig.plan() is None and len(rig.world.desk.lines) == 1
+    assert rig.room(forgotten="t") == (500, 1 << 20) and len(rig.world.desk.lines) == 0
+    rig.plan("t")
+    assert rig.room("u", epoch=0) == (500, 1 << 20)
+    rig.shares.claims.close()
+    assert len(rig.world.desk.lines) == 0
+
+
+def test_a_session_that_began_unread_is_known_by_what_it_brings() -> None:
+    """Its first answer counts all the same."""
+    rig = Rig(World())
+    rig.get(20, "t", epoch=5)
+    other = Rig(rig.world)
+    plan = other.plan(epoch=5)
+    assert plan is not None and plan.cut is not None
+    plan.cut(share_response({"t": (batch(3), [(0, 2, 1)])}))
+    assert [each.msgs for each in rig.world.counted.delivered] == [20, 3]
+    assert other.plan(epoch=6) is None
+
+
+def test_names_are_asked_for_first() -> None:
+    """But who acknowledges gets nothing instead of waiting."""
+    rig = Rig(World(), topics="")
+    assert rig.room("t", acknowledged="t") == (0, 0) and rig.asked == []
+    assert rig.plan() is None and rig.asked == [[id_of("t")]]
+
+
+def test_members_take_turns_from_the_beginning() -> None:
+    """What one has on its way is not given to another one, since it could not be taken back."""
+    world = World()
+    one, other = Rig(world), Rig(world)
+    plan = one.plan("t", epoch=0)
+    assert other.plan("t", epoch=0) is None
+    assert plan is not None and plan.cut is not None
+    plan.cut(share_response({"t": (batch(4), [(0, 3, 1)])}))
+    assert other.woken and other.room("t", epoch=0) == (6, FETCH_LIMIT_MAX)
+
+
+@pytest.mark.parametrize("many", [{"topics": SHARE_TOPICS_MAX + 1}, {"parts": SHARE_PARTS_MAX + 1}])
+def test_too_large_a_session_gets_a_record_at_a_time(many: dict[str, int]) -> None:
+    """Once a second for all of a proxy; it is read again with the next session."""
+    rig = Rig(World())
+    topics = [number.to_bytes(16, "big") for number in range(many.get("topics", 1))]
+    parts = [{"PartitionIndex": number} for number in range(many.get("parts", 1))]
+    named = [{"TopicId": topic, "Partitions": parts} for topic in topics]
+    assert rig.room(epoch=0, Topics=named) == (1, PART_BYTES_MIN)
+    assert rig.plan() is None
+    rig.world.now_ms += 1_000
+    assert rig.room() == (1, PART_BYTES_MIN)
+    assert rig.room(acknowledged="t") == (0, PART_BYTES_MIN)
+    assert rig.room("u", epoch=0) == (500, 1 << 20)
+
+
+def test_a_connection_that_speaks_for_several_members() -> None:
+    """Each has a session of its own: that another one begins hides no topic; beyond a few, one at a time."""
+    rig = Rig(World())
+    rig.get(20, epoch=0, MemberId=b"a")
+    assert rig.room("u", epoch=0, MemberId=b"b") == (500, 1 << 20)
+    assert rig.plan(epoch=1, MemberId=b"a") is None
+    assert rig.room("u", epoch=0, group="other") == (500, 1 << 20)
+    for number in range(SHARE_SESSIONS_MAX):
+        rig.plan("u", epoch=0, MemberId=b"m%d" % number)
+    assert rig.room("u", epoch=0, MemberId=b"more", acknowledged="u") == (0, PART_BYTES_MIN)
+    rig.plan(epoch=-1, MemberId=b"b")
+    assert rig.room("u", epoch=0, MemberId=b"more") == (500, 1 << 20)
+
+
+@pytest.mark.parametrize("fields", [{"MaxRecords": -1}, {"MaxBytes": -1}])
+def test_less_than_nothing_is_limited_too(fields: dict[str, int]) -> None:
+    """A broker might take it for anything."""
+    rig = Rig(World())
+    records, size = rig.room("t", epoch=0, **fields)
+    assert 0 < records <= 10 and 0 < size <= FETCH_LIMIT_MAX
+    rig.get(20)
+    assert rig.plan(**fields) is None
+
+
+@given(st.lists(st.tuples(st.integers(1, 40), st.integers(0, 900), st.booleans()), max_size=30))
+def test_in_the_long_run_it_gets_its_rate(steps: list[tuple[int, int, bool]]) -> None:
+    """However it asks and whatever batches come: at most the rate, and what one answer brings beyond."""
+    world = World()
+    rig = Rig(world)
+    began, got = world.now_ms, 0
+    for count, after_ms, acknowledges in steps:
+        plan = rig.plan("t", epoch=0, acknowledged="t" if acknowledges else "")
+        if plan is not None and (records := read_request(plan.frame)["MaxRecords"]):
+            assert plan.cut is not None and records <= 10
+            plan.cut(share_response({"t": (batch(count), [(0, count - 1, 1)])}))
+            got += count
+        periods = (world.now_ms - began) // 1_000 + 1
+        assert got <= 10 * periods + 40
+        world.now_ms += after_ms
+    rig.shares.claims.close()
+    assert len(world.desk.lines) == 0

@@ -1,0 +1,135 @@
+"""ShareFetch requests while somebody owes: kept for a moment, then for nothing; answers are charged whole."""
+
+from collections.abc import Callable, Mapping
+
+import pytest
+from meter_kit import GROUPS, TOPIC, Desk
+from share_frames import id_of, read_request, share_request, share_response
+from traffic_kit import batch
+
+from enforcer.kafka.shares.share_meter import HOLD_MS, ShareMeter
+
+RATED = {"quotas[user=ANONYMOUS,client-id=tests]": {"consumer_byte_rate": 1_000}}
+RECORDS = batch(10, size=100)
+
+
+class Line:
+    """A connection, and look-ups that a test answers."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.pauses: list[float] = []
+        self.woken = 0
+        self.asked: list[tuple[list[bytes], Callable[[Mapping[bytes, str]], None]]] = []
+        self.meter = ShareMeter(
+            desk.frames, desk.metrics, self, lambda ids, done: self.asked.append((ids, done))
+        )
+        self.meter.proven = True
+
+    def pause(self, wait_ms: float) -> None:
+        """Noted (lines.Pause)."""
+        self.pauses.append(wait_ms)
+
+    def wake(self) -> None:
+        """Counted (lines.Pause)."""
+        self.woken += 1
+
+    def room(self, *topics: str, **fields: object) -> tuple[int, int] | None:
+        """The records and bytes that a request asks for as it goes on; None: it waits."""
+        frame = self.meter.ask(*share_request(topics, **fields), "ANONYMOUS")  # type: ignore[arg-type]
+        if frame is None:
+            return None
+        said = read_request(frame)
+        return said["MaxRecords"], said["MaxBytes"]
+
+    def got(self, times: int = 1, topic: str = "t") -> None:
+        """So many batches of ten records, about 1,100 bytes each, have come."""
+        _, header = share_request()
+        self.meter.got(share_response({topic: (RECORDS * times, [(0, 9, 1)])}), header, "ANONYMOUS")
+
+
+def owing(desk: Desk) -> Line:
+    """A line whose user owes for what has come."""
+    line = Line(desk)
+    assert line.room("t", epoch=0) is not None
+    line.got(3)
+    return line
+
+
+def test_it_brings_less_and_is_charged_whole() -> None:
+    """A quarter of a second's bytes at once, but a thousand; the whole answer is charged."""
+    line = Line(Desk(RATED))
+    assert line.room("t", epoch=0) == (500, 1_024)
+    line.got(3)
+    assert line.room() is None and line.pauses == [500.0]
+
+
+def test_it_is_kept_for_a_moment_and_then_asks_for_nothing() -> None:
+    """Again and again, until the debt is paid off; nobody waits behind one whose client has its answer."""
+    desk = Desk(RATED)
+    line = owing(desk)
+    for wait_ms, kept_ms in ((500, 500), (0, 100), (60_000, HOLD_MS)):
+        assert line.room(MaxWaitMs=wait_ms) is None and line.pauses[-1] <= kept_ms
+        desk.now_ms += kept_ms
+        assert line.room(MaxWaitMs=wait_ms) == (0, 0) and len(desk.frames.meter.lines) == 0
+    desk.now_ms += 100_000
+    assert line.room() == (500, 1_024)
+
+
+def test_acknowledgements_do_not_wait() -> None:
+    """Those that it carries, and those behind it."""
+    line = owing(Desk(RATED))
+    assert line.room(acknowledged=["t"]) == (0, 0)
+    assert line.room() is None
+    line.meter.look_behind(1)
+    assert not line.woken
+    line.meter.look_behind(2)
+    assert line.woken == 1 and line.room() == (0, 0)
+    assert line.room(epoch=-1, acknowledged=["t"]) == (500, 1 << 20)
+
+
+def test_who_acknowledges_does_not_overtake() -> None:
+    """Where somebody waits, or has records on their way, it gets none either."""
+    desk = Desk(RATED)
+    first = owing(desk)
+    assert first.room() is None
+    desk.now_ms += 100_000
+    assert Line(desk).room(acknowledged=["t"]) == (0, 0)
+    assert first.room() == (500, 1_024)
+    first.meter.close()
+    assert len(desk.frames.meter.lines) == 0
+
+
+@pytest.mark.parametrize("read", [True, False])
+def test_groups_of_its_topics_are_charged(read: bool) -> None:
+    """Records that were acquired, bytes that came; a session that began unread is known by what it brings."""
+    desk = Desk({**GROUPS, "resourcegroups.rg1": {"dispatchRateInMsgs": 5}})
+    desk.frames.learn({id_of("t"): TOPIC})
+    line = Line(desk)
+    assert line.room("t", epoch=0) if read else line.room(epoch=7)
+    line.got()
+    assert desk.frames.meter.accounts["rg1"].used[2:] == [10, len(RECORDS)]
+    assert line.room() is None
+
+
+def test_a_connection_that_speaks_for_several_members() -> None:
+    """That another member begins a session hides no debt of a topic's group."""
+    desk = Desk({**GROUPS, "resourcegroups.rg1": {"dispatchRateInMsgs": 5}})
+    desk.frames.learn({id_of("t"): TOPIC, id_of("u"): "other"})
+    line = Line(desk)
+    assert line.room("t", epoch=0, MemberId=b"a")
+    line.got()
+    for _ in range(2):
+        assert line.room("u", epoch=0, MemberId=b"b")
+    assert line.room(MemberId=b"a") is None
+
+
+def test_names_are_asked_for_first() -> None:
+    """But who acknowledges gets nothing instead of waiting."""
+    desk = Desk(GROUPS)
+    line = Line(desk)
+    assert line.room("t", epoch=0, acknowledged=["t"]) == (0, 0) and line.asked == []
+    assert line.room() is None
+    (ids, done), *_ = line.asked
+    assert ids == [id_of("t")]
+    done({id_of("t"): TOPIC})
+    assert line.room() is not None
