@@ -14,10 +14,10 @@ import yaml
 
 from benchmarks.kit.sides import Tls
 from benchmarks.peers.build import FOLDER, Unavailable
-from benchmarks.peers.service import stop
 from streaming.contract.errors import WeirError
 from weir.jars.java import java
 from weir.stack.kafka import HOST, free_port
+from weir.stack.process import Child
 
 VERSION: Final = "0.12.0"
 HEAP_MB: Final = 512
@@ -80,19 +80,20 @@ def kroxylicious(kafka: str, folder: Path, tls: Tls | None = None) -> Iterator[t
         gateway["tls"] = {"key": {"privateKeyFile": tls.key, "certificateFile": tls.certificate}}
         target["tls"] = {"trust": {"storeFile": tls.ca, "storeType": "PEM"}}
     cluster = {"name": "bench", "targetCluster": target, "gateways": [gateway]}
-    configuration, log = folder / "kroxylicious.yaml", folder / "kroxylicious.log"
+    configuration = folder / "kroxylicious.yaml"
     configuration.write_text(yaml.safe_dump({"virtualClusters": [cluster]}))
     try:
         command = [java(), f"-Xmx{HEAP_MB}m", "-cp", f"{_CLASSES}:{_JARS}/*", "Kroxylicious"]
     except WeirError as error:
         raise Unavailable(f"kroxylicious: {error}") from error
-    with log.open("w") as out:
-        process = subprocess.Popen([*command, str(configuration)], stdout=out, stderr=subprocess.STDOUT)
+    # In a session of its own, as our proxy: by sessions Linux shares cores out (autogroup).
+    child = Child("kroxylicious", [*command, str(configuration)], log=folder / "kroxylicious.log")
+    child.start()
     try:
-        _wait(process, listen, log)
-        yield process.pid, listen
+        _wait(child, listen)
+        yield child.pid, listen
     finally:
-        stop(process, _STOP_LIMIT_S)
+        child.stop(_STOP_LIMIT_S)
 
 
 def _free_block() -> int:
@@ -108,16 +109,16 @@ def _free_block() -> int:
         return port
 
 
-def _wait(process: "subprocess.Popen[bytes]", listen: str, log: Path) -> None:
+def _wait(child: Child, listen: str) -> None:
     host, _, port = listen.rpartition(":")
     until = time.monotonic() + _START_LIMIT_S
-    while process.poll() is None and time.monotonic() < until:
+    while child.alive() and time.monotonic() < until:
         try:
             socket.create_connection((host, int(port)), timeout=1.0).close()
             return
         except OSError:
             time.sleep(_POLL_S)
-    raise Unavailable(f"kroxylicious: it did not start: {log.read_text()[-300:]}")
+    raise Unavailable("kroxylicious: it did not start: " + " | ".join(child.last_lines(5)))
 
 
 def _run(command: list[str], limit_s: float) -> None:

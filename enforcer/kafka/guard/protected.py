@@ -73,7 +73,7 @@ class OwnTopics:
             self._take_ids()
 
     def _take_ids(self) -> None:
-        self.ids = self._looked_up | self._seen.keys()
+        self.ids = self._looked_up.union(self._seen)
         self._search = self._pattern()
 
     def _pattern(self) -> _Search:
