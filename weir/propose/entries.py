@@ -3,8 +3,8 @@
 Each limit is the headroom times the peak of the windows (usual.PEAK) of whoever asks most under its entry,
 rounded up to two digits:
 
-- mutations, by user: the rate of hours; the burst is what must be in the bucket, at that rate, for all that
-  is usual to get through, times the headroom.
+- mutations, by user: the rate of hours; the burst is the headroom times what must be in a bucket of a rate
+  without headroom for all that is usual to get through. So the headroom times as much would get through too.
 - bytes and messages of groups and quotas: minutes, all brokers together, as a rate.
 - requests in flight: minutes, the greatest of each: where the limit begins and ends; half of all minutes stay
   below its least. A round trip above the headroom times the peak is slow.
@@ -22,7 +22,7 @@ from streaming.contract.usage_events import DIMENSIONS
 from streaming.policy.concurrency_schema import LIMIT_MAX, MAX_DURATION_NS
 from streaming.policy.groups import QUOTA_DIMENSIONS
 from streaming.policy.policy_set import ALL_OTHERS, Entity, Section
-from streaming.policy.schema import MAX_MUTATION_RATE, MIN_RATE
+from streaming.policy.schema import MIN_RATE
 from weir.propose.demand import INFLIGHT, MINUTE_MS, MUTATIONS, ROUND_TRIP, Doubles, Kind
 from weir.propose.proposal import OWN_MAX, Asked, Proposal, may_be
 from weir.propose.topics import propose_backlogs, propose_deliveries
@@ -75,10 +75,11 @@ def _mutations(proposal: Proposal, asked: Asked) -> None:
     for path, users in _default_first(
         usual.peak, iter(usual.far), lambda number: Entity(user=names[number]).path, default
     ):
-        seconds = usual.window_ms / 1000.0
-        rate = min(MAX_MUTATION_RATE, max(MIN_RATE, proposal.ample(usual.peak_of(users) / seconds)))
-        burst = min(MAX_MUTATION_RATE, max(1.0, proposal.ample(usual.burst(users, rate))))
-        limits = {"controller_mutation_rate": rate, "controller_mutation_burst": burst}
+        rate = usual.peak_of(users) / (usual.window_ms / 1000.0)
+        limits = {
+            "controller_mutation_rate": max(MIN_RATE, proposal.ample(rate)),
+            "controller_mutation_burst": max(1, proposal.ample(usual.burst(users, rate))),
+        }
         proposal.entries.setdefault(path, {}).update(limits)
         proposal.note(path, MUTATIONS, "users", usual, users)
 
