@@ -139,7 +139,7 @@ def _done(rows: Sequence[Row]) -> str:
     longest = duration(max(row.delay_ms[_AFTER]["max"] for row in rows))
     text = f"{sum(refused):,} refused, {sum(throttled):,} delayed, {longest} at most"
     if len(rows) > 1:
-        text += f", {refused[worst]:,} and {throttled[worst]:,} of these {_shown(rows[worst].whose)}"
+        text += f" (most of it {_shown(rows[worst].whose)}: {refused[worst]:,} and {throttled[worst]:,})"
     return text
 
 

@@ -58,7 +58,7 @@ def test_what_would_be_refused_is_told_with_who_is(tmp_path: Path) -> None:
     wild = hourly("x\n- entity: {user: y}\r\u2028é", *[50] * 100, every_ms=1000)
     assert propose(tmp_path, file_of(tmp_path, "log.jsonl", *crowd, *wild)) == 0
     text = flat((tmp_path / "p.yaml").read_text())
-    assert ": 99 refused, 0 delayed, " in text and "99 and 0 of these x\\n- entity: {user: y}\\r" in text
+    assert ": 99 refused, 0 delayed, " in text and "(most of it x\\n- entity: {user: y}\\r" in text
     assert list(load_policies(str(tmp_path / "p.yaml"))) == ["quotas[user=<default>]"]
 
 
