@@ -54,7 +54,7 @@ class Kind(StrEnum):
 
 
 class Demand(NamedTuple):
-    """What was asked of one measure, in order of time.
+    """What was asked of one measure, by each subject in order of time.
 
     Attributes:
         names: of the subjects; no two alike.
@@ -70,8 +70,8 @@ class Demand(NamedTuple):
     at: Integers
     amount: Doubles
 
-    def only(self, rows: NDArray[np.bool_]) -> "Demand":
-        """Some of the rows."""
+    def only(self, rows: NDArray[np.bool_] | Integers) -> "Demand":
+        """Some of the rows, by flags or in this order."""
         return self._replace(**{name: getattr(self, name)[rows] for name in self._fields[1:]})
 
 
@@ -146,16 +146,18 @@ def _mutations(asked: OrderedRequests, decided: DecisionRows) -> Demand:
 def _refused(
     names: pa.Array, place: Integers, flags: Integers, decided: DecisionRows
 ) -> tuple[Integers, NDArray[np.bool_]]:
-    """A number for the name of each item, and whether its request was refused it."""
+    """A number for the name of each item, and whether its request was refused it, not in shadow."""
     rejected = decided.rows["rejected"]
     # A decision a request, and none a refund, in the same order.
     answered = np.flatnonzero(flags & REFUND == 0)
     lengths = np.diff(rejected.offsets.to_numpy())
+    enforced = np.repeat(~decided.rows["shadow"].to_numpy(zero_copy_only=False), lengths)
     known = pa.concat_arrays([names.cast(pa.large_string()), rejected.flatten().cast(pa.large_string())])
     number = known.dictionary_encode().indices.to_numpy().astype(np.int64)
     own, theirs = number[: len(names)], number[len(names) :]
     most = int(number.max(initial=0)) + 1
-    return own, np.isin(place * most + own, np.repeat(answered, lengths) * most + theirs)
+    gone = (np.repeat(answered, lengths) * most + theirs)[enforced]
+    return own, np.isin(place * most + own, gone)
 
 
 def _tried_again(keys: tuple[Integers, ...], gone: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -56,7 +56,8 @@ def _default_first(
     alike = set(np.flatnonzero(peak > 0.0).tolist()).difference(own)
     if alike:
         yield default, sorted(alike.union(number for number in far if peak[number] == 0.0))
-    yield from sorted((path_of(number), [number]) for number in own if may_be(path_of(number)))
+    paths = ((path_of(number), number) for number in own)
+    yield from sorted((path, [number]) for path, number in paths if path != default and may_be(path))
 
 
 def _entity(subject: str, *, default: bool = False) -> Entity:

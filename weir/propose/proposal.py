@@ -99,10 +99,10 @@ def rounded_up(amount: float) -> float:
     return int(rounded) if rounded.is_integer() and rounded <= INT64_MAX else rounded
 
 
-def may_be(path: str) -> bool:
-    """Whether policies can hold an entry of this path."""
+def may_be(path: str, value: Any = None) -> bool:
+    """Whether policies can hold an entry of this path, and with this value; None: with any."""
     try:
-        check_entry(path, None)
+        check_entry(path, value)
     except BadEvent:
         return False
     return True

@@ -21,6 +21,8 @@ from weir.propose.usual import FAR, PEAK
 
 _WIDTH: Final = 108
 _NAMES: Final = 3
+_NAME_MAX: Final = 200
+"""Characters of a name that are shown."""
 _ASKED: Final = {
     "mutation": "requests", "shares": "reports", "dispatch": "deliveries", "concurrency": "samples",
     "backlog": "reports",
@@ -40,7 +42,11 @@ def policies_of(proposed: Proposed) -> str:
     proposal = proposed.proposal
     paths = sorted(proposal.entries, key=lambda path: ("<default>" not in path, path))
     tried = _tried(proposed.plan, proposal.entries)
-    said = {path: [*map(_seen, proposal.notes.get(path, ())), *(tried[path] or [_NOBODY])] for path in paths}
+    # What was taken over says nothing of itself.
+    said = {
+        path: [*map(_seen, notes), *(tried[path] or [_NOBODY])] if (notes := proposal.notes.get(path)) else []
+        for path in paths
+    }
     comments = {path: [line for text in texts for line in _wrapped(text)] for path, texts in said.items()}
     head = (
         f"Proposed by weir propose --headroom {proposal.headroom:g} from {proposed.events:,} events,"
@@ -89,8 +95,9 @@ def _few(names: Sequence[str]) -> str:
 
 
 def _shown(name: str) -> str:
-    """Users as mutations name them."""
-    return name.removeprefix(QUOTA_GROUP_PREFIX).removeprefix("user=")
+    """Users as mutations name them; what is very long is cut."""
+    shown = name.removeprefix(QUOTA_GROUP_PREFIX).removeprefix("user=")
+    return shown if len(shown) <= _NAME_MAX else f"{shown[:_NAME_MAX]}..."
 
 
 def _window(window_ms: int) -> str:

@@ -129,8 +129,10 @@ def _places(usuals: _Usuals) -> Iterator[tuple[str, list[int]]]:
 
     unlike = [number for numbers in spaces.values() for number in _unlike(usuals, numbers)]
     unlike.sort(key=lambda number: greatest_first([number], names[number]))
-    own = {n for n in unlike[:OWN_MAX] if may_be(f"{Section.TOPICS}.{_topic(names[n])}")}
-    alike = {space: [n for n in numbers if n not in own] for space, numbers in spaces.items()}
+    # Whoever no entry can name lifts nobody's.
+    named = [number for number in unlike if _may_be_own(names[number])]
+    own, apart_ = set(named[:OWN_MAX]), {*named[:OWN_MAX], *set(unlike).difference(named)}
+    alike = {space: [n for n in numbers if n not in apart_] for space, numbers in spaces.items()}
     alike = {
         space: some for space, some in alike.items() if any(u.peak_of(some) > 0.0 for u in usuals.values())
     }
@@ -155,6 +157,11 @@ def _unlike(usuals: _Usuals, subjects: Sequence[int]) -> list[int]:
     """Those of some who are unlike the others by any measure."""
     flags = [apart(usual.peak[subjects], len(subjects)) for usual in usuals.values()]
     return [number for number, unlike in zip(subjects, np.any(flags, axis=0).tolist(), strict=True) if unlike]
+
+
+def _may_be_own(name: str) -> bool:
+    topic, subscription = split_subscription(name)
+    return may_be(f"{Section.TOPICS}.{topic}", {"subscriptions": {subscription: {}}} if subscription else {})
 
 
 def _topic(name: str) -> str:

@@ -60,7 +60,7 @@ class Usual:
     """What is usual of one measure.
 
     Attributes:
-        demand: without what was left out.
+        demand: without what was left out, sorted by subject.
         far: by subject, what was left out.
         window_ms: length of the windows.
         whose, window, value: what subjects asked for in windows, sorted by subject.
@@ -84,7 +84,7 @@ class Usual:
             combine: what makes one of several in a window: a sum, or a maximum of what is a level.
             window_ms: length of the windows; None: as long as hours are, see `hour_of`.
         """
-        hour_ms = hour_of(demand.at)
+        demand, hour_ms = demand.only(np.argsort(demand.whose, kind="stable")), hour_of(demand.at)
         (whose, hour), value = _windows(demand, hour_ms, combine)
         count = len(demand.names)
         usual = np.maximum(_own(whose, hour, value, hour_ms, count), _others(whose, value, count))[whose]
@@ -124,14 +124,11 @@ class Usual:
 
     def burst(self, subjects: Sequence[int], rate: float) -> float:
         """How much a token bucket of this rate, 1/s, must hold for each of them to be let through."""
-        order = np.argsort(self.demand.whose, kind="stable")
-        whose = self.demand.whose[order]
-        worst = 0.0
-        for begin, end in zip(*(np.searchsorted(whose, subjects, side=side) for side in ("left", "right")),
-                              strict=True):  # fmt: skip
-            own = order[begin:end]
-            if len(own):
-                amount, at = self.demand.amount[own], self.demand.at[own]
+        worst, whose = 0.0, self.demand.whose
+        ends = (np.searchsorted(whose, subjects, side=side).tolist() for side in ("left", "right"))
+        for begin, end in zip(*ends, strict=True):
+            if end > begin:
+                amount, at = self.demand.amount[begin:end], self.demand.at[begin:end]
                 drained = rate * ((at - at[0]) / 1000.0)
                 after = np.cumsum(amount) - drained
                 # Never below empty: whatever was drained beyond that drains nothing of what comes.

@@ -52,6 +52,7 @@ def test_what_the_job_refused_is_known_from_the_policies_of_the_log(tmp_path: Pa
     assert amounts(tmp_path, *asks) == [20.0, 5.0, 5.0]
     limit = quota(0.001, 10)
     assert amounts(tmp_path, *asks, **{"quotas[user=alice]": limit}) == [20.0, 5.0, 0.0]
+    assert amounts(tmp_path, *asks, **{"quotas[user=alice]": {**limit, "shadow": True}}) == [20.0, 5.0, 5.0]
     assert amounts(tmp_path, policy(-1, "quotas[user=alice]", limit), *asks) == [20.0, 5.0, 0.0]
 
 

@@ -82,6 +82,23 @@ def test_a_subscription_unlike_its_namespace_has_its_own(tmp_path: Path) -> None
     assert own["dispatchThrottlingRateInMsg"] == 1000
     assert entries[NAMESPACE]["subscriptionDispatchRate"]["dispatchThrottlingRateInMsg"] == 10
     assert entries["broker"]["dispatchThrottlingRatePerSubscriptionInMsg"] == 10
+    (tmp_path / "p.yaml").write_text(policy_file(entries))
+    assert load_policies(str(tmp_path / "p.yaml")) == entries
+
+
+def test_a_subscription_that_no_entry_can_name_lifts_no_other(tmp_path: Path) -> None:
+    """Nor the broker's default; it goes by its namespace."""
+    events = [event for name in "abc" for event in lumps(1, 10, subscription=name)]
+    log = sorted([*events, *lumps(1, 1000, subscription="s" * 1025)], key=lambda event: event["ts"])
+    assert entries_of(tmp_path, log) == entries_of(tmp_path, events)
+
+
+def test_a_partition_named_like_the_default_is_none_of_its_own(tmp_path: Path) -> None:
+    """It goes by the default, and does not lift it."""
+    events = [sample(f"{name}", n, 10, 8, partition=name) for n, name in enumerate(("a", "b", "c"))]
+    entries = entries_of(tmp_path, [*events, sample("s", 9, 10, 80, partition="*")])
+    assert list(entries) == ["backpressure.partitions.*"]
+    assert entries["backpressure.partitions.*"]["aimd"]["maxLimit"] == 8
 
 
 def test_thousands_of_namespaces_go_by_the_broker(tmp_path: Path) -> None:
