@@ -96,7 +96,8 @@ def _groups(proposal: Proposal, asked: Asked) -> None:
         for number in plain:
             path = f"{Section.RESOURCE_GROUPS}.{names[number]}"
             if usual.peak[number] > 0.0 and may_be(path):
-                proposal.entries.setdefault(path, {})[measure] = proposal.ample(usual.peak_of([number]))
+                limit = max(MIN_RATE, proposal.ample(usual.peak_of([number])))
+                proposal.entries.setdefault(path, {})[measure] = limit
                 proposal.note(path, measure, "groups", usual, [number])
         key = next((key for key, place in QUOTA_DIMENSIONS.items() if DIMENSIONS[place] == measure), None)
         if key is not None:

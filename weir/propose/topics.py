@@ -154,9 +154,10 @@ def _alike_of_all(usuals: _Usuals, alike: Mapping[str, list[int]]) -> list[int]:
 
 
 def _unlike(usuals: _Usuals, subjects: Sequence[int]) -> list[int]:
-    """Those of some who are unlike the others by any measure."""
+    """Those of some who are unlike the others by any measure; if that is everybody, nobody is."""
     flags = [apart(usual.peak[subjects], len(subjects)) for usual in usuals.values()]
-    return [number for number, unlike in zip(subjects, np.any(flags, axis=0).tolist(), strict=True) if unlike]
+    unlike = np.any(flags, axis=0)
+    return [] if unlike.all() else np.asarray(subjects)[unlike].tolist()
 
 
 def _may_be_own(name: str) -> bool:

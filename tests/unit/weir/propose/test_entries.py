@@ -125,6 +125,17 @@ def test_quotas_of_backlogs_hold_producers(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+def test_two_that_are_unlike_each_other_in_two_ways_are_alike(tmp_path: Path) -> None:
+    """Somebody must go by the default."""
+    topics = [("a", 9000, 1000), ("b", 100, 90_000)]
+    events = [
+        backlog([ledger(1, 10, size, closed_ago_ms=ago_ms), ledger(2, 1, 1)], subscription("s", 1, -1),
+                topic=f"persistent://acme/orders/{name}")
+        for name, size, ago_ms in topics
+    ]  # fmt: skip
+    assert list(entries_of(tmp_path, events)) == ["broker", NAMESPACE]
+
+
 def test_slots_are_those_in_flight(tmp_path: Path) -> None:
     """By minutes: the limit begins and ends at the peak, half of them stay below the least."""
     events = [sample(f"s{n}", n * 60 * SECOND_MS, 10, inflight=5 + n % 4) for n in range(40)]
