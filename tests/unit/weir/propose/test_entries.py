@@ -3,13 +3,13 @@
 from pathlib import Path
 
 import pytest
+import yaml
 from event_kit import Event, backlog, delivery, ledger, sample, subscription
 from law_kit import T0, request
-from plan_kit import file_of, policies_of
+from plan_kit import outcomes, plan_of, policies_of
 from propose_kit import BURST, HOUR_MS, NAMESPACE, entries_of, hourly, proposed
 
 from streaming.policy.files import check_entry, load_policies, policy_file
-from weir.plan.run import plan
 from weir.propose.proposal import OWN_MAX, rounded_up
 from weir.propose.told import policies_of as text_of
 
@@ -49,10 +49,10 @@ def test_headroom_times_as_much_gets_through(tmp_path: Path) -> None:
     at = [sum(gaps[:n]) * SECOND_MS for n in range(len(gaps))]
     log = [request(f"r{n}", when, 1 + n % 7) for n, when in enumerate(at)]
     twice = [request(f"r{n}", when, 2 * (1 + n % 7)) for n, when in enumerate(at)]
-    tried = policies_of(tmp_path, "none.yaml")
-    (tmp_path / "p.yaml").write_text(policy_file(entries_of(tmp_path, log, 2.0)))
-    found = plan(tried, [file_of(tmp_path, "twice.jsonl", *twice)], [str(tmp_path / "p.yaml")]).plans[0]
-    assert [row.counts.outcomes[1].tolist() for row in found.rows] == [[len(log), 0, 0]]
+    limits = yaml.safe_load(policy_file(entries_of(tmp_path, log, 2.0)))
+    del limits["version"]
+    found = plan_of(tmp_path, twice, {}, limits)
+    assert outcomes(found, "user=alice")[1] == [len(log), 0, 0]
 
 
 def lumps(every_s: int, msgs: int, count: int = 60, **fields: str) -> list[Event]:
