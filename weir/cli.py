@@ -29,6 +29,7 @@ COMMANDS = {
     "dump": "weir.commands.dump",
     "import": "weir.imports.command",
     "replay": "weir.commands.replay",
+    "propose": "weir.propose.command",
     "simulate": "weir.simulate.command",
     "kafka": "weir.commands.local.kafka",
     "pulsar": "weir.commands.local.pulsar",

@@ -1,6 +1,6 @@
 """A made-up day of a cluster, for plans: the same seed gives the same bytes.
 
-    PYTHONPATH=. .venv/bin/python -m benchmarks.load.day FOLDER [--seed N] [--tenants N]
+    PYTHONPATH=. .venv/bin/python -m benchmarks.load.day FOLDER [--seed N] [--tenants N] [--day N] [--calm]
 
 Writes `day.jsonl.gz`, all laws' events of one day, and two files of policies: `today.yaml`, as loose as what
 nobody ever looked at, and `tomorrow.yaml`, which is to hold the runaway and leave those alone who behave:
@@ -9,6 +9,9 @@ nobody ever looked at, and `tomorrow.yaml`, which is to hold the runaway and lea
 - `etl` runs away from 13:10 to 15:40: it creates topics as fast as it can;
 - `reports` is slow: a few large requests a day, a subscription that reads in lumps and falls behind;
 - `shop` grows: what it asks for and what it sends rises all day.
+
+A later day (`--day 2`) is other traffic of the same principals, and `shop` grows on from where it was; on a
+calm one (`--calm`) nobody runs away.
 """
 
 import argparse
@@ -72,17 +75,23 @@ class Day:
     Args:
         seed: of all that is random.
         tenants: small teams.
+        day: which one, from 1.
+        calm: nobody runs away.
     """
 
-    def __init__(self, seed: int, tenants: int = TENANTS) -> None:
-        self._seed, self._tenants = seed, tenants
-        self._streams = count()
+    def __init__(self, seed: int, tenants: int = TENANTS, day: int = 1, *, calm: bool = False) -> None:
+        self._seed, self._tenants, self._calm = seed, tenants, calm
+        self._later_ms = (day - 1) * DAY_MS
+        self._streams = count(day - 1 << 32)
 
     def events(self) -> list[Event]:
         """In order of time."""
         made = [*self._asked(), *self._used(), *self._delivered(), *self._measured(), *self._stored()]
         made.sort(key=lambda event: event["ts"])
-        return [{**event, "id": f"e{number}"} for number, event in enumerate(made, 1)]
+        return [
+            {**event, "ts": event["ts"] + self._later_ms, "id": f"e{number}"}
+            for number, event in enumerate(made, 1)
+        ]
 
     def _times(
         self, every_ms: float, start_ms: float = 0, end_ms: float = DAY_MS
@@ -96,6 +105,10 @@ class Day:
                 return
             yield int(at), draws.uniform(number)
 
+    def _grown(self, at: int) -> float:
+        """For how long `shop` has grown, days."""
+        return (at + self._later_ms) / DAY_MS
+
     def _asked(self) -> Iterator[Event]:
         for at, draw in self._times(40_000):
             if draw < by_day(at):
@@ -103,11 +116,13 @@ class Day:
         for at, draw in self._times(2500, 2 * HOUR_MS, 2 * HOUR_MS + 300_000):
             yield _request(at, "terraform", "terraform", 1 + int(draw * 4))
         for at, draw in self._times(400, *RUNAWAY_MS):
+            if self._calm:
+                break
             yield _request(at, "etl", "etl-retry", 1 + int(draw * 3))
         for at, _ in self._times(2.5 * HOUR_MS):
             yield _request(at, "reports", "airflow", 120)
         for at, draw in self._times(15_000):
-            if draw < 0.1 + 0.7 * at / DAY_MS:
+            if draw < 0.1 + 0.7 * self._grown(at):
                 yield _request(at, "shop", "shop-api", 1 + int(draw * 4))
         for team in range(self._tenants):
             for at, draw in self._times(900_000):
@@ -121,7 +136,7 @@ class Day:
             for number, proxy in enumerate(PROXIES):
                 part = (0.5, 0.3, 0.2)[number] * (0.8 + 0.4 * draws.uniform(3 * minute + number))
                 rates = {
-                    "shop": (2 + 11 * at / DAY_MS) * 1e6, "ci": 1.5e6 * by_day(at), "reports": 1e6,
+                    "shop": (2 + 11 * self._grown(at)) * 1e6, "ci": 1.5e6 * by_day(at), "reports": 1e6,
                 }  # fmt: skip
                 usage = {f"quota/user={user}": _sent(rate * part) for user, rate in rates.items()}
                 yield {"type": "group_usage", "ts": MIDNIGHT_MS + at + number, "broker": proxy,
@@ -138,7 +153,7 @@ class Day:
     def _measured(self) -> Iterator[Event]:
         """Round trips at one broker, slow while the runaway keeps the controller busy."""
         for at, draw in self._times(3000):
-            slow = 12 if RUNAWAY_MS[0] <= at < RUNAWAY_MS[1] else 1
+            slow = 12 if RUNAWAY_MS[0] <= at < RUNAWAY_MS[1] and not self._calm else 1
             rtt_ns = int((4 + 12 * draw) * slow * 1e6)
             yield {"type": "latency", "ts": MIDNIGHT_MS + at, "partition": "broker-1", "rtt_ns": rtt_ns,
                    "inflight": 4 + int(30 * by_day(at) * (0.5 + draw) * slow / 3)}  # fmt: skip
@@ -150,7 +165,7 @@ class Day:
             size = int(6e9 * by_day(at) ** 2)
             log = [{"id": 1, "entries": 1 + size // 1000, "size": size, "closeTime": None}]
             behind = {"name": "warehouse", "ledger": 1, "entry": -1, "durable": True,
-                      "oldestPublishTime": MIDNIGHT_MS + at - 60_000}  # fmt: skip
+                      "oldestPublishTime": MIDNIGHT_MS + self._later_ms + at - 60_000}  # fmt: skip
             yield {"type": "backlog", "ts": MIDNIGHT_MS + at, "broker": "broker-1", "topic": TOPICS[2],
                    "ledgers": log, "subscriptions": [behind]}  # fmt: skip
 
@@ -171,10 +186,10 @@ def _delivery(at: int, topic: str, group: str, msgs: int) -> Event:
             "backlog": True}  # fmt: skip
 
 
-def write(folder: Path, seed: int, tenants: int = TENANTS) -> None:
-    """Write the three files."""
+def write(folder: Path, seed: int, tenants: int = TENANTS, day: int = 1, *, calm: bool = False) -> None:
+    """Write the three files; see Day."""
     with gzip.GzipFile(folder / "day.jsonl.gz", "wb", mtime=0) as file:
-        file.writelines(orjson.dumps(event) + b"\n" for event in Day(seed, tenants).events())
+        file.writelines(orjson.dumps(event) + b"\n" for event in Day(seed, tenants, day, calm=calm).events())
     (folder / "today.yaml").write_text(TODAY)
     (folder / "tomorrow.yaml").write_text(TOMORROW)
 
@@ -185,8 +200,10 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--tenants", type=int, default=TENANTS)
+    parser.add_argument("--day", type=int, default=1)
+    parser.add_argument("--calm", action="store_true")
     given = parser.parse_args()
-    write(given.folder, given.seed, given.tenants)
+    write(given.folder, given.seed, given.tenants, given.day, calm=given.calm)
 
 
 if __name__ == "__main__":

@@ -3,9 +3,9 @@
 A misspelt limit must not fail open, so everything that is not understood is refused.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from streaming.contract.errors import BadEvent, ConfigError
 from streaming.contract.names import full_topic
@@ -16,6 +16,14 @@ from streaming.policy.yaml.lines import YamlFile, dotted, read_yaml
 from streaming.policy.yaml.text import rendered
 
 _NAMED = (Section.RESOURCE_GROUPS, Section.TENANTS, Section.NAMESPACES, Section.TOPICS)
+
+
+class _Written(NamedTuple):
+    """An entry on its way into a file, with the lines above it."""
+
+    entry: EntryPath
+    value: Any
+    said: Sequence[str]
 
 
 def load_policies(path: str) -> dict[str, Any]:
@@ -57,39 +65,48 @@ def check_entry(path: str, value: Any) -> None:
         raise BadEvent(f"policy {path}: {' | '.join(told)}")
 
 
-def policy_file(entries: Mapping[str, Any]) -> str:
+def policy_file(entries: Mapping[str, Any], comments: Mapping[str, Sequence[str]] | None = None) -> str:
     """Write entries as a policy file that `load_policies` reads back equal.
+
+    Args:
+        entries: path -> value.
+        comments: lines of printable text above an entry, by its path.
 
     Raises:
         BadEvent: an entry's path is not one.
     """
-    sections: dict[Section, list[tuple[EntryPath, Any]]] = {section: [] for section in Section}
+    sections: dict[Section, list[_Written]] = {section: [] for section in Section}
     for path, value in entries.items():
         entry = parse_path(path)
-        sections[entry.section].append((entry, value))
+        sections[entry.section].append(_Written(entry, value, (comments or {}).get(path, ())))
     # Not by PyYAML's dumper, which leaves names like 1e6 unquoted.
-    lines = [f"version: {FILE_VERSION}", *(f"mode: {rendered(mode)}" for _, mode in sections[Section.MODE])]
+    lines = [f"version: {FILE_VERSION}", *(f"mode: {rendered(one.value)}" for one in sections[Section.MODE])]
     if sections[Section.QUOTAS]:
         lines.append("quotas:")
-        for entry, value in sections[Section.QUOTAS]:
+        for entry, value, said in sections[Section.QUOTAS]:
+            lines += _commented(said, 2)
             lines += [f"  - entity: {rendered(_entity_value(entry.entity or Entity()))}", *_block(value, 4)]
     for section in _NAMED:
         lines += _table(section, sections[section], 0)
-    for _, value in sections[Section.BROKER]:
+    for _, value, said in sections[Section.BROKER]:
+        lines += _commented(said, 0)
         lines += ["broker:", *_block(value, 2)] if value else ["broker: {}"]
     if sections[Section.PARTITIONS]:
         lines += ["backpressure:", *_table("partitions", sections[Section.PARTITIONS], 2)]
     return "\n".join(lines) + "\n"
 
 
-def _table(title: str, items: list[tuple[EntryPath, Any]], indent: int) -> list[str]:
+def _table(title: str, items: list[_Written], indent: int) -> list[str]:
     if not items:
         return []
-    inner = " " * (indent + 2)
-    return [
-        f"{' ' * indent}{title}:",
-        *(f"{inner}{rendered(entry.name)}: {rendered(value)}" for entry, value in items),
-    ]
+    lines, inner = [f"{' ' * indent}{title}:"], indent + 2
+    for entry, value, said in items:
+        lines += [*_commented(said, inner), f"{' ' * inner}{rendered(entry.name)}: {rendered(value)}"]
+    return lines
+
+
+def _commented(said: Sequence[str], indent: int) -> list[str]:
+    return [f"{' ' * indent}# {line}" for line in said]
 
 
 def _block(value: Mapping[str, Any], indent: int) -> list[str]:

@@ -47,9 +47,9 @@ def events_read(args: argparse.Namespace) -> Iterator[list[str]]:
     job = read_settings(JobSettings, "job", args.settings)
     start = BEGINNING_MS if args.start is None else args.start
     end = time_argument("now") if args.end is None else args.end
-    with tempfile.TemporaryDirectory(prefix="weir-replay-") as folder:
+    with tempfile.TemporaryDirectory(prefix="weir-events-") as folder:
         file = Path(folder) / "events.jsonl"
-        say = teller("replay")
+        say = teller(args.command)
         counts = dump(cluster_of(args), start, end, file, progress=say, max_ahead_ms=job.max_ahead_ms)
         say(f"read {counts.events} events and {counts.policies} policy changes from {args.kafka}")
         yield [str(file)]

@@ -56,12 +56,17 @@ OPTIONS: Final = (
     ("import pulsar-access-log", "files", READ, ("--out", "OUT")),
     ("import kafka-request-log", "--policies", READ, ("--out", "OUT", "EVENTS")),
     ("import kafka-request-log", "--settings", READ, ("--out", "OUT", "EVENTS")),
+    ("propose", "--events", EVENTS, ("--out", "OUT")),
+    ("propose", "--policies", READ, ("--events", "EVENTS", "--out", "OUT")),
+    ("propose", "--settings", READ, ("--from-kafka", NOBODY[1], "--out", "OUT")),
     ("replay", "--out", WRITE, ("--policies", "POLICIES", "--events", "EVENTS")),
     ("replay", "--dead-letters", WRITE, ("--policies", "POLICIES", "--events", "EVENTS", "--out", "OUT")),
     ("replay", "--summary", WRITE, ("--policies", "POLICIES", "--events", "EVENTS", "--out", "OUT")),
     ("replay", "--report", WRITE, (
         "--policies", "POLICIES", "--events", "EVENTS", "--out", "OUT", "--against", "POLICIES",
     )),
+    ("propose", "--out", WRITE, ("--events", "EVENTS")),
+    ("propose", "--dead-letters", WRITE, ("--events", "EVENTS", "--out", "OUT")),
     ("dump", "--out", WRITE, NOBODY),
     *(
         (f"import {log}", option, WRITE, ("--out", "OUT", "EVENTS"))

@@ -1,0 +1,85 @@
+"""Limits from a log, and what they would have done to it: what `weir propose` does."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from streaming.columns.outputs import Outputs
+from streaming.contract.errors import WeirError
+from streaming.laws.law import CandidatePolicies, StepContext
+from streaming.laws.registry import LAWS
+from streaming.laws.shard import replay_laws
+from streaming.policy.files import load_policies
+from streaming.replay import in_order, read_records
+from weir.plan.progress import Progress
+from weir.plan.sides import Plan, Side
+from weir.plan.verdicts import as_rows
+from weir.propose.demand import asked_of
+from weir.propose.entries import propose
+from weir.propose.proposal import Asked, Proposal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposed:
+    """What came of it.
+
+    Attributes:
+        proposal: the entries, and what stands behind each.
+        plan: the log under no limit, and under these.
+        events: how many rows of it said that something was asked.
+        span: the first and the last time of these, ms since the epoch.
+        dead_letters: lines that could not be used.
+    """
+
+    proposal: Proposal
+    plan: Plan
+    events: int
+    span: tuple[int, int]
+    dead_letters: list[bytes]
+
+
+def run(files: Sequence[str], headroom: float, policies: str | None) -> Proposed:
+    """Look at a log, propose limits, and try them on it.
+
+    Args:
+        files: event files, in order.
+        headroom: how many times what is usual limits are.
+        policies: file with the policies in force at the start of the log; None: none but those in it.
+
+    Raises:
+        ConfigError: the policies are wrong.
+        WeirError: a file cannot be read, or says of nobody what was asked.
+    """
+    initial: Mapping[str, Any] = {} if policies is None else load_policies(policies)
+    context = StepContext(initial=initial, replay=True, fail_fast=True)
+    with Progress(3 + 2 * len(LAWS.by_name)) as progress:
+        progress.step("reading")
+        records = read_records(files)
+        outputs = Outputs()
+        asked: Asked = {
+            (kind, measure): demand
+            for law, batch, decided in replay_laws(records, context, outputs)
+            for kind, measure, demand in asked_of(law.name, batch, as_rows(decided))
+        }
+        progress.step("looking for what is usual")
+        proposal = propose(asked, headroom)
+        if not proposal.entries:
+            raise WeirError(f"{', '.join(files)}: nobody asks for anything, so there is nothing to propose")
+        proposal.keep_members(initial)
+        dead_letters = in_order(records, outputs).dead_letters
+        after = Side.of(records, context.tried(_candidate(proposal)), Outputs(), progress.step)
+        progress.step("comparing")
+        plan = Plan.of("proposed", Side(), after)
+    times = [demand.at for demand in asked.values() if len(demand.at)]
+    return Proposed(
+        proposal=proposal, plan=plan, events=len(records) - len(dead_letters), dead_letters=dead_letters,
+        span=(min(int(at.min()) for at in times), max(int(at.max()) for at in times)),
+    )  # fmt: skip
+
+
+def _candidate(proposal: Proposal) -> CandidatePolicies:
+    digest = hashlib.sha256(orjson.dumps(proposal.entries, option=orjson.OPT_SORT_KEYS)).digest()
+    return CandidatePolicies(name="proposed", entries=proposal.entries, digest=digest)
