@@ -13,7 +13,7 @@ import orjson
 from benchmarks.load.day import TOMORROW, write
 from streaming.policy.files import load_policies
 from weir.simulate.failures.demand import Demand
-from weir.simulate.failures.figures import figures, table
+from weir.simulate.failures.figures import figures
 from weir.simulate.failures.picture import draw
 from weir.simulate.failures.scenario import Failures
 
@@ -32,7 +32,6 @@ def main() -> None:
         result = figures(demand, load_policies(str(folder / "policies.yaml")), Failures())
     (HERE / "failures.json").write_bytes(orjson.dumps(result, option=orjson.OPT_INDENT_2) + b"\n")
     (HERE / "failures.svg").write_text(draw(result))
-    print("\n".join(table(result)))
 
 
 if __name__ == "__main__":

@@ -27,9 +27,8 @@ class Backlogs(Traffic):
     """What producers write, an even part through each proxy, and what the collector reports of it.
 
     Between two recorded reports a backlog grows or falls evenly, and begins within its limit. What a block
-    keeps out is never written, and the collector, one, looks each check interval. A quota that evicts is the collector's to carry out, not a
-    proxy's, and is left out.
-
+    keeps out is never written, and the collector, one, looks each check interval. A quota that evicts is the
+    collector's to carry out, not a proxy's, and is left out.
 
     Args:
         recorded: the reports, in order.

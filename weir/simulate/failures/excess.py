@@ -60,7 +60,8 @@ class Excess:
         if left <= 0.0:
             left, self._empty_at = 0.0, now
         self._take(now, left + units, units, burst + rate * (now - self._empty_at) / S)
-        self._paid_at = now + ceil(max(0.0, self._level - burst - self.largest) / rate * S)
+        debt = max(0.0, self._level - burst - self.largest)
+        self._paid_at = now + ceil(min(_NEVER, debt / rate * S))
 
     def by_period(self, now: int, units: int, rate: int, period_ms: int) -> None:
         """Something passes under a limit for each period, as of dispatch rates: the law's own counter.

@@ -27,11 +27,9 @@ UNITS: Final = {
     "mutation": "mutations", "shares": "records or bytes", "dispatch": "messages or bytes",
     "concurrency": "requests", "backlog": "bytes",
 }  # fmt: skip
-BOUNDS: Final = {
-    "mutation": "several proxies", "shares": "shares", "dispatch": "dispatch",
-    "concurrency": "concurrency", "backlog": "backlog",
-}  # fmt: skip
-"""By which name docs/laws.md has it."""
+_BELOW_ALL: Final = "When something fails"
+BOUND_OF: Final = dict.fromkeys(UNITS, _BELOW_ALL) | {"mutation": "Several proxies"}
+"""The heading in docs/laws.md under which a law's bound stands."""
 _MAKES: Final[Mapping[str, Callable[[Sequence[Any], Found, PolicyTimeline], Traffic]]] = {
     "mutation": lambda events, found, _: Mutations(events, found),
     "shares": lambda events, found, _: Shares(events, found),
@@ -48,21 +46,23 @@ _CELLS: Final = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Tried:
-    """A law in a window of time."""
+    """A law in windows of time; `left_out`: events of one beyond those that are simulated."""
 
     demand: Demand
     initial: Mapping[str, Any]
     timeline: PolicyTimeline
     law: str
+    left_out: int = 0
 
     def world(
         self, failures: Failures, scenario: str, at: int, window: tuple[int, int, int]
     ) -> Traffic:
         """Simulate one scenario, in a window: its begin, the failure's end, and its own."""
         begin, ends, end = window
-        events, _ = self.demand.between(self.law, begin, end)
+        events, left_out = self.demand.between(self.law, begin, end)
+        self.left_out = max(self.left_out, left_out)
         traffic = _MAKES[self.law](events, Found(at), self.timeline)
         setting = Setting(
             initial=self.initial, changes=self.demand.changes, places=failures.places(scenario, at),
@@ -93,18 +93,21 @@ def figures(
     for change in demand.changes:
         timeline.apply(change.path, change.value, change.ts, change.version)
     begins: dict[str, str | None] = {}
+    left_out: dict[str, int] = {}
     rows: list[dict[str, Any]] = []
     with _quiet():
         for law in LAWS.by_name:
             tried = _Tried(demand, initial, timeline, law)
-            at = failures.at or demand.worst_ms(law, 3_600 * S)
+            at = demand.worst_ms(law, 3_600 * S) if failures.at is None else failures.at
             begins[law] = _iso(at) if demand.of[law] else None
             rows += _rows(tried, failures, at, tell)
+            left_out[law] = tried.left_out
     order = {name: place for place, name in enumerate(failures.tried)}
     rows.sort(key=lambda row: order[row["scenario"]])
     return {
         "failures": asdict(failures) | {"at": None if failures.at is None else _iso(failures.at)},
-        "titles": failures.titles(), "fails_at": begins, "unusable_lines": demand.unusable, "rows": rows,
+        "titles": failures.titles(), "fails_at": begins, "left_out": left_out,
+        "unusable_lines": demand.unusable, "rows": rows,
     }  # fmt: skip
 
 
@@ -116,7 +119,8 @@ def steps(failures: Failures) -> int:
 def _rows(tried: _Tried, failures: Failures, at: int, tell: Tell) -> Iterator[dict[str, Any]]:
     references: dict[tuple[int, int, int], Traffic] = {}
     for scenario in failures.tried:
-        row = {"scenario": scenario, "law": tried.law}
+        row = {"scenario": scenario, "law": tried.law, "unit": UNITS[tried.law]}
+        row["bound_of"] = BOUND_OF[tried.law]
         why = failures.untouched(scenario, tried.law)
         if why is not None:
             yield _row(row, NOT_TOUCHED, why)
@@ -188,7 +192,10 @@ def table(result: Mapping[str, Any]) -> list[str]:
             ]  # fmt: skip
         widths = [width for _, width in _CELLS[: len(cells) - 1]] + [0]
         lines.append("".join(f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True)))
-    return lines
+    told = ", ".join(f"{law}: {count}" for law, count in result["left_out"].items() if count)
+    if told:
+        lines.append(f"events left out, of those who want least: {told}")
+    return [*lines, f"The bounds stand in docs/laws.md, {BOUND_OF['mutation']!r} and {_BELOW_ALL!r}."]
 
 
 def number(value: float) -> str:

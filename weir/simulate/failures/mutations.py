@@ -41,6 +41,7 @@ class Mutations(Traffic):
         self._asked = asked
         self._coordinators: dict[str, QuotaCoordinator] = {}
         self._strict: set[str] = set()
+        self._sampled: set[str] = set()
         self._timeout_s = 0.0
 
     def enforce(self, proxy: Proxy) -> list[EnforcerLaw]:
@@ -65,6 +66,9 @@ class Mutations(Traffic):
         found, proxies = self.found[name], facts.proxies
         most, burst, rate = found.largest, found.burst, found.limit
         late = rate * facts.blind_late_s
+        if name in self._sampled:
+            # The draft lets pass what no bucket does.
+            return inf
         if name in self._strict:
             # The job is asked: what it answers is up to L old, and what it answers too late passes.
             open_s = max(facts.away_s, facts.cut_s, facts.late_s - self._timeout_s)
@@ -83,7 +87,9 @@ class Mutations(Traffic):
     def passed(self, now: int, quota: MutationQuota, mutations: int) -> None:
         """The cluster is asked for so many."""
         found = self.found.of(quota.subject)
-        if (quota.decide or Decide.LOCAL) == Decide.STRICT or quota.algorithm != Algorithm.TOKEN_BUCKET:
+        if quota.algorithm != Algorithm.TOKEN_BUCKET:
+            self._sampled.add(quota.subject)
+        elif quota.decide == Decide.STRICT:
             self._strict.add(quota.subject)
         found.even(now, mutations, quota.rate, quota.burst)
 

@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from streaming.contract.errors import WeirError
+from streaming.replay import whole
 from weir.simulate.failures.figures import number
 
 OVER, MISSED = "#e8590c", "#2f81f7"
@@ -24,8 +25,10 @@ _WIDTH, _ROW, _MARGIN = 9.0, 0.24, 0.75
 
 def write(path: Path, result: Mapping[str, Any]) -> None:
     """Draw the result of `figures`; raises WeirError if the file cannot be written."""
+    drawn = draw(result)
     try:
-        path.write_text(draw(result))
+        with whole(str(path)) as draft:
+            Path(draft).write_text(drawn)
     except OSError as error:
         raise WeirError(f"cannot write {path}: {error.strerror}") from error
 

@@ -20,7 +20,7 @@ from enforcer.laws.enforcement import NoUpstreams
 from enforcer.laws.shares.meter import Meter
 from streaming.contract.events import PolicyChange
 from streaming.kafka_io.brokers_clock import BrokersClock
-from weir.simulate.failures.world import HISTORY_MS, TOPICS, Timer, World
+from weir.simulate.failures.world import TOPICS, Timer, World
 
 LOOK_MS: Final = 1_000
 """How often a proxy looks at the time, at the least."""
@@ -187,9 +187,8 @@ class Proxy:
             self.after(HEARD_MS, self._open)
 
     def _open(self) -> None:
-        for at, said in self.world.history:
-            if at >= self.world.now - HISTORY_MS:
-                self.read(said)
+        for _, said in list(self.world.history):
+            self.read(said)
         self.world.traffic.opened(self)
         self.open = True
 

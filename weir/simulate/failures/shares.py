@@ -83,8 +83,7 @@ class Shares(Traffic):
         for group, own in report.usage:
             for direction in _DIRECTIONS:
                 count, size = (own.counts[direction + n] * STEP_MS / report.period_ms for n in range(2))
-                wanted = count, size, self.world.now + report.period_ms
-                self._wanted[report.broker, group, direction] = wanted
+                self._wanted[report.broker, group, direction] = count, size, report.ts
 
     def _step(self) -> None:
         now, proxies = self.world.now, self.world.proxies

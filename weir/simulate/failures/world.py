@@ -3,6 +3,7 @@
 All times are ms since the epoch on the brokers' clock.
 """
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -213,6 +214,7 @@ class World(Agenda):
     Attributes:
         setting: see there.
         proxies: all that ever are.
+        history: what was decided lately, for proxies that start.
 
     Args:
         setting: see there.
@@ -230,7 +232,7 @@ class World(Agenda):
         self._draws = Draws(setting.seed, _HOMES)
         self._pending: list[tuple[str, str, int, bytes]] = []
         self._batch_due = False
-        self.history: list[tuple[int, list[Read]]] = []
+        self.history: deque[tuple[int, list[Read]]] = deque()
         self.traffic = traffic
         self.proxies = [Proxy(self, f"p{number}", place) for number, place in enumerate(setting.places, 1)]
         self._readers = {
@@ -294,6 +296,8 @@ class World(Agenda):
             read for value in values for read in decisions_in(Record(value, self.now), self._readers)  # type: ignore[arg-type]
         ]
         self.history.append((self.now, said))
+        while self.history[0][0] < self.now - HISTORY_MS:
+            self.history.popleft()
         for proxy in self.proxies:
             if proxy.on:
                 there = proxy.through(self.now) + proxy.place.down_ms

@@ -171,6 +171,8 @@ def test_the_table_names_what_is_exceeded() -> None:
            "missed_percent": 0.0, **none}  # fmt: skip
     open_row = row | {"bound": None, "exceeded_by": None, "verdict": UNBOUND}
     untouched = {"scenario": "late", "law": "shares", "verdict": NOT_TOUCHED, "why": "because"}
-    lines = table({"titles": {"late": "late"}, "rows": [row, open_row, untouched]})
+    result = {"titles": {"late": "late"}, "rows": [row, open_row, untouched], "left_out": {"dispatch": 7}}
+    lines = table(result)
     assert "121        exceeded by 30" in lines[1] and f"..{'x' * 26} " in lines[1] and "8 s" in lines[1]
     assert "none       no bound" in lines[2] and lines[3].endswith("not touched: because")
+    assert lines[4].endswith(": dispatch: 7") and "'Several proxies'" in lines[5]
