@@ -23,7 +23,7 @@ from streaming.contract.events import PolicyChange
 from streaming.contract.topics import Topics
 from streaming.laws.law import StepContext
 from streaming.laws.shard import step
-from weir.simulate.draws import Draws
+from weir.simulate.draws import PLACES, Draws
 from weir.simulate.failures.excess import Found
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ TICK_MS: Final = 5_000
 """How often it says that time has passed; the live job says so each second, which decides the same."""
 HISTORY_MS: Final = 600_000
 """Decisions that a proxy that starts can read back: as far as any law asks for (read_back.BACK_MAX_MS)."""
-_HOMES: Final = 0
 TOPICS: Final = Topics()
 
 
@@ -194,14 +193,12 @@ class _Job:
                 own = [(TOPICS.policies, now, change) for change in self.changes] + own
             if not own:
                 continue
-            records = Records()
-            for topic, ts, value in own:
-                self._offset += 1
-                records.topic.append(topic)  # type: ignore[attr-defined]
-                records.partition.append(0)  # type: ignore[union-attr]
-                records.offset.append(self._offset)  # type: ignore[union-attr]
-                records.ts.append(ts)  # type: ignore[union-attr]
-                records.value.append(value)  # type: ignore[union-attr]
+            topics, times, values = (list(column) for column in zip(*own, strict=True))
+            offsets = range(self._offset, self._offset + len(own))
+            self._offset += len(own)
+            records = Records(
+                topic=topics, partition=[0] * len(own), offset=list(offsets), ts=times, value=values
+            )
             self._bodies[law], outputs = step(law, 0, self._bodies.get(law), records, context)
             rows = zip(outputs.type, outputs.value, strict=True)
             said += [value for kind, value in rows if kind != DEAD_LETTER]
@@ -229,7 +226,7 @@ class World(Agenda):
         self.setting = setting
         changes = [_as_event(change) for change in setting.changes]
         self._job = _Job(traffic.job, setting.initial, changes)
-        self._draws = Draws(setting.seed, _HOMES)
+        self._draws = Draws(setting.seed, PLACES)
         self._pending: list[tuple[str, str, int, bytes]] = []
         self._batch_due = False
         self.history: deque[tuple[int, list[Read]]] = deque()
