@@ -5,17 +5,20 @@ from pathlib import Path
 from types import ModuleType
 from xml.etree import ElementTree
 
+import orjson
 import pytest
 from matplotlib.figure import Figure
 
 from streaming.laws.registry import LAWS
+from weir.simulate.failures.figures import table
+from weir.simulate.failures.picture import draw
 from weir.simulate.figures import contender, figures
 from weir.simulate.scenario import DEMAND, Scenario
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 BYTES_MAX = 40_000
-SHOT = {"top"}
-"""By docs/plots/shoot_console.py, for README."""
+SHOT = {"top", "failures"}
+"""By docs/plots/shoot_console.py, for README, and by docs/plots/plot_failures.py, for docs/plan.md."""
 SIMULATED_BYTES_MAX = 30_000
 SIMULATED = [f"simulation-{series}-{how}" for how in ("windowed", "each") for series in ("limit", "latency")]
 
@@ -92,6 +95,14 @@ def test_the_table_of_the_page_is_what_the_simulation_says(simulation: ModuleTyp
             f"{run['recovered_s']} s",
         ]
         assert f"| {run['algorithm']} | {how} | {' | '.join(cells)} |" in page
+
+
+def test_failures_are_drawn_as_their_figures_say() -> None:
+    """The picture is that of the figures beside it, the page has their table; plot_failures.py mends both."""
+    result = orjson.loads((DOCS / "plots" / "failures.json").read_bytes())
+    assert (DOCS / "plots" / "failures.svg").read_text() == draw(result)
+    page = (DOCS / "plan.md").read_text()
+    assert "\n".join(table(result)) in page and "(plots/failures.svg)" in page
 
 
 def test_what_the_page_says_of_several_proxies() -> None:

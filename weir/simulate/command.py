@@ -12,6 +12,7 @@ import orjson
 from streaming.contract.printable import printable
 from weir.options import add, add_file, add_flag, number, whole
 from weir.paths import check_writable
+from weir.simulate import failures_command
 from weir.simulate.scenario import (
     DEMAND,
     EQUAL,
@@ -34,7 +35,7 @@ PART_MAX: Final = 0.999
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Register the command with its subcommand."""
+    """Register the command with its subcommands."""
     parser = subparsers.add_parser("simulate", help="try limits in a simulation before choosing them")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     tried = commands.add_parser(
@@ -51,6 +52,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     add_file(tried, "--out", f"the picture, a PNG (default {DEFAULT_OUT}; none with --json)")
     add_flag(tried, "--json", "print the figures as JSON")
     tried.set_defaults(run=run, usage_error=tried.error)
+    failures_command.add_parser(commands)
 
 
 def _add_world(parser: argparse.ArgumentParser) -> None:

@@ -1,7 +1,7 @@
 """Concurrency limits of the brokers: ties policies, limits, shares, samples and connections together."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import inf
 from typing import Final, Protocol
 
@@ -41,18 +41,20 @@ class ConcurrencyLimits(EnforcerLaw):
     Args:
         context: its connections are ClientConnections.
         accounts: hold this enforcer's shares of the limits.
+        now_ns: the steady clock that round trips are measured by.
     """
 
     reads = READER
 
-    def __init__(self, context: Context, accounts: Accounts) -> None:
+    def __init__(
+        self, context: Context, accounts: Accounts, now_ns: Callable[[], int] = time.monotonic_ns
+    ) -> None:
         self._context = context
         self._accounts = accounts
         self.look_s = SAMPLE_LINGER_MS / 1000
         self._ask_ms = bounds.BRAIN_AWAY_MS / _ASKED
         self._asked_ms = -inf
         self._seen = (0, 0)
-        now_ns = time.monotonic_ns
         self._shares = InflightShares(accounts, context.membership)
         out = SamplesOut(context, now_ns)
         self.partitions = Partitions(context.clock, now_ns, self._shares, out)

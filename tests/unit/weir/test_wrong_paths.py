@@ -42,6 +42,7 @@ OPTIONS: Final = (
     ("replay", "--policies", READ, ("--events", "EVENTS", "--out", "OUT")),
     ("replay", "--against", READ, ("--policies", "POLICIES", "--events", "EVENTS", "--out", "OUT")),
     ("simulate concurrency", "--policies", READ, (*SIMULATED, "--partition", "p", "--out", "OUT")),
+    ("simulate failures", "--policies", READ, ("--events", "EVENTS")),
     ("job", "--candidate", READ, NOBODY),
     ("admin", "--tokens", READ, NOBODY),
     ("healthy", "ready_file", READ, ()),
@@ -49,6 +50,7 @@ OPTIONS: Final = (
     ("pulsar", "--token-file", TOKEN, ("--data", "FOLDER")),
     ("replay", "--events", EVENTS, ("--policies", "POLICIES", "--out", "OUT")),
     ("replay", "--decisions", EVENTS, ("--policies", "POLICIES", "--events", "EVENTS", "--out", "OUT")),
+    ("simulate failures", "--events", EVENTS, ("--policies", "POLICIES")),
     ("explain", "--events", EVENTS, ("--id", "a", "--decisions", "EVENTS")),
     ("explain", "--decisions", EVENTS, ("--id", "a", "--events", "EVENTS")),
     ("send", "files", OPENED, NOBODY),
@@ -73,6 +75,7 @@ OPTIONS: Final = (
         for log in ("kafka-request-log", "pulsar-access-log") for option in ("--out", "--dead-letters")
     ),
     ("simulate concurrency", "--out", WRITE, SIMULATED),
+    ("simulate failures", "--out", WRITE, ("--policies", "POLICIES", "--events", "EVENTS")),
     *((command, "--ready-file", READY, NOBODY) for command in (
         "up", "demo", "job", "proxy", "admin", "collect", "collect kafka", "collect pulsar",
     )),

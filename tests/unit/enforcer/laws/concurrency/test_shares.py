@@ -76,3 +76,17 @@ def test_who_hears_nothing_for_a_moment_keeps_its_part() -> None:
     desk.meter.newcomers.set_alive(None, desk.now_ms)
     desk.meter.look()
     assert shares.of("broker-1") == 0.5
+
+
+def test_a_share_that_is_not_repeated_is_halved() -> None:
+    """The job is away for more than three rounds: as of any group, also of those alive."""
+    desk = Desk(SHARED)
+    shares = InflightShares(desk.meter, members(3))
+    shares.of("broker-1")
+    desk.share(GROUP, ttl_ms=3_000, publishRateInMsgs=300_000.0)
+    found = []
+    for _ in range(2):
+        found.append(shares.of("broker-1"))
+        desk.now_ms += 3_001
+        desk.meter.look()
+    assert (*found, shares.of("broker-1")) == (0.3, 0.15, 0.15)

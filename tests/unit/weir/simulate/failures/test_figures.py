@@ -1,0 +1,178 @@
+"""The laws while parts fail, by the code of proxies and job in simulated time: what is exceeded and missed.
+
+Each law has a log that wants more than its limit, at all proxies.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import orjson
+import pytest
+from event_kit import T0
+from law_kit import request
+
+from weir.simulate.failures.demand import Demand
+from weir.simulate.failures.figures import EXCEEDED, HOLDS, NOT_TOUCHED, NOTHING, UNBOUND, figures, table
+from weir.simulate.failures.scenario import SCENARIOS, SPANS, Failures
+
+TOPIC = "persistent://acme/orders/t1"
+AT_MS = 60_000
+QUOTA = {"controller_mutation_rate": 1.0, "controller_mutation_burst": 10.0}
+DISPATCH = {"dispatchThrottlingRatePerSubscriptionInMsg": 20}
+BACKLOG = {"limitSize": 10_000_000, "policy": "producer_exception", "actions": True}
+POLICIES: dict[str, Any] = {
+    "quotas[user=alice]": QUOTA | {"producer_byte_rate": 1_000_000},
+    "broker": DISPATCH | {"resourceUsagePublishIntervalInSecs": 10},
+    "namespaces.acme/orders": {"backlogQuotaMap": {"destination_storage": BACKLOG}},
+    "backpressure.partitions.*": {"algorithm": "fixed", "fixed": {"limit": 20}},
+}
+
+
+def mutations() -> list[dict[str, Any]]:
+    """Three times the rate of alice, for three minutes."""
+    return [request(f"m{n}", n * 1_000, 3) for n in range(180)]
+
+
+def deliveries() -> list[dict[str, Any]]:
+    """One and a half times the rate of a subscription."""
+    return [
+        {"type": "dispatch_usage", "id": f"d{n}", "ts": T0 + n * 200, "broker": "b1", "topic": TOPIC,
+         "subscription": "s", "msgs": 6, "bytes": 600, "entries": 1, "backlog": True}
+        for n in range(900)
+    ]  # fmt: skip
+
+
+def usage() -> list[dict[str, Any]]:
+    """Three brokers want half as much again as alice's rate, each as much, for ten minutes."""
+    sent = {"quota/user=alice": {"publishedMsg": 10, "publishedBytes": 5_000_000}}
+    return [
+        {"type": "group_usage", "id": f"u{n}{broker}", "ts": T0 + n * 10_000, "broker": broker,
+         "period_ms": 10_000, "usage": sent}
+        for n in range(1, 60) for broker in ("x", "y", "z")
+    ]  # fmt: skip
+
+
+def samples() -> list[dict[str, Any]]:
+    """Twice the limit in flight, for half a second in each two."""
+    return [
+        {"type": "latency", "id": f"l{n}", "ts": T0 + n * 2_000, "partition": "b1", "rtt_ns": 500_000_000,
+         "inflight": 40}
+        for n in range(90)
+    ]  # fmt: skip
+
+
+def backlogs() -> list[dict[str, Any]]:
+    """A topic that nobody reads grows by 6 MB a minute."""
+    reader = {"name": "s", "ledger": 1, "entry": -1, "durable": True, "oldestPublishTime": T0}
+    return [
+        {"type": "backlog", "id": f"b{n}", "ts": T0 + n * 60_000, "broker": "b1", "topic": TOPIC,
+         "ledgers": [{"id": 1, "entries": n, "size": n * 6_000_000, "closeTime": None}],
+         "subscriptions": [reader]}
+        for n in range(15)
+    ]  # fmt: skip
+
+
+LOGS: Mapping[str, Callable[[], list[dict[str, Any]]]] = {
+    "mutation": mutations, "shares": usage, "dispatch": deliveries, "concurrency": samples,
+    "backlog": backlogs,
+}  # fmt: skip
+
+
+def of(events: Iterable[Mapping[str, Any]]) -> Demand:
+    """A log of some events, in order."""
+    demand = Demand()
+    for event in events:
+        demand.take(orjson.dumps(event), "")
+    return demand
+
+
+def tried(law: str, *scenarios: str, policies: Mapping[str, Any] = POLICIES, **given: Any) -> dict[str, Any]:
+    """Scenario -> what its row says, of one law alone."""
+    demand = of(LOGS[law]())
+    failures = Failures(**{"at": T0 + AT_MS, "away_s": 60, "tried": scenarios or SCENARIOS, **given})
+    rows = figures(demand, policies, failures)["rows"]
+    return {row["scenario"]: row for row in rows if row["law"] == law}
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounds are 10 s here: three of them before a failure, six while it lasts, three after it."""
+    for law in LOGS:
+        monkeypatch.setitem(SPANS, law, (30, 60, 30))
+
+
+@pytest.mark.parametrize("law", LOGS)
+def test_bounds_hold_whatever_fails(law: str) -> None:
+    """Of each law that a failure can touch; what is missed is some of what one proxy would let through."""
+    rows = tried(law)
+    assert list(rows) == list(SCENARIOS)
+    for scenario, row in rows.items():
+        assert row["verdict"] in (HOLDS, NOT_TOUCHED), row
+        if row["verdict"] == HOLDS:
+            assert row["over"] <= row["bound"] and 0 <= row["missed_percent"] <= 100, (scenario, row)
+    assert rows["none"]["verdict"] == HOLDS
+
+
+def test_one_proxy_decides_as_the_law() -> None:
+    """An item beyond, and nothing is missed, with the job and without it; nobody takes a lost one's place."""
+    rows = tried("mutation", "none", "job-away", "proxy-lost", proxies=1)
+    for scenario in ("none", "job-away"):
+        row = rows[scenario]
+        assert row["missed"] == 0 and 0 < row["over"] <= row["bound"] == 3, row
+    assert rows["proxy-lost"]["verdict"] == NOT_TOUCHED
+
+
+def test_a_strict_quota_is_open_while_the_job_is_away() -> None:
+    """Requests pass once they have waited (proxy.on_late_decision: allow), which no bound covers."""
+    policies = {"quotas[user=alice]": QUOTA | {"decide": "strict"}}
+    rows = tried("mutation", "none", "job-away", policies=policies)
+    assert rows["none"]["verdict"] == HOLDS and rows["none"]["over"] <= 4.5
+    away = rows["job-away"]
+    assert away["bound"] is None and away["over"] > 60 and away["beyond_for_s"] > 60
+
+
+def test_shares_are_halved_after_three_rounds_without_the_job() -> None:
+    """Three minutes away: of 30 s all passes, of the rest half."""
+    rows = tried("shares", "none", "job-away", away_s=180)
+    assert rows["none"]["missed"] < 5_000_000
+    assert 60_000_000 < rows["job-away"]["missed"] < 90_000_000
+    assert rows["job-away"]["over"] <= rows["none"]["bound"]
+
+
+def test_a_backlog_grows_until_somebody_decides() -> None:
+    """Its producers are let in until the first check that finds it beyond, or the job is back."""
+    rows = tried("backlog", "none", "job-away", away_s=180)
+    assert 0 < rows["none"]["over"] < rows["job-away"]["over"] <= rows["job-away"]["bound"]
+
+
+def test_what_cannot_be_simulated_says_why() -> None:
+    """No events, no policy, or all of them only tracked."""
+    assert tried("mutation", "none", policies={})["none"]["why"] == "no policy limits what came then"
+    assert tried("dispatch", "none", at=T0 + 10**9)["none"]["verdict"] == NOTHING
+    tracked = POLICIES | {"mode": "track"}
+    for law in LOGS:
+        assert tried(law, "none", policies=tracked)["none"]["verdict"] == NOTHING, law
+
+
+def test_policies_change_as_in_the_log() -> None:
+    """A quota that is removed while the job is away limits nobody from then on."""
+    gone = {"type": "policy", "id": "c", "ts": T0 + 61_000, "path": "quotas[user=alice]", "value": None}
+    demand = of([*mutations(), gone])
+    failures = Failures(at=T0 + 62_000, away_s=60, tried=("none", "job-away"))
+    rows = figures(demand, POLICIES, failures)["rows"]
+    assert [row["over"] for row in rows if row["law"] == "mutation"] == [0, 0]
+
+
+def test_the_table_names_what_is_exceeded() -> None:
+    """And that there is no bound, and what a law is not touched by."""
+    none = dict.fromkeys(("missed_whose", "why"))
+    row = {"scenario": "late", "law": "dispatch", "verdict": EXCEEDED, "whose": "x" * 40, "over": 151.0,
+           "over_percent": 5.8, "bound": 121.0, "exceeded_by": 30.0, "beyond_for_s": 7.97, "missed": 0.0,
+           "missed_percent": 0.0, **none}  # fmt: skip
+    open_row = row | {"bound": None, "exceeded_by": None, "verdict": UNBOUND}
+    untouched = {"scenario": "late", "law": "shares", "verdict": NOT_TOUCHED, "why": "because"}
+    result = {"titles": {"late": "late"}, "rows": [row, open_row, untouched], "left_out": {"dispatch": 7}}
+    lines = table(result)
+    assert "121        exceeded by 30" in lines[1] and f"..{'x' * 26} " in lines[1] and "8 s" in lines[1]
+    assert "none       no bound" in lines[2] and lines[3].endswith("not touched: because")
+    assert lines[4].endswith(": dispatch: 7") and "'Several proxies'" in lines[5]

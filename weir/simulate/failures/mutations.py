@@ -1,0 +1,169 @@
+"""Requests for partition mutations, through the proxies' own admissions (docs/contract.md 3.1)."""
+
+from asyncio import TimerHandle
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from math import inf
+from typing import Final, cast
+
+from enforcer.core.law import EnforcerLaw
+from enforcer.laws.mutation.admission import Admission
+from enforcer.laws.mutation.coordinator import QuotaCoordinator
+from enforcer.laws.mutation.gate import Action, MutationQuota, Reply
+from enforcer.laws.mutation.law import MutationQuotas
+from enforcer.laws.mutation.request import Request
+from streaming.contract.events import Request as Asked
+from streaming.policy.policy_set import Algorithm, Decide
+from weir.simulate.failures.excess import Found
+from weir.simulate.failures.proxy import Proxy
+from weir.simulate.failures.scenario import Facts
+from weir.simulate.failures.world import HISTORY_MS, Traffic, World
+
+CLUSTER_MS: Final = 5
+"""How long the cluster takes to carry a request out."""
+_LINE_MS: Final = 100
+_VERSIONS: Final = {True: 7, False: 5}
+"""Of CreateTopics: with error 89, and before it."""
+
+
+class Mutations(Traffic):
+    """What clients ask, each at its recorded time and of whichever proxy it comes to.
+
+    Args:
+        asked: the recorded requests, in order.
+        found: see Traffic.
+    """
+
+    job = ("mutation",)
+
+    def __init__(self, asked: Sequence[Asked], found: Found) -> None:
+        super().__init__(found)
+        self._asked = asked
+        self._coordinators: dict[str, QuotaCoordinator] = {}
+        self._strict: set[str] = set()
+        self._sampled: set[str] = set()
+        self._timeout_s = 0.0
+
+    def enforce(self, proxy: Proxy) -> list[EnforcerLaw]:
+        """See world.Traffic."""
+        law = MutationQuotas(proxy.context)
+        self._timeout_s = proxy.context.settings.decision_timeout_ms / 1000
+        self._coordinators[proxy.name] = law.coordinator
+        return [law]
+
+    def opened(self, proxy: Proxy) -> None:
+        """See world.Traffic."""
+        self._coordinators[proxy.name].begin()
+
+    def begin(self, world: World) -> None:
+        """See world.Traffic."""
+        super().begin(world)
+        for number, asked in enumerate(self._asked):
+            world.at(asked.ts, partial(self._ask, number, asked))
+
+    def bound(self, name: str, facts: Facts) -> float:
+        """See world.Traffic: docs/laws.md, "Several proxies"."""
+        found, proxies = self.found[name], facts.proxies
+        most, burst, rate = found.largest, found.burst, found.limit
+        late = rate * facts.blind_late_s
+        if name in self._sampled:
+            # The draft lets pass what no bucket does.
+            return inf
+        if name in self._strict:
+            # The job is asked: what it answers is up to L old, and what it answers too late passes.
+            open_s = max(facts.away_s, facts.cut_s, facts.late_s - self._timeout_s)
+            return inf if open_s > 0 else most + late
+        if proxies == 1:
+            return most
+        # Who comes reads ten minutes back.
+        unknown = burst if facts.joins and burst > rate * HISTORY_MS / 1000 else 0.0
+        return (proxies + 1) * most + (proxies - 1) / proxies * (burst + late) + late + unknown
+
+    def _ask(self, number: int, asked: Asked) -> None:
+        proxy = self.world.home(number)
+        if proxy is not None:
+            _Asking(self, proxy, self._coordinators[proxy.name], asked).go()
+
+    def passed(self, now: int, quota: MutationQuota, mutations: int) -> None:
+        """The cluster is asked for so many."""
+        found = self.found.of(quota.subject)
+        if quota.algorithm != Algorithm.TOKEN_BUCKET:
+            self._sampled.add(quota.subject)
+        elif quota.decide == Decide.STRICT:
+            self._strict.add(quota.subject)
+        found.even(now, mutations, quota.rate, quota.burst)
+
+
+class _Asking:
+    """One request: the shell of its admission (enforcer/laws/mutation/admission.py)."""
+
+    too_large = "{}"
+
+    def __init__(
+        self, traffic: Mutations, proxy: Proxy, coordinator: QuotaCoordinator, asked: Asked
+    ) -> None:
+        self._traffic, self._proxy, self._coordinator, self._asked = traffic, proxy, coordinator, asked
+        self._until = proxy.world.now + coordinator.settings.decision_timeout_ms
+        self._quota: MutationQuota | None = None
+        self._admission: Admission | None = None
+        self._items = dict(zip(asked.names, map(int, asked.mutations), strict=True))
+
+    def go(self) -> None:
+        """Come to the proxy, or have its turn."""
+        asked, coordinator = self._asked, self._coordinator
+        self._quota = quota = coordinator.quota(asked.user, asked.client_id)
+        verdict = coordinator.judge(quota, strict=asked.strict)
+        if verdict.action is Action.HOLD:
+            self._proxy.after(verdict.wait_ms, self.go)
+            return
+        in_time = self._proxy.world.now < self._until
+        lines_up = quota is not None and coordinator.must_line_up(quota, verdict, strict=asked.strict)
+        if lines_up and (in_time or not asked.strict):
+            self._proxy.after(_LINE_MS, self.go)
+            return
+        request = Request(
+            user=asked.user, client_id=asked.client_id, api="CreateTopics",
+            api_version=_VERSIONS[asked.strict], strict=asked.strict, items=self._items,
+        )  # fmt: skip
+        self._admission = Admission(coordinator, self, request, quota, verdict)
+        if lines_up:
+            self._admission.late()
+        else:
+            self._admission.start()
+
+    def look_up(self) -> None:
+        """See admission.Shell: it is counted already."""
+        assert self._admission is not None
+        self._admission.counted(self._items)
+
+    def stated(self) -> Mapping[str, int]:
+        """See admission.Shell."""
+        return self._items
+
+    def leaves(self, rejected: Collection[str]) -> bool:
+        """See admission.Shell."""
+        return len(rejected) < len(self._items)
+
+    def carry_out(self, rejected: Collection[str]) -> bool:
+        """See admission.Shell: the cluster does all of it."""
+        done = {name: count for name, count in self._items.items() if name not in rejected}
+        if self._quota is not None and not self._quota.shadow:
+            self._traffic.passed(self._proxy.world.now, self._quota, sum(done.values()))
+        self._proxy.after(CLUSTER_MS, partial(self._done, done))
+        return True
+
+    def _done(self, done: Mapping[str, int]) -> None:
+        assert self._admission is not None
+        self._admission.carried_out(done)
+        self._admission.finish()
+
+    def answer(self, told: Reply) -> Callable[[float], None]:
+        """See admission.Shell: what was recorded comes when it came."""
+        return lambda _mute_ms: None
+
+    def note(self, outcome: str) -> None:
+        """See admission.Shell."""
+
+    def call_later(self, delay_ms: float, function: Callable[[], None]) -> TimerHandle:
+        """See admission.Shell, which does no more with it than cancel it."""
+        return cast(TimerHandle, self._proxy.after(delay_ms, function))
