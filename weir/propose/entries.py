@@ -52,7 +52,7 @@ def _default_first(
 
     Whoever has no usual peak has the default; whoever no entry can name is left out.
     """
-    own = [number for number in np.flatnonzero(apart(peak, OWN_MAX)).tolist()]
+    own = np.flatnonzero(apart(peak, OWN_MAX)).tolist()
     alike = set(np.flatnonzero(peak > 0.0).tolist()).difference(own)
     if alike:
         yield default, sorted(alike.union(number for number in far if peak[number] == 0.0))
