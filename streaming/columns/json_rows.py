@@ -22,7 +22,7 @@ _SPECIAL: Final = r'[\x00-\x1f"\\]'
 """What stands in JSON by an escape."""
 
 
-def objects(type: str | None, rows: pa.RecordBatch) -> pa.LargeBinaryArray:
+def objects(type: str | None, rows: pa.RecordBatch, end: str = "") -> pa.LargeBinaryArray:
     """Each row as its JSON object: `type`, then the columns in order, without spaces.
 
     Null is absent, but where docs/contract.md writes it.
@@ -30,6 +30,7 @@ def objects(type: str | None, rows: pa.RecordBatch) -> pa.LargeBinaryArray:
     Args:
         type: of all rows; None: the columns say it.
         rows: numbers, texts, bools, lists, maps with texts as keys, structs, dictionaries of these.
+        end: what follows each.
     """
     nulls = _NULLS.get(type or "", frozenset())
     head = "{" if type is None else f'{{"type":{orjson.dumps(type).decode()}'
@@ -40,7 +41,7 @@ def objects(type: str | None, rows: pa.RecordBatch) -> pa.LargeBinaryArray:
         members = _members(names, rows.schema.names, piece.columns, "", nulls)
         if type is None:
             members = [_without_first(_joined(members, len(piece)))]
-        parts.append(pc.binary_join_element_wise(_one(head), *members, _one("}"), _one("")))
+        parts.append(pc.binary_join_element_wise(_one(head), *members, _one("}" + end), _one("")))
     written = pa.chunked_array(parts, _TEXT).combine_chunks()
     return written.cast(pa.large_binary())
 
