@@ -237,7 +237,7 @@ def _is_text(kind: pa.DataType) -> bool:
 def _batches(file: str) -> Iterator[pa.RecordBatch]:
     """The rows of a Parquet file, some at a time, in the forms that packed records have."""
     try:
-        with pq.ParquetFile(file) as parquet:
+        with pq.ParquetFile(file, read_dictionary=_words(file)) as parquet:
             names = parquet.schema_arrow.names
             if len(set(names)) < len(names):
                 raise BadEvent("a column stands there twice; columns of different names were expected")
@@ -249,6 +249,13 @@ def _batches(file: str) -> Iterator[pa.RecordBatch]:
                 yield pa.RecordBatch.from_arrays([plain_form(column) for column in batch.columns], names)
     except (OSError, ValueError, pa.ArrowException, BadEvent) as error:
         raise WeirError(f"{file}: cannot be read: {error}") from error
+
+
+def _words(file: str) -> list[str]:
+    """Columns of texts that repeat: they are written as dictionaries, and laws number them in any case."""
+    schema = pq.read_schema(file)
+    texts = (field.name for field in schema if pa.types.is_string(field.type))
+    return [name for name in texts if name != "id"]
 
 
 def _rows_at_once(metadata: Any) -> int:
