@@ -8,7 +8,7 @@ The policies' timeline, the order of the output and the summary serve the Spark 
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -29,16 +29,35 @@ from streaming.laws.registry import LAWS
 from streaming.log.deciding import Replay
 from streaming.log.reading import LINE_MAX, Line, is_parquet, read_lines, read_records
 from streaming.log.sorted_decisions import KEY, SortedDecisions, keyed
-from streaming.log.stretches import Disorder, Order, Stretch, as_it_comes, by_time
+from streaming.log.stretches import Disorder, Order, as_it_comes, by_time
 from streaming.log.threads import ahead, behind
 from streaming.log.writing import is_regular, whole, write_lines
 from streaming.policy.files import check_entry, load_policies
 from streaming.policy.timeline import PolicyTimeline
 
 __all__ = [
-    "LINE_MAX", "Line", "ReplayResult", "Replayed", "in_order", "is_parquet", "ordered", "read_lines",
-    "read_records", "read_timeline", "replay_local", "replaying", "summarise", "whole", "write_lines",
+    "LINE_MAX",
+    "Drafts",
+    "Line",
+    "ReplayResult",
+    "Replayed",
+    "drafts",
+    "in_order",
+    "is_parquet",
+    "ordered",
+    "read_lines",
+    "read_records",
+    "read_timeline",
+    "replay_local",
+    "replaying",
+    "summarise",
+    "whole",
+    "write_lines",
 ]  # fmt: skip
+
+
+Tell = Callable[[int, float], None]
+"""Told how many events are decided, and which part of the log that is."""
 
 
 @dataclass(slots=True)
@@ -117,6 +136,63 @@ class Replayed:
                 lines.write(file)
 
 
+class Drafts:
+    """Files in which decisions and dead letters gather.
+
+    Args:
+        folder: for them, empty.
+        held: closes them.
+    """
+
+    def __init__(self, folder: Path, held: ExitStack) -> None:
+        self._folder, self._buried = folder, 0
+        self._letters = held.enter_context((folder / "dead-letters").open("wb"))
+        decisions = held.enter_context((folder / "decisions").open("w+b"))
+        self._decisions = SortedDecisions(decisions, partial(_spare, folder, held))
+
+    def bury(self, records: Records, outputs: Outputs) -> None:
+        """Take the dead letters of records, all of them in the order of the input."""
+        lines = in_order(records, Outputs(rows=outputs.rows)).dead_letters
+        self._letters.writelines(line + b"\n" for line in lines)
+        self._buried += len(lines)
+
+    def add(self, decided: Sequence[Decided], records: Records, upto: int = 0) -> None:
+        """Take what was decided of records; mostly all that follows is of `upto` ms or later."""
+        self._decisions.add([keyed(said, records) for said in decided if len(said)], upto)
+
+    def finish(self) -> Replayed:
+        """All of it."""
+        decisions, letters = self._folder / "decisions", self._folder / "dead-letters"
+        late = self._decisions.finish()
+        if late is not None:
+            again = self._folder / "again"
+            with again.open("wb") as file:
+                file.writelines(late)
+            again.replace(decisions)
+        self._letters.flush()
+        return Replayed(Lines(decisions, self._decisions.count), Lines(letters, self._buried))
+
+
+def _spare(folder: Path, held: ExitStack) -> IO[bytes]:
+    return held.enter_context(tempfile.TemporaryFile(dir=folder))
+
+
+@contextmanager
+def drafts(near: str | None) -> Iterator[Drafts]:
+    """Files in a folder that is gone afterwards.
+
+    Args:
+        near: a file in whose folder there is room, unless it is a device or pipe; None: where temporary files
+            are.
+
+    Raises:
+        OSError: there is no room.
+    """
+    room = os.path.dirname(os.path.realpath(near)) if near is not None and is_regular(near) else None
+    with tempfile.TemporaryDirectory(prefix=".weir-replay-", dir=room) as folder, ExitStack() as held:
+        yield Drafts(Path(folder), held)
+
+
 def read_timeline(initial: Mapping[str, Any], lines: Iterable[Line]) -> PolicyTimeline:
     """The policies over time that a log means: `initial` as version 1, one more with each policy event.
 
@@ -144,75 +220,47 @@ def replay_local(policies: str, files: Sequence[str], *, as_decided: bool = Fals
 
 @contextmanager
 def replaying(
-    policies: str, files: Sequence[str], *, as_decided: bool = False, near: str | None = None
-) -> Iterator[Replayed]:
+    policies: str, files: Sequence[str], *, as_decided: bool = False, near: str | None = None,
+    tell: Tell = lambda events, part: None,
+) -> Iterator[Replayed]:  # fmt: skip
     """Replay files in this process; one shard holds all subjects, which changes no decision.
 
     Args:
         policies: file with the policies in force at the start.
         files: event files, in order.
         as_decided: what proxies have decided stands, as in the live job; False: it is decided anew.
-        near: a file in whose folder there is room for decisions, if it is none of its own kind; None: where
-            temporary files are.
+        near: see `drafts`.
+        tell: told now and then how many events are decided, and which part of the log that is.
 
     Raises:
         ConfigError: the policies are wrong.
-        WeirError: a file cannot be read, or there is no room for what is written.
+        WeirError: a file cannot be read.
+        OSError: there is no room for what is written.
     """
     context = StepContext(
         initial=load_policies(policies), replay=True, fail_fast=True, as_decided=as_decided
     )
-    room = os.path.dirname(os.path.realpath(near)) if near is not None and is_regular(near) else None
-    with tempfile.TemporaryDirectory(prefix=".weir-replay-", dir=room) as folder:
+    with ExitStack() as held:
         try:
-            replayed = _decided(context, files, Path(folder))
-        except OSError as error:
-            raise WeirError(f"{folder}: decisions cannot be written: {error}") from error
+            replayed = _decided(context, files, held.enter_context(drafts(near)), as_it_comes, tell)
+        except Disorder:
+            held.close()
+            replayed = _decided(context, files, held.enter_context(drafts(near)), by_time, tell)
         yield replayed
 
 
-def _decided(context: StepContext, files: Sequence[str], folder: Path) -> Replayed:
-    """Decide a log into files of this folder, which is empty."""
-    try:
-        return _written(context, files, folder, as_it_comes)
-    except Disorder:
-        return _written(context, files, folder, by_time)
-
-
-def _written(context: StepContext, files: Sequence[str], folder: Path, order: Order) -> Replayed:
-    replay, buried = Replay(context), 0
-    decisions, letters = folder / "decisions", folder / "dead-letters"
-
-    def bury(records: Records, outputs: Outputs) -> None:
-        nonlocal buried
-        lines = in_order(records, outputs).dead_letters
-        letter_file.writelines(line + b"\n" for line in lines)
-        buried += len(lines)
-
-    with ExitStack() as held:
-        spare = partial(_spare, held, folder)
-        letter_file = held.enter_context(letters.open("wb"))
-        file = held.enter_context(decisions.open("w+b"))
-        written = SortedDecisions(file, spare)
-        with behind() as put:
-            for stretch, last in ahead(order(files, replay, bury)):
-                decided = [said for _, _, said in replay.decide(stretch.read, last=last)]
-                put(partial(_add, written, decided, stretch))
-        late = written.finish()
-        if late is not None:
-            again = folder / "again"
-            with again.open("wb") as merged:
-                merged.writelines(late)
-            again.replace(decisions)
-    return Replayed(Lines(decisions, written.count), Lines(letters, buried))
-
-
-def _add(written: SortedDecisions, decided: Sequence[Decided], stretch: Stretch) -> None:
-    written.add([keyed(said, stretch.records) for said in decided if len(said)], stretch.upto)
-
-
-def _spare(held: ExitStack, folder: Path) -> IO[bytes]:
-    return held.enter_context(tempfile.TemporaryFile(dir=folder))
+def _decided(
+    context: StepContext, files: Sequence[str], to: Drafts, order: Order, tell: Tell
+) -> Replayed:
+    """Decide a log, a stretch after the other."""
+    replay, events = Replay(context), 0
+    with behind() as put:
+        for stretch, last in ahead(order(files, replay, to.bury)):
+            decided = [said for _, _, said in replay.decide(stretch.read, last=last)]
+            put(partial(to.add, decided, stretch.records, stretch.upto))
+            events += len(stretch.records)
+            tell(events, stretch.part)
+    return to.finish()
 
 
 def in_order(records: Records, written: Outputs) -> ReplayResult:

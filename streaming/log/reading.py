@@ -28,6 +28,8 @@ ROWS_AT_ONCE: Final = 131_072
 _ROWS_MIN: Final = 64
 _Some = tuple[Integers, pa.Array, list[Pack]]
 """Numbers of lines, the bytes of those that stand alone, and the others as packs."""
+_Read = Iterator[tuple[_Some, float]]
+"""Lines, some at a time, and which part of their file lies behind them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,22 +72,24 @@ def read_records(files: Sequence[str]) -> Records:
     Raises:
         WeirError: a file cannot be read.
     """
-    return together(files, list(blocks(files)))
+    return together(files, [records for records, _ in blocks(files)])
 
 
-def blocks(files: Sequence[str]) -> Iterator[Records]:
-    """The lines of files that are not empty, some at a time, in their order.
+def blocks(files: Sequence[str]) -> Iterator[tuple[Records, float]]:
+    """The lines of files that are not empty, some at a time, in their order; and which part is read.
 
     Raises:
         WeirError: a file cannot be read.
     """
+    sizes = [_size(file) for file in files]
     for number, file in enumerate(files):
-        for lines, value, packs in (_columns if is_parquet(file) else _lines)(file):
+        for (lines, value, packs), part in (_columns if is_parquet(file) else _lines)(file):
             first = len(value)
             for pack in packs:
                 pack.first = first
                 first += len(pack)
-            yield records_of(files, np.full(len(lines), number), lines, value, packs)
+            read = (sum(sizes[:number]) + part * sizes[number]) / max(1, sum(sizes))
+            yield records_of(files, np.full(len(lines), number), lines, value, packs), read
 
 
 def together(files: Sequence[str], parts: Sequence[Records]) -> Records:
@@ -149,7 +153,7 @@ def _read(file: str) -> Iterator[tuple[int, bytes]]:
     """Number and bytes of every line of a file that is not empty; of a Parquet file, of its rows' objects."""
     if is_parquet(file):
         first = 1
-        for rows in _batches(file):
+        for rows, _ in _batches(file):
             yield from enumerate(_objects(rows), start=first)
             first += len(rows)
         return
@@ -179,7 +183,12 @@ def _line(stream: IO[bytes], number: int, begun: int = 0) -> bytes:
     return line
 
 
-def _lines(file: str) -> Iterator[_Some]:
+def _size(file: str) -> int:
+    """Bytes of a file; of what is none, 0."""
+    return os.path.getsize(file) if os.path.isfile(file) else 0
+
+
+def _lines(file: str) -> _Read:
     """Numbers and bytes of the lines of a file that are not empty, some at a time; as `_read`."""
     before = 0
     try:
@@ -195,19 +204,27 @@ def _lines(file: str) -> Iterator[_Some]:
                 # A line that begins with white space may be nothing else.
                 for place in np.flatnonzero(full)[text[ends[:-1][full]] <= ord(" ")].tolist():
                     full[place] = not lines[place].as_py().isspace()
-                yield before + 1 + np.flatnonzero(full), lines.filter(pa.array(full)), []
+                some_lines = before + 1 + np.flatnonzero(full), lines.filter(pa.array(full)), list[Pack]()
+                yield some_lines, _part(stream, file)
                 before += len(lines)
     except (OSError, EOFError, ValueError, zlib.error) as error:
         raise WeirError(f"{file}: cannot be read: {error}") from error
 
 
-def _columns(file: str) -> Iterator[_Some]:
+def _part(stream: IO[bytes], file: str) -> float:
+    """Which part of a file is read, in bytes on the disk."""
+    raw: Any = stream.fileobj if isinstance(stream, gzip.GzipFile) else stream
+    return min(1.0, raw.tell() / max(1, _size(file))) if os.path.isfile(file) else 0.0
+
+
+def _columns(file: str) -> _Read:
     """The rows of a Parquet file, some at a time: those of a type are a pack, others their objects."""
     first = 1
-    for rows in _batches(file):
+    for rows, total in _batches(file):
         alone, value, packs = _by_type(rows, first)
-        yield np.concatenate([alone, *(pack.number for pack in packs)]), value, packs
         first += len(rows)
+        lines = np.concatenate([alone, *(pack.number for pack in packs)])
+        yield (lines, value, packs), (first - 1) / total
 
 
 def _by_type(rows: pa.RecordBatch, first: int) -> _Some:
@@ -234,8 +251,8 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind.value_type if pa.types.is_dictionary(kind) else kind))
 
 
-def _batches(file: str) -> Iterator[pa.RecordBatch]:
-    """The rows of a Parquet file, some at a time, in the forms that packed records have."""
+def _batches(file: str) -> Iterator[tuple[pa.RecordBatch, int]]:
+    """The rows of a Parquet file, some at a time, in the forms of packed records; and how many all are."""
     try:
         with pq.ParquetFile(file, read_dictionary=_words(file)) as parquet:
             names = parquet.schema_arrow.names
@@ -246,7 +263,8 @@ def _batches(file: str) -> Iterator[pa.RecordBatch]:
             for batch in parquet.iter_batches(_rows_at_once(parquet.metadata)):
                 # Arrow takes any bytes for text.
                 batch.validate(full=True)
-                yield pa.RecordBatch.from_arrays([plain_form(column) for column in batch.columns], names)
+                rows = pa.RecordBatch.from_arrays([plain_form(column) for column in batch.columns], names)
+                yield rows, parquet.metadata.num_rows
     except (OSError, ValueError, pa.ArrowException, BadEvent) as error:
         raise WeirError(f"{file}: cannot be read: {error}") from error
 

@@ -42,11 +42,13 @@ class Stretch(NamedTuple):
         records: its records.
         read: what they say.
         upto: ms; but for what is decided late, all that follows is at this time or later.
+        part: of the log that lies behind it.
     """
 
     records: Records
     read: BatchContent
     upto: int
+    part: float
 
 
 Order = Callable[[Sequence[str], Replay, Bury], Iterator[Stretch]]
@@ -61,7 +63,7 @@ def as_it_comes(files: Sequence[str], replay: Replay, bury: Bury) -> Iterator[St
         WeirError: a file cannot be read.
     """
     decided = changed = NEVER
-    for records in blocks(files):
+    for records, part in blocks(files):
         read = _read(records, replay, bury)
         times = read.times(len(records))
         oldest = int(times[times != NEVER].min(initial=decided))
@@ -71,7 +73,7 @@ def as_it_comes(files: Sequence[str], replay: Replay, bury: Bury) -> Iterator[St
             raise Disorder
         decided = max(decided, read.newest, *(intake.newest for intake in read.intakes.values()))
         changed = max([changed, *changes])
-        yield Stretch(records, read, decided)
+        yield Stretch(records, read, decided, part)
 
 
 def by_time(files: Sequence[str], replay: Replay, bury: Bury) -> Iterator[Stretch]:
@@ -83,11 +85,11 @@ def by_time(files: Sequence[str], replay: Replay, bury: Bury) -> Iterator[Stretc
     """
     with tempfile.TemporaryFile() as file:
         runs = _Runs(file)
-        for records in blocks(files):
+        for records, _ in blocks(files):
             runs.add(records, _read(records, replay, bury).times(len(records)))
-        for upto, records in runs.merged(files):
+        for upto, records, part in runs.merged(files):
             # What cannot be used is buried already, but for the rest of an event of which some can.
-            yield Stretch(records, replay.read(records, Outputs()), upto)
+            yield Stretch(records, replay.read(records, Outputs()), upto, part)
 
 
 def _read(records: Records, replay: Replay, bury: Bury) -> BatchContent:
@@ -144,20 +146,21 @@ class _Runs:
         begin, size = self._file.tell(), self._file.write(stream(type, rows))
         self._runs.append(_Run(begin, size, len(rows), place[0][::SAMPLED], int(place[0][-1])))
 
-    def merged(self, files: Sequence[str]) -> Iterator[tuple[int, Records]]:
-        """Times (ms) that ascend, and the records that are applied before each, each record once."""
+    def merged(self, files: Sequence[str]) -> Iterator[tuple[int, Records, float]]:
+        """Times (ms) that ascend, what is applied before each, each record once, and which part that was."""
         if not self._runs:
             return
         self._file.flush()
         since = NEVER
         # Never closed here: columns look into it for as long as they live.
         mapped = pa.py_buffer(mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ))
-        for upto in self._bounds():
+        bounds = self._bounds()
+        for number, upto in enumerate(bounds, start=1):
             parts = [
                 _records(files, *_between(mapped, run, since, upto))
                 for run in self._runs if run.sampled[0] < upto and run.last >= since
             ]  # fmt: skip
-            yield upto, together(files, parts)
+            yield upto, together(files, parts), number / len(bounds)
             since = upto
 
     def _bounds(self) -> list[int]:

@@ -3,7 +3,7 @@
 import argparse
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -100,8 +100,13 @@ def _check_usage(args: argparse.Namespace) -> None:
 def _replayed(args: argparse.Namespace) -> "Iterator[Replayed | ReplayResult]":
     if args.engine == "local":
         from streaming.replay import replaying
+        from weir.plan.progress import Progress
 
-        with replaying(args.policies, args.events, as_decided=args.as_decided, near=args.out) as replayed:
+        with ExitStack() as held:
+            with Progress(1) as progress:
+                replayed = held.enter_context(replaying(
+                    args.policies, args.events, as_decided=args.as_decided, near=args.out, tell=progress.tell
+                ))  # fmt: skip
             yield replayed
         return
     from streaming.job.replay import replay_spark
@@ -118,11 +123,11 @@ def _plan(args: argparse.Namespace) -> int:
     from weir.plan.shown.summary import summary
     from weir.plan.shown.table import show
 
-    planned = plan(
+    with plan(
         args.policies, args.events, args.against, args.decisions,
-        as_decided=args.as_decided, totals=args.summary is not None,
-    )  # fmt: skip
-    _write(args, planned.replayed)
+        as_decided=args.as_decided, totals=args.summary is not None, near=args.out,
+    ) as planned:  # fmt: skip
+        _write(args, planned.replayed)
     if args.summary is not None:
         _write_json(args.summary, summary(planned.plans, planned.proven))
     if args.report is not None:
