@@ -51,9 +51,11 @@ class Options:
 
 
 def known(package: str = "benchmarks") -> list[str]:
-    """Names of all benchmarks of a package."""
+    """Names of all benchmarks of a package: its modules, and rooms whose own module is one."""
     folder = Path(str(importlib.import_module(package).__file__)).parent
-    return sorted(path.stem for path in folder.glob("*.py") if not path.stem.startswith("_"))
+    modules = [path.stem for path in folder.glob("*.py") if not path.stem.startswith("_")]
+    rooms = [path.parent.name for path in folder.glob("*/__init__.py") if path.stat().st_size]
+    return sorted([*modules, *rooms])
 
 
 def run_all(names: list[str], options: Options, say: Callable[[str], None]) -> list[str]:

@@ -82,25 +82,42 @@ def packed_requests(
     subjects = pc.binary_join_element_wise("user=", users, "")
     places = partition_of(subjects, partitions)
     own = [np.flatnonzero(places == partition) for partition in range(partitions)]
-    items = pa.struct([("name", pa.string()), ("mutations", pa.int64())])
     for first in range(0, count, rows):
         partition = first // rows % partitions
         who = pa.array(draw.choice(own[partition], rows))
-        number = pa.array(np.arange(first, first + rows)).cast(pa.string())
-        names = pc.binary_join_element_wise("topic-", number, "")
-        mutations = pa.array(np.full(rows, 3, dtype=np.int64))
-        listed = pa.StructArray.from_arrays([names, mutations], fields=list(items))
-        columns = {
-            "id": pc.binary_join_element_wise(name, number, "-"),
-            "proxy": pa.repeat("bench", rows),
-            "user": users.take(who),
-            "client_id": pa.repeat("app", rows),
-            "api": pa.repeat("CreateTopics", rows),
-            "api_version": pa.repeat(7, rows),
-            "strict": pa.repeat(True, rows),
-            "validate_only": pa.repeat(False, rows),
-            "items": pa.ListArray.from_arrays(pa.array(np.arange(rows + 1, dtype=np.int32)), listed),
-            "subject": subjects.take(who),
-        }
+        columns = _columns(name, first, users.take(who), subjects.take(who))
         for value in pack("request", pa.record_batch(columns)):
             yield b"", value, partition
+
+
+def request_rows(count: int, principals: int, *, rows: int, name: str = "bench") -> Iterator[pa.RecordBatch]:
+    """The same requests as columns with their own times, ten to a millisecond, so many rows at a time."""
+    draw = np.random.default_rng(SEED)
+    users = pa.array([user(number) for number in range(principals)])
+    subjects = pc.binary_join_element_wise("user=", users, "")
+    for first in range(0, count, rows):
+        who = pa.array(draw.integers(principals, size=min(rows, count - first)))
+        columns = _columns(name, first, users.take(who), subjects.take(who))
+        yield pa.record_batch({**columns, "ts": pa.array(T0 + np.arange(first, first + len(who)) // 10)})
+
+
+def _columns(name: str, first: int, users: pa.Array, subjects: pa.Array) -> dict[str, pa.Array]:
+    """Requests of one item each, the number of the first one given."""
+    rows = len(users)
+    number = pa.array(np.arange(first, first + rows)).cast(pa.string())
+    names = pc.binary_join_element_wise("topic-", number, "")
+    mutations = pa.array(np.full(rows, 3, dtype=np.int64))
+    items = pa.struct([("name", pa.string()), ("mutations", pa.int64())])
+    listed = pa.StructArray.from_arrays([names, mutations], fields=list(items))
+    return {
+        "id": pc.binary_join_element_wise(name, number, "-"),
+        "proxy": pa.repeat("bench", rows),
+        "user": users,
+        "client_id": pa.repeat("app", rows),
+        "api": pa.repeat("CreateTopics", rows),
+        "api_version": pa.repeat(7, rows),
+        "strict": pa.repeat(True, rows),
+        "validate_only": pa.repeat(False, rows),
+        "items": pa.ListArray.from_arrays(pa.array(np.arange(rows + 1, dtype=np.int32)), listed),
+        "subject": subjects,
+    }

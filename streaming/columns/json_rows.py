@@ -22,7 +22,7 @@ _SPECIAL: Final = r'[\x00-\x1f"\\]'
 """What stands in JSON by an escape."""
 
 
-def objects(type: str | None, rows: pa.RecordBatch) -> pa.LargeBinaryArray:
+def objects(type: str | None, rows: pa.RecordBatch, end: str = "") -> pa.LargeBinaryArray:
     """Each row as its JSON object: `type`, then the columns in order, without spaces.
 
     Null is absent, but where docs/contract.md writes it.
@@ -30,6 +30,7 @@ def objects(type: str | None, rows: pa.RecordBatch) -> pa.LargeBinaryArray:
     Args:
         type: of all rows; None: the columns say it.
         rows: numbers, texts, bools, lists, maps with texts as keys, structs, dictionaries of these.
+        end: what follows each.
     """
     nulls = _NULLS.get(type or "", frozenset())
     head = "{" if type is None else f'{{"type":{orjson.dumps(type).decode()}'
@@ -40,7 +41,7 @@ def objects(type: str | None, rows: pa.RecordBatch) -> pa.LargeBinaryArray:
         members = _members(names, rows.schema.names, piece.columns, "", nulls)
         if type is None:
             members = [_without_first(_joined(members, len(piece)))]
-        parts.append(pc.binary_join_element_wise(_one(head), *members, _one("}"), _one("")))
+        parts.append(_joined([_one(head), *members, _one("}" + end)], len(piece)))
     written = pa.chunked_array(parts, _TEXT).combine_chunks()
     return written.cast(pa.large_binary())
 
@@ -78,8 +79,41 @@ def _members(
     members: list[pa.Array | pa.Scalar] = []
     for key, name, column in zip(quoted_names, names, columns, strict=True):
         absent = f",{key}:null" if path + name in nulls else ""
+        if _is_one(column):
+            same = _values(column.slice(0, 1), path + name, nulls)[0].as_py()
+            members.append(_one(f",{key}:{same}"))
+            continue
         members += _member(_one(f",{key}:"), column, path + name, absent, nulls)
     return members
+
+
+def _is_one(column: pa.Array) -> bool:
+    """Whether a column says the same in every row, as far as that is quickly seen: to join it costs most."""
+    kind = column.type
+    if column.null_count or not len(column):
+        return False
+    if pa.types.is_dictionary(kind):
+        return _is_one(column.indices)
+    if pa.types.is_boolean(kind):
+        return column.true_count in (0, len(column))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return bool(column.offsets[0] == column.offsets[len(column)])
+    if not (pa.types.is_integer(kind) or pa.types.is_float64(kind)):
+        return False
+    # Bits, since 0.0 is -0.0 and NaN is not NaN.
+    values = column.to_numpy(zero_copy_only=False).view(f"u{kind.bit_width // 8}")
+    return bool(values[0] == values[-1] and (values == values[0]).all())
+
+
+def _fused(parts: Sequence[pa.Array | pa.Scalar]) -> list[pa.Array | pa.Scalar]:
+    """The same with texts that stand side by side in every row as one."""
+    fused: list[pa.Array | pa.Scalar] = []
+    for part in parts:
+        if fused and isinstance(part, pa.Scalar) and isinstance(fused[-1], pa.Scalar):
+            fused[-1] = _one(fused[-1].as_py() + part.as_py())
+        else:
+            fused.append(part)
+    return fused
 
 
 def _member(
@@ -154,7 +188,10 @@ def _doubles(column: pa.Array) -> pa.Array:
 def _joined(members: Sequence[pa.Array | pa.Scalar], count: int) -> pa.Array:
     if not members:
         return pa.repeat(_one(""), count)
-    return pc.binary_join_element_wise(*members, _one(""))
+    fused = _fused(members)
+    if isinstance(fused[0], pa.Scalar) and len(fused) == 1:
+        return pa.repeat(fused[0], count)
+    return pc.binary_join_element_wise(*fused, _one(""))
 
 
 def _without_first(texts: pa.Array) -> pa.Array:

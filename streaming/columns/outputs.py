@@ -7,6 +7,7 @@ from typing import Any, Final, Self
 import numpy as np
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from streaming.columns.byte_strings import Bytes, Integers, bytes_in, cut
 from streaming.columns.json_rows import objects
@@ -70,11 +71,13 @@ class DecisionColumns:
         )
 
     def column(self, name: str) -> pa.Array:
-        """One of the columns of `Outputs`; values without a copy of their bytes."""
+        """One of the columns of `Outputs`, values without a copy of their bytes; `line`: with a newline."""
         match name:
             case "value":
                 buffers = [None, pa.py_buffer(self.ends), pa.py_buffer(self.text)]
                 return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(self), buffers)
+            case "line":
+                return pc.binary_join_element_wise(self.column("value"), b"\n", b"")
             case "key":
                 return self.keys if self.key is None else self.keys.take(pa.array(self.key))
             case "id":
@@ -122,10 +125,12 @@ class DecisionRows:
         return replace(self, rows=self.rows.take(taken), source=self.source[which], keys=keys, key=key)
 
     def column(self, name: str) -> pa.Array:
-        """One of the columns of `Outputs`."""
+        """One of the columns of `Outputs`; `line`: values with a newline."""
         match name:
             case "value":
                 return objects(self.type, self.rows)
+            case "line":
+                return objects(self.type, self.rows, end="\n")
             case "key":
                 return self.keys if self.key is None else self.keys.take(pa.array(self.key))
             case "id" | "ts":

@@ -88,7 +88,7 @@ class Records:
         topic: topic, or base name of a file.
         partition: partition; 0 for a file.
         offset: offset, or line number from 1.
-        ts: record timestamp in ms; None for a line of a file.
+        ts: record timestamp in ms; None for a line of a file, or for all of them.
         value: the bytes of those that are not packed; a list, or Arrow binary without nulls.
         file: number of the file, in the order given; None: the records come from Kafka.
         broadcast: whether every shard concerned got this record, as of policies and ticks and nothing else;
@@ -100,7 +100,7 @@ class Records:
     topic: Sequence[str] = field(default_factory=list)
     partition: Sequence[int] | Integers = field(default_factory=list)
     offset: Sequence[int] | Integers = field(default_factory=list)
-    ts: Sequence[int | None] | Integers = field(default_factory=list)
+    ts: Sequence[int | None] | Integers | None = field(default_factory=list)
     value: Sequence[bytes] | pa.ChunkedArray = field(default_factory=list)
     file: Sequence[int] | Integers | None = None
     broadcast: Sequence[bool] | Flags | None = None
@@ -131,7 +131,7 @@ class Records:
 
     def ts_of(self, i: int) -> int | None:
         """Timestamp of a record in ms; None for a line of a file."""
-        ts = self.ts[i]
+        ts = None if self.ts is None else self.ts[i]
         return None if ts is None else int(ts)
 
     def name_of(self, i: int) -> str:
@@ -165,6 +165,8 @@ class Records:
 
     def times(self) -> Integers:
         """Timestamps of all records in ms, -1 where there is none."""
+        if self.ts is None:
+            return np.full(len(self), -1)
         if isinstance(self.ts, np.ndarray):
             # A copy can be written to, what Arrow holds cannot, and Numba compiles anew for such arrays.
             return np.array(self.ts, dtype=np.int64)

@@ -166,7 +166,7 @@ def gather(chunks: Iterable[Columns], given: Input) -> Records:
     # As the local engine has them: by file and line, without a timestamp.
     return Records(
         topic=NameColumn(given.names, partitions), partition=np.zeros(len(offsets), dtype=np.int64),
-        offset=offsets, ts=[None] * len(offsets), value=value, file=partitions, broadcast=broadcast,
+        offset=offsets, ts=None, value=value, file=partitions, broadcast=broadcast,
     )  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """Events of one law in columns: rows of packs in bulk, single events one by one, both in one order."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -58,6 +58,10 @@ class ColumnIntake(ABC):
         for sheet in alike(self._records, self.type):
             self._take(sheet, taken)
         return taken
+
+    def scanned(self) -> Iterator[tuple[Integers, Integers]]:
+        """Of those rows: their records, and when each is applied, ms."""
+        return ((rows["source"].to_numpy(), rows["at"].to_numpy()) for rows in self._read)
 
     def put(self, i: int, event: Any) -> None:
         """Take the event of record `i`, which the parser has read."""

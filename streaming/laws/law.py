@@ -1,7 +1,7 @@
 """What a law is to the rest of the program: a table of subjects that folds events into decisions, and a
 specification of all that others need to know of it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol, Self
 
@@ -143,6 +143,10 @@ class LawState(Protocol):
     def fold(self, batch: Batch) -> Decided:
         """Decide; a decision's keys are in the order of docs/contract.md's example."""
 
+    def finish(self, timeline: PolicyTimeline) -> Decided | None:
+        """What the end of a replay decides whose last batch had nothing for this law; mostly nothing."""
+        return None
+
     def sweep(self, timeline: PolicyTimeline, horizon: int) -> None:
         """Let rows go that say nothing at `horizon` (ms) and later: their leaving must be neutral."""
 
@@ -192,6 +196,10 @@ class Intake(Protocol):
 
     def put(self, i: int, event: Event) -> None:
         """Take the event of record `i`, which the parser has read."""
+
+    def scanned(self) -> Iterator[tuple[Integers, Integers]]:
+        """Of those that `scan` has taken, some at a time: their records, and when each is applied, ms."""
+        return iter(())
 
     def events(self, timeline: PolicyTimeline, *, replay: bool) -> Any | None:
         """What `Batch.events` is, all being read; None: there are none.

@@ -5,14 +5,15 @@ no I/O, no Spark.
 """
 
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Self
 
 import numpy as np
 
-from streaming.columns.outputs import Decided, Outputs
+from streaming.columns.byte_strings import Integers
+from streaming.columns.outputs import Outputs
 from streaming.columns.records import NO_ROW, Records
 from streaming.contract.decisions import dead_letter
 from streaming.contract.errors import BadEvent, StateError
@@ -34,6 +35,8 @@ LATENESS_MS: Final = 300_000
 still ask for (policies of then, buckets not yet full then) is kept this long."""
 SWEEP_MS: Final = 60_000
 """How often idle subjects leave the table, in event time."""
+NEVER: Final = -1
+"""A time (ms) before all times: of what no law decides."""
 _AHEAD: Final = "brokers_ahead_ms"
 """Note in the body: see Present.ahead_ms."""
 _CANDIDATE: Final = "candidate"
@@ -80,18 +83,20 @@ class _ShardState:
 
 
 @dataclass(slots=True)
-class _BatchContent:
+class BatchContent:
     """What the records of a batch say.
 
     Attributes:
         intakes: the events, by the name of the law that decides them.
         policies: changes of policy.
+        single: of what was read by itself, policies too: its record, and when it is applied, ms.
         newest: time (ms) of the newest tick, -1 for none; the intakes know that of their events.
         brokers_ahead_ms: what the newest tick that knows it says of the brokers' clock; None: none does.
     """
 
     intakes: dict[str, Intake]
     policies: list[_Change] = field(default_factory=list)
+    single: list[tuple[int, int]] = field(default_factory=list)
     newest: int = -1
     brokers_ahead_ms: int | None = None
 
@@ -105,6 +110,7 @@ class _BatchContent:
         Raises:
             BadEvent: it cannot be used.
         """
+        self.single.append((i, event.at))
         if isinstance(event, PolicyChange):
             self.policies.append((event.ts, records.order_of(i), i, event))
             return
@@ -115,6 +121,16 @@ class _BatchContent:
         for name, intake in self.intakes.items():
             if type(event) in LAWS.by_name[name].events:
                 intake.put(i, event)
+
+
+    def times(self, count: int) -> Integers:
+        """When each of so many records is applied, ms; -1: it is not."""
+        at = np.full(count, NEVER)
+        for records, times in (part for intake in self.intakes.values() for part in intake.scanned()):
+            at[records] = times
+        for i, time in self.single:
+            at[i] = time
+        return at
 
 
 def step(
@@ -160,14 +176,14 @@ def _advance(
     """Decide a batch; whatever it raises, nothing is lost but this shard as it was read."""
     outputs = Outputs()
     timeline, table, notes = known.timeline, known.table, known.spilled.body.notes
-    read = _read((law,), records, outputs, context, reporter)
+    read = read_batch((law,), records, outputs, context, reporter)
     if context.candidate is None:
-        _apply_policies(read.policies, law, timeline)
+        apply_policies(read.policies, law, timeline)
     intake = read.intakes[law.name]
     newest = max(int(notes.get("newest", b"-1")), read.newest, intake.newest)
     swept = int(notes.get("swept", b"-1"))
     present = _present(law, records, context, known, read)
-    batch = _batch(intake, timeline, context, present.now)
+    batch = batch_of(intake, timeline, context, present.now, end=context.replay)
     decided = None if batch is None else table.fold(batch)
     if not context.replay and newest - swept >= SWEEP_MS:
         table.sweep(timeline, newest - LATENESS_MS)
@@ -225,7 +241,7 @@ def _set_aside(
         return before, outputs
     try:
         known = _ShardState.of(law, body, context)
-        _apply_policies(policies, law, known.timeline)
+        apply_policies(policies, law, known.timeline)
         return known.with_policies(context), outputs
     except StateError:
         raise
@@ -236,47 +252,11 @@ def _set_aside(
     return before, outputs
 
 
-def replay_all(records: Records, context: StepContext) -> Outputs:
-    """Decide a whole log at once, every law in one shard: what the local engine does.
-
-    Raises:
-        Exception: whatever a law raised.
-    """
-    outputs = Outputs()
-    for _, _, decided in replay_laws(records, context, outputs):
-        outputs.add(decided)
-    return outputs
-
-
-def replay_laws(
-    records: Records, context: StepContext, outputs: Outputs
-) -> Iterator[tuple[LawSpec, Batch, Decided]]:
-    """Decide a whole log law by law: each law, what it was asked, and what it decided.
-
-    Args:
-        records: the log.
-        context: a candidate's policies hold all the time, whatever the log says of policies.
-        outputs: takes the dead letters.
-
-    Raises:
-        Exception: whatever a law raised.
-    """
-    laws = LAWS.by_name.values()
-    read = _read(laws, records, outputs, context, reporter=True)
-    for law in laws:
-        timeline = PolicyTimeline(context.initial)
-        if context.candidate is None:
-            _apply_policies(read.policies, law, timeline)
-        batch = _batch(read.intakes[law.name], timeline, context, context.processed_ts)
-        if batch is not None:
-            yield law, batch, law.table.from_columns({}).fold(batch)
-
-
-def _read(
+def read_batch(
     laws: Iterable[LawSpec], records: Records, outputs: Outputs, context: StepContext, reporter: bool
-) -> _BatchContent:
+) -> BatchContent:
     """Read the records for some laws; those that cannot be used are buried."""
-    read = _BatchContent.of(laws, records, context)
+    read = BatchContent.of(laws, records, context)
     left = np.ones(len(records), dtype=np.bool_)
     for intake in read.intakes.values():
         left &= ~intake.scan()
@@ -317,7 +297,7 @@ def _parse(records: Records, i: int, context: StepContext) -> Event:
 
 
 def _present(
-    law: LawSpec, records: Records, context: StepContext, known: _ShardState, read: _BatchContent
+    law: LawSpec, records: Records, context: StepContext, known: _ShardState, read: BatchContent
 ) -> Present:
     """What time it is."""
     ahead = known.spilled.body.notes.get(_AHEAD)
@@ -328,15 +308,15 @@ def _present(
     )  # fmt: skip
 
 
-def _batch(
-    intake: Intake, timeline: PolicyTimeline, context: StepContext, processed_ts: int | None
+def batch_of(
+    intake: Intake, timeline: PolicyTimeline, context: StepContext, processed_ts: int | None, *, end: bool
 ) -> Batch | None:
     """What a law has to decide; None: nothing."""
     events = intake.events(timeline, replay=context.replay or context.candidate is not None)
     if events is None:
         return None
     return Batch(
-        events=events, timeline=timeline, processed_ts=processed_ts, end=context.replay,
+        events=events, timeline=timeline, processed_ts=processed_ts, end=end,
         as_decided=context.as_decided,
     )  # fmt: skip
 
@@ -346,7 +326,8 @@ def _is_reported(records: Records, i: int, reporter: bool) -> bool:
     return reporter or records.broadcast is None or not records.broadcast[i]
 
 
-def _apply_policies(policies: Iterable[_Change], law: LawSpec, timeline: PolicyTimeline) -> None:
+def apply_policies(policies: Iterable[_Change], law: LawSpec, timeline: PolicyTimeline) -> None:
+    """Bring changes into the timeline of a law, in the order of docs/contract.md 1."""
     for _, _, _, change in sorted(policies, key=lambda entry: entry[:3]):
         take(change, law, timeline)
 

@@ -55,7 +55,8 @@ def planned(
     log = file_of(folder, "log.jsonl", *events)
     own = policies_of(folder, "before.yaml", **before)
     others = [policies_of(folder, f"after{number}.yaml", **each) for number, each in enumerate(after)]
-    return plan(own, [log], others, **options)
+    with plan(own, [log], others, **options) as found:
+        return found
 
 
 def plan_of(

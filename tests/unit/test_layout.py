@@ -27,7 +27,8 @@ METRICS = "streaming.metrics"
 """Every part declares its metrics, and shows them, in one way."""
 METRICS_SERVER = "streaming.metrics_server"
 STREAMING_BELOW_JOB = (
-    *BELOW_LAWS, METRICS, METRICS_SERVER, "streaming.laws", "streaming.kafka_io", "streaming.replay",
+    *BELOW_LAWS, METRICS, METRICS_SERVER, "streaming.laws", "streaming.kafka_io", "streaming.log",
+    "streaming.replay",
 )  # fmt: skip
 KAFKA_IO = tuple(f"streaming.kafka_io.{name}" for name in ("brokers_clock", "tail", "topic_watch", "writer"))
 """How everybody reads and writes Weir's topics, looks after them, and learns their brokers' time."""
@@ -75,6 +76,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "streaming.laws.row_fields": BELOW_LAWS,
     "streaming.laws": (*BELOW_LAWS, *LAW_FOLDERS),
     "streaming.kafka_io": STREAMING_BELOW_JOB,
+    "streaming.log": STREAMING_BELOW_JOB,
     "streaming.replay": STREAMING_BELOW_JOB,
     METRICS: ("streaming.contract",),
     METRICS_SERVER: ("streaming.contract", METRICS),

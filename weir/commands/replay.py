@@ -2,6 +2,8 @@
 
 import argparse
 import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -12,7 +14,7 @@ from weir.options import add, add_flag, number, whole
 from weir.paths import check_writable
 
 if TYPE_CHECKING:
-    from streaming.replay import ReplayResult
+    from streaming.replay import Replayed, ReplayResult
 
 _NEW_REFUSED_MAX, _ADDED_DELAY_MAX_S = 10**12, 1e9
 
@@ -71,15 +73,16 @@ def _replay(args: argparse.Namespace) -> int:
     # Imported here: the laws load Numba, which `weir --help` need not wait for.
     from streaming.replay import summarise
 
-    replayed = _replayed(args)
-    if args.decisions:
-        from weir.plan.identity import prove
+    with _replayed(args) as replayed:
+        if args.decisions:
+            from weir.plan.identity import prove
 
-        proven = prove(args.decisions, replayed.decisions)
-        print(f"{proven} recorded decisions came out again", file=sys.stderr)
-    _write(args, replayed)
-    if args.summary is not None:
-        _write_json(args.summary, summarise(replayed.decisions))
+            proven = prove(args.decisions, replayed.decisions)
+            print(f"{proven} recorded decisions came out again", file=sys.stderr)
+        totals = None if args.summary is None else summarise(replayed.decisions)
+        _write(args, replayed)
+        if totals is not None:
+            _write_json(args.summary, totals)
     return 0
 
 
@@ -93,15 +96,23 @@ def _check_usage(args: argparse.Namespace) -> None:
         args.usage_error("--report, --max-new-refused and --max-added-delay need --against POLICIES")
 
 
-def _replayed(args: argparse.Namespace) -> "ReplayResult":
+@contextmanager
+def _replayed(args: argparse.Namespace) -> "Iterator[Replayed | ReplayResult]":
     if args.engine == "local":
-        from streaming.replay import replay_local
+        from streaming.replay import replaying
+        from weir.plan.progress import Progress
 
-        return replay_local(args.policies, args.events, as_decided=args.as_decided)
+        with ExitStack() as held:
+            with Progress(1) as progress:
+                replayed = held.enter_context(replaying(
+                    args.policies, args.events, as_decided=args.as_decided, near=args.out, tell=progress.tell
+                ))  # fmt: skip
+            yield replayed
+        return
     from streaming.job.replay import replay_spark
     from weir.jars.folders import jars_dir
 
-    return replay_spark(args.policies, args.events, jars=jars_dir("spark"), as_decided=args.as_decided)
+    yield replay_spark(args.policies, args.events, jars=jars_dir("spark"), as_decided=args.as_decided)
 
 
 def _plan(args: argparse.Namespace) -> int:
@@ -112,11 +123,11 @@ def _plan(args: argparse.Namespace) -> int:
     from weir.plan.shown.summary import summary
     from weir.plan.shown.table import show
 
-    planned = plan(
+    with plan(
         args.policies, args.events, args.against, args.decisions,
-        as_decided=args.as_decided, totals=args.summary is not None,
-    )  # fmt: skip
-    _write(args, planned.replayed)
+        as_decided=args.as_decided, totals=args.summary is not None, near=args.out,
+    ) as planned:  # fmt: skip
+        _write(args, planned.replayed)
     if args.summary is not None:
         _write_json(args.summary, summary(planned.plans, planned.proven))
     if args.report is not None:
@@ -129,14 +140,10 @@ def _plan(args: argparse.Namespace) -> int:
     return 1 if wrong else 0
 
 
-def _write(args: argparse.Namespace, replayed: "ReplayResult") -> None:
-    from streaming.replay import write_lines
-
-    write_lines(args.out, replayed.decisions)
-    if args.dead_letters is not None:
-        write_lines(args.dead_letters, replayed.dead_letters)
+def _write(args: argparse.Namespace, replayed: "Replayed | ReplayResult") -> None:
+    replayed.write(args.out, args.dead_letters)
     print(f"{len(replayed.decisions)} decisions written to {args.out}", file=sys.stderr)
-    if replayed.dead_letters:
+    if len(replayed.dead_letters):
         where = args.dead_letters or "nowhere; name a file with --dead-letters to see them"
         print(f"{len(replayed.dead_letters)} lines could not be used, written to {where}", file=sys.stderr)
 

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
+from itertools import islice
 from typing import Any, Final
 
 import numpy as np
@@ -41,7 +42,7 @@ class _Said:
         return table[np.lexsort((table[:, 1], table[:, 0]))]
 
 
-def prove(recorded: Sequence[str], replayed: Sequence[bytes]) -> int:
+def prove(recorded: Sequence[str], replayed: Iterable[bytes]) -> int:
     """Return how many recorded decisions came out again, which is all of them.
 
     Repeats, what was only tried, and the steps of actions stand aside. Of shares, limits and backlogs the
@@ -49,7 +50,7 @@ def prove(recorded: Sequence[str], replayed: Sequence[bytes]) -> int:
 
     Args:
         recorded: files of decisions.
-        replayed: what a replay of their events has decided.
+        replayed: what a replay of their events has decided; it is read several times.
 
     Raises:
         WeirError: where they differ first; or a file cannot be read.
@@ -91,12 +92,12 @@ def _recorded(files: Sequence[str]) -> Iterator[tuple[int, str, dict[str, Any]]]
 
 
 def _told(
-    files: Sequence[str], replayed: Sequence[bytes], first: tuple[int, int, int], count: int
+    files: Sequence[str], replayed: Iterable[bytes], first: tuple[int, int, int], count: int
 ) -> str:
     """Where they differ first, and how often."""
     _, only_replayed, place = first
     if only_replayed:
-        decision = orjson.loads(replayed[place])
+        decision = orjson.loads(next(islice(replayed, place, None)))
         how = "the log gives it, and it was not recorded"
         where = ", ".join(map(os.path.basename, files))
     else:

@@ -13,22 +13,34 @@ class Progress:
     """The line; a context manager.
 
     Args:
-        steps: how often `step` will be called.
+        steps: how often `step` will be called; 1 for whoever calls `tell`.
     """
 
     def __init__(self, steps: int) -> None:
         console = Console(stderr=True)
         self._bar = progress.Progress(
             progress.BarColumn(24), progress.TimeElapsedColumn(),
+            progress.TextColumn("left"), progress.TimeRemainingColumn(compact=True),
             progress.TextColumn("{task.description}", markup=False),
             console=console, transient=True, disable=not console.is_interactive,
         )  # fmt: skip
+        self._steps = steps
         self._task = self._bar.add_task("", total=steps)
         self._begun, self._started = time.monotonic(), False
 
     def step(self, what: str) -> None:
         """Say what is done next; a short replay says nothing."""
         self._bar.update(self._task, description=what, advance=1)
+        self._start()
+
+    def tell(self, events: int, part: float) -> None:
+        """Say how many events are done, at which rate, and which part of all steps that is."""
+        rate = events / max(time.monotonic() - self._begun, 1e-3)
+        said = f"{events:,} events, {rate:,.0f}/s"
+        self._bar.update(self._task, description=said, completed=part * self._steps)
+        self._start()
+
+    def _start(self) -> None:
         if not self._started and time.monotonic() - self._begun > QUIET_S:
             self._bar.start()
             self._started = True

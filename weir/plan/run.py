@@ -2,14 +2,15 @@
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from streaming.columns.outputs import Outputs
 from streaming.laws.law import StepContext
 from streaming.laws.registry import LAWS
 from streaming.policy.files import load_policies
-from streaming.replay import ReplayResult, in_order, read_records, summarise
+from streaming.replay import Replayed, drafts, in_order, read_records, summarise
 from weir.plan.identity import prove
 from weir.plan.progress import Progress
 from weir.plan.sides import Plan, Side, candidate_of
@@ -20,20 +21,21 @@ class Planned:
     """What came of it.
 
     Attributes:
-        replayed: the log under its own policies, as any replay has it.
+        replayed: the log under its own policies, as any replay has it; gone after the context.
         proven: how many recorded decisions came out again; None: none were given.
         plans: one for each file of policies that was tried.
     """
 
-    replayed: ReplayResult
+    replayed: Replayed
     proven: int | None
     plans: list[Plan]
 
 
+@contextmanager
 def plan(
     policies: str, events: Sequence[str], against: Sequence[str], recorded: Sequence[str] = (), *,
-    as_decided: bool = False, totals: bool = False,
-) -> Planned:  # fmt: skip
+    as_decided: bool = False, totals: bool = False, near: str | None = None,
+) -> Iterator[Planned]:  # fmt: skip
     """Decide a log, prove that it is to be trusted, and try other policies on it.
 
     Args:
@@ -43,6 +45,7 @@ def plan(
         recorded: files of decisions that must come out again; empty: nothing is proven.
         as_decided: what proxies have decided stands on the log's own side.
         totals: add up what each subject got, too.
+        near: see `drafts`.
 
     Raises:
         ConfigError: policies are wrong.
@@ -52,26 +55,29 @@ def plan(
     candidates = [candidate_of(file) for file in against]
     context = StepContext(initial=initial, replay=True, fail_fast=True, as_decided=as_decided)
     steps = (len(LAWS.by_name) + 2) * (1 + len(against)) + 1
-    with Progress(steps) as progress:
-        progress.step("reading")
-        records = read_records(events)
-        outputs = Outputs()
-        before = Side.of(records, context, outputs, progress.step)
-        progress.step("writing")
-        replayed = in_order(records, outputs)
-        del outputs
-        proven = prove(recorded, replayed.decisions) if recorded else None
-        own_totals = summarise(replayed.decisions)["subjects"] if totals else {}
-        plans = []
-        for name, candidate in zip(names, candidates, strict=True):
-            outputs = Outputs()
-            after = Side.of(records, context.tried(candidate), outputs, progress.step)
-            progress.step(f"comparing {name}")
-            found = Plan.of(name, before, after)
-            if totals:
-                found.totals = own_totals, summarise(in_order(records, outputs).decisions)["subjects"]
-            plans.append(found)
-    return Planned(replayed, proven, plans)
+    with ExitStack() as held:
+        with Progress(steps) as progress:
+            progress.step("reading")
+            records, outputs = read_records(events), Outputs()
+            before = Side.of(records, context, outputs, progress.step)
+            progress.step("writing")
+            to = held.enter_context(drafts(near))
+            to.bury(records, outputs)
+            to.add(outputs.columns, records)
+            replayed = to.finish()
+            del outputs
+            proven = prove(recorded, replayed.decisions) if recorded else None
+            own_totals = summarise(replayed.decisions)["subjects"] if totals else {}
+            plans = []
+            for name, candidate in zip(names, candidates, strict=True):
+                outputs = Outputs()
+                after = Side.of(records, context.tried(candidate), outputs, progress.step)
+                progress.step(f"comparing {name}")
+                found = Plan.of(name, before, after)
+                if totals:
+                    found.totals = own_totals, summarise(in_order(records, outputs).decisions)["subjects"]
+                plans.append(found)
+        yield Planned(replayed, proven, plans)
 
 
 def _names(files: Sequence[str]) -> list[str]:

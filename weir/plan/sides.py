@@ -12,7 +12,7 @@ from streaming.columns.outputs import Outputs
 from streaming.columns.records import Records
 from streaming.laws.law import CandidatePolicies, StepContext
 from streaming.laws.registry import LAWS
-from streaming.laws.shard import replay_laws
+from streaming.log.deciding import replay_laws
 from streaming.policy.files import load_policies
 from streaming.policy.timeline import PolicyTimeline
 from weir.plan.comparison import Comparison, Row

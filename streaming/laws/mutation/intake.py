@@ -72,6 +72,10 @@ class RequestIntake(Intake):
                 self._parts.append(part._replace(id=named(part.id, part.source, self._records)))
         return taken
 
+    def scanned(self) -> Iterator[tuple[Integers, Integers]]:
+        """Of the plain ones: their records, and when each is applied, ms."""
+        return ((part.source, part.at) for part in self._parts)
+
     def put(self, i: int, event: Event) -> None:
         """Take a request or refund.
 

@@ -149,6 +149,10 @@ class ReportIntake(Intake):
             self.newest = max(self.newest, int(part.at.max(initial=self.newest)))
         return taken
 
+    def scanned(self) -> Iterator[tuple[Integers, Integers]]:
+        """Of the plain ones: their records, and when each is applied, ms."""
+        return ((part.record, part.at) for part in self._parts)
+
     def put(self, i: int, event: Event) -> None:
         """Take a report or tick."""
         self.newest = max(self.newest, event.at)

@@ -125,6 +125,11 @@ class SharesTable(LawState):
             concerned |= state.groups.touched
         return self._walk(state, np.flatnonzero(concerned), steps, batch.timeline)
 
+    def finish(self, timeline: PolicyTimeline) -> DecisionRows:
+        """Close the rounds that have a report."""
+        nothing = ReportBatch(no_reports(), [])
+        return self.fold(Batch(events=nothing, timeline=timeline, processed_ts=None, end=True))
+
     def sweep(self, timeline: PolicyTimeline, horizon: int) -> None:
         """Let brokers go that expired unseen: groups in which nobody has a share close their quiet rounds.
 

@@ -9,7 +9,8 @@ import pytest
 from law_kit import T0, policy, quota, refund, request
 
 from streaming.contract.errors import WeirError
-from streaming.replay import read_lines, read_timeline, replay_local, summarise
+from streaming.log.deciding import Replay
+from streaming.replay import read_lines, read_timeline, replay_local, replaying, summarise
 from weir.cli import main
 
 POLICIES = """\
@@ -192,6 +193,34 @@ def test_a_missing_or_damaged_file_is_one_line_and_status_one(
     with pytest.raises(WeirError, match="damaged"):
         list(read_lines([str(damaged)]))
     assert not out.exists()
+
+
+@pytest.mark.parametrize("also", [[], ["--against"]])
+def test_an_interrupted_replay_leaves_nothing(
+    also: list[str], tmp_path: Path, policies: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C while it decides: status 1, and no file that was not there before."""
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    events = write(tmp_path / "e.jsonl", request("a", 0, 1))
+    before = sorted(tmp_path.iterdir())
+    monkeypatch.setattr(Replay, "decide", interrupted)
+    words = ["replay", "--policies", policies, "--events", events, "--out", str(tmp_path / "out.jsonl")]
+    assert main([*words, "--summary", str(tmp_path / "s.json"), *also, *([policies] if also else [])]) == 1
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_progress_tells_rate_and_part(tmp_path: Path, policies: str) -> None:
+    """As lines of files are read; files of a log that is not in order are read once before."""
+    told: list[tuple[int, float]] = []
+    files = [write(tmp_path / name, request(name, 0, 1), request(f"{name}2", 9, 1)) for name in ("a", "b")]
+    with replaying(policies, files[:1], tell=lambda *said: told.append(said)):
+        pass
+    with replaying(policies, files, tell=lambda *said: told.append(said)):
+        pass
+    assert told == [(2, 1.0), (4, 1.0)]
 
 
 def test_wrong_policies_stop_the_command_with_status_two(

@@ -16,7 +16,8 @@ from streaming.laws.law import StepContext
 from streaming.laws.policy_routing import take
 from streaming.laws.registry import LAWS
 from streaming.laws.routing import Origin, routes
-from streaming.laws.shard import replay_all, step
+from streaming.laws.shard import step
+from streaming.log.deciding import replay_all
 from streaming.policy.timeline import PolicyTimeline
 
 SHARDS = 3

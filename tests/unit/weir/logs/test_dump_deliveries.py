@@ -8,7 +8,8 @@ from property_kit import tries
 
 from streaming.columns.records import Records
 from streaming.laws.law import StepContext
-from streaming.laws.shard import replay_all, step
+from streaming.laws.shard import step
+from streaming.log.deciding import replay_all
 from weir.logs.dump_lines import Annotator, DumpSummary, History
 from weir.logs.topic_reader import Record
 

@@ -1,0 +1,85 @@
+"""A log through all laws in one process, all at once or some of it at a time."""
+
+from collections.abc import Iterator
+
+from streaming.columns.outputs import Decided, Outputs
+from streaming.columns.records import Records
+from streaming.laws.law import Batch, LawSpec, StepContext
+from streaming.laws.registry import LAWS
+from streaming.laws.shard import BatchContent, apply_policies, batch_of, read_batch
+from streaming.policy.timeline import PolicyTimeline
+
+
+def replay_all(records: Records, context: StepContext) -> Outputs:
+    """Decide a whole log at once, every law in one shard.
+
+    Raises:
+        Exception: whatever a law raised.
+    """
+    outputs = Outputs()
+    for _, _, decided in replay_laws(records, context, outputs):
+        outputs.add(decided)
+    return outputs
+
+
+def replay_laws(
+    records: Records, context: StepContext, outputs: Outputs
+) -> Iterator[tuple[LawSpec, Batch, Decided]]:
+    """Decide a whole log law by law: each law, what it was asked, and what it decided.
+
+    Args:
+        records: the log.
+        context: a candidate's policies hold all the time, whatever the log says of policies.
+        outputs: takes the dead letters.
+
+    Raises:
+        Exception: whatever a law raised.
+    """
+    replay = Replay(context)
+    for law, batch, decided in replay.decide(replay.read(records, outputs), last=True):
+        if batch is not None:
+            yield law, batch, decided
+
+
+class Replay:
+    """A log on its way through all laws, every law in one shard, some of it at a time.
+
+    What is decided together must be later than what was decided before: in the order of docs/contract.md 1,
+    and no policy at a time of which something is decided.
+
+    Args:
+        context: as of `replay_laws`.
+    """
+
+    def __init__(self, context: StepContext) -> None:
+        self._context = context
+        self._laws = LAWS.by_name.values()
+        self._timelines = {law.name: PolicyTimeline(context.initial) for law in self._laws}
+        self._tables = {law.name: law.table.from_columns({}) for law in self._laws}
+
+    def read(self, records: Records, outputs: Outputs) -> BatchContent:
+        """Read some of the log, in any order; `outputs` takes the dead letters."""
+        return read_batch(self._laws, records, outputs, self._context, reporter=True)
+
+    def decide(
+        self, read: BatchContent, *, last: bool
+    ) -> Iterator[tuple[LawSpec, Batch | None, Decided]]:
+        """Decide some of the log: each law, what it was asked (None: that the log ends), what it decided.
+
+        Args:
+            read: what `read` gave.
+            last: nothing more will come.
+
+        Raises:
+            Exception: whatever a law raised.
+        """
+        for law in self._laws:
+            timeline, table = self._timelines[law.name], self._tables[law.name]
+            if self._context.candidate is None:
+                apply_policies(read.policies, law, timeline)
+            context = self._context
+            batch = batch_of(read.intakes[law.name], timeline, context, context.processed_ts, end=last)
+            if batch is not None:
+                yield law, batch, table.fold(batch)
+            elif last and (decided := table.finish(timeline)) is not None:
+                yield law, None, decided

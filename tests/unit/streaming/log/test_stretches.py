@@ -1,0 +1,131 @@
+"""A log decided some at a time: the same bytes as all at once, however it is cut and whatever its order."""
+
+import gzip
+import random
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+import pytest
+from law_kit import policy, quota, request
+
+from streaming.laws.law import StepContext
+from streaming.log import reading, sorted_decisions, stretches
+from streaming.log.deciding import Replay, replay_all
+from streaming.policy.files import load_policies
+from streaming.replay import ReplayResult, in_order, read_records, replay_local, write_lines
+
+TRACES = Path(__file__).resolve().parents[3] / "traces"
+LOGS = [
+    (policies, policies.with_name(policies.name.replace("policies.yaml", "events.jsonl.gz")))
+    for policies in sorted(TRACES.glob("*/*.policies.yaml"))
+]
+NAMES = [f"{policies.parent.name}/{policies.stem}" for policies, _ in LOGS]
+of_all_traces = pytest.mark.parametrize(("policies", "log"), LOGS, ids=NAMES)
+
+
+@pytest.fixture(autouse=True)
+def cut_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few lines at a time, and hardly anything late is kept in memory."""
+    monkeypatch.setattr(reading, "READ_AT_ONCE", 3000)
+    monkeypatch.setattr(reading, "ROWS_AT_ONCE", 40)
+    monkeypatch.setattr(stretches, "READ_AT_ONCE", 3000)
+    monkeypatch.setattr(stretches, "ROWS_AT_ONCE", 40)
+    monkeypatch.setattr(stretches, "SAMPLED", 8)
+    monkeypatch.setattr(sorted_decisions, "LATE_MAX", 5)
+    monkeypatch.setattr(sorted_decisions, "AT_ONCE", 3)
+
+
+def lines_of(log: Path) -> list[bytes]:
+    return gzip.decompress(log.read_bytes()).splitlines()
+
+
+def file_of(path: Path, lines: list[bytes]) -> str:
+    path.write_bytes(b"\n".join(lines) + b"\n")
+    return str(path)
+
+
+def at_once(policies: str, files: list[str]) -> ReplayResult:
+    """The whole log in one step of each law."""
+    records = read_records(files)
+    context = StepContext(initial=load_policies(policies), replay=True, fail_fast=True, as_decided=False)
+    return in_order(records, replay_all(records, context))
+
+
+@of_all_traces
+def test_a_trace_in_stretches(policies: Path, log: Path) -> None:
+    assert replay_local(str(policies), [str(log)]) == at_once(str(policies), [str(log)])
+
+
+@of_all_traces
+def test_a_trace_in_any_order_and_number_of_files(policies: Path, log: Path, tmp_path: Path) -> None:
+    """Dealt out to three files of the same time, and to two in which nothing is where it was."""
+    lines, draw = lines_of(log), random.Random(29)
+    dealt = [file_of(tmp_path / f"{number}.jsonl", lines[number::3]) for number in range(3)]
+    assert replay_local(str(policies), dealt) == at_once(str(policies), dealt)
+    draw.shuffle(lines)
+    half = len(lines) // 2
+    mixed = [file_of(tmp_path / "a.jsonl", lines[:half]), file_of(tmp_path / "b.jsonl", lines[half:])]
+    assert replay_local(str(policies), mixed) == at_once(str(policies), mixed)
+
+
+@of_all_traces
+def test_a_trace_as_columns_in_any_order(policies: Path, log: Path, tmp_path: Path) -> None:
+    events = [orjson.loads(line) for line in lines_of(log) if line.strip()]
+    files = [str(tmp_path / "in.parquet"), str(tmp_path / "mixed.parquet"), str(tmp_path / "more.jsonl")]
+    write_lines(files[0], map(orjson.dumps, events))
+    random.Random(30).shuffle(events)
+    write_lines(files[1], map(orjson.dumps, events[::2]))
+    file_of(Path(files[2]), [orjson.dumps(event) for event in events[1::2]])
+    for some in ([files[0]], files[1:]):
+        assert replay_local(str(policies), some) == at_once(str(policies), some)
+
+
+def many(count: int) -> Iterator[bytes]:
+    """Requests and what cannot be used, in order of time, some at the same."""
+    for number in range(count):
+        yield orjson.dumps(request(f"r{count - number}", number // 3, 1, user=f"u{number % 7}"))
+        if number % 10 == 0:
+            yield b"rubbish %d" % number
+
+
+def test_a_change_of_policy_holds_for_all_of_its_time(tmp_path: Path) -> None:
+    """It stands behind what it decides, beyond the end of a stretch."""
+    policies = tmp_path / "policies.yaml"
+    policies.write_text("version: 1\nquotas:\n  - entity: {user: u1}\n    controller_mutation_rate: 1\n")
+    lines = [orjson.dumps(request(f"r{number}", 7, 1, user="u1")) for number in range(60)]
+    changes = [policy(7, "quotas[user=u1]", quota(2)), policy(5, "quotas[user=u1]", quota(3))]
+    log = file_of(tmp_path / "log.jsonl", [*lines, *map(orjson.dumps, changes)])
+    replayed = replay_local(str(policies), [log])
+    assert replayed == at_once(str(policies), [log])
+    assert {orjson.loads(line)["policy_version"] for line in replayed.decisions} == {3}
+
+
+def test_what_is_applied_late_is_written_in_its_place(tmp_path: Path) -> None:
+    """Applied in the order of the log, and of times that are past."""
+    policies = tmp_path / "policies.yaml"
+    policies.write_text("version: 1\nquotas:\n  - entity: {user: u1}\n    controller_mutation_rate: 1\n")
+    events = [
+        request(f"r{number}", 900 - number, 1, user="u1", applied_ts=10**12 + number) for number in range(300)
+    ]
+    log = file_of(tmp_path / "log.jsonl", list(map(orjson.dumps, events)))
+    replayed = replay_local(str(policies), [log])
+    assert replayed == at_once(str(policies), [log])
+    times = [orjson.loads(line)["ts"] for line in replayed.decisions]
+    assert times == sorted(times) and len(times) == 300
+
+
+@pytest.mark.parametrize("order", [stretches.as_it_comes, stretches.by_time])
+def test_no_stretch_is_large(order: stretches.Order, tmp_path: Path) -> None:
+    """However the log is ordered, what is held at once is bounded; what nobody can use comes once."""
+    lines = list(many(2000))
+    if order is stretches.by_time:
+        random.Random(31).shuffle(lines)
+    log, letters = file_of(tmp_path / "log.jsonl", lines), Counter[str]()
+    replay = Replay(StepContext(replay=True))
+    found = order([log], replay, lambda _, outputs: letters.update(outputs.type))
+    sizes = [len(stretch.records) for stretch in found]
+    assert max(sizes) < 120
+    assert len(sizes) > 20
+    assert letters == {"dead_letter": 200}
