@@ -8,16 +8,17 @@ from numba import njit
 
 from streaming.columns.compilable import LEAN, MARK, Function
 
-_LEAN: Final[dict[str, Any]] = {"cache": True, "_nrt": False, "forceinline": True}
+_LEAN: Final[dict[str, Any]] = {"cache": True, "nogil": True, "_nrt": False, "forceinline": True}
 
 
 def compiled(function: Function) -> Function:
     """Compile `function` to machine code at its first call and keep that code on disk.
 
     Kept, because a worker that compiled in production would hold its first batch up for seconds.
-    No fast-math: the same events must give the same doubles compiled and interpreted.
+    Without Python's lock, so that a replay reads and writes meanwhile. No fast-math: the same events must
+    give the same doubles compiled and interpreted.
     """
-    return cast(Function, njit(cache=True)(function))
+    return cast(Function, njit(cache=True, nogil=True)(function))
 
 
 def lean(function: Function) -> Function:
