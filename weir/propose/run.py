@@ -11,7 +11,7 @@ from streaming.columns.outputs import Outputs
 from streaming.contract.errors import WeirError
 from streaming.laws.law import CandidatePolicies, StepContext
 from streaming.laws.registry import LAWS
-from streaming.laws.shard import replay_laws
+from streaming.log.deciding import replay_laws
 from streaming.policy.files import load_policies
 from streaming.replay import in_order, read_records
 from weir.plan.progress import Progress
