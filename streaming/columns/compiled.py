@@ -15,13 +15,8 @@ def compiled(function: Function) -> Function:
     """Compile `function` to machine code at its first call and keep that code on disk.
 
     Kept, because a worker that compiled in production would hold its first batch up for seconds.
-<<<<<<< HEAD
-    Without Python's lock, so that a replay reads and writes meanwhile. No fast-math: the same events give the
-    same doubles compiled and interpreted.
-=======
     Without Python's lock, so that a replay reads and writes meanwhile. No fast-math: the same events must
     give the same doubles compiled and interpreted.
->>>>>>> h-planfast
     """
     return cast(Function, njit(cache=True, nogil=True)(function))
 
