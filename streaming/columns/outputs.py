@@ -77,7 +77,8 @@ class DecisionColumns:
                 buffers = [None, pa.py_buffer(self.ends), pa.py_buffer(self.text)]
                 return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(self), buffers)
             case "line":
-                return pc.binary_join_element_wise(self.column("value"), b"\n", b"")
+                end, nothing = (pa.scalar(each, pa.large_binary()) for each in (b"\n", b""))
+                return pc.binary_join_element_wise(self.column("value"), end, nothing)
             case "key":
                 return self.keys if self.key is None else self.keys.take(pa.array(self.key))
             case "id":
