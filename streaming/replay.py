@@ -139,13 +139,16 @@ class Replayed:
 class Drafts:
     """Files in which decisions and dead letters gather.
 
+    Attributes:
+        folder: see there.
+
     Args:
         folder: for them, empty.
         held: closes them.
     """
 
     def __init__(self, folder: Path, held: ExitStack) -> None:
-        self._folder, self._buried = folder, 0
+        self.folder, self._buried = folder, 0
         self._letters = held.enter_context((folder / "dead-letters").open("wb"))
         decisions = held.enter_context((folder / "decisions").open("w+b"))
         self._decisions = SortedDecisions(decisions, partial(_spare, folder, held))
@@ -162,10 +165,10 @@ class Drafts:
 
     def finish(self) -> Replayed:
         """All of it."""
-        decisions, letters = self._folder / "decisions", self._folder / "dead-letters"
+        decisions, letters = self.folder / "decisions", self.folder / "dead-letters"
         late = self._decisions.finish()
         if late is not None:
-            again = self._folder / "again"
+            again = self.folder / "again"
             with again.open("wb") as file:
                 file.writelines(late)
             again.replace(decisions)
@@ -242,7 +245,9 @@ def replaying(
     )
     with ExitStack() as held:
         try:
-            replayed = _decided(context, files, held.enter_context(drafts(near)), as_it_comes, tell)
+            # A pipe can be read only once, so its log is sorted in any case.
+            order = as_it_comes if all(map(os.path.isfile, files)) else by_time
+            replayed = _decided(context, files, held.enter_context(drafts(near)), order, tell)
         except Disorder:
             held.close()
             replayed = _decided(context, files, held.enter_context(drafts(near)), by_time, tell)
@@ -255,7 +260,7 @@ def _decided(
     """Decide a log, a stretch after the other."""
     replay, events = Replay(context), 0
     with behind() as put:
-        for stretch, last in ahead(order(files, replay, to.bury)):
+        for stretch, last in ahead(order(files, replay, to.bury, to.folder)):
             decided = [said for _, _, said in replay.decide(stretch.read, last=last)]
             put(partial(to.add, decided, stretch.records, stretch.upto))
             events += len(stretch.records)

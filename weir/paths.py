@@ -5,7 +5,7 @@ import errno
 import os
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from streaming.contract.errors import WeirError
@@ -59,6 +59,20 @@ def check_writable(path: Path | str) -> None:
             raise _error(errno.EISDIR if stat.S_ISDIR(mode) else errno.ENXIO)
         if stat.S_ISREG(mode):
             check_folder(os.path.dirname(target))
+
+
+def check_apart(written: Iterable[Path | str | None], read: Iterable[Path | str | None]) -> None:
+    """Return if no file that is to be written is read, too; those that are not there are none.
+
+    Raises:
+        WeirError: which one is.
+    """
+    sources = [each for each in read if each is not None and os.path.isfile(each)]
+    for target in written:
+        if target is None or not os.path.isfile(target):
+            continue
+        if any(os.path.samefile(target, source) for source in sources):
+            raise WeirError(f"{target}: cannot be written: it is read, too; name another file")
 
 
 def make_folder(path: Path | str) -> None:

@@ -8,6 +8,7 @@ there: each stretch is then a time, and has whatever lies in it.
 import mmap
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import IO, Final, NamedTuple
 
 import numpy as np
@@ -51,11 +52,11 @@ class Stretch(NamedTuple):
     part: float
 
 
-Order = Callable[[Sequence[str], Replay, Bury], Iterator[Stretch]]
-"""(files, what reads them, what takes the dead letters) -> the stretches of the log."""
+Order = Callable[[Sequence[str], Replay, Bury, Path], Iterator[Stretch]]
+"""(files, what reads them, what takes the dead letters, a folder with room) -> the stretches of the log."""
 
 
-def as_it_comes(files: Sequence[str], replay: Replay, bury: Bury) -> Iterator[Stretch]:
+def as_it_comes(files: Sequence[str], replay: Replay, bury: Bury, _room: Path) -> Iterator[Stretch]:
     """The stretches of a log that is in order.
 
     Raises:
@@ -76,14 +77,14 @@ def as_it_comes(files: Sequence[str], replay: Replay, bury: Bury) -> Iterator[St
         yield Stretch(records, read, decided, part)
 
 
-def by_time(files: Sequence[str], replay: Replay, bury: Bury) -> Iterator[Stretch]:
+def by_time(files: Sequence[str], replay: Replay, bury: Bury, room: Path) -> Iterator[Stretch]:
     """The stretches of a log in any order.
 
     Raises:
         WeirError: a file cannot be read.
         OSError: there is no room for its runs.
     """
-    with tempfile.TemporaryFile() as file:
+    with tempfile.TemporaryFile(dir=room) as file:
         runs = _Runs(file)
         for records, _ in blocks(files):
             runs.add(records, _read(records, replay, bury).times(len(records)))
@@ -176,13 +177,15 @@ class _Runs:
 def _between(mapped: pa.Buffer, run: _Run, since: int, upto: int) -> tuple[str, pa.RecordBatch]:
     """The rows of a run from one time to before another, ms, with their type."""
     type, rows = opened(mapped.slice(run.begin, run.size))
-    begin, end = np.searchsorted(rows[_PLACE[0]].to_numpy(), (since, upto))
+    # By place: an event may have fields of these names, too.
+    at = rows.column(rows.num_columns - len(_PLACE)).to_numpy()
+    begin, end = np.searchsorted(at, (since, upto))
     return type, rows.slice(begin, end - begin)
 
 
 def _records(files: Sequence[str], type: str, rows: pa.RecordBatch) -> Records:
     """Some rows of a run as records again."""
-    file, line = (rows[name].to_numpy().copy() for name in _PLACE[1:])
+    file, line = (column.to_numpy().copy() for column in rows.columns[1 - len(_PLACE) :])
     own = rows.select(range(rows.num_columns - len(_PLACE)))
     none = pa.array([], pa.large_binary())
     if type == _LINES:

@@ -11,7 +11,7 @@ import orjson
 from streaming.contract.printable import printable
 from weir.logs.events_read import add_events_options, events_read
 from weir.options import add, add_flag, number, whole
-from weir.paths import check_writable
+from weir.paths import check_apart, check_writable
 
 if TYPE_CHECKING:
     from streaming.replay import Replayed, ReplayResult
@@ -62,9 +62,12 @@ def run(args: argparse.Namespace) -> int:
             the decisions recorded.
     """
     _check_usage(args)
-    for file in (args.out, args.dead_letters, args.summary, args.report):
+    written = args.out, args.dead_letters, args.summary, args.report
+    for file in written:
         if file is not None:
             check_writable(file)
+    read = args.events, args.decisions, args.against
+    check_apart(written, (args.policies, *(file for files in read for file in files or ())))
     with events_read(args) as args.events:
         return _plan(args) if args.against else _replay(args)
 

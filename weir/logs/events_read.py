@@ -19,7 +19,7 @@ _KAFKA_ONLY: Final = ("start", "end", "settings")
 def add_events_options(parser: argparse.ArgumentParser) -> None:
     """Add --events, and in its place --from-kafka with --from, --to and --settings."""
     source = parser.add_mutually_exclusive_group(required=True)
-    add(source, "--events", "event files (.jsonl, .jsonl.gz)", nargs="+", metavar="FILE")
+    add(source, "--events", "event files (.jsonl, .jsonl.gz, .parquet)", nargs="+", metavar="FILE")
     add(source, "--from-kafka", "the topics of this cluster instead", dest="kafka", metavar="HOST:PORT")
     time: dict[str, Any] = {"type": time_argument, "metavar": "TIME"}
     add(parser, "--from", f"{EXPECTED} (default: beginning)", dest="start", **time)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from weir.log import teller
 from weir.logs.events_read import add_events_options, events_read
 from weir.options import add, number
-from weir.paths import check_writable
+from weir.paths import check_apart, check_writable
 
 if TYPE_CHECKING:
     from weir.propose.run import Proposed
@@ -44,6 +44,7 @@ def run(args: argparse.Namespace) -> int:
     for file in (args.out, args.dead_letters):
         if file is not None:
             check_writable(file)
+    check_apart((args.out, args.dead_letters), (*(args.events or ()), args.policies))
     # Imported here: the laws load Numba, which `weir --help` need not wait for.
     from streaming.replay import write_lines
     from weir.propose.run import run as propose

@@ -211,3 +211,31 @@ def test_a_file_that_fails_under_way_is_named(
 
     monkeypatch.setattr("weir.health.check_health", fails)
     assert run(["healthy", str(tmp_path / "x")], capsys) == (1, "weir: /var/x: No space left on device\n")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("replay", "--policies", "POLICIES", "--events", "EVENTS", "--out", "EVENTS"),
+        ("replay", "--policies", "POLICIES", "--events", "EVENTS", "--out", "OUT", "--summary", "POLICIES"),
+        ("replay", "--policies", "POLICIES", "--events", "EVENTS", "--against", "MORE", "--out", "OUT",
+         "--report", "MORE"),
+        ("propose", "--events", "EVENTS", "--policies", "POLICIES", "--out", "POLICIES"),
+        ("simulate", "failures", "--policies", "POLICIES", "--events", "EVENTS", "--out", "EVENTS"),
+    ],
+)  # fmt: skip
+def test_what_is_read_is_not_written(
+    words: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A slip must not cost anybody their log or policies, under whatever name."""
+    texts = {"EVENTS": GOOD_EVENTS, "POLICIES": GOOD_POLICIES, "MORE": GOOD_POLICIES}
+    for name, text in texts.items():
+        (tmp_path / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    (tmp_path / "link").symlink_to(tmp_path / words[-1])
+    before = {name: (tmp_path / name).read_bytes() for name in texts}
+    given = [str(tmp_path / word) if word in (*texts, "OUT") else word for word in words]
+    for last in (given[-1], str(tmp_path / "link")):
+        assert cli.main([*given[:-1], last]) == 1
+        said = f"weir: {last}: cannot be written: it is read, too; name another file"
+        assert said in capsys.readouterr().err
+    assert before == {name: (tmp_path / name).read_bytes() for name in texts}

@@ -11,7 +11,7 @@ from enforcer.laws.backlog.block import EXCEPTION, HOLD
 from enforcer.laws.backlog.blocks import Blocks
 from streaming.contract.broker_events import Backlog
 from streaming.laws.backlog.law import judge, rules_for
-from streaming.policy.policy_set import UNLIMITED
+from streaming.policy.policy_set import UNLIMITED, PolicySet
 from streaming.policy.timeline import PolicyTimeline
 from streaming.policy.topics import BacklogKind, backlog_quota, check_interval_s
 from weir.simulate.failures.excess import Found
@@ -21,6 +21,7 @@ from weir.simulate.failures.world import Traffic, World
 
 STEP_MS: Final = 1_000
 """Producers write so often."""
+_NO_LIMIT: Final = 2**62
 
 
 class Backlogs(Traffic):
@@ -58,10 +59,10 @@ class Backlogs(Traffic):
         super().begin(world)
         policies = self._timeline.at(world.now)
         for topic, reports in self._by_topic.items():
-            quota = backlog_quota(policies, topic, BacklogKind.SIZE)
-            if quota.actions and quota.policy in (HOLD, EXCEPTION) and quota.limit != UNLIMITED:
+            limit = _limit(policies, topic)
+            if limit is not None:
                 sizes = [float(judge(one, rules_for(policies, topic))["backlogSize"]) for one in reports]
-                self._topics.append(_Topic(topic, quota.limit, reports, sizes))
+                self._topics.append(_Topic(topic, limit, reports, sizes))
         self._interval_s = check_interval_s(policies)
         if self._topics:
             world.every(STEP_MS, self._step)
@@ -75,7 +76,10 @@ class Backlogs(Traffic):
 
     def _step(self) -> None:
         there = [proxy for proxy in self.world.proxies if proxy.open]
+        policies = self._timeline.at(self.world.now)
         for topic in self._topics:
+            limit = _limit(policies, topic.name)
+            topic.limit = _NO_LIMIT if limit is None else limit
             let_in = sum(self._laws[proxy.name].block(topic.name) is None for proxy in there)
             topic.advance(self.world.now, let_in / len(there) if there else 0.0)
             if topic.passed:
@@ -88,6 +92,13 @@ class Backlogs(Traffic):
             event = topic.report(f"check-{self._number}", self.world.now)
             if event is not None:
                 self.world.stand_usage("backlog", orjson.dumps(event))
+
+
+def _limit(policies: PolicySet, topic: str) -> int | None:
+    """How large its backlog may grow before proxies block its producers; None: they do not."""
+    quota = backlog_quota(policies, topic, BacklogKind.SIZE)
+    holds = quota.actions and quota.policy in (HOLD, EXCEPTION) and quota.limit != UNLIMITED
+    return quota.limit if holds else None
 
 
 class _Topic:

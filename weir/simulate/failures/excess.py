@@ -55,6 +55,9 @@ class Excess:
             rate: per second, above 0.
             burst: that may pass at once after a pause.
         """
+        if self.passed and (rate, burst) != (self.limit, self.burst):
+            # What a former limit let pass is not held against this one.
+            self._level = min(self._level, burst)
         self.limit, self.burst = rate, burst
         left = self._level - rate * (now - self._at) / S
         if left <= 0.0:
@@ -72,6 +75,8 @@ class Excess:
             rate: per period, above 0.
             period_ms: length of each, since the epoch.
         """
+        if self.passed and (rate, period_ms) != (self.limit, self.every_ms):
+            self._level = min(self._level, rate)
         self.limit = self.burst = rate
         self.every_ms = period_ms
         left = rolled(int(self._level), rate, period_ms, self._at, now)

@@ -1,7 +1,9 @@
 """A log decided some at a time: the same bytes as all at once, however it is cut and whatever its order."""
 
 import gzip
+import os
 import random
+import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -82,6 +84,30 @@ def test_a_trace_as_columns_in_any_order(policies: Path, log: Path, tmp_path: Pa
         assert replay_local(str(policies), some) == at_once(str(policies), some)
 
 
+@pytest.mark.parametrize("as_columns", [True, False])
+def test_fields_may_be_called_as_what_runs_keep_beside_them(as_columns: bool, tmp_path: Path) -> None:
+    policies = file_of(tmp_path / "policies.yaml", [b"version: 1"])
+    names = {"weir.at": 1, "weir.file": 2, "weir.line": 3}
+    events = [orjson.dumps(request(f"r{n}", 900 - n, 1) | names) for n in range(300)]
+    log = str(tmp_path / ("log.parquet" if as_columns else "log.jsonl"))
+    write_lines(log, events)
+    assert replay_local(policies, [log]) == at_once(policies, [log])
+
+
+def test_pipes_are_read_once_whatever_their_order(tmp_path: Path) -> None:
+    """As `--events <(zcat a) <(zcat b)` gives them: what is out of order cannot be read again."""
+    policies = file_of(tmp_path / "policies.yaml", [b"version: 1"])
+    lines = [orjson.dumps(request(f"r{n}", 900 - n, 1)) for n in range(300)]
+    files = [file_of(tmp_path / "a.jsonl", lines[::2]), file_of(tmp_path / "b.jsonl", lines[1::2])]
+    pipes = [str(tmp_path / "a"), str(tmp_path / "b")]
+    for pipe in pipes:
+        os.mkfifo(pipe)
+    writers = [subprocess.Popen(["cp", file, pipe]) for file, pipe in zip(files, pipes, strict=True)]
+    replayed = replay_local(policies, pipes)
+    assert [writer.wait(10) for writer in writers] == [0, 0]
+    assert replayed == at_once(policies, files) and len(replayed.decisions) == 300
+
+
 def many(count: int) -> Iterator[bytes]:
     """Requests and what cannot be used, in order of time, some at the same."""
     for number in range(count):
@@ -124,7 +150,7 @@ def test_no_stretch_is_large(order: stretches.Order, tmp_path: Path) -> None:
         random.Random(31).shuffle(lines)
     log, letters = file_of(tmp_path / "log.jsonl", lines), Counter[str]()
     replay = Replay(StepContext(replay=True))
-    found = order([log], replay, lambda _, outputs: letters.update(outputs.type))
+    found = order([log], replay, lambda _, outputs: letters.update(outputs.type), tmp_path)
     sizes = [len(stretch.records) for stretch in found]
     assert max(sizes) < 120
     assert len(sizes) > 20

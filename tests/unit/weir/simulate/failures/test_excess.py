@@ -27,6 +27,18 @@ def test_what_the_limit_allows_meanwhile() -> None:
     assert (found.over, found.allowed) == (9.0, 7.0)
 
 
+def test_what_a_former_limit_let_pass_is_not_held_against_a_lower_one() -> None:
+    found = Excess()
+    found.even(1_000, 900, rate=50, burst=3_000)
+    found.even(2_000, 5, rate=1, burst=5)
+    # A second at 1 was paid off.
+    assert found.over == 4.0
+    dispatched = Excess()
+    dispatched.by_period(1_000, 50, rate=50, period_ms=1_000)
+    dispatched.by_period(1_100, 2, rate=5, period_ms=1_000)
+    assert dispatched.over == 2
+
+
 def test_a_limit_for_each_period_is_the_laws_own_counter() -> None:
     """Unused quota is not carried on, debts are."""
     found, acquired, worst = Excess(), 0, 0

@@ -145,6 +145,18 @@ def test_a_backlog_grows_until_somebody_decides() -> None:
     assert 0 < rows["none"]["over"] < rows["job-away"]["over"] <= rows["job-away"]["bound"]
 
 
+def test_a_quota_that_is_raised_meanwhile_is_the_raised_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A backlog beyond the former one is beyond nothing."""
+    quota = {"backlogQuotaMap": {"destination_storage": BACKLOG | {"limitSize": 10**12}}}
+    raised = {
+        "type": "policy", "ts": T0 + AT_MS - 20_000, "path": "namespaces.acme/orders", "version": 2,
+        "value": quota,
+    }  # fmt: skip
+    events = sorted([raised, *backlogs()], key=lambda event: event["ts"])
+    monkeypatch.setitem(LOGS, "backlog", lambda: events)
+    assert tried("backlog", "none")["none"]["over"] == 0
+
+
 def test_what_cannot_be_simulated_says_why() -> None:
     """No events, no policy, or all of them only tracked."""
     assert tried("mutation", "none", policies={})["none"]["why"] == "no policy limits what came then"
