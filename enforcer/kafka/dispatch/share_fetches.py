@@ -16,7 +16,7 @@ from enforcer.kafka.dispatch.claims import Claims
 from enforcer.kafka.dispatch.context import FetchContext
 from enforcer.kafka.dispatch.fetch_requests import TopicRequest
 from enforcer.kafka.dispatch.fetches import Plan
-from enforcer.kafka.dispatch.limited_topics import LimitedTopic, left_for
+from enforcer.kafka.dispatch.limited_topics import LimitedTopic
 from enforcer.kafka.dispatch.session import NameResolver, TopicReading
 from enforcer.kafka.groups.readers import Client, short
 from enforcer.kafka.part import FETCH_LIMIT_MAX, PART_BYTES_MIN
@@ -45,9 +45,10 @@ class ShareFetches:
     def __init__(self, context: FetchContext, pause: Pause, naming: NameResolver) -> None:
         self._context = context
         self._naming = naming
-        self.claims = Claims(context, pause, context.new_trail(), exact=True)
+        self.claims = Claims(context, pause, context.new_trail())
         """What it waits for."""
         self._sessions = ShareSessions()
+        self._topics: set[str] = set()
         self._behind = False
 
     def look_behind(self, waiting: int) -> None:
@@ -89,10 +90,9 @@ class ShareFetches:
             if not wants and session.begun:
                 return self._go(frame)
             frame = with_share(frame, asked, **self._room(asked, wants)) if wants else frame
-            taken = partial(self._taken, header.api_version, session, broker, group, wants)
+            taken = partial(self._taken, header.api_version, session, broker, group)
             return self._go(frame, taken)
         # It goes on for all of its topics or for none.
-        self.claims.settle()
         if may_wait and self.claims.hold(wait_ms, asked.kept_ms(self._context.hold_ms)):
             return None
         return self._go(with_share(frame, asked, records=0, size=0))
@@ -115,7 +115,7 @@ class ShareFetches:
             name = self._context.topic(key, True)
             if name is not None and dispatch.limits(name, group):
                 counters = dispatch.counters(broker, name, group)
-                claim = self.claims, name, group
+                claim = self.claims, "", group
                 topic = TopicRequest(key, 0, 0, [])
                 reading = TopicReading(broker, name, (group,), claim, False, False, counters)
                 found.append(LimitedTopic(topic, reading))
@@ -124,14 +124,15 @@ class ShareFetches:
     def _wait_ms(self, wants: list[LimitedTopic], broker: str) -> float:
         """How long the strictest of the limits lets it wait; 0: it may go on."""
         claims, context = self.claims, self._context
+        topics = {want.name for want in wants}
+        if topics != self._topics:
+            # Its place is in other lines now.
+            self._topics = topics
+            claims.give_up()
         claims.begin(wants)
-        now_ms, moment = context.steady_ms(), context.dispatch.moment(broker)
-        for want in wants:
-            claims.decide(want, now_ms, moment)
-        wait_ms = max((want.wait_ms for want in wants), default=0.0)
-        for want in wants if not wait_ms else ():
-            claims.leave(want)
-        return wait_ms
+        if not wants:
+            return 0.0
+        return claims.decide_together(wants, context.steady_ms(), context.dispatch.moment(broker))
 
     def _room(self, asked: ShareAsked, wants: list[LimitedTopic]) -> dict[str, int]:
         """How many records and bytes may come at once."""
@@ -146,9 +147,8 @@ class ShareFetches:
         return {"records": max(1, ceil(records)), "size": max(1, int(min(size, FETCH_LIMIT_MAX)))}
 
     def _taken(
-        self, version: int, session: ShareSession, broker: str, group: str, wants: list[LimitedTopic],
-        response: bytes,
-    ) -> bytes:  # fmt: skip
+        self, version: int, session: ShareSession, broker: str, group: str, response: bytes
+    ) -> bytes:
         """Count what a response brings: it is the client's, whatever it brings."""
         context, dispatch = self._context, self._context.dispatch
         self.claims.settle()
@@ -160,7 +160,7 @@ class ShareFetches:
             context.metrics.large_fetches.inc()
             return response
         session.learn(use.topic for use in uses)
-        now_ms, moment = context.steady_ms(), dispatch.moment(broker)
+        moment = dispatch.moment(broker)
         for use in uses:
             name = context.topic(use.topic, True)
             if name is None or not dispatch.limits(name, group):
@@ -170,8 +170,4 @@ class ShareFetches:
             dispatch.deliver_at(
                 moment, name, group, msgs=use.records, size=use.size, entries=use.batches, backlog=True
             )
-        for want in wants:
-            want.left = left_for(dispatch, moment, want)
-            if want.left.level:
-                self.claims.reached(want, now_ms)
         return response

@@ -156,6 +156,25 @@ def test_members_take_turns_from_the_beginning() -> None:
     assert other.woken and other.room("t", epoch=0) == (6, FETCH_LIMIT_MAX)
 
 
+@pytest.mark.parametrize("members", [1, 5])
+def test_topics_of_one_session_do_not_wait_for_each_other(members: int) -> None:
+    """Nor a member behind another here who is behind it there: one rate for all, or one for each."""
+    worlds = [World(broker=(10, 0)), World(topics={full(name): (10, 0) for name in "tuv"})]
+    for world in worlds:
+        rigs = [Rig(world) for _ in range(members)]
+        got = [0] * members
+        began = world.now_ms
+        while world.now_ms < began + 10_000:
+            for number, rig in enumerate(rigs):
+                plan = rig.plan("tuv" if number % 2 else "vut", epoch=0)
+                if plan is not None and (records := read_request(plan.frame)["MaxRecords"]):
+                    assert plan.cut is not None
+                    plan.cut(share_response({"tuv"[records % 3]: (batch(records), [(0, records - 1, 1)])}))
+                    got[number] += records
+            world.now_ms += 20
+        assert sum(got) >= 100 and min(got) > 0
+
+
 @pytest.mark.parametrize("many", [{"topics": SHARE_TOPICS_MAX + 1}, {"parts": SHARE_PARTS_MAX + 1}])
 def test_too_large_a_session_gets_a_record_at_a_time(many: dict[str, int]) -> None:
     """Once a second for all of a proxy; it is read again with the next session."""
