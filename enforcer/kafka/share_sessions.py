@@ -23,14 +23,15 @@ class ShareSession:
         topics: id -> partitions.
         begun: it began when its requests were read already.
         overflown: there are more than are remembered.
+        unheard: it began unread, and has brought nothing yet that would tell its topics.
         changes: how often `topics` has changed.
     """
 
-    __slots__ = ("_partitions", "begun", "changes", "overflown", "topics")
+    __slots__ = ("_partitions", "begun", "changes", "overflown", "topics", "unheard")
 
     def __init__(self, overflown: bool = False) -> None:
         self.topics: dict[bytes, set[int]] = {}
-        self.begun = False
+        self.begun, self.unheard = False, True
         self.overflown = overflown
         self.changes = self._partitions = 0
 
@@ -38,7 +39,7 @@ class ShareSession:
         """A request of it; the same one may come twice."""
         if asked.epoch <= 0:
             self.topics.clear()
-            self._partitions, self.overflown, self.begun = 0, False, True
+            self._partitions, self.overflown, self.begun, self.unheard = 0, False, True, False
         self.changes += bool(asked.epoch <= 0 or asked.topics or asked.forgotten)
         for topic, parts in asked.topics:
             self._partitions += self._add(topic, parts)
@@ -53,6 +54,7 @@ class ShareSession:
     def learn(self, topics: Iterable[bytes]) -> None:
         """It has brought something of these, so they belong to it."""
         for topic in topics:
+            self.unheard = False
             if topic not in self.topics:
                 self._add(topic, ())
                 self.changes += 1

@@ -143,10 +143,11 @@ class Fetches:
 
         Its client is not cut off for having so many, and yet gets nearly nothing past a limit by it.
         """
-        wait_ms = self._context.large_wait_ms()
+        wait_ms = self._context.apart_ms()
         if wait_ms:
             self._pause.pause(wait_ms)
             return None
+        self._context.metrics.large_fetches.inc()
         asked, (at, session, _) = fetching(frame, header), session_of(frame, header)
         self._session.forget()
         if asked.limit_offset is None:

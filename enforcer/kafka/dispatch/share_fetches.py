@@ -13,7 +13,7 @@ from typing import Final
 
 from enforcer.core.lines import Pause
 from enforcer.kafka.dispatch.claims import Claims
-from enforcer.kafka.dispatch.context import FetchContext
+from enforcer.kafka.dispatch.context import LARGE_MS, UNHEARD_MS, FetchContext
 from enforcer.kafka.dispatch.fetch_requests import TopicRequest
 from enforcer.kafka.dispatch.fetches import Plan
 from enforcer.kafka.dispatch.limited_topics import LimitedTopic
@@ -31,6 +31,9 @@ from enforcer.wire.kafka.traffic import (
 
 RECORDS_MAX: Final = 10_000
 """A limited request never asks for more records at once: each may be a range of its own in the answer."""
+
+Taken = Callable[[bytes], bytes]
+"""Counts what an answer brings."""
 
 
 class ShareFetches:
@@ -76,7 +79,7 @@ class ShareFetches:
             return self._go(frame)
         may_wait = not (asked.acknowledges or self._behind)
         if session.overflown:
-            return self._by_itself(frame, asked, may_wait)
+            return self._by_itself(frame, asked, may_wait, LARGE_MS)
         keys = list(session.topics)
         if may_wait and (self._naming.must_wait(keys) or self._naming.must_prove()):
             return None
@@ -84,29 +87,37 @@ class ShareFetches:
             # Asked for before the next one, which brings no acknowledgements.
             return self._go(with_share(frame, asked, records=0, size=0))
         broker, group = self._context.broker(address), short(asked.group or "")
+        taken = partial(self._taken, header.api_version, session, broker, group)
+        if session.unheard:
+            # On another connection, perhaps, where it began: nobody knows what it has.
+            return self._by_itself(frame, asked, may_wait, UNHEARD_MS, taken)
         wants = self._wanted(session, broker, group)
         wait_ms = self._wait_ms(wants, broker)
         if not wait_ms:
             if not wants and session.begun:
                 return self._go(frame)
             frame = with_share(frame, asked, **self._room(asked, wants)) if wants else frame
-            taken = partial(self._taken, header.api_version, session, broker, group)
             return self._go(frame, taken)
         # It goes on for all of its topics or for none.
         if may_wait and self.claims.hold(wait_ms, asked.kept_ms(self._context.hold_ms)):
             return None
         return self._go(with_share(frame, asked, records=0, size=0))
 
-    def _go(self, frame: bytes, taken: Callable[[bytes], bytes] | None = None) -> Plan:
+    def _go(self, frame: bytes, taken: Taken | None = None) -> Plan:
         self.claims.release()
         self._behind = False
         return Plan(frame, taken)
 
-    def _by_itself(self, frame: bytes, asked: ShareAsked, may_wait: bool) -> Plan | None:
-        wait_ms = self._context.large_wait_ms()
-        if may_wait and wait_ms and self.claims.hold(wait_ms, self._context.hold_ms):
+    def _by_itself(
+        self, frame: bytes, asked: ShareAsked, may_wait: bool, between_ms: float, taken: Taken | None = None
+    ) -> Plan | None:
+        """A request of a session whose topics are not known: one record, and so much time between these."""
+        wait_ms = self._context.apart_ms(between_ms)
+        if may_wait and wait_ms and self.claims.hold(wait_ms, asked.kept_ms(self._context.hold_ms)):
             return None
-        return self._go(with_share(frame, asked, records=0 if wait_ms else 1, size=PART_BYTES_MIN))
+        if not wait_ms and taken is None:
+            self._context.metrics.large_fetches.inc()
+        return self._go(with_share(frame, asked, records=0 if wait_ms else 1, size=PART_BYTES_MIN), taken)
 
     def _wanted(self, session: ShareSession, broker: str, group: str) -> list[LimitedTopic]:
         """The topics of the session that are limited."""

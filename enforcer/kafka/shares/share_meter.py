@@ -83,7 +83,8 @@ class ShareMeter(ConnectionMeter):
             self._line_up.step_aside()
             if not goes:
                 return self._go(with_share(frame, asked, records=0, size=0))
-        if session.overflown:
+        # Whose accounts they would be is not known of one that began elsewhere and has brought nothing yet.
+        if session.overflown or (session.unheard and self._meter.grouped):
             return self._go(with_share(frame, asked, records=1, size=PART_BYTES_MIN))
         limit = self._frames.fetch_limit(asked.summary, accounts)
         return self._go(frame if limit is None else with_limit(frame, asked.summary, limit))

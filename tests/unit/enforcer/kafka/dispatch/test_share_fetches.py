@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from share_frames import id_of, read_request, share_request, share_response
 from traffic_kit import batch
 
+from enforcer.kafka.dispatch.context import UNHEARD_MS
 from enforcer.kafka.dispatch.fetches import Plan
 from enforcer.kafka.dispatch.session import NameResolver
 from enforcer.kafka.dispatch.share_fetches import ShareFetches
@@ -129,11 +130,18 @@ def test_a_topic_that_left_the_session_is_waited_for_no_more() -> None:
 def test_a_session_that_began_unread_is_known_by_what_it_brings() -> None:
     """Its first answer counts all the same."""
     rig = Rig(World())
-    rig.get(20, "t", epoch=5)
-    other = Rig(rig.world)
+    rig.get(20, "t", epoch=0)
+    other, third = Rig(rig.world), Rig(rig.world)
+    # It might go on with what began on another connection: until its topics are told, one record at a time.
     plan = other.plan(epoch=5)
     assert plan is not None and plan.cut is not None
+    said = read_request(plan.frame)
+    assert (said["MaxRecords"], said["MaxBytes"]) == (1, PART_BYTES_MIN)
+    assert third.plan(epoch=5) is None and rig.world.counter("large") == 0
+    rig.world.now_ms += UNHEARD_MS
+    assert third.room(epoch=5) == (1, PART_BYTES_MIN)
     plan.cut(share_response({"t": (batch(3), [(0, 2, 1)])}))
+    assert third.room(epoch=0) == (500, 1 << 20)
     assert [each.msgs for each in rig.world.counted.delivered] == [20, 3]
     assert other.plan(epoch=6) is None
 

@@ -7,6 +7,7 @@ from meter_kit import GROUPS, TOPIC, Desk
 from share_frames import id_of, read_request, share_request, share_response
 from traffic_kit import batch
 
+from enforcer.kafka.part import PART_BYTES_MIN
 from enforcer.kafka.shares.share_meter import HOLD_MS, ShareMeter
 
 RATED = {"quotas[user=ANONYMOUS,client-id=tests]": {"consumer_byte_rate": 1_000}}
@@ -105,7 +106,7 @@ def test_groups_of_its_topics_are_charged(read: bool) -> None:
     desk = Desk({**GROUPS, "resourcegroups.rg1": {"dispatchRateInMsgs": 5}})
     desk.frames.learn({id_of("t"): TOPIC})
     line = Line(desk)
-    assert line.room("t", epoch=0) if read else line.room(epoch=7)
+    assert line.room("t", epoch=0) if read else line.room(epoch=7) == (1, PART_BYTES_MIN)
     line.got()
     assert desk.frames.meter.accounts["rg1"].used[2:] == [10, len(RECORDS)]
     assert line.room() is None
