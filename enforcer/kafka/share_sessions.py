@@ -15,6 +15,9 @@ SHARE_PARTS_MAX: Final = 10_000
 SHARE_SESSIONS_MAX: Final = 10
 """And sessions of a connection; clients have one."""
 
+SHARE_NAME_MAX: Final = 1_000
+"""Length of the names of its group and its member; brokers make a member's of 22 characters."""
+
 
 class ShareSession:
     """The topics of a share session, as its requests have named them.
@@ -43,13 +46,18 @@ class ShareSession:
         self.changes += bool(asked.epoch <= 0 or asked.topics or asked.forgotten)
         for topic, parts in asked.topics:
             self._partitions += self._add(topic, parts)
+        if self._partitions > SHARE_PARTS_MAX:
+            self.overflown = True
+        if self.overflown:
+            # Topics stay, since somebody may owe for them; what they have of partitions is not kept up.
+            self.topics = {topic: set() for topic in self.topics}
+            return
         for topic, gone in asked.forgotten:
             if (known := self.topics.get(topic)) is not None:
                 self._partitions -= len(known.intersection(gone))
                 known.difference_update(gone)
                 if not known:
                     del self.topics[topic]
-        self.overflown |= self._partitions > SHARE_PARTS_MAX
 
     def learn(self, topics: Iterable[bytes]) -> None:
         """It has brought something of these, so they belong to it."""
@@ -60,8 +68,8 @@ class ShareSession:
                 self.changes += 1
 
     def _add(self, topic: bytes, parts: Iterable[int]) -> int:
-        if topic not in self.topics and len(self.topics) >= SHARE_TOPICS_MAX:
-            self.overflown = True
+        self.overflown |= topic not in self.topics and len(self.topics) >= SHARE_TOPICS_MAX
+        if self.overflown:
             return 0
         its = self.topics.setdefault(topic, set())
         before = len(its)
@@ -76,8 +84,10 @@ class ShareSessions:
         self._sessions: dict[tuple[str | None, bytes | None], ShareSession] = {}
 
     def of(self, asked: ShareAsked) -> ShareSession:
-        """The session of a request, and what it has now; without room for it one that is overflown."""
+        """The session of a request, and what it has now; one there is no room for is overflown."""
         key = asked.group, asked.member
+        if len(asked.group or "") + len(asked.member or b"") > SHARE_NAME_MAX:
+            return ShareSession(overflown=True)
         session = self._sessions.get(key) or ShareSession()
         session.note(asked)
         if asked.epoch < 0:
