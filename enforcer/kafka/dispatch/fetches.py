@@ -156,6 +156,10 @@ class Fetches:
         frame = with_limit(frame, asked, PART_BYTES_MIN)
         return Plan(with_session(frame, at, session, NO_SESSION) if at else frame)
 
+    def take_back(self) -> None:
+        """The last request does not go on, after all: it is planned again."""
+        self.claims.settle()
+
     def close(self) -> None:
         """The connection is gone."""
         self.claims.close()

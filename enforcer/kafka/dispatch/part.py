@@ -64,7 +64,7 @@ class DispatchPart(Part):
         if plan.answer:
             self._link.answer(request, plan.answer)
             return False
-        request.frame, request.undo = plan.frame, planner.claims.settle
+        request.frame, request.undo = plan.frame, planner.take_back
         if (cut := plan.cut) is not None:
             request.readers.append(lambda _slot, response: cut(response))
         return True

@@ -11,7 +11,7 @@ from functools import partial
 from math import ceil, inf
 from typing import Final
 
-from enforcer.core.lines import Pause
+from enforcer.core.lines import RESERVED_MS, Pause
 from enforcer.kafka.dispatch.claims import Claims
 from enforcer.kafka.dispatch.context import LARGE_MS, UNHEARD_MS, FetchContext
 from enforcer.kafka.dispatch.fetch_requests import TopicRequest
@@ -52,6 +52,8 @@ class ShareFetches:
         """What it waits for."""
         self._sessions = ShareSessions()
         self._topics: set[str] = set()
+        # Requests whose answers are to be counted, and whether the last one is one of them.
+        self._under_way, self._counted = 0, False
         self._behind = False
 
     def look_behind(self, waiting: int) -> None:
@@ -59,6 +61,12 @@ class ShareFetches:
         if waiting > 1 and self.claims.held and not self._behind:
             self._behind = True
             self.claims.wake()
+
+    def take_back(self) -> None:
+        """The last request does not go on, after all: it is planned again."""
+        self._under_way -= self._counted
+        self._counted = False
+        self.claims.settle()
 
     def plan(
         self, frame: bytes, header: RequestHeader, _client: Client, address: tuple[str, int]
@@ -105,7 +113,8 @@ class ShareFetches:
 
     def _go(self, frame: bytes, taken: Taken | None = None) -> Plan:
         self.claims.release()
-        self._behind = False
+        self._behind, self._counted = False, taken is not None
+        self._under_way += self._counted
         return Plan(frame, taken)
 
     def _by_itself(
@@ -135,6 +144,9 @@ class ShareFetches:
     def _wait_ms(self, wants: list[LimitedTopic], broker: str) -> float:
         """How long the strictest of the limits lets it wait; 0: it may go on."""
         claims, context = self.claims, self._context
+        if self._under_way:
+            # What is left is what that may bring; its broker answers one after the other anyway.
+            return RESERVED_MS if wants else 0.0
         topics = {want.name for want in wants}
         if topics != self._topics:
             # Its place is in other lines now.
@@ -162,7 +174,10 @@ class ShareFetches:
     ) -> bytes:
         """Count what a response brings: it is the client's, whatever it brings."""
         context, dispatch = self._context, self._context.dispatch
+        self._under_way -= 1
         self.claims.settle()
+        if self.claims.held:
+            self.claims.wake()
         try:
             uses = shared(response, version)
         except BadFrame as bad:

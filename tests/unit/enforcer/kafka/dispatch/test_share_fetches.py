@@ -47,9 +47,10 @@ class Rig:
         return self.shares.plan(*share_request(tuple(topics), **fields), CLIENT, ADDRESS)
 
     def room(self, topics: str = "", **fields: Any) -> tuple[int, int]:
-        """The records and bytes that a request asks for as it goes on."""
+        """The records and bytes that a request asks for as it goes on; a later part holds it then."""
         plan = self.plan(topics, **fields)
         assert plan is not None
+        self.shares.take_back()
         said = read_request(plan.frame)
         return said["MaxRecords"], said["MaxBytes"]
 
@@ -162,6 +163,18 @@ def test_members_take_turns_from_the_beginning() -> None:
     assert plan is not None and plan.cut is not None
     plan.cut(share_response({"t": (batch(4), [(0, 3, 1)])}))
     assert other.woken and other.room("t", epoch=0) == (6, FETCH_LIMIT_MAX)
+
+
+def test_what_is_under_way_on_its_connection_is_waited_for() -> None:
+    """Its client need not await an answer to ask again; all that is left would come with each of them."""
+    rig = Rig(World())
+    first = rig.plan("t", epoch=0)
+    for _ in range(2):
+        assert rig.plan() is None and rig.plan("t", epoch=0, MemberId=b"other") is None
+        assert rig.room(acknowledged="t")[0] == 0
+    assert first is not None and first.cut is not None and rig.plan() is None
+    first.cut(share_response({"t": (batch(4), [(0, 3, 1)])}))
+    assert rig.woken == 1 and rig.room() == (6, FETCH_LIMIT_MAX)
 
 
 @pytest.mark.parametrize("members", [1, 5])
