@@ -39,6 +39,8 @@ class ShareMeter(ConnectionMeter):
         self._seen: tuple[ShareSession, int] | None = None
         self._held_since_ms = inf
         self._behind = False
+        self.deaf = False
+        """The client is gone: what would be acquired for it is lost, with a delivery of it."""
 
     def look_behind(self, waiting: int) -> None:
         """So many requests wait, the one that is kept among them: what stands behind it may acknowledge."""
@@ -59,6 +61,8 @@ class ShareMeter(ConnectionMeter):
         session = self._use(self._sessions.of(asked))
         if not asked.acquires:
             return self._go(frame)
+        if self.deaf:
+            return self._go(with_share(frame, asked, records=0, size=0))
         now_ms = self._steady_ms()
         left_ms = min(self._held_since_ms, now_ms) + asked.kept_ms(HOLD_MS) - now_ms
         may_wait = not (asked.acknowledges or self._behind) and left_ms > 0
