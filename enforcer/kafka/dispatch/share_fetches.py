@@ -88,7 +88,7 @@ class ShareFetches:
         if not asked.acquires:
             return self._go(frame)
         if self.deaf:
-            return self._go(with_share(frame, asked, records=0, size=0))
+            return self._go(with_share(frame, asked, records=0, size=PART_BYTES_MIN))
         may_wait = not (asked.acknowledges or self._behind)
         if session.overflown:
             return self._by_itself(frame, asked, may_wait, LARGE_MS)
@@ -97,7 +97,7 @@ class ShareFetches:
             return None
         if not may_wait and not self._context.names.keys() >= session.topics.keys():
             # Asked for before the next one, which brings no acknowledgements.
-            return self._go(with_share(frame, asked, records=0, size=0))
+            return self._go(with_share(frame, asked, records=0, size=PART_BYTES_MIN))
         broker, group = self._context.broker(address), short(asked.group or "")
         taken = partial(self._taken, header.api_version, session, broker, group)
         if session.unheard:
@@ -113,7 +113,7 @@ class ShareFetches:
         # It goes on for all of its topics or for none.
         if may_wait and self.claims.hold(wait_ms, asked.kept_ms(self._context.hold_ms)):
             return None
-        return self._go(with_share(frame, asked, records=0, size=0))
+        return self._go(with_share(frame, asked, records=0, size=PART_BYTES_MIN))
 
     def _go(self, frame: bytes, taken: Taken | None = None) -> Plan:
         self.claims.release()

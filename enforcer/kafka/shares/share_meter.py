@@ -62,7 +62,7 @@ class ShareMeter(ConnectionMeter):
         if not asked.acquires:
             return self._go(frame)
         if self.deaf:
-            return self._go(with_share(frame, asked, records=0, size=0))
+            return self._go(with_share(frame, asked, records=0, size=PART_BYTES_MIN))
         now_ms = self._steady_ms()
         left_ms = min(self._held_since_ms, now_ms) + asked.kept_ms(HOLD_MS) - now_ms
         may_wait = not (asked.acknowledges or self._behind) and left_ms > 0
@@ -86,7 +86,7 @@ class ShareMeter(ConnectionMeter):
             goes = self.proven and not unknown and not self._line_up.must_wait(accounts, now_ms)
             self._line_up.step_aside()
             if not goes:
-                return self._go(with_share(frame, asked, records=0, size=0))
+                return self._go(with_share(frame, asked, records=0, size=PART_BYTES_MIN))
         # Whose accounts they would be is not known of one that began elsewhere and has brought nothing yet.
         if session.overflown or (session.unheard and self._meter.grouped):
             return self._go(with_share(frame, asked, records=1, size=PART_BYTES_MIN))

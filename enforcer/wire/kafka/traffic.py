@@ -276,11 +276,11 @@ def sharing(frame: Frame, header: RequestHeader) -> ShareAsked:
 
 
 def with_share(frame: bytes, asked: ShareAsked, *, records: int, size: int) -> bytes:
-    """A ShareFetch request for so many records and bytes at most; with none of them it is answered at once.
+    """A ShareFetch request for so many records and bytes at most; without records it is answered at once.
 
-    What it acknowledges is not touched.
+    What it acknowledges is not touched. Without bytes brokers before 4.2 fail.
     """
-    wait_ms = asked.wait_ms if records and size else 0
+    wait_ms = asked.wait_ms if records else 0
     room = _FOUR.pack(wait_ms, min(asked.min_bytes, size), size, records)
     return b"".join((frame[: asked.wait_at], room, frame[asked.wait_at + len(room) :]))
 

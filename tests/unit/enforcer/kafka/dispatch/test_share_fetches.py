@@ -17,6 +17,9 @@ from enforcer.kafka.dispatch.share_fetches import ShareFetches
 from enforcer.kafka.part import FETCH_LIMIT_MAX, PART_BYTES_MIN
 from enforcer.kafka.share_sessions import SHARE_PARTS_MAX, SHARE_SESSIONS_MAX, SHARE_TOPICS_MAX
 
+NOTHING = (0, PART_BYTES_MIN)
+"""What is asked for: without bytes Kafka 4.1 fails."""
+
 
 class Rig:
     """A connection whose topics have names."""
@@ -86,7 +89,7 @@ def test_it_is_kept_as_long_as_it_would_wait_and_then_asks_for_nothing() -> None
         rig.world.now_ms += kept_ms - 1
         assert rig.plan(MaxWaitMs=wait_ms) is None and rig.pauses[-1] == 1
         rig.world.now_ms += 1
-        assert rig.room(MaxWaitMs=wait_ms) == (0, 0)
+        assert rig.room(MaxWaitMs=wait_ms) == NOTHING
     assert rig.world.counter("held") == 3
 
 
@@ -94,13 +97,13 @@ def test_acknowledgements_do_not_wait() -> None:
     """Those that it carries go on at once, as those behind one that is kept, which gives way."""
     rig = Rig(World())
     rig.get(20, epoch=0)
-    assert rig.room(acknowledged="t") == (0, 0)
+    assert rig.room(acknowledged="t") == NOTHING
     assert rig.plan() is None
     rig.shares.look_behind(1)
     assert not rig.woken
     rig.shares.look_behind(2)
     rig.shares.look_behind(2)
-    assert rig.woken == 1 and rig.room() == (0, 0)
+    assert rig.woken == 1 and rig.room() == NOTHING
     assert rig.plan() is None
     rig.world.now_ms += 2_000
     assert rig.room() == (10, FETCH_LIMIT_MAX)
@@ -150,7 +153,7 @@ def test_a_session_that_began_unread_is_known_by_what_it_brings() -> None:
 def test_names_are_asked_for_first() -> None:
     """But who acknowledges gets nothing instead of waiting."""
     rig = Rig(World(), topics="")
-    assert rig.room("t", acknowledged="t") == (0, 0) and rig.asked == []
+    assert rig.room("t", acknowledged="t") == NOTHING and rig.asked == []
     assert rig.plan() is None and rig.asked == [[id_of("t")]]
 
 
@@ -207,7 +210,7 @@ def test_too_large_a_session_gets_a_record_at_a_time(many: dict[str, int]) -> No
     assert rig.plan() is None
     rig.world.now_ms += 1_000
     assert rig.room() == (1, PART_BYTES_MIN)
-    assert rig.room(acknowledged="t") == (0, PART_BYTES_MIN)
+    assert rig.room(acknowledged="t") == NOTHING
     assert rig.room("u", epoch=0) == (500, 1 << 20)
 
 
@@ -220,7 +223,7 @@ def test_a_connection_that_speaks_for_several_members() -> None:
     assert rig.room("u", epoch=0, group="other") == (500, 1 << 20)
     for number in range(SHARE_SESSIONS_MAX):
         rig.plan("u", epoch=0, MemberId=b"m%d" % number)
-    assert rig.room("u", epoch=0, MemberId=b"more", acknowledged="u") == (0, PART_BYTES_MIN)
+    assert rig.room("u", epoch=0, MemberId=b"more", acknowledged="u") == NOTHING
     rig.plan(epoch=-1, MemberId=b"b")
     assert rig.room("u", epoch=0, MemberId=b"more") == (500, 1 << 20)
 

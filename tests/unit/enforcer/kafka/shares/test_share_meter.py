@@ -10,6 +10,8 @@ from traffic_kit import batch
 from enforcer.kafka.part import PART_BYTES_MIN
 from enforcer.kafka.shares.share_meter import HOLD_MS, ShareMeter
 
+NOTHING = (0, PART_BYTES_MIN)
+"""What is asked for: without bytes Kafka 4.1 fails."""
 RATED = {"quotas[user=ANONYMOUS,client-id=tests]": {"consumer_byte_rate": 1_000}}
 RECORDS = batch(10, size=100)
 
@@ -71,7 +73,7 @@ def test_it_is_kept_for_a_moment_and_then_asks_for_nothing() -> None:
     for wait_ms, kept_ms in ((500, 500), (0, 100), (60_000, HOLD_MS)):
         assert line.room(MaxWaitMs=wait_ms) is None and line.pauses[-1] <= kept_ms
         desk.now_ms += kept_ms
-        assert line.room(MaxWaitMs=wait_ms) == (0, 0) and len(desk.frames.meter.lines) == 0
+        assert line.room(MaxWaitMs=wait_ms) == NOTHING and len(desk.frames.meter.lines) == 0
     desk.now_ms += 100_000
     assert line.room() == (500, 1_024)
 
@@ -79,12 +81,12 @@ def test_it_is_kept_for_a_moment_and_then_asks_for_nothing() -> None:
 def test_acknowledgements_do_not_wait() -> None:
     """Those that it carries, and those behind it."""
     line = owing(Desk(RATED))
-    assert line.room(acknowledged=["t"]) == (0, 0)
+    assert line.room(acknowledged=["t"]) == NOTHING
     assert line.room() is None
     line.meter.look_behind(1)
     assert not line.woken
     line.meter.look_behind(2)
-    assert line.woken == 1 and line.room() == (0, 0)
+    assert line.woken == 1 and line.room() == NOTHING
     assert line.room(epoch=-1, acknowledged=["t"]) == (500, 1 << 20)
 
 
@@ -94,7 +96,7 @@ def test_who_acknowledges_does_not_overtake() -> None:
     first = owing(desk)
     assert first.room() is None
     desk.now_ms += 100_000
-    assert Line(desk).room(acknowledged=["t"]) == (0, 0)
+    assert Line(desk).room(acknowledged=["t"]) == NOTHING
     assert first.room() == (500, 1_024)
     first.meter.close()
     assert len(desk.frames.meter.lines) == 0
@@ -128,7 +130,7 @@ def test_names_are_asked_for_first() -> None:
     """But who acknowledges gets nothing instead of waiting."""
     desk = Desk(GROUPS)
     line = Line(desk)
-    assert line.room("t", epoch=0, acknowledged=["t"]) == (0, 0) and line.asked == []
+    assert line.room("t", epoch=0, acknowledged=["t"]) == NOTHING and line.asked == []
     assert line.room() is None
     (ids, done), *_ = line.asked
     assert ids == [id_of("t")]
