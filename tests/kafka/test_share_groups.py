@@ -127,6 +127,24 @@ def test_rates(
     holds(lambda: measured(cluster, proxy_with, client, limit, per_batch, count), limit)
 
 
+def test_several_topics_of_one_member(cluster: Cluster, proxy_with: Start) -> None:
+    """They do not wait for each other under one rate of their broker: it is theirs, within 2 %."""
+
+    def together() -> float:
+        topics, group = [fresh("shared") for _ in range(3)], fresh("members")
+        for topic, count in zip(topics, (334, 333, 333), strict=True):
+            filled(cluster.kafka.bootstrap, topic, count)
+        configure(cluster.kafka.bootstrap, group)
+        proxy = proxy_with()
+        assert proxy.proxy is not None
+        count_by(proxy.proxy, Counted(wall_ms, broker=(100, 0)))
+        got = Member(java(proxy.bootstrap, group, ",".join(topics), 1_000, 60)).arrivals()
+        assert len({(each.topic, each.offset) for each in got}) == len(got) == 1_000
+        return rate([(each.at_ms / 1_000, each.partition, each.offset) for each in got])
+
+    holds(together, 100)
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize(("client", "limit", "per_batch", "count"), LONG_RATES)
 def test_all_rates(

@@ -108,7 +108,9 @@ class ShareFetches:
         if not wait_ms:
             if not wants and session.begun:
                 return self._go(frame)
-            frame = with_share(frame, asked, **self._room(asked, wants)) if wants else frame
+            if wants:
+                # No longer than what it may bring is kept free for it.
+                frame = with_share(frame, asked, **self._room(asked, wants), wait_ms=RESERVED_MS)
             return self._go(frame, taken)
         # It goes on for all of its topics or for none.
         if may_wait and self.claims.hold(wait_ms, asked.kept_ms(self._context.hold_ms)):

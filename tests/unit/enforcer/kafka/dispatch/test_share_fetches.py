@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from share_frames import id_of, read_request, share_request, share_response
 from traffic_kit import batch
 
+from enforcer.core.lines import RESERVED_MS
 from enforcer.kafka.dispatch.context import UNHEARD_MS
 from enforcer.kafka.dispatch.fetches import Plan
 from enforcer.kafka.dispatch.session import NameResolver
@@ -158,12 +159,14 @@ def test_names_are_asked_for_first() -> None:
 
 
 def test_members_take_turns_from_the_beginning() -> None:
-    """What one has on its way is not given to another one, since it could not be taken back."""
+    """What one has on its way is not given to another one, since it could not be taken back; it waits at
+    the broker no longer than that."""
     world = World()
     one, other = Rig(world), Rig(world)
     plan = one.plan("t", epoch=0)
     assert other.plan("t", epoch=0) is None
     assert plan is not None and plan.cut is not None
+    assert read_request(plan.frame)["MaxWaitMs"] == RESERVED_MS
     plan.cut(share_response({"t": (batch(4), [(0, 3, 1)])}))
     assert other.woken and other.room("t", epoch=0) == (6, FETCH_LIMIT_MAX)
 
