@@ -95,7 +95,7 @@ class ShareFetches:
         keys = list(session.topics)
         if may_wait and (self._naming.must_wait(keys) or self._naming.must_prove()):
             return None
-        if not may_wait and not self._context.names.keys() >= session.topics.keys():
+        if not may_wait and self._naming.lacks(keys):
             # Asked for before the next one, which brings no acknowledgements.
             return self._go(with_share(frame, asked, records=0, size=PART_BYTES_MIN))
         broker, group = self._context.broker(address), short(asked.group or "")

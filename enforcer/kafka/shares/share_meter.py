@@ -83,7 +83,8 @@ class ShareMeter(ConnectionMeter):
                 self._held_since_ms = min(self._held_since_ms, now_ms)
                 return None
         else:
-            goes = self.proven and not unknown and not self._line_up.must_wait(accounts, now_ms)
+            lacks = any(self._absent.get(topic, 0.0) <= now_ms for topic in unknown)
+            goes = self.proven and not lacks and not self._line_up.must_wait(accounts, now_ms)
             self._line_up.step_aside()
             if not goes:
                 return self._go(with_share(frame, asked, records=0, size=PART_BYTES_MIN))

@@ -15,6 +15,7 @@ from enforcer.kafka.dispatch.context import UNHEARD_MS
 from enforcer.kafka.dispatch.fetches import Plan
 from enforcer.kafka.dispatch.session import NameResolver
 from enforcer.kafka.dispatch.share_fetches import ShareFetches
+from enforcer.kafka.names import ABSENT_MS
 from enforcer.kafka.part import FETCH_LIMIT_MAX, PART_BYTES_MIN
 from enforcer.kafka.share_sessions import SHARE_PARTS_MAX, SHARE_SESSIONS_MAX, SHARE_TOPICS_MAX
 
@@ -43,7 +44,8 @@ class Rig:
         """Noted (lines.Pause)."""
         self.woken += 1
 
-    def _look_up(self, topics: list[bytes], _done: Callable[[Mapping[bytes, str]], None]) -> None:
+    def _look_up(self, topics: list[bytes], done: Callable[[Mapping[bytes, str]], None]) -> None:
+        self.answered = done
         self.asked.append(topics)
 
     def plan(self, topics: str = "", **fields: Any) -> Plan | None:
@@ -154,8 +156,15 @@ def test_a_session_that_began_unread_is_known_by_what_it_brings() -> None:
 def test_names_are_asked_for_first() -> None:
     """But who acknowledges gets nothing instead of waiting."""
     rig = Rig(World(), topics="")
-    assert rig.room("t", acknowledged="t") == NOTHING and rig.asked == []
+    assert rig.room("t", epoch=0, acknowledged="t") == NOTHING and rig.asked == []
     assert rig.plan() is None and rig.asked == [[id_of("t")]]
+    rig.answered({})
+    assert rig.room("u", acknowledged="t") == NOTHING and rig.plan() is None
+    rig.answered({id_of("u"): "u"})
+    # The broker does not know the one, which is no reason to bring nothing of the other.
+    assert rig.room(acknowledged="u") == (500, 1 << 20)
+    rig.world.now_ms += ABSENT_MS
+    assert rig.room(acknowledged="u") == NOTHING
 
 
 def test_members_take_turns_from_the_beginning() -> None:

@@ -136,3 +136,13 @@ def test_names_are_asked_for_first() -> None:
     assert ids == [id_of("t")]
     done({id_of("t"): TOPIC})
     assert line.room() is not None
+
+
+def test_a_topic_without_a_name_holds_up_no_other() -> None:
+    """The broker does not know it: who acknowledges gets what there is of the others."""
+    desk = Desk(GROUPS)
+    desk.frames.learn({id_of("t"): TOPIC})
+    line = Line(desk)
+    assert line.room("t", "gone", epoch=0) is None
+    line.asked[-1][1]({})
+    assert line.room() is not None and line.room(acknowledged=["t"]) != NOTHING
