@@ -165,10 +165,10 @@ class SharesPart(Part):
         if frame is None:
             self._link.hold(request)
             return False
-        request.frame = frame
+        request.frame, session = frame, meter.session
 
         def got(_slot: Slot, response: bytes) -> bytes:
-            meter.got(response, header, user)
+            meter.got(session, response, header, user)
             return response
 
         request.readers.append(got)

@@ -36,7 +36,7 @@ class ShareMeter(ConnectionMeter):
         super().__init__(frames, metrics, self._short, look_up)
         self._session_ids = True
         self._sessions = ShareSessions()
-        self._seen: tuple[ShareSession, int] | None = None
+        self._seen = ShareSession(), -1
         self._held_since_ms = inf
         self._behind = False
         self.deaf = False
@@ -94,8 +94,13 @@ class ShareMeter(ConnectionMeter):
         limit = self._frames.fetch_limit(asked.summary, accounts)
         return self._go(frame if limit is None else with_limit(frame, asked.summary, limit))
 
-    def got(self, response: Frame, header: RequestHeader, user: str) -> None:
-        """Charge a ShareFetch response, which is the client's whatever it brings.
+    @property
+    def session(self) -> ShareSession:
+        """Whose request was asked about last."""
+        return self._seen[0]
+
+    def got(self, session: ShareSession, response: Frame, header: RequestHeader, user: str) -> None:
+        """Charge a ShareFetch response of a session, which is the client's whatever it brings.
 
         Raises:
             BadFrame: it cannot be read.
@@ -106,9 +111,8 @@ class ShareMeter(ConnectionMeter):
         bill = self._frames.fetched(response, passed, header, user)
         now_ms = self._steady_ms()
         self._line_up.fetched(bill.owed, now_ms)
-        # The session may have begun before anything was metered: then what comes tells its topics.
-        if self._seen is not None:
-            self._seen[0].learn(use.topic for use in passed)
+        # It may have begun before anything was metered: then what comes tells its topics.
+        session.learn(use.topic for use in passed)
         self._unnamed = bill.unknown
         self._meter.unmetered += len(bill.unknown)
         wait = bill.charge(DISPATCH, now_ms).wait

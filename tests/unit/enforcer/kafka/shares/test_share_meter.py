@@ -8,6 +8,7 @@ from share_frames import id_of, read_request, share_request, share_response
 from traffic_kit import batch
 
 from enforcer.kafka.part import PART_BYTES_MIN
+from enforcer.kafka.share_sessions import ShareSession
 from enforcer.kafka.shares.share_meter import HOLD_MS, ShareMeter
 
 NOTHING = (0, PART_BYTES_MIN)
@@ -44,10 +45,11 @@ class Line:
         said = read_request(frame)
         return said["MaxRecords"], said["MaxBytes"]
 
-    def got(self, times: int = 1, topic: str = "t") -> None:
+    def got(self, times: int = 1, topic: str = "t", session: ShareSession | None = None) -> None:
         """So many batches of ten records, about 1,100 bytes each, have come."""
         _, header = share_request()
-        self.meter.got(share_response({topic: (RECORDS * times, [(0, 9, 1)])}), header, "ANONYMOUS")
+        answer = share_response({topic: (RECORDS * times, [(0, 9, 1)])})
+        self.meter.got(session or self.meter.session, answer, header, "ANONYMOUS")
 
 
 def owing(desk: Desk) -> Line:
@@ -124,6 +126,18 @@ def test_a_connection_that_speaks_for_several_members() -> None:
     for _ in range(2):
         assert line.room("u", epoch=0, MemberId=b"b")
     assert line.room(MemberId=b"a") is None
+
+
+def test_an_answer_tells_the_topics_of_its_own_session() -> None:
+    """Though another member has asked since."""
+    desk = Desk({**GROUPS, "resourcegroups.rg1": {"dispatchRateInMsgs": 5}})
+    desk.frames.learn({id_of("t"): TOPIC, id_of("u"): "other"})
+    line = Line(desk)
+    assert line.room(epoch=5, MemberId=b"a")
+    first = line.meter.session
+    assert line.room("u", epoch=0, MemberId=b"b")
+    line.got(session=first)
+    assert list(first.topics) == [id_of("t")] and list(line.meter.session.topics) == [id_of("u")]
 
 
 def test_names_are_asked_for_first() -> None:
