@@ -3,10 +3,13 @@
 A broker keeps a session for each member of a group, and a request names only what changes in it.
 """
 
+import struct
 from collections.abc import Iterable
 from typing import Final
 
-from enforcer.wire.kafka.traffic import ShareAsked
+from enforcer.kafka.part import Behind
+from enforcer.wire.kafka.frames import LENGTH_BYTES, SHARE_FETCH, BadFrame, parse_header
+from enforcer.wire.kafka.traffic import ShareAsked, sharing
 
 SHARE_TOPICS_MAX: Final = 1_000
 """Topics of a share session that are remembered."""
@@ -17,6 +20,42 @@ SHARE_SESSIONS_MAX: Final = 10
 
 SHARE_NAME_MAX: Final = 1_000
 """Length of the names of its group and its member; brokers make a member's of 22 characters."""
+
+_BEHIND_MAX: Final = 10
+_BEHIND_BYTES_MAX: Final = 65_536
+"""Requests behind a held one that are looked at, and their bytes: it is done with each piece that comes."""
+_LENGTH: Final = struct.Struct(">i")
+
+
+def may_acknowledge(requests: Behind) -> bool:
+    """Whether anything behind the held request may acknowledge.
+
+    Other members' ShareFetches that do not would wait at the broker too. If the held one gave way to them,
+    two members of a connection would ask again and again, each for the other's sake.
+    """
+    if requests.waiting > _BEHIND_MAX or requests.waiting_bytes > _BEHIND_BYTES_MAX:
+        return True
+    pos, end = requests.pos, requests.pos + requests.waiting_bytes
+    held = True
+    while pos < end:
+        start = pos + LENGTH_BYTES
+        pos = start + _LENGTH.unpack_from(requests.data, pos)[0]
+        if not held and _acknowledges(requests.copy(start, pos)):
+            return True
+        held = False
+    return False
+
+
+def _acknowledges(frame: bytes) -> bool:
+    """Whether it is no ShareFetch that does not; what cannot be read is not."""
+    try:
+        header = parse_header(frame)
+        if header.api_key != SHARE_FETCH:
+            return True
+        asked = sharing(frame, header)
+    except BadFrame:
+        return True
+    return asked.acknowledges or not asked.acquires
 
 
 class ShareSession:

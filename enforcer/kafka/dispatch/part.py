@@ -72,7 +72,7 @@ class DispatchPart(Part):
 
     def look_behind(self, requests: Behind, *, over: bool) -> None:
         if self._shares is not None:
-            self._shares.look_behind(requests.waiting)
+            self._shares.look_behind(requests)
 
     def unheard(self) -> None:
         self._fetches.unheard()

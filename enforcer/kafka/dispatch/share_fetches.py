@@ -2,8 +2,8 @@
 
 What a member of a share group gets is locked for it, and counts as a delivery, before the answer leaves the
 broker. So all is decided before the request goes on: it is kept for a moment, or asks for less, or for
-nothing; an answer is counted and passed on whole. Acknowledgements never wait: who brings some, or has more
-requests behind this one, is answered at once, with nothing where nothing may be delivered.
+nothing; an answer is counted and passed on whole. Acknowledgements never wait: who brings some, in this
+request or behind it, is answered at once, with nothing where nothing may be delivered.
 """
 
 from collections.abc import Callable
@@ -19,8 +19,8 @@ from enforcer.kafka.dispatch.fetches import Plan
 from enforcer.kafka.dispatch.limited_topics import LimitedTopic
 from enforcer.kafka.dispatch.session import NameResolver, TopicReading
 from enforcer.kafka.groups.readers import Client, short
-from enforcer.kafka.part import FETCH_LIMIT_MAX, PART_BYTES_MIN
-from enforcer.kafka.share_sessions import ShareSession, ShareSessions
+from enforcer.kafka.part import FETCH_LIMIT_MAX, PART_BYTES_MIN, Behind
+from enforcer.kafka.share_sessions import ShareSession, ShareSessions, may_acknowledge
 from enforcer.wire.kafka.frames import BadFrame, Reason, RequestHeader
 from enforcer.wire.kafka.traffic import (
     ShareAsked,
@@ -58,9 +58,9 @@ class ShareFetches:
         """The client is gone: what would be acquired for it is lost, with a delivery of it."""
         self._behind = False
 
-    def look_behind(self, waiting: int) -> None:
-        """So many requests wait, the one that is kept among them: what stands behind it may acknowledge."""
-        if waiting > 1 and self.claims.held and not self._behind:
+    def look_behind(self, requests: Behind) -> None:
+        """These wait, the one that is kept in front: it gives way to what may acknowledge."""
+        if self.claims.held and not self._behind and may_acknowledge(requests):
             self._behind = True
             self.claims.wake()
 

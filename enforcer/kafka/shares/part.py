@@ -84,7 +84,7 @@ class SharesPart(Part):
 
     def look_behind(self, requests: Behind, *, over: bool) -> None:
         if self._shared is not None:
-            self._shared.look_behind(requests.waiting)
+            self._shared.look_behind(requests)
 
     def unheard(self) -> None:
         self._deaf = True

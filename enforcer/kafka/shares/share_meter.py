@@ -11,8 +11,8 @@ from typing import Final
 from enforcer.core.account import DISPATCH
 from enforcer.core.lines import Pause
 from enforcer.core.metrics import Metrics
-from enforcer.kafka.part import PART_BYTES_MIN
-from enforcer.kafka.share_sessions import ShareSession, ShareSessions
+from enforcer.kafka.part import PART_BYTES_MIN, Behind
+from enforcer.kafka.share_sessions import ShareSession, ShareSessions, may_acknowledge
 from enforcer.kafka.shares.connection_meter import ConnectionMeter, LookUp
 from enforcer.kafka.shares.frame_meter import FrameMeter
 from enforcer.wire.kafka.frames import Frame, RequestHeader
@@ -42,9 +42,9 @@ class ShareMeter(ConnectionMeter):
         self.deaf = False
         """The client is gone: what would be acquired for it is lost, with a delivery of it."""
 
-    def look_behind(self, waiting: int) -> None:
-        """So many requests wait, the one that is kept among them: what stands behind it may acknowledge."""
-        if waiting > 1 and self._held_since_ms != inf and not self._behind:
+    def look_behind(self, requests: Behind) -> None:
+        """These wait, the one that is kept in front: it gives way to what may acknowledge."""
+        if self._held_since_ms != inf and not self._behind and may_acknowledge(requests):
             self._behind = True
             self._pause.wake()
 

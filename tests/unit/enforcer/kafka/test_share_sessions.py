@@ -1,7 +1,7 @@
 """Share sessions of a connection: what is remembered of them is bounded, whatever is asked for."""
 
 import pytest
-from share_frames import share_request
+from share_frames import Waiting, share_request
 
 from enforcer.kafka.share_sessions import (
     SHARE_NAME_MAX,
@@ -9,6 +9,7 @@ from enforcer.kafka.share_sessions import (
     SHARE_TOPICS_MAX,
     ShareSession,
     ShareSessions,
+    may_acknowledge,
 )
 from enforcer.wire.kafka.traffic import sharing
 
@@ -42,3 +43,15 @@ def test_a_long_name_is_not_kept() -> None:
     for fields in ({"group": "g" * SHARE_NAME_MAX}, {"MemberId": b"m" * SHARE_NAME_MAX}):
         first, second = (asked_for(sessions, range(1), range(1), epoch=0, **fields) for _ in range(2))
         assert first.overflown and first is not second and not first.topics
+
+
+def test_what_gives_way_to_whom() -> None:
+    """A held request to all that may acknowledge or cannot be looked through, but to nobody else's fetch."""
+    held, other = share_request()[0], share_request(MemberId=b"n")[0]
+    for frames in ([], [other], [other] * 3):
+        assert not may_acknowledge(Waiting(held, *frames))
+    acknowledges, ends = share_request(acknowledged="t")[0], share_request(epoch=-1)[0]
+    alone = b"\0\x4f" + other[2:]
+    for frame in (acknowledges, ends, alone, other[:-9], b"", other + bytes(1 << 16)):
+        assert may_acknowledge(Waiting(held, frame)) and may_acknowledge(Waiting(held, other, frame))
+    assert may_acknowledge(Waiting(held, *[other] * 10))

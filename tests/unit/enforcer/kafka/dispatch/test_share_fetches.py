@@ -7,7 +7,7 @@ import pytest
 from fetch_rig import ADDRESS, BROKER, CLIENT, World, full
 from hypothesis import given
 from hypothesis import strategies as st
-from share_frames import id_of, read_request, share_request, share_response
+from share_frames import Waiting, id_of, read_request, share_request, share_response
 from traffic_kit import batch
 
 from enforcer.core.lines import RESERVED_MS
@@ -102,10 +102,12 @@ def test_acknowledgements_do_not_wait() -> None:
     rig.get(20, epoch=0)
     assert rig.room(acknowledged="t") == NOTHING
     assert rig.plan() is None
-    rig.shares.look_behind(1)
+    held, other, ends = (share_request(**each)[0] for each in ({}, {"MemberId": b"n"}, {"epoch": -1}))
+    rig.shares.look_behind(Waiting(held))
+    rig.shares.look_behind(Waiting(held, other))
     assert not rig.woken
-    rig.shares.look_behind(2)
-    rig.shares.look_behind(2)
+    rig.shares.look_behind(Waiting(held, other, ends))
+    rig.shares.look_behind(Waiting(held, other, ends))
     assert rig.woken == 1 and rig.room() == NOTHING
     assert rig.plan() is None
     rig.world.now_ms += 2_000

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 from meter_kit import GROUPS, TOPIC, Desk
-from share_frames import id_of, read_request, share_request, share_response
+from share_frames import Waiting, id_of, read_request, share_request, share_response
 from traffic_kit import batch
 
 from enforcer.kafka.part import PART_BYTES_MIN
@@ -85,9 +85,11 @@ def test_acknowledgements_do_not_wait() -> None:
     line = owing(Desk(RATED))
     assert line.room(acknowledged=["t"]) == NOTHING
     assert line.room() is None
-    line.meter.look_behind(1)
+    held, other, ends = (share_request(**each)[0] for each in ({}, {"MemberId": b"n"}, {"epoch": -1}))
+    line.meter.look_behind(Waiting(held))
+    line.meter.look_behind(Waiting(held, other))
     assert not line.woken
-    line.meter.look_behind(2)
+    line.meter.look_behind(Waiting(held, other, ends))
     assert line.woken == 1 and line.room() == NOTHING
     assert line.room(epoch=-1, acknowledged=["t"]) == (500, 1 << 20)
 
