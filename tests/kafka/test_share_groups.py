@@ -127,6 +127,24 @@ def test_rates(
     holds(lambda: measured(cluster, proxy_with, client, limit, per_batch, count), limit)
 
 
+def test_several_topics_of_one_member(cluster: Cluster, proxy_with: Start) -> None:
+    """They do not wait for each other under one rate of their broker: it is theirs, within 2 %."""
+
+    def together() -> float:
+        topics, group = [fresh("shared") for _ in range(3)], fresh("members")
+        for topic, count in zip(topics, (334, 333, 333), strict=True):
+            filled(cluster.kafka.bootstrap, topic, count)
+        configure(cluster.kafka.bootstrap, group)
+        proxy = proxy_with()
+        assert proxy.proxy is not None
+        count_by(proxy.proxy, Counted(wall_ms, broker=(100, 0)))
+        got = Member(java(proxy.bootstrap, group, ",".join(topics), 1_000, 60)).arrivals()
+        assert len({(each.topic, each.offset) for each in got}) == len(got) == 1_000
+        return rate([(each.at_ms / 1_000, each.partition, each.offset) for each in got])
+
+    holds(together, 100)
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize(("client", "limit", "per_batch", "count"), LONG_RATES)
 def test_all_rates(
@@ -197,7 +215,9 @@ def test_what_is_delivered_again_counts_again(cluster: Cluster, proxy_with: Star
         topic_id = wire.join(group, "A" * 22, topic)
         whole = {"TopicId": topic_id, "Partitions": [{"PartitionIndex": 0}]}
         assert acquired(wire.ask(SHARE_FETCH, 2, fetching(group, "A" * 22, 0, [whole]))) == [(0, 9, 1)]
-        assert acquired(wire.ask(SHARE_FETCH, 2, fetching(group, "A" * 22, 1, []))) == [(0, 9, 2)]
+        # A limited request waits at the broker for a moment only.
+        answers = (wire.ask(SHARE_FETCH, 2, fetching(group, "A" * 22, epoch, [])) for epoch in range(1, 100))
+        assert next(filter(None, map(acquired, answers))) == [(0, 9, 2)]
     assert [each.msgs for each in counted.delivered] == [10, 10]
     assert proxy.proxy is not None
     sample = proxy.proxy.metrics.registry.get_sample_value

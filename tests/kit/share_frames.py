@@ -52,6 +52,18 @@ def read_request(frame: bytes) -> Fields:
     return request_layout(SHARE_FETCH, header.api_version).read(frame, header.body_offset)
 
 
+class Waiting:
+    """Requests of a connection, a held one in front (part.Behind)."""
+
+    def __init__(self, *frames: bytes) -> None:
+        self.data = b"".join(int32(len(frame)) + frame for frame in frames)
+        self.pos, self.waiting, self.waiting_bytes = 0, len(frames), len(self.data)
+
+    def copy(self, start: int, stop: int) -> bytes:
+        """Some of the bytes."""
+        return self.data[start:stop]
+
+
 def share_response(topics: Mapping[str, tuple[bytes, Sequence[Acquired]]], version: int = 2) -> bytes:
     """What a broker brings of partition 0 of topics: records, and what of them was acquired."""
     rows = [

@@ -5,6 +5,7 @@ goes on keeps free what it may bring until that has come.
 """
 
 from collections.abc import Collection, Sequence
+from itertools import chain
 from math import ceil, inf
 from typing import Final
 
@@ -31,14 +32,12 @@ class Claims:
         context: what all connections share.
         pause: holds the connection back.
         trail: of the connection.
-        exact: what comes cannot be held back any more, so all take turns from the beginning.
     """
 
-    def __init__(self, context: FetchContext, pause: Pause, trail: Trail, *, exact: bool = False) -> None:
+    def __init__(self, context: FetchContext, pause: Pause, trail: Trail) -> None:
         self._context = context
         self._pause = pause
         self._trail = trail
-        self._exact = exact
         # Until when it need not be asked what is left for them, unless it was woken.
         self._waiting: dict[Claim, float] = {}
         self._woken = False
@@ -86,7 +85,7 @@ class Claims:
         if until_ms is not None and until_ms > now_ms:
             want.wait_ms = until_ms - now_ms
             return
-        want.turns = self._exact or (not caught_up and claim in self._limited_before)
+        want.turns = not caught_up and claim in self._limited_before
         if self._ample.get(claim, 0.0) > now_ms:
             want.most = FETCH_LIMIT_MAX
             return
@@ -115,6 +114,42 @@ class Claims:
             return
         estimate(context, want)
         self._let_go(want, now_ms)
+
+    def decide_together(self, wants: Sequence[LimitedTopic], now_ms: float, moment: Moment) -> float:
+        """Whether all of these may be read now, by their one claim; else it has its place in all their lines.
+
+        Had each of them a claim, one would wait for another of the same request, and behind others here who
+        wait behind it there. What comes cannot be held back any more, so they take turns from the beginning.
+
+        Returns:
+            How long they must wait, ms; 0: they go on.
+        """
+        context, claim = self._context, wants[0].claim
+        until_ms = self._waiting.get(claim, -inf)
+        if until_ms > now_ms:
+            return until_ms - now_ms
+        ready_ms = 0.0
+        for want in wants:
+            want.turns = True
+            left = left_for(context.dispatch, moment, want)
+            want.msgs = inf if left.msgs is None else float(left.msgs)
+            want.size = inf if left.bytes is None else float(left.bytes)
+            ready_ms = max(ready_ms, float(left.wait_ms))
+            if left.level and claim not in self._waiting:
+                context.dispatch.throttled(want.broker, want.name, want.group, left.level, left.dimension)
+            estimate(context, want)
+        counters = tuple(dict.fromkeys(chain.from_iterable(want.counters for want in wants)))
+        free = all(want.msgs > 0 and want.size > 0 for want in wants)
+        if ready_ms or not (free and all(context.lines.is_next(each, claim) for each in counters)):
+            wait_ms = ready_ms or RESERVED_MS
+            context.lines.join(counters, claim, wait_ms=ready_ms, within_ms=wait_ms + _COME_BACK_MS)
+            self._waiting[claim] = now_ms + min(ready_ms, _LOOK_MS)
+            return wait_ms
+        msgs, size = min(want.est_msgs for want in wants), min(want.est_size for want in wants)
+        context.lines.reserve(counters, claim, msgs, size)
+        self._going.append(claim)
+        self.leave(wants[0])
+        return 0.0
 
     def hold(self, wait_ms: float, most_ms: float) -> bool:
         """Whether a request is kept, for so long, but not for longer than `most_ms` since it came."""

@@ -30,6 +30,8 @@ _FETCHES_AND_GROUPS: Final = _FETCHES | GROUP_KEYS
 _NONE: Final[frozenset[int]] = frozenset()
 LARGE_MS: Final = 1_000.0
 """Fetches of more partitions than can be told apart go on one after the other, with so much time between."""
+UNHEARD_MS: Final = 10.0
+"""And so those of share sessions that began unread, as all do that were there before a first limit."""
 _NOBODY: Final = Client("", "", "")
 _SAID_MAX: Final = 100
 _SAID_AGAIN_MS: Final = 600_000.0
@@ -77,7 +79,7 @@ class FetchContext:
         self.metrics = metrics
         self.hold_ms = float(settings.dispatch_hold_ms)
         self.names = names
-        self._large_from_ms = 0.0
+        self._apart_from_ms: dict[float, float] = {}
         self._seed = seed
         # Others know them by their numbers, and knew those of a process before us of our name.
         self._connections = count(seed << 20)
@@ -93,13 +95,17 @@ class FetchContext:
         """Who waits, in what order: the lines in which the arithmetic finds what others take."""
         return self.dispatch.lines
 
-    def large_wait_ms(self) -> float:
-        """How long a request of too many partitions must wait; 0: it goes on, the next one a second later."""
+    def apart_ms(self, between_ms: float = LARGE_MS) -> float:
+        """How long a request must wait whose topics are too many, or unknown.
+
+        Args:
+            between_ms: if it goes on (0), the next one of all that say so does so much later.
+        """
         now_ms = self.steady_ms()
-        if now_ms < self._large_from_ms:
-            return self._large_from_ms - now_ms
-        self._large_from_ms = now_ms + LARGE_MS
-        self.metrics.large_fetches.inc()
+        from_ms = self._apart_from_ms.get(between_ms, 0.0)
+        if now_ms < from_ms:
+            return from_ms - now_ms
+        self._apart_from_ms[between_ms] = now_ms + between_ms
         return 0.0
 
     @property

@@ -143,10 +143,11 @@ class Fetches:
 
         Its client is not cut off for having so many, and yet gets nearly nothing past a limit by it.
         """
-        wait_ms = self._context.large_wait_ms()
+        wait_ms = self._context.apart_ms()
         if wait_ms:
             self._pause.pause(wait_ms)
             return None
+        self._context.metrics.large_fetches.inc()
         asked, (at, session, _) = fetching(frame, header), session_of(frame, header)
         self._session.forget()
         if asked.limit_offset is None:
@@ -154,6 +155,10 @@ class Fetches:
             raise BadFrame(Reason.TOO_MANY_ITEMS)
         frame = with_limit(frame, asked, PART_BYTES_MIN)
         return Plan(with_session(frame, at, session, NO_SESSION) if at else frame)
+
+    def take_back(self) -> None:
+        """The last request does not go on, after all: it is planned again."""
+        self.claims.settle()
 
     def close(self) -> None:
         """The connection is gone."""

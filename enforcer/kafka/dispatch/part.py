@@ -45,6 +45,7 @@ class DispatchPart(Part):
         self._questions = NameQuestions(link)
         self._fetches = Fetches(context, link.pacer, self._questions.ask)
         self._shares: ShareFetches | None = None
+        self._deaf = False
 
     def take(self, request: Request) -> bool:
         if request.header.api_key not in (FETCH, SHARE_FETCH):
@@ -64,17 +65,20 @@ class DispatchPart(Part):
         if plan.answer:
             self._link.answer(request, plan.answer)
             return False
-        request.frame, request.undo = plan.frame, planner.claims.settle
+        request.frame, request.undo = plan.frame, planner.take_back
         if (cut := plan.cut) is not None:
             request.readers.append(lambda _slot, response: cut(response))
         return True
 
     def look_behind(self, requests: Behind, *, over: bool) -> None:
         if self._shares is not None:
-            self._shares.look_behind(requests.waiting)
+            self._shares.look_behind(requests)
 
     def unheard(self) -> None:
         self._fetches.unheard()
+        self._deaf = True
+        if self._shares is not None:
+            self._shares.deaf = True
 
     def close(self) -> None:
         self._fetches.close()
@@ -86,6 +90,7 @@ class DispatchPart(Part):
             return self._fetches
         if self._shares is None:
             self._shares = ShareFetches(self._context, self._link.pacer, self._fetches.naming)
+            self._shares.deaf = self._deaf
         return self._shares
 
     def _hear(self, request: Request) -> None:

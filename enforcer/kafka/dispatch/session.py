@@ -3,7 +3,7 @@
 KIP-227 for sessions, KIP-516 for topic ids.
 """
 
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from math import inf
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
@@ -160,6 +160,11 @@ class NameResolver:
             return self._must_ask(unknown[:ASKED_AT_ONCE])
         self._asked.clear()
         return False
+
+    def lacks(self, topic_ids: Iterable[bytes]) -> bool:
+        """Whether any of these is to be asked for, where nothing may wait for the answer."""
+        now_ms, absent = self._steady_ms(), self._absent
+        return any(each not in self._names and absent.get(each, 0.0) <= now_ms for each in topic_ids)
 
     def _must_ask(self, topic_ids: list[bytes]) -> bool:
         self._pause.pause(_AGAIN_MS)

@@ -2,8 +2,8 @@
 
 What a member of a share group gets is locked for it, and counts as a delivery, before the answer leaves the
 broker. So all is decided before the request goes on: it is kept for a moment, or asks for less, or for
-nothing; an answer is counted and passed on whole. Acknowledgements never wait: who brings some, or has more
-requests behind this one, is answered at once, with nothing where nothing may be delivered.
+nothing; an answer is counted and passed on whole. Acknowledgements never wait: who brings some, in this
+request or behind it, is answered at once, with nothing where nothing may be delivered.
 """
 
 from collections.abc import Callable
@@ -11,16 +11,16 @@ from functools import partial
 from math import ceil, inf
 from typing import Final
 
-from enforcer.core.lines import Pause
+from enforcer.core.lines import RESERVED_MS, Pause
 from enforcer.kafka.dispatch.claims import Claims
-from enforcer.kafka.dispatch.context import FetchContext
+from enforcer.kafka.dispatch.context import LARGE_MS, UNHEARD_MS, FetchContext
 from enforcer.kafka.dispatch.fetch_requests import TopicRequest
 from enforcer.kafka.dispatch.fetches import Plan
-from enforcer.kafka.dispatch.limited_topics import LimitedTopic, left_for
+from enforcer.kafka.dispatch.limited_topics import LimitedTopic
 from enforcer.kafka.dispatch.session import NameResolver, TopicReading
 from enforcer.kafka.groups.readers import Client, short
-from enforcer.kafka.part import FETCH_LIMIT_MAX, PART_BYTES_MIN
-from enforcer.kafka.share_sessions import ShareSession, ShareSessions
+from enforcer.kafka.part import FETCH_LIMIT_MAX, PART_BYTES_MIN, Behind
+from enforcer.kafka.share_sessions import ShareSession, ShareSessions, may_acknowledge
 from enforcer.wire.kafka.frames import BadFrame, Reason, RequestHeader
 from enforcer.wire.kafka.traffic import (
     ShareAsked,
@@ -31,6 +31,9 @@ from enforcer.wire.kafka.traffic import (
 
 RECORDS_MAX: Final = 10_000
 """A limited request never asks for more records at once: each may be a range of its own in the answer."""
+
+Taken = Callable[[bytes], bytes]
+"""Counts what an answer brings."""
 
 
 class ShareFetches:
@@ -45,16 +48,27 @@ class ShareFetches:
     def __init__(self, context: FetchContext, pause: Pause, naming: NameResolver) -> None:
         self._context = context
         self._naming = naming
-        self.claims = Claims(context, pause, context.new_trail(), exact=True)
+        self.claims = Claims(context, pause, context.new_trail())
         """What it waits for."""
         self._sessions = ShareSessions()
+        self._topics: set[str] = set()
+        # Requests whose answers are to be counted, and whether the last one is one of them.
+        self._under_way, self._counted = 0, False
+        self.deaf = False
+        """The client is gone: what would be acquired for it is lost, with a delivery of it."""
         self._behind = False
 
-    def look_behind(self, waiting: int) -> None:
-        """So many requests wait, the one that is kept among them: what stands behind it may acknowledge."""
-        if waiting > 1 and self.claims.held and not self._behind:
+    def look_behind(self, requests: Behind) -> None:
+        """These wait, the one that is kept in front: it gives way to what may acknowledge."""
+        if self.claims.held and not self._behind and may_acknowledge(requests):
             self._behind = True
             self.claims.wake()
+
+    def take_back(self) -> None:
+        """The last request does not go on, after all: it is planned again."""
+        self._under_way -= self._counted
+        self._counted = False
+        self.claims.settle()
 
     def plan(
         self, frame: bytes, header: RequestHeader, _client: Client, address: tuple[str, int]
@@ -73,40 +87,52 @@ class ShareFetches:
         session = self._sessions.of(asked)
         if not asked.acquires:
             return self._go(frame)
+        if self.deaf:
+            return self._go(with_share(frame, asked, records=0, size=PART_BYTES_MIN))
         may_wait = not (asked.acknowledges or self._behind)
         if session.overflown:
-            return self._by_itself(frame, asked, may_wait)
+            return self._by_itself(frame, asked, may_wait, LARGE_MS)
         keys = list(session.topics)
         if may_wait and (self._naming.must_wait(keys) or self._naming.must_prove()):
             return None
-        if not may_wait and not self._context.names.keys() >= session.topics.keys():
+        if not may_wait and self._naming.lacks(keys):
             # Asked for before the next one, which brings no acknowledgements.
-            return self._go(with_share(frame, asked, records=0, size=0))
+            return self._go(with_share(frame, asked, records=0, size=PART_BYTES_MIN))
         broker, group = self._context.broker(address), short(asked.group or "")
+        taken = partial(self._taken, header.api_version, session, broker, group)
+        if session.unheard:
+            # On another connection, perhaps, where it began: nobody knows what it has.
+            return self._by_itself(frame, asked, may_wait, UNHEARD_MS, taken)
         wants = self._wanted(session, broker, group)
         wait_ms = self._wait_ms(wants, broker)
         if not wait_ms:
             if not wants and session.begun:
                 return self._go(frame)
-            frame = with_share(frame, asked, **self._room(asked, wants)) if wants else frame
-            taken = partial(self._taken, header.api_version, session, broker, group, wants)
+            if wants:
+                # No longer than what it may bring is kept free for it.
+                frame = with_share(frame, asked, **self._room(asked, wants), wait_ms=RESERVED_MS)
             return self._go(frame, taken)
         # It goes on for all of its topics or for none.
-        self.claims.settle()
         if may_wait and self.claims.hold(wait_ms, asked.kept_ms(self._context.hold_ms)):
             return None
-        return self._go(with_share(frame, asked, records=0, size=0))
+        return self._go(with_share(frame, asked, records=0, size=PART_BYTES_MIN))
 
-    def _go(self, frame: bytes, taken: Callable[[bytes], bytes] | None = None) -> Plan:
+    def _go(self, frame: bytes, taken: Taken | None = None) -> Plan:
         self.claims.release()
-        self._behind = False
+        self._behind, self._counted = False, taken is not None
+        self._under_way += self._counted
         return Plan(frame, taken)
 
-    def _by_itself(self, frame: bytes, asked: ShareAsked, may_wait: bool) -> Plan | None:
-        wait_ms = self._context.large_wait_ms()
-        if may_wait and wait_ms and self.claims.hold(wait_ms, self._context.hold_ms):
+    def _by_itself(
+        self, frame: bytes, asked: ShareAsked, may_wait: bool, between_ms: float, taken: Taken | None = None
+    ) -> Plan | None:
+        """A request of a session whose topics are not known: one record, and so much time between these."""
+        wait_ms = self._context.apart_ms(between_ms)
+        if may_wait and wait_ms and self.claims.hold(wait_ms, asked.kept_ms(self._context.hold_ms)):
             return None
-        return self._go(with_share(frame, asked, records=0 if wait_ms else 1, size=PART_BYTES_MIN))
+        if not wait_ms and taken is None:
+            self._context.metrics.large_fetches.inc()
+        return self._go(with_share(frame, asked, records=0 if wait_ms else 1, size=PART_BYTES_MIN), taken)
 
     def _wanted(self, session: ShareSession, broker: str, group: str) -> list[LimitedTopic]:
         """The topics of the session that are limited."""
@@ -115,7 +141,7 @@ class ShareFetches:
             name = self._context.topic(key, True)
             if name is not None and dispatch.limits(name, group):
                 counters = dispatch.counters(broker, name, group)
-                claim = self.claims, name, group
+                claim = self.claims, "", group
                 topic = TopicRequest(key, 0, 0, [])
                 reading = TopicReading(broker, name, (group,), claim, False, False, counters)
                 found.append(LimitedTopic(topic, reading))
@@ -124,14 +150,18 @@ class ShareFetches:
     def _wait_ms(self, wants: list[LimitedTopic], broker: str) -> float:
         """How long the strictest of the limits lets it wait; 0: it may go on."""
         claims, context = self.claims, self._context
+        if self._under_way:
+            # What is left is what that may bring; its broker answers one after the other anyway.
+            return RESERVED_MS if wants else 0.0
+        topics = {want.name for want in wants}
+        if topics != self._topics:
+            # Its place is in other lines now.
+            self._topics = topics
+            claims.give_up()
         claims.begin(wants)
-        now_ms, moment = context.steady_ms(), context.dispatch.moment(broker)
-        for want in wants:
-            claims.decide(want, now_ms, moment)
-        wait_ms = max((want.wait_ms for want in wants), default=0.0)
-        for want in wants if not wait_ms else ():
-            claims.leave(want)
-        return wait_ms
+        if not wants:
+            return 0.0
+        return claims.decide_together(wants, context.steady_ms(), context.dispatch.moment(broker))
 
     def _room(self, asked: ShareAsked, wants: list[LimitedTopic]) -> dict[str, int]:
         """How many records and bytes may come at once."""
@@ -146,12 +176,14 @@ class ShareFetches:
         return {"records": max(1, ceil(records)), "size": max(1, int(min(size, FETCH_LIMIT_MAX)))}
 
     def _taken(
-        self, version: int, session: ShareSession, broker: str, group: str, wants: list[LimitedTopic],
-        response: bytes,
-    ) -> bytes:  # fmt: skip
+        self, version: int, session: ShareSession, broker: str, group: str, response: bytes
+    ) -> bytes:
         """Count what a response brings: it is the client's, whatever it brings."""
         context, dispatch = self._context, self._context.dispatch
+        self._under_way -= 1
         self.claims.settle()
+        if self.claims.held:
+            self.claims.wake()
         try:
             uses = shared(response, version)
         except BadFrame as bad:
@@ -160,7 +192,7 @@ class ShareFetches:
             context.metrics.large_fetches.inc()
             return response
         session.learn(use.topic for use in uses)
-        now_ms, moment = context.steady_ms(), dispatch.moment(broker)
+        moment = dispatch.moment(broker)
         for use in uses:
             name = context.topic(use.topic, True)
             if name is None or not dispatch.limits(name, group):
@@ -170,8 +202,4 @@ class ShareFetches:
             dispatch.deliver_at(
                 moment, name, group, msgs=use.records, size=use.size, entries=use.batches, backlog=True
             )
-        for want in wants:
-            want.left = left_for(dispatch, moment, want)
-            if want.left.level:
-                self.claims.reached(want, now_ms)
         return response

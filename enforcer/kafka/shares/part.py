@@ -66,6 +66,7 @@ class SharesPart(Part):
         self._make_shared = partial(ShareMeter, frames, metrics, link.pacer, self._questions.ask)
         self._shared: ShareMeter | None = None
         self._silent = 0
+        self._deaf = False
 
     def take(self, request: Request) -> bool:
         key = request.header.api_key
@@ -83,7 +84,10 @@ class SharesPart(Part):
 
     def look_behind(self, requests: Behind, *, over: bool) -> None:
         if self._shared is not None:
-            self._shared.look_behind(requests.waiting)
+            self._shared.look_behind(requests)
+
+    def unheard(self) -> None:
+        self._deaf = True
 
     def step_aside(self) -> None:
         self._connection_meter.step_aside()
@@ -156,14 +160,15 @@ class SharesPart(Part):
         header, user = request.header, request.user
         meter = self._shared = self._shared or self._make_shared()
         meter.proven |= self._connection_meter.proven
+        meter.deaf = self._deaf
         frame = meter.ask(request.frame, header, user)
         if frame is None:
             self._link.hold(request)
             return False
-        request.frame = frame
+        request.frame, session = frame, meter.session
 
         def got(_slot: Slot, response: bytes) -> bytes:
-            meter.got(response, header, user)
+            meter.got(session, response, header, user)
             return response
 
         request.readers.append(got)

@@ -11,8 +11,8 @@ from typing import Final
 from enforcer.core.account import DISPATCH
 from enforcer.core.lines import Pause
 from enforcer.core.metrics import Metrics
-from enforcer.kafka.part import PART_BYTES_MIN
-from enforcer.kafka.share_sessions import ShareSession, ShareSessions
+from enforcer.kafka.part import PART_BYTES_MIN, Behind
+from enforcer.kafka.share_sessions import ShareSession, ShareSessions, may_acknowledge
 from enforcer.kafka.shares.connection_meter import ConnectionMeter, LookUp
 from enforcer.kafka.shares.frame_meter import FrameMeter
 from enforcer.wire.kafka.frames import Frame, RequestHeader
@@ -36,13 +36,15 @@ class ShareMeter(ConnectionMeter):
         super().__init__(frames, metrics, self._short, look_up)
         self._session_ids = True
         self._sessions = ShareSessions()
-        self._seen: tuple[ShareSession, int] | None = None
+        self._seen = ShareSession(), -1
         self._held_since_ms = inf
         self._behind = False
+        self.deaf = False
+        """The client is gone: what would be acquired for it is lost, with a delivery of it."""
 
-    def look_behind(self, waiting: int) -> None:
-        """So many requests wait, the one that is kept among them: what stands behind it may acknowledge."""
-        if waiting > 1 and self._held_since_ms != inf and not self._behind:
+    def look_behind(self, requests: Behind) -> None:
+        """These wait, the one that is kept in front: it gives way to what may acknowledge."""
+        if self._held_since_ms != inf and not self._behind and may_acknowledge(requests):
             self._behind = True
             self._pause.wake()
 
@@ -59,6 +61,8 @@ class ShareMeter(ConnectionMeter):
         session = self._use(self._sessions.of(asked))
         if not asked.acquires:
             return self._go(frame)
+        if self.deaf:
+            return self._go(with_share(frame, asked, records=0, size=PART_BYTES_MIN))
         now_ms = self._steady_ms()
         left_ms = min(self._held_since_ms, now_ms) + asked.kept_ms(HOLD_MS) - now_ms
         may_wait = not (asked.acknowledges or self._behind) and left_ms > 0
@@ -79,17 +83,24 @@ class ShareMeter(ConnectionMeter):
                 self._held_since_ms = min(self._held_since_ms, now_ms)
                 return None
         else:
-            goes = self.proven and not unknown and not self._line_up.must_wait(accounts, now_ms)
+            lacks = any(self._absent.get(topic, 0.0) <= now_ms for topic in unknown)
+            goes = self.proven and not lacks and not self._line_up.must_wait(accounts, now_ms)
             self._line_up.step_aside()
             if not goes:
-                return self._go(with_share(frame, asked, records=0, size=0))
-        if session.overflown:
+                return self._go(with_share(frame, asked, records=0, size=PART_BYTES_MIN))
+        # Whose accounts they would be is not known of one that began elsewhere and has brought nothing yet.
+        if session.overflown or (session.unheard and self._meter.grouped):
             return self._go(with_share(frame, asked, records=1, size=PART_BYTES_MIN))
         limit = self._frames.fetch_limit(asked.summary, accounts)
         return self._go(frame if limit is None else with_limit(frame, asked.summary, limit))
 
-    def got(self, response: Frame, header: RequestHeader, user: str) -> None:
-        """Charge a ShareFetch response, which is the client's whatever it brings.
+    @property
+    def session(self) -> ShareSession:
+        """Whose request was asked about last."""
+        return self._seen[0]
+
+    def got(self, session: ShareSession, response: Frame, header: RequestHeader, user: str) -> None:
+        """Charge a ShareFetch response of a session, which is the client's whatever it brings.
 
         Raises:
             BadFrame: it cannot be read.
@@ -100,9 +111,8 @@ class ShareMeter(ConnectionMeter):
         bill = self._frames.fetched(response, passed, header, user)
         now_ms = self._steady_ms()
         self._line_up.fetched(bill.owed, now_ms)
-        # The session may have begun before anything was metered: then what comes tells its topics.
-        if self._seen is not None:
-            self._seen[0].learn(use.topic for use in passed)
+        # It may have begun before anything was metered: then what comes tells its topics.
+        session.learn(use.topic for use in passed)
         self._unnamed = bill.unknown
         self._meter.unmetered += len(bill.unknown)
         wait = bill.charge(DISPATCH, now_ms).wait

@@ -7,6 +7,7 @@ See docs/protocol_notes.md 3.1.
 
 import struct
 from collections.abc import Iterator, Sequence
+from math import inf
 from typing import Final, NamedTuple
 
 from enforcer.wire.kafka.batches import count_batches, count_records
@@ -275,13 +276,15 @@ def sharing(frame: Frame, header: RequestHeader) -> ShareAsked:
     return ShareAsked._make((*front, named, forgotten, acknowledges))
 
 
-def with_share(frame: bytes, asked: ShareAsked, *, records: int, size: int) -> bytes:
-    """A ShareFetch request for so many records and bytes at most; with none of them it is answered at once.
+def with_share(
+    frame: bytes, asked: ShareAsked, *, records: int, size: int, wait_ms: float = inf
+) -> bytes:
+    """A ShareFetch request for so many records and bytes at most; without records it is answered at once.
 
-    What it acknowledges is not touched.
+    It waits there for `wait_ms` at most. What it acknowledges is not touched. Without bytes Kafka 4.1 fails.
     """
-    wait_ms = asked.wait_ms if records and size else 0
-    room = _FOUR.pack(wait_ms, min(asked.min_bytes, size), size, records)
+    waits = int(min(asked.wait_ms, wait_ms)) if records else 0
+    room = _FOUR.pack(waits, min(asked.min_bytes, size), size, records)
     return b"".join((frame[: asked.wait_at], room, frame[asked.wait_at + len(room) :]))
 
 

@@ -17,6 +17,7 @@ from kafka.protocol.consumer import (
 )
 from kafka.protocol.metadata.metadata import MetadataResponse
 from kafka_kit import CORRELATION_ID, build, decode, request, response
+from share_frames import read_request, share_request
 from traffic_kit import batch, fetch_request
 
 from enforcer.kafka.groups.frames import CONSUMER_GROUP_HEARTBEAT
@@ -192,3 +193,13 @@ def test_resource_groups_are_charged_for_what_is_left() -> None:
     counted.generation += 1
     rig.connection.data_received(frame)
     assert len(rig.upstream.sent) == sent and len(rig.fetch_context.lines) == 0
+
+
+def test_nothing_is_acquired_for_a_client_that_is_gone() -> None:
+    """What was held here for names, or debts, would be lost, with a delivery of each record."""
+    rig, _ = limited(proven=False)
+    rig.connection.data_received(framed(share_request("t", epoch=0)[0]))
+    rig.connection.connection_lost(None)
+    rig.answer([response(build(MetadataResponse, 12))])
+    rig.run_timers()
+    assert read_request(rig.upstream.sent[-1])["MaxRecords"] == 0

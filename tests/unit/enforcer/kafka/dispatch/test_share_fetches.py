@@ -7,14 +7,20 @@ import pytest
 from fetch_rig import ADDRESS, BROKER, CLIENT, World, full
 from hypothesis import given
 from hypothesis import strategies as st
-from share_frames import id_of, read_request, share_request, share_response
+from share_frames import Waiting, id_of, read_request, share_request, share_response
 from traffic_kit import batch
 
+from enforcer.core.lines import RESERVED_MS
+from enforcer.kafka.dispatch.context import UNHEARD_MS
 from enforcer.kafka.dispatch.fetches import Plan
 from enforcer.kafka.dispatch.session import NameResolver
 from enforcer.kafka.dispatch.share_fetches import ShareFetches
+from enforcer.kafka.names import ABSENT_MS
 from enforcer.kafka.part import FETCH_LIMIT_MAX, PART_BYTES_MIN
 from enforcer.kafka.share_sessions import SHARE_PARTS_MAX, SHARE_SESSIONS_MAX, SHARE_TOPICS_MAX
+
+NOTHING = (0, PART_BYTES_MIN)
+"""What is asked for: without bytes Kafka 4.1 fails."""
 
 
 class Rig:
@@ -38,7 +44,8 @@ class Rig:
         """Noted (lines.Pause)."""
         self.woken += 1
 
-    def _look_up(self, topics: list[bytes], _done: Callable[[Mapping[bytes, str]], None]) -> None:
+    def _look_up(self, topics: list[bytes], done: Callable[[Mapping[bytes, str]], None]) -> None:
+        self.answered = done
         self.asked.append(topics)
 
     def plan(self, topics: str = "", **fields: Any) -> Plan | None:
@@ -46,9 +53,10 @@ class Rig:
         return self.shares.plan(*share_request(tuple(topics), **fields), CLIENT, ADDRESS)
 
     def room(self, topics: str = "", **fields: Any) -> tuple[int, int]:
-        """The records and bytes that a request asks for as it goes on."""
+        """The records and bytes that a request asks for as it goes on; a later part holds it then."""
         plan = self.plan(topics, **fields)
         assert plan is not None
+        self.shares.take_back()
         said = read_request(plan.frame)
         return said["MaxRecords"], said["MaxBytes"]
 
@@ -84,7 +92,7 @@ def test_it_is_kept_as_long_as_it_would_wait_and_then_asks_for_nothing() -> None
         rig.world.now_ms += kept_ms - 1
         assert rig.plan(MaxWaitMs=wait_ms) is None and rig.pauses[-1] == 1
         rig.world.now_ms += 1
-        assert rig.room(MaxWaitMs=wait_ms) == (0, 0)
+        assert rig.room(MaxWaitMs=wait_ms) == NOTHING
     assert rig.world.counter("held") == 3
 
 
@@ -92,13 +100,15 @@ def test_acknowledgements_do_not_wait() -> None:
     """Those that it carries go on at once, as those behind one that is kept, which gives way."""
     rig = Rig(World())
     rig.get(20, epoch=0)
-    assert rig.room(acknowledged="t") == (0, 0)
+    assert rig.room(acknowledged="t") == NOTHING
     assert rig.plan() is None
-    rig.shares.look_behind(1)
+    held, other, ends = (share_request(**each)[0] for each in ({}, {"MemberId": b"n"}, {"epoch": -1}))
+    rig.shares.look_behind(Waiting(held))
+    rig.shares.look_behind(Waiting(held, other))
     assert not rig.woken
-    rig.shares.look_behind(2)
-    rig.shares.look_behind(2)
-    assert rig.woken == 1 and rig.room() == (0, 0)
+    rig.shares.look_behind(Waiting(held, other, ends))
+    rig.shares.look_behind(Waiting(held, other, ends))
+    assert rig.woken == 1 and rig.room() == NOTHING
     assert rig.plan() is None
     rig.world.now_ms += 2_000
     assert rig.room() == (10, FETCH_LIMIT_MAX)
@@ -129,11 +139,18 @@ def test_a_topic_that_left_the_session_is_waited_for_no_more() -> None:
 def test_a_session_that_began_unread_is_known_by_what_it_brings() -> None:
     """Its first answer counts all the same."""
     rig = Rig(World())
-    rig.get(20, "t", epoch=5)
-    other = Rig(rig.world)
+    rig.get(20, "t", epoch=0)
+    other, third = Rig(rig.world), Rig(rig.world)
+    # It might go on with what began on another connection: until its topics are told, one record at a time.
     plan = other.plan(epoch=5)
     assert plan is not None and plan.cut is not None
+    said = read_request(plan.frame)
+    assert (said["MaxRecords"], said["MaxBytes"]) == (1, PART_BYTES_MIN)
+    assert third.plan(epoch=5) is None and rig.world.counter("large") == 0
+    rig.world.now_ms += UNHEARD_MS
+    assert third.room(epoch=5) == (1, PART_BYTES_MIN)
     plan.cut(share_response({"t": (batch(3), [(0, 2, 1)])}))
+    assert third.room(epoch=0) == (500, 1 << 20)
     assert [each.msgs for each in rig.world.counted.delivered] == [20, 3]
     assert other.plan(epoch=6) is None
 
@@ -141,19 +158,59 @@ def test_a_session_that_began_unread_is_known_by_what_it_brings() -> None:
 def test_names_are_asked_for_first() -> None:
     """But who acknowledges gets nothing instead of waiting."""
     rig = Rig(World(), topics="")
-    assert rig.room("t", acknowledged="t") == (0, 0) and rig.asked == []
+    assert rig.room("t", epoch=0, acknowledged="t") == NOTHING and rig.asked == []
     assert rig.plan() is None and rig.asked == [[id_of("t")]]
+    rig.answered({})
+    assert rig.room("u", acknowledged="t") == NOTHING and rig.plan() is None
+    rig.answered({id_of("u"): "u"})
+    # The broker does not know the one, which is no reason to bring nothing of the other.
+    assert rig.room(acknowledged="u") == (500, 1 << 20)
+    rig.world.now_ms += ABSENT_MS
+    assert rig.room(acknowledged="u") == NOTHING
 
 
 def test_members_take_turns_from_the_beginning() -> None:
-    """What one has on its way is not given to another one, since it could not be taken back."""
+    """What one has on its way is not given to another one, since it could not be taken back; it waits at
+    the broker no longer than that."""
     world = World()
     one, other = Rig(world), Rig(world)
     plan = one.plan("t", epoch=0)
     assert other.plan("t", epoch=0) is None
     assert plan is not None and plan.cut is not None
+    assert read_request(plan.frame)["MaxWaitMs"] == RESERVED_MS
     plan.cut(share_response({"t": (batch(4), [(0, 3, 1)])}))
     assert other.woken and other.room("t", epoch=0) == (6, FETCH_LIMIT_MAX)
+
+
+def test_what_is_under_way_on_its_connection_is_waited_for() -> None:
+    """Its client need not await an answer to ask again; all that is left would come with each of them."""
+    rig = Rig(World())
+    first = rig.plan("t", epoch=0)
+    for _ in range(2):
+        assert rig.plan() is None and rig.plan("t", epoch=0, MemberId=b"other") is None
+        assert rig.room(acknowledged="t")[0] == 0
+    assert first is not None and first.cut is not None and rig.plan() is None
+    first.cut(share_response({"t": (batch(4), [(0, 3, 1)])}))
+    assert rig.woken == 1 and rig.room() == (6, FETCH_LIMIT_MAX)
+
+
+@pytest.mark.parametrize("members", [1, 5])
+def test_topics_of_one_session_do_not_wait_for_each_other(members: int) -> None:
+    """Nor a member behind another here who is behind it there: one rate for all, or one for each."""
+    worlds = [World(broker=(10, 0)), World(topics={full(name): (10, 0) for name in "tuv"})]
+    for world in worlds:
+        rigs = [Rig(world) for _ in range(members)]
+        got = [0] * members
+        began = world.now_ms
+        while world.now_ms < began + 10_000:
+            for number, rig in enumerate(rigs):
+                plan = rig.plan("tuv" if number % 2 else "vut", epoch=0)
+                if plan is not None and (records := read_request(plan.frame)["MaxRecords"]):
+                    assert plan.cut is not None
+                    plan.cut(share_response({"tuv"[records % 3]: (batch(records), [(0, records - 1, 1)])}))
+                    got[number] += records
+            world.now_ms += 20
+        assert sum(got) >= 100 and min(got) > 0
 
 
 @pytest.mark.parametrize("many", [{"topics": SHARE_TOPICS_MAX + 1}, {"parts": SHARE_PARTS_MAX + 1}])
@@ -167,7 +224,7 @@ def test_too_large_a_session_gets_a_record_at_a_time(many: dict[str, int]) -> No
     assert rig.plan() is None
     rig.world.now_ms += 1_000
     assert rig.room() == (1, PART_BYTES_MIN)
-    assert rig.room(acknowledged="t") == (0, PART_BYTES_MIN)
+    assert rig.room(acknowledged="t") == NOTHING
     assert rig.room("u", epoch=0) == (500, 1 << 20)
 
 
@@ -180,7 +237,7 @@ def test_a_connection_that_speaks_for_several_members() -> None:
     assert rig.room("u", epoch=0, group="other") == (500, 1 << 20)
     for number in range(SHARE_SESSIONS_MAX):
         rig.plan("u", epoch=0, MemberId=b"m%d" % number)
-    assert rig.room("u", epoch=0, MemberId=b"more", acknowledged="u") == (0, PART_BYTES_MIN)
+    assert rig.room("u", epoch=0, MemberId=b"more", acknowledged="u") == NOTHING
     rig.plan(epoch=-1, MemberId=b"b")
     assert rig.room("u", epoch=0, MemberId=b"more") == (500, 1 << 20)
 

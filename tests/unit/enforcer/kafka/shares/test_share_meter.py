@@ -4,11 +4,15 @@ from collections.abc import Callable, Mapping
 
 import pytest
 from meter_kit import GROUPS, TOPIC, Desk
-from share_frames import id_of, read_request, share_request, share_response
+from share_frames import Waiting, id_of, read_request, share_request, share_response
 from traffic_kit import batch
 
+from enforcer.kafka.part import PART_BYTES_MIN
+from enforcer.kafka.share_sessions import ShareSession
 from enforcer.kafka.shares.share_meter import HOLD_MS, ShareMeter
 
+NOTHING = (0, PART_BYTES_MIN)
+"""What is asked for: without bytes Kafka 4.1 fails."""
 RATED = {"quotas[user=ANONYMOUS,client-id=tests]": {"consumer_byte_rate": 1_000}}
 RECORDS = batch(10, size=100)
 
@@ -41,10 +45,11 @@ class Line:
         said = read_request(frame)
         return said["MaxRecords"], said["MaxBytes"]
 
-    def got(self, times: int = 1, topic: str = "t") -> None:
+    def got(self, times: int = 1, topic: str = "t", session: ShareSession | None = None) -> None:
         """So many batches of ten records, about 1,100 bytes each, have come."""
         _, header = share_request()
-        self.meter.got(share_response({topic: (RECORDS * times, [(0, 9, 1)])}), header, "ANONYMOUS")
+        answer = share_response({topic: (RECORDS * times, [(0, 9, 1)])})
+        self.meter.got(session or self.meter.session, answer, header, "ANONYMOUS")
 
 
 def owing(desk: Desk) -> Line:
@@ -70,7 +75,7 @@ def test_it_is_kept_for_a_moment_and_then_asks_for_nothing() -> None:
     for wait_ms, kept_ms in ((500, 500), (0, 100), (60_000, HOLD_MS)):
         assert line.room(MaxWaitMs=wait_ms) is None and line.pauses[-1] <= kept_ms
         desk.now_ms += kept_ms
-        assert line.room(MaxWaitMs=wait_ms) == (0, 0) and len(desk.frames.meter.lines) == 0
+        assert line.room(MaxWaitMs=wait_ms) == NOTHING and len(desk.frames.meter.lines) == 0
     desk.now_ms += 100_000
     assert line.room() == (500, 1_024)
 
@@ -78,12 +83,14 @@ def test_it_is_kept_for_a_moment_and_then_asks_for_nothing() -> None:
 def test_acknowledgements_do_not_wait() -> None:
     """Those that it carries, and those behind it."""
     line = owing(Desk(RATED))
-    assert line.room(acknowledged=["t"]) == (0, 0)
+    assert line.room(acknowledged=["t"]) == NOTHING
     assert line.room() is None
-    line.meter.look_behind(1)
+    held, other, ends = (share_request(**each)[0] for each in ({}, {"MemberId": b"n"}, {"epoch": -1}))
+    line.meter.look_behind(Waiting(held))
+    line.meter.look_behind(Waiting(held, other))
     assert not line.woken
-    line.meter.look_behind(2)
-    assert line.woken == 1 and line.room() == (0, 0)
+    line.meter.look_behind(Waiting(held, other, ends))
+    assert line.woken == 1 and line.room() == NOTHING
     assert line.room(epoch=-1, acknowledged=["t"]) == (500, 1 << 20)
 
 
@@ -93,7 +100,7 @@ def test_who_acknowledges_does_not_overtake() -> None:
     first = owing(desk)
     assert first.room() is None
     desk.now_ms += 100_000
-    assert Line(desk).room(acknowledged=["t"]) == (0, 0)
+    assert Line(desk).room(acknowledged=["t"]) == NOTHING
     assert first.room() == (500, 1_024)
     first.meter.close()
     assert len(desk.frames.meter.lines) == 0
@@ -105,7 +112,7 @@ def test_groups_of_its_topics_are_charged(read: bool) -> None:
     desk = Desk({**GROUPS, "resourcegroups.rg1": {"dispatchRateInMsgs": 5}})
     desk.frames.learn({id_of("t"): TOPIC})
     line = Line(desk)
-    assert line.room("t", epoch=0) if read else line.room(epoch=7)
+    assert line.room("t", epoch=0) if read else line.room(epoch=7) == (1, PART_BYTES_MIN)
     line.got()
     assert desk.frames.meter.accounts["rg1"].used[2:] == [10, len(RECORDS)]
     assert line.room() is None
@@ -123,13 +130,35 @@ def test_a_connection_that_speaks_for_several_members() -> None:
     assert line.room(MemberId=b"a") is None
 
 
+def test_an_answer_tells_the_topics_of_its_own_session() -> None:
+    """Though another member has asked since."""
+    desk = Desk({**GROUPS, "resourcegroups.rg1": {"dispatchRateInMsgs": 5}})
+    desk.frames.learn({id_of("t"): TOPIC, id_of("u"): "other"})
+    line = Line(desk)
+    assert line.room(epoch=5, MemberId=b"a")
+    first = line.meter.session
+    assert line.room("u", epoch=0, MemberId=b"b")
+    line.got(session=first)
+    assert list(first.topics) == [id_of("t")] and list(line.meter.session.topics) == [id_of("u")]
+
+
 def test_names_are_asked_for_first() -> None:
     """But who acknowledges gets nothing instead of waiting."""
     desk = Desk(GROUPS)
     line = Line(desk)
-    assert line.room("t", epoch=0, acknowledged=["t"]) == (0, 0) and line.asked == []
+    assert line.room("t", epoch=0, acknowledged=["t"]) == NOTHING and line.asked == []
     assert line.room() is None
     (ids, done), *_ = line.asked
     assert ids == [id_of("t")]
     done({id_of("t"): TOPIC})
     assert line.room() is not None
+
+
+def test_a_topic_without_a_name_holds_up_no_other() -> None:
+    """The broker does not know it: who acknowledges gets what there is of the others."""
+    desk = Desk(GROUPS)
+    desk.frames.learn({id_of("t"): TOPIC})
+    line = Line(desk)
+    assert line.room("t", "gone", epoch=0) is None
+    line.asked[-1][1]({})
+    assert line.room() is not None and line.room(acknowledged=["t"]) != NOTHING
