@@ -38,6 +38,10 @@ Start = Callable[..., ProxyThread]
 Client = Callable[..., list[str]]
 
 
+GO = pytest.param(go, marks=pytest.mark.soak)
+"""Whoever runs the quick tests need not have Go."""
+
+
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A broker that has share groups."""
@@ -67,7 +71,7 @@ def present(fields: tuple[definitions.Field, ...]) -> tuple[definitions.Field, .
     return tuple(each._replace(fields=present(each.fields)) for each in fields if each.present)
 
 
-@pytest.mark.parametrize("client", [java, console, go])
+@pytest.mark.parametrize("client", [java, console, GO])
 def test_members_read_through_the_proxy(
     cluster: Cluster, proxy_with: Start, client: Client
 ) -> None:
@@ -108,7 +112,7 @@ def measured(
 
 RATES = [
     # Client, limit a second, records in a batch, records: the first second's and those of whole turns.
-    (java, 100, 1, 1_000), (java, 10, 6, 102), (go, 100, 6, 1_002),
+    (java, 100, 1, 1_000), (java, 10, 6, 102), pytest.param(go, 100, 6, 1_002, marks=pytest.mark.soak),
 ]  # fmt: skip
 LONG_RATES = [
     (client, *case)
@@ -224,7 +228,8 @@ def test_what_is_delivered_again_counts_again(cluster: Cluster, proxy_with: Star
     assert sample("weir_dispatch_redelivered_msgs_total") == 10
 
 
-def test_two_members_share_the_limit(cluster: Cluster, proxy_with: Start) -> None:
+@pytest.mark.parametrize("other", [java, GO])
+def test_two_members_share_the_limit(cluster: Cluster, proxy_with: Start, other: Client) -> None:
     """Both get some of it, together no more than it."""
     topic, group, count = fresh("shared"), fresh("members"), 1_500
 
@@ -232,7 +237,7 @@ def test_two_members_share_the_limit(cluster: Cluster, proxy_with: Start) -> Non
         filled(cluster.kafka.bootstrap, topic, count)
         configure(cluster.kafka.bootstrap, group)
         proxy, _ = limited(proxy_with, topic, group, 100)
-        commands = [each(proxy.bootstrap, group, topic, count, 17) for each in (java, go)]
+        commands = [each(proxy.bootstrap, group, topic, count, 17) for each in (java, other)]
         got = [member.arrivals() for member in [Member(command) for command in commands]]
         arrivals = sorted(each for its in got for each in its)
         assert [len({each.offset for each in arrivals}), min(map(len, got)) > 0] == [len(arrivals), True]
