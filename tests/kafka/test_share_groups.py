@@ -112,7 +112,8 @@ def measured(
 
 RATES = [
     # Client, limit a second, records in a batch, records: the first second's and those of whole turns.
-    (java, 100, 1, 1_000), (java, 10, 6, 102), pytest.param(go, 100, 6, 1_002, marks=pytest.mark.soak),
+    (java, 100, 1, 1_000),
+    *(pytest.param(*case, marks=pytest.mark.soak) for case in ((java, 10, 6, 102), (go, 100, 6, 1_002))),
 ]  # fmt: skip
 LONG_RATES = [
     (client, *case)
@@ -228,7 +229,8 @@ def test_what_is_delivered_again_counts_again(cluster: Cluster, proxy_with: Star
     assert sample("weir_dispatch_redelivered_msgs_total") == 10
 
 
-@pytest.mark.parametrize("other", [java, GO])
+@pytest.mark.soak
+@pytest.mark.parametrize("other", [java, go])
 def test_two_members_share_the_limit(cluster: Cluster, proxy_with: Start, other: Client) -> None:
     """Both get some of it, together no more than it."""
     topic, group, count = fresh("shared"), fresh("members"), 1_500
@@ -250,6 +252,7 @@ def test_two_members_share_the_limit(cluster: Cluster, proxy_with: Start, other:
 RATE, SIZE, FOR_S = 20_000, 1_000, 30
 
 
+@pytest.mark.soak
 def test_a_byte_rate_spends_no_deliveries(
     cluster: Cluster, proxy_with: Start, pytestconfig: pytest.Config
 ) -> None:
