@@ -27,34 +27,13 @@ from streaming.contract.events import PolicyChange, parse
 from streaming.laws.law import StepContext
 from streaming.laws.registry import LAWS
 from streaming.log.deciding import Replay
-from streaming.log.reading import LINE_MAX, Line, is_parquet, read_lines, read_records
+from streaming.log.reading import Line, is_parquet
 from streaming.log.sorted_decisions import KEY, SortedDecisions, keyed
 from streaming.log.stretches import Disorder, Order, as_it_comes, by_time
 from streaming.log.threads import ahead, behind
 from streaming.log.writing import is_regular, whole, write_lines
 from streaming.policy.files import check_entry, load_policies
 from streaming.policy.timeline import PolicyTimeline
-
-__all__ = [
-    "LINE_MAX",
-    "Drafts",
-    "Line",
-    "ReplayResult",
-    "Replayed",
-    "drafts",
-    "in_order",
-    "is_parquet",
-    "ordered",
-    "read_lines",
-    "read_records",
-    "read_timeline",
-    "replay_local",
-    "replaying",
-    "summarise",
-    "whole",
-    "write_lines",
-]  # fmt: skip
-
 
 Tell = Callable[[int, float], None]
 """Told how many events are decided, and which part of the log that is."""

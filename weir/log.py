@@ -41,6 +41,12 @@ def log_to_stderr(part: str, level: int = logging.WARNING, times: str | None = N
     logging.getLogger("weir").setLevel(logging.INFO)
 
 
+def unusable(count: int, file: str | None) -> str:
+    """How many lines could not be used, and where they were written to."""
+    where = file or "nowhere; name a file with --dead-letters to see them"
+    return f"{count:,} lines could not be used, written to {where}"
+
+
 def teller(who: str, *, stdout: bool = False) -> Callable[[str], None]:
     """What prints lines for people, on stderr unless `stdout`; each begins with `who`."""
 

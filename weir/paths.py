@@ -61,17 +61,22 @@ def check_writable(path: Path | str) -> None:
             check_folder(os.path.dirname(target))
 
 
-def check_apart(written: Iterable[Path | str | None], read: Iterable[Path | str | None]) -> None:
-    """Return if no file that is to be written is read, too; those that are not there are none.
+def check_files(written: Iterable[Path | str | None], read: Iterable[Path | str | None]) -> None:
+    """Return if files can be written, as `check_writable`, and none of them is read, too.
+
+    Args:
+        written: None: nothing, as of an option that was not given.
+        read: the same; those that are not there are no concern of ours.
 
     Raises:
-        WeirError: which one is.
+        WeirError: why not.
     """
     sources = [each for each in read if each is not None and os.path.isfile(each)]
     for target in written:
-        if target is None or not os.path.isfile(target):
+        if target is None:
             continue
-        if any(os.path.samefile(target, source) for source in sources):
+        check_writable(target)
+        if os.path.isfile(target) and any(os.path.samefile(target, source) for source in sources):
             raise WeirError(f"{target}: cannot be written: it is read, too; name another file")
 
 

@@ -188,6 +188,7 @@ def _delivery(at: int, topic: str, group: str, msgs: int) -> Event:
 
 def write(folder: Path, seed: int, tenants: int = TENANTS, day: int = 1, *, calm: bool = False) -> None:
     """Write the three files; see Day."""
+    folder.mkdir(parents=True, exist_ok=True)
     with gzip.GzipFile(folder / "day.jsonl.gz", "wb", mtime=0) as file:
         file.writelines(orjson.dumps(event) + b"\n" for event in Day(seed, tenants, day, calm=calm).events())
     (folder / "today.yaml").write_text(TODAY)

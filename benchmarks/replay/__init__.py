@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.kit.machine import peak_bytes
 from benchmarks.kit.progress import Progress
 from benchmarks.kit.result import Result, Row
 from benchmarks.kit.stack import work_dir
@@ -24,6 +25,7 @@ _FULL, _SMOKE = (10_000_000, 100_000), (20_000, 500)
 _ROWS: Final = 262_144
 TARGETS_S: Final = {"Parquet": 1_000_000, "JSON": 400_000}
 TARGET_GIB: Final = 1.5
+_LOOK_S: Final = 0.02
 
 
 class _Took(NamedTuple):
@@ -80,6 +82,11 @@ def _replayed(policies: Path, log: Path, out: Path, count: int) -> _Took:
     words = ["replay", "--policies", str(policies), "--events", str(log), "--out", str(out)]
     begun = time.monotonic()
     process = subprocess.Popen([sys.executable, "-m", "weir", *words])
+    peak = 0
+    # Not ru_maxrss, which begins with what the process that starts another one has itself.
+    while os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+        peak = max(peak, peak_bytes(process.pid))
+        time.sleep(_LOOK_S)
     _, status, used = os.wait4(process.pid, 0)
     wall_s = time.monotonic() - begun
     process.returncode = os.waitstatus_to_exitcode(status)
@@ -88,7 +95,7 @@ def _replayed(policies: Path, log: Path, out: Path, count: int) -> _Took:
     if process.returncode or decided != count:
         raise RuntimeError(f"status {process.returncode}, {decided} decisions for {count} events")
     out.unlink()
-    return _Took(wall_s, used.ru_utime + used.ru_stime, used.ru_maxrss / 2**20)
+    return _Took(wall_s, used.ru_utime + used.ru_stime, peak / 2**30)
 
 
 def _rows(what: str, took: _Took, count: int) -> list[Row]:

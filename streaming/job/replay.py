@@ -27,8 +27,9 @@ from streaming.job.sources import staged_lines
 from streaming.job.spark.session import build_session, reason_of, stop_session
 from streaming.job.spark.settings import JobSettings, Profile
 from streaming.laws.law import StepContext
+from streaming.log.reading import Line, read_lines
 from streaming.policy.files import load_policies
-from streaming.replay import Line, ReplayResult, ordered, read_lines, read_timeline
+from streaming.replay import ReplayResult, ordered, read_timeline
 
 QUERY_NAME = "weir-replay"
 _LINES_PER_FILE = 200_000

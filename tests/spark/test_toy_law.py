@@ -19,7 +19,8 @@ from streaming.kafka_io.policy_topic import PolicyLog
 from streaming.laws.law import StepContext
 from streaming.laws.registry import LAWS
 from streaming.laws.shard import step
-from streaming.replay import read_lines, replay_local, summarise
+from streaming.log.reading import read_lines
+from streaming.replay import replay_local, summarise
 from weir.logs.send_lines import Addresser, recorded
 from weir.logs.tail_lines import describe
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from streaming.contract.printable import printable
+from weir.log import unusable
 from weir.logs.events_read import add_events_options, events_read
 from weir.options import add, add_flag, number, whole
-from weir.paths import check_apart, check_writable
+from weir.paths import check_files
 
 if TYPE_CHECKING:
     from streaming.replay import Replayed, ReplayResult
@@ -63,11 +64,8 @@ def run(args: argparse.Namespace) -> int:
     """
     _check_usage(args)
     written = args.out, args.dead_letters, args.summary, args.report
-    for file in written:
-        if file is not None:
-            check_writable(file)
     read = args.events, args.decisions, args.against
-    check_apart(written, (args.policies, *(file for files in read for file in files or ())))
+    check_files(written, (args.policies, *(file for files in read for file in files or ())))
     with events_read(args) as args.events:
         return _plan(args) if args.against else _replay(args)
 
@@ -147,11 +145,10 @@ def _write(args: argparse.Namespace, replayed: "Replayed | ReplayResult") -> Non
     replayed.write(args.out, args.dead_letters)
     print(f"{len(replayed.decisions)} decisions written to {args.out}", file=sys.stderr)
     if len(replayed.dead_letters):
-        where = args.dead_letters or "nowhere; name a file with --dead-letters to see them"
-        print(f"{len(replayed.dead_letters)} lines could not be used, written to {where}", file=sys.stderr)
+        print(unusable(len(replayed.dead_letters), args.dead_letters), file=sys.stderr)
 
 
 def _write_json(file: str, value: Any) -> None:
-    from streaming.replay import write_lines
+    from streaming.log.writing import write_lines
 
     write_lines(file, [orjson.dumps(value, option=orjson.OPT_INDENT_2)])

@@ -13,8 +13,9 @@ from streaming.contract.events import load_object
 from streaming.contract.fields import TS_MAX_MS, integer
 from streaming.contract.topics import Cluster
 from streaming.kafka_io.policy_turn import EFFECTIVE_AFTER_MS
+from streaming.log.reading import read_lines
 from streaming.policy.timeline import PolicyTimeline
-from streaming.replay import read_lines, read_timeline
+from streaming.replay import read_timeline
 from weir.logs.policy_log import changes
 from weir.logs.topic_reader import TopicReader
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import IO, Final, NamedTuple
 
-from streaming.replay import LINE_MAX
+from streaming.log.reading import LINE_MAX
 
 _SAY_EVERY_S: Final = 2.0
 _LOOK_EVERY: Final = 1_000

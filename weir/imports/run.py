@@ -10,10 +10,11 @@ import orjson
 
 from streaming.contract.decisions import dead_letter
 from streaming.contract.errors import BadEvent, WeirError
-from streaming.replay import whole, write_lines
+from streaming.log.writing import whole, write_lines
 from weir.imports.reading import LogFiles, LogLine
 from weir.imports.source import Event, Source
-from weir.paths import check_readable, check_writable, named
+from weir.log import unusable
+from weir.paths import check_files, check_readable, named
 
 _KEPT: Final = 4_096
 """Bytes of a line that its dead letter holds."""
@@ -63,9 +64,7 @@ def run_import(
     """
     for file in files:
         check_readable(file)
-    for written in (out, dead_letters):
-        if written is not None:
-            check_writable(written)
+    check_files((out, dead_letters), files)
     totals = Totals()
     lines = _named_lines(LogFiles(files, say, source.time_of), files)
     with _letters(dead_letters) as letters:
@@ -138,7 +137,6 @@ def _report(
     for note in source.notes():
         say(note)
     if totals.dead:
-        where = dead_letters or "nowhere; name a file with --dead-letters to see them"
-        say(f"unusable lines are written to {where}")
+        say(unusable(totals.dead, dead_letters))
     say(f"wrote {totals.requests:,} requests and {totals.reports:,} reports of bytes to {out}; decide them:")
     say(f"weir replay --policies FILE --events {out} --out decisions.jsonl")

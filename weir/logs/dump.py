@@ -8,7 +8,8 @@ from typing import IO
 from streaming.contract.errors import BadEvent, WeirError
 from streaming.contract.events import MAX_AHEAD_MS, load_object
 from streaming.contract.topics import Cluster
-from streaming.replay import is_parquet, whole, write_lines
+from streaming.log.reading import is_parquet
+from streaming.log.writing import whole, write_lines
 from weir.logs.dump_lines import Annotator, DumpSummary, History, Line
 from weir.logs.sorted_lines import SortedLines
 from weir.logs.times import BEGINNING_MS

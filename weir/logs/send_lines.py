@@ -14,8 +14,8 @@ from streaming.contract.fields import TS_MAX_MS
 from streaming.contract.topics import Topics
 from streaming.kafka_io.policy_topic import PolicyLog
 from streaming.laws.registry import LAWS
+from streaming.log.reading import Line, read_lines
 from streaming.policy.groups import round_rules
-from streaming.replay import Line, read_lines
 from weir.logs.policy_log import actor_here
 
 _TIMES: Final = ("ts", "applied_ts", "of_ts", "effective_ts")

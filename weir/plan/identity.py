@@ -14,7 +14,7 @@ from streaming.contract.decisions import CANDIDATE
 from streaming.contract.errors import BadEvent, WeirError
 from streaming.contract.events import load_object
 from streaming.laws.registry import LAWS
-from streaming.replay import read_lines
+from streaming.log.reading import read_lines
 
 ANSWERS: Final = frozenset({"admission", "dispatch"})
 """Decisions of which the live job writes every one; of the others it writes those that say something new."""

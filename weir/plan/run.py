@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from streaming.columns.outputs import Outputs
 from streaming.laws.law import StepContext
 from streaming.laws.registry import LAWS
+from streaming.log.reading import read_records
 from streaming.policy.files import load_policies
-from streaming.replay import Replayed, drafts, in_order, read_records, summarise
+from streaming.replay import Replayed, drafts, in_order, summarise
 from weir.plan.identity import prove
 from weir.plan.progress import Progress
 from weir.plan.sides import Plan, Side, candidate_of

@@ -3,10 +3,10 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from weir.log import teller
+from weir.log import teller, unusable
 from weir.logs.events_read import add_events_options, events_read
 from weir.options import add, number
-from weir.paths import check_apart, check_writable
+from weir.paths import check_files
 
 if TYPE_CHECKING:
     from weir.propose.run import Proposed
@@ -41,12 +41,9 @@ def run(args: argparse.Namespace) -> int:
         WeirError: a file or the cluster cannot be read, says of nobody what was asked, or a file cannot be
             written.
     """
-    for file in (args.out, args.dead_letters):
-        if file is not None:
-            check_writable(file)
-    check_apart((args.out, args.dead_letters), (*(args.events or ()), args.policies))
+    check_files((args.out, args.dead_letters), (*(args.events or ()), args.policies))
     # Imported here: the laws load Numba, which `weir --help` need not wait for.
-    from streaming.replay import write_lines
+    from streaming.log.writing import write_lines
     from weir.propose.run import run as propose
     from weir.propose.told import policies_of
 
@@ -62,5 +59,4 @@ def run(args: argparse.Namespace) -> int:
 def _tell(args: argparse.Namespace, proposed: "Proposed") -> None:
     _say(f"{len(proposed.proposal.entries)} entries from {proposed.events:,} events written to {args.out}")
     if proposed.dead_letters:
-        where = args.dead_letters or "nowhere; name a file with --dead-letters to see them"
-        _say(f"{len(proposed.dead_letters)} lines could not be used, written to {where}")
+        _say(unusable(len(proposed.dead_letters), args.dead_letters))

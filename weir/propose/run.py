@@ -12,8 +12,9 @@ from streaming.contract.errors import WeirError
 from streaming.laws.law import CandidatePolicies, StepContext
 from streaming.laws.registry import LAWS
 from streaming.log.deciding import replay_laws
+from streaming.log.reading import read_records
 from streaming.policy.files import load_policies
-from streaming.replay import in_order, read_records
+from streaming.replay import in_order
 from weir.plan.progress import Progress
 from weir.plan.sides import Plan, Side
 from weir.plan.verdicts import as_rows

@@ -8,7 +8,7 @@ import orjson
 
 from streaming.contract.printable import printable
 from weir.options import add, add_file, add_flag, number, time_argument, whole
-from weir.paths import check_apart, check_writable
+from weir.paths import check_files
 
 if TYPE_CHECKING:
     from weir.simulate.failures.scenario import Failures
@@ -62,9 +62,7 @@ def run(args: argparse.Namespace) -> int:
         ConfigError: the policies are wrong.
         WeirError: a file cannot be read, or the picture not be written.
     """
-    if args.out is not None:
-        check_writable(args.out)
-    check_apart((args.out,), (*args.events, args.policies))
+    check_files((args.out,), (*args.events, args.policies))
     failures = _failures(args)
     # Imported here: the laws load Numba, which `weir --help` need not wait for.
     from streaming.policy.files import load_policies

@@ -10,7 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from streaming.contract.errors import WeirError
-from streaming.replay import ReplayResult, read_lines, replay_local, write_lines
+from streaming.log.reading import read_lines
+from streaming.log.writing import write_lines
+from streaming.replay import ReplayResult, replay_local
 
 TRACES = Path(__file__).resolve().parents[2] / "traces"
 PAIRS = [

@@ -10,7 +10,8 @@ from law_kit import T0, policy, quota, refund, request
 
 from streaming.contract.errors import WeirError
 from streaming.log.deciding import Replay
-from streaming.replay import read_lines, read_timeline, replay_local, replaying, summarise
+from streaming.log.reading import read_lines
+from streaming.replay import read_timeline, replay_local, replaying, summarise
 from weir.cli import main
 
 POLICIES = """\

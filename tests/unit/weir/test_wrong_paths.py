@@ -183,7 +183,7 @@ def test_every_option_that_takes_a_path_is_tried() -> None:
 
 def test_a_device_is_written_to_and_stays(wrong: WrongPaths, tmp_path: Path) -> None:
     """Root could replace it by a file: /dev/stdout and /dev/null are no drafts' places."""
-    from streaming.replay import write_lines
+    from streaming.log.writing import write_lines
 
     with terminal() as device:
         write_lines(device, [])
@@ -222,6 +222,7 @@ def test_a_file_that_fails_under_way_is_named(
          "--report", "MORE"),
         ("propose", "--events", "EVENTS", "--policies", "POLICIES", "--out", "POLICIES"),
         ("simulate", "failures", "--policies", "POLICIES", "--events", "EVENTS", "--out", "EVENTS"),
+        ("import", "kafka-request-log", "EVENTS", "--out", "EVENTS"),
     ],
 )  # fmt: skip
 def test_what_is_read_is_not_written(

@@ -10,7 +10,7 @@ from xml.etree.ElementTree import Element, SubElement, tostring
 
 from enforcer.control.answers.shown import iso
 from streaming.contract.printable import printable
-from streaming.replay import write_lines
+from streaming.log.writing import write_lines
 from weir.plan.comparison import HELPED, HOUR_MS, HURT, SAME, Row, flips
 from weir.plan.delays import PERCENTILES
 from weir.plan.run import Planned

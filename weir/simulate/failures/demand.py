@@ -9,8 +9,8 @@ from streaming.contract.errors import BadEvent, WeirError
 from streaming.contract.events import PolicyChange, Request
 from streaming.contract.usage_events import DispatchUsage, GroupUsage
 from streaming.laws.registry import LAWS
+from streaming.log.reading import read_lines
 from streaming.policy.files import check_entry
-from streaming.replay import read_lines
 
 EVENTS_MAX: Final = 5_000_000
 """Of a log, all laws together: about 5 GB of memory."""

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from streaming.contract.errors import WeirError
-from streaming.replay import whole
+from streaming.log.writing import whole
 from weir.simulate.failures.figures import number
 
 OVER, MISSED = "#e8590c", "#2f81f7"

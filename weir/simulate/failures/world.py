@@ -3,6 +3,7 @@
 All times are ms since the epoch on the brokers' clock.
 """
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -134,7 +135,7 @@ class Setting:
     seed: int = 1
 
 
-class Traffic:
+class Traffic(ABC):
     """What one law's clients do, and what limits them at a proxy.
 
     Attributes:
@@ -152,18 +153,18 @@ class Traffic:
         """Put on the agenda what clients will do."""
         self.world = world
 
+    @abstractmethod
     def enforce(self, proxy: "Proxy") -> list[EnforcerLaw]:
         """Make what enforces at a proxy."""
-        raise NotImplementedError
 
+    @abstractmethod
     def bound(self, name: str, facts: "Facts") -> float:
         """The most that may pass beyond a limit, by docs/laws.md; inf: there is no bound."""
-        raise NotImplementedError
 
-    def opened(self, proxy: "Proxy") -> None:
+    def opened(self, proxy: "Proxy") -> None:  # noqa: B027
         """All is read back, and clients are let in."""
 
-    def heard(self, proxy: "Proxy") -> None:
+    def heard(self, proxy: "Proxy") -> None:  # noqa: B027
         """Decisions were read there, or time has passed."""
 
 

@@ -14,7 +14,8 @@ from law_kit import request
 
 from streaming.contract.errors import WeirError
 from streaming.log import reading
-from streaming.replay import read_lines, replay_local
+from streaming.log.reading import read_lines
+from streaming.replay import replay_local
 
 LINES = [orjson.dumps(request(f"r{number}", number, 1)) for number in range(200)]
 GOOD = b"\n".join(LINES) + b"\n"

@@ -15,8 +15,10 @@ from law_kit import policy, quota, request
 from streaming.laws.law import StepContext
 from streaming.log import reading, sorted_decisions, stretches
 from streaming.log.deciding import Replay, replay_all
+from streaming.log.reading import read_records
+from streaming.log.writing import write_lines
 from streaming.policy.files import load_policies
-from streaming.replay import ReplayResult, in_order, read_records, replay_local, write_lines
+from streaming.replay import ReplayResult, in_order, replay_local
 
 TRACES = Path(__file__).resolve().parents[3] / "traces"
 LOGS = [

@@ -13,7 +13,7 @@ from streaming.columns.outputs import Outputs
 from streaming.contract.fields import TS_MAX_MS
 from streaming.laws.law import StepContext
 from streaming.log.deciding import replay_laws
-from streaming.replay import read_records
+from streaming.log.reading import read_records
 from weir.plan.verdicts import as_rows
 from weir.propose.demand import MSGS, MUTATIONS, Demand, Kind, asked_of
 

@@ -74,7 +74,8 @@ def test_compiled_and_interpreted_give_the_same_bytes(name: str, tmp_path: Path)
     """`NUMBA_DISABLE_JIT=1` is the same law; `test_live_batches...` has both algorithms."""
     folder = Path(__file__).parents[4] / "traces" / "mutation"
     code = (
-        "import sys; from streaming.replay import replay_local, write_lines; "
+        "import sys; from streaming.log.writing import write_lines; "
+        "from streaming.replay import replay_local; "
         "_, policies, events, out = sys.argv; "
         "write_lines(out, replay_local(policies, [events]).decisions)"
     )
