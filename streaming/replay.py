@@ -1,6 +1,6 @@
 """Replay: event files through the laws, without Spark or Kafka (docs/contract.md 4).
 
-A log is read, decided and written some at a time, each in a thread of its own: a stretch of it is held.
+A log is read, decided and written some at a time, each in a thread of its own: memory does not grow with it.
 The policies' timeline, the order of the output and the summary serve the Spark engine too
 (streaming/job/replay.py), so that both write the same bytes.
 """
