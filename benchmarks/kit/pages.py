@@ -3,11 +3,12 @@
 import importlib
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.kit.result import markdown, number, percentile_table, read, row_table
+from benchmarks.kit.result import beside, markdown, number, read
 from benchmarks.kit.runner import known
 from streaming.contract.errors import WeirError
 from weir.jars.folders import ROOT
@@ -105,8 +106,8 @@ def first(lines: Mapping[str, Line]) -> str:
     if not lines:
         return _NOTHING
     told = []
-    for what, (name, row_name, beside, section) in FIRST.items():
-        row = _found(lines, name, row_name, beside)
+    for what, (name, row_name, against, section) in FIRST.items():
+        row = _found(lines, name, row_name, against)
         aim = f"aim {row['target']}, {'met' if row['met'] else 'missed'}"
         told.append(f"- [{what}]({PERFORMANCE}#{section}): {_measured(row)}; {aim}.")
     shown = {name for name, *_ in FIRST.values()}
@@ -122,16 +123,70 @@ def summary(lines: Mapping[str, Line]) -> str:
     }
     if not met:
         return _NOTHING
-    names = [*(f"`{name}`" for name in met), "all"]
-    reached = [sum(map(bool, each)) for each in met.values()]
-    aimed = [len(each) for each in met.values()]
-    return markdown(
-        {
-            "Benchmark": names,
-            "Targets": [str(count) for count in (*aimed, sum(aimed))],
-            "Met": [str(count) for count in (*reached, sum(reached))],
-        }
-    )
+    told = ", ".join(f"`{name}` {_of(each)}" for name, each in met.items())
+    return f"Met are {_of([each for own in met.values() for each in own])} targets: {told}."
+
+
+def compact(rows: Sequence[Line]) -> str:
+    """Rows as a Markdown table of one row a case; what it is compared with three times or more is a column.
+
+    Rows `CASE: FIGURE` are one case where other cases have that figure too. A target stands in brackets
+    behind what it is about; the page of the result has every ratio.
+    """
+    whats = {row["what"] for row in rows}
+    suffixes = Counter(what.rpartition(": ")[2] for what in whats if ": " in what)
+    figures = {suffix for suffix, count in suffixes.items() if count > 1}
+    besides = Counter(row["baseline_what"] for row in rows if row["baseline"] is not None)
+    columns = [name for name, count in besides.items() if count > 2]
+    table: dict[str, list[str]] = {name: [] for name in ("What", "Value", *columns)}
+    for case in _cases(rows, figures):
+        names = list(case)
+        table["What"].append("; ".join([names[0], *(name.rpartition(": ")[2] for name in names[1:])]))
+        table["Value"].append("; ".join(_own(same, columns) for same in case.values()))
+        for name in columns:
+            own = [[_against(row) for row in same if row["baseline_what"] == name] for same in case.values()]
+            table[name].append(_cell([", ".join(each) for each in own]))
+    return markdown(table)
+
+
+def _cases(rows: Sequence[Line], figures: Container[str]) -> list[dict[str, list[Line]]]:
+    """The rows of each case by their figure, in the order in which they come first."""
+    cases: dict[str, dict[str, list[Line]]] = {}
+    for row in rows:
+        case, _, figure = row["what"].rpartition(": ")
+        own = cases.setdefault(case if case and figure in figures else row["what"], {})
+        own.setdefault(row["what"], []).append(row)
+    return list(cases.values())
+
+
+def _own(same: Sequence[Line], columns: Container[str]) -> str:
+    """A figure with the target of it alone, and what of its comparisons has no column."""
+    told = f"{number(same[0]['value'])} {same[0]['unit']}".strip()
+    alone = [_aim(row) for row in same if row["baseline"] is None]
+    rare = [
+        f", {beside(row)}{_aim(row)}"
+        for row in same
+        if row["baseline"] is not None and row["baseline_what"] not in columns
+    ]
+    return "".join([told, *alone, *rare])
+
+
+def _cell(parts: Sequence[str]) -> str:
+    """What stands beside the figures of a case, in their order, up to the last that has something."""
+    end = max((index for index, part in enumerate(parts, 1) if part), default=0)
+    return "; ".join(part or "-" for part in parts[:end])
+
+
+def _against(row: Line) -> str:
+    return f"{number(row['baseline'])}{_aim(row)}"
+
+
+def _aim(row: Line) -> str:
+    return f" ({row['target']}: {'met' if row['met'] else 'missed'})" if row["target"] else ""
+
+
+def _of(met: Sequence[bool | None]) -> str:
+    return f"{sum(map(bool, met))} of {len(met)}"
 
 
 def _found(lines: Mapping[str, Line], name: str, what: str, beside: str) -> Line:
@@ -161,15 +216,10 @@ def _measured(row: Line) -> str:
 
 
 def _block(line: Line, has_plot: bool) -> str:
-    """Rows, plot and percentiles; how they were measured stands in the page of the result."""
+    """Rows and plot; how they were measured, percentiles and ratios stand in the page of the result."""
     own = line["machine"]
-    parts = [
-        f"{line['date']}, {own['cpu']}, {own['cores']} cores; how, with what, and on how fast a machine:"
-        f" [results](../benchmarks/results/{line['name']}.md).",
-        row_table(line["rows"]),
-    ]
+    link = f"[results](../benchmarks/results/{line['name']}.md)"
+    parts = [f"{line['date']}, {own['cpu']}, {own['cores']} cores: {link}.", compact(line["rows"])]
     if has_plot:
         parts.append(f"![{line['title']}](plots/bench-{line['name']}.svg)")
-    if line["percentiles"]:
-        parts.append(percentile_table(line["percentiles"]))
     return "\n\n".join(parts)

@@ -134,7 +134,7 @@ def row_table(rows: Iterable[Mapping[str, Any]]) -> str:
     columns = {
         "What": [row["what"] for row in rows],
         "Value": [f"{number(row['value'])} {row['unit']}".strip() for row in rows],
-        "Beside": [_beside(row) for row in rows],
+        "Beside": [beside(row) for row in rows],
         "Target": [_aim(row) for row in rows],
     }
     return markdown({name: cells for name, cells in columns.items() if any(cells)})
@@ -148,6 +148,14 @@ def percentile_table(percentiles: Mapping[str, Mapping[str, float]]) -> str:
         name = "greatest" if percent == 100.0 else f"p{percent:g}"
         columns[name] = [number(own[f"p{percent:g}"]) for own in percentiles.values()]
     return markdown(columns)
+
+
+def beside(row: Mapping[str, Any]) -> str:
+    """The baseline in the row's own unit, by the ratio to it."""
+    if row["baseline"] is None:
+        return row["baseline_what"] or ""
+    times = "" if row["ratio"] is None else f"{number(row['ratio'])} x "
+    return f"{times}{number(row['baseline'])}: {row['baseline_what']}"
 
 
 def markdown(columns: Mapping[str, Sequence[str]]) -> str:
@@ -174,14 +182,6 @@ def write(folder: Path, line: Mapping[str, Any]) -> None:
 def read(folder: Path) -> dict[str, dict[str, Any]]:
     """The kept JSON lines by name, sorted by it."""
     return {file.stem: orjson.loads(file.read_bytes()) for file in sorted(folder.glob("*.jsonl"))}
-
-
-def _beside(row: Mapping[str, Any]) -> str:
-    """The baseline in the row's own unit, by the ratio to it."""
-    if row["baseline"] is None:
-        return row["baseline_what"] or ""
-    times = "" if row["ratio"] is None else f"{number(row['ratio'])} x "
-    return f"{times}{number(row['baseline'])}: {row['baseline_what']}"
 
 
 def _aim(row: Mapping[str, Any]) -> str:

@@ -130,8 +130,33 @@ def test_summary_counts_what_was_aimed_at_and_what_was_reached() -> None:
     """Which ones stands in the benchmark's own table; a row without a target is no aim."""
     missed = {**LINE["rows"][0], "what": "p99", "met": False}
     text = pages.summary({"latency": {**LINE, "rows": [*LINE["rows"], missed]}, "laws": {**LINE, "rows": []}})
-    assert text.splitlines()[2:] == ["| `latency` | 2 | 1 |", "| all | 2 | 1 |"]
+    assert text == "Met are 1 of 2 targets: `latency` 1 of 2."
     assert pages.summary({}) == pages._NOTHING
+
+
+def test_a_case_is_one_row_with_its_figures_and_what_they_are_compared_with() -> None:
+    """In order, each target behind what it is about; `TLS: produce` is no figure of a case `TLS`."""
+    none = LINE["rows"][1]
+    rows = [
+        {**none, "what": f"{case}{figure}", "value": value, "baseline": base, "baseline_what": name,
+         "ratio": base and value / base, "target": target, "met": bool(target)}
+        for case in ("produce", "fetch", "TLS: fetch")
+        for figure, value, base, name, target in (
+            ("", 1.0, 2.0, "direct", ">= 0.9 x"),
+            (": CPU", 3.0, 4.0, "a peer", ""), (": CPU", 3.0, None, "", "< 9"),
+        )
+    ]  # fmt: skip
+    rare = {**LINE["rows"][0], "what": "start", "baseline_what": "by hand"}
+    told = "1 ms; 3 ms (< 9: met) | 2 (>= 0.9 x: met) | -; 4 |"
+    assert pages.compact([*rows, none, rare]).splitlines() == [
+        "| What | Value | direct | a peer |",
+        "| --- | --- | --- | --- |",
+        f"| produce; CPU | {told}",
+        f"| fetch; CPU | {told}",
+        f"| TLS: fetch; CPU | {told}",
+        "| p90 | 1 ms |  |  |",
+        "| start | 90 ms, 2 x 45: by hand (<= 100 ms: met) |  |  |",
+    ]
 
 
 def test_readme_shows_three_figures() -> None:
