@@ -1,8 +1,8 @@
-"""What `weir simulate failures` says of the made-up day; the page shows picture and figures (docs/plan.md).
+"""What `weir simulate failures` says of the made-up day: picture and table of docs/plan.md.
 
     PYTHONPATH=. .venv/bin/python docs/plots/plot_failures.py
 
-Some minutes: it writes `failures.json`, from which the picture is drawn, and a test sees that it was.
+Some minutes: it writes `failures.json`, and from it picture and table; a test sees that they are of it.
 """
 
 import tempfile
@@ -13,7 +13,7 @@ import orjson
 from benchmarks.load.day import TOMORROW, write
 from streaming.policy.files import load_policies
 from weir.simulate.failures.demand import Demand
-from weir.simulate.failures.figures import figures
+from weir.simulate.failures.figures import figures, table
 from weir.simulate.failures.picture import draw
 from weir.simulate.failures.scenario import Failures
 
@@ -32,6 +32,7 @@ def main() -> None:
         result = figures(demand, load_policies(str(folder / "policies.yaml")), Failures())
     (HERE / "failures.json").write_bytes(orjson.dumps(result, option=orjson.OPT_INDENT_2) + b"\n")
     (HERE / "failures.svg").write_text(draw(result))
+    (HERE / "failures.txt").write_text("\n".join(table(result)) + "\n")
 
 
 if __name__ == "__main__":
