@@ -9,18 +9,16 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from benchmarks.kit.lone_proxy import lone_context
+from benchmarks.kit.lone_proxy import lone_coordinator
 from benchmarks.kit.progress import Progress
 from benchmarks.kit.result import Result, Row, percentile
 from benchmarks.peers.build import CLIENT, GUBERNATOR, RATELIMIT, Program, Unavailable, build
 from benchmarks.peers.service import PEERS, Answers, Service
-from enforcer.core.reports import Acknowledged
 from enforcer.laws.mutation.coordinator import QuotaCoordinator
 from enforcer.laws.mutation.gate import Action
 from streaming.contract.errors import WeirError
-from streaming.contract.events import PolicyChange
 
 TITLE: Final = "Standing decision beside a remote check"
 DURATION_S: Final = 79
@@ -96,18 +94,6 @@ class Remote:
     batch: Answers
 
 
-class _Nowhere:
-    """Takes events; a check of a standing decision sends none."""
-
-    def send(self, event: Mapping[str, Any], key: str, *, acked: Acknowledged | None = None) -> bool:
-        """Refuse it: nothing here may cost or need a broker."""
-        raise AssertionError("a standing decision sends nothing")
-
-    def room(self) -> bool:
-        """Always."""
-        return True
-
-
 def run(smoke: bool, progress: Progress) -> Result:
     """Measure our side, then each peer that can be had here."""
     scale = _SMOKE if smoke else Scale()
@@ -180,17 +166,11 @@ def _measure_own(scale: Scale, progress: Progress) -> Own:
 
 def _coordinator(scale: Scale) -> tuple[QuotaCoordinator, list[str]]:
     """A proxy's guard with its policies, and its users."""
-    coordinator = QuotaCoordinator(lone_context(_Nowhere(), lambda function: function()))
     users = [f"user-{i}" for i in range(scale.subjects)]
     quotas = {"quotas[user=<default>]": 5.0}
     quotas |= {f"quotas[user={user}]": 10.0 for user in users[::_OWN_QUOTA]}
-    in_force = coordinator.clock.wall_ms() - 1_000
-    changes = [
-        PolicyChange(id=path, ts=in_force, path=path, value={"controller_mutation_rate": rate}, version=None)
-        for path, rate in quotas.items()
-    ]
-    coordinator.policies.apply(changes)
-    return coordinator, users
+    policies = {path: {"controller_mutation_rate": rate} for path, rate in quotas.items()}
+    return lone_coordinator(policies, lambda function: function()), users
 
 
 def _client_id(subject: int) -> bytes:

@@ -1,25 +1,56 @@
-"""What the laws of a proxy without a cluster stand in."""
+"""The guard of partition mutations of a proxy without a cluster."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from enforcer.core.clock import Clock
 from enforcer.core.feeds.policies import Policies
 from enforcer.core.law import Context, Sender
 from enforcer.core.membership import Membership
 from enforcer.core.metrics import Metrics
+from enforcer.core.reports import Acknowledged
 from enforcer.core.settings import ProxySettings
 from enforcer.laws.enforcement import NoUpstreams
+from enforcer.laws.mutation.coordinator import QuotaCoordinator
+from streaming.contract.events import PolicyChange
 from streaming.contract.topics import Topics
 
 
-def lone_context(requests: Sender, soon: Callable[[Callable[[], None]], object]) -> Context:
-    """A context with the machine's clocks.
+class Nowhere:
+    """Takes events; what it costs to send one is no part of a check."""
+
+    def send(self, event: Mapping[str, Any], key: str, *, acked: Acknowledged | None = None) -> bool:
+        """Drop it."""
+        return True
+
+    def room(self) -> bool:
+        """Always."""
+        return True
+
+
+def lone_coordinator(
+    policies: Mapping[str, Any], soon: Callable[[Callable[[], None]], object]
+) -> QuotaCoordinator:
+    """A proxy's guard with its policies in force.
 
     Args:
-        requests: takes events of requests; others go nowhere.
+        policies: path -> value.
         soon: called with what is put off.
     """
+    coordinator = QuotaCoordinator(_context(Nowhere(), soon))
+    in_force = coordinator.clock.wall_ms() - 1_000
+    coordinator.policies.apply(
+        [
+            PolicyChange(id=path, ts=in_force, path=path, value=value, version=None)
+            for path, value in policies.items()
+        ]
+    )
+    return coordinator
+
+
+def _context(requests: Sender, soon: Callable[[Callable[[], None]], object]) -> Context:
+    """With the machine's clocks; events of requests go to `requests`, others nowhere."""
     clock = Clock(steady_ms=lambda: time.monotonic() * 1_000, wall_ms=lambda: time.time_ns() // 1_000_000)
     settings = ProxySettings()
 

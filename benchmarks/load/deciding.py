@@ -3,31 +3,16 @@
 import random
 import time
 from collections import deque
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
-from benchmarks.kit.lone_proxy import lone_context
+from benchmarks.kit.lone_proxy import lone_coordinator
 from benchmarks.load.events import POLICIES, SEED, user
-from enforcer.core.reports import Acknowledged
 from enforcer.laws.mutation.coordinator import QuotaCoordinator
 from enforcer.laws.mutation.decisions import Decision
 from enforcer.laws.mutation.request import Request
 from streaming.contract.errors import WeirError
-from streaming.contract.events import PolicyChange
 
 _WARM: Final = 1_000
-
-
-class _Nowhere:
-    """Takes events: what it costs to send one is not the decision's."""
-
-    def send(self, event: Mapping[str, Any], key: str, *, acked: Acknowledged | None = None) -> bool:
-        """Drop it."""
-        return True
-
-    def room(self) -> bool:
-        """Always."""
-        return True
 
 
 def decisions_us(count: int, principals: int) -> list[float]:
@@ -78,14 +63,7 @@ def _coordinator() -> QuotaCoordinator:
     """A lone proxy's, that has read back all there is."""
     # As in the proxy's loop: what was put off is done later, here by hand.
     waiting: deque[object] = deque(maxlen=1)
-    coordinator = QuotaCoordinator(lone_context(_Nowhere(), waiting.append))
-    in_force = coordinator.clock.wall_ms() - 1_000
-    coordinator.policies.apply(
-        [
-            PolicyChange(id=path, ts=in_force, path=path, value=value, version=None)
-            for path, value in POLICIES.items()
-        ]
-    )
+    coordinator = lone_coordinator(POLICIES, waiting.append)
     coordinator.begin()
     coordinator.local_decisions.set_proxies(1)
     coordinator.local_decisions.set_blind(False)
