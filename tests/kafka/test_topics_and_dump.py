@@ -142,7 +142,7 @@ def test_dump_of_a_stretch_has_its_events_and_all_policies(kafka: LocalKafka, tm
 
 
 def test_topics_replay_as_their_dump_does(kafka: LocalKafka, tmp_path: Path) -> None:
-    """--from-kafka decides what `weir dump` would have written, dead letters too, and leaves no file."""
+    """--from-kafka reads what `weir dump` would have written, dead letters too, for `weir propose` as well."""
     cluster = cluster_for(kafka, "replayed.")
     request = {"type": "request", "user": "alice", "items": [{"name": "t", "mutations": 20}]}
     write(cluster, cluster.topics.requests, *(request | {"ts": NOW + n, "id": str(n)} for n in range(3)))
@@ -165,6 +165,15 @@ def test_topics_replay_as_their_dump_does(kafka: LocalKafka, tmp_path: Path) -> 
     told = [orjson.loads(line)["outcome"] for line in decisions.splitlines()]
     assert told == ["allow", "reject", "reject"]
     assert b"nonsense" in dead
+
+    def proposed(*words: str) -> tuple[bytes, bytes]:
+        out, dead = tmp_path / "proposed.yaml", tmp_path / "dead.jsonl"
+        assert main(["propose", *words, "--out", str(out), "--dead-letters", str(dead)]) == 0
+        return out.read_bytes(), dead.read_bytes()
+
+    limits, buried = proposed("--from-kafka", kafka.bootstrap, *there)
+    assert (limits, buried) == (proposed("--events", str(dumped))[0], dead)
+    assert b"entity: {user: null}" in limits
 
 
 def kafka_configs(kafka: LocalKafka, *words: str) -> None:

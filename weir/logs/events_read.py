@@ -1,6 +1,7 @@
 """Where a command's events come from: files, or the topics of a cluster as `weir dump` would write them."""
 
 import argparse
+import signal
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,6 +32,8 @@ def add_events_options(parser: argparse.ArgumentParser) -> None:
 def events_read(args: argparse.Namespace) -> Iterator[list[str]]:
     """The event files to read, gone again afterwards if they were made for it.
 
+    Meanwhile SIGTERM ends the command as Ctrl-C does: what is half written goes.
+
     Raises:
         ConfigError: the settings are wrong.
         WeirError: the cluster does not answer, or there is no room.
@@ -39,7 +42,8 @@ def events_read(args: argparse.Namespace) -> Iterator[list[str]]:
     if args.events is not None:
         if any(getattr(args, name) is not None for name in _KAFKA_ONLY):
             args.usage_error("--from, --to and --settings need --from-kafka HOST:PORT")
-        yield args.events
+        with _terminated_as_interrupted():
+            yield args.events
         return
     # Here and not above: who replays files need not load a Kafka client.
     from weir.logs.dump import dump
@@ -47,9 +51,18 @@ def events_read(args: argparse.Namespace) -> Iterator[list[str]]:
     job = read_settings(JobSettings, "job", args.settings)
     start = BEGINNING_MS if args.start is None else args.start
     end = time_argument("now") if args.end is None else args.end
-    with tempfile.TemporaryDirectory(prefix="weir-events-") as folder:
+    with _terminated_as_interrupted(), tempfile.TemporaryDirectory(prefix="weir-events-") as folder:
         file = Path(folder) / "events.jsonl"
         say = teller(args.command)
         counts = dump(cluster_of(args), start, end, file, progress=say, max_ahead_ms=job.max_ahead_ms)
         say(f"read {counts.events} events and {counts.policies} policy changes from {args.kafka}")
         yield [str(file)]
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
