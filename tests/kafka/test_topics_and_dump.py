@@ -142,7 +142,7 @@ def test_dump_of_a_stretch_has_its_events_and_all_policies(kafka: LocalKafka, tm
 
 
 def test_topics_replay_as_their_dump_does(kafka: LocalKafka, tmp_path: Path) -> None:
-    """--from-kafka reads what `weir dump` would have written, dead letters too; `weir propose` does as well."""
+    """--from-kafka reads what `weir dump` would have written, dead letters too; so does `weir propose`."""
     cluster = cluster_for(kafka, "replayed.")
     request = {"type": "request", "user": "alice", "items": [{"name": "t", "mutations": 20}]}
     write(cluster, cluster.topics.requests, *(request | {"ts": NOW + n, "id": str(n)} for n in range(3)))
