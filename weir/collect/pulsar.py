@@ -142,12 +142,7 @@ async def _begin(
     name = settings.cluster or await _cluster_name(rest)
     reports = stack.enter_context(
         await asyncio.to_thread(
-            Reports,
-            cluster.bootstrap,
-            cluster.topics.usage,
-            f"{cluster.topics.usage}-pulsar-{name}",
-            cluster.client,
-            _ATTEMPT_S,
+            Reports, cluster, f"{cluster.topics.usage}-pulsar-{name}", _ATTEMPT_S
         )
     )
     push = PushTerms(override=args.override)
