@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from enforcer.laws.concurrency.decisions import LimitDecision
-from enforcer.laws.concurrency.reservoir import Sample
+from streaming.contract.broker_events import Sample
 from streaming.laws.concurrency.algorithms import STATE
 from streaming.laws.concurrency.law import start, take
 from streaming.laws.concurrency.settings import LimitSettings
