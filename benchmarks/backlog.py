@@ -32,6 +32,7 @@ from streaming.collect.kafka.cluster import KafkaCluster
 from streaming.collect.kafka.settings import KafkaBacklogSettings
 from streaming.contract.errors import WeirError
 from streaming.contract.namespaces import Namespaces
+from streaming.contract.topics import Cluster, Topics
 from weir.stack.process import die_with_parent
 
 TITLE: Final = "Backlogs: one check of a Kafka cluster"
@@ -252,7 +253,7 @@ async def _serve(bootstrap: str, offsets: int) -> None:
     """The process that checks, told by its input."""
     groups.OFFSETS_PER_REQUEST = offsets  # type: ignore[misc]  # measured against the constant
     settings = KafkaBacklogSettings(look_timeout_ms=_LOOK_MS)
-    cluster = KafkaCluster(bootstrap, {}, settings, Namespaces(_PATTERN), own_prefix="weir")
+    cluster = KafkaCluster(Cluster(bootstrap, Topics("weir")), settings, Namespaces(_PATTERN))
     for line in sys.stdin:
         precise = orjson.loads(line)["precise"]
         begun = time.monotonic()

@@ -200,7 +200,7 @@ def _idiom(stack: Stack, scale: _Scale, progress: Progress) -> float:
     folder.mkdir()
     settings = JobSettings(profile=Profile.THROUGHPUT, shuffle_partitions=PARTITIONS)
     topics = Topics("idiom.")
-    ensure_topics(stack.bootstrap, topics, partitions=PARTITIONS)
+    ensure_topics(replace(stack.cluster, topics=topics), partitions=PARTITIONS)
     took = 0.0
     with spark(settings, folder) as session:
         for number in range(scale.idiom_rounds):

@@ -14,7 +14,7 @@ from benchmarks.load.events import POLICIES, packed_requests, requests
 from benchmarks.load.writing import Writer, produce
 from benchmarks.spark.idiom import start_idiom
 from benchmarks.spark.stages import Source, finish, progress_of, seconds_an_event, stages, step_alone
-from streaming.contract.topics import Topics
+from streaming.contract.topics import Cluster, Topics
 from streaming.job.spark.settings import JobSettings, Profile
 from streaming.policy.files import policy_file
 from streaming.replay import replay_local
@@ -163,7 +163,7 @@ def _in_session(stack: Stack, scale: _Scale, progress: Progress) -> dict[str, fl
     folder = stack.folder / "session"
     folder.mkdir()
     progress.step("Spark for the stages", 0.36)
-    ensure_topics(stack.bootstrap, topics, partitions=PARTITIONS)
+    ensure_topics(Cluster(stack.bootstrap, topics), partitions=PARTITIONS)
     produce(stack.bootstrap, topics.requests, requests(scale.staged, scale.principals))
     with spark(settings, folder) as session:
         source = Source(
@@ -183,7 +183,7 @@ def _idiom(source: Source, scale: _Scale) -> float:
     took = 0.0
     for name, count in (("warm", max(1, scale.idiom // 20)), ("measured", scale.idiom)):
         topics = Topics(f"idiom-{name}.")
-        ensure_topics(source.bootstrap, topics, partitions=PARTITIONS)
+        ensure_topics(Cluster(source.bootstrap, topics), partitions=PARTITIONS)
         produce(source.bootstrap, topics.requests, requests(count, scale.principals, name=name))
         query = start_idiom(
             source.spark,

@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks.kit.fixtures import broker, topic_prefix
 from streaming.contract.errors import WeirError
-from streaming.contract.topics import Topics
+from streaming.contract.topics import Cluster, Topics
 from streaming.kafka_io.policy_topic import PolicyLog, Update, differences
 from streaming.kafka_io.policy_turn import change_policies
 from weir.stack.kafka import HOST, LocalKafka, Sasl, free_port
@@ -92,7 +92,7 @@ class Stack:
         self._settings_file.write_text(yaml.safe_dump(sections))
         with ExitStack() as starting:
             self._kafka = starting.enter_context(broker(self.folder / "kafka", self._broker, self._sasl))
-            ensure_topics(self.bootstrap, self.topics, partitions=self._partitions)
+            ensure_topics(self.cluster, partitions=self._partitions)
             self.publish(self._policies)
             self._running = starting.pop_all()
         return self
@@ -102,13 +102,18 @@ class Stack:
             for name in list(self.parts)[::-1]:
                 self.stop(name)
 
+    @property
+    def cluster(self) -> Cluster:
+        """Where Weir's topics are."""
+        return Cluster(self.bootstrap, self.topics)
+
     def publish(self, policies: Mapping[str, Any]) -> None:
         """Put policy entries in force."""
 
         def decide(log: PolicyLog) -> list[Update]:
             return differences(log, policies, ("file", "apply"), override=True)
 
-        change_policies(self.bootstrap, self.topics, decide, origin="file", client={})
+        change_policies(self.cluster, decide, origin="file")
 
     def start_job(self) -> dict[str, Any]:
         """Start `weir job` and wait until its query works.

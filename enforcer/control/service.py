@@ -104,9 +104,7 @@ class AdminService:
         self._topics = cluster.topics
         self._watch = self._watch_over(cluster)
         self._store = KafkaPolicyStore(
-            cluster.bootstrap,
-            cluster.topics,
-            cluster.client,
+            cluster,
             settings=settings,
             metrics=self._metrics,
             wrong=lambda: self._watch.wrong(cluster.topics.policies),
@@ -213,13 +211,7 @@ class AdminService:
 
     def _watch_over(self, cluster: Cluster) -> TopicWatch:
         return TopicWatch(
-            cluster.bootstrap,
-            cluster.topics,
-            cluster.client,
-            interval_ms=cluster.topics_check_ms,
-            metrics=self._metrics.topics,
-            logger=logger,
-            on_replaced=self._begin_anew,
+            cluster, metrics=self._metrics.topics, logger=logger, on_replaced=self._begin_anew
         )
 
     def _begin_anew(self, topic: str) -> None:
@@ -236,9 +228,8 @@ class AdminService:
         parse: Callable[[Message], list[Told]],
         deliver: Callable[[list[Told]], None],
     ) -> Tail[Told]:
-        properties = {**cluster.client, "bootstrap.servers": cluster.bootstrap}
         return Tail(
-            properties, topic, from_beginning=False, back_ms=_BACK_MS, parse=parse, deliver=deliver
+            cluster.properties, topic, from_beginning=False, back_ms=_BACK_MS, parse=parse, deliver=deliver
         )
 
     def _policies(self) -> PolicySet:

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import itertools
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
 from confluent_kafka import Message
@@ -14,7 +14,7 @@ from enforcer.control.metrics import AdminMetrics
 from enforcer.control.parts import Unavailable
 from enforcer.control.settings import AdminSettings
 from streaming.contract.errors import WeirError
-from streaming.contract.topics import Topics
+from streaming.contract.topics import Cluster
 from streaming.kafka_io.policy_topic import Author, PolicyLog, Update
 from streaming.kafka_io.policy_turn import (
     Attempt,
@@ -45,9 +45,7 @@ class KafkaPolicyStore:
     """A `PolicyStore`; everything but the reading itself happens in the loop that `start` is called in.
 
     Args:
-        bootstrap: `HOST:PORT` of the cluster.
-        topics: names of the installation's topics.
-        client: librdkafka properties of our own connections.
+        cluster: that holds them.
         settings: the limits.
         metrics: where changes are counted.
         wrong: what is wrong with the topic, empty: nothing; then nothing is changed.
@@ -55,15 +53,13 @@ class KafkaPolicyStore:
 
     def __init__(
         self,
-        bootstrap: str,
-        topics: Topics,
-        client: Mapping[str, str],
+        cluster: Cluster,
         *,
         settings: AdminSettings,
         metrics: AdminMetrics,
         wrong: Callable[[], str] = lambda: "",
     ) -> None:
-        self._bootstrap, self._topics, self._client = bootstrap, topics, client
+        self._cluster = cluster
         self._settings, self._metrics, self._wrong = settings, metrics, wrong
         self._loop: asyncio.AbstractEventLoop | None = None
         self._log = PolicyLog()
@@ -76,8 +72,8 @@ class KafkaPolicyStore:
         self._unseen: Attempt | None = None
         self._asker: Reader | None = None
         self._tail = Tail(
-            {**client, "bootstrap.servers": bootstrap},
-            topics.policies,
+            cluster.properties,
+            cluster.topics.policies,
             from_beginning=True,
             parse=_raw,
             deliver=self._take,
@@ -173,8 +169,7 @@ class KafkaPolicyStore:
             return max(_LEAST_S, deadline - time.monotonic())
 
         if self._turn is None:
-            arguments = (self._bootstrap, self._topics, self._client, left())
-            self._turn = await asyncio.to_thread(Turn, *arguments)
+            self._turn = await asyncio.to_thread(Turn, self._cluster, left())
         await self._catch_up(min(left(), _LAG_LIMIT_S))
         if self._unseen is None or not self._log.arrived:
             self._unseen = None
@@ -220,15 +215,16 @@ class KafkaPolicyStore:
                 async with asyncio.timeout(max(0, deadline - time.monotonic())):
                     await self._moved.wait()
             except TimeoutError:
-                raise _Behind(f"{self._topics.policies} was not read to its end within its limit") from None
+                topic = self._cluster.topics.policies
+                raise _Behind(f"{topic} was not read to its end within its limit") from None
 
     def _end(self, limit_s: float) -> int:
         """Offset behind the topic's last record, asked for anew."""
         if self._asker is None:
             # Behind what is not committed yet: a commit is answered a moment before readers may see it.
             own = {"isolation.level": "read_uncommitted"}
-            self._asker = Reader(self._bootstrap, self._client, own)
-        return self._asker.span(self._topics.policies, 0, limit_s).end
+            self._asker = Reader(self._cluster.bootstrap, self._cluster.client, own)
+        return self._asker.span(self._cluster.topics.policies, 0, limit_s).end
 
     def _check_read(self) -> None:
         if not self.read.is_set():

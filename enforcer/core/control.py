@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ from enforcer.core.membership import Membership
 from enforcer.core.metrics import Metrics
 from enforcer.core.reports import EVENT_TIMEOUT_MS, EVENTS_MAX, Reports
 from enforcer.core.settings import ProxySettings
-from streaming.contract.topics import CHECK_MS, Topics
+from streaming.contract.topics import Cluster
 from streaming.kafka_io.brokers_clock import BrokersClock
 from streaming.kafka_io.tail import Tail
 from streaming.kafka_io.topic_watch import TopicWatch
@@ -49,9 +49,7 @@ class ControlPlane:
         proxy_id: name of this enforcer.
         settings: time limits and bounds.
         metrics: counts.
-        topics: names of Weir's topics.
-        connection: librdkafka properties of our own connections, `bootstrap.servers` among them.
-        topics_check_ms: how often the topics are looked at, ms.
+        cluster: that holds Weir's topics.
         speaks: the protocol of its clients, kafka, pulsar or http: who does not speak ours delivers nothing
             of what we may deliver (docs/contract.md 3.1).
         hear: gets what other proxies say of who reads for which group.
@@ -62,15 +60,13 @@ class ControlPlane:
         proxy_id: str,
         settings: ProxySettings,
         metrics: Metrics,
-        topics: Topics,
-        connection: Mapping[str, str],
-        topics_check_ms: int = CHECK_MS,
+        cluster: Cluster,
         *,
         speaks: str,
         hear: Hear = unheard_of,
     ) -> None:
         self._proxy_id, self._settings, self._metrics = proxy_id, settings, metrics
-        self._topics, self._connection = topics, connection
+        self._topics, self._connection = topics, connection = cluster.topics, cluster.properties
         self._loop = asyncio.get_running_loop()
         self._laws: Sequence[EnforcerLaw] = ()
         self.clock = Clock(steady_ms=self._steady_ms, wall_ms=lambda: time.time_ns() // 1_000_000)
@@ -98,13 +94,7 @@ class ControlPlane:
         self._opening: asyncio.Task[None] | None = None
         self._start_until_ms = 0.0
         self._watch = TopicWatch(
-            connection["bootstrap.servers"],
-            topics,
-            connection,
-            interval_ms=topics_check_ms,
-            metrics=metrics.topics,
-            logger=logger,
-            on_replaced=self._begin_anew,
+            cluster, metrics=metrics.topics, logger=logger, on_replaced=self._begin_anew
         )
 
     def _make_feed(self, hear: Hear) -> MembershipFeed:

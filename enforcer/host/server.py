@@ -33,7 +33,7 @@ from enforcer.host.moving import Mover
 from enforcer.host.sockets import Address, ended
 from enforcer.host.tasks import Tasks
 from enforcer.host.turns import Turns
-from streaming.contract.topics import CHECK_MS, Topics
+from streaming.contract.topics import CHECK_MS, Cluster, Topics
 from streaming.metrics_server import serve_metrics
 
 logger = logging.getLogger(__name__)
@@ -163,7 +163,12 @@ class Host(ABC, Generic[C]):
         self.listen: Address = self._listener.getsockname()[:2]
         self.proxy_id = settings.id or f"{socket.gethostname()}-{self.listen[1]}"
         bootstrap = ",".join(f"{host}:{port}" for host, port in config.kafka)
-        self.properties = {"bootstrap.servers": bootstrap, **config.connection}
+        self.cluster = Cluster(
+            config.connection.get("bootstrap.servers", bootstrap),
+            config.topics,
+            config.connection,
+            config.topics_check_ms,
+        )
         self.connections: set[C] = set()
         self.turns = Turns(self._loop.call_soon, time.perf_counter)
         self.mover = Mover()
@@ -171,7 +176,7 @@ class Host(ABC, Generic[C]):
         memory, gathered = settings.memory_mb << 20, bounds.GATHERED_BYTES
         self.budget = Budget(memory, gathered, lambda: self.connections, traffic)
         self._heartbeat = Heartbeat(self.metrics.loop_delay_seconds, self.budget.look)
-        addresses = self.properties["bootstrap.servers"].count(",") + 1
+        addresses = self.cluster.bootstrap.count(",") + 1
         self._room = Room(settings.connections_max, bounds.DESCRIPTORS_RESERVE, addresses)
         traffic.connections_max = self._room.connections(0)
         self._metrics_tls = None if doors.tls is None else WatchedContext.of_metrics(doors.tls)

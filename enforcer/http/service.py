@@ -51,15 +51,7 @@ class HttpService:
     ) -> None:
         self._loop = asyncio.get_running_loop()
         metrics = Metrics(deciding.metric_subjects_max, registry)
-        control = ControlPlane(
-            enforcer_id,
-            deciding,
-            metrics,
-            cluster.topics,
-            {"bootstrap.servers": cluster.bootstrap, **cluster.client},
-            cluster.topics_check_ms,
-            speaks="http",
-        )
+        control = ControlPlane(enforcer_id, deciding, metrics, cluster, speaks="http")
         self._enforcement = Enforcement(control, laws=(MutationQuotas,))
         mutations = Mutations(self._enforcement.of(MutationQuotas).coordinator, self._call_later)
         self.proxy = HttpProxy(

@@ -53,9 +53,8 @@ class KafkaProxy(Host[Connection]):
         self.brokers = self._make_brokers()
         self.repeats = self.brokers.repeats
         control = ControlPlane(
-            self.proxy_id, self.settings, self.metrics, config.topics, self.properties,
-            config.topics_check_ms, speaks="kafka", hear=self._hear,
-        )  # fmt: skip
+            self.proxy_id, self.settings, self.metrics, self.cluster, speaks="kafka", hear=self._hear
+        )
         self.enforcement = limits = Enforcement(
             control, upstreams=self.brokers, connections=lambda: self.connections
         )
@@ -78,7 +77,7 @@ class KafkaProxy(Host[Connection]):
 
     def _look_after_topics(self) -> None:
         """What is known of the cluster's topics, and whose they are."""
-        settings, properties = self.settings, self.properties
+        settings, properties = self.settings, self.cluster.properties
         self.recent_topics = RecentTopics(
             keep_ms=RECENT_TOPIC_MS,
             topics_max=RECENT_TOPICS_MAX,

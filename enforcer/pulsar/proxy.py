@@ -76,10 +76,7 @@ class PulsarProxy(Host[Connection]):
         settings = config.settings.model_copy(update={"namespace_pattern": NAMES})
         super().__init__(config, settings, pulsar, pulsar.upstream_tls)
         self.pulsar_metrics = PulsarMetrics(self.metrics.registry)
-        control = ControlPlane(
-            self.proxy_id, self.settings, self.metrics, config.topics, self.properties,
-            config.topics_check_ms, speaks="pulsar",
-        )  # fmt: skip
+        control = ControlPlane(self.proxy_id, self.settings, self.metrics, self.cluster, speaks="pulsar")
         self.enforcement = enforcement = Enforcement(
             control, upstreams=BrokersBehind(), connections=lambda: self.connections
         )

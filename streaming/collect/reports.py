@@ -15,6 +15,7 @@ import orjson
 from confluent_kafka import KafkaException
 
 from streaming.contract.errors import TakenOver, WeirError
+from streaming.contract.topics import Cluster
 from streaming.kafka_io.reader import reason_of
 from streaming.kafka_io.writer import OVER, NotWritten, Record, Transactions
 
@@ -25,22 +26,18 @@ class Reports:
     """Writes reports, until another collector of the cluster does; a context manager.
 
     Args:
-        bootstrap: `HOST:PORT` of Kafka.
-        topic: `weir.usage`.
+        cluster: they go to its `weir.usage`.
         lease: the transactional id.
-        client: librdkafka properties of our own connections.
         timeout_s: limit of each step.
 
     Raises:
         WeirError: Kafka did not answer in time, or refuses.
     """
 
-    def __init__(
-        self, bootstrap: str, topic: str, lease: str, client: Mapping[str, Any], timeout_s: float
-    ) -> None:
-        self._topic, self._timeout_s = topic, timeout_s
-        self._where, self._lease = f"{topic} on {bootstrap}", lease
-        self._connect = partial(Transactions, bootstrap, topic, lease, client, timeout_s, timeout_s)
+    def __init__(self, cluster: Cluster, lease: str, timeout_s: float) -> None:
+        self._topic, self._timeout_s = cluster.topics.usage, timeout_s
+        self._where, self._lease = f"{self._topic} on {cluster.bootstrap}", lease
+        self._connect = partial(Transactions, cluster, self._topic, lease, timeout_s, timeout_s)
         self._transactions: Transactions | None = self._connect()
 
     def write(self, events: Iterable[tuple[str, Mapping[str, Any]]]) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
 from typing import Final
 
 from kafka.errors import KafkaError, TransactionalIdNotFoundError
@@ -36,7 +35,7 @@ async def stand_by(cluster: Cluster, taken: TakenOver, interval_s: float) -> Non
     while _now_s() - since_s < quiet_s:
         await asyncio.sleep(_LOOK_S)
         try:
-            found = await asyncio.to_thread(last_begun_ms, cluster.bootstrap, cluster.client, taken.lease)
+            found = await asyncio.to_thread(last_begun_ms, cluster, taken.lease)
         except WeirError:
             # Where we cannot ask, that one need not be silent.
             since_s = _now_s()
@@ -46,14 +45,14 @@ async def stand_by(cluster: Cluster, taken: TakenOver, interval_s: float) -> Non
     logger.warning("the other collector is silent; this one takes over as %s", taken.lease)
 
 
-def last_begun_ms(bootstrap: str, client: Mapping[str, str], lease: str) -> int:
+def last_begun_ms(cluster: Cluster, lease: str) -> int:
     """When the newest transaction of a transactional id began, by its broker; -1: there is none.
 
     Raises:
         WeirError: Kafka does not tell.
     """
     try:
-        admin = AdminClient(**admin_options(bootstrap, client, _LIMIT_MS))
+        admin = AdminClient(**admin_options(cluster, _LIMIT_MS))
         try:
             return int(admin.describe_transactions([lease])[lease].transaction_start_time_ms)
         finally:
@@ -61,7 +60,7 @@ def last_begun_ms(bootstrap: str, client: Mapping[str, str], lease: str) -> int:
     except TransactionalIdNotFoundError:
         return -1
     except (KafkaError, OSError, ValueError) as error:
-        raise WeirError(f"{bootstrap} does not tell who writes as {lease}: {error}") from error
+        raise WeirError(f"{cluster.bootstrap} does not tell who writes as {lease}: {error}") from error
 
 
 def _now_s() -> float:

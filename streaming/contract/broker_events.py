@@ -43,7 +43,14 @@ class Latency:
 
 
 class Sample(NamedTuple):
-    """One finished request of several in one event; see Latency."""
+    """One request that was answered, or never will be; several are reported in one event.
+
+    Attributes:
+        start_ns: when it was sent, on the enforcer's steady clock.
+        rtt_ns: how long its answer took, at least 1.
+        inflight: requests of this enforcer in flight at its sending, itself included.
+        did_drop: its answer will never come.
+    """
 
     start_ns: int
     rtt_ns: int

@@ -7,6 +7,7 @@ from typing import Any
 
 from streaming.contract.errors import BadEvent
 from streaming.contract.fields import Fields, choice, flag, integer, number, shown
+from streaming.contract.fields import names as listed_names
 
 OUTCOMES = ("allow", "reject", "throttle")
 _LEAST = -1.7976931348623157e308
@@ -58,9 +59,7 @@ def decided_of(fields: Fields, names: Sequence[str]) -> ClientAnswer | None:
 
 def _rejected(said: dict[str, Any], names: Sequence[str]) -> tuple[bool, ...]:
     """Which items were rejected. Of several with one name those that stand last: what passes comes first."""
-    listed = said.get("rejected")
-    if type(listed) is not list or not all(type(name) is str for name in listed):
-        raise BadEvent(f"rejected: {shown(listed)}; a list of names was expected")
+    listed = listed_names(said, "rejected")
     left = Counter[str](listed)
     gone: list[bool] = []
     for name in reversed(names):

@@ -1,4 +1,4 @@
-"""Dead letters as they are written, and shares as they are read (docs/contract.md 1 and 3).
+"""Dead letters as they are written, shares and limits as they are read (docs/contract.md 1 and 3).
 
 Every engine writes dead letters with this code: Java and Python print doubles differently, and the bytes must
 not depend on who decided.
@@ -22,6 +22,9 @@ it. Such a decision stands in a record of its own, never in a packed one."""
 LATE_MS: Final = 60_000
 """A share or a limit is not too late to be written for so long, however short its life time: a job that lags
 behind rounds of a second is of more use than one that says nothing."""
+LIMIT_TTL_MS: Final = 60_000
+"""How long a limit on requests in flight stands when nothing is heard."""
+LIMIT_MAX: Final = 2**31 - 1
 
 
 def dead_letter(
@@ -98,3 +101,41 @@ def _rates(fields: Fields, key: str) -> dict[str, float]:
         return {name: number(rates, name, None) for name in rates}
     except BadEvent as error:
         raise BadEvent(f"{key}.{error.reason}") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitDecision:
+    """The limit of one partition on requests in flight (docs/contract.md 3.4).
+
+    Attributes:
+        partition: its name.
+        ts: when it was decided, ms since the epoch; a repeated one keeps it.
+        algorithm: the law that it was decided by.
+        limit: requests in flight at all enforcers together.
+        estimate: the same before it was cut to an integer.
+        ttl_ms: how long it stands when nothing is heard.
+    """
+
+    partition: str
+    ts: int
+    algorithm: str
+    limit: int
+    estimate: float
+    ttl_ms: int
+
+
+def limit_of(fields: Fields) -> LimitDecision:
+    """A limit from its JSON object.
+
+    Raises:
+        BadEvent: it is none, or a number in it is out of range.
+    """
+    limit = integer(fields, "limit", None, maximum=LIMIT_MAX)
+    return LimitDecision(
+        partition=text(fields, "partition", None),
+        ts=integer(fields, "ts", None, maximum=TS_MAX_MS),
+        algorithm=text(fields, "algorithm", None),
+        limit=limit,
+        estimate=number(fields, "estimated_limit", float(limit)),
+        ttl_ms=integer(fields, "ttl_ms", LIMIT_TTL_MS, maximum=TS_MAX_MS),
+    )

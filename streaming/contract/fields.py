@@ -83,6 +83,19 @@ def number(fields: Fields, key: str, default: float | None, *, minimum: float = 
     return float(value)
 
 
+def signed(fields: Fields, key: str) -> float | None:
+    """A finite number, of a debt negative; absent and null are none."""
+    return None if fields.get(key) is None else number(fields, key, None, minimum=float("-inf"))
+
+
+def names(fields: Fields, key: str) -> list[str]:
+    """A list of texts, which must be there."""
+    listed = fields.get(key)
+    if type(listed) is not list or not all(type(one) is str for one in listed):
+        raise BadEvent(f"{key}: {shown(listed)}; a list of names was expected")
+    return listed
+
+
 def applied_ts(fields: Fields, ts: int) -> int:
     """When an event is applied, ms: later than its `ts` only in a dump of a log whose clock went back."""
     return max(ts, integer(fields, "applied_ts", ts, maximum=TS_MAX_MS))

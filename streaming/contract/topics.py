@@ -1,6 +1,8 @@
 """Names of the Kafka topics (docs/contract.md 1)."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 DEFAULT_PREFIX = "weir."
 CHECK_MS = 10_000
@@ -47,7 +49,7 @@ class Topics:
         return (self.requests, self.usage, self.policies, self.decisions, self.deadletter)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Cluster:
     """The cluster that holds Weir's topics, as options and settings say.
 
@@ -59,6 +61,11 @@ class Cluster:
     """
 
     bootstrap: str
-    topics: Topics
-    client: dict[str, str]
+    topics: Topics = field(default_factory=Topics)
+    client: Mapping[str, str] = field(default_factory=dict)
     topics_check_ms: int = CHECK_MS
+
+    @property
+    def properties(self) -> dict[str, Any]:
+        """librdkafka's, of a connection of ours."""
+        return {**self.client, "bootstrap.servers": self.bootstrap}

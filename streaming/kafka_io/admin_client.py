@@ -1,10 +1,11 @@
 """kafka-python's admin client, made from librdkafka's properties."""
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
+
+from streaming.contract.topics import Cluster
 
 # librdkafka's names for the settings of a connection -> kafka-python's.
 _SAME_SETTING: Final = {
@@ -20,20 +21,19 @@ _SAME_SETTING: Final = {
 }
 
 
-def admin_options(bootstrap: str, client: Mapping[str, str], timeout_ms: int) -> dict[str, Any]:
+def admin_options(cluster: Cluster, timeout_ms: int) -> dict[str, Any]:
     """Options of an AdminClient.
 
     Args:
-        bootstrap: `HOST:PORT[,...]` of the cluster.
-        client: librdkafka properties of our own connections; those that have no counterpart are left out.
+        cluster: properties of its `client` that have no counterpart are left out.
         timeout_ms: limit of connecting and of one request.
     """
     return {
-        "bootstrap_servers": bootstrap.split(","),
+        "bootstrap_servers": cluster.bootstrap.split(","),
         "client_id": "weir-collect",
         "request_timeout_ms": timeout_ms,
         "bootstrap_timeout_ms": timeout_ms,
-        **{_SAME_SETTING[name]: value for name, value in client.items() if name in _SAME_SETTING},
+        **{_SAME_SETTING[name]: value for name, value in cluster.client.items() if name in _SAME_SETTING},
     }
 
 

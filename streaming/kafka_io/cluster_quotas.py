@@ -12,6 +12,7 @@ from kafka.errors import KafkaError, for_code
 from kafka.protocol.admin.client_quotas import DescribeClientQuotasRequest
 
 from streaming.contract.errors import BadEvent, WeirError
+from streaming.contract.topics import Cluster
 from streaming.kafka_io.admin_client import AdminClient, admin_options
 from streaming.policy.files import check_entry
 from streaming.policy.policy_set import Entity
@@ -28,13 +29,12 @@ class QuotaReader:
     """Asks one cluster for its client quotas; connects when first used and again after a failure.
 
     Args:
-        bootstrap: `HOST:PORT[,...]` of the cluster.
-        client: librdkafka properties of our own connections.
+        cluster: that is asked.
         timeout_ms: limit of connecting and of one request.
     """
 
-    def __init__(self, bootstrap: str, *, client: Mapping[str, str], timeout_ms: int) -> None:
-        self._options = admin_options(bootstrap, client, timeout_ms)
+    def __init__(self, cluster: Cluster, timeout_ms: int) -> None:
+        self._options = admin_options(cluster, timeout_ms)
         self._admin: _QuotaAdmin | None = None
         self._refused: set[str] = set()
 

@@ -14,7 +14,7 @@ import orjson
 from streaming.contract.errors import BadEvent, WeirError
 from streaming.contract.events import PolicyChange, load_object, parse
 from streaming.contract.fields import TS_MAX_MS
-from streaming.contract.topics import Topics
+from streaming.contract.topics import Cluster
 from streaming.kafka_io.reader import ASK_LIMIT_S, NoTopic, Reader
 from streaming.policy.files import check_entry
 from streaming.policy.policy_set import parse_path
@@ -274,21 +274,16 @@ class PolicyReader:
     """Reads the topic to its end, and later on from there; a context manager.
 
     Args:
-        bootstrap: `HOST:PORT` of the cluster.
-        topics: names of the installation's topics.
-        client: librdkafka properties of our own connections.
+        cluster: that holds it.
         told_max: see PolicyLog.
     """
 
-    def __init__(
-        self, bootstrap: str, topics: Topics, client: Mapping[str, Any] | None = None,
-        told_max: int = EARLIER_MAX,
-    ) -> None:  # fmt: skip
+    def __init__(self, cluster: Cluster, told_max: int = EARLIER_MAX) -> None:
         self.log = PolicyLog(told_max=told_max)
         """What has been read."""
-        self._bootstrap, self._topic = bootstrap, topics.policies
+        self._bootstrap, self._topic = cluster.bootstrap, cluster.topics.policies
         self._partitions = 0
-        self._reader = Reader(bootstrap, client or {}, {"fetch.wait.max.ms": _FETCH_WAIT_MS})
+        self._reader = Reader(cluster.bootstrap, cluster.client, {"fetch.wait.max.ms": _FETCH_WAIT_MS})
 
     def read(self, timeout_s: float) -> PolicyLog:
         """Read to where the topic ends now; what was read before is not read again.
@@ -330,19 +325,16 @@ class PolicyReader:
         self._reader.close()
 
 
-def read_policies(
-    bootstrap: str, topics: Topics, client: Mapping[str, Any] | None = None, timeout_s: float = TIMEOUT_S,
-    told_max: int = 0,
-) -> PolicyLog:  # fmt: skip
+def read_policies(cluster: Cluster, timeout_s: float = TIMEOUT_S, told_max: int = 0) -> PolicyLog:
     """Read the topic from its beginning to where it ends now.
 
     Args:
-        bootstrap, topics, client: as of `PolicyReader`.
+        cluster: that holds it.
         timeout_s: limit of all of it.
         told_max: see PolicyLog; who writes does not read so, and needs what the next record tells of.
 
     Raises:
         WeirError: no such topic, or the cluster did not answer in time.
     """
-    with PolicyReader(bootstrap, topics, client, told_max) as reader:
+    with PolicyReader(cluster, told_max) as reader:
         return reader.read(timeout_s)

@@ -22,7 +22,7 @@ from confluent_kafka import KafkaError
 from streaming.contract.errors import WeirError
 from streaming.contract.events import VERSION_MAX
 from streaming.contract.fields import TS_MAX_MS
-from streaming.contract.topics import Topics
+from streaming.contract.topics import Cluster
 from streaming.kafka_io.policy_topic import (
     ALL_EARLIER_MAX_BYTES,
     EARLIER_MAX_BYTES,
@@ -140,20 +140,18 @@ class Turn:
     """The right to write to the topic, until somebody else takes it; a context manager.
 
     Args:
-        bootstrap: `HOST:PORT` of the cluster.
-        topics: names of the installation's topics.
-        client: librdkafka properties of our own connections.
+        cluster: that holds it.
         timeout_s: limit for taking it.
 
     Raises:
         WeirError: the cluster did not answer in time or refuses.
     """
 
-    def __init__(self, bootstrap: str, topics: Topics, client: Mapping[str, Any], timeout_s: float) -> None:
-        self._where = f"{topics.policies} on {bootstrap}"
+    def __init__(self, cluster: Cluster, timeout_s: float) -> None:
         # The topic's own name: every installation has its own turns.
-        name = topics.policies
-        self._transactions = Transactions(bootstrap, name, name, client, _TRANSACTION_LIMIT_S, timeout_s)
+        name = cluster.topics.policies
+        self._where = f"{name} on {cluster.bootstrap}"
+        self._transactions = Transactions(cluster, name, name, _TRANSACTION_LIMIT_S, timeout_s)
 
     def write(self, records: Sequence[tuple[str, bytes]], timeout_s: float) -> None:
         """Write (key, value) pairs, all or none.
@@ -189,20 +187,18 @@ class Turn:
 
 
 def change_policies(
-    bootstrap: str,
-    topics: Topics,
+    cluster: Cluster,
     decide: Callable[[PolicyLog], Sequence[Update]],
     *,
     origin: str,
     actor: str = "",
     reason: str = "",
-    client: Mapping[str, Any] | None = None,
     timeout_s: float = TIMEOUT_S,
 ) -> ChangeOutcome:
     """Read the topic, ask `decide` what to write, write it as one step, and read back that it counts.
 
     Args:
-        bootstrap, topics, client: as of `PolicyReader`.
+        cluster: that holds it.
         decide: the topic as it is -> updates; called again if nothing could be written.
         origin, actor, reason: see `Author`.
         timeout_s: limit of all of it.
@@ -217,7 +213,7 @@ def change_policies(
     def left() -> float:
         return max(0.001, deadline - time.monotonic())
 
-    with PolicyReader(bootstrap, topics, client) as reader:
+    with PolicyReader(cluster) as reader:
         log = reader.read(timeout_s)
         reader.check_order()
         # Mostly there is nothing to do, and then nobody else's turn need end.
@@ -226,7 +222,7 @@ def change_policies(
                 before=log.entries, log=log, updates=[], version=log.newest_version, effective_ts=_now_ms()
             )
         author = Author(origin, actor, reason)
-        return _in_turn(reader, lambda: Turn(bootstrap, topics, client or {}, left()), decide, author, left)
+        return _in_turn(reader, lambda: Turn(cluster, left()), decide, author, left)
 
 
 def _in_turn(

@@ -7,13 +7,12 @@ Nobody overlooks it: an error in the log at each look, and a metric that is not 
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 from confluent_kafka.admin import AdminClient
 from prometheus_client import CollectorRegistry
 
 from streaming.contract.errors import WeirError
-from streaming.contract.topics import Topics
+from streaming.contract.topics import Cluster
 from streaming.kafka_io.reader import NO_LOG
 from streaming.kafka_io.weir_topics import TopicFault, TopicsSeen, look
 from streaming.metrics import MetricTable, counter, gauge
@@ -56,10 +55,7 @@ class TopicWatch:
     """Looks at the topics, in a thread: the library's calls block.
 
     Args:
-        bootstrap: `HOST:PORT` of the cluster.
-        topics: names of the installation's topics.
-        client: librdkafka properties of our own connections.
-        interval_ms: time between two looks.
+        cluster: that holds them.
         metrics: shows what is wrong.
         logger: says it.
         ids: of the topics as they were seen before, by name.
@@ -73,21 +69,16 @@ class TopicWatch:
 
     def __init__(
         self,
-        bootstrap: str,
-        topics: Topics,
-        client: Mapping[str, Any],
+        cluster: Cluster,
         *,
-        interval_ms: int,
         metrics: TopicMetrics,
         logger: logging.Logger,
         ids: Mapping[str, str] | None = None,
         on_replaced: Callable[[str], None] = lambda _topic: None,
     ) -> None:
-        self._bootstrap, self._topics = bootstrap, topics
-        self._properties = {**client, "bootstrap.servers": bootstrap}
-        self._interval_s = interval_ms / 1000
+        self._cluster = cluster
         self._metrics, self._logger, self._on_replaced = metrics, logger, on_replaced
-        metrics.watched(topics.all())
+        metrics.watched(cluster.topics.all())
         self._admin: AdminClient | None = None
         self._one_at_a_time = threading.Lock()
         self._ids = dict(ids or {})
@@ -108,9 +99,9 @@ class TopicWatch:
         """Look once, and say what is wrong; an absent cluster says nothing about topics."""
         with self._one_at_a_time:
             if self._admin is None:
-                self._admin = AdminClient(self._properties, logger=NO_LOG)
+                self._admin = AdminClient(self._cluster.properties, logger=NO_LOG)
             try:
-                seen = look(self._admin, self._bootstrap, self._topics, LOOK_LIMIT_S)
+                seen = look(self._admin, self._cluster.bootstrap, self._cluster.topics, LOOK_LIMIT_S)
             except WeirError as error:
                 self._logger.debug("the topics could not be looked at: %s", error)
                 return
@@ -138,4 +129,4 @@ class TopicWatch:
     def _run(self) -> None:
         while not self._stopping.is_set():
             self.look()
-            self._stopping.wait(self._interval_s)
+            self._stopping.wait(self._cluster.topics_check_ms / 1000)

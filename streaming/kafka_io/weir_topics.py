@@ -72,10 +72,12 @@ class TopicsSeen:
     Attributes:
         faults: what is wrong with them.
         ids: of those that are there: Kafka's id by name, another one when a topic was deleted and made again.
+        partitions: of those that are there: how many, by name.
     """
 
     faults: tuple[TopicFault, ...]
     ids: Mapping[str, str]
+    partitions: Mapping[str, int]
 
     def check(self) -> None:
         """Refuse topics with which decisions would be wrong; one that is missing is no such topic.
@@ -142,7 +144,7 @@ def look(admin: AdminClient, bootstrap: str, topics: Topics, limit_s: float) -> 
     # Versions count up in one order; of the others an installation may have as many as it likes.
     if partitions.get(topics.policies, 1) != 1:
         faults.append(_too_many(topics.policies, partitions[topics.policies], bootstrap))
-    return TopicsSeen(faults=tuple(faults), ids=ids)
+    return TopicsSeen(faults=tuple(faults), ids=ids, partitions=partitions)
 
 
 def _take(future: Future[Any], use: Any) -> KafkaError | None:

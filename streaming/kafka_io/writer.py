@@ -13,6 +13,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from streaming.contract.errors import WeirError
+from streaming.contract.topics import Cluster
 from streaming.kafka_io.reader import NO_LOG, reason_of
 
 OVER: Final = frozenset({
@@ -80,10 +81,9 @@ class Transactions:
     """The right to write under a transactional id, until somebody else takes it.
 
     Args:
-        bootstrap: `HOST:PORT` of the cluster.
+        cluster: written to.
         topic: where all goes.
         name: the transactional id.
-        client: librdkafka properties of our own connections.
         limit_s: a transaction that lasts longer is ended by the broker.
         timeout_s: limit for taking the right.
 
@@ -92,18 +92,17 @@ class Transactions:
     """
 
     def __init__(
-        self, bootstrap: str, topic: str, name: str, client: Mapping[str, Any], limit_s: float,
-        timeout_s: float,
-    ) -> None:  # fmt: skip
+        self, cluster: Cluster, topic: str, name: str, limit_s: float, timeout_s: float
+    ) -> None:
         self._topic = topic
         limit_ms = int(limit_s * 1000)
         own = {"transactional.id": name, "transaction.timeout.ms": limit_ms, "message.timeout.ms": limit_ms}
-        self.producer = connected(client, {"bootstrap.servers": bootstrap, **own})
+        self.producer = connected(cluster.properties, own)
         """The library's."""
         try:
             self.producer.init_transactions(timeout_s)
         except KafkaException as error:
-            raise WeirError(f"cannot write to {topic} on {bootstrap}: {reason_of(error)}") from error
+            raise WeirError(f"cannot write to {topic} on {cluster.bootstrap}: {reason_of(error)}") from error
 
     def write(self, records: Iterable[Record], timeout_s: float) -> None:
         """Write records, all or none.

@@ -48,7 +48,7 @@ from streaming.collect.kafka.cluster import KafkaCluster
 from streaming.collect.kafka.settings import KafkaBacklogSettings
 from streaming.contract.backlog.decisions import EvictionPlan
 from streaming.contract.namespaces import Namespaces
-from streaming.contract.topics import Topics
+from streaming.contract.topics import Cluster, Topics
 from streaming.kafka_io.weir_topics import look
 from weir.logs.topic_reader import TopicReader
 from weir.stack.kafka import LocalKafka, Sasl
@@ -145,7 +145,7 @@ def test_the_topics_of_the_page_are_as_they_must_be(secured: Secured) -> None:
     """Nothing is wrong with them, and whoever starts the job creates none and needs no right to."""
     login = secured.login("weir-job")
     assert look(AdminClient(login), "", TOPICS, LIMIT_S).faults == ()
-    assert ensure_topics(login["bootstrap.servers"], TOPICS, client=login) == []
+    assert ensure_topics(Cluster(login["bootstrap.servers"], TOPICS, login)) == []
 
 
 async def test_the_collector_of_pulsar_works_under_its_user(secured: Secured) -> None:
@@ -169,16 +169,15 @@ async def test_the_collector_of_backlogs_works_under_its_user(secured: Secured) 
     (report,) = (one for one in reports if one["topic"].endswith("/app.backlog"))
     assert [one["name"] for one in report["subscriptions"]] == ["app.slow"]
     login = secured.login("weir-backlogs")
-    cluster = KafkaCluster(
-        login["bootstrap.servers"], login, KafkaBacklogSettings(), Namespaces(PATTERN), TOPICS.prefix
-    )
+    home = Cluster(login["bootstrap.servers"], TOPICS, login)
+    cluster = KafkaCluster(home, KafkaBacklogSettings(), Namespaces(PATTERN))
     looked = await cluster.look(RoundQuestion(precise_age=True, expires=lambda _topic: True))
     (found,) = (one for one in looked.reports if one.topic == report["topic"])
     assert found.subscriptions[0].oldest_publish_time is not None
     planned = EvictionPlan(subscription="app.slow", ledger=found.ledgers[-1].id, entry=-1, entries=8)
     eviction = await cluster.prepare(Order(report=found, planned=planned, may_delete=False))
     assert eviction is not None
-    log = ActionLog(login["bootstrap.servers"], TOPICS.decisions, login, LIMIT_S)
+    log = ActionLog(home, LIMIT_S)
     await log.write(BEGUN)
     await cluster.carry_out(eviction)
     log.close()

@@ -16,6 +16,7 @@ from admin_process_kit import Admin
 from cluster_kit import Cluster, fresh
 from proxy_kit import until
 
+from streaming.contract.topics import Cluster as Home
 from streaming.contract.topics import Topics
 from weir.stack.topics import ensure_topics
 
@@ -35,7 +36,7 @@ DEAF = b"GET /openapi.json HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 20
 def admin(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Admin]:
     """One with the default settings and without tokens, which knows a group."""
     topics = Topics(f"{fresh('attacked')}.")
-    ensure_topics(cluster.kafka.bootstrap, topics)
+    ensure_topics(Home(cluster.kafka.bootstrap, topics))
     folder = tmp_path_factory.mktemp("attacked") / "admin"
     with Admin(cluster.kafka.bootstrap, folder, topics.prefix) as running:
         assert running.ask("PUT", f"{GROUPS}/rg1", {"publishRateInMsgs": 7}) == (204, "")

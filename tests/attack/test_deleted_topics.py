@@ -19,6 +19,7 @@ from prometheus_client import Gauge
 from proxy_kit import PolicyWriter, ProxyThread, until
 
 from streaming.contract.errors import WeirError
+from streaming.contract.topics import Cluster as Home
 from streaming.contract.topics import Topics
 from streaming.job.process.host_clock import HostClock
 from streaming.job.process.ticker import Ticker
@@ -74,7 +75,7 @@ def test_our_own_parts_bring_no_topic_back(
     """All that run go on, try to write, and make nothing; each says what is missing."""
     assert guarding.proxy is not None
     where = cluster.kafka.bootstrap
-    ticker = Ticker(where, topics, {}, 1000, HostClock(Gauge("ahead", "s", registry=None)))
+    ticker = Ticker(Home(where, topics), 1000, HostClock(Gauge("ahead", "s", registry=None)))
     delete(broker, *topics.all())
     proxy = guarding.proxy
     assert proxy is not None
@@ -82,7 +83,7 @@ def test_our_own_parts_bring_no_topic_back(
     ticker._in_use, ticker._assigned = True, True
     ticker.poll(1e9)
     with pytest.raises(WeirError, match="there is no topic"):
-        change_policies(where, topics, lambda _log: [Update(path="broker", value=None)], origin="apply")
+        change_policies(Home(where, topics), lambda _log: [Update(path="broker", value=None)], origin="apply")
     gone = {("missing", name) for name in topics.all()}
     until(lambda: admin_faults(api) == gone, what="the admin API's metric")
     for name in topics.all():
@@ -124,9 +125,8 @@ def test_a_topic_that_others_bring_back_is_told_loudly(
     assert code == 503 and "has 3 partitions" in str(told)
     assert "--add-config cleanup.policy=compact" in api.log
     with pytest.raises(WeirError, match="has 3 partitions"):
-        change_policies(
-            cluster.kafka.bootstrap, topics, lambda _log: [Update(path="broker", value={})], origin="apply"
-        )
+        home = Home(cluster.kafka.bootstrap, topics)
+        change_policies(home, lambda _log: [Update(path="broker", value={})], origin="apply")
     command = [sys.executable, "-m", "weir", "admin", "--kafka", cluster.kafka.bootstrap, "--listen"]
     settings = str(Path(api._ready_file).with_name("weir.yaml"))
     done = subprocess.run(
@@ -151,7 +151,7 @@ def test_a_topic_made_again_is_read_from_its_start(
         writer.put(f"resourcegroups.old{number}", {"publishRateInMsgs": 1})
     await_groups(api, ["old0", "old1", "old2"])
     delete(broker, topics.policies)
-    ensure_topics(cluster.kafka.bootstrap, topics)
+    ensure_topics(Home(cluster.kafka.bootstrap, topics))
     for number in range(6):
         writer.put(f"resourcegroups.new{number}", {"publishRateInMsgs": 1})
     await_groups(api, [f"new{number}" for number in range(6)])

@@ -17,7 +17,7 @@ from proxy_kit import Decider, PolicyWriter
 from watched_proxy import WatchedProxy
 
 from enforcer.wire.kafka.frames import METADATA
-from streaming.contract.topics import Topics
+from streaming.contract.topics import Cluster, Topics
 from weir.stack.kafka import LocalKafka
 from weir.stack.topics import ensure_topics
 
@@ -92,7 +92,7 @@ def own_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
     """A broker that nobody else needs: some of what is sent is carried out."""
     bounds = {"socket.request.max.bytes": "1048576", "num.partitions": "1"}
     with LocalKafka(tmp_path_factory.mktemp("fuzz"), auto_create_topics=True, properties=bounds) as kafka:
-        ensure_topics(kafka.bootstrap, Topics())
+        ensure_topics(Cluster(kafka.bootstrap))
         with Decider(kafka.bootstrap, Topics()):
             policies = PolicyWriter(kafka.bootstrap, Topics())
             policies.put(

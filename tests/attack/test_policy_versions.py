@@ -13,6 +13,7 @@ from cluster_kit import Cluster
 from confluent_kafka import Producer
 from proxy_kit import Decider, ProxyThread, until
 
+from streaming.contract.topics import Cluster as Home
 from streaming.contract.topics import Topics
 from streaming.kafka_io import policy_turn
 from streaming.kafka_io.policy_topic import read_policies
@@ -82,7 +83,7 @@ def test_a_version_at_the_end_of_all_numbers_is_refused(
         with Admin(cluster.kafka.bootstrap, tmp_path / "admin", topics.prefix) as admin:
             assert admin.ask("PUT", GROUP, {"publishRateInMsgs": 7}) == (204, "")
             assert admin.ask("GET", GROUP)[1]["publishRateInMsgs"] == 7
-    log = read_policies(cluster.kafka.bootstrap, topics)
+    log = read_policies(Home(cluster.kafka.bootstrap, topics))
     assert (log.bad_records, log.newest_version) == (3, 2**48 + 2)
     assert log.entries["resourcegroups.rg1"]["publishRateInMsgs"] == 7
 
@@ -98,7 +99,7 @@ def test_a_change_dated_to_the_year_9999_is_overruled(
     with Admin(cluster.kafka.bootstrap, tmp_path / "admin", topics.prefix) as admin:
         assert admin.ask("PUT", GROUP, {"publishRateInMsgs": 7}) == (204, "")
         assert admin.ask("GET", GROUP)[1]["publishRateInMsgs"] == 7
-    log = read_policies(cluster.kafka.bootstrap, topics)
+    log = read_policies(Home(cluster.kafka.bootstrap, topics))
     soon = time.time_ns() // 1_000_000 + policy_turn.EFFECTIVE_AFTER_MS
     for ts in (soon, soon + 3_600_000, FAR_MS):
         entries = log.timeline.at(ts).entries

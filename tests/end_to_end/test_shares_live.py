@@ -290,7 +290,7 @@ def test_a_changed_limit_is_met(exam: Exam, limit: float) -> None:
     in_force = time.monotonic()
     took_s = _await_rates(partial(_is_met, exam, limit), "use of the new limit")
     exam.show(f"limit {limit:.0f}, met after {took_s:.1f} s", in_force, in_force + took_s, ("msgs",))
-    effective_ms = read_policies(exam.stack.bootstrap, exam.stack.topics).effective["resourcegroups.msgs"]
+    effective_ms = read_policies(exam.stack.cluster).effective["resourcegroups.msgs"]
     rounds: dict[int, float] = {}
     for decision in exam.decided("msgs"):
         ended_ms, shares = decision["ts"], decision["limits"] or {}

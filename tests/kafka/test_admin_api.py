@@ -19,6 +19,7 @@ from pack_kit import packed
 from proxy_kit import until
 
 from streaming.columns.packed import CONTENT_TYPE, HEADER
+from streaming.contract.topics import Cluster as Home
 from streaming.contract.topics import Topics
 from streaming.kafka_io.policy_topic import read_policies
 from streaming.kafka_io.policy_turn import EFFECTIVE_AFTER_MS
@@ -52,7 +53,7 @@ def test_pulsar_admin_works_as_it_is(cluster: Cluster, topics: Topics, tmp_path:
         assert run("namespaces", "remove-resource-group", "acme/orders") == ""
         assert run("resourcegroups", "delete", "rg1") == ""
         assert "ResourceGroup does not exist" in run("resourcegroups", "get", "rg1")
-        assert read_policies(cluster.kafka.bootstrap, topics).entries == {}
+        assert read_policies(Home(cluster.kafka.bootstrap, topics)).entries == {}
 
 
 @pytest.mark.soak
@@ -92,7 +93,7 @@ def test_pulsar_admin_sets_dispatch_rates_as_it_is(
         assert limit in run("brokers", "list-dynamic-config")
         assert "non-dynamic" in run("brokers", "update-dynamic-config", "--config", "nosuch", "--value", "5")
         one = {"ratePeriodInSecond": 1, "dispatchThrottlingRateInByte": -1}
-        assert read_policies(cluster.kafka.bootstrap, topics).entries == {
+        assert read_policies(Home(cluster.kafka.bootstrap, topics)).entries == {
             "namespaces.acme/orders": {
                 "dispatchRate": {**one, "dispatchThrottlingRateInMsg": 10},
                 "subscriptionDispatchRate": {
@@ -112,7 +113,7 @@ def test_pulsar_admin_sets_dispatch_rates_as_it_is(
         assert run("topicPolicies", "remove-dispatch-rate", TOPIC) == ""
         assert run("topicPolicies", "remove-subscription-dispatch-rate", TOPIC, *own) == ""
         assert run("brokers", "delete-dynamic-config", "--config", limit) == ""
-        assert read_policies(cluster.kafka.bootstrap, topics).entries == {}
+        assert read_policies(Home(cluster.kafka.bootstrap, topics)).entries == {}
 
 
 def test_stats_are_read_from_deliveries_and_decisions(
@@ -189,7 +190,7 @@ def test_changes_are_seen_at_once_take_effect_in_two_seconds_and_stay(
             assert admin.ask("GET", f"{GROUPS}/rg1")[1]["publishRateInMsgs"] == rate
         before_ms = time.time_ns() // 1_000_000
         assert admin.ask("POST", f"{ORDERS}/rg1") == (204, "")
-        log = read_policies(cluster.kafka.bootstrap, topics)
+        log = read_policies(Home(cluster.kafka.bootstrap, topics))
         effective_ms = log.effective["namespaces.acme/orders"]
         assert before_ms + EFFECTIVE_AFTER_MS <= effective_ms
         assert effective_ms <= time.time_ns() // 1_000_000 + EFFECTIVE_AFTER_MS
@@ -231,7 +232,7 @@ def test_writers_at_a_time_lose_nothing(cluster: Cluster, topics: Topics, tmp_pa
             thread.join(60)
         assert applied.returncode == 0, applied.stderr
         assert answers == [(204, "")] * 10
-        log = read_policies(cluster.kafka.bootstrap, topics)
+        log = read_policies(Home(cluster.kafka.bootstrap, topics))
         assert log.entries == {
             "resourcegroups.rg1": {"publishRateInMsgs": 5, "dispatchRateInMsgs": 5},
             "quotas[user=a]": {"controller_mutation_rate": 5},

@@ -16,6 +16,7 @@ from pack_kit import packed
 from proxy_kit import until
 
 from streaming.columns.packed import CONTENT_TYPE, HEADER
+from streaming.contract.topics import Cluster as Home
 from streaming.contract.topics import Topics
 from streaming.kafka_io.policy_topic import read_policies
 
@@ -114,7 +115,7 @@ def test_pulsar_admin_sets_backlog_quotas_as_it_is(cluster: Cluster, topics: Top
         shown = run("topics", "get-backlog-quotas", T, "-ap")
         assert f"limitSize={2**30}" in shown and "limitTime=3600" in shown
         assert "one cluster" in run("topicPolicies", "set-backlog-quota", T, "--limit", "1G", *hold, "-g")
-        assert read_policies(cluster.kafka.bootstrap, topics).entries == {
+        assert read_policies(Home(cluster.kafka.bootstrap, topics)).entries == {
             "namespaces.acme/orders": {
                 "backlogQuotaMap": {
                     size: {"limitSize": 10 * 2**20, "policy": "producer_request_hold"},
@@ -142,4 +143,4 @@ def test_pulsar_admin_sets_backlog_quotas_as_it_is(cluster: Cluster, topics: Top
         assert run("topicPolicies", "remove-backlog-quota", T) == ""
         for kind in (size, age):
             assert run("namespaces", "remove-backlog-quota", "acme/orders", "-t", kind) == ""
-        assert read_policies(cluster.kafka.bootstrap, topics).entries == {}
+        assert read_policies(Home(cluster.kafka.bootstrap, topics)).entries == {}

@@ -16,6 +16,7 @@ from proxy_kit import until
 from streaming.collect.backlog.action_log import ActionLog
 from streaming.contract.backlog.actions import BEGUN, BacklogAction, backlog_action
 from streaming.contract.errors import WeirError
+from streaming.contract.topics import Cluster as Home
 from streaming.contract.topics import Topics
 from weir.logs.topic_reader import TopicReader
 
@@ -37,7 +38,7 @@ def records(bootstrap: str, topic: str) -> list[bytes]:
 
 
 async def test_an_action_is_written_and_read_back(cluster: Cluster, topics: Topics) -> None:
-    log = ActionLog(cluster.kafka.bootstrap, topics.decisions, {}, LIMIT_S)
+    log = ActionLog(Home(cluster.kafka.bootstrap, topics), LIMIT_S)
     await log.write(ACTION)
     log.close()
     (value,) = records(cluster.kafka.bootstrap, topics.decisions)
@@ -46,7 +47,7 @@ async def test_an_action_is_written_and_read_back(cluster: Cluster, topics: Topi
 
 async def test_what_nobody_takes_is_told_within_the_limit() -> None:
     """Nobody listens there."""
-    log = ActionLog("127.0.0.1:1", "weir.decisions", {}, 0.5)
+    log = ActionLog(Home("127.0.0.1:1"), 0.5)
     with pytest.raises(WeirError, match="not written to weir"):
         await log.write(ACTION)
     log.close()

@@ -12,6 +12,7 @@ from cluster_kit import Cluster, fresh
 from streaming.collect.reports import Reports
 from streaming.collect.standby import last_begun_ms
 from streaming.contract.errors import TakenOver, WeirError
+from streaming.contract.topics import Cluster as Home
 from streaming.contract.topics import Topics
 from weir.logs.topic_reader import TopicReader
 from weir.stack.kafka import LocalKafka
@@ -22,7 +23,7 @@ LIMIT_S = 20.0
 
 def reports(cluster: Cluster, topics: Topics, lease: str) -> Reports:
     """Of one more collector."""
-    return Reports(cluster.kafka.bootstrap, topics.usage, lease, {}, LIMIT_S)
+    return Reports(Home(cluster.kafka.bootstrap, topics), lease, LIMIT_S)
 
 
 def test_the_newest_collector_is_the_one(cluster: Cluster, topics: Topics) -> None:
@@ -49,14 +50,14 @@ def test_the_newest_collector_is_the_one(cluster: Cluster, topics: Topics) -> No
 def test_kafka_tells_whether_a_collector_is_at_work(cluster: Cluster, topics: Topics) -> None:
     """Each report is a sign of life; who has none to write is silent, and who never was too."""
     bootstrap, lease = cluster.kafka.bootstrap, fresh("collect")
-    assert last_begun_ms(bootstrap, {}, lease) == -1
+    assert last_begun_ms(Home(bootstrap), lease) == -1
     one = reports(cluster, topics, lease)
-    seen = [last_begun_ms(bootstrap, {}, lease)]
+    seen = [last_begun_ms(Home(bootstrap), lease)]
     event = {"type": "group_usage", "broker": "b", "period_ms": 1, "usage": {}}
     for number in range(2):
         time.sleep(0.01)
         one.write([("b", {**event, "id": str(number)})])
-        seen += [last_begun_ms(bootstrap, {}, lease) for _ in range(2)]
+        seen += [last_begun_ms(Home(bootstrap), lease) for _ in range(2)]
     assert seen[0] == -1 and seen[1] == seen[2] < seen[3] == seen[4]
 
 
@@ -71,8 +72,8 @@ def test_an_outage_is_not_taken_for_another_collector(tmp_path: Path) -> None:
     """Kafka ends a transaction that was open when it froze, and its producer; the collector goes on then."""
     with LocalKafka(tmp_path) as kafka:
         topics = Topics()
-        ensure_topics(kafka.bootstrap, topics)
-        first = Reports(kafka.bootstrap, topics.usage, "lease", {}, 2.0)
+        ensure_topics(Home(kafka.bootstrap, topics))
+        first = Reports(Home(kafka.bootstrap, topics), "lease", 2.0)
         event = {"type": "group_usage", "broker": "b", "period_ms": 1, "usage": {}}
         first.write([("b", event)])
         for frozen_s in (3.0, 8.0):
@@ -93,6 +94,6 @@ def test_an_outage_is_not_taken_for_another_collector(tmp_path: Path) -> None:
                 else:
                     break
             assert failed < 5
-        Reports(kafka.bootstrap, topics.usage, "lease", {}, LIMIT_S).write([("b", event)])
+        Reports(Home(kafka.bootstrap, topics), "lease", LIMIT_S).write([("b", event)])
         with pytest.raises(TakenOver):
             first.write([("b", event)])

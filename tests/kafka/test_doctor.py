@@ -30,6 +30,7 @@ from tls_kit import Authority
 from enforcer.core.security.tls import TlsSettings
 from enforcer.core.settings import ProxySettings
 from enforcer.host.server import ProxyConfig
+from streaming.contract.topics import Cluster as Home
 from streaming.contract.topics import Topics
 from streaming.job.process.host_clock import HostClock
 from streaming.job.process.ticker import Ticker
@@ -71,7 +72,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
 def own(guarded: LocalKafka) -> Topics:
     """An installation of its own on it."""
     topics = Topics(f"{fresh('doctor')}.")
-    ensure_topics(guarded.sasl_bootstrap, topics, client=login(ADMIN))
+    ensure_topics(Home(guarded.sasl_bootstrap, topics, login(ADMIN)))
     return topics
 
 
@@ -129,7 +130,7 @@ def config(kafka: LocalKafka, topics: Topics, **settings: Any) -> ProxyConfig:
 def ticking(kafka: LocalKafka, topics: Topics) -> Iterator[Ticker]:
     """The part of the job by which it is known."""
     clock = HostClock(Gauge("ahead", "of the brokers", registry=None))
-    ticker = Ticker(kafka.sasl_bootstrap, topics, login(ADMIN), 1_000, clock)
+    ticker = Ticker(Home(kafka.sasl_bootstrap, topics, login(ADMIN)), 1_000, clock)
     try:
         yield ticker
     finally:

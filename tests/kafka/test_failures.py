@@ -14,6 +14,7 @@ from wire_client import WireClient, create_request, errors
 
 from enforcer.core.settings import OnLate, ProxySettings
 from enforcer.host.server import ProxyConfig
+from streaming.contract.topics import Cluster as Home
 from streaming.contract.topics import Topics
 from weir.stack.kafka import LocalKafka
 from weir.stack.topics import ensure_topics
@@ -159,7 +160,7 @@ def test_the_cluster_goes_away_and_comes_back(tmp_path: Path) -> None:
     kafka = LocalKafka(tmp_path / "kafka", properties=quick)
     names = Topics()
     with kafka:
-        ensure_topics(kafka.bootstrap, names)
+        ensure_topics(Home(kafka.bootstrap, names))
         host, port = kafka.bootstrap.split(":")
         config = ProxyConfig(
             kafka=((host, int(port)),), listen=("127.0.0.1", 0), topics=names, settings=ProxySettings(id="p")

@@ -22,6 +22,7 @@ from streaming.collect.kafka.connection import Connection, Unanswered
 from streaming.collect.kafka.settings import KafkaBacklogSettings
 from streaming.contract.errors import WeirError
 from streaming.contract.namespaces import Namespaces
+from streaming.contract.topics import Cluster
 from weir.stack.kafka import LocalKafka
 
 pytestmark = [
@@ -125,7 +126,7 @@ def test_what_a_broker_carries_out_late_is_counted(
         topic.commit("slow", 1)
         for module in (connection, actor):
             monkeypatch.setattr(module, "REQUEST_MS", 1_000)
-        held = KafkaCluster(kafka.bootstrap, {}, KafkaBacklogSettings(), Namespaces(PATTERN), "weir.")
+        held = KafkaCluster(Cluster(kafka.bootstrap), KafkaBacklogSettings(), Namespaces(PATTERN))
         send = Connection.send
 
         async def stopped(self: Connection, request: Any, node: int | None = None) -> Any:

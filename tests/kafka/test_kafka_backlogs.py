@@ -10,6 +10,7 @@ from confluent_kafka import Producer, TopicPartition
 from kafka_backlog_kit import Lagging, Looker, full_name, rules
 
 from streaming.contract.broker_events import Backlog
+from streaming.contract.topics import Cluster as Home
 from streaming.kafka_io.admin_client import AdminClient, admin_options
 from streaming.laws.backlog.law import judge
 
@@ -30,7 +31,7 @@ def lagging(cluster: Cluster) -> Lagging:
 
 def log_size(cluster: Cluster, topic: str) -> int:
     """What DescribeLogDirs says of a topic's only partition."""
-    with closing(AdminClient(**admin_options(cluster.kafka.bootstrap, {}, 20_000))) as admin:
+    with closing(AdminClient(**admin_options(Home(cluster.kafka.bootstrap), 20_000))) as admin:
         answer = admin.describe_log_dirs({topic: [0]})
     return sum(
         part["partition_size"]

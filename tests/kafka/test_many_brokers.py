@@ -13,7 +13,7 @@ from wire_client import WireClient, errors
 
 from enforcer.core.settings import ProxySettings
 from enforcer.host.server import ProxyConfig
-from streaming.contract.topics import Topics
+from streaming.contract.topics import Cluster, Topics
 from weir.stack.kafka import LocalKafka, _Ports, brokers_seen, free_port
 from weir.stack.topics import ensure_topics
 
@@ -38,7 +38,7 @@ class Growing(LocalKafka):
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
     """Two brokers and Weir's topics, with the law running."""
     with LocalKafka(tmp_path_factory.mktemp("pair"), brokers=2) as kafka:
-        ensure_topics(kafka.bootstrap, NAMES)
+        ensure_topics(Cluster(kafka.bootstrap, NAMES))
         with Decider(kafka.bootstrap, NAMES):
             yield kafka
 
@@ -105,7 +105,7 @@ def test_a_broker_that_joins_has_a_port_at_every_proxy(tmp_path: Path) -> None:
     with ExitStack() as stack:
         kafka = Growing(tmp_path, sasl=USERS)
         stack.enter_context(kafka)
-        ensure_topics(kafka.bootstrap, NAMES)
+        ensure_topics(Cluster(kafka.bootstrap, NAMES))
         proxies = []
         for name, guarded in (("same", kafka.bootstrap), ("own", kafka.sasl_bootstrap)):
             connection = {} if name == "same" else {"bootstrap.servers": kafka.bootstrap}

@@ -16,6 +16,7 @@ from wire_client import WireClient, errors
 
 from enforcer.laws.mutation.local_decisions import LocalDecisions
 from streaming.contract.names import PROBE_SUFFIX
+from streaming.contract.topics import Cluster as Home
 from streaming.contract.topics import Topics
 from streaming.kafka_io.policy_topic import read_policies
 from weir.cli import main
@@ -145,4 +146,4 @@ def test_a_raise_ends_without_a_record(world: World, weir: Callable[..., list[st
     assert {one["policy_version"] for one in said} == {2}
     assert [one["outcome"] for one in said] == ["allow"] * (count + 1) + ["reject"]
     assert not any("law" in one for one in said)
-    assert read_policies(world.cluster.kafka.bootstrap, world.topics).records == 1
+    assert read_policies(Home(world.cluster.kafka.bootstrap, world.topics)).records == 1

@@ -13,7 +13,7 @@ from admin_process_kit import Admin
 from confluent_kafka.admin import AdminClient, NewTopic
 from proxy_kit import until
 
-from streaming.contract.topics import Topics
+from streaming.contract.topics import Cluster, Topics
 from weir.stack.kafka import LocalKafka, brokers_seen
 from weir.stack.topics import ensure_topics
 
@@ -26,7 +26,7 @@ def test_without_kafka_changes_end_in_time_and_come_back(tmp_path: Path) -> None
     kafka, topics = LocalKafka(tmp_path / "kafka"), Topics()
     with ExitStack() as running:
         running.enter_context(kafka)
-        ensure_topics(kafka.bootstrap, topics)
+        ensure_topics(Cluster(kafka.bootstrap, topics))
         folder = tmp_path / "admin"
         admin = running.enter_context(Admin(kafka.bootstrap, folder, topics.prefix, change_timeout_ms=3_000))
         assert admin.ask("PUT", f"{GROUPS}/rg1", {"publishRateInMsgs": 5}) == (204, "")
@@ -50,8 +50,9 @@ READ_AND_SAY = """
 import logging, sys, threading
 from streaming.kafka_io.cluster_quotas import QuotaReader
 from streaming.contract.errors import WeirError
+from streaming.contract.topics import Cluster
 logging.getLogger("kafka").setLevel(logging.CRITICAL)
-reader = QuotaReader(sys.argv[1], client={}, timeout_ms=2000)
+reader = QuotaReader(Cluster(sys.argv[1]), 2000)
 for line in sys.stdin:
     try:
         print(reader.read(), flush=True)

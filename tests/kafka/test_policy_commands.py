@@ -15,6 +15,7 @@ from proxy_kit import ProxyThread, until
 from relay_kit import CommitRelay
 
 from streaming.contract.errors import WeirError
+from streaming.contract.topics import Cluster as Home
 from streaming.contract.topics import Topics
 from streaming.kafka_io.policy_topic import (
     Author,
@@ -103,7 +104,7 @@ def test_apply_publishes_differences_and_get_prints_what_is_in_force(
         "remove quotas[user=<default>]",
         "remove tenants.acme",
     ]
-    log = read_policies(cluster.kafka.bootstrap, topics)
+    log = read_policies(Home(cluster.kafka.bootstrap, topics))
     changed_ms = log.effective["quotas[user=bob]"]
     assert before_ms + EFFECTIVE_AFTER_MS <= changed_ms <= time.time_ns() // 1_000_000 + EFFECTIVE_AFTER_MS
     assert dict(log.timeline.at(changed_ms - 1).entries) == load_policies(written(tmp_path, FIRST))
@@ -117,13 +118,12 @@ def test_quotas_of_the_cluster_are_left_unless_a_file_names_them(
     """And a file's entries are left by the collector."""
     bootstrap = cluster.kafka.bootstrap
     found = {f"quotas[user={name}]": {"controller_mutation_rate": 9} for name in ("bob", "carol")}
-    change_policies(
-        bootstrap, topics, lambda log: differences(log, found, ("kafka",), override=False), origin="kafka"
-    )
+    home = Home(bootstrap, topics)
+    change_policies(home, lambda log: differences(log, found, ("kafka",), override=False), origin="kafka")
     lines = weir("policy", "apply", written(tmp_path, SECOND))
     assert "left   quotas[user=carol] (not set by a file)" in lines
     assert "change quotas[user=bob]" in lines
-    log = read_policies(bootstrap, topics)
+    log = read_policies(Home(bootstrap, topics))
     assert log.entries["quotas[user=bob]"] == {"controller_mutation_rate": 2}
     assert differences(log, found, ("kafka",), override=False) == []
     assert "# read from the cluster: quotas[user=carol]" in weir("policy", "get")
@@ -141,7 +141,7 @@ def test_records_that_cannot_be_used_do_not_stop_a_reader(
     producer.produce(topics.policies, key=b"x", value=b"{")
     producer.produce(topics.policies, key=b"x", value=None)
     assert producer.flush(20) == 0
-    log = read_policies(cluster.kafka.bootstrap, topics)
+    log = read_policies(Home(cluster.kafka.bootstrap, topics))
     assert (len(log.entries), log.records, log.bad_records, log.newest_version) == (2_500, 2_502, 2, 2_501)
     assert any(line.startswith("# 2 records could not be used, such as: ") for line in weir("policy", "get"))
 
@@ -150,7 +150,7 @@ def test_asking_does_not_create_the_topic(cluster: Cluster) -> None:
     """Though the broker creates topics by itself."""
     for _ in range(2):
         with pytest.raises(WeirError, match=r"there is no topic none\.policies"):
-            read_policies(cluster.kafka.bootstrap, Topics("none."))
+            read_policies(Home(cluster.kafka.bootstrap, Topics("none.")))
 
 
 def test_waits_have_a_limit() -> None:
@@ -158,9 +158,9 @@ def test_waits_have_a_limit() -> None:
     bootstrap, topics = f"127.0.0.1:{free_port()}", Topics()
     start = time.monotonic()
     with pytest.raises(WeirError, match=r"cannot read weir\.policies"):
-        read_policies(bootstrap, topics, timeout_s=1.0)
+        read_policies(Home(bootstrap, topics), timeout_s=1.0)
     with pytest.raises(WeirError, match=r"cannot write to weir\.policies"):
-        Turn(bootstrap, topics, {}, 1.0)
+        Turn(Home(bootstrap, topics), 1.0)
     assert time.monotonic() - start < 15
 
 
@@ -177,7 +177,7 @@ def test_writers_at_a_time_lose_nothing(cluster: Cluster, topics: Topics) -> Non
     def write(origin: str) -> None:
         try:
             for _ in range(3):
-                change_policies(bootstrap, topics, counted, origin=origin)
+                change_policies(Home(bootstrap, topics), counted, origin=origin)
         except WeirError as error:
             failures.append(error)
 
@@ -186,7 +186,7 @@ def test_writers_at_a_time_lose_nothing(cluster: Cluster, topics: Topics) -> Non
         thread.start()
     for thread in threads:
         thread.join(60)
-    log = read_policies(bootstrap, topics)
+    log = read_policies(Home(bootstrap, topics))
     assert (failures, log.entries["resourcegroups.rg1"]["publishRateInMsgs"]) == ([], 6)
     assert (log.records, log.newest_version, log.bad_records) == (6, 7, 0)
 
@@ -194,10 +194,10 @@ def test_writers_at_a_time_lose_nothing(cluster: Cluster, topics: Topics) -> Non
 def test_a_reader_goes_on_where_it_ended(cluster: Cluster, topics: Topics) -> None:
     """What it has read is not read again, and where nothing has come it sees the end again."""
     bootstrap = cluster.kafka.bootstrap
-    with PolicyReader(bootstrap, topics) as reader:
+    with PolicyReader(Home(bootstrap, topics)) as reader:
         assert [reader.read(10.0).records for _ in range(2)] == [0, 0]
         for number in (1, 2):
-            change_policies(bootstrap, topics, counted, origin="apply")
+            change_policies(Home(bootstrap, topics), counted, origin="apply")
             assert [reader.read(10.0).records for _ in range(2)] == [number, number]
         assert (reader.log.newest_version, reader.log.bad_records) == (3, 0)
 
@@ -228,8 +228,8 @@ def test_a_commit_of_which_nothing_is_known_is_looked_up(
 ) -> None:
     """The broker answers with an error that says nothing; one that counts up counts once all the same."""
     bootstrap, relay = relayed(made)
-    written = change_policies(bootstrap, topics, counted, origin="apply")
-    log = read_policies(cluster.kafka.bootstrap, topics)
+    written = change_policies(Home(bootstrap, topics), counted, origin="apply")
+    log = read_policies(Home(cluster.kafka.bootstrap, topics))
     assert (relay.failed, log.records, written.version) == (1, 1, 2)
     assert log.entries["resourcegroups.rg1"]["publishRateInMsgs"] == 1
 
@@ -243,11 +243,11 @@ def test_the_admin_api_looks_such_a_commit_up(
     made: bool,
 ) -> None:
     """A group is deleted once: were it tried again after it was made, the answer would be 404."""
-    change_policies(cluster.kafka.bootstrap, topics, counted, origin="apply")
+    change_policies(Home(cluster.kafka.bootstrap, topics), counted, origin="apply")
     bootstrap, relay = relayed(made)
     with Admin(bootstrap, tmp_path / "admin", topics.prefix) as admin:
         assert admin.ask("DELETE", "/admin/v2/resourcegroups/rg1") == (204, "")
-    log = read_policies(cluster.kafka.bootstrap, topics)
+    log = read_policies(Home(cluster.kafka.bootstrap, topics))
     assert (relay.failed, log.records, log.entries) == (1, 2, {})
 
 
@@ -261,24 +261,24 @@ def test_a_turn_ends_when_another_begins(cluster: Cluster, topics: Topics) -> No
     """What the first one still writes is seen by nobody, even if it had begun to."""
     bootstrap = cluster.kafka.bootstrap
     lines = on_nothing(counted(PolicyLog()), 1, "admin")
-    first = Turn(bootstrap, topics, {}, 10.0)
+    first = Turn(Home(bootstrap, topics), 10.0)
     first.write(lines, 10.0)
-    second = Turn(bootstrap, topics, {}, 10.0)
+    second = Turn(Home(bootstrap, topics), 10.0)
     with pytest.raises((TurnLost, OutcomeUnknown)):
         first.write(lines, 10.0)
     second.write(lines, 10.0)
-    log = read_policies(bootstrap, topics)
+    log = read_policies(Home(bootstrap, topics))
     assert (log.records, log.origins) == (2, {"resourcegroups.rg1": "admin"})
 
 
 def test_a_later_record_is_the_one_in_force(cluster: Cluster, topics: Topics) -> None:
     """Though the clock of the writer before was a minute fast."""
     ahead = time.time_ns() // 1_000_000 + 60_000
-    with Turn(cluster.kafka.bootstrap, topics, {}, 10.0) as turn:
+    with Turn(Home(cluster.kafka.bootstrap, topics), 10.0) as turn:
         turn.write(on_nothing(counted(PolicyLog()), ahead, "apply"), 10.0)
-    written = change_policies(cluster.kafka.bootstrap, topics, counted, origin="apply")
+    written = change_policies(Home(cluster.kafka.bootstrap, topics), counted, origin="apply")
     assert written.effective_ts == ahead
-    log = read_policies(cluster.kafka.bootstrap, topics)
+    log = read_policies(Home(cluster.kafka.bootstrap, topics))
     assert log.entries["resourcegroups.rg1"] == {"publishRateInMsgs": 2}
 
 
@@ -286,6 +286,6 @@ def test_many_changes_are_one_transaction(cluster: Cluster, topics: Topics) -> N
     """More than librdkafka's queue holds."""
     updates = [Update(path=f"tenants.t{n}", value={"resourcegroup": "rg1"}) for n in range(300)]
     client = {"queue.buffering.max.messages": 100}
-    with Turn(cluster.kafka.bootstrap, topics, client, 10.0) as turn:
+    with Turn(Home(cluster.kafka.bootstrap, topics, client), 10.0) as turn:
         turn.write(on_nothing(updates, 1, "apply"), 10.0)
-    assert len(read_policies(cluster.kafka.bootstrap, topics).entries) == 300
+    assert len(read_policies(Home(cluster.kafka.bootstrap, topics)).entries) == 300

@@ -14,6 +14,7 @@ from proxy_kit import Decider, PolicyWriter, until
 from request_log_kit import VERSIONS, logging_broker, traffic
 from wire_client import WireClient, errors
 
+from streaming.contract.topics import Cluster as Home
 from streaming.contract.topics import Topics
 from weir.cli import main
 from weir.stack.topics import ensure_topics
@@ -62,7 +63,7 @@ def installation(folder: Path) -> Iterator[Cluster]:
     """A broker that logs its requests, and all that decides."""
     with logging_broker(folder, "4.1") as kafka:
         topics = Topics()
-        ensure_topics(kafka.bootstrap, topics)
+        ensure_topics(Home(kafka.bootstrap, topics))
         with Decider(kafka.bootstrap, topics) as decider:
             yield Cluster(kafka, topics, decider, PolicyWriter(kafka.bootstrap, topics))
 

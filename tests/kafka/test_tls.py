@@ -23,7 +23,7 @@ from wire_client import WireClient, errors
 from enforcer.core.security.tls import ClientAuth, Protocol, TlsSettings, UpstreamTlsSettings
 from enforcer.core.settings import ProxySettings
 from enforcer.host.server import ProxyConfig
-from streaming.contract.topics import Topics
+from streaming.contract.topics import Cluster as Home
 from weir.stack.kafka import LocalKafka
 from weir.stack.topics import ensure_topics
 
@@ -257,7 +257,7 @@ def tls_brokers(authority: Authority, tmp_path_factory: pytest.TempPathFactory) 
     }  # fmt: skip
     folder = tmp_path_factory.mktemp("tls-kafka")
     with LocalKafka(folder, sasl=USERS, properties=properties, advertise="localhost") as kafka:
-        ensure_topics(kafka.bootstrap, Topics())
+        ensure_topics(Home(kafka.bootstrap))
         yield kafka
 
 

@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, Resourc
 
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster, Topics
+from streaming.contract.topics import Cluster as Home
 from streaming.kafka_io.cluster_quotas import QuotaReader
 from streaming.kafka_io.policy_topic import Update, read_policies
 from streaming.kafka_io.policy_turn import change_policies
@@ -38,7 +39,7 @@ def kafka(cluster: SharedCluster) -> LocalKafka:
 def cluster_for(kafka: LocalKafka, prefix: str) -> Cluster:
     """An installation with topics of its own, created."""
     cluster = Cluster(bootstrap=kafka.bootstrap, topics=Topics(prefix), client={})
-    ensure_topics(cluster.bootstrap, cluster.topics)
+    ensure_topics(cluster)
     return cluster
 
 
@@ -69,8 +70,8 @@ def test_topics_have_the_settings_of_the_contract(kafka: LocalKafka) -> None:
 def test_topics_are_created_once(kafka: LocalKafka) -> None:
     """Calling again creates nothing and is no error."""
     topics = Topics("twice.")
-    assert ensure_topics(kafka.bootstrap, topics, partitions=2) == list(topics.all())
-    assert ensure_topics(kafka.bootstrap, topics, partitions=2) == []
+    assert ensure_topics(Home(kafka.bootstrap, topics), partitions=2) == list(topics.all())
+    assert ensure_topics(Home(kafka.bootstrap, topics), partitions=2) == []
     known = AdminClient({"bootstrap.servers": kafka.bootstrap}).list_topics(timeout=20).topics
     assert len(known[topics.requests].partitions) == 2
     assert len(known[topics.policies].partitions) == 1
@@ -81,14 +82,14 @@ def test_topic_with_other_settings_is_refused(kafka: LocalKafka) -> None:
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     admin.create_topics([NewTopic("foreign.requests", 1)])["foreign.requests"].result(20)
     with pytest.raises(WeirError, match=r"foreign\.requests exists with message\.timestamp\.type=CreateTime"):
-        ensure_topics(kafka.bootstrap, Topics("foreign."))
+        ensure_topics(Home(kafka.bootstrap, Topics("foreign.")))
 
 
 def test_absent_cluster_is_an_error_within_the_limit() -> None:
     """No hang, and the address is named."""
     begun = time.monotonic()
     with pytest.raises(WeirError, match=r"127\.0\.0\.1:1 does not answer"):
-        ensure_topics("127.0.0.1:1", Topics(), limit_s=2)
+        ensure_topics(Cluster("127.0.0.1:1"), limit_s=2)
     assert time.monotonic() - begun < 10
 
 
@@ -214,7 +215,7 @@ def test_a_bill_is_of_a_stretch_of_time(kafka: LocalKafka) -> None:
 def test_quotas_set_with_kafka_configs_become_policies(kafka: LocalKafka) -> None:
     """Added, changed and removed ones follow; a file's entry wins and its removal lets them back."""
     cluster = cluster_for(kafka, "collect.")
-    reader = QuotaReader(kafka.bootstrap, client={}, timeout_ms=10_000)
+    reader = QuotaReader(Home(kafka.bootstrap), 10_000)
     alice, bob = (
         ("--entity-type", "users", "--entity-name", "alice"),
         ("--entity-type", "users", "--entity-name", "bob"),
@@ -222,12 +223,12 @@ def test_quotas_set_with_kafka_configs_become_policies(kafka: LocalKafka) -> Non
 
     def round_() -> dict[str, Any]:
         collect_once(reader, cluster, 20.0)
-        log = read_policies(kafka.bootstrap, cluster.topics)
+        log = read_policies(Home(kafka.bootstrap, cluster.topics))
         return {path: (value, log.origins[path]) for path, value in log.entries.items()}
 
     def apply(value: Any) -> None:
         update = Update(path="quotas[user=bob]", value=value)
-        change_policies(kafka.bootstrap, cluster.topics, lambda log: [update], origin="apply")
+        change_policies(Home(kafka.bootstrap, cluster.topics), lambda log: [update], origin="apply")
 
     try:
         assert round_() == {}

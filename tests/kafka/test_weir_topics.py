@@ -43,7 +43,7 @@ def test_a_look_makes_no_topic_and_one_of_ours_has_no_fault(cluster: Cluster, ad
     topics = Topics(f"{fresh('look')}.")
     for _ in range(2):
         assert faults(seen(cluster, admin, topics)) == {(name, Fault.MISSING) for name in topics.all()}
-    ensure_topics(cluster.kafka.bootstrap, topics, partitions=2)
+    ensure_topics(Where(cluster.kafka.bootstrap, topics), partitions=2)
     found = seen(cluster, admin, topics)
     assert (found.faults, set(found.ids)) == ((), set(topics.all()))
     assert len(set(found.ids.values())) == 5
@@ -64,7 +64,7 @@ def test_topics_that_a_client_made_are_told_apart(cluster: Cluster, admin: Admin
         (topics.decisions, Fault.NOT_OURS), (topics.deadletter, Fault.NOT_OURS),
     }  # fmt: skip
     where = Where(bootstrap=cluster.kafka.bootstrap, topics=topics, client={})
-    for refused in (lambda: ensure_topics(where.bootstrap, topics), lambda: check_topics(where)):
+    for refused in (lambda: ensure_topics(where), lambda: check_topics(where)):
         with pytest.raises(WeirError, match=r"policies has 3 partitions; Weir needs 1.*kafka-topics"):
             refused()
 

@@ -147,10 +147,10 @@ async def collect_of_pulsar(login: dict[str, str]) -> None:
     await policies.stop()
     await shares.stop()
     assert unusable == []
-    log = ActionLog(bootstrap, topics.decisions, login, _LIMIT_S)
+    log = ActionLog(cluster, _LIMIT_S)
     await log.write(BEGUN)
     log.close()
     for lease in ("pulsar-c", "backlog-pulsar-c"):
-        with Reports(bootstrap, topics.usage, f"{topics.usage}-{lease}", login, _LIMIT_S) as reports:
+        with Reports(cluster, f"{topics.usage}-{lease}", _LIMIT_S) as reports:
             event = {"type": "group_usage", "id": "1", "broker": "b", "period_ms": 1, "usage": {}}
             reports.write([("b", event)])

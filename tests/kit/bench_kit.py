@@ -11,7 +11,7 @@ from job_kit import Job
 from stack_kit import until
 
 from streaming.columns.packed import CONTENT_TYPE, HEADER
-from streaming.contract.topics import Topics
+from streaming.contract.topics import Cluster, Topics
 from weir.logs.topic_reader import Record, TopicReader
 from weir.stack.kafka import LocalKafka
 from weir.stack.topics import ensure_topics
@@ -70,7 +70,7 @@ class Bench:
 def bench(folder: Path, settings: str, partitions: int = 2, *words: str) -> Iterator[Bench]:
     """A broker of its own, with so many partitions of everything, and a job with these settings."""
     with LocalKafka(folder / "kafka") as kafka:
-        ensure_topics(kafka.bootstrap, TOPICS, partitions=partitions)
+        ensure_topics(Cluster(kafka.bootstrap, TOPICS), partitions=partitions)
         made = Bench(folder, kafka.bootstrap, settings, *words)
         try:
             yield made

@@ -15,6 +15,7 @@ from proxy_kit import Decider, PolicyWriter, ProxyThread, until
 from tls_kit import PLAIN, Authority, Way
 from wire_client import WireClient
 
+from streaming.contract.topics import Cluster as Home
 from streaming.contract.topics import Topics
 from weir.stack.kafka import LocalKafka
 from weir.stack.topics import ensure_topics
@@ -31,7 +32,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     )
     with kafka:
         topics = Topics()
-        ensure_topics(kafka.bootstrap, topics)
+        ensure_topics(Home(kafka.bootstrap, topics))
         with Decider(kafka.bootstrap, topics) as decider:
             yield Cluster(kafka, topics, decider, PolicyWriter(kafka.bootstrap, topics))
 
@@ -43,7 +44,7 @@ def apart(cluster: Cluster, name: str) -> Iterator[Cluster]:
     Those of other tests do, also for 15 s after they were killed, and each has a part of what there is.
     """
     bootstrap, own = cluster.kafka.bootstrap, Topics(f"{fresh(name)}.")
-    ensure_topics(bootstrap, own)
+    ensure_topics(Home(bootstrap, own))
     with Decider(bootstrap, own) as decider:
         yield replace(cluster, topics=own, decider=decider, policies=PolicyWriter(bootstrap, own))
 
@@ -61,7 +62,7 @@ def serving(cluster: Cluster, **settings: Any) -> Iterator[ProxyThread]:
 def topics(cluster: Cluster, request: pytest.FixtureRequest) -> Topics:
     """Topics of an installation of its own, so that tests do not see each other's policies."""
     own = Topics(f"{fresh(request.node.originalname)}.")
-    ensure_topics(cluster.kafka.bootstrap, own)
+    ensure_topics(Home(cluster.kafka.bootstrap, own))
     return own
 
 

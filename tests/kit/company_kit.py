@@ -21,7 +21,7 @@ from proxy_kit import PolicyWriter, until
 from threaded import Threaded
 from wire_client import Closed, WireClient, errors
 
-from streaming.contract.topics import Topics
+from streaming.contract.topics import Cluster, Topics
 from streaming.laws.mutation.rates import refill
 from weir.logs.topic_reader import TopicReader
 from weir.stack.kafka import HOST, LocalKafka, Sasl, free_port
@@ -92,7 +92,7 @@ class Company:
         with ExitStack() as starting:
             starting.enter_context(self.path)
             starting.enter_context(self.kafka)
-            ensure_topics(self.kafka.bootstrap, self.topics)
+            ensure_topics(Cluster(self.kafka.bootstrap, self.topics))
             self._policies = PolicyWriter(self.kafka.bootstrap, self.topics)
             self.job = Job(self.folder, self.kafka.bootstrap)
             starting.callback(self.job.close)

@@ -8,7 +8,8 @@ from clock_kit import SteadyClock
 from enforcer.core.clock import Clock
 from enforcer.laws.concurrency.limiter import Limiter
 from enforcer.laws.concurrency.partitions import Partitions
-from enforcer.laws.concurrency.reservoir import Reservoir, Sample
+from enforcer.laws.concurrency.reservoir import Reservoir
+from streaming.contract.broker_events import Sample
 from streaming.policy.timeline import PolicyTimeline
 
 MS = 1_000_000

@@ -20,6 +20,7 @@ from streaming.contract.backlog.actions import Position
 from streaming.contract.backlog.decisions import EvictionPlan
 from streaming.contract.broker_events import Backlog
 from streaming.contract.namespaces import Namespaces
+from streaming.contract.topics import Cluster
 from streaming.kafka_io.admin_client import AdminClient as PythonAdmin
 from streaming.kafka_io.admin_client import admin_options
 from streaming.laws.backlog.law import Quota, Rules, judge
@@ -43,7 +44,7 @@ class Looker:
 
     def __init__(self, bootstrap: str) -> None:
         self._runner = asyncio.Runner()
-        self.cluster = KafkaCluster(bootstrap, {}, KafkaBacklogSettings(), Namespaces(PATTERN), "weir.")
+        self.cluster = KafkaCluster(Cluster(bootstrap), KafkaBacklogSettings(), Namespaces(PATTERN))
 
     def __enter__(self) -> Self:
         return self
@@ -168,7 +169,7 @@ class Lagging:
         return int(found[part].offset) if part in found else -1
 
     def _python_admin(self) -> Any:
-        return PythonAdmin(**admin_options(self.bootstrap, {}, round(LIMIT_S * 1000)))
+        return PythonAdmin(**admin_options(Cluster(self.bootstrap), round(LIMIT_S * 1000)))
 
     def join(self, group: str, protocol: str = "classic") -> Consumer:
         """A member that has got its partitions, and commits nothing by itself."""

@@ -19,6 +19,7 @@ from wire_client import WireClient
 from enforcer.wire.kafka.codec import request_layout, response_layout
 from enforcer.wire.kafka.fields import NO_TAGS, Fields, int16, int32
 from enforcer.wire.kafka.frames import response_body_offset
+from streaming.contract.topics import Cluster as Home
 from streaming.contract.topics import Topics
 from weir.jars.folders import ROOT
 from weir.jars.java import java_command
@@ -57,7 +58,7 @@ def share_cluster(folder: Path) -> Iterator[Cluster]:
     """A broker that has share groups, and Weir's topics."""
     with LocalKafka(folder, kind=KIND, properties=PROPERTIES) as kafka:
         topics = Topics()
-        ensure_topics(kafka.bootstrap, topics)
+        ensure_topics(Home(kafka.bootstrap, topics))
         with Decider(kafka.bootstrap, topics) as decider:
             yield Cluster(kafka, topics, decider, PolicyWriter(kafka.bootstrap, topics))
 

@@ -14,7 +14,7 @@ from proxy_kit import PolicyWriter
 from pulsar_kit import Admin, fresh
 from stack_kit import read_all, until
 
-from streaming.contract.topics import Topics
+from streaming.contract.topics import Cluster, Topics
 from weir.stack.kafka import LocalKafka
 from weir.stack.pulsar import LocalPulsar
 from weir.stack.topics import ensure_topics
@@ -46,7 +46,7 @@ def test_a_slow_subscription_loses_what_is_beyond(pulsar: LocalPulsar, tmp_path:
         fast.acknowledge(fast.receive(20_000))
     slow.close()
     with LocalKafka(tmp_path / "kafka") as kafka:
-        ensure_topics(kafka.bootstrap, Topics())
+        ensure_topics(Cluster(kafka.bootstrap))
         policies = PolicyWriter(kafka.bootstrap, Topics())
         policies.put("broker", {"backlogQuotaCheckIntervalInSeconds": 1, "preciseBacklogSize": True})
         policies.put(f"topics.{topic}", {"backlogQuotaMap": {"destination_storage": EVICTS}})

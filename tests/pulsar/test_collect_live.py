@@ -23,7 +23,7 @@ from proxy_kit import PolicyWriter
 from pulsar_kit import Admin, fresh
 from stack_kit import until
 
-from streaming.contract.topics import Topics
+from streaming.contract.topics import Cluster, Topics
 from weir.stack.kafka import LocalKafka
 from weir.stack.pulsar import LocalPulsar
 from weir.stack.topics import ensure_topics
@@ -64,7 +64,7 @@ def stack(pulsar: LocalPulsar, tmp_path_factory: pytest.TempPathFactory) -> Iter
     folder = tmp_path_factory.mktemp("collect")
     with ExitStack() as running:
         kafka = running.enter_context(LocalKafka(folder / "kafka"))
-        ensure_topics(kafka.bootstrap, Topics())
+        ensure_topics(Cluster(kafka.bootstrap))
         policies = PolicyWriter(kafka.bootstrap, Topics())
         policies.put("broker", {"resourceUsagePublishIntervalInSecs": ROUND_S})
         job = Job(folder, kafka.bootstrap)

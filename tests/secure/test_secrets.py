@@ -31,7 +31,7 @@ from secret_world import LIMIT_S, World, command, secret
 from tls_kit import LOOPBACK, Authority
 from wire_client import Closed, WireClient
 
-from streaming.contract.topics import Topics
+from streaming.contract.topics import Cluster
 from weir.stack.kafka import LocalKafka, free_port
 from weir.stack.topics import ensure_topics
 
@@ -158,7 +158,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             f'{BEARER_MODULE} required unsecuredLoginStringClaim_sub="k";',
     }  # fmt: skip
     with LocalKafka(folder / "kafka", sasl=made.users, properties=properties, advertise="localhost") as kafka:
-        ensure_topics(kafka.bootstrap, Topics())
+        ensure_topics(Cluster(kafka.bootstrap))
         made.write_settings(f"localhost:{address(kafka.sasl_bootstrap)[1]}")
         happen(made, kafka)
         yield made

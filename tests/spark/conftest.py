@@ -7,7 +7,7 @@ import pytest
 from job_broker_kit import Broker
 from pyspark.sql import SparkSession
 
-from streaming.contract.topics import Topics
+from streaming.contract.topics import Cluster
 from streaming.job.spark.session import Session, build_session, stop_session
 from streaming.job.spark.settings import JobSettings
 from weir.jars.folders import jars_dir
@@ -46,7 +46,7 @@ def spark(session: Session) -> SparkSession:
 def bootstrap(tmp_path: Path) -> Iterator[str]:
     """A broker with Weir's topics."""
     with LocalKafka(tmp_path / "kafka") as kafka:
-        ensure_topics(kafka.bootstrap, Topics())
+        ensure_topics(Cluster(kafka.bootstrap))
         yield kafka.bootstrap
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from streaming.contract.topics import Cluster
 from streaming.job.process.new_checkpoint import NewCheckpoint, warn_of_new
 
 OLD, NEW = "v7-shards1-partitions1-topicsa", "v7-shards2-partitions2-topicsb"
@@ -33,8 +34,7 @@ def test_only_a_checkpoint_without_a_batch_begins_anew(
         warn_of_new(
             spark,
             str(tmp_path / NEW),
-            bootstrap="127.0.0.1:1",
-            client={"log_level": 0},
+            cluster=Cluster("127.0.0.1:1", client={"log_level": "0"}),
             topics=["weir.requests"],
             from_start=True,
         )

@@ -19,7 +19,7 @@ from job_kit import Job
 from spark_kit import TOPICS
 
 from streaming.columns.records import Records
-from streaming.contract.topics import Topics
+from streaming.contract.topics import Cluster
 from streaming.laws.law import StepContext
 from streaming.laws.shard import step
 from weir.stack.kafka import LocalKafka
@@ -151,7 +151,7 @@ def test_a_job_says_which_of_its_topics_was_deleted(tmp_path: Path) -> None:
             assert job.ended(WAIT_S) == 1
             assert "topic weir.policies is not there" in job.log.read_text().splitlines()[-1]
             # More than it had read of the old topic, before the job is there to see it come.
-            ensure_topics(kafka.bootstrap, Topics())
+            ensure_topics(Cluster(kafka.bootstrap))
             for number in range(9):
                 broker.limit(f"u{number}", 77)
             broker.flush()

@@ -15,7 +15,7 @@ from suite import PASSWORD, USER, Access
 from enforcer.core.security.tls import TlsSettings, UpstreamTlsSettings
 from enforcer.core.settings import Alter, AutoCreation, ProxySettings
 from enforcer.host.server import ProxyConfig
-from streaming.contract.topics import Topics
+from streaming.contract.topics import Cluster, Topics
 from weir.stack.kafka import LocalKafka, Sasl
 from weir.stack.topics import ensure_topics
 
@@ -86,7 +86,7 @@ def place(way: Way, folder: Path, brokers: int) -> Iterator[Place]:
             yield Place(straight, straight)
             return
         topics = Topics()
-        ensure_topics(kafka.bootstrap, topics)
+        ensure_topics(Cluster(kafka.bootstrap, topics))
         with Decider(kafka.bootstrap, topics):
             if way is Way.QUOTA:
                 # More than any suite asks for: what is tried is the way through the law, not being refused.

@@ -57,10 +57,8 @@ class View:
         self._asked = asked
         self._bootstrap = cluster.bootstrap
         self._open = ExitStack()
-        client = cluster.client
-        policies = PolicyReader(cluster.bootstrap, cluster.topics, client, told_max=0)
-        self._policies = self._open.enter_context(policies)
-        reader = self._open.enter_context(closing(Reader(cluster.bootstrap, client)))
+        self._policies = self._open.enter_context(PolicyReader(cluster, told_max=0))
+        reader = self._open.enter_context(closing(Reader(cluster.bootstrap, cluster.client)))
         self._standing = BacklogReader(reader, cluster.topics.decisions)
 
     def close(self) -> None:

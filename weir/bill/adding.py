@@ -159,7 +159,7 @@ def bill(cluster: Cluster, from_ms: int, to_ms: int) -> Bill:
         WeirError: the cluster does not answer, or the stretch is too long.
     """
     topics = cluster.topics
-    adding = Bill(read_policies(cluster.bootstrap, topics, cluster.client, told_max=0).entries)
+    adding = Bill(read_policies(cluster).entries)
     with closing(TopicReader(cluster.bootstrap, cluster.client)) as reader:
         # To the topic's end: a decision comes after its request.
         for span in reader.spans(topics.decisions, from_ms, None):

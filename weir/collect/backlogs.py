@@ -136,11 +136,9 @@ class BacklogPart:
 
         stack.push_async_callback(stop)
         await policies.start()
-        writer = await asyncio.to_thread(
-            Reports, cluster.bootstrap, cluster.topics.usage, lease, cluster.client, _WRITE_S
-        )
+        writer = await asyncio.to_thread(Reports, cluster, lease, _WRITE_S)
         stack.enter_context(writer)
-        log = ActionLog(cluster.bootstrap, cluster.topics.decisions, cluster.client, _WRITE_S)
+        log = ActionLog(cluster, _WRITE_S)
         stack.callback(log.close)
 
         async def write(reports: Sequence[Backlog]) -> Sequence[str]:

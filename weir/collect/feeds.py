@@ -46,7 +46,7 @@ class PolicyFeed:
         self._topic = cluster.topics.policies
         self._policies = Policies(_wall_ms)
         self._tail = policies_tail(
-            _connection(cluster), self._topic, self._policies, Complaints(self._topic, unusable)
+            cluster.properties, self._topic, self._policies, Complaints(self._topic, unusable)
         )
 
     def policies(self) -> PolicySet:
@@ -84,7 +84,7 @@ class DecisionFeed(Generic[T]):
         take: Callable[[T], None],
         unusable: Callable[[], None],
     ) -> None:
-        self._properties, self._topic = _connection(cluster), cluster.topics.decisions
+        self._properties, self._topic = cluster.properties, cluster.topics.decisions
         self._read, self._take = read, take
         self._complaints = Complaints(self._topic, unusable)
         self._tail: Tail[T] | None = None
@@ -161,10 +161,6 @@ async def _wait_for(event: asyncio.Event, topic: str) -> None:
         await asyncio.wait_for(event.wait(), START_S)
     except TimeoutError as error:
         raise WeirError(f"{topic} could not be read to its end within {START_S:.0f} s") from error
-
-
-def _connection(cluster: Cluster) -> dict[str, str]:
-    return {**cluster.client, "bootstrap.servers": cluster.bootstrap}
 
 
 def _wall_ms() -> int:

@@ -84,7 +84,7 @@ async def _quotas(
     Raises:
         WeirError: with `once`: the round failed.
     """
-    reader = QuotaReader(cluster.bootstrap, client=cluster.client, timeout_ms=_REQUEST_MS)
+    reader = QuotaReader(cluster, _REQUEST_MS)
     while True:
         try:
             await asyncio.to_thread(collect_once, reader, cluster, _REQUEST_MS / 1000)
@@ -108,14 +108,7 @@ def collect_once(reader: QuotaReader, cluster: Cluster, timeout_s: float) -> int
     def decide(log: PolicyLog) -> list[Update]:
         return differences(log, found, (ORIGIN,), override=False)
 
-    written = change_policies(
-        cluster.bootstrap,
-        cluster.topics,
-        decide,
-        origin=ORIGIN,
-        client=cluster.client,
-        timeout_s=timeout_s,
-    )
+    written = change_policies(cluster, decide, origin=ORIGIN, timeout_s=timeout_s)
     for update in written.updates:
         logger.info("%s is now %s", update.path, "removed" if update.value is None else update.value)
     return len(written.updates)
@@ -127,8 +120,8 @@ def _watch(
     namespaces = Namespaces(terms.proxy.namespace_pattern)
 
     async def watch(stack: AsyncExitStack) -> ClusterWatch:
-        name = terms.backlog.cluster or await asyncio.to_thread(cluster_id, cluster.bootstrap, cluster.client)
-        held = KafkaCluster(cluster.bootstrap, cluster.client, terms.kafka, namespaces, cluster.topics.prefix)
+        name = terms.backlog.cluster or await asyncio.to_thread(cluster_id, cluster)
+        held = KafkaCluster(cluster, terms.kafka, namespaces)
         stack.callback(held.close)
         return ClusterWatch(kind="kafka", name=name, backlogs=held)
 

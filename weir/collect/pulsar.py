@@ -85,8 +85,8 @@ async def serve(
         watch = _watch(terms, settings, metrics)
         part = BacklogPart(cluster, backlog, metrics.registry, watch, stand_by=args.stand_by)
         parts.append(part.once() if args.once else part.run())
-    usage = [] if args.no_usage else [_usage(args, settings, cluster, terms, metrics, address, stop)]
-    await until_stopped(stop, parts, usage)
+    usage = _Usage(args, settings, cluster, terms, metrics, address, stop)
+    await until_stopped(stop, parts, [] if args.no_usage else [usage.run()])
 
 
 def _watch(terms: RestTerms, settings: PulsarCollectSettings, metrics: CollectMetrics) -> Watch:
@@ -99,103 +99,70 @@ def _watch(terms: RestTerms, settings: PulsarCollectSettings, metrics: CollectMe
     return watch
 
 
-async def _usage(
-    args: argparse.Namespace,
-    settings: PulsarCollectSettings,
-    cluster: Cluster,
-    terms: RestTerms,
-    metrics: CollectMetrics,
-    address: str | None,
-    stop: asyncio.Event,
-) -> None:
-    """What groups use, and their limits, until `stop` is set."""
-
-    async def run() -> None:
-        async with AsyncExitStack() as stack:
-            begun: list[Collector] = []
-
-            async def begin() -> None:
-                begun.append(await _begin(stack, args, settings, cluster, terms, metrics))
-
-            if await unless(stop, begin()):
-                await _Run(args, settings, begun[0], metrics, address, stop).run()
-
-    while not stop.is_set():
-        try:
-            return await run()
-        except TakenOver as taken:
-            if args.once or not args.stand_by:
-                raise
-            await unless(stop, stand_by(cluster, taken, settings.interval_ms / 1000))
-
-
-async def _begin(
-    stack: AsyncExitStack,
-    args: argparse.Namespace,
-    settings: PulsarCollectSettings,
-    cluster: Cluster,
-    terms: RestTerms,
-    metrics: CollectMetrics,
-) -> Collector:
-    """The collector of usage, with all that it follows on the stack."""
-    rest = await stack.enter_async_context(Rest(terms, metrics.request))
-    name = settings.cluster or await _cluster_name(rest)
-    reports = stack.enter_context(
-        await asyncio.to_thread(
-            Reports,
-            cluster.bootstrap,
-            cluster.topics.usage,
-            f"{cluster.topics.usage}-pulsar-{name}",
-            cluster.client,
-            _ATTEMPT_S,
-        )
-    )
-    push = PushTerms(override=args.override)
-    policies = PolicyFeed(cluster, metrics.unusable_records.inc)
-    stack.push_async_callback(policies.stop)
-    pusher = Pusher(rest, Notes(rest, settings.notes_namespace), push, metrics)
-    collector = Collector(
-        rest,
-        pusher,
-        settings,
-        policies=policies.policies,
-        report=reports.write,
-        name=f"collect-{name}-{secrets.token_hex(4)}",
-        push=args.push,
-        metrics=metrics,
-    )
-
-    def take(share: Share) -> None:
-        collector.take_share(share.group, share.broker, share.limits, share.ttl_ms)
-
-    shares = DecisionFeed(cluster, shares_in, take, metrics.unusable_records.inc)
-    stack.push_async_callback(shares.stop)
-    await policies.start()
-    await collector.meet()
-    await shares.start(LIFE_ROUNDS * round_rules(policies.policies()).interval_ms)
-    return collector
-
-
-class _Run:
-    """The rounds of one collector."""
+class _Usage:
+    """What groups use, and their limits, round by round until `stop` is set."""
 
     def __init__(
         self,
         args: argparse.Namespace,
         settings: PulsarCollectSettings,
-        collector: Collector,
+        cluster: Cluster,
+        terms: RestTerms,
         metrics: CollectMetrics,
         address: str | None,
         stop: asyncio.Event,
     ) -> None:
-        self._args, self._settings = args, settings
-        self._collector, self._metrics = collector, metrics
-        self._address, self._stop = address, stop
+        self._args, self._settings, self._cluster, self._terms = args, settings, cluster, terms
+        self._metrics, self._address, self._stop = metrics, address, stop
+        self._collector: Collector
         self._ready = False
         self._said: dict[Slot, Rates | None] = {}
         self._next_progress_s = self._next_behind_s = 0.0
 
     async def run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                async with AsyncExitStack() as stack:
+                    if await unless(self._stop, self._begin(stack)):
+                        await self._rounds()
+                    return
+            except TakenOver as taken:
+                if self._args.once or not self._args.stand_by:
+                    raise
+                await unless(self._stop, stand_by(self._cluster, taken, self._settings.interval_ms / 1000))
+
+    async def _begin(self, stack: AsyncExitStack) -> None:
+        """Make the collector, with all that it follows on the stack."""
+        cluster, settings, metrics = self._cluster, self._settings, self._metrics
+        rest = await stack.enter_async_context(Rest(self._terms, metrics.request))
+        name = settings.cluster or await _cluster_name(rest)
+        lease = f"{cluster.topics.usage}-pulsar-{name}"
+        reports = stack.enter_context(await asyncio.to_thread(Reports, cluster, lease, _ATTEMPT_S))
+        policies = PolicyFeed(cluster, metrics.unusable_records.inc)
+        stack.push_async_callback(policies.stop)
+        push = PushTerms(override=self._args.override)
+        pusher = Pusher(rest, Notes(rest, settings.notes_namespace), push, metrics)
+        collector = self._collector = Collector(
+            rest,
+            pusher,
+            settings,
+            policies=policies.policies,
+            report=reports.write,
+            name=f"collect-{name}-{secrets.token_hex(4)}",
+            push=self._args.push,
+            metrics=metrics,
+        )
+
+        def take(share: Share) -> None:
+            collector.take_share(share.group, share.broker, share.limits, share.ttl_ms)
+
+        shares = DecisionFeed(cluster, shares_in, take, metrics.unusable_records.inc)
+        stack.push_async_callback(shares.stop)
+        await policies.start()
+        await collector.meet()
+        await shares.start(LIFE_ROUNDS * round_rules(policies.policies()).interval_ms)
+
+    async def _rounds(self) -> None:
         readings = 0
         while not self._stop.is_set():
             due_s = time.monotonic() + self._collector.interval_s()

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from streaming.contract.topics import Topics
 from streaming.policy.files import load_policies
 from streaming.policy.settings import read_settings
 from weir.foreground import forget_ready_file
 from weir.log import log_to_stderr
-from weir.options import add, add_cluster_options, add_file, add_part_options
+from weir.options import add, add_cluster_options, add_file, add_part_options, cluster_of
 from weir.paths import make_folder
-from weir.settings import KafkaSettings, LocalSettings
+from weir.settings import LocalSettings
 
 if TYPE_CHECKING:
     from streaming.laws.law import CandidatePolicies
@@ -54,22 +53,14 @@ def run(args: argparse.Namespace) -> int:
     forget_ready_file(args.ready_file)
     candidates = _candidates(args)
     settings = _overridden(read_settings(JobSettings, "job", args.settings), args)
-    kafka = read_settings(KafkaSettings, "kafka", args.settings)
-    local = read_settings(LocalSettings, "local", args.settings)
-    bootstrap, client = args.kafka or kafka.bootstrap, kafka.client_of("job")
+    local, cluster = read_settings(LocalSettings, "local", args.settings), cluster_of(args, "job")
     make_folder(args.log_dir)
     if is_local_path(settings.checkpoint_dir):
         make_folder(settings.checkpoint_dir)
     jars = jars_dir("spark")
-    topics = Topics(kafka.topic_prefix)
-    ensure_topics(
-        bootstrap, topics, partitions=local.partitions, client=client, limit_s=settings.topics_timeout_s
-    )
+    ensure_topics(cluster, partitions=local.partitions, limit_s=settings.topics_timeout_s)
     options = JobOptions(
-        bootstrap=bootstrap,
-        topics=topics,
-        client=client,
-        topics_check_ms=kafka.topics_check_ms,
+        cluster=cluster,
         jars=jars,
         work_dir=args.log_dir,
         metrics=args.metrics,

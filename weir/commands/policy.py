@@ -144,13 +144,7 @@ def apply(args: argparse.Namespace) -> int:
         return differences(log, wanted, FILE_ORIGINS, override=True)
 
     written = change_policies(
-        cluster.bootstrap,
-        cluster.topics,
-        decide,
-        origin="apply",
-        actor=actor_here("file"),
-        reason=args.reason,
-        client=cluster.client,
+        cluster, decide, origin="apply", actor=actor_here("file"), reason=args.reason
     )
     before, updates = written.before, written.updates
     owners = written.log.origins
@@ -175,14 +169,12 @@ def mode(args: argparse.Namespace) -> int:
 
     cluster, wanted = cluster_of(args), Update(path=Section.MODE.value, value=args.mode)
     written = change_policies(
-        cluster.bootstrap,
-        cluster.topics,
+        cluster,
         lambda log: [] if log.entries.get(Section.MODE, Mode.ENFORCE) == args.mode else [wanted],
         # Not a file's: the next one that says nothing of it leaves it alone.
         origin="mode",
         actor=actor_here("mode"),
         reason=args.reason,
-        client=cluster.client,
     )
     in_force = f", in force from {_utc(written.effective_ts)}" if written.updates else " already"
     print(f"mode {args.mode}: version {written.version}{in_force}")
@@ -194,7 +186,7 @@ def get(args: argparse.Namespace) -> int:
     from streaming.kafka_io.policy_topic import read_policies
 
     cluster = cluster_of(args)
-    log = read_policies(cluster.bootstrap, cluster.topics, cluster.client)
+    log = read_policies(cluster)
     remarks = _remarks(log, cluster.topics.policies, cluster.bootstrap, _now_ms())
     print("\n".join(map(printable, remarks)))
     print(policy_file(log.entries), end="")

@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
         check_readable(file)
     stop = StopSignal()
     stop.install()
-    log = read_policies(cluster.bootstrap, cluster.topics, cluster.client)
+    log = read_policies(cluster)
     addresser = Addresser(topics=cluster.topics, log=log, now_ms=time.time_ns() // 1_000_000)
     sender = Sender(producer_for(cluster), progress=_say)
     pace = None if args.at_once else Pace(factor=args.speed, wait=stop.wait, now_s=time.time)

@@ -15,7 +15,7 @@ from streaming.kafka_io.policy_topic import PolicyLog, read_policies
 
 def changes(cluster: Cluster) -> PolicyLog:
     """All that the topic tells of changes; raises WeirError if it is not there or does not answer."""
-    return read_policies(cluster.bootstrap, cluster.topics, cluster.client, told_max=sys.maxsize)
+    return read_policies(cluster, told_max=sys.maxsize)
 
 
 def line(row: dict[str, Any], at: str) -> str:

@@ -24,12 +24,11 @@ _POLL_S: Final = 0.1
 def producer_for(cluster: Cluster) -> Producer:
     """An idempotent producer (docs/contract.md 1) with a bounded queue."""
     own = {
-        "bootstrap.servers": cluster.bootstrap,
         "queue.buffering.max.messages": BUFFER_MAX,
         "message.timeout.ms": int(DELIVERY_LIMIT_S * 1000),
         "linger.ms": 5,
     }
-    return connected(cluster.client, own)
+    return connected(cluster.properties, own)
 
 
 class Sender:

@@ -7,18 +7,13 @@ and what differs between two runs is the algorithm's doing.
 from math import log
 from typing import Final
 
+from enforcer.laws.concurrency.reservoir import mixed
+
 ARRIVALS, PLACES, WORK, STARTS = range(4)
 """Streams: times between arrivals, the proxy that a request reaches, its work, when a client begins."""
 _MASK: Final = 2**64 - 1
 _STEP: Final = 0x9E3779B97F4A7C15
 _FRACTION_BITS: Final = 53
-
-
-def _mixed(number: int) -> int:
-    """The output function of SplitMix64 (Steele, Lea, Flood, 2014)."""
-    number = ((number ^ number >> 30) * 0xBF58476D1CE4E5B9) & _MASK
-    number = ((number ^ number >> 27) * 0x94D049BB133111EB) & _MASK
-    return number ^ number >> 31
 
 
 class Draws:
@@ -27,11 +22,11 @@ class Draws:
     __slots__ = ("_base",)
 
     def __init__(self, seed: int, stream: int) -> None:
-        self._base = _mixed((_mixed(seed & _MASK) + stream * _STEP) & _MASK)
+        self._base = mixed((mixed(seed & _MASK) + stream * _STEP) & _MASK)
 
     def uniform(self, number: int) -> float:
         """The n-th draw, evenly from [0, 1)."""
-        return (_mixed((self._base + (number + 1) * _STEP) & _MASK) >> 64 - _FRACTION_BITS) * 2.0**-53
+        return (mixed((self._base + (number + 1) * _STEP) & _MASK) >> 64 - _FRACTION_BITS) * 2.0**-53
 
     def exponential(self, number: int) -> float:
         """The n-th draw, exponential with mean 1."""

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.contract.errors import WeirError
 from streaming.contract.printable import printable_lines
-from streaming.contract.topics import Topics
+from streaming.contract.topics import Cluster
 from streaming.job.query import start_query
 from streaming.job.spark.class_archive import archiving, forget, keep
 from streaming.job.spark.session import Session, build_session, reason_of, stop_session
@@ -78,16 +78,16 @@ def _run_session(bootstrap: str, folder: Path) -> None:
 
 def _run_job(bootstrap: str, folder: Path) -> None:
     """The job's query, with its first batch and one with events, archived as it ends."""
-    topics = Topics()
-    ensure_topics(bootstrap, topics)
+    cluster = Cluster(bootstrap)
+    ensure_topics(cluster)
     os.environ["SPARK_SUBMIT_OPTS"] = " ".join((_QUICK, *archiving(jars_dir("spark"))))
     settings = JobSettings(checkpoint_dir=str(folder / "checkpoint"))
     session = _session(settings, folder)
     try:
-        query = start_query(session.spark, settings, bootstrap=bootstrap, topics=topics)
-        producer = connected({}, {"bootstrap.servers": bootstrap})
+        query = start_query(session.spark, settings, bootstrap=bootstrap, topics=cluster.topics)
+        producer = connected(cluster.properties, {})
         for event in _EVENTS:
-            producer.produce(topics.requests, event)
+            producer.produce(cluster.topics.requests, event)
         producer.flush(_BATCHES_LIMIT_S)
         _wait(query, len(_EVENTS))
     finally:

@@ -12,7 +12,7 @@ from typing import IO, Any
 from enforcer.core.security.tls import TlsSettings
 from streaming.collect.backlog.settings import BacklogSettings
 from streaming.contract.errors import WeirError
-from streaming.contract.topics import Topics
+from streaming.contract.topics import Cluster, Topics
 from weir.foreground import StopSignal, private_folder
 from weir.settings import CollectSettings, KafkaSettings, LocalSettings
 from weir.stack.kafka import LocalKafka, port_for
@@ -292,10 +292,7 @@ class Stack:
         from weir.logs.policy_log import actor_here
         from weir.stack.topics import ensure_topics
 
-        topics, client = Topics(self._settings.kafka.topic_prefix), self._settings.kafka.client
-        created = ensure_topics(
-            self.bootstrap, topics, partitions=self._settings.local.partitions, client=client
-        )
+        created = ensure_topics(self._cluster, partitions=self._settings.local.partitions)
         if created:
             self._say(f"created the topics {', '.join(created)}")
         wanted = self._options.policies
@@ -306,9 +303,7 @@ class Stack:
             # What was changed through the admin API since is newer than the file.
             return differences(log, wanted, ("file", "apply"), override=True, respected=("admin",))
 
-        written = change_policies(
-            self.bootstrap, topics, decide, origin="file", actor=actor_here("file"), client=client
-        )
+        written = change_policies(self._cluster, decide, origin="file", actor=actor_here("file"))
         self._say(f"policies: {len(wanted)} entries, {len(written.updates)} of them changed")
         held = written.log.entries
         for path, value in wanted.items():
@@ -357,7 +352,12 @@ class Stack:
             for name, part_args in args.items()
         ]
 
+    @property
+    def _cluster(self) -> Cluster:
+        kafka = self._settings.kafka
+        return Cluster(self.bootstrap, Topics(kafka.topic_prefix), kafka.client)
+
     def _cluster_id(self) -> str:
         from weir.stack.topics import cluster_id
 
-        return re.sub(r"[^\w-]", "_", cluster_id(self.bootstrap, self._settings.kafka.client))
+        return re.sub(r"[^\w-]", "_", cluster_id(self._cluster))

@@ -1,7 +1,6 @@
 """Create the topics of an installation with the settings that docs/contract.md 1 rests on."""
 
 import time
-from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any
 
@@ -9,7 +8,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from streaming.contract.errors import WeirError
-from streaming.contract.topics import Cluster, Topics
+from streaming.contract.topics import Cluster
 from streaming.kafka_io.reader import NO_LOG
 from streaming.kafka_io.weir_topics import Fault, look, topic_settings
 
@@ -19,12 +18,7 @@ _RETRY_S = 0.5
 
 
 def ensure_topics(
-    bootstrap: str,
-    topics: Topics,
-    *,
-    partitions: int = 1,
-    client: Mapping[str, str] | None = None,
-    limit_s: float = LIMIT_S,
+    cluster: Cluster, *, partitions: int = 1, limit_s: float = LIMIT_S
 ) -> list[str]:
     """Create those of the five topics that are missing; safe to call again and by several at once.
 
@@ -32,10 +26,8 @@ def ensure_topics(
     partition: their versions count up in one order.
 
     Args:
-        bootstrap: `HOST:PORT` of the cluster.
-        topics: the names.
+        cluster: where they are to be.
         partitions: of each of the others.
-        client: librdkafka properties of our own connections.
         limit_s: for all of it.
 
     Returns:
@@ -44,13 +36,12 @@ def ensure_topics(
     Raises:
         WeirError: the cluster does not answer, refuses, or has a topic with other settings than ours.
     """
-    properties: dict[str, Any] = {**(client or {}), "bootstrap.servers": bootstrap}
-    admin = AdminClient(properties, logger=NO_LOG)
+    admin, topics = AdminClient(cluster.properties, logger=NO_LOG), cluster.topics
     deadline = time.monotonic() + limit_s
     settings = topic_settings(topics)
     # First, since "timed out waiting for the controller" is no way to say that the address is wrong.
-    _reach(admin, bootstrap, limit_s)
-    seen = look(admin, bootstrap, topics, _left(deadline))
+    _reach(admin, cluster, limit_s)
+    seen = look(admin, cluster.bootstrap, topics, _left(deadline))
     seen.check()
     if unreadable := [each.text for each in seen.faults if each.fault is Fault.UNREADABLE]:
         raise WeirError("\n".join(unreadable))
@@ -64,7 +55,7 @@ def ensure_topics(
         created = _created(admin, wanted, _left(deadline) / 2)
     except _Late:
         # One of librdkafka's has been seen waiting for a controller that answered all others: a new one asks.
-        created = _created(AdminClient(properties, logger=NO_LOG), wanted, _left(deadline))
+        created = _created(AdminClient(cluster.properties, logger=NO_LOG), wanted, _left(deadline))
     _wait_for_leaders(admin, list(settings), deadline)
     return created
 
@@ -79,7 +70,7 @@ def check_topics(cluster: Cluster, limit_s: float = CHECK_LIMIT_S) -> None:
     Raises:
         WeirError: what was expected, and the commands that mend it.
     """
-    admin = AdminClient({**cluster.client, "bootstrap.servers": cluster.bootstrap}, logger=NO_LOG)
+    admin = AdminClient(cluster.properties, logger=NO_LOG)
     try:
         seen = look(admin, cluster.bootstrap, cluster.topics, limit_s)
     except WeirError:
@@ -87,17 +78,16 @@ def check_topics(cluster: Cluster, limit_s: float = CHECK_LIMIT_S) -> None:
     seen.check()
 
 
-def cluster_id(bootstrap: str, client: Mapping[str, str], limit_s: float = LIMIT_S) -> str:
+def cluster_id(cluster: Cluster, limit_s: float = LIMIT_S) -> str:
     """The cluster's own id; raises WeirError if it does not answer."""
-    admin = AdminClient({**client, "bootstrap.servers": bootstrap}, logger=NO_LOG)
-    return str(_reach(admin, bootstrap, limit_s).cluster_id)
+    return str(_reach(AdminClient(cluster.properties, logger=NO_LOG), cluster, limit_s).cluster_id)
 
 
-def _reach(admin: AdminClient, bootstrap: str, limit_s: float) -> Any:
+def _reach(admin: AdminClient, cluster: Cluster, limit_s: float) -> Any:
     try:
         return admin.list_topics(timeout=limit_s)
     except KafkaException as refused:
-        raise WeirError(f"{bootstrap} does not answer: {refused.args[0].str()}") from refused
+        raise WeirError(f"{cluster.bootstrap} does not answer: {refused.args[0].str()}") from refused
 
 
 def _left(deadline: float) -> float:

@@ -32,8 +32,7 @@ class RecentPast:
         self.bootstrap = cluster.bootstrap
         self._topics = cluster.topics
         self._open = ExitStack()
-        policies = PolicyReader(cluster.bootstrap, cluster.topics, cluster.client, told_max=0)
-        self._policies = self._open.enter_context(policies)
+        self._policies = self._open.enter_context(PolicyReader(cluster, told_max=0))
         self._reader = self._open.enter_context(closing(Reader(cluster.bootstrap, cluster.client)))
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ from enforcer.core.feeds.decisions import Readers, decisions_in
 from enforcer.core.feeds.rows import events_of
 from enforcer.core.law import DecisionReader
 from streaming.contract.backlog.decisions import backlog_decision
-from streaming.contract.decisions import share_of
+from streaming.contract.decisions import limit_of, share_of
 from streaming.contract.fields import Fields
 from streaming.contract.usage_events import group_usage
 
@@ -38,7 +38,7 @@ DECISIONS: Final[Readers] = _readers(
     DecisionReader(type="admission", parse=readings.admission, at=attrgetter("at")),
     DecisionReader(type="share", parse=share_of),
     DecisionReader(type="dispatch", parse=dispatch_of, at=attrgetter("at")),
-    DecisionReader(type="limit", parse=readings.slots, at=attrgetter("at")),
+    DecisionReader(type="limit", parse=limit_of, at=attrgetter("ts")),
     DecisionReader(type="backlog", parse=backlog_decision),
 )
 REPORTS: Final[EventReaders] = {

@@ -4,7 +4,7 @@ from typing import Any, Final, NamedTuple
 
 from streaming.contract.decisions import CANDIDATE
 from streaming.contract.errors import BadEvent
-from streaming.contract.fields import TS_MAX_MS, Fields, choice, flag, integer, number, shown, text
+from streaming.contract.fields import TS_MAX_MS, Fields, choice, flag, integer, names, shown, signed, text
 
 _OUTCOMES: Final = ("allow", "reject", "throttle")
 _INFLIGHT, _DROPPED = 2, 3
@@ -36,14 +36,6 @@ class Admission(NamedTuple):
     refused: bool
     mutations: int
     differs: bool
-
-
-class Slots(NamedTuple):
-    """A limit on requests in flight (docs/contract.md 3.4)."""
-
-    partition: str
-    at: int
-    limit: int
 
 
 class Flight(NamedTuple):
@@ -86,34 +78,19 @@ def admission(fields: Fields) -> Admission:
         BadEvent: it is none, or a field in it is out of range.
     """
     ts = integer(fields, "ts", None, maximum=TS_MAX_MS)
-    rejected = fields.get("rejected")
-    if type(rejected) is not list:
-        raise BadEvent(f"rejected: {shown(rejected)}; a list of names was expected")
+    names(fields, "rejected")
     return Admission(
         id=text(fields, "id", None),
         subject=text(fields, "subject", None),
         proxy=text(fields, "proxy", ""),
         at=integer(fields, "applied_ts", ts, maximum=TS_MAX_MS),
-        limit=_number(fields, "limit"),
-        tokens=_number(fields, "tokens"),
-        rate=_number(fields, "rate") or 0.0,
+        limit=signed(fields, "limit"),
+        tokens=signed(fields, "tokens"),
+        rate=signed(fields, "rate") or 0.0,
         throttle_ms=integer(fields, "throttle_time_ms", 0),
         refused=choice(fields, "outcome", "", _OUTCOMES) == "reject",
         mutations=integer(fields, "mutations", 0),
         differs="law" in fields,
-    )
-
-
-def slots(fields: Fields) -> Slots:
-    """A decision from its JSON object.
-
-    Raises:
-        BadEvent: it is none, or a number in it is out of range.
-    """
-    return Slots(
-        partition=text(fields, "partition", None),
-        at=integer(fields, "ts", None, maximum=TS_MAX_MS),
-        limit=integer(fields, "limit", None),
     )
 
 
@@ -178,8 +155,3 @@ def candidate_of(fields: Fields) -> str | None:
     """The candidate policies that a decision is by, beside those in force; None: it is by these."""
     name = fields.get(CANDIDATE)
     return name if isinstance(name, str) else None
-
-
-def _number(fields: Fields, key: str) -> float | None:
-    """A finite number, of a debt negative; absent and null are none."""
-    return None if fields.get(key) is None else number(fields, key, None, minimum=float("-inf"))

@@ -21,14 +21,13 @@ from enforcer.control.entities.readings import (
     Asked,
     Flight,
     Sign,
-    Slots,
     candidate_of,
     is_shadow,
 )
 from enforcer.control.entities.signs import Signs
 from enforcer.control.entities.table import EntityTable, Snapshot
 from streaming.contract.backlog.decisions import BacklogDecision
-from streaming.contract.decisions import Share
+from streaming.contract.decisions import LimitDecision, Share
 from streaming.contract.errors import BadEvent
 from streaming.contract.fields import Fields
 from streaming.contract.names import INFLIGHT_GROUP_PREFIX, is_probe, parse_subject
@@ -51,7 +50,7 @@ _SNAPSHOT_MS: Final = 500
 _HOLD: Final = "producer_request_hold"
 _REFUSE: Final = "producer_exception"
 
-Decided = Admission | Share | DispatchDecision | Slots | BacklogDecision
+Decided = Admission | Share | DispatchDecision | LimitDecision | BacklogDecision
 Reported = GroupUsage | Flight | Asked | Sign
 
 
@@ -173,7 +172,9 @@ class EntityView:
             self.table.waits(row, said.at, until)
             self._note_wait(entity, ts).most(ts, used)
 
-    def _take_slots(self, said: Slots, entity: Entity, ts: int, shadow: bool, _repeated: bool) -> None:
+    def _take_slots(
+        self, said: LimitDecision, entity: Entity, ts: int, shadow: bool, _repeated: bool
+    ) -> None:
         row = self._row(entity, ts, shadow)
         used = self.table.columns["used"][row]
         self.table.measured(row, ts, used, said.limit, self.table.columns["used_until"][row])
@@ -326,7 +327,7 @@ def entity_of(decision: Decided) -> Entity | None:
         return Entity(Law.SHARES, decision.group)
     if isinstance(decision, DispatchDecision):
         return Entity(Law.DISPATCH, f"{decision.topic}/{decision.subscription}")
-    if isinstance(decision, Slots):
+    if isinstance(decision, LimitDecision):
         return Entity(Law.CONCURRENCY, decision.partition)
     return Entity(Law.BACKLOG, decision.topic)
 
@@ -335,6 +336,6 @@ _DECISIONS: Final[Mapping[type, Callable[..., None]]] = {
     Admission: EntityView._take_admission,
     Share: EntityView._take_share,
     DispatchDecision: EntityView._take_dispatch,
-    Slots: EntityView._take_slots,
+    LimitDecision: EntityView._take_slots,
     BacklogDecision: EntityView._take_backlog,
 }

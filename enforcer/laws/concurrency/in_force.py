@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from enforcer.laws.concurrency.decisions import LimitDecision
-from enforcer.laws.concurrency.reservoir import Sample
+from streaming.contract.broker_events import Sample
+from streaming.contract.decisions import LimitDecision
 from streaming.laws.concurrency.algorithms import STATE
 from streaming.laws.concurrency.law import start, take
 from streaming.laws.concurrency.settings import LimitSettings

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final, Protocol
 
-from enforcer.laws.concurrency.reservoir import Reservoir, Sample
+from enforcer.laws.concurrency.reservoir import Reservoir
+from streaming.contract.broker_events import Sample
 
 WAIT_BUCKETS_S: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _NS_PER_S: Final = 1_000_000_000

@@ -6,13 +6,13 @@ from math import inf
 from typing import Final, Protocol
 
 from enforcer.core import bounds
-from enforcer.core.law import Accounts, Context, EnforcerLaw
-from enforcer.laws.concurrency.decisions import READER, LimitDecision
+from enforcer.core.law import Accounts, Context, DecisionReader, EnforcerLaw
 from enforcer.laws.concurrency.limiter import Limiter
 from enforcer.laws.concurrency.metrics import ConcurrencyMetrics
 from enforcer.laws.concurrency.partitions import SAMPLE_LINGER_MS, Partitions
 from enforcer.laws.concurrency.samples_out import SamplesOut
 from enforcer.laws.concurrency.shares import InflightShares
+from streaming.contract.decisions import LimitDecision, limit_of
 
 _ASKED: Final = 3
 """So often a job is asked for a sign before it counts as away; it has at least as long to answer the last."""
@@ -44,7 +44,7 @@ class ConcurrencyLimits(EnforcerLaw):
         now_ns: the steady clock that round trips are measured by.
     """
 
-    reads = READER
+    reads = DecisionReader(type="limit", parse=limit_of, timely=True)
 
     def __init__(
         self, context: Context, accounts: Accounts, now_ns: Callable[[], int] = time.monotonic_ns

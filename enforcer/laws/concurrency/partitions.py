@@ -6,10 +6,11 @@ from typing import Any, Final, Protocol
 
 from enforcer.core import bounds
 from enforcer.core.clock import Clock
-from enforcer.laws.concurrency.decisions import LimitDecision
 from enforcer.laws.concurrency.in_force import LimitInForce
 from enforcer.laws.concurrency.limiter import Limiter
-from enforcer.laws.concurrency.reservoir import Reservoir, Sample, mixed
+from enforcer.laws.concurrency.reservoir import Reservoir, mixed
+from streaming.contract.broker_events import Sample
+from streaming.contract.decisions import LimitDecision
 from streaming.policy.concurrency_schema import EXEMPT
 from streaming.policy.policy_set import PolicySet, Section, partition_entry
 

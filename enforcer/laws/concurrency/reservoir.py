@@ -1,26 +1,12 @@
 """A bounded sample of round trips that prefers none of them (docs/protocol_notes.md 5.6)."""
 
-from typing import Final, NamedTuple
+from typing import Final
+
+from streaming.contract.broker_events import Sample
 
 _MASK: Final = (1 << 64) - 1
 _STEP: Final = 0x9E3779B97F4A7C15
 """Of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014)."""
-
-
-class Sample(NamedTuple):
-    """One request that was answered, or never will be.
-
-    Attributes:
-        start_ns: when it was sent, on the enforcer's steady clock.
-        rtt_ns: how long its answer took, at least 1.
-        inflight: requests of this enforcer in flight at its sending, itself included.
-        did_drop: its answer will never come.
-    """
-
-    start_ns: int
-    rtt_ns: int
-    inflight: int
-    did_drop: bool
 
 
 class Reservoir:

@@ -8,8 +8,8 @@ import pyarrow as pa
 from enforcer.core import bounds
 from enforcer.core.law import Context
 from enforcer.laws.concurrency.in_force import of_all
-from enforcer.laws.concurrency.reservoir import Sample
 from streaming.columns.packed import pack
+from streaming.contract.broker_events import Sample
 
 _NS_PER_MS = 1_000_000
 

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from enforcer.core.law import DecisionReader
-from streaming.contract.errors import BadEvent
-from streaming.contract.fields import TS_MAX_MS, Fields, flag, integer, number, shown, text
+from streaming.contract.fields import TS_MAX_MS, Fields, flag, integer, names, signed, text
 
 LONGEST_THROTTLE_MS: Final = 2**31 - 1
 """What an answer of Kafka's protocol can say, 24.8 days; a longer wait is cut to it and asked about then."""
@@ -64,27 +63,15 @@ def admission_of(fields: Fields) -> Decision:
         proxy=text(fields, "proxy", ""),
         subject=text(fields, "subject", None),
         throttle_time_ms=min(integer(fields, "throttle_time_ms", None), LONGEST_THROTTLE_MS),
-        rejected=frozenset(_texts(fields, "rejected")),
-        limit=_number(fields, "limit"),
-        tokens=_number(fields, "tokens"),
-        rate=_number(fields, "rate"),
+        rejected=frozenset(names(fields, "rejected")),
+        limit=signed(fields, "limit"),
+        tokens=signed(fields, "tokens"),
+        rate=signed(fields, "rate"),
         shadow=flag(fields, "shadow", False),
         late=flag(fields, "late", False),
         applied_ts=integer(fields, "applied_ts", ts, maximum=TS_MAX_MS),
-        refunds=tuple(_texts(fields, "refunds")) if "refunds" in fields else (),
+        refunds=tuple(names(fields, "refunds")) if "refunds" in fields else (),
     )
-
-
-def _texts(fields: Fields, key: str) -> list[str]:
-    texts = fields.get(key)
-    if type(texts) is not list or not all(type(one) is str for one in texts):
-        raise BadEvent(f"{key}: {shown(texts)}; a list of names was expected")
-    return texts
-
-
-def _number(fields: Fields, key: str) -> float | None:
-    """A finite number, of a debt negative; absent and null are none."""
-    return None if fields.get(key) is None else number(fields, key, None, minimum=float("-inf"))
 
 
 READER: Final = DecisionReader(type="admission", parse=admission_of, at=lambda decision: decision.at)

@@ -3,14 +3,14 @@
 import asyncio
 import contextlib
 import threading
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import orjson
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from streaming.contract.backlog.actions import BacklogAction
 from streaming.contract.errors import WeirError
+from streaming.contract.topics import Cluster
 from streaming.kafka_io.reader import reason_of
 from streaming.kafka_io.writer import connected
 
@@ -24,16 +24,15 @@ class ActionLog:
     readers of the decisions waiting until Kafka ends it.
 
     Args:
-        bootstrap: `HOST:PORT` of Kafka.
-        topic: `weir.decisions`.
-        client: librdkafka properties of our own connections.
+        cluster: they go to its `weir.decisions`.
         timeout_s: limit of a write.
     """
 
-    def __init__(self, bootstrap: str, topic: str, client: Mapping[str, Any], timeout_s: float) -> None:
-        self._topic, self._where = topic, f"{topic} on {bootstrap}"
-        own = {"bootstrap.servers": bootstrap, "message.timeout.ms": int(timeout_s * 1000), "linger.ms": 1}
-        self._producer = connected(client, own)
+    def __init__(self, cluster: Cluster, timeout_s: float) -> None:
+        self._topic = cluster.topics.decisions
+        self._where = f"{self._topic} on {cluster.bootstrap}"
+        own = {"message.timeout.ms": int(timeout_s * 1000), "linger.ms": 1}
+        self._producer = connected(cluster.properties, own)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._poll, name="action log", daemon=True)
         self._thread.start()

@@ -18,6 +18,7 @@ from streaming.collect.kafka.publish_times import PublishTimes, Read, Spot
 from streaming.collect.kafka.settings import KafkaBacklogSettings
 from streaming.contract.broker_events import Backlog, Subscription
 from streaming.contract.namespaces import Namespaces
+from streaming.contract.topics import Cluster
 
 PARTITIONS_MAX: Final = 100_000
 """Partitions whose stretches are kept; others are counted as unread."""
@@ -61,29 +62,25 @@ class KafkaCluster:
     """A BacklogCluster: groups are subscriptions of the partitions for which they have committed offsets.
 
     Args:
-        bootstrap: `HOST:PORT[,...]`.
-        client: librdkafka properties of our own connections.
+        cluster: with Weir's own topics, which are left out.
         settings: section `collect_kafka`.
         namespaces: which topic a Kafka name means.
-        own_prefix: topics whose names begin so are Weir's own and left out.
     """
 
     def __init__(
         self,
-        bootstrap: str,
-        client: Mapping[str, str],
+        cluster: Cluster,
         settings: KafkaBacklogSettings,
         namespaces: Namespaces,
-        own_prefix: str,
     ) -> None:
         self._look_s = settings.look_timeout_ms / 1000
         self._namespaces = namespaces
-        self._own_prefix = own_prefix
-        self._connection = Connection(bootstrap, client)
+        self._own_prefix = cluster.topics.prefix
+        self._connection = Connection(cluster)
         self._reader = PartitionReader(self._connection)
         self._groups = GroupReader(self._connection)
         self._partitions = Partitions(LEDGERS_MAX)
-        self._times = PublishTimes(bootstrap, client)
+        self._times = PublishTimes(cluster)
         evicting = KafkaEvictor(self._connection, self._reader, self._groups, self._partitions)
         self.prepare, self.carry_out, self.passed = evicting.prepare, evicting.carry_out, evicting.passed
 

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any, Final, TypeVar
 
@@ -12,6 +12,7 @@ from kafka.protocol.metadata import MetadataRequest
 
 from streaming.contract.errors import WeirError
 from streaming.contract.printable import printable
+from streaming.contract.topics import Cluster
 from streaming.kafka_io.admin_client import AdminClient, admin_options
 
 REQUEST_MS: Final = 10_000
@@ -37,12 +38,11 @@ class Connection:
     """A cluster's brokers; connects when first used, and anew after `close`.
 
     Args:
-        bootstrap: `HOST:PORT[,...]` of the cluster.
-        client: librdkafka properties of our own connections.
+        cluster: whose they are.
     """
 
-    def __init__(self, bootstrap: str, client: Mapping[str, str]) -> None:
-        self._options = admin_options(bootstrap, client, REQUEST_MS) | {
+    def __init__(self, cluster: Cluster) -> None:
+        self._options = admin_options(cluster, REQUEST_MS) | {
             "receive_message_max_bytes": ANSWER_MAX_BYTES,
             "reconnect_backoff_max_ms": 1_000,
         }

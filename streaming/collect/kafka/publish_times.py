@@ -5,13 +5,14 @@ compaction has taken it or it only ends a transaction.
 """
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from confluent_kafka import KafkaError, Message, TopicPartition
 
 from streaming.collect.kafka.partitions import Partition
+from streaming.contract.topics import Cluster
 from streaming.kafka_io.reader import Reader
 
 PUBLISH_TIMES_MS: Final = 3_000
@@ -47,13 +48,12 @@ class PublishTimes:
     """Reads records, and remembers when they were published.
 
     Args:
-        bootstrap: `HOST:PORT[,...]` of the cluster.
-        client: librdkafka properties of our own connections.
+        cluster: that holds them.
     """
 
-    def __init__(self, bootstrap: str, client: Mapping[str, str]) -> None:
+    def __init__(self, cluster: Cluster) -> None:
         self._known: dict[Spot, int] = {}
-        self._bootstrap, self._client = bootstrap, client
+        self._cluster = cluster
         self._own: dict[str, Any] = {
             "client.id": "weir-collect",
             "group.id": "weir-collect",
@@ -91,7 +91,7 @@ class PublishTimes:
     def _turn(self, turn: Sequence[Spot], ends: float) -> dict[Spot, int | None]:
         """Read of partitions that are all different."""
         if self._reader is None:
-            self._reader = Reader(self._bootstrap, self._client, self._own)
+            self._reader = Reader(self._cluster.bootstrap, self._cluster.client, self._own)
         consumer, waiting = self._reader.consumer, {spot.partition: spot for spot in turn}
         found: dict[Spot, int | None] = {}
         consumer.assign([TopicPartition(*spot.partition, spot.offset) for spot in turn])

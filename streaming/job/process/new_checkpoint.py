@@ -11,6 +11,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from streaming.contract.errors import WeirError
+from streaming.contract.topics import Cluster
 from streaming.job.spark.session import reason_of
 from streaming.kafka_io.reader import Reader
 
@@ -58,8 +59,7 @@ def warn_of_new(
     spark: SparkSession,
     checkpoint: str,
     *,
-    bootstrap: str,
-    client: Mapping[str, Any],
+    cluster: Cluster,
     topics: Iterable[str],
     from_start: bool,
 ) -> None:
@@ -68,8 +68,7 @@ def warn_of_new(
     Args:
         spark: the session, whose file systems are asked.
         checkpoint: folder or URI.
-        bootstrap: `HOST:PORT` list of the cluster.
-        client: librdkafka properties of our connections.
+        cluster: that holds the topics.
         topics: names of those that are read.
         from_start: whether requests are read from their start.
     """
@@ -79,7 +78,7 @@ def warn_of_new(
         _LOG.warning("it cannot be seen what other checkpoints there are: %s", reason_of(error))
         return
     if others:
-        records = _records(bootstrap, client, topics)
+        records = _records(cluster, topics)
         new = NewCheckpoint(path=checkpoint, others=others, records=records, from_start=from_start)
         _LOG.warning("%s", new.text())
 
@@ -116,8 +115,8 @@ def _last_batch(files: Any, jvm: Any, checkpoint: Any) -> int | None:
     return max((int(name) for name in names if name.isdigit()), default=None)
 
 
-def _records(bootstrap: str, client: Mapping[str, Any], topics: Iterable[str]) -> int | None:
-    with closing(Reader(bootstrap, client)) as reader:
+def _records(cluster: Cluster, topics: Iterable[str]) -> int | None:
+    with closing(Reader(cluster.bootstrap, cluster.client)) as reader:
         try:
             spans = [span for topic in topics for span in reader.spans(topic, limit_s=_LIMIT_S)]
         except WeirError:

@@ -14,7 +14,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
-from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from py4j.protocol import Py4JError
 from pyspark.accumulators import Accumulator
@@ -22,7 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.contract.errors import WeirError
-from streaming.contract.topics import CHECK_MS, Topics
+from streaming.contract.topics import Cluster
 from streaming.job.process.host_clock import HostClock
 from streaming.job.process.lease import Lease
 from streaming.job.process.new_checkpoint import warn_of_new
@@ -41,7 +40,7 @@ from streaming.job.spark.session import (
 from streaming.job.spark.settings import JobSettings
 from streaming.kafka_io.reader import NO_LOG
 from streaming.kafka_io.topic_watch import TopicWatch
-from streaming.kafka_io.weir_topics import look
+from streaming.kafka_io.weir_topics import TopicsSeen, look
 from streaming.laws.law import CandidatePolicies
 from streaming.metrics_server import serve_metrics
 
@@ -59,23 +58,17 @@ class JobOptions:
     """Where one job runs.
 
     Attributes:
-        bootstrap: `HOST:PORT` list of the cluster with Weir's topics.
-        topics: their names; they exist.
-        client: librdkafka properties for the connection that writes ticks.
+        cluster: with Weir's topics; they exist.
         jars: folder with the jars of weir/jars/poms/spark.
         work_dir: for logs; created.
         metrics: host and port of /metrics, port 0 = any free one; None: not served.
-        topics_check_ms: how often the topics are looked at, ms.
         ready_file: gets `{"pid","jvm_pid","metrics"}` when the query works.
         candidates: policies that are tried beside those in force.
     """
 
-    bootstrap: str
-    topics: Topics
-    client: dict[str, str]
+    cluster: Cluster
     jars: Path
     work_dir: Path
-    topics_check_ms: int = CHECK_MS
     metrics: tuple[str, int] | None = None
     ready_file: Path | None = None
     candidates: tuple[CandidatePolicies, ...] = ()
@@ -89,7 +82,8 @@ def serve(settings: JobSettings, options: JobOptions) -> None:
             was deleted and made again: started again it begins a checkpoint for that one.
     """
     stop = threading.Event()
-    ids = _source_ids(options, settings.topics_timeout_s)
+    seen = _topics_seen(options, settings.topics_timeout_s)
+    ids = {name: seen.ids[name] for name in sources_of(options.cluster.topics)}
     # A short name for the topics that are read: those that come after them get another checkpoint.
     sources = hashlib.sha256(" ".join(ids.values()).encode()).hexdigest()[:8]
     checkpoint = checkpoint_path(settings, sources)
@@ -107,16 +101,15 @@ def serve(settings: JobSettings, options: JobOptions) -> None:
             warn_of_new(
                 session.spark,
                 checkpoint,
-                bootstrap=options.bootstrap,
-                client=options.client,
+                cluster=options.cluster,
                 topics=ids,
                 from_start=settings.starting_offsets == "earliest",
             )
-            query = _start(session, settings, options, counts, checkpoint)
-            ticker = Ticker(
-                options.bootstrap, options.topics, options.client, settings.tick_interval_ms,
-                HostClock(metrics.brokers_clock_ahead_seconds),
-            )  # fmt: skip
+            # More partitions of decisions count from the next start on.
+            partitions = seen.partitions[options.cluster.topics.decisions]
+            query = _start(session, settings, options, partitions, counts, checkpoint)
+            clock = HostClock(metrics.brokers_clock_ahead_seconds)
+            ticker = Ticker(options.cluster, settings.tick_interval_ms, clock)
             with closing(ticker), _looking(options, metrics, ids) as watch:
                 _watch(
                     query,
@@ -139,49 +132,24 @@ def _lease(checkpoint: str, settings: JobSettings) -> Lease | nullcontext[None]:
     return Lease(Path(checkpoint), _GONE_S, settings.lease_silence_s)
 
 
-def _source_ids(options: JobOptions, limit_s: float) -> dict[str, str]:
-    """Kafka's ids of the topics that are read, by name."""
-    deadline = time.monotonic() + limit_s
-    admin = AdminClient({**options.client, "bootstrap.servers": options.bootstrap}, logger=NO_LOG)
+def _topics_seen(options: JobOptions, limit_s: float) -> TopicsSeen:
+    """The topics, once those that are read and that of decisions are there."""
+    cluster, deadline = options.cluster, time.monotonic() + limit_s
+    admin = AdminClient(cluster.properties, logger=NO_LOG)
     while True:
-        seen = look(admin, options.bootstrap, options.topics, limit_s)
+        seen = look(admin, cluster.bootstrap, cluster.topics, limit_s)
         # They exist, but not every broker may know that yet.
-        if all(name in seen.ids for name in sources_of(options.topics)):
-            return {name: seen.ids[name] for name in sources_of(options.topics)}
+        if seen.ids.keys() >= {*sources_of(cluster.topics), cluster.topics.decisions}:
+            return seen
         if time.monotonic() > deadline:
             raise WeirError("; ".join(fault.text for fault in seen.faults))
-        time.sleep(_POLL_S)
-
-
-def _decision_partitions(options: JobOptions, limit_s: float) -> int:
-    """Partitions of the topic of decisions. More of them count from the next start on."""
-    deadline = time.monotonic() + limit_s
-    admin = AdminClient({**options.client, "bootstrap.servers": options.bootstrap}, logger=NO_LOG)
-    while True:
-        try:
-            found = admin.list_topics(options.topics.decisions, timeout=limit_s)
-        except KafkaException as error:
-            raise WeirError(f"{options.bootstrap} does not answer: {error.args[0].str()}") from error
-        partitions = len(found.topics[options.topics.decisions].partitions)
-        if partitions:
-            return partitions
-        if time.monotonic() > deadline:
-            raise WeirError(f"topic {options.topics.decisions} is not there on {options.bootstrap}")
         time.sleep(_POLL_S)
 
 
 @contextmanager
 def _looking(options: JobOptions, metrics: JobMetrics, ids: Mapping[str, str]) -> Iterator[TopicWatch]:
     """Look after the topics meanwhile."""
-    watch = TopicWatch(
-        options.bootstrap,
-        options.topics,
-        options.client,
-        interval_ms=options.topics_check_ms,
-        metrics=metrics.topics,
-        logger=_LOG,
-        ids=ids,
-    )
+    watch = TopicWatch(options.cluster, metrics=metrics.topics, logger=_LOG, ids=ids)
     watch.start()
     try:
         yield watch
@@ -193,17 +161,17 @@ def _start(
     session: Session,
     settings: JobSettings,
     options: JobOptions,
+    partitions: int,
     counts: Accumulator[BatchCounts],
     checkpoint: str,
 ) -> StreamingQuery:
-    bootstrap, topics = options.bootstrap, options.topics
     try:
         return start_query(
             session.spark,
             settings,
-            bootstrap=bootstrap,
-            topics=topics,
-            partitions=_decision_partitions(options, settings.topics_timeout_s),
+            bootstrap=options.cluster.bootstrap,
+            topics=options.cluster.topics,
+            partitions=partitions,
             counts=counts,
             checkpoint=checkpoint,
             candidates=options.candidates,
@@ -256,7 +224,7 @@ def _serve_metrics(metrics: JobMetrics, address: tuple[str, int] | None) -> str 
 
 
 def _announce(session: Session, options: JobOptions, metrics: str | None) -> None:
-    _LOG.info("ready: kafka %s, jvm pid %d, log %s", options.bootstrap, session.jvm_pid, session.log)
+    _LOG.info("ready: kafka %s, jvm pid %d, log %s", options.cluster.bootstrap, session.jvm_pid, session.log)
     if options.ready_file is None:
         return
     note = {"pid": os.getpid(), "jvm_pid": session.jvm_pid, "metrics": metrics}

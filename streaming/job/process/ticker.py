@@ -15,7 +15,7 @@ import orjson
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from streaming.contract.errors import WeirError
-from streaming.contract.topics import Topics
+from streaming.contract.topics import Cluster
 from streaming.job.process.host_clock import HostClock
 from streaming.kafka_io.reader import NoTopic, Reader, Span
 from streaming.kafka_io.writer import connected
@@ -35,25 +35,21 @@ class Ticker:
     """Writes a tick each round, and at least every `interval_ms`, once there is any usage or request.
 
     Args:
-        bootstrap: the cluster.
-        topics: where ticks go and policies come from.
-        client: librdkafka properties of our connections.
+        cluster: where ticks go and policies come from.
         interval_ms: the longest time between two ticks.
         clock: learns from their acknowledgements.
     """
 
-    def __init__(
-        self, bootstrap: str, topics: Topics, client: dict[str, str], interval_ms: int, clock: HostClock
-    ) -> None:
-        self._topics = topics
+    def __init__(self, cluster: Cluster, interval_ms: int, clock: HostClock) -> None:
+        self._topics = cluster.topics
         self._interval_ms = interval_ms
         self._clock = clock
         self._round_ms = ROUND_DEFAULT_S * 1000
         self._next_ms = 0.0
         # A tick that cannot be sent in time is of no use later: the next one says more.
-        own = {"bootstrap.servers": bootstrap, "message.timeout.ms": 5000, "queue.buffering.max.messages": 10}
-        self._producer = connected(client, own)
-        self._reader = Reader(bootstrap, client)
+        own = {"message.timeout.ms": 5000, "queue.buffering.max.messages": 10}
+        self._producer = connected(cluster.properties, own)
+        self._reader = Reader(cluster.bootstrap, cluster.client)
         self._in_use = False
 
     @property

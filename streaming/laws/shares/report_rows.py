@@ -14,14 +14,14 @@ import pyarrow.compute as pc
 
 from streaming.columns.byte_strings import Integers
 from streaming.columns.compiled import lean
+from streaming.columns.records import too_far_ahead
+from streaming.contract.events import CONTRACT_VERSION
 from streaming.contract.fields import TS_MAX_MS
 from streaming.contract.usage_events import COUNTS, DIMENSIONS
-from streaming.laws.law import Flags
+from streaming.laws.row_fields import Flags, RowFields, fields_of
 
 NOT_SAID: Final = -1
 """Instead of a number: nothing is said. In `throttled_ms`, that the broker does not report it."""
-_REFUSED: Final = -2
-"""Instead of a number: one below 0, or what is none."""
 FIELDS: Final = frozenset({"v", "id", "ts", "applied_ts", "broker", "period_ms", "usage"})
 """Columns that are read; the parser reads no other field either."""
 _WIDTH: Final = len(DIMENSIONS)
@@ -63,16 +63,13 @@ def read_reports(rows: pa.RecordBatch, times: Integers, max_ahead_ms: int) -> Re
         times: timestamps of the rows' records, ms; -1: none.
         max_ahead_ms: how far an event may lie after its record's timestamp, if that has one.
     """
-    version, ts, applied_ts, period_ms = (
-        _integers(_column(rows, name)) for name in ("v", "ts", "applied_ts", "period_ms")
-    )
-    brokers, usage = _texts(_column(rows, "broker")), _usage(_column(rows, "usage"))
-    ts = np.where(ts == NOT_SAID, times, ts)
-    at = np.maximum(ts, applied_ts)
-    plain = (version == 1) | (version == NOT_SAID)
-    plain &= (ts >= 0) & (applied_ts != _REFUSED) & (at <= TS_MAX_MS) & (period_ms > 0)
-    plain &= ~((times >= 0) & (at - times > max_ahead_ms)) & _there(brokers)
-    plain &= _is_text(_column(rows, "id").type) & _there(usage)
+    fields, usage = RowFields(rows.schema.names, rows.columns, rows.num_rows), _usage(rows)
+    fields.integers("v", CONTRACT_VERSION, minimum=CONTRACT_VERSION, maximum=CONTRACT_VERSION)
+    ts = fields.integers("ts", times, maximum=TS_MAX_MS)
+    at = np.maximum(ts, fields.integers("applied_ts", ts, maximum=TS_MAX_MS))
+    period_ms = fields.integers("period_ms", NOT_SAID, minimum=1)
+    brokers, _ = fields.texts("broker"), fields.texts("id")
+    plain = fields.plain & ~too_far_ahead(at, times, max_ahead_ms) & _there(brokers) & _there(usage)
     ends, groups, counts, throttled_ms, good = _entries(usage)
     names = groups.dictionary_encode()
     _check(ends, names.indices.to_numpy(), np.full(len(names.dictionary), NOT_SAID), good, plain)
@@ -96,44 +93,25 @@ def plain_rows(rows: pa.RecordBatch, times: Integers, max_ahead_ms: int) -> Flag
     return plain
 
 
-def _column(rows: pa.RecordBatch, name: str) -> pa.Array:
-    return rows[name] if name in rows.schema.names else pa.nulls(rows.num_rows)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(kind == pa.string() or pa.types.is_dictionary(kind) or pa.types.is_null(kind))
-
-
 def _there(column: pa.Array) -> Flags:
     there: Flags = column.is_valid().to_numpy(zero_copy_only=False)
     return there
 
 
-def _texts(column: pa.Array) -> pa.Array:
-    """A column of texts; nulls where it is none."""
-    if pa.types.is_dictionary(column.type):
-        return column.dictionary_decode()
-    return column if column.type == pa.string() else pa.nulls(len(column), pa.string())
+def _numbers(fields: RowFields, name: str) -> Integers:
+    """Integers from 0 on, NOT_SAID where nothing is said; a row with anything else is not plain."""
+    numbers = fields.integers(name, NOT_SAID, minimum=NOT_SAID)
+    if numbers.min(initial=0) < 0:
+        fields.plain &= (numbers >= 0) | ~fields.said(name)
+    return numbers
 
 
-def _integers(column: pa.Array) -> Integers:
-    """A column of integers from 0 on: NOT_SAID for null, _REFUSED for all others."""
-    if pa.types.is_null(column.type):
-        return np.full(len(column), NOT_SAID, dtype=np.int64)
-    if column.type != pa.int64():
-        return np.full(len(column), _REFUSED, dtype=np.int64)
-    numbers: Integers = column.fill_null(NOT_SAID).to_numpy()
-    if not len(numbers) or numbers.min() >= 0:
-        return numbers
-    return np.where(_there(column) & (numbers < 0), _REFUSED, numbers)
-
-
-def _usage(column: pa.Array) -> pa.MapArray:
-    """A column of maps by group; nulls where it is none."""
-    kind = column.type
-    if pa.types.is_map(kind) and pa.types.is_struct(kind.item_type):
+def _usage(rows: pa.RecordBatch) -> pa.MapArray:
+    """What is said by group; nulls where that is no map."""
+    column = rows["usage"] if "usage" in rows.schema.names else pa.nulls(0)
+    if pa.types.is_map(column.type) and pa.types.is_struct(column.type.item_type):
         return column
-    return pa.nulls(len(column), pa.map_(pa.string(), pa.struct([])))
+    return pa.nulls(rows.num_rows, pa.map_(pa.string(), pa.struct([])))
 
 
 def _entries(usage: pa.MapArray) -> tuple[Integers, pa.Array, Integers, Integers, Flags]:
@@ -144,18 +122,14 @@ def _entries(usage: pa.MapArray) -> tuple[Integers, pa.Array, Integers, Integers
     first, size = int(offsets[0]), int(offsets[-1] - offsets[0])
     told = usage.items.slice(first, size)
     counts, throttled_ms = (np.empty((size, _WIDTH), dtype=np.int64) for _ in range(2))
+    fields = fields_of(told)
     for place, name in enumerate(COUNTS):
-        counts[:, place] = _integers(_member(told, name))
-    good = _there(told) & (counts != NOT_SAID).any(axis=1) & (counts != _REFUSED).all(axis=1)
+        counts[:, place] = _numbers(fields, name)
+    good = fields.plain & (counts != NOT_SAID).any(axis=1)
     np.maximum(counts, 0, out=counts)
-    good &= _times(_member(told, "throttledMs"), throttled_ms)
+    place = told.type.get_field_index("throttledMs")
+    good &= _times(pa.nulls(size) if place < 0 else told.field(place), throttled_ms)
     return offsets - first, usage.keys.slice(first, size), counts, throttled_ms, good
-
-
-def _member(told: pa.StructArray, name: str) -> pa.Array:
-    """A field of all entries; null where there is none."""
-    place = told.type.get_field_index(name)
-    return pa.nulls(len(told)) if place < 0 else told.field(place)
 
 
 def _times(throttled: pa.Array, times: Integers) -> Flags:
@@ -164,30 +138,33 @@ def _times(throttled: pa.Array, times: Integers) -> Flags:
     if pa.types.is_null(throttled.type):
         return np.ones(len(throttled), dtype=np.bool_)
     if pa.types.is_struct(throttled.type):
+        fields = fields_of(throttled)
         for place, name in enumerate(DIMENSIONS):
-            times[:, place] = np.where(_there(throttled), _integers(_member(throttled, name)), NOT_SAID)
-        good: Flags = (times != _REFUSED).all(axis=1)
-        return good
+            times[:, place] = _numbers(fields, name)
+        return fields.plain
     if not pa.types.is_map(throttled.type):
         return np.zeros(len(throttled), dtype=np.bool_)
     ends = throttled.offsets.to_numpy().astype(np.int64)
     first, size = int(ends[0]), int(ends[-1] - ends[0])
     place = pc.index_in(throttled.keys.slice(first, size), pa.array(DIMENSIONS)).fill_null(_WIDTH).to_numpy()
+    items = RowFields([""], [throttled.items.slice(first, size)], size)
     # What stands under a null is not said.
-    good = _there(throttled) | (np.diff(ends) == 0)
-    _scatter(ends - first, place.astype(np.int64), _integers(throttled.items.slice(first, size)), times, good)
+    good: Flags = _there(throttled) | (np.diff(ends) == 0)
+    _scatter(ends - first, place.astype(np.int64), _numbers(items, ""), items.plain, times, good)
     return good
 
 
 @lean
-def _scatter(ends: Integers, place: Integers, values: Integers, times: Integers, good: Flags) -> None:
+def _scatter(
+    ends: Integers, place: Integers, values: Integers, right: Flags, times: Integers, good: Flags
+) -> None:
     """Put what maps say into their columns; one that says a dimension twice is not plain."""
     for entry in range(len(good)):
         for number in range(ends[entry], ends[entry + 1]):
             to = place[number]
-            if to == _WIDTH or values[number] == NOT_SAID:
+            if to == _WIDTH or (right[number] and values[number] == NOT_SAID):
                 continue
-            if values[number] == _REFUSED or times[entry, to] != NOT_SAID:
+            if not right[number] or times[entry, to] != NOT_SAID:
                 good[entry] = False
             else:
                 times[entry, to] = values[number]

@@ -15,6 +15,7 @@ from confluent_kafka import Producer
 from pack_kit import packed
 
 from streaming.columns.packed import CONTENT_TYPE, HEADER
+from streaming.contract.topics import Cluster as Home
 from streaming.contract.topics import Topics
 from streaming.kafka_io.policy_topic import Update
 from streaming.kafka_io.policy_turn import change_policies
@@ -64,7 +65,7 @@ def decisions(cluster: Cluster, topics: Topics) -> Decisions:
     """Of this installation."""
     quota = {"destination_storage": {"limitSize": 1000, "policy": EVICT, "actions": True}}
     update = Update(path=f"topics.{CLICKS}", value={"backlogQuotaMap": quota})
-    change_policies(cluster.kafka.bootstrap, topics, lambda log: [update], origin="apply")
+    change_policies(Home(cluster.kafka.bootstrap, topics), lambda log: [update], origin="apply")
     return Decisions(cluster, topics)
 
 

@@ -10,7 +10,7 @@ from enforcer.control.metrics import AdminMetrics
 from enforcer.control.parts import Unavailable
 from enforcer.control.settings import AdminSettings
 from enforcer.control.store import KafkaPolicyStore, updates_of
-from streaming.contract.topics import Topics
+from streaming.contract.topics import Cluster
 from streaming.kafka_io.policy_topic import PolicyLog, Update
 
 
@@ -22,7 +22,7 @@ def nothing(_entries: Entries) -> Changes:
 def store(**settings: int) -> KafkaPolicyStore:
     """A store that reads nothing."""
     limits = AdminSettings(**settings)
-    return KafkaPolicyStore("127.0.0.1:1", Topics(), {}, settings=limits, metrics=AdminMetrics())
+    return KafkaPolicyStore(Cluster("127.0.0.1:1"), settings=limits, metrics=AdminMetrics())
 
 
 async def test_before_the_policies_are_read_nothing_is_answered() -> None:

@@ -20,10 +20,10 @@ from enforcer.laws.enforcement import Enforcement
 from enforcer.laws.mutation.law import MutationQuotas
 from enforcer.laws.registry import LAWS
 from streaming.contract.fields import integer
-from streaming.contract.topics import Topics
+from streaming.contract.topics import Cluster
 
 DAY_MS = 86_400_000
-NOBODY = {"bootstrap.servers": "127.0.0.1:9"}
+NOBODY = Cluster("127.0.0.1:9")
 
 
 async def test_a_policy_dated_days_ahead_is_looked_at_again_until_its_time() -> None:
@@ -32,7 +32,7 @@ async def test_a_policy_dated_days_ahead_is_looked_at_again_until_its_time() -> 
     By the brokers' clock, as policies come into force by it.
     """
     called: list[float] = []
-    control = ControlPlane("p1", ProxySettings(), Metrics(10), Topics(), NOBODY, speaks="kafka")
+    control = ControlPlane("p1", ProxySettings(), Metrics(10), NOBODY, speaks="kafka")
     now_ms = 0.0
     timers: list[tuple[float, Callable[..., None], tuple[Any, ...]]] = []
     loop = SimpleNamespace(
@@ -134,7 +134,7 @@ def test_a_law_is_one_class_and_one_registration(laws: list[type[EnforcerLaw]]) 
 
     async def run() -> Hearts:
         settings = ProxySettings(start_timeout_ms=1)
-        control = ControlPlane("p1", settings, Metrics(10), Topics(), NOBODY, speaks="kafka")
+        control = ControlPlane("p1", settings, Metrics(10), NOBODY, speaks="kafka")
         enforcement = Enforcement(control)
         law = enforcement.of(Hearts)
         await enforcement.start()

@@ -31,7 +31,7 @@ class Other:
         monkeypatch.setattr(module, "_now_s", lambda: self.now_s)
         monkeypatch.setattr(module, "last_begun_ms", self._look)
 
-    def _look(self, _bootstrap: str, _client: Any, lease: str) -> int:
+    def _look(self, _cluster: Cluster, lease: str) -> int:
         assert lease == TAKEN.lease
         self.now_s += 10
         self.looks += 1
@@ -71,4 +71,4 @@ def test_a_kafka_that_does_not_answer_is_said(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(module, "AdminClient", connect)
     with pytest.raises(WeirError, match="b:1 does not tell who writes as lease"):
-        last_begun_ms("b:1", {}, "lease")
+        last_begun_ms(Cluster("b:1"), "lease")

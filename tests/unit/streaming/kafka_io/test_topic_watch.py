@@ -7,7 +7,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from streaming.contract.errors import WeirError
-from streaming.contract.topics import Topics
+from streaming.contract.topics import Cluster
 from streaming.kafka_io import topic_watch
 from streaming.kafka_io.topic_watch import TopicMetrics, TopicWatch
 from streaming.kafka_io.weir_topics import Fault, TopicFault, TopicsSeen
@@ -32,7 +32,7 @@ class Watched:
 
         patch.setattr(topic_watch, "look", look)
         self.watch = TopicWatch(
-            "127.0.0.1:1", Topics(), {}, interval_ms=100,
+            Cluster("127.0.0.1:1", topics_check_ms=100),
             metrics=TopicMetrics(self.registry, "job"), logger=LOGGER,
             ids={"weir.requests": "old"}, on_replaced=self.told.append,
         )  # fmt: skip
@@ -44,7 +44,8 @@ class Watched:
 
 def seen(*faults: TopicFault, **ids: str) -> TopicsSeen:
     """What one look finds."""
-    return TopicsSeen(faults=faults, ids={f"weir.{name}": number for name, number in ids.items()})
+    named = {f"weir.{name}": number for name, number in ids.items()}
+    return TopicsSeen(faults=faults, ids=named, partitions={})
 
 
 def test_what_is_wrong_is_said_at_each_look(

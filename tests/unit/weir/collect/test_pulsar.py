@@ -68,15 +68,10 @@ def run(collected: Collected, *, at_stop: AtStop = AtStop.KEEP, **options: Any) 
     settings = PulsarCollectSettings(at_stop=at_stop)
 
     async def rounds() -> None:
-        collected.run = module._Run(  # type: ignore[assignment]
-            args,
-            settings,
-            collected,
-            metrics,
-            "http://here/metrics",
-            asyncio.Event(),  # type: ignore[arg-type]
-        )
-        await collected.run.run()
+        none: Any = None
+        usage = module._Usage(args, settings, none, none, metrics, "http://here/metrics", asyncio.Event())
+        collected.run, usage._collector = usage, collected  # type: ignore[assignment]
+        await usage._rounds()
 
     asyncio.run(rounds())
     return metrics
@@ -140,8 +135,8 @@ def test_usage_goes_on_when_the_one_that_took_over_has_ended(
     """If it stands by; else the command ends."""
     stop, stood_by, runs = asyncio.Event(), [], 0
 
-    async def begin(*_: Any) -> Collected:
-        return Collected(done())
+    async def begin(*_: Any) -> None:
+        return
 
     async def rounds(self: Any) -> None:
         nonlocal runs
@@ -153,14 +148,14 @@ def test_usage_goes_on_when_the_one_that_took_over_has_ended(
     async def stand_by(_cluster: Any, taken: TakenOver, interval_s: float) -> None:
         stood_by.append((taken.lease, interval_s))
 
-    monkeypatch.setattr(module, "_begin", begin)
-    monkeypatch.setattr(module._Run, "run", rounds)
+    monkeypatch.setattr(module._Usage, "_begin", begin)
+    monkeypatch.setattr(module._Usage, "_rounds", rounds)
     monkeypatch.setattr(module, "stand_by", stand_by)
     args: Any = argparse.Namespace(once=False, stand_by=waits)
     given: Any = (PulsarCollectSettings(), None, None, CollectMetrics(), None, stop)
     if waits:
-        asyncio.run(module._usage(args, *given))
+        asyncio.run(module._Usage(args, *given).run())
         assert (runs, stood_by) == (2, [("lease", 5.0)])
     else:
         with pytest.raises(TakenOver):
-            asyncio.run(module._usage(args, *given))
+            asyncio.run(module._Usage(args, *given).run())

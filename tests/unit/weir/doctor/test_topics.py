@@ -28,7 +28,7 @@ def test_each_fault_of_a_topic_has_its_command(
     """What stops a part, or keeps it from working, is an error."""
     seen = TopicFault(topic="weir.usage", fault=fault, what="is wrong", mend="kafka-configs it")
     monkeypatch.setattr(
-        "weir.doctor.checks.topics.look", lambda *_: TopicsSeen(faults=(seen,), ids=IDS)
+        "weir.doctor.checks.topics.look", lambda *_: TopicsSeen(faults=(seen,), ids=IDS, partitions={})
     )
     (found,) = check_topics(patient_of())
     assert (found.status, found.what, found.mend) == (status, "is wrong", "kafka-configs it")
@@ -36,7 +36,8 @@ def test_each_fault_of_a_topic_has_its_command(
 
 def test_topics_that_are_as_they_must_be(monkeypatch: pytest.MonkeyPatch) -> None:
     """One line."""
-    monkeypatch.setattr("weir.doctor.checks.topics.look", lambda *_: TopicsSeen(faults=(), ids=IDS))
+    found = TopicsSeen(faults=(), ids=IDS, partitions={})
+    monkeypatch.setattr("weir.doctor.checks.topics.look", lambda *_: found)
     assert told(check_topics(patient_of())) == [("ok", "the 1 topics of weir. are as they must be")]
 
 

@@ -2,7 +2,7 @@
 
 from statistics import fmean, pstdev
 
-from weir.simulate.draws import _STEP, ARRIVALS, WORK, Draws, _mixed
+from weir.simulate.draws import _STEP, ARRIVALS, WORK, Draws, mixed
 
 
 def test_the_same_number_of_the_same_stream_is_the_same() -> None:
@@ -18,7 +18,7 @@ def test_the_same_number_of_the_same_stream_is_the_same() -> None:
 
 def test_the_mixing_is_that_of_splitmix64() -> None:
     """Its published first answer for the seed 1234567."""
-    assert _mixed(1234567 + _STEP) == 6457827717110365317
+    assert mixed(1234567 + _STEP) == 6457827717110365317
 
 
 def test_seeds_and_streams_are_apart() -> None:

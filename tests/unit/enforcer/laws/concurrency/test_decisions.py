@@ -2,7 +2,7 @@
 
 import pytest
 
-from enforcer.laws.concurrency.decisions import TTL_MS, limit_of
+from streaming.contract.decisions import LIMIT_TTL_MS, limit_of
 from streaming.contract.errors import BadEvent
 
 LIMIT = {
@@ -15,7 +15,7 @@ def test_a_limit_is_read() -> None:
     """With a life time, or the usual one."""
     found = limit_of(LIMIT)
     assert (found.partition, found.ts, found.algorithm) == ("broker-1", 1_795_166_700_000, "vegas")
-    assert (found.limit, found.estimate, found.ttl_ms) == (26, 26.5, TTL_MS)
+    assert (found.limit, found.estimate, found.ttl_ms) == (26, 26.5, LIMIT_TTL_MS)
     assert limit_of({**LIMIT, "ttl_ms": 5}).ttl_ms == 5
 
 

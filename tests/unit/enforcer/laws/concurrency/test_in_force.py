@@ -3,9 +3,9 @@
 import pytest
 from concurrency_kit import MS
 
-from enforcer.laws.concurrency.decisions import LimitDecision
 from enforcer.laws.concurrency.in_force import LimitInForce
-from enforcer.laws.concurrency.reservoir import Sample
+from streaming.contract.broker_events import Sample
+from streaming.contract.decisions import LimitDecision
 
 AIMD = {"algorithm": "aimd", "useWindowed": False, "aimd": {"initialLimit": 40}}
 

@@ -11,10 +11,10 @@ from context_kit import enforce
 from mutation_kit import Desk
 
 from enforcer.kafka.addresses.brokers import Brokers
-from enforcer.laws.concurrency.decisions import LimitDecision
 from enforcer.laws.concurrency.limiter import Limiter
 from enforcer.laws.concurrency.limits import ConcurrencyLimits
 from enforcer.laws.shares.meter import Meter
+from streaming.contract.decisions import LimitDecision
 
 
 class Client:

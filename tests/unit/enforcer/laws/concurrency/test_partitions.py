@@ -4,8 +4,8 @@ import pytest
 from concurrency_kit import FIXED_2, Parts, Times, Waiting, partitions_at, policies_of
 
 from enforcer.core import bounds
-from enforcer.laws.concurrency.decisions import LimitDecision
 from enforcer.laws.concurrency.partitions import UNLIMITED
+from streaming.contract.decisions import LimitDecision
 from streaming.policy.policy_set import PolicySet
 
 AIMD = {"algorithm": "aimd", "useWindowed": False, "aimd": {"initialLimit": 40}}

@@ -4,7 +4,8 @@ from statistics import mean, pstdev
 
 import pytest
 
-from enforcer.laws.concurrency.reservoir import Reservoir, Sample
+from enforcer.laws.concurrency.reservoir import Reservoir
+from streaming.contract.broker_events import Sample
 
 
 def sample(number: int, rtt_ns: int = 1, inflight: int = 1) -> Sample:

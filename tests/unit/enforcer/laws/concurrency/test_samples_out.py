@@ -7,10 +7,9 @@ from concurrency_kit import MS
 from context_kit import context
 
 from enforcer.core.clock import Clock
-from enforcer.laws.concurrency.reservoir import Sample
 from enforcer.laws.concurrency.samples_out import SamplesOut
 from streaming.columns.packed import unpack
-from streaming.contract.broker_events import Latencies, latency
+from streaming.contract.broker_events import Latencies, Sample, latency
 
 EPOCH_MS = 1_795_166_668_375
 NOW_NS = 500 * MS

@@ -7,7 +7,7 @@ import orjson
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
 
-from streaming.contract.topics import Topics
+from streaming.contract.topics import Cluster
 from streaming.job.process import ticker
 from streaming.job.process.host_clock import HostClock
 from streaming.job.process.ticker import Ticker
@@ -75,7 +75,7 @@ def test_ticks_tell_the_batches_how_far_the_clocks_are_apart(monkeypatch: pytest
     monkeypatch.setattr(ticker, "Reader", lambda *_args, **_named: None)
     monkeypatch.setattr(Ticker, "_has_events", lambda _self: True)
     monkeypatch.setattr(Ticker, "_read_round", lambda _self: None)
-    ticks = Ticker("", Topics(), {}, 10_000, host.clock)
+    ticks = Ticker(Cluster(""), 10_000, host.clock)
     ticks.poll(0.0)
     ticks.poll(9_999.0)
     host.ahead_ms = 0

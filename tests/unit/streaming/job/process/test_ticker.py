@@ -8,7 +8,7 @@ import pytest
 from prometheus_client import Gauge
 
 from streaming.contract.errors import WeirError
-from streaming.contract.topics import Topics
+from streaming.contract.topics import Cluster, Topics
 from streaming.job.process import ticker
 from streaming.job.process.host_clock import HostClock
 from streaming.job.process.ticker import ROUND_DEFAULT_S, Ticker, _round_ms
@@ -51,5 +51,5 @@ def test_it_ticks_though_the_policies_cannot_be_read(monkeypatch: pytest.MonkeyP
     producer = SimpleNamespace(produce=lambda *record, **_: sent.append(record), flush=lambda _s: 0)
     monkeypatch.setattr(ticker, "connected", lambda client, own: producer)
     monkeypatch.setattr(ticker, "Reader", lambda bootstrap, client: SimpleNamespace(spans=spans))
-    Ticker("nowhere:1", Topics(), {}, 1000, HostClock(Gauge("ahead", "s", registry=None))).poll(0.0)
+    Ticker(Cluster("nowhere:1"), 1000, HostClock(Gauge("ahead", "s", registry=None))).poll(0.0)
     assert [topic for topic, _ in sent] == [Topics().usage] * 2
