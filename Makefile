@@ -11,8 +11,7 @@ VENV := .venv
 JARS := $(CURDIR)/.weir/jars
 STAMPS := $(VENV)/.installed .weir/jars/kafka/.fetched .weir/jars/spark/.fetched $(VENV)/.compiled .weir/jars/.archived
 PULSAR_JARS := .weir/jars/pulsar/.fetched .weir/jars/pulsar_broker/.fetched
-KAFKA43_JARS := .weir/jars/kafka43/.fetched
-TESTS_JARS := .weir/jars/hdfs/.fetched .weir/jars/kafka39/.fetched $(KAFKA43_JARS)
+TESTS_JARS := .weir/jars/hdfs/.fetched .weir/jars/kafka39/.fetched .weir/jars/kafka41/.fetched
 AXE := .weir/tools/axe/.fetched
 PYTEST := $(VENV)/bin/python -m pytest
 # A commit of MinIO, 2026-02-12.
@@ -60,7 +59,7 @@ $(VENV)/.compiled: $(VENV)/.installed $(shell find streaming/columns streaming/l
 # For checkpoints on s3a://, 10 MB.
 s3a: setup .weir/jars/spark_s3a/.fetched
 
-# Only tests need these: a namenode and a datanode, older and newer brokers, and an S3 store, which is built in a
+# Only tests need these: a namenode and a datanode, older brokers, and an S3 store, which is built in a
 # quarter of an hour.
 $(TESTS_JARS): .weir/jars/%/.fetched: tests/poms/%/pom.xml tests/poms/%/jars.sha256
 	@mkdir -p $(JARS)
@@ -102,10 +101,10 @@ check: setup
 	@echo "== types" && $(VENV)/bin/mypy
 	@echo "== unit tests and traces" && $(PYTEST) tests/unit tests/traces -m "not soak" -n 2
 
-# From the quick to the slow; each line is one kind, stops at the first that fails. Pulsar's and Kafka 4.3's jars and axe come
+# From the quick to the slow; each line is one kind, stops at the first that fails. Pulsar's jars and axe come
 # meanwhile.
 test: setup
-	@$(MAKE) -s $(PULSAR_JARS) $(KAFKA43_JARS) $(AXE) & fetching=$$!; $(MAKE) -s check; checked=$$?; wait $$fetching && exit $$checked
+	@$(MAKE) -s $(PULSAR_JARS) $(AXE) & fetching=$$!; $(MAKE) -s check; checked=$$?; wait $$fetching && exit $$checked
 	@echo "== the job in Spark" && $(PYTEST) tests/spark -m "not soak" --durations=3
 	@echo "== the proxy and the tools against a real Kafka" && \
 		$(PYTEST) tests/kafka tests/attack -m "not soak" -n 3 --dist loadfile --durations=3

@@ -15,7 +15,6 @@ from counted_kit import Counted, count_by, full_name, wall_ms
 from exam_kit import said
 from proxy_kit import Decider, ProxyThread, until
 from share_kit import (
-    KIND,
     Arrival,
     Member,
     RawMember,
@@ -32,7 +31,7 @@ from share_kit import (
 from enforcer.wire.kafka import definitions
 from enforcer.wire.kafka.fields import Fields
 from enforcer.wire.kafka.frames import SHARE_ACKNOWLEDGE, SHARE_FETCH
-from weir.jars.folders import jars_dir
+from weir.jars.folders import KAFKA, jars_dir
 
 Start = Callable[..., ProxyThread]
 Client = Callable[..., list[str]]
@@ -45,14 +44,14 @@ GO = pytest.param(go, marks=pytest.mark.soak)
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A broker that has share groups."""
-    with share_cluster(tmp_path_factory.mktemp("kafka43")) as found:
+    with share_cluster(tmp_path_factory.mktemp("kafka")) as found:
         yield found
 
 
 @pytest.mark.parametrize("key", [76, 77, 78, 79, 90, 91, 92])
 def test_the_messages_are_the_brokers_own(key: int) -> None:
     """What stands in definitions.py reads as the definitions in Kafka's jar."""
-    (jar,) = jars_dir(KIND).glob("kafka-clients-*.jar")
+    (jar,) = jars_dir(KAFKA).glob("kafka-clients-*.jar")
     for kind in ("request", "response"):
         name = f"common/message/{definitions.NAMES[key]}{kind.capitalize()}.json"
         with zipfile.ZipFile(jar) as opened:
