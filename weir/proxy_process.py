@@ -2,7 +2,7 @@
 
 import gc
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +13,20 @@ from weir.stopping import run_in_loop, stop_event, unless
 _YOUNG_OBJECTS = 50_000
 """A Fetch of 500 topics makes thousands of objects, none of them in a circle. Looking for circles after each
 700, as Python does, took a quarter of the time under dispatch limits. Of so many it takes some 5 ms."""
+Ask = Callable[[], Coroutine[Any, Any, None]]
 
 
-def run_proxy(make: Callable[[], Host[Any]], ready_file: Path | None) -> None:
+async def nothing() -> None:
+    """There is nothing to ask."""
+
+
+def run_proxy(make: Callable[[], Host[Any]], ready_file: Path | None, ask: Ask = nothing) -> None:
     """Run until SIGINT or SIGTERM.
 
     Args:
         make: the proxy, in its event loop.
         ready_file: written when it decides, and again when the job does.
+        ask: done before it starts; what it raises ends it.
 
     Raises:
         WeirError: it cannot start.
@@ -28,14 +34,14 @@ def run_proxy(make: Callable[[], Host[Any]], ready_file: Path | None) -> None:
     forget_ready_file(ready_file)
     keep_memory()
     gc.set_threshold(_YOUNG_OBJECTS)
-    run_in_loop(_serve(make, ready_file))
+    run_in_loop(_serve(make, ready_file, ask))
 
 
-async def _serve(make: Callable[[], Host[Any]], ready_file: Path | None) -> None:
+async def _serve(make: Callable[[], Host[Any]], ready_file: Path | None, ask: Ask) -> None:
     stop, proxy = stop_event(), make()
     try:
         # Each step may take long while Kafka or the job is away: a stop must not wait for it.
-        for step in (proxy.start, proxy.serving.wait, proxy.ready.wait):
+        for step in (ask, proxy.start, proxy.serving.wait, proxy.ready.wait):
             if not await unless(stop, step()):
                 return
             # What the start has made stays for good: a full collection would stop all clients for 10 ms.

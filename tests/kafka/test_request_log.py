@@ -61,7 +61,7 @@ def test_brokers_of_all_versions(tmp_path: Path, version: str) -> None:
 @contextmanager
 def installation(folder: Path) -> Iterator[Cluster]:
     """A broker that logs its requests, and all that decides."""
-    with logging_broker(folder, "4.1") as kafka:
+    with logging_broker(folder, "4.3") as kafka:
         topics = Topics()
         ensure_topics(Home(kafka.bootstrap, topics))
         with Decider(kafka.bootstrap, topics) as decider:

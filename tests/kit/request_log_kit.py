@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from stack_kit import java_topics
 from wire_client import WireClient
 
+from weir.jars.folders import KAFKA
 from weir.stack.kafka import LocalKafka
 
 _LOGGER: Final = "kafka.request.logger"
@@ -33,15 +34,15 @@ rootLogger.appenderRef.out.ref = out
 logger.requests.name = {_LOGGER}
 logger.requests.level = debug
 """
-VERSIONS: Final = {"3.9": "kafka39", "4.1": "kafka", "4.3": "kafka43"}
-"""Kafka's versions and their jars. 3.9 logs by log4j 1, 4.3 by log4j 2, each as Kafka configures them; 4.1 by
+VERSIONS: Final = {"3.9": "kafka39", "4.1": "kafka41", "4.3": KAFKA}
+"""Kafka's versions and their jars. 3.9 logs by log4j 1, 4.1 by log4j 2, each as Kafka configures them; 4.3 by
 slf4j-simple, as Weir does."""
 RECORD: Final = b"x" * 1000
 
 
 def _logging(folder: Path, kind: str) -> tuple[str, ...]:
     """Options of a broker's JVM by which it logs requests, with their times."""
-    if kind == "kafka":
+    if kind == KAFKA:
         name = "org.slf4j.simpleLogger"
         return (f"-D{name}.log.{_LOGGER}=debug",)
     folder.mkdir(parents=True, exist_ok=True)

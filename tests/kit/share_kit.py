@@ -26,7 +26,6 @@ from weir.jars.java import java_command
 from weir.stack.kafka import LocalKafka
 from weir.stack.topics import ensure_topics
 
-KIND: Final = "kafka43"
 LIMIT_S: Final = 120
 _SOURCES: Final = ROOT / "tests" / "kafka"
 _ALTER_CONFIGS, _ALTER_QUOTAS, _GROUP = 44, 49, 32
@@ -56,7 +55,7 @@ class Arrival(NamedTuple):
 @contextmanager
 def share_cluster(folder: Path) -> Iterator[Cluster]:
     """A broker that has share groups, and Weir's topics."""
-    with LocalKafka(folder, kind=KIND, properties=PROPERTIES) as kafka:
+    with LocalKafka(folder, properties=PROPERTIES) as kafka:
         topics = Topics()
         ensure_topics(Home(kafka.bootstrap, topics))
         with Decider(kafka.bootstrap, topics) as decider:
@@ -105,7 +104,7 @@ def java(bootstrap: str, group: str, topics: str, count: int, limit_s: int, *mor
     """Kafka's own."""
     properties = ("org.slf4j.simpleLogger.defaultLogLevel=error",)
     arguments = (bootstrap, group, topics, str(count), str(limit_s), *more)
-    return java_command(str(_SOURCES / "ShareReader.java"), *arguments, kind=KIND, properties=properties)
+    return java_command(str(_SOURCES / "ShareReader.java"), *arguments, properties=properties)
 
 
 def console(bootstrap: str, group: str, topics: str, count: int, limit_s: int, *more: str) -> list[str]:
@@ -117,7 +116,7 @@ def console(bootstrap: str, group: str, topics: str, count: int, limit_s: int, *
         "--max-messages", str(count), "--timeout-ms", str(1_000 * limit_s),
         *(part for name in printed for part in ("--formatter-property", f"print.{name}=true")),
         *(part for each in more for part in ("--command-property", each)),
-        "--formatter-property", "print.value=false", kind=KIND,
+        "--formatter-property", "print.value=false",
     )  # fmt: skip
 
 

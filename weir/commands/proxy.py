@@ -101,8 +101,18 @@ def run(args: argparse.Namespace) -> int:
         from enforcer.host.server import ProxyConfig
         from enforcer.kafka.proxy import KafkaProxy
 
-        run_proxy(lambda: KafkaProxy(ProxyConfig(**common)), args.ready_file)
+        run_proxy(lambda: KafkaProxy(ProxyConfig(**common)), args.ready_file, lambda: _asked(kafka, settings))
     return 0
+
+
+async def _asked(kafka: tuple[tuple[str, int], ...], settings: "ProxySettings") -> None:
+    """Ask the brokers for their age; who waits for a PROXY header is not asked without one."""
+    from enforcer.core.security.tls import client_context
+    from weir.doctor.checks.visit import refuse_old
+
+    tls = None if settings.upstream_tls is None else client_context(settings.upstream_tls)
+    if not settings.upstream_proxy_protocol:
+        await refuse_old(kafka, tls)
 
 
 def _pulsar_settings(args: argparse.Namespace) -> "PulsarSettings":

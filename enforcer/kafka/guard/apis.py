@@ -1,4 +1,4 @@
-"""Every API of Kafka 4.1: what a client could do with it, and what the proxy does about that.
+"""Every API of Kafka 4.3: what a client could do with it, and what the proxy does about that.
 
 The one place where this is said: version ranges, what is hidden and what may pass unread follow from it, and
 the table in docs/protocol_notes.md 7 is held equal to it by a test. What they are called is `definitions`'.

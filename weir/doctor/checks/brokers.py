@@ -10,7 +10,7 @@ from confluent_kafka.admin import AclOperation
 from enforcer.kafka.guard.apis import HIDDEN, READABLE
 from enforcer.wire.kafka.frames import METADATA
 from streaming.contract.errors import WeirError
-from weir.doctor.checks.visit import Visit, visit
+from weir.doctor.checks.visit import Visit, too_old, visit
 from weir.doctor.findings import Finding, error, ok, warning
 from weir.doctor.patient import BROKERS_MAX, Address, Patient, Unreached, broker_settings, metadata
 from weir.foreground import host_port
@@ -19,11 +19,8 @@ HARMFUL: Final = frozenset({
     AclOperation.ALL, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER, AclOperation.ALTER_CONFIGS,
 })  # fmt: skip
 """Whoever may do one of these to Weir's topics sets limits, or ends them."""
-_LIST_OFFSETS: Final = 2
-_OF_3_0: Final = (_LIST_OFFSETS, 7)
-"""An API, and the version of it that Kafka 3.0 brought (KIP-734)."""
 _OF_3_1: Final = (METADATA, 12)
-"""The same of 3.1 (KIP-516)."""
+"""An API, and the version of it that Kafka 3.1 brought (KIP-516)."""
 _HERE: Final = "seen from this machine only: try it where clients are"
 
 
@@ -78,7 +75,7 @@ def _age(one: Visit) -> Finding:
     if gone:
         what = f"{where} is too new: APIs {', '.join(map(str, gone))} have no version that Weir can read"
         return error(what, "update Weir, or keep the brokers at a version that docs/operate.md names")
-    if newest.get(_OF_3_0[0], 0) < _OF_3_0[1]:
+    if too_old(one.versions):
         return error(f"{where} is older than Kafka 3.0", "update the brokers")
     if newest.get(_OF_3_1[0], 0) < _OF_3_1[1]:
         what = f"{where} is older than Kafka 3.1: clients cannot delete topics by id"

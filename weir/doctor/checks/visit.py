@@ -26,6 +26,13 @@ _METADATA_VERSION: Final = 8
 _ANSWER_MAX: Final = 16 * 1024 * 1024
 
 
+_LIST_OFFSETS: Final = 2
+_OF_3_0: Final = (_LIST_OFFSETS, 7)
+"""An API, and the version of it that Kafka 3.0 brought (KIP-734)."""
+Versions = Mapping[int, tuple[int, int]]
+"""First and last version by API."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visit:
     """What came of it.
@@ -40,7 +47,7 @@ class Visit:
 
     address: Address
     reached: bool = True
-    versions: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    versions: Versions = field(default_factory=dict)
     answered: bool = False
     allowed: Mapping[str, int] = field(default_factory=dict)
 
@@ -59,6 +66,34 @@ async def visit(address: Address, topics: Sequence[str], limit_s: float = VISIT_
     return await _try(address, topics, True, limit_s)
 
 
+def too_old(versions: Versions) -> bool:
+    """Whether a broker that has these is older than Kafka 3.0, before which no proxy can stand."""
+    return versions.get(_OF_3_0[0], (0, 0))[1] < _OF_3_0[1]
+
+
+async def refuse_old(addresses: Sequence[Address], tls: ssl.SSLContext | None) -> None:
+    """Ask brokers for their age, as a client does before it logs in; who does not tell in time may be any.
+
+    Args:
+        addresses: of brokers.
+        tls: how they are spoken to; None: in plain text.
+
+    Raises:
+        WeirError: one is too old.
+    """
+
+    async def ask(address: Address) -> None:
+        versions: Versions = {}
+        with suppress(OSError, WeirError, ValueError, EOFError):
+            async with asyncio.timeout(VISIT_S), connected(address, tls) as (reader, writer):
+                versions = await _versions(reader, writer)
+        if versions and too_old(versions):
+            where = "{}:{}".format(*address)
+            raise WeirError(f"{where} is older than Kafka 3.0, the oldest that a proxy can stand before")
+
+    await asyncio.gather(*map(ask, addresses))
+
+
 async def _try(address: Address, topics: Sequence[str], tls: bool, limit_s: float) -> Visit:
     found: dict[str, Any] = {"reached": False}
     # Whatever ends it, it wants something else of its clients: TLS, a certificate, a login.
@@ -75,8 +110,7 @@ async def _talk(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, topics: Sequence[str], found: dict[str, Any]
 ) -> None:
     """Put down what is told, as far as it goes."""
-    told = await _ask(reader, writer, API_VERSIONS, 0, {})
-    found["versions"] = {one["ApiKey"]: (one["MinVersion"], one["MaxVersion"]) for one in told["ApiKeys"]}
+    found["versions"] = await _versions(reader, writer)
     asked = {
         "Topics": [{"Name": name.encode()} for name in topics],
         "AllowAutoTopicCreation": False,
@@ -89,6 +123,11 @@ async def _talk(
         for one in told["Topics"]
         if not one["ErrorCode"]
     }
+
+
+async def _versions(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Versions:
+    told = await _ask(reader, writer, API_VERSIONS, 0, {})
+    return {one["ApiKey"]: (one["MinVersion"], one["MaxVersion"]) for one in told["ApiKeys"]}
 
 
 async def _ask(

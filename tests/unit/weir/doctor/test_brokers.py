@@ -4,8 +4,11 @@ import asyncio
 import socket
 import ssl
 import struct
+import subprocess
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +18,10 @@ from tls_kit import Authority
 
 from enforcer.kafka.guard.apis import READABLE
 from enforcer.wire.kafka.codec import response_layout
+from streaming.contract.errors import WeirError
 from streaming.contract.topics import Topics
 from weir.doctor.checks.brokers import check_cluster, check_reach, check_versions, visits
-from weir.doctor.checks.visit import Visit, visit
+from weir.doctor.checks.visit import Visit, refuse_old, visit
 from weir.doctor.patient import Unanswered, Unreached, broker_settings, metadata
 
 AT = ("10.0.0.1", 9092)
@@ -110,10 +114,11 @@ METADATA = answer(
 )
 
 
-async def visited(
-    *answers: bytes, close: bool = False, limit_s: float = 5.0, tls: ssl.SSLContext | None = None
-) -> Visit:
-    """A visit to a server that answers each request so, and then says nothing or closes."""
+@asynccontextmanager
+async def answering(
+    *answers: bytes, close: bool = False, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[Any]:
+    """Where a server answers each request so, and then says nothing or closes."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -128,7 +133,13 @@ async def visited(
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
     async with server:
-        return await visit(server.sockets[0].getsockname()[:2], ["t", "u"], limit_s)
+        yield server.sockets[0].getsockname()[:2]
+
+
+async def visited(*answers: bytes, limit_s: float = 5.0, **how: Any) -> Visit:
+    """A visit to such a server."""
+    async with answering(*answers, **how) as address:
+        return await visit(address, ["t", "u"], limit_s)
 
 
 async def test_a_visit_to_one_who_answers_all() -> None:
@@ -166,6 +177,37 @@ async def test_a_visit_to_one_who_says_nothing_at_all_and_to_nobody() -> None:
     met = await visited(limit_s=0.2)
     assert met == Visit(address=met.address)
     assert await visit(("127.0.0.1", 1), ["t"]) == Visit(address=("127.0.0.1", 1), reached=False)
+
+
+def offering(list_offsets: int) -> bytes:
+    """The versions of a broker that has this one of ListOffsets."""
+    return answer(18, 0, ApiKeys=[{"ApiKey": 2, "MinVersion": 0, "MaxVersion": list_offsets}])
+
+
+@pytest.mark.parametrize(
+    "answers", [(offering(7),), (), (b"\xff" * 64,)], ids=["Kafka 3.0", "closes", "a length of no end"]
+)
+async def test_a_proxy_starts_before_any_other(answers: tuple[bytes, ...]) -> None:
+    """Also where nobody is, or nobody says how old it is: the proxy waits, as ever."""
+    async with answering(*answers, close=True) as address:
+        await refuse_old([address, ("127.0.0.1", 1)], None)
+
+
+async def test_a_proxy_does_not_start_before_an_old_broker(tmp_path: Path) -> None:
+    """It says which one, by TLS too."""
+    authority = Authority(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*authority.server())
+    async with answering(offering(6), tls=context) as address:
+        with pytest.raises(WeirError, match=f"127.0.0.1:{address[1]} is older than Kafka 3.0"):
+            await refuse_old([address], authority.context())
+    async with answering(offering(6)) as address:
+        words = ("--kafka", f"127.0.0.1:{address[1]}", "--listen", "127.0.0.1:0")
+        command = (sys.executable, "-m", "weir", "proxy", *words)
+        started = await asyncio.create_subprocess_exec(*command, stderr=subprocess.PIPE)
+        _, said = await asyncio.wait_for(started.communicate(), 60)
+        assert started.returncode == 1
+        assert said.decode().splitlines()[-1].startswith(f"weir: 127.0.0.1:{address[1]} is older")
 
 
 def test_a_name_that_is_looked_for_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
