@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("streaming", "enforcer", "weir")
-DATA = (".xml", ".sha256", ".yaml", ".html", ".css", ".js", ".svg")
+DATA = (".xml", ".sha256", ".yaml", ".json", ".html", ".css", ".js", ".svg")
 
 
 def test_the_wheel_holds_every_module_and_what_is_read_at_run_time(tmp_path: Path) -> None:

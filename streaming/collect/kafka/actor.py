@@ -10,14 +10,16 @@ from kafka.protocol.metadata import FindCoordinatorRequest
 
 from streaming.collect.backlog.cluster import CannotEvict
 from streaming.collect.kafka.connection import REQUEST_MS, Connection, Unanswered, chunks, why
-from streaming.collect.kafka.groups import NOT_FOUND, GroupReader
+from streaming.collect.kafka.groups import NOT_FOUND, Come, GroupReader
 from streaming.collect.kafka.partitions import (
     EARLIEST,
     LATEST,
     PARTITIONS_PER_REQUEST,
+    Partition,
     PartitionReader,
     Place,
 )
+from streaming.collect.kafka.share_messages import AlterShareGroupOffsetsRequest
 from streaming.contract.printable import printable
 
 _DEAD = "Dead"
@@ -118,31 +120,25 @@ class BacklogActor:
         """All groups of the cluster.
 
         Raises:
-            CannotEvict: a broker does not list its own, or there are share groups, of which nobody tells how
-                far they have come.
+            CannotEvict: a broker does not list its own.
         """
         answer = await self._connection.metadata([])
         failures: list[str] = []
         listed, silent = await self._groups.listed([broker.node_id for broker in answer.brokers], failures)
         if silent:
             raise CannotEvict(f"not all groups are known: {'; '.join(failures)}")
-        if self._groups.shares:
-            raise CannotEvict(
-                f"how far share groups have read is not known, such as {printable(self._groups.shares[0])},"
-                " but deleted records are gone for every group"
-            )
         return list(listed)
 
-    async def committed(self, place: Place, node: int, group: str) -> int | None:
-        """How far a group has come; None: it has committed nothing, or has gone.
+    async def committed(self, place: Place, node: int, group: str) -> Come | None:
+        """How far a group has come; None: it has no offset, or has gone.
 
         Raises:
             Unanswered: it is not known.
         """
         return (await self._groups.of(place.partition, node, [group])).get(group)
 
-    async def committed_by(self, place: Place, groups: Sequence[str]) -> dict[str, int]:
-        """How far several have come, without those that have committed nothing.
+    async def committed_by(self, place: Place, groups: Sequence[str]) -> dict[str, Come]:
+        """How far several have come, without those that have no offset.
 
         Raises:
             Unanswered: of at least one it is not known.
@@ -153,7 +149,7 @@ class BacklogActor:
             if group not in nodes:
                 raise Unanswered(f"group {printable(group)} has no coordinator now")
             by_node[nodes[group]].append(group)
-        found: dict[str, int] = {}
+        found: dict[str, Come] = {}
         for node, own in by_node.items():
             found.update(await self._groups.of(place.partition, node, own))
         return found
@@ -192,13 +188,25 @@ class BacklogActor:
         committed = await self.committed(place, node, group)
         if committed is None:
             raise CannotEvict(f"group {printable(group)} has no offset any more")
-        if committed >= target:
+        start, end = await self.extent(place)
+        come = committed.position(end)
+        if come >= target:
             return
-        if max(committed, await self.offset(place, EARLIEST)) < since:
-            raise CannotEvict(f"group {printable(group)} was moved back to offset {committed} meanwhile")
+        if max(start, come) < since:
+            raise CannotEvict(f"group {printable(group)} was moved back to offset {come} meanwhile")
+        move = self._move_share if self._groups.is_share(group) else self._commit
+        code = await move(place.partition, node, group, target)
+        if code:
+            raise CannotEvict(f"broker {node} does not move the offset of {printable(group)}: {why(code)}")
+        after = await self.committed(place, node, group)
+        if after is None or after.first < target:
+            raise Unanswered(f"the offset of {printable(group)} is {after and after.first}, not {target}")
+
+    async def _commit(self, partition: Partition, node: int, group: str, target: int) -> int:
+        """Commit an offset from outside of a group; the coordinator's error code."""
         topic = OffsetCommitRequest.OffsetCommitRequestTopic
         part = topic.OffsetCommitRequestPartition(
-            partition_index=place.partition.number,
+            partition_index=partition.number,
             committed_offset=target,
             committed_leader_epoch=-1,
             committed_metadata="",
@@ -209,17 +217,20 @@ class BacklogActor:
                 generation_id_or_member_epoch=_NO_GENERATION,
                 member_id="",
                 group_instance_id=None,
-                topics=[topic(name=place.partition.topic, partitions=[part])],
+                topics=[topic(name=partition.topic, partitions=[part])],
                 max_version=8,
             ),
             node,
         )
-        code = answer.topics[0].partitions[0].error_code
-        if code:
-            raise CannotEvict(f"broker {node} does not move the offset of {printable(group)}: {why(code)}")
-        after = await self.committed(place, node, group)
-        if after is None or after < target:
-            raise Unanswered(f"the offset of {printable(group)} is {after}, not {target}")
+        return int(answer.topics[0].partitions[0].error_code)
+
+    async def _move_share(self, partition: Partition, node: int, group: str, target: int) -> int:
+        """The same of a share group's start offset; it too is refused while there are members."""
+        request = AlterShareGroupOffsetsRequest
+        part = request.Topic.Partition(partition_index=partition.number, start_offset=target)
+        topics = [request.Topic(topic_name=partition.topic, partitions=[part])]
+        answer = await self._connection.send(request(group_id=group, topics=topics), node)
+        return int(answer.error_code or answer.responses[0].partitions[0].error_code)
 
     async def delete(self, place: Place, target: int) -> None:
         """Delete all records before an offset.

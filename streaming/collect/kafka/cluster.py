@@ -41,7 +41,7 @@ class _Draft:
     Attributes:
         known: its partition.
         extent: where it begins and ends.
-        offsets: committed ones, by group.
+        offsets: how far groups have come.
         slowest: the smallest of them; its end without any.
     """
 
@@ -59,7 +59,7 @@ class _Draft:
 
 
 class KafkaCluster:
-    """A BacklogCluster: groups are subscriptions of the partitions for which they have committed offsets.
+    """A BacklogCluster: groups are subscriptions of the partitions for which they have offsets.
 
     Args:
         cluster: with Weir's own topics, which are left out.
@@ -152,7 +152,8 @@ class KafkaCluster:
             extent = extents.get(place.partition)
             if known is None or extent is None or place.partition in committed.unknown:
                 continue
-            offsets = committed.offsets.get(place.partition, {})
+            come = committed.offsets.get(place.partition, {})
+            offsets = {group: one.position(extent.end) for group, one in come.items()}
             slowest = min([extent.end, *offsets.values()])
             self._partitions.bound(known, slowest, extent.ts)
             drafts.append(_Draft(known=known, extent=extent, offsets=offsets, slowest=slowest))

@@ -81,18 +81,18 @@ class KafkaEvictor:
                 f"the report of {report.ts} on {printable(report.topic)} was not made in this run"
             )
         place = await self._acting.still(known.place)
-        start, end = await self._acting.extent(place)
         target = await self._target(report, order.planned, place)
         node = await self._acting.coordinator(group)
         committed = await self._acting.committed(place, node, group)
-        if committed is None or max(committed, start) >= target:
+        # After a share group's lag the end is asked for, by reports before it: so none seems to go back.
+        extent = await self._acting.extent(place)
+        start, end = extent
+        if committed is None or (come := max(start, committed.position(end))) >= target:
             return None
-        since = {group: max(committed, start)}
         reported = _planned_from(report, order.planned, target)
-        if group not in reported or since[group] < reported[group]:
-            raise CannotEvict(
-                f"group {printable(group)} was moved back to offset {committed} since the report"
-            )
+        if group not in reported or come < reported[group]:
+            raise CannotEvict(f"group {printable(group)} was moved back to offset {come} since the report")
+        since = {group: committed.since(start, reported[group])}
         if target > end:
             raise CannotEvict(
                 f"{printable(report.topic)} ends at {end} now, before the planned offset {target}"
@@ -106,7 +106,7 @@ class KafkaEvictor:
             )
         if how == DELETE_RECORDS:
             everybody = [one.name for one in report.subscriptions]
-            behind = await self._losers(place, start, target, reported, everybody)
+            behind = await self._losers(place, extent, target, reported, everybody)
             since |= {name: offset for name, offset in behind.items() if name != group}
         return self._ready(known, place, how, since=since, target=target)
 
@@ -152,13 +152,18 @@ class KafkaEvictor:
         return end if found < 0 else min(found, end)
 
     async def _losers(
-        self, place: Place, start: int, target: int, planned: Mapping[str, int], groups: Sequence[str]
+        self,
+        place: Place,
+        extent: tuple[int, int],
+        target: int,
+        planned: Mapping[str, int],
+        groups: Sequence[str],
     ) -> dict[str, int]:
         """How far those have come that are behind `target`: DeleteRecords deletes for everybody.
 
         Args:
             place: the partition.
-            start: where its log begins.
+            extent: where its log begins and ends.
             target: offset from which on records stay.
             planned: those that are to lose them, and how far they had come at least.
             groups: that are looked at.
@@ -168,13 +173,18 @@ class KafkaEvictor:
             Unanswered: of at least one it is not known.
         """
         committed = await self._acting.committed_by(place, groups)
-        found = {name: max(offset, start) for name, offset in sorted(committed.items()) if offset < target}
-        for name, offset in found.items():
-            if name not in planned or offset < planned[name]:
+        start, end = extent
+        found = dict[str, int]()
+        for name, come in sorted(committed.items()):
+            # What a share group has acknowledged in part it needs from its beginning.
+            if come.first >= target:
+                continue
+            if name not in planned or max(start, come.position(end)) < planned[name]:
                 raise CannotEvict(
                     f"group {printable(name)} has not read {printable(place.full)} up to offset {target} and"
                     " is not planned to lose that, but deleted records are gone for every group"
                 )
+            found[name] = come.since(start, planned[name])
         return found
 
     async def carry_out(self, eviction: Eviction) -> None:
@@ -188,7 +198,8 @@ class KafkaEvictor:
             raise CannotEvict("it was not prepared in this run, or prepared again since")
         try:
             place = await self._acting.still(prepared.place)
-            start, end = await self._acting.extent(place)
+            extent = await self._acting.extent(place)
+            start, end = extent
             if prepared.target > end:
                 raise CannotEvict(f"{printable(eviction.topic)} ends at {end} now")
             if start >= prepared.target:
@@ -199,7 +210,7 @@ class KafkaEvictor:
             else:
                 # Of all groups of the cluster: one may have come since the report.
                 groups = await self._acting.groups()
-                await self._losers(place, start, prepared.target, prepared.since, groups)
+                await self._losers(place, extent, prepared.target, prepared.since, groups)
                 await self._acting.delete(place, prepared.target)
         except Unanswered as error:
             raise NotKnown(f"it is not known whether it was done: {error}") from error
@@ -214,8 +225,9 @@ class KafkaEvictor:
         place = None if known is None else await self._acting.found(known.place)
         if place is None:
             return [None] * len(subscriptions)
-        start, _ = await self._acting.extent(place)
-        offsets = await self._acting.committed_by(place, [name for name, _ in subscriptions])
+        come = await self._acting.committed_by(place, [name for name, _ in subscriptions])
+        start, end = await self._acting.extent(place)
+        offsets = {name: one.position(end) for name, one in come.items()}
         return [
             None if name not in offsets and start < offset_of(position) else
             max(start, offsets.get(name, 0)) >= offset_of(position)

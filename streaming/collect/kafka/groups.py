@@ -1,20 +1,22 @@
-"""Committed offsets of all groups: ListGroups of every broker, OffsetFetch of many at a time (KIP-709).
+"""How far all groups have come: ListGroups of every broker, OffsetFetch of many at a time (KIP-709).
 
-A broker lists the groups that it coordinates, so nobody has to be asked where a group is. A group that is not
-answered for costs the topics that it had before, since a topic that lacks a subscription would look as if
-nobody held it back; a broker that was never answered for costs all of them.
+Share groups (KIP-932) are asked for by DescribeShareGroupOffsets. A broker lists the groups that it
+coordinates, so nobody has to be asked where a group is. A group that is not answered for costs the topics
+that it had before, since a topic that lacks a subscription would look as if nobody held it back; a broker
+that was never answered for costs all of them.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kafka.protocol.admin import ListGroupsRequest
 from kafka.protocol.consumer import OffsetFetchRequest
 
-from streaming.collect.kafka.connection import Connection, Unanswered, chunks, gathered, why
+from streaming.collect.kafka.connection import Connection, Unanswered, gathered, why
 from streaming.collect.kafka.partitions import Partition, by_topic
+from streaming.collect.kafka.share_messages import DescribeShareGroupOffsetsRequest
 from streaming.contract.printable import printable
 
 OFFSETS_PER_REQUEST: Final = 4_000
@@ -27,22 +29,60 @@ INACTIVE: Final = frozenset({"Empty", "Dead"})
 """States of a group that has no members."""
 NOT_FOUND: Final = 69
 _SHARE: Final = "share"
-"""Share groups commit no offsets."""
 _SAID_MAX: Final = 5
+
+
+class Come(NamedTuple):
+    """How far a group has come in a partition.
+
+    Attributes:
+        first: its committed offset. A share group's start offset as its coordinator has it: what is before it
+            is acknowledged, and what was acknowledged last is often not. -1: a share group that may read and
+            has acknowledged nothing yet.
+        lag: of a share group: how many entries it has not acknowledged (KIP-1226, Kafka 4.2); -1: not told.
+    """
+
+    first: int
+    lag: int = -1
+
+    def position(self, end: int) -> int:
+        """The offset that has as many entries behind it as the group has not acknowledged.
+
+        Args:
+            end: of the partition.
+        """
+        return self.first if self.lag < 0 else max(self.first, end - self.lag)
+
+    def since(self, start: int, reported: int) -> int:
+        """From where on it loses entries: lag and end are of two moments, so a share group's is as reported.
+
+        Args:
+            start: where the log begins.
+            reported: its position in the report.
+        """
+        return max(start, self.first if self.lag < 0 else reported)
+
+
+class _Told(NamedTuple):
+    """What a coordinator answers about a group: what is wrong, 0 for nothing, and how far it has come."""
+
+    group: str
+    code: int
+    come: Mapping[Partition, Come]
 
 
 @dataclass(slots=True)
 class CommittedOffsets:
-    """What groups have committed.
+    """How far groups have come.
 
     Attributes:
-        offsets: of each partition, by group.
+        offsets: in each partition, by group.
         all_unknown: nobody knows who is missing: no partition's groups are known.
         unknown: partitions of which a group's offset may be missing.
         failures: why.
     """
 
-    offsets: dict[Partition, dict[str, int]] = field(default_factory=lambda: defaultdict(dict))
+    offsets: dict[Partition, dict[str, Come]] = field(default_factory=lambda: defaultdict(dict))
     all_unknown: bool = False
     unknown: set[Partition] = field(default_factory=set)
     failures: list[str] = field(default_factory=list)
@@ -59,8 +99,7 @@ class GroupReader:
         self._connection = connection
         self._had: dict[str, tuple[Partition, ...]] = {}
         self._heard: set[int] = set()
-        self.shares: list[str] = []
-        """Share groups (KIP-932) that the last list named: they read without committing offsets."""
+        self._shares: set[str] = set()
 
     async def read(self, metadata: Any) -> CommittedOffsets:
         """The offsets of all groups.
@@ -92,7 +131,7 @@ class GroupReader:
     async def listed(self, nodes: Sequence[int], failures: list[str]) -> tuple[dict[str, int], set[int]]:
         """All groups with their coordinator, and the brokers that did not answer."""
         answers = await gathered(self._connection.send(_list_request(), node) for node in nodes)
-        found, silent, shares = dict[str, int](), set[int](), list[str]()
+        found, silent, shares = dict[str, int](), set[int](), set[str]()
         for node, answer in zip(nodes, answers, strict=True):
             if isinstance(answer, Unanswered):
                 silent.add(node)
@@ -102,11 +141,11 @@ class GroupReader:
                 silent.add(node)
                 failures.append(f"broker {node} does not list its groups: {why(answer.error_code)}")
             for group in answer.groups:
-                if answer.API_VERSION < 5 or group.group_type != _SHARE:
-                    found[group.group_id] = node
-                else:
-                    shares.append(group.group_id)
-        self.shares = shares
+                found[group.group_id] = node
+                if answer.API_VERSION >= 5 and group.group_type == _SHARE:
+                    shares.add(group.group_id)
+        # Those of a silent broker are still what they were.
+        self._shares = shares | (self._shares - found.keys() if silent else set())
         return found, silent
 
     async def state(self, group: str, node: int) -> str:
@@ -131,27 +170,19 @@ class GroupReader:
                 for group in groups:
                     self._missed(group, result)
                 continue
-            for group in answer.groups:
-                code = _code(group)
-                if code == NOT_FOUND:
-                    self._had.pop(group.group_id, None)
-                elif code:
-                    reason = f"broker {node} tells no offsets of a group: {why(code)}"
-                    failed[f"{reason}, such as {printable(group.group_id)}"] = code
-                    self._missed(group.group_id, result)
+            for told in answer:
+                if told.code == NOT_FOUND:
+                    self._had.pop(told.group, None)
+                elif told.code:
+                    reason = f"broker {node} tells no offsets of a group: {why(told.code)}"
+                    failed[f"{reason}, such as {printable(told.group)}"] = told.code
+                    self._missed(told.group, result)
                 else:
-                    self._take(group, result)
+                    self._had[told.group] = tuple(told.come)
+                    for partition, come in told.come.items():
+                        if come.first >= 0:
+                            result.offsets[partition][told.group] = come
         result.failures += list(failed)[:_SAID_MAX]
-
-    def _take(self, group: Any, result: CommittedOffsets) -> None:
-        had = []
-        for topic in group.topics:
-            for one in topic.partitions:
-                if one.committed_offset >= 0:
-                    partition = Partition(topic.name, one.partition_index)
-                    result.offsets[partition][group.group_id] = one.committed_offset
-                    had.append(partition)
-        self._had[group.group_id] = tuple(had)
 
     def _missed(self, group: str, result: CommittedOffsets) -> None:
         """Note what a group had; of one that was never read nobody knows where it would be missing."""
@@ -161,52 +192,69 @@ class GroupReader:
             result.all_unknown = True
 
     def _pieces(self, listed: dict[str, int]) -> Iterable[tuple[int, list[str]]]:
-        """Groups of one coordinator each, so many that their answer is bounded by what they had."""
-        filling: dict[int, tuple[list[str], int]] = {}
+        """Groups of one coordinator and kind each, so many that their answer is bounded by what they had."""
+        filling: dict[tuple[int, bool], tuple[list[str], int]] = {}
         for group, node in listed.items():
-            groups, weight = filling.get(node, ([], 0))
+            kind = node, group in self._shares
+            groups, weight = filling.get(kind, ([], 0))
             # An answer has something for a group without offsets too.
             own = max(1, len(self._had.get(group, ())))
             if groups and weight + own > OFFSETS_PER_REQUEST:
                 yield node, groups
                 groups, weight = [], 0
             groups.append(group)
-            filling[node] = groups, weight + own
-        for node, (groups, _) in filling.items():
+            filling[kind] = groups, weight + own
+        for (node, _), (groups, _) in filling.items():
             yield node, groups
 
-    async def _fetch(self, node: int, groups: Sequence[str]) -> Any:
-        return await self._connection.send(_fetch_request(groups, None), node)
+    async def _fetch(
+        self, node: int, groups: Sequence[str], partition: Partition | None = None
+    ) -> list[_Told]:
+        """Ask for groups of one kind, for one partition, or for all that each has as always of share groups.
 
-    async def of(self, partition: Partition, node: int, groups: Sequence[str]) -> dict[str, int]:
-        """What groups of one coordinator have committed for one partition, if it has anything.
+        Asked for one that a share group does not read, its coordinator answers as if it did.
+        """
+        if self.is_share(groups[0]):
+            answer = await self._connection.send(_share_request(groups), node)
+            return [
+                _told(group, {(topic.topic_name, one.partition_index): Come(one.start_offset, one.lag)
+                              for topic in group.topics for one in topic.partitions})
+                for group in answer.groups
+            ]  # fmt: skip
+        answer = await self._connection.send(_fetch_request(groups, partition), node)
+        return [
+            _told(group, {(topic.name, one.partition_index): Come(one.committed_offset)
+                          for topic in group.topics for one in topic.partitions
+                          if one.committed_offset >= 0})
+            for group in answer.groups
+        ]  # fmt: skip
+
+    def is_share(self, group: str) -> bool:
+        """Whether the last list had it as a share group."""
+        return group in self._shares
+
+    async def of(self, partition: Partition, node: int, groups: Sequence[str]) -> dict[str, Come]:
+        """How far groups of one coordinator have come in one partition, if they have anything of it.
 
         Raises:
             Unanswered: of at least one it is not known.
         """
-        found = dict[str, int]()
-        for piece in chunks(groups, OFFSETS_PER_REQUEST):
-            answer = await self._connection.send(_fetch_request(piece, partition), node)
-            for group in answer.groups:
-                code = _code(group)
-                if code and code != NOT_FOUND:
-                    raise Unanswered(
-                        f"broker {node}: {why(code)} for the offsets of {printable(group.group_id)}"
-                    )
-                for one in _parts(group):
-                    if not code and one.committed_offset >= 0:
-                        found[group.group_id] = one.committed_offset
+        found = dict[str, Come]()
+        for _, piece in self._pieces(dict.fromkeys(groups, node)):
+            for told in await self._fetch(node, piece, partition):
+                if told.code not in (0, NOT_FOUND):
+                    name = printable(told.group)
+                    raise Unanswered(f"broker {node}: {why(told.code)} for the offsets of {name}")
+                if partition in told.come:
+                    found[told.group] = told.come[partition]
         return found
 
 
-def _parts(group: Any) -> list[Any]:
-    """What an answer says of each partition of a group."""
-    return [one for topic in group.topics for one in topic.partitions]
-
-
-def _code(group: Any) -> int:
-    """What is wrong with an answer, 0: nothing."""
-    return group.error_code or next((one.error_code for one in _parts(group) if one.error_code), 0)
+def _told(group: Any, come: Mapping[tuple[str, int], Come]) -> _Told:
+    """An answer about one group."""
+    parts = (one for topic in group.topics for one in topic.partitions)
+    code = group.error_code or next((one.error_code for one in parts if one.error_code), 0)
+    return _Told(group.group_id, code, {} if code else {Partition(*at): one for at, one in come.items()})
 
 
 def _list_request() -> Any:
@@ -223,6 +271,12 @@ def _fetch_request(groups: Sequence[str], partition: Partition | None) -> Any:
     return OffsetFetchRequest(
         groups=[one(group_id=group, topics=topics) for group in groups], min_version=8, max_version=9
     )
+
+
+def _share_request(groups: Sequence[str]) -> Any:
+    """For all that each has."""
+    one = DescribeShareGroupOffsetsRequest.Group
+    return DescribeShareGroupOffsetsRequest(groups=[one(group_id=group, topics=None) for group in groups])
 
 
 def _leaderless(topics: Iterable[Any]) -> int:

@@ -9,7 +9,7 @@ import pytest
 from streaming.collect.backlog.cluster import CannotEvict
 from streaming.collect.kafka.actor import BacklogActor
 from streaming.collect.kafka.connection import Unanswered
-from streaming.collect.kafka.groups import OFFSETS_TOPIC, CommittedOffsets, GroupReader
+from streaming.collect.kafka.groups import OFFSETS_TOPIC, Come, CommittedOffsets, GroupReader
 from streaming.collect.kafka.partitions import Partition, PartitionReader
 
 LOADING, GONE = 14, 69
@@ -26,6 +26,7 @@ class Brokers:
         errors: codes of groups.
         listing: codes of nodes' lists.
         kinds: types of groups.
+        lags: of share groups, in each of their partitions.
         asked: groups of each request for offsets.
     """
 
@@ -36,6 +37,7 @@ class Brokers:
         self.errors: dict[str, int] = {}
         self.listing: dict[int, int] = {}
         self.kinds: dict[str, str] = {}
+        self.lags: dict[str, int] = {}
         self.asked: list[list[str]] = []
 
     async def send(self, request: Any, node: int) -> Any:
@@ -53,7 +55,26 @@ class Brokers:
             raise Unanswered(f"broker {node} did not answer")
         names = [one.group_id for one in request.groups]
         self.asked.append(names)
+        if type(request).__name__ == "DescribeShareGroupOffsetsRequest":
+            assert {self.kinds[name] for name in names} == {"share"}
+            return SimpleNamespace(groups=[self._shared(name) for name in names])
+        assert not any(self.kinds.get(name) == "share" for name in names)
         return SimpleNamespace(groups=[self._offsets(name) for name in names])
+
+    def _shared(self, group: str) -> Any:
+        topics = [
+            SimpleNamespace(
+                topic_name=partition.topic,
+                partitions=[
+                    SimpleNamespace(
+                        partition_index=partition.number, start_offset=offset,
+                        lag=self.lags.get(group, -1), error_code=0,
+                    )
+                ],
+            )
+            for partition, offset in self.groups[group][1].items()
+        ]  # fmt: skip
+        return SimpleNamespace(group_id=group, error_code=self.errors.get(group, 0), topics=topics)
 
     def _offsets(self, group: str) -> Any:
         topics = [
@@ -98,7 +119,7 @@ def heard() -> World:
 def test_all_answer() -> None:
     """Offsets by partition and group; a partition without a committed offset is not the group's."""
     found = World().read()
-    assert dict(found.offsets) == {T1: {"a": 5, "c": 1}, T2: {"b": 7}}
+    assert dict(found.offsets) == {T1: {"a": Come(5), "c": Come(1)}, T2: {"b": Come(7)}}
     assert not found.all_unknown and not found.unknown and found.failures == []
 
 
@@ -140,7 +161,7 @@ def test_a_coordinator_that_still_loads(world: World) -> None:
     world.brokers.listing = {2: LOADING}
     del world.brokers.groups["b"]
     found = world.read()
-    assert found.unknown == {T2} and dict(found.offsets) == {T1: {"a": 5, "c": 1}}
+    assert found.unknown == {T2} and dict(found.offsets) == {T1: {"a": Come(5), "c": Come(1)}}
 
 
 def test_groups_whose_coordinator_is_nowhere(world: World) -> None:
@@ -160,16 +181,34 @@ def test_one_group_is_refused_or_has_gone(world: World) -> None:
     """Gone meanwhile: it is none. Refused: its topics are unread, and it is named."""
     world.brokers.errors = {"a": GONE, "b": LOADING}
     found = world.read()
-    assert found.unknown == {T2} and dict(found.offsets) == {T1: {"c": 1}}
+    assert found.unknown == {T2} and dict(found.offsets) == {T1: {"c": Come(1)}}
     assert len(found.failures) == 1 and "such as b" in found.failures[0]
 
 
-def test_share_groups_are_no_subscriptions() -> None:
-    """They commit no offsets, and are not asked for any."""
+def test_share_groups_are_subscriptions() -> None:
+    """With their own lag where it is told; of what they have not begun with they are none."""
     world = World()
-    world.brokers.kinds = {"a": "share"}
+    world.brokers.kinds = {"b": "share", "c": "share"}
+    world.brokers.lags = {"b": 2}
+    found = world.read()
+    assert dict(found.offsets) == {T1: {"a": Come(5), "c": Come(1)}, T2: {"b": Come(7, 2)}}
+    assert world.brokers.asked == [["a"], ["b", "c"]] and found.failures == []
+    assert [Come(7, lag).position(20) for lag in (-1, 0, 2, 13, 14, 30)] == [7, 20, 18, 7, 7, 7]
+    assert [Come(7, lag).since(8, 18) for lag in (-1, 2)] == [8, 18]
+
+
+def test_share_groups_that_are_not_answered_for(world: World) -> None:
+    """Silent, refused or gone: as any other; one that was heard of keeps its kind meanwhile."""
+    world.brokers.kinds = {"b": "share"}
+    assert world.read().offsets[T2] == {"b": Come(7)}
+    world.brokers.errors = {"b": LOADING}
+    found = world.read()
+    assert found.unknown == {T2} and "such as b" in found.failures[0]
+    world.brokers.errors = {"b": GONE}
+    assert world.read().unknown == set()
+    world.brokers.errors, world.brokers.silent = {}, {2}
     world.read()
-    assert not any("a" in names for names in world.brokers.asked)
+    assert world.reader.is_share("b")
 
 
 def test_answers_are_bounded_by_what_groups_had(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,21 +232,25 @@ def test_more_groups_than_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.all_unknown and "2 are read" in found.failures[0]
 
 
-async def test_nothing_is_deleted_where_share_groups_may_read() -> None:
-    """They commit no offsets, so nobody tells whether they have read it."""
+async def test_all_groups_count_before_anything_is_deleted() -> None:
+    """Share groups too, as far as a member may read the partition: the others have nothing of it."""
 
     class All(Brokers):
         async def metadata(self, _topics: Any) -> Any:
             return SimpleNamespace(brokers=[SimpleNamespace(node_id=node) for node in (1, 2)])
 
     brokers = All()
-    brokers.groups = {"a": (1, {T1: 1}), "b": (2, {T1: 2})}
+    brokers.groups = {"a": (1, {T1: 1}), "b": (2, {T1: -1, T2: 1}), "c": (2, {T2: 1}), "d": (2, {T1: -1})}
+    brokers.kinds = {"b": "share", "c": "share"}
     connection: Any = brokers
     reader = GroupReader(connection)
     acting = BacklogActor(connection, PartitionReader(connection), reader)
-    assert sorted(await acting.groups()) == ["a", "b"]
-    brokers.kinds["b"] = "share"
-    with pytest.raises(CannotEvict, match="share groups have read is not known, such as b"):
+    assert sorted(await acting.groups()) == ["a", "b", "c", "d"]
+    assert await reader.of(T1, 1, ["a"]) == {"a": Come(1)}
+    assert await reader.of(T1, 2, ["b", "c", "d"]) == {"b": Come(-1)}
+    brokers.errors = {"b": LOADING}
+    with pytest.raises(Unanswered, match="for the offsets of b"):
+        await reader.of(T1, 2, ["b", "c", "d"])
+    brokers.silent = {2}
+    with pytest.raises(CannotEvict, match="not all groups are known"):
         await acting.groups()
-    brokers.kinds.clear()
-    assert sorted(await acting.groups()) == ["a", "b"]

@@ -1,0 +1,214 @@
+"""Backlogs of share groups (KIP-1226) on a broker that has them, and how they are evicted."""
+
+import json
+import re
+import zipfile
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Self
+
+import pytest
+from cluster_kit import Cluster, fresh
+from confluent_kafka import TopicPartition
+from kafka.protocol.schemas.load_json import load_json
+from kafka_backlog_kit import Lagging, Looker, plans
+from share_kit import KIND, SHARE_HEARTBEAT, RawMember, acquired, configure, share_cluster
+
+from enforcer.wire.kafka.fields import Fields
+from enforcer.wire.kafka.frames import SHARE_ACKNOWLEDGE, SHARE_FETCH
+from streaming.collect.backlog.cluster import CannotEvict
+from streaming.collect.kafka import share_messages
+from streaming.contract.broker_events import Backlog
+from weir.jars.folders import jars_dir
+
+MEMBER = "A" * 22
+RECORDS = 20
+NOT_LEADER = 6
+NOW_MS = 1_795_000_000_000
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A broker that has share groups."""
+    with share_cluster(tmp_path_factory.mktemp("kafka43")) as found:
+        yield found
+
+
+@pytest.fixture
+def looker(cluster: Cluster) -> Iterator[Looker]:
+    """One that looks at it."""
+    with Looker(cluster.kafka.bootstrap) as own:
+        yield own
+
+
+class Shared(Lagging):
+    """A topic of twenty records, and a share group whose only member has acquired all of them."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster.kafka.bootstrap, fresh("acme.orders.shared"))
+        self.group = fresh("members")
+        self.write(RECORDS, times=range(NOW_MS, NOW_MS + RECORDS))
+        configure(self.bootstrap, self.group)
+        self._wire, self._epoch = RawMember(self.bootstrap), 0
+        self._topic_id = self._wire.join(self.group, MEMBER, self.topic)
+        got = set[int]()
+        while len(got) < RECORDS:
+            got |= self.acquire()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._wire.__exit__(*_)
+
+    def _ask(self, key: int, topics: list[Fields], **more: int) -> Fields:
+        session: Fields = {"GroupId": self.group.encode(), "MemberId": MEMBER.encode()}
+        session |= {"ShareSessionEpoch": self._epoch, "Topics": topics}
+        answer = self._wire.ask(key, 2, session | more)
+        assert answer["ErrorCode"] == 0, answer
+        self._epoch += 1
+        return answer
+
+    def acquire(self) -> set[int]:
+        """Offsets of what the next ShareFetch brings."""
+        whole = {"TopicId": self._topic_id, "Partitions": [{"PartitionIndex": 0}]}
+        answer = self._ask(
+            SHARE_FETCH, [] if self._epoch else [whole],
+            MaxWaitMs=500, MinBytes=1, MaxBytes=1 << 20, MaxRecords=500, BatchSize=500,
+        )  # fmt: skip
+        return {one for first, last, _ in acquired(answer) for one in range(first, last + 1)}
+
+    def accept(self, first: int, last: int, says: int = 0) -> None:
+        """Acknowledge the records from `first` to `last`; the broker says this."""
+        batch = {"FirstOffset": first, "LastOffset": last, "AcknowledgeTypes": [1]}
+        part = {"PartitionIndex": 0, "AcknowledgementBatches": [batch]}
+        answer = self._ask(SHARE_ACKNOWLEDGE, [{"TopicId": self._topic_id, "Partitions": [part]}])
+        assert [one["ErrorCode"] for each in answer["Responses"] for one in each["Partitions"]] == [says]
+
+    def leave(self) -> None:
+        """End the session and leave the group; what was acquired and not acknowledged is free."""
+        self._epoch = -1
+        self._ask(SHARE_ACKNOWLEDGE, [])
+        said = self._wire.ask(SHARE_HEARTBEAT, 1, {
+            "GroupId": self.group.encode(), "MemberId": MEMBER.encode(), "MemberEpoch": -1,
+        })  # fmt: skip
+        assert said["ErrorCode"] == 0, said
+
+    def again(self) -> list[int]:
+        """The offsets that a new member gets at first."""
+        assert self._epoch == 0
+        self._wire.join(self.group, MEMBER, self.topic)
+        while not (got := self.acquire()):
+            pass
+        return sorted(got)
+
+
+def own(report: Backlog) -> tuple[int, int | None]:
+    """How many records the only group has not acknowledged, and when the oldest was published."""
+    (one,) = report.subscriptions
+    end = report.ledgers[-1].id
+    return end - (one.ledger + one.entry + 1), one.oldest_publish_time
+
+
+@pytest.mark.parametrize("name", ["DescribeShareGroupOffsets", "AlterShareGroupOffsets"])
+def test_the_messages_are_the_brokers_own(name: str) -> None:
+    """What stands in share_messages reads as the definitions in Kafka's jar."""
+    (jar,) = jars_dir(KIND).glob("kafka-clients-*.jar")
+    for kind in ("Request", "Response"):
+        with zipfile.ZipFile(jar) as opened:
+            text = opened.read(f"common/message/{name}{kind}.json").decode()
+        theirs = json.loads(re.sub(r"(?m)^\s*//.*$", "", text))
+        assert written(load_json(name + kind, share_messages)) == written(theirs)
+
+
+def written(message: Fields) -> object:
+    """What decides about its bytes."""
+    fields = [
+        (each["name"], each["type"].startswith("[]"), each["versions"], each.get("nullableVersions"),
+         written(each) if "fields" in each else each["type"])
+        for each in message["fields"]
+    ]  # fmt: skip
+    return [message.get(part) for part in ("apiKey", "validVersions", "flexibleVersions")], fields
+
+
+@pytest.mark.soak
+def test_what_is_acknowledged_out_of_order_is_no_backlog(cluster: Cluster, looker: Looker) -> None:
+    """By the group's own lag; before the first acknowledgement it is no subscription."""
+    with Shared(cluster) as topic:
+        assert looker.report(topic.topic).subscriptions == ()
+        topic.accept(5, 9)
+        assert own(looker.report(topic.topic, expires=True)) == (15, NOW_MS + 5)
+        topic.accept(0, 1)
+        assert own(looker.report(topic.topic, precise_age=True)) == (13, NOW_MS + 7)
+        topic.accept(2, 4)
+        topic.accept(10, RECORDS - 1)
+        assert own(looker.report(topic.topic, precise_age=True)) == (0, None)
+        topic.write(2, times=[NOW_MS + RECORDS] * 2)
+        # Where its coordinator still has an older start: what is behind it was acknowledged long ago.
+        assert own(looker.report(topic.topic, precise_age=True)) == (2, NOW_MS + RECORDS)
+
+
+def test_a_share_group_without_members_is_moved(cluster: Cluster, looker: Looker) -> None:
+    """As far as planned, and not while it has some; what it has acknowledged beyond is delivered again."""
+    with Shared(cluster) as topic:
+        topic.accept(3, 7)
+        report = looker.report(topic.topic)
+        (planned,) = plans(report, size=sum(one.size for one in report.ledgers) // 2)
+        with pytest.raises(CannotEvict, match=rf"group {topic.group} is active \(Stable\)"):
+            looker.prepare(report, planned)
+        topic.leave()
+        eviction = looker.prepare(report, planned)
+        assert eviction is not None
+        assert (eviction.how, eviction.messages, eviction.upto) == ("offsets", 5, (0, 9))
+        looker.carry_out(eviction)
+        assert looker.passed(topic.topic, [(topic.group, eviction.upto)]) == [True]
+        assert own(looker.report(topic.topic))[0] == 10
+        assert looker.prepare(report, planned) is None
+        # The leader has the old start in memory, and learns the new one at the first acknowledgement.
+        first = topic.again()
+        topic.accept(first[0], first[0], says=NOT_LEADER)
+        assert topic.acquire() == set(range(10, RECORDS))
+
+
+def test_a_member_that_comes_meanwhile_keeps_its_records(cluster: Cluster, looker: Looker) -> None:
+    """Kafka refuses to move a share group that has one."""
+    with Shared(cluster) as topic:
+        topic.accept(0, 4)
+        topic.leave()
+        report = looker.report(topic.topic)
+        (planned,) = plans(report, size=sum(one.size for one in report.ledgers) // 2)
+        eviction = looker.prepare(report, planned)
+        assert eviction is not None
+        assert topic.again() == list(range(5, RECORDS))
+        with pytest.raises(CannotEvict, match="does not move the offset of members"):
+            looker.carry_out(eviction)
+
+
+@pytest.mark.soak
+def test_records_that_a_share_group_needs_are_not_deleted(cluster: Cluster, looker: Looker) -> None:
+    """Not before it has acknowledged any, nor those before its position; with its own plan they are."""
+    with Shared(cluster) as topic:
+        topic.commit("slow", 1)
+        with closing(topic.join("slow")) as slow:
+            report = looker.report(topic.topic)
+            (planned,) = plans(report, size=sum(one.size for one in report.ledgers) // 2)
+            eviction = looker.prepare(report, planned, may_delete=True)
+            assert eviction is not None and eviction.how == "delete_records"
+            with pytest.raises(CannotEvict, match=f"group {topic.group} has not read"):
+                looker.carry_out(eviction)
+            # Twelve have been acknowledged, and yet the first is needed.
+            topic.accept(8, RECORDS - 1)
+            report = looker.report(topic.topic)
+            (planned,) = plans(report, size=sum(one.size for one in report.ledgers) // 2)
+            assert planned.subscription == "slow"
+            with pytest.raises(CannotEvict, match=f"group {topic.group} has not read"):
+                looker.prepare(report, planned, may_delete=True)
+            slow.commit(offsets=[TopicPartition(topic.topic, 0, RECORDS)], asynchronous=False)
+            report = looker.report(topic.topic)
+            assert report.ledgers[0].id == 0
+            (planned,) = plans(report, size=sum(one.size for one in report.ledgers) // 4)
+            assert planned.subscription == topic.group
+            eviction = looker.prepare(report, planned, may_delete=True)
+            assert eviction is not None and (eviction.how, eviction.messages) == ("delete_records", 3)
+            looker.carry_out(eviction)
+        assert looker.report(topic.topic).ledgers[0].id == 15
