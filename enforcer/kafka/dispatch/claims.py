@@ -4,7 +4,7 @@ A topic that may not be read now has a place in the line of each of its counters
 goes on keeps free what it may bring until that has come.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from math import ceil, inf
 from typing import Final
@@ -19,6 +19,9 @@ from enforcer.laws.dispatch.left import Left
 
 _LOOK_MS: Final = 1_000.0
 """How often it is looked what a limit of a longer period leaves, though nobody said that it has changed."""
+_AMPLE_MS: Final = 10_000.0
+"""And where far more was left than a response may bring, as long as none brings much. Others may have got it
+meanwhile: then one response is cut that need not have been asked for."""
 _COME_BACK_MS: Final = 100.0
 """A client has so long to ask again when its time has come, or loses its place to who does."""
 _LIMITED_MAX: Final = 1_000
@@ -44,7 +47,7 @@ class Claims:
         self._going: list[Claim] = []
         # Those of which a limit was reached; with what came then, and when, until it is asked what is left.
         self._limited_before: dict[Claim, tuple[float, LimitedTopic] | None] = {}
-        # Until when it need not be asked either, since far more is left than one response may bring.
+        # Until when it need not be asked either.
         self._ample: dict[Claim, float] = {}
         self._generation = -1
         self._held_since_ms = inf
@@ -64,11 +67,9 @@ class Claims:
         """Whether it waits for anything."""
         return bool(self._waiting)
 
-    def begin(self, wanted: Sequence[LimitedTopic]) -> None:
-        """A request for these is looked at: what the last one had on its way has come."""
+    def begin(self) -> None:
+        """A request is looked at: what the last one had on its way has come."""
         self.settle()
-        if self._waiting:
-            self.give_up({want.claim for want in wanted})
         generation = self._context.dispatch.generation
         if self._woken or generation != self._generation:
             self._waiting = dict.fromkeys(self._waiting, 0.0)
@@ -86,9 +87,6 @@ class Claims:
             want.wait_ms = until_ms - now_ms
             return
         want.turns = not caught_up and claim in self._limited_before
-        if self._ample.get(claim, 0.0) > now_ms:
-            want.most = FETCH_LIMIT_MAX
-            return
         left = self._left_before(want, now_ms) or left_for(context.dispatch, moment, want)
         if left.msgs is None and left.bytes is None:
             return
@@ -168,6 +166,14 @@ class Claims:
         """The request is not kept any more."""
         self._held_since_ms = inf
 
+    def is_ample(self, claim: Claim, now_ms: float) -> bool:
+        """Whether far more was left than one response may bring, and none has come that changes it."""
+        return self._ample.get(claim, 0.0) > now_ms
+
+    def look(self, want: LimitedTopic) -> None:
+        """What is left of a topic is not ample any more."""
+        self._ample.pop(want.claim, None)
+
     def reached(self, want: LimitedTopic, came_ms: float) -> None:
         """A limit was reached by what came of a topic then: see what is `left`."""
         self._note_limited(want.claim, (came_ms, want))
@@ -178,8 +184,9 @@ class Claims:
             del self._waiting[want.claim]
             self._context.lines.leave(want.claim)
 
-    def give_up(self, asked: Collection[Claim] = ()) -> None:
+    def give_up(self, wanted: Iterable[LimitedTopic] = ()) -> None:
         """Who waited for what is not asked for any more does not wait."""
+        asked = {want.claim for want in wanted} if self._waiting else ()
         for claim in [claim for claim in self._waiting if claim not in asked]:
             del self._waiting[claim]
             self._context.lines.leave(claim)
@@ -200,10 +207,10 @@ class Claims:
         if want.turns:
             self._context.lines.reserve(want.counters, want.claim, want.est_msgs, want.est_size)
             self._going.append(want.claim)
-        elif want.most == FETCH_LIMIT_MAX and not want.unsure:
+        elif want.most == FETCH_LIMIT_MAX and not want.unsure and self._context.dispatch.all_charged:
             if len(self._ample) >= _LIMITED_MAX:
                 self._ample.clear()
-            self._ample[want.claim] = now_ms + _LOOK_MS
+            self._ample[want.claim] = now_ms + _AMPLE_MS
 
     def _left_before(self, want: LimitedTopic, now_ms: float) -> Left | None:
         """What was left when a limit was reached, as long as it has to be waited for; None: look anew."""

@@ -1,12 +1,12 @@
 """What Fetch responses bring to one connection: counted, and cut where a limit is reached."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import inf
 from typing import Final, NamedTuple
 
 from enforcer.kafka.dispatch.context import FetchContext
-from enforcer.kafka.dispatch.entries import Entry, entries
+from enforcer.kafka.dispatch.entries import BATCH_BYTES_MIN, Entry, entries, run
 from enforcer.kafka.dispatch.fetch_requests import FetchRequest, TopicRequest
 from enforcer.kafka.dispatch.fetch_responses import (
     EmptyTopic,
@@ -15,14 +15,17 @@ from enforcer.kafka.dispatch.fetch_responses import (
     answer_of,
     changed,
 )
-from enforcer.kafka.dispatch.limited_topics import LimitedTopic, left_for
+from enforcer.kafka.dispatch.limited_topics import Ample, LimitedTopic, left_for
 from enforcer.kafka.groups.trails import Trail
+from enforcer.kafka.part import FETCH_LIMIT_MAX
 from enforcer.laws.dispatch.counter_table import Moment
 from enforcer.wire.kafka.batches import BATCHES_MAX
 
 MARKS_MAX: Final = 10_000
 """Partitions of a connection whose offsets are remembered; of others none are told while they must wait."""
 _UNKNOWN: Final = PartitionAnswer(-1, 0, *Marks(), (), 0, 0, 0)
+_MSGS: Final = 0
+_SIZE: Final = 1
 _STOP: Final = 2
 _AFTER: Final = 3
 
@@ -52,19 +55,25 @@ class _Sum:
     def used_up(self) -> bool:
         return self.left_msgs <= 0 or self.left_size <= 0
 
+    @property
+    def scarce(self) -> bool:
+        """Whether what may still be is no more than one response may bring of such."""
+        units = self.entries if self.by_entry else self.msgs
+        return min(self.left_size * units, self.left_msgs * self.size) <= FETCH_LIMIT_MAX * units
+
     def add(self, entries: list[Entry]) -> int:
         """Deliver as many of a partition's as may be; returns how many that is."""
         done = 0
         msgs, size, count, by_entry = 0, 0, 0, self.by_entry
         left_msgs, left_size = self.left_msgs, self.left_size
-        for its_msgs, its_size, _, _ in entries:
+        for its_msgs, its_size, _, _, its_count in entries:
             if its_msgs:
                 if left_msgs <= 0 or left_size <= 0:
                     break
                 msgs += its_msgs
                 size += its_size
-                count += 1
-                left_msgs -= 1 if by_entry else its_msgs
+                count += its_count
+                left_msgs -= its_count if by_entry else its_msgs
                 left_size -= its_size
             done += 1
         self.msgs, self.size, self.entries = self.msgs + msgs, self.size + size, self.entries + count
@@ -103,9 +112,18 @@ class Deliveries:
         ]
 
     def taken(
-        self, response: bytes, version: int, asked: FetchRequest, wants: Sequence[LimitedTopic]
-    ) -> bytes:
+        self, response: bytes, version: int, asked: FetchRequest, broker: str, wants: list[LimitedTopic],
+        ample: Ample,
+    ) -> bytes:  # fmt: skip
         """A response as the client gets it; what that brings is delivered.
+
+        Args:
+            response: as it came.
+            version: its version.
+            asked: the request.
+            broker: who delivers.
+            wants: its limited topics; of `ample` those are put there of which records came.
+            ample: see there.
 
         Raises:
             BadFrame: it cannot be read.
@@ -118,18 +136,21 @@ class Deliveries:
             parts[topic.key] = [*parts[topic.key], *topic.parts] if topic.key in parts else topic.parts
         stops: dict[int, int] = {}
         cut = False
-        moment = self._context.dispatch.moment(wants[0].broker)
+        for key, came in parts.items() if ample else ():
+            if key in ample and any(got.end > got.start for got in came):
+                wants.append(LimitedTopic(*ample[key]))
+        moment = self._context.dispatch.moment(broker)
         committed = asked.isolation == 1
         for want in wants:
-            came = None if want.wait_ms else parts.get(want.topic.key)
-            if came is None:
+            its = None if want.wait_ms else parts.get(want.topic.key)
+            if its is None:
                 continue
-            for got in came:
+            for got in its:
                 if got.end > got.start:
-                    cut |= self._take(response, came, want, committed, stops, moment)
+                    cut |= self._take(response, its, want, committed, stops, moment)
                     break
             else:
-                self._take_nothing(came, want, committed)
+                self._take_nothing(its, want, committed)
         self._caught_up &= {topic.key for topic in asked.topics}
         missing = self.missing(wants)
         if cut:
@@ -150,8 +171,7 @@ class Deliveries:
         left = left_for(dispatch, moment, want)
         msgs = inf if left.msgs is None else float(left.msgs)
         size = inf if left.bytes is None else float(left.bytes)
-        # Each entry is one message at least. Only where it matters who has caught up are the others needed.
-        parts = self._read(response, came, want, committed, msgs if dispatch.all_charged else inf)
+        parts = self._read(response, came, want, committed, msgs, size)
         if not dispatch.all_charged and all(_position(part, len(part.entries)) >= part.end for part in parts):
             msgs = size = inf
         total, cut = _Sum(msgs, size, dispatch.by_entry), False
@@ -169,6 +189,7 @@ class Deliveries:
         else:
             self._caught_up.add(key)
         if total.entries:
+            want.scarce = total.scarce
             for group in want.groups:
                 dispatch.deliver_at(
                     moment, want.name, group,
@@ -194,10 +215,15 @@ class Deliveries:
         (self._caught_up.add if known and not backlog else self._caught_up.discard)(key)
 
     def _read(
-        self, response: bytes, came: list[PartitionAnswer], want: LimitedTopic, committed: bool, most: float
-    ) -> list[_Read]:
-        """The partitions without an error, those first that were served longest ago; `most` as in entries."""
-        key = want.topic.key
+        self, response: bytes, came: list[PartitionAnswer], want: LimitedTopic, committed: bool, msgs: float,
+        size: float,
+    ) -> list[_Read]:  # fmt: skip
+        """The partitions without an error, those first that were served longest ago.
+
+        While they bring no more than these messages and bytes, the entries of each are one.
+        """
+        # Each entry is one message at least. Only where it matters who has caught up are the others needed.
+        key, most = want.topic.key, msgs if self._context.dispatch.all_charged else inf
         offsets = _offsets(want.topic)
         found = []
         if len(came) > 1:
@@ -209,9 +235,16 @@ class Deliveries:
             self._note(key, got)
             end = _end(got, committed)
             aborted = got.aborted if committed else ()
-            found.append(
-                _Read(got, offset, end, entries(response, got.start, got.end, offset, aborted, most))
-            )
+            plain = None
+            if not aborted and got.end - got.start <= min(size, msgs * BATCH_BYTES_MIN):
+                plain = run(response, got.start, got.end, offset)
+            if plain is not None and plain[_MSGS] <= msgs:
+                its = [plain]
+                msgs, size = msgs - plain[_MSGS], size - plain[_SIZE]
+            else:
+                its = entries(response, got.start, got.end, offset, aborted, most)
+                size = 0.0 if its else size
+            found.append(_Read(got, offset, end, its))
         return found
 
     def _deliver(self, part: _Read, key: bytes, total: _Sum) -> int:

@@ -1,8 +1,8 @@
 """The record batches of a partition of a Fetch response, as a consumer will see them.
 
 An *entry* is a record batch, or one message of a message set (versions 0 and 1). Nothing is decompressed.
-By hand: Kafka's definitions have no batches. One takes 0.26 µs; of that a compiled reader would take 0.16 for
-its head alone.
+By hand: Kafka's definitions have no batches. One takes 0.26 µs, in a run 0.1; a compiled reader would take
+0.16 for its head alone.
 Source: the layout of record batches in Kafka's documentation; KIP-98 for transactions.
 """
 
@@ -19,7 +19,8 @@ _HEAD_BYTES: Final = 17
 # In version 2: behind these attributes, last offset delta, producer, and the number of records.
 _V2: Final = struct.Struct(">qi4xb4xhi16xq6xi")
 _LENGTH_END: Final = 12
-_V2_BYTES: Final = 61
+BATCH_BYTES_MIN: Final = 61
+"""What a batch of version 2 takes at least."""
 _NO_V2: Final = (0, 0, -1, 0)
 _TRANSACTIONAL: Final = 0x10
 _CONTROL: Final = 0x20
@@ -39,10 +40,40 @@ class AbortedTxn(NamedTuple):
     first: int
 
 
-Entry = tuple[int, int, int, int]
+Entry = tuple[int, int, int, int, int]
 """One that is here whole: the messages that the consumer gets of it, and its bytes, both 0 of what it never
-sees (markers, aborted records); where it ends in the frame; the offset that follows it. No class of its own:
-there may be one for each message, and that would cost as much as reading it."""
+sees (markers, aborted records); where it ends in the frame; the offset that follows it; how many it stands
+for, if it is a run. No class of its own: there may be one for each message, and that would cost as much as
+reading it."""
+
+
+def run(frame: Frame, start: int, end: int, fetch_offset: int) -> Entry | None:
+    """All entries between two places of a frame as one; None: there are none, or not all are plain.
+
+    Args:
+        frame: the response.
+        start: where the partition's records begin.
+        end: where they end.
+        fetch_offset: what was asked for.
+    """
+    offset, last = start, end - BATCH_BYTES_MIN
+    read, newest, msgs, count = _V2.unpack_from, start, 0, 0
+    while offset <= last:
+        first, length, magic, attributes, _, _, records = read(frame, offset)
+        if magic != 2 or attributes & _NOT_PLAIN or first < fetch_offset:
+            return None
+        if not 0 < records * RECORD_BYTES_MIN <= length - (BATCH_BYTES_MIN - _LENGTH_END):
+            return None
+        stop = offset + _LENGTH_END + length
+        if stop > end:
+            break
+        newest, offset = offset, stop
+        msgs += records
+        count += 1
+    if not count or last < offset <= end - _HEAD_BYTES or count > BATCHES_MAX:
+        return None
+    first, _, _, _, delta, _, _ = read(frame, newest)
+    return msgs, offset - start, offset, first + max(0, delta) + 1, count
 
 
 def entries(
@@ -68,13 +99,13 @@ def entries(
     seen = 0
     while end - offset >= _HEAD_BYTES and len(found) < BATCHES_MAX and seen <= most:
         # Nearly always a batch of version 2: read at once, as there may be one for each message.
-        whole = end - offset >= _V2_BYTES
+        whole = end - offset >= BATCH_BYTES_MIN
         head = _V2.unpack_from(frame, offset) if whole else _HEAD.unpack_from(frame, offset) + _NO_V2
         first, length, magic, attributes, delta, producer, records = head
         stop = offset + _LENGTH_END + length
         if length <= 0 or stop > end:
             break
-        room = length + _LENGTH_END - _V2_BYTES
+        room = length + _LENGTH_END - BATCH_BYTES_MIN
         if magic == 2 and not attributes & _NOT_PLAIN and 0 < records * RECORD_BYTES_MIN <= room:
             msgs = records
         else:
@@ -90,10 +121,10 @@ def entries(
         if first < fetch_offset:
             msgs = min(msgs, max(0, last - fetch_offset + 1))
         if msgs:
-            found.append((msgs, stop - offset, stop, last + 1))
+            found.append((msgs, stop - offset, stop, last + 1, 1))
             seen += 1
         else:
-            found.append((0, 0, stop, last + 1))
+            found.append((0, 0, stop, last + 1, 1))
         offset = stop
     return found
 

@@ -26,7 +26,7 @@ from enforcer.kafka.dispatch.fetch_requests import (
     with_session,
 )
 from enforcer.kafka.dispatch.fetch_responses import nothing_yet
-from enforcer.kafka.dispatch.limited_topics import LimitedTopic, divided, most_of
+from enforcer.kafka.dispatch.limited_topics import Ample, LimitedTopic, divided, most_of
 from enforcer.kafka.dispatch.session import LookUp, NameResolver, PeerWait, Session, TopicCache, TopicReading
 from enforcer.kafka.groups.readers import Client
 from enforcer.kafka.part import FETCH_LIMIT_MAX, PART_BYTES_MIN
@@ -131,12 +131,12 @@ class Fetches:
         asked = asked or asked_of(frame, header)
         if self.naming.must_prove():
             return None
-        wanted = self._wanted(asked, client, ids, address)
-        if not wanted:
+        wanted, ample = self._wanted(asked, client, ids, address)
+        if not wanted and not ample:
             # Another group may be told what it reads, so it has no session all the same.
             self.claims.give_up()
             return Plan(with_session(frame, at, asked.session, NO_SESSION) if at else frame)
-        return self._limited(frame, header, asked, wanted)
+        return self._limited(frame, header, asked, wanted, ample)
 
     def _by_itself(self, frame: bytes, header: RequestHeader) -> Plan | None:
         """A request of more partitions than can be told apart: it gets one batch, one such request at a time.
@@ -171,25 +171,31 @@ class Fetches:
 
     def _wanted(
         self, asked: FetchRequest, client: Client, ids: bool, address: tuple[str, int]
-    ) -> dict[bytes, LimitedTopic]:
-        """The limited topics of a request, by name or id."""
+    ) -> tuple[dict[bytes, LimitedTopic], Ample]:
+        """The limited topics of a request, by name or id, and those of which far more is left."""
         self._broker = broker = self._context.broker(address)
         found = self._known.begin(asked, client, broker, ids)
         self._trail.client = client
+        self.claims.begin()
         if found is not None:
             for want in found.values():
                 want.begin()
-            return found
-        found = {}
+            return found, {}
+        found, ample = {}, Ample()
+        now_ms, is_ample = self._context.steady_ms(), self.claims.is_ample
         for topic in whole_topics(asked):
             known, reading, tracked = self._known.of(topic)
             if not known:
                 reading = self._reading(topic, client, ids, broker)
             elif tracked:
                 self._track(tracked, topic)
-            if reading is not None:
+            if reading is None:
+                continue
+            if is_ample(reading.claim, now_ms):
+                ample[topic.key] = topic, reading
+            else:
                 found[topic.key] = LimitedTopic(topic, reading)
-        return found
+        return found, ample
 
     def _reading(self, topic: TopicRequest, client: Client, ids: bool, broker: str) -> TopicReading | None:
         """Who reads a topic; None: nothing limits it."""
@@ -226,11 +232,12 @@ class Fetches:
         self._trail.asked(name, asked, self._context.steady_ms())
 
     def _limited(
-        self, frame: bytes, header: RequestHeader, asked: FetchRequest, wanted: dict[bytes, LimitedTopic]
-    ) -> Plan | None:
-        claims, wants = self.claims, list(wanted.values())
-        claims.begin(wants)
-        now_ms, moment = self._context.steady_ms(), self._context.dispatch.moment(self._broker)
+        self, frame: bytes, header: RequestHeader, asked: FetchRequest, wanted: dict[bytes, LimitedTopic],
+        ample: Ample,
+    ) -> Plan | None:  # fmt: skip
+        claims, wants, broker = self.claims, list(wanted.values()), self._broker
+        claims.give_up(wants)
+        now_ms, moment = self._context.steady_ms(), self._context.dispatch.moment(broker)
         for want in wants:
             claims.decide(want, now_ms, moment, self._deliveries.caught_up(want.topic.key))
         soonest_ms = min((want.wait_ms for want in wants if want.wait_ms), default=inf)
@@ -253,11 +260,13 @@ class Fetches:
 
         def cut(response: bytes) -> bytes:
             claims.settle()
-            found = self._deliveries.taken(response, header.api_version, asked, wants)
+            found = self._deliveries.taken(response, header.api_version, asked, broker, wants, ample)
             came_ms = self._context.steady_ms()
             for want in wants:
                 if want.left is not None and want.left.level:
                     claims.reached(want, came_ms)
+                elif want.scarce:
+                    claims.look(want)
             return found
 
         return Plan(request, cut)

@@ -40,6 +40,7 @@ class LimitedTopic:
         est_msgs: messages, or entries where these are counted, that it may bring.
         est_size: the same, bytes.
         turns: whether a limit was reached before, so that it takes turns at its counters.
+        scarce: what came left no more than another such response may bring.
         left: what is left once a limit was reached by what came.
 
     Args:
@@ -56,6 +57,7 @@ class LimitedTopic:
     est_msgs = 0.0
     est_size = 0.0
     turns = False
+    scarce = False
     left: Left | None = None
 
     def __init__(self, topic: TopicRequest, reading: TopicReading) -> None:
@@ -68,6 +70,10 @@ class LimitedTopic:
         """It is asked for again."""
         self.wait_ms, self.most, self.turns = 0.0, 0, False
         self.msgs = self.size = inf
+
+
+Ample = dict[bytes, tuple[TopicRequest, TopicReading]]
+"""Limited topics of a request of which far more is left than a response may bring, by name or id."""
 
 
 def left_for(dispatch: Dispatch, moment: Moment, want: LimitedTopic) -> Left:

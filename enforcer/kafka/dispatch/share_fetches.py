@@ -158,7 +158,8 @@ class ShareFetches:
             # Its place is in other lines now.
             self._topics = topics
             claims.give_up()
-        claims.begin(wants)
+        claims.begin()
+        claims.give_up(wants)
         if not wants:
             return 0.0
         return claims.decide_together(wants, context.steady_ms(), context.dispatch.moment(broker))

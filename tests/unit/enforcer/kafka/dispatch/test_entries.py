@@ -6,7 +6,7 @@ from typing import NamedTuple
 import pytest
 from traffic_kit import batch
 
-from enforcer.kafka.dispatch.entries import AbortedTxn, entries
+from enforcer.kafka.dispatch.entries import AbortedTxn, Entry, entries, run
 
 TRANSACTIONAL, CONTROL = 0x10, 0x20
 
@@ -27,6 +27,7 @@ class Read(NamedTuple):
     size: int
     stop: int
     after: int
+    count: int
 
 
 def read(records: bytes, offset: int = 0, aborted: tuple[AbortedTxn, ...] = ()) -> list[Read]:
@@ -103,3 +104,45 @@ def test_no_more_than_are_needed() -> None:
     records = batch(1) * 5
     found = entries(records, 0, len(records), 0, [], 2)
     assert found == entries(records, 0, len(records), 0, [])[:3]
+
+
+PLAIN = placed(batch(6), 10) + placed(batch(3), 16, TRANSACTIONAL, 5)
+
+
+@pytest.mark.parametrize(
+    ("records", "offset"),
+    [
+        (PLAIN, 10),
+        (PLAIN + placed(batch(30), 30)[:70], 0),
+        (PLAIN + b"not even a head", 10),
+    ],
+)
+def test_a_run_is_all_entries_at_once(records: bytes, offset: int) -> None:
+    """What is cut off at its end does not count."""
+    first, second = read(records, offset)
+    whole = Read(first.msgs + second.msgs, first.size + second.size, second.stop, second.after, 2)
+    assert run_of(records, offset) == whole
+
+
+@pytest.mark.parametrize(
+    ("records", "offset"),
+    [
+        (b"", 0),
+        (PLAIN[:70], 0),
+        (PLAIN, 11),
+        (PLAIN + batch(1, magic=1)[:40], 10),
+        (PLAIN + placed(batch(6, compression=1), 19), 10),
+        (PLAIN + placed(batch(1), 19, TRANSACTIONAL | CONTROL, 5), 10),
+        (PLAIN + batch(3, magic=1), 10),
+        (PLAIN + struct.pack(">qi", 19, -12) + bytes(80), 10),
+        (PLAIN + placed(batch(1), 19)[:57] + struct.pack(">i", 1 << 30) + batch(1)[61:], 10),
+    ],
+)
+def test_no_run(records: bytes, offset: int) -> None:
+    """Where there is nothing, or something that has to be looked at by itself."""
+    assert run_of(records, offset) is None
+
+
+def run_of(records: bytes, offset: int) -> Entry | None:
+    """The entries of a partition as one, with something before and behind it in the frame."""
+    return run(b"before" + records + b"behind", 6, 6 + len(records), offset)
