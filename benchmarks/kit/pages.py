@@ -131,22 +131,26 @@ def compact(rows: Sequence[Line]) -> str:
     """Rows as a Markdown table of one row a case; what it is compared with three times or more is a column.
 
     Rows `CASE: FIGURE` are one case where other cases have that figure too. A target stands in brackets
-    behind what it is about; the page of the result has every ratio.
+    behind what it is about, in the head if all of a column have it; the page of the result has every ratio.
     """
     whats = {row["what"] for row in rows}
     suffixes = Counter(what.rpartition(": ")[2] for what in whats if ": " in what)
     figures = {suffix for suffix, count in suffixes.items() if count > 1}
     besides = Counter(row["baseline_what"] for row in rows if row["baseline"] is not None)
     columns = [name for name, count in besides.items() if count > 2]
+    common = {name: _common(rows, name) for name in columns}
     table: dict[str, list[str]] = {name: [] for name in ("What", "Value", *columns)}
     for case in _cases(rows, figures):
         names = list(case)
         table["What"].append("; ".join([names[0], *(name.rpartition(": ")[2] for name in names[1:])]))
         table["Value"].append("; ".join(_own(same, columns) for same in case.values()))
         for name in columns:
-            own = [[_against(row) for row in same if row["baseline_what"] == name] for same in case.values()]
+            own = [
+                [_against(row, common[name]) for row in same if row["baseline_what"] == name]
+                for same in case.values()
+            ]
             table[name].append(_cell([", ".join(each) for each in own]))
-    return markdown(table)
+    return markdown({_head(name, common.get(name, "")): cells for name, cells in table.items()})
 
 
 def _cases(rows: Sequence[Line], figures: Container[str]) -> list[dict[str, list[Line]]]:
@@ -177,7 +181,19 @@ def _cell(parts: Sequence[str]) -> str:
     return "; ".join(part or "-" for part in parts[:end])
 
 
-def _against(row: Line) -> str:
+def _common(rows: Sequence[Line], name: str) -> str:
+    """The target of all rows that are compared with this, empty if they have several or one has none."""
+    targets = {row["target"] for row in rows if row["baseline_what"] == name}
+    return str(targets.pop()) if len(targets) == 1 else ""
+
+
+def _head(name: str, target: str) -> str:
+    return f"{name} (aim: {target})" if target else name
+
+
+def _against(row: Line, common: str) -> str:
+    if common:
+        return number(row["baseline"]) + ("" if row["met"] else ", missed")
     return f"{number(row['baseline'])}{_aim(row)}"
 
 
