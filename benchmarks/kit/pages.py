@@ -83,18 +83,10 @@ def filled(page: str, contents: Mapping[str, str]) -> str:
 
 
 def contents() -> str:
-    """Every benchmark there is with its stated duration, as a table."""
-    modules = {name: importlib.import_module(f"benchmarks.{name}") for name in known()}
-    total_s = sum(module.DURATION_S for module in modules.values())
-    return markdown(
-        {
-            "Benchmark": [*(f"`{name}`" for name in modules), "all"],
-            "What it measures": [*(module.TITLE for module in modules.values()), ""],
-            "Takes about": [
-                *(f"{module.DURATION_S} s" for module in modules.values()), f"{total_s / 60:.0f} min",
-            ],
-        }
-    )  # fmt: skip
+    """Every benchmark there is with its stated duration."""
+    durations = {name: importlib.import_module(f"benchmarks.{name}").DURATION_S for name in known()}
+    told = ", ".join(f"`{name}` {duration_s} s" for name, duration_s in durations.items())
+    return f"They take about {sum(durations.values()) / 60:.0f} minutes: {told}."
 
 
 def first(lines: Mapping[str, Line]) -> str:
@@ -141,8 +133,7 @@ def compact(rows: Sequence[Line]) -> str:
     common = {name: _common(rows, name) for name in columns}
     table: dict[str, list[str]] = {name: [] for name in ("What", "Value", *columns)}
     for case in _cases(rows, figures):
-        names = list(case)
-        table["What"].append("; ".join([names[0], *(name.rpartition(": ")[2] for name in names[1:])]))
+        table["What"].append("; ".join([next(iter(case)), *_further(case)]))
         table["Value"].append("; ".join(_own(same, columns) for same in case.values()))
         for name in columns:
             own = [
@@ -161,6 +152,12 @@ def _cases(rows: Sequence[Line], figures: Container[str]) -> list[dict[str, list
         own = cases.setdefault(case if case and figure in figures else row["what"], {})
         own.setdefault(row["what"], []).append(row)
     return list(cases.values())
+
+
+def _further(case: Mapping[str, Sequence[Line]]) -> list[str]:
+    """Names of a case's figures behind the first, but for those whose unit says it, as that of `...CPU`."""
+    named = ((what.rpartition(": ")[2], same[0]["unit"]) for what, same in list(case.items())[1:])
+    return [figure for figure, unit in named if figure.split()[-1] not in unit]
 
 
 def _own(same: Sequence[Line], columns: Container[str]) -> str:
@@ -234,8 +231,8 @@ def _measured(row: Line) -> str:
 def _block(line: Line, has_plot: bool) -> str:
     """Rows and plot; how they were measured, percentiles and ratios stand in the page of the result."""
     own = line["machine"]
-    link = f"[results](../benchmarks/results/{line['name']}.md)"
-    parts = [f"{line['date']}, {own['cpu']}, {own['cores']} cores: {link}.", compact(line["rows"])]
+    link = f"[`{line['name']}`](../benchmarks/results/{line['name']}.md)"
+    parts = [f"{link}, {line['date']}, {own['cpu']}, {own['cores']} cores:", compact(line["rows"])]
     if has_plot:
         parts.append(f"![{line['title']}](plots/bench-{line['name']}.svg)")
     return "\n\n".join(parts)
