@@ -4,7 +4,7 @@ import importlib
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -122,8 +122,9 @@ def summary(lines: Mapping[str, Line]) -> str:
 def compact(rows: Sequence[Line]) -> str:
     """Rows as a Markdown table of one row a case; what it is compared with three times or more is a column.
 
-    Rows `CASE: FIGURE` are one case where other cases have that figure too. A target stands in brackets
-    behind what it is about, in the head if all of a column have it; the page of the result has every ratio.
+    Rows `CASE: FIGURE` are one case where other cases have that figure too; `TLS: CASE` stands below CASE, as
+    `TLS` alone. A target stands in brackets behind what it is about, in the head if all of a column have it;
+    the page of the result has every ratio.
     """
     whats = {row["what"] for row in rows}
     suffixes = Counter(what.rpartition(": ")[2] for what in whats if ": " in what)
@@ -132,8 +133,8 @@ def compact(rows: Sequence[Line]) -> str:
     columns = [name for name, count in besides.items() if count > 2]
     common = {name: _common(rows, name) for name in columns}
     table: dict[str, list[str]] = {name: [] for name in ("What", "Value", *columns)}
-    for case in _cases(rows, figures):
-        table["What"].append("; ".join([next(iter(case)), *_further(case)]))
+    for label, case in _labelled(_cases(rows, figures)):
+        table["What"].append(label)
         table["Value"].append("; ".join(_own(same, columns) for same in case.values()))
         for name in columns:
             own = [
@@ -144,14 +145,23 @@ def compact(rows: Sequence[Line]) -> str:
     return markdown({_head(name, common.get(name, "")): cells for name, cells in table.items()})
 
 
-def _cases(rows: Sequence[Line], figures: Container[str]) -> list[dict[str, list[Line]]]:
+def _cases(rows: Sequence[Line], figures: Container[str]) -> dict[str, dict[str, list[Line]]]:
     """The rows of each case by their figure, in the order in which they come first."""
     cases: dict[str, dict[str, list[Line]]] = {}
     for row in rows:
         case, _, figure = row["what"].rpartition(": ")
         own = cases.setdefault(case if case and figure in figures else row["what"], {})
         own.setdefault(row["what"], []).append(row)
-    return list(cases.values())
+    return cases
+
+
+def _labelled(cases: Mapping[str, dict[str, list[Line]]]) -> Iterator[tuple[str, dict[str, list[Line]]]]:
+    """Each case with its label, and behind it the same case in another way."""
+    others = {name: name.partition(": ") for name in cases}
+    for name, case in cases.items():
+        if others[name][2] not in cases:
+            yield "; ".join([next(iter(case)), *_further(case)]), case
+            yield from ((way, cases[other]) for other, (way, _, of) in others.items() if of == name)
 
 
 def _further(case: Mapping[str, Sequence[Line]]) -> list[str]:
