@@ -221,13 +221,13 @@ def _found(lines: Mapping[str, Line], name: str, what: str, beside: str) -> Line
 
 
 def _whence(lines: Iterable[Line]) -> str:
-    """When and on what each benchmark was run: seldom all at once, nor on one machine."""
-    places: dict[str, list[str]] = {}
+    """On what and on which days benchmarks were run: seldom all at once, nor on one machine."""
+    places: dict[str, set[str]] = {}
     for line in lines:
-        where = f"{line['machine']['cpu']}, {line['machine']['cores']} cores"
-        places.setdefault(where, []).append(f"{line['name']} {line['date']}")
-    told = "; ".join(f"on {where}: {', '.join(names)}" for where, names in places.items())
-    return f"Measured {told}. Versions and each machine's speed: benchmarks/results."
+        where = f"on {line['machine']['cpu']}, {line['machine']['cores']} cores"
+        places.setdefault(where, set()).add(line["date"].split()[0])
+    told = "; ".join(f"{where}, {' and '.join(sorted(days))}" for where, days in places.items())
+    return f"Measured {told}."
 
 
 def _measured(row: Line) -> str:
