@@ -4,7 +4,7 @@ import importlib
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -83,18 +83,10 @@ def filled(page: str, contents: Mapping[str, str]) -> str:
 
 
 def contents() -> str:
-    """Every benchmark there is with its stated duration, as a table."""
-    modules = {name: importlib.import_module(f"benchmarks.{name}") for name in known()}
-    total_s = sum(module.DURATION_S for module in modules.values())
-    return markdown(
-        {
-            "Benchmark": [*(f"`{name}`" for name in modules), "all"],
-            "What it measures": [*(module.TITLE for module in modules.values()), ""],
-            "Takes about": [
-                *(f"{module.DURATION_S} s" for module in modules.values()), f"{total_s / 60:.0f} min",
-            ],
-        }
-    )  # fmt: skip
+    """Every benchmark there is with its stated duration."""
+    durations = {name: importlib.import_module(f"benchmarks.{name}").DURATION_S for name in known()}
+    told = ", ".join(f"`{name}` {duration_s} s" for name, duration_s in durations.items())
+    return f"They take about {sum(durations.values()) / 60:.0f} minutes: {told}."
 
 
 def first(lines: Mapping[str, Line]) -> str:
@@ -130,33 +122,52 @@ def summary(lines: Mapping[str, Line]) -> str:
 def compact(rows: Sequence[Line]) -> str:
     """Rows as a Markdown table of one row a case; what it is compared with three times or more is a column.
 
-    Rows `CASE: FIGURE` are one case where other cases have that figure too. A target stands in brackets
-    behind what it is about; the page of the result has every ratio.
+    Rows `CASE: FIGURE` are one case where other cases have that figure too; `TLS: CASE` stands below CASE, as
+    `TLS` alone. A target stands in brackets behind what it is about, in the head if all of a column have it;
+    the page of the result has every ratio.
     """
     whats = {row["what"] for row in rows}
     suffixes = Counter(what.rpartition(": ")[2] for what in whats if ": " in what)
     figures = {suffix for suffix, count in suffixes.items() if count > 1}
     besides = Counter(row["baseline_what"] for row in rows if row["baseline"] is not None)
     columns = [name for name, count in besides.items() if count > 2]
+    common = {name: _common(rows, name) for name in columns}
     table: dict[str, list[str]] = {name: [] for name in ("What", "Value", *columns)}
-    for case in _cases(rows, figures):
-        names = list(case)
-        table["What"].append("; ".join([names[0], *(name.rpartition(": ")[2] for name in names[1:])]))
+    for label, case in _labelled(_cases(rows, figures)):
+        table["What"].append(label)
         table["Value"].append("; ".join(_own(same, columns) for same in case.values()))
         for name in columns:
-            own = [[_against(row) for row in same if row["baseline_what"] == name] for same in case.values()]
+            own = [
+                [_against(row, common[name]) for row in same if row["baseline_what"] == name]
+                for same in case.values()
+            ]
             table[name].append(_cell([", ".join(each) for each in own]))
-    return markdown(table)
+    return markdown({_head(name, common.get(name, "")): cells for name, cells in table.items()})
 
 
-def _cases(rows: Sequence[Line], figures: Container[str]) -> list[dict[str, list[Line]]]:
+def _cases(rows: Sequence[Line], figures: Container[str]) -> dict[str, dict[str, list[Line]]]:
     """The rows of each case by their figure, in the order in which they come first."""
     cases: dict[str, dict[str, list[Line]]] = {}
     for row in rows:
         case, _, figure = row["what"].rpartition(": ")
         own = cases.setdefault(case if case and figure in figures else row["what"], {})
         own.setdefault(row["what"], []).append(row)
-    return list(cases.values())
+    return cases
+
+
+def _labelled(cases: Mapping[str, dict[str, list[Line]]]) -> Iterator[tuple[str, dict[str, list[Line]]]]:
+    """Each case with its label, and behind it the same case in another way."""
+    others = {name: name.partition(": ") for name in cases}
+    for name, case in cases.items():
+        if others[name][2] not in cases:
+            yield "; ".join([next(iter(case)), *_further(case)]), case
+            yield from ((way, cases[other]) for other, (way, _, of) in others.items() if of == name)
+
+
+def _further(case: Mapping[str, Sequence[Line]]) -> list[str]:
+    """Names of a case's figures behind the first, but for those whose unit says it, as that of `...CPU`."""
+    named = ((what.rpartition(": ")[2], same[0]["unit"]) for what, same in list(case.items())[1:])
+    return [figure for figure, unit in named if figure.split()[-1] not in unit]
 
 
 def _own(same: Sequence[Line], columns: Container[str]) -> str:
@@ -177,7 +188,19 @@ def _cell(parts: Sequence[str]) -> str:
     return "; ".join(part or "-" for part in parts[:end])
 
 
-def _against(row: Line) -> str:
+def _common(rows: Sequence[Line], name: str) -> str:
+    """The target of all rows that are compared with this, empty if they have several or one has none."""
+    targets = {row["target"] for row in rows if row["baseline_what"] == name}
+    return str(targets.pop()) if len(targets) == 1 else ""
+
+
+def _head(name: str, target: str) -> str:
+    return f"{name} (aim: {target})" if target else name
+
+
+def _against(row: Line, common: str) -> str:
+    if common:
+        return number(row["baseline"]) + ("" if row["met"] else ", missed")
     return f"{number(row['baseline'])}{_aim(row)}"
 
 
@@ -198,13 +221,13 @@ def _found(lines: Mapping[str, Line], name: str, what: str, beside: str) -> Line
 
 
 def _whence(lines: Iterable[Line]) -> str:
-    """When and on what each benchmark was run: seldom all at once, nor on one machine."""
-    places: dict[str, list[str]] = {}
+    """On what and on which days benchmarks were run: seldom all at once, nor on one machine."""
+    places: dict[str, set[str]] = {}
     for line in lines:
-        where = f"{line['machine']['cpu']}, {line['machine']['cores']} cores"
-        places.setdefault(where, []).append(f"{line['name']} {line['date']}")
-    told = "; ".join(f"on {where}: {', '.join(names)}" for where, names in places.items())
-    return f"Measured {told}. Versions and each machine's speed: benchmarks/results."
+        where = f"on {line['machine']['cpu']}, {line['machine']['cores']} cores"
+        places.setdefault(where, set()).add(line["date"].split()[0])
+    told = "; ".join(f"{where}, {' and '.join(sorted(days))}" for where, days in places.items())
+    return f"Measured {told}."
 
 
 def _measured(row: Line) -> str:
@@ -218,8 +241,8 @@ def _measured(row: Line) -> str:
 def _block(line: Line, has_plot: bool) -> str:
     """Rows and plot; how they were measured, percentiles and ratios stand in the page of the result."""
     own = line["machine"]
-    link = f"[results](../benchmarks/results/{line['name']}.md)"
-    parts = [f"{line['date']}, {own['cpu']}, {own['cores']} cores: {link}.", compact(line["rows"])]
+    link = f"[`{line['name']}`](../benchmarks/results/{line['name']}.md)"
+    parts = [f"{link}, {line['date']}, {own['cpu']}, {own['cores']} cores:", compact(line["rows"])]
     if has_plot:
         parts.append(f"![{line['title']}](plots/bench-{line['name']}.svg)")
     return "\n\n".join(parts)
