@@ -56,7 +56,7 @@ class _Sum:
         return self.left_msgs <= 0 or self.left_size <= 0
 
     @property
-    def scarce(self) -> bool:
+    def nearly_used_up(self) -> bool:
         """Whether what may still be is no more than one response may bring of such."""
         units = self.entries if self.by_entry else self.msgs
         return min(self.left_size * units, self.left_msgs * self.size) <= FETCH_LIMIT_MAX * units
@@ -189,7 +189,7 @@ class Deliveries:
         else:
             self._caught_up.add(key)
         if total.entries:
-            want.scarce = total.scarce
+            want.scarce = total.nearly_used_up
             for group in want.groups:
                 dispatch.deliver_at(
                     moment, want.name, group,
