@@ -189,7 +189,7 @@ class Deliveries:
         else:
             self._caught_up.add(key)
         if total.entries:
-            want.scarce = total.nearly_used_up
+            want.scarce = bool(total.nearly_used_up)
             for group in want.groups:
                 dispatch.deliver_at(
                     moment, want.name, group,
