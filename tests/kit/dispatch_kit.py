@@ -43,10 +43,13 @@ class Job:
 
     def decide(self, event: Event) -> CounterStatement:
         """Apply one event; its decision as a proxy reads it."""
-        (decision,) = decide(self.table, [event], self.timeline)
-        said = dispatch_of(decision)
-        assert said is not None
+        (said,) = self.decide_all([event])
         return said
+
+    def decide_all(self, events: list[Event]) -> list[CounterStatement]:
+        """Apply some in their order, as one batch; a decision of each."""
+        decided = {one["id"]: dispatch_of(one) for one in decide(self.table, events, self.timeline)}
+        return [said for event in events if (said := decided[event["id"]])]
 
     def acquired(self) -> dict[tuple[str, ...], tuple[int, int]]:
         """All counters as they were after their last event."""

@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 from dispatch_kit import T0, Job, Proxy, ten_a_second
+from usage_kit import Event
 
 from enforcer.laws.dispatch.decisions import CounterStatement
 from streaming.policy.timeline import PolicyTimeline
@@ -51,20 +52,21 @@ class Several:
         return self.delivered[-periods:]
 
     def step(self, now: int, away: bool) -> None:
-        """What is read at a time, and delivered."""
+        """What is read at a time, and delivered; decided together: none is read before the next step."""
         while self.on_their_way and self.on_their_way[0][0] <= now:
             _, _, proxy, said = heapq.heappop(self.on_their_way)
             proxy.read(said)
-        done = self.delivered[-1]
+        done, events = self.delivered[-1], list[Event]()
         for number, proxy in enumerate(self.proxies):
             while done[number] < self.wants[number] and proxy.table.left("b1", *_PLACE, now).wait_ms == 0:
                 event = proxy.deliver(now, self.entry)
                 assert event is not None
                 done[number] += self.entry
-                said = self.job.decide(event)
-                for place, reader in enumerate(() if away else self.proxies):
-                    arrives = now + (self.lag_ms * (place + 2) // 2 if self.skewed else self.lag_ms)
-                    heapq.heappush(self.on_their_way, (arrives, next(self.order), reader, said))
+                events.append(event)
+        for said in self.job.decide_all(events):
+            for place, reader in enumerate(() if away else self.proxies):
+                arrives = now + (self.lag_ms * (place + 2) // 2 if self.skewed else self.lag_ms)
+                heapq.heappush(self.on_their_way, (arrives, next(self.order), reader, said))
 
     @property
     def totals(self) -> list[int]:
