@@ -33,8 +33,15 @@ def tried_on_the_next_day(folder: Path, seed: int, *, calm: bool) -> dict[str, A
     return told
 
 
-def check(told: dict[str, Any]) -> None:
-    """Only the runaway is refused, nearly always; a few of the others wait; as recorded and if they wait."""
+@pytest.mark.soak
+@pytest.mark.parametrize("calm", [True, False])
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_the_next_day(tmp_path: Path, seed: int, calm: bool) -> None:
+    """Only the runaway is refused, nearly always; a few of the others wait; as recorded and if they wait.
+
+    From a day with the runaway in it, and from one on which nobody ran away: there it has the default.
+    """
+    told = tried_on_the_next_day(tmp_path, seed, calm=calm)
     for rows in (told["entities"], told["clients_that_wait"]["entities"]):
         assert [row["whose"] for row in rows if row["against"]["rejected"]] == [RUNAWAY]
         for row in rows:
@@ -44,16 +51,3 @@ def check(told: dict[str, Any]) -> None:
                 assert allowed + throttled < 0.06 * of and of > 20_000
             elif row["whose"] != SLOWED:
                 assert throttled < 0.03 * of
-
-
-def test_the_next_day(tmp_path: Path) -> None:
-    """From a day with the runaway in it."""
-    check(tried_on_the_next_day(tmp_path, 1, calm=False))
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("calm", [True, False])
-@pytest.mark.parametrize("seed", range(2, 6))
-def test_the_next_day_of_others(tmp_path: Path, seed: int, calm: bool) -> None:
-    """Other traffic, and from a day on which nobody ran away: the runaway is new, and has the default."""
-    check(tried_on_the_next_day(tmp_path, seed, calm=calm))
