@@ -25,7 +25,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Where it is set, pytest ends with all of what differed, and a log of bounded length then lacks the test's name.
 unexport CI
 
-.PHONY: setup run pulsar s3a minio check test secure soak suites bench image sbom compose-test
+.PHONY: setup run pulsar s3a minio lint types units check test secure soak suites bench image sbom compose-test
 .DELETE_ON_ERROR:
 
 # Python's libraries and Kafka's jars come from two places, so they come at a time.
@@ -97,21 +97,43 @@ pulsar: setup .weir/jars/pulsar_broker/.archived
 run: setup
 	@$(VENV)/bin/weir demo
 
-check: setup
+lint:
 	@echo "== lint" && $(VENV)/bin/ruff check .
-	@echo "== types" && $(VENV)/bin/mypy
-	@echo "== unit tests and traces" && $(PYTEST) tests/unit tests/traces -m "not soak" -n 2
 
-# From the quick to the slow; each line is one kind, stops at the first that fails. Pulsar's and Kafka 4.3's jars and axe come
-# meanwhile.
+types: lint
+	@echo "== types" && $(QUIETLY) $(VENV)/bin/mypy
+
+units: types
+	@echo "== unit tests and traces" && $(QUIETLY) $(PYTEST) tests/unit tests/traces -m "not soak" -n 2
+
+check: setup
+	@$(MAKE) -s units
+
+# Two kinds at a time: those on real brokers mostly wait, and types, unit tests and the job take the processors that
+# they leave, at a lower priority; what these say is shown as each ends. After a failure no further kind starts. Jars
+# and axe come meanwhile.
 test: setup
-	@$(MAKE) -s $(PULSAR_JARS) $(KAFKA43_JARS) $(AXE) & fetching=$$!; $(MAKE) -s check; checked=$$?; wait $$fetching && exit $$checked
-	@echo "== the job in Spark" && $(PYTEST) tests/spark -m "not soak" --durations=3
+	@$(MAKE) -s -j3 QUIETLY='nice -n 5 scripts/at_the_end.sh' on-spark whole-stack
+
+.PHONY: on-spark real-kafka real-pulsar console whole-stack tests-jars
+tests-jars:
+	@for made in $(KAFKA43_JARS) $(PULSAR_JARS) $(AXE); do $(MAKE) -s $$made || exit; done
+
+on-spark: units
+	@echo "== the job in Spark" && $(QUIETLY) $(PYTEST) tests/spark -m "not soak" --durations=3
+
+real-kafka: lint tests-jars
 	@echo "== the proxy and the tools against a real Kafka" && \
 		$(PYTEST) tests/kafka tests/attack -m "not soak" -n 3 --dist loadfile --durations=3
+
+real-pulsar: real-kafka
 	@echo "== Pulsar" && $(PYTEST) tests/pulsar -m "not soak" $(SIDE_BY_SIDE) --durations=3
+
+console: real-pulsar
 	@scripts/prerequisites.sh $(PYTHON) chromium
 	@echo "== the console in a browser" && $(PYTEST) tests/browser -m "not soak" --durations=3
+
+whole-stack: console
 	@echo "== the whole stack" && $(PYTEST) tests/end_to_end -m "not soak" $(SIDE_BY_SIDE) --durations=3
 
 secure: setup $(PULSAR_JARS)
