@@ -1,5 +1,5 @@
 # make setup | run | pulsar | check | test | secure | soak | suites [NAME=...] [WAY=tls] | bench [NAME=...] | image | sbom | compose-test
-# (all but setup and image run setup first)
+# (all but setup and image run setup first, test beside what needs less)
 # pulsar: what weir pulsar and weir up --pulsar local need (they fetch it themselves too), 231 MB, about a minute.
 # s3a: what checkpoints on s3a:// need, 10 MB. minio: an S3 store for tests of that, built in a quarter of an hour.
 # check: lint, types and unit tests, four minutes. test: that and the rest on real parts, eighteen minutes; what a change
@@ -96,13 +96,13 @@ pulsar: setup .weir/jars/pulsar_broker/.archived
 run: setup
 	@$(VENV)/bin/weir demo
 
-lint:
+lint: $(VENV)/.installed
 	@echo "== lint" && $(VENV)/bin/ruff check .
 
 types: lint
 	@echo "== types" && $(QUIETLY) $(VENV)/bin/mypy
 
-units: types
+units: types $(STAMPS)
 	@echo "== unit tests and traces" && $(QUIETLY) $(PYTEST) tests/unit tests/traces -m "not soak" -n 2
 
 check: setup
@@ -111,17 +111,17 @@ check: setup
 # Two kinds at a time: those on real brokers mostly wait, and types, unit tests and the job take the processors that
 # they leave, at a lower priority; what these say is shown as each ends. After a failure no further kind starts. Jars
 # and axe come meanwhile.
-test: setup
+test:
 	@$(MAKE) -s -j3 QUIETLY='nice -n 5 scripts/at_the_end.sh' on-spark whole-stack
 
 .PHONY: on-spark real-kafka real-pulsar console whole-stack tests-jars
-tests-jars:
+tests-jars: .weir/jars/spark/.fetched
 	@for made in $(PULSAR_JARS) $(AXE); do $(MAKE) -s $$made || exit; done
 
 on-spark: units
 	@echo "== the job in Spark" && $(QUIETLY) $(PYTEST) tests/spark -m "not soak" --durations=3
 
-real-kafka: lint tests-jars
+real-kafka: lint tests-jars $(STAMPS)
 	@echo "== the proxy and the tools against a real Kafka" && \
 		$(PYTEST) tests/kafka tests/attack -m "not soak" -n 3 --dist loadfile --durations=3
 

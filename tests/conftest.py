@@ -4,6 +4,8 @@ import asyncio
 import gc
 import inspect
 import os
+import sys
+from collections.abc import Callable
 
 import pytest
 from property_kit import register_profiles
@@ -21,6 +23,18 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
+
+
+@pytest.fixture(scope="session")
+def say(pytestconfig: pytest.Config) -> Callable[[str], None]:
+    """Print a line, whether the test fails or not."""
+    capture = pytestconfig.pluginmanager.getplugin("capturemanager")
+
+    def print_it(line: str) -> None:
+        with capture.global_and_fixture_disabled():
+            sys.stdout.write(f"\n{line}")
+
+    return print_it
 
 
 @pytest.hookimpl(tryfirst=True)

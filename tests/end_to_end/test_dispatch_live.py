@@ -5,14 +5,13 @@ Rates are those that the consumers see, from the beginning of one period's burst
 
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
-from functools import partial
 
 import pytest
 from cluster_kit import fresh
 from company_kit import Company
-from exam_kit import said
+from exam_kit import Say
 from proxy_kit import until
 from reading_kit import Reading, fill
 
@@ -21,7 +20,6 @@ LOOK_S = 20.0
 RATE = 100
 WITHIN = 0.02
 WITHIN_SEVERAL = 0.05
-Say = Callable[[str], None]
 
 
 @pytest.fixture(scope="module")
@@ -29,12 +27,6 @@ def company(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Company]:
     """Kafka and the job; each test starts the proxies that it wants."""
     with Company(tmp_path_factory.mktemp("dispatch")) as running:
         yield running
-
-
-@pytest.fixture
-def say(pytestconfig: pytest.Config) -> Say:
-    """Print a line."""
-    return partial(said, pytestconfig)
 
 
 def limit(company: Company, topic: str, kind: str, **rates: int) -> None:

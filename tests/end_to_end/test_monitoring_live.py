@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from exam_kit import said
+from exam_kit import Say
 from monitored_load import POLICIES, Load, faulty_topic
 from monitoring_kit import Query, panel_queries, rule_queries
 from prometheus_kit import Prometheus
@@ -79,7 +79,7 @@ def asked() -> list[Query]:
     return [*panel_queries(), *of_rules]
 
 
-def test_every_query_finds_data(up: Up, tmp_path: Path, pytestconfig: pytest.Config) -> None:
+def test_every_query_finds_data(up: Up, tmp_path: Path, say: Say) -> None:
     """Of a stack under a little load of every law, within minutes, but for what is named above."""
     run = Path(up.folder) / "data" / "run"
     targets = {
@@ -99,11 +99,11 @@ def test_every_query_finds_data(up: Up, tmp_path: Path, pytestconfig: pytest.Con
                     faulty_topic(up.ready["kafka"], wrong=True)
             faulty_topic(up.ready["kafka"], wrong=False)
             for scraped in prometheus.ask("scrape_samples_scraped"):
-                said(pytestconfig, f"{scraped['metric']['job']}: {scraped['value'][1]} series")
+                say(f"{scraped['metric']['job']}: {scraped['value'][1]} series")
             for proxy in prometheus.ask("weir_proxy_resident_bytes"):
-                said(pytestconfig, f"{proxy['metric']['job']}: {float(proxy['value'][1]) / MIB:.0f} MiB")
+                say(f"{proxy['metric']['job']}: {float(proxy['value'][1]) / MIB:.0f} MiB")
     took = time.monotonic() - began
-    said(pytestconfig, f"{total - len(missing)} of {total} queries found data in {took:.0f} s")
+    say(f"{total - len(missing)} of {total} queries found data in {took:.0f} s")
     assert unexplained(missing) == [], load.failed
 
 

@@ -10,12 +10,11 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partial
 
 import pytest
 from cluster_kit import fresh
 from company_kit import Admitted, Client, Company, Modest, Offender, let_in, most_above
-from exam_kit import said
+from exam_kit import Say
 from stack_kit import until
 
 pytestmark = pytest.mark.soak
@@ -30,7 +29,6 @@ DISTURBED_S = 60.0
 AFTER_S = 20.0
 STILL_S = 8.0
 NAMES = ("one", "two", "three")
-Say = Callable[[str], None]
 
 
 @pytest.fixture(scope="module")
@@ -38,12 +36,6 @@ def company(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Company]:
     """Kafka and the job; each test starts the proxies that it wants."""
     with Company(tmp_path_factory.mktemp("several")) as running:
         yield running
-
-
-@pytest.fixture
-def say(pytestconfig: pytest.Config) -> Say:
-    """Print a line."""
-    return partial(said, pytestconfig)
 
 
 def bound(proxies: int) -> float:

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from admin_process_kit import Admin
 from confluent_kafka.admin import AdminClient, NewTopic
-from exam_kit import DEMAND, KINDS, LIMIT, Exam, said
+from exam_kit import DEMAND, KINDS, LIMIT, Exam, Say
 from load_kit import (
     Arrivals,
     ConfluentConsumer,
@@ -74,13 +74,13 @@ def policies(limit: float) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def exam(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[Exam]:
+def exam(tmp_path_factory: pytest.TempPathFactory, say: Say) -> Iterator[Exam]:
     """Kafka, job, three proxies, and a client of each group at each of them."""
     folder: Path = tmp_path_factory.mktemp("shares")
     with ExitStack() as running:
         stack = running.enter_context(Stack(folder, policies=policies(LIMIT)))
         stack.start_job()
-        found = Exam(stack, running, partial(said, pytestconfig))
+        found = Exam(stack, running, say)
         names = [f"acme.{kind}.{name}" for kind in KINDS for name in (*DEMAND, "new")]
         admin = AdminClient({"bootstrap.servers": stack.bootstrap})
         names += ["corp.moving.t", "corp.staying.t"]

@@ -6,9 +6,8 @@ measured there, the records' times at the producers; all is printed.
 
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import orjson
@@ -16,7 +15,7 @@ import pytest
 from cluster_kit import fresh
 from company_kit import Company
 from confluent_kafka.admin import AdminClient, NewTopic
-from exam_kit import said
+from exam_kit import Say
 from slow_broker_kit import Producers, Served, SlowBroker
 from stack_kit import read_all, weir
 
@@ -33,7 +32,6 @@ LIMITER = {
     "aimd": {"requestTimeout": "100ms", "initialLimit": 20, "minLimit": 1, "maxLimit": 64},
 }
 """What a user who wants 100 ms would set; by the sample, since a window a second falls too slowly here."""
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +71,6 @@ def company(tmp_path_factory: pytest.TempPathFactory, broker: SlowBroker) -> Ite
         running.launch("one", traffic_by_path=True)
         running.await_all()
         yield running
-
-
-@pytest.fixture
-def say(pytestconfig: pytest.Config) -> Say:
-    """Print a line."""
-    return partial(said, pytestconfig)
 
 
 def seen(broker: SlowBroker, producers: Producers, seconds: float) -> Phase:

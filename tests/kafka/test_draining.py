@@ -17,7 +17,7 @@ import yaml
 from cluster_kit import Cluster, fresh
 from confluent_kafka.admin import AdminClient, NewTopic
 from draining_clients import Confluent, Java, Python, Reader, Writer
-from exam_kit import said
+from exam_kit import Say
 from proxy_kit import until
 from wire_client import WireClient
 
@@ -102,7 +102,7 @@ class Proxies:
     ],
 )
 def test_proxies_are_restarted_one_by_one(
-    cluster: Cluster, tmp_path: Path, pytestconfig: pytest.Config, shared: bool, names: Sequence[str]
+    cluster: Cluster, tmp_path: Path, say: Say, shared: bool, names: Sequence[str]
 ) -> None:
     """Each ends in time and with status 0, clients go on at the other, all that was acknowledged is there."""
     topic = fresh("drained")
@@ -124,12 +124,12 @@ def test_proxies_are_restarted_one_by_one(
                 assert shared or all(client.closed_within(1.0) for client in idle)
                 waiting = [writer for writer in writers if not writer.goes_on(began + took, BACK_S)]
                 assert not waiting, [type(writer).__name__ for writer in waiting]
-                said(pytestconfig, f"{leaving} of {proxies.bootstrap}: ended after {took:.2f} s")
+                say(f"{leaving} of {proxies.bootstrap}: ended after {took:.2f} s")
                 for writer in writers:
                     wait = writer.longest_wait(began - 1)
-                    said(pytestconfig, f"  {type(writer).__name__}: {wait:.2f} s without an answer")
+                    say(f"  {type(writer).__name__}: {wait:.2f} s without an answer")
                 proxies.start(leaving)
         every = {value for writer in writers for value in writer.acked}
         until(lambda: every <= reader.values, 30, "all that was acknowledged is read")
-    said(pytestconfig, f"{len(every)} records")
+    say(f"{len(every)} records")
     assert {type(writer).__name__: writer.failed for writer in writers if writer.failed} == {}

@@ -12,7 +12,7 @@ from broker_fixtures import apart, serving
 from cluster_kit import Cluster, fresh
 from consuming_kit import holds, rate
 from counted_kit import Counted, count_by, full_name, wall_ms
-from exam_kit import said
+from exam_kit import Say
 from proxy_kit import Decider, ProxyThread, until
 from share_kit import (
     Arrival,
@@ -257,7 +257,7 @@ RATE, SIZE, FOR_S = 20_000, 1_000, 30
 
 @pytest.mark.soak
 def test_a_byte_rate_spends_no_deliveries(
-    cluster: Cluster, proxy_with: Start, pytestconfig: pytest.Config
+    cluster: Cluster, proxy_with: Start, say: Say
 ) -> None:
     """Kafka's own throttle acquires first and answers empty; ours waits before. The same rate of both."""
     proxy, rated = proxy_with(), fresh("rated")
@@ -277,7 +277,7 @@ def test_a_byte_rate_spends_no_deliveries(
         command = java(bootstrap, group, topic, 2_000, FOR_S, f"client.id={client_id}")
         found[client_id] = Member(command).arrivals()
     for name, got in found.items():
-        said(pytestconfig, f"{name}: {len(got)} records, deliveries {Counter(each.delivery for each in got)}")
+        say(f"{name}: {len(got)} records, deliveries {Counter(each.delivery for each in got)}")
     assert {each.delivery for each in found[rated]} == {1}
     assert len({each.offset for each in found[rated]}) == len(found[rated])
     assert len(found[rated]) * SIZE < RATE * (FOR_S + 3)

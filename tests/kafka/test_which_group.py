@@ -6,14 +6,13 @@ Real broker, `weir proxy` as processes, real consumers; figures are printed.
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cluster_kit import Cluster, fresh
 from company_kit import Company
-from exam_kit import said
+from exam_kit import Say
 from grouped_kit import (
     DEFAULT_ID,
     FETCH,
@@ -41,15 +40,8 @@ FREE_S = 12.0
 """The free one has read all so soon after its first record: commits come every 5 s."""
 BESIDE_S = 60.0
 """Who cannot be meant has read all so soon; at the limit it would take eight times as long."""
-Say = Callable[[str], None]
 Make = Callable[[str, str, str], Noted]
 Several = Callable[[str, Path], AbstractContextManager[list[str]]]
-
-
-@pytest.fixture
-def say(pytestconfig: pytest.Config) -> Say:
-    """Print a line."""
-    return partial(said, pytestconfig)
 
 
 @pytest.fixture

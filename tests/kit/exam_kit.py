@@ -1,12 +1,10 @@
 """The exam of resource groups: a stack with several proxies, and clients that each want a part of a group."""
 
-import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
-import pytest
 from load_kit import Worker, peak_of
 from prometheus_client.parser import text_string_to_metric_families
 from stack_kit import decisions, read_all, until
@@ -23,6 +21,7 @@ DEMAND = {"small": 50.0, "one": 500.0, "two": 500.0}
 KINDS = ("msgs", "bytes", "reads")
 START_LIMIT_S = 150.0
 _SCRAPE_LIMIT_S = 5.0
+Say = Callable[[str], None]
 
 
 @dataclass
@@ -31,7 +30,7 @@ class Exam:
 
     stack: Stack
     running: ExitStack
-    say: Callable[[str], None]
+    say: Say
     proxies: dict[str, Part] = field(default_factory=dict)
     listen: dict[str, str] = field(default_factory=dict)
     clients: dict[str, dict[str, Worker]] = field(default_factory=lambda: {kind: {} for kind in KINDS})
@@ -98,10 +97,3 @@ class Exam:
             told = ", ".join(f"{name} {rate:.1f}" for name, rate in self.rates(kind, from_s, to_s).items())
             most = f", most in 5 s {self.peak(kind, from_s, to_s):.1f}" if to_s - from_s >= 5 else ""
             self.say(f"{what}, {kind}: total {self.total(kind, from_s, to_s):.1f} ({told}){most} per second")
-
-
-def said(config: pytest.Config, line: str) -> None:
-    """Print a line, whether the test fails or not."""
-    capture = config.pluginmanager.getplugin("capturemanager")
-    with capture.global_and_fixture_disabled():
-        sys.stdout.write(f"\n{line}")

@@ -11,12 +11,11 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import pytest
 import yaml
-from exam_kit import said
+from exam_kit import Say
 from hungry_publishers import Publisher, publishing
 from job_kit import Job
 from proxy_kit import PolicyWriter
@@ -80,9 +79,8 @@ def total(publishers: list[Publisher], began: float, seconds: int) -> list[int]:
     ]
 
 
-def test_a_group_of_three_topics(stack: Stack, admin: Admin, pytestconfig: pytest.Config) -> None:
+def test_a_group_of_three_topics(stack: Stack, admin: Admin, say: Say) -> None:
     """10, 400 and 400 wanted of 100: together never above it for long, and near it once settled."""
-    say = partial(said, pytestconfig)
     namespace = admin.namespace(f"{fresh('live')}/orders")
     group = fresh("gold")
     stack.policies.put(f"resourcegroups.{group}", {"publishRateInMsgs": LIMIT})
