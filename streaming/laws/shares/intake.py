@@ -7,12 +7,13 @@ import numpy as np
 import pyarrow as pa
 
 from streaming.columns.byte_strings import Integers
-from streaming.columns.records import Pack, Records
+from streaming.columns.records import Records
 from streaming.contract.events import MAX_AHEAD_MS, Event, Tick
 from streaming.contract.usage_events import DIMENSIONS, GroupUsage
 from streaming.laws.law import Entry, Flags, Intake
 from streaming.laws.row_fields import places
-from streaming.laws.shares.report_rows import FIELDS, NOT_SAID, ReportPart, read_reports
+from streaming.laws.shares.report_rows import NOT_SAID, ReportPart, read_reports
+from streaming.laws.sheet import alike
 from streaming.policy.timeline import PolicyTimeline
 
 _NONE: Final = np.empty(0, dtype=np.int64)
@@ -80,13 +81,11 @@ class ReportIntake(Intake):
         """Read the plain packed reports."""
         records = self._records
         taken: Flags = np.zeros(len(records), dtype=np.bool_)
-        # A report that every shard got came by the wrong topic, which the parser's way says.
-        for_all = np.zeros(len(records), np.bool_) if records.broadcast is None else records.broadcast
-        packs = [pack for pack in records.packs if pack.type == GROUP_USAGE and not for_all[pack.first]]
-        times = records.times() if packs else _NONE
-        for rows, which in _alike(packs):
-            part = read_reports(rows, times[which], self._max_ahead_ms)
-            part.record = which[part.record]
+        for sheet in alike(records, GROUP_USAGE):
+            if records.broadcast is not None:
+                # A report that every shard got came by the wrong topic, which the parser's way says.
+                sheet.plain &= ~np.asarray(records.broadcast, dtype=np.bool_)[sheet.i]
+            part = read_reports(sheet, records.times()[sheet.i], self._max_ahead_ms)
             taken[part.record] = True
             self._parts.append(part)
             self.newest = max(self.newest, int(part.at.max(initial=self.newest)))
@@ -118,18 +117,6 @@ class ReportIntake(Intake):
         is_tick = order >= len(whole.record)
         ticks_before = np.cumsum(is_tick.astype(np.int64))[~is_tick]
         return ReportBatch(_rows(whole, order[~is_tick], ticks_before), ticks)
-
-
-def _alike(packs: Sequence[Pack]) -> Iterator[tuple[pa.RecordBatch, Integers]]:
-    """Packs with columns of the same form as one, and the records that their rows are; many cost as one."""
-    alike: dict[pa.Schema, list[tuple[pa.RecordBatch, Pack]]] = {}
-    for pack in packs:
-        rows = pack.rows.select([name for name in pack.rows.schema.names if name in FIELDS])
-        alike.setdefault(rows.schema, []).append((rows, pack))
-    for found in alike.values():
-        together = pa.Table.from_batches([rows for rows, _ in found]).unify_dictionaries().combine_chunks()
-        records = [np.arange(pack.first, pack.first + len(pack)) for _, pack in found]
-        yield together.to_batches()[0], np.concatenate(records)
 
 
 def _rows(whole: ReportPart, order: Integers, ticks: Integers) -> Reports:
