@@ -1,5 +1,6 @@
 """What a step of a law wrote: rows for the sinks."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self
@@ -7,9 +8,8 @@ from typing import Any, Final, Self
 import numpy as np
 import orjson
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from streaming.columns.byte_strings import Bytes, Integers, bytes_in, cut
+from streaming.columns.byte_strings import Integers, bytes_in
 from streaming.columns.json_rows import objects
 from streaming.contract.decisions import CANDIDATE, DEADLETTER, DECISIONS
 from streaming.contract.fields import INT64_MAX
@@ -23,101 +23,110 @@ _TYPES: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DecisionColumns:
-    """Many decisions of one law as columns.
+class _Decisions(ABC):
+    """Many decisions of one law.
 
     Attributes:
-        type: of all of them; each one's bytes begin with it and with its id.
-        text: their bytes, one after the other.
-        ends: where each begins in `text`, and where the last one ends.
-        id_length: bytes of each one's id in `text`.
-        ts: event time, ms.
+        type: of all of them.
         source: index of the record that each answers.
         keys: their keys, Arrow text.
         key: number of each one's key; None: `keys` has one for each.
-        routing: the text that each one's partition is chosen by; None: its key.
     """
 
     type: str
-    text: Bytes
-    ends: Integers
-    id_length: Integers
-    ts: Integers
     source: Integers
     keys: pa.Array
     key: Integers | None = None
-    routing: pa.Array | None = None
 
     def __len__(self) -> int:
-        return len(self.ts)
+        return len(self.source)
 
-    @classmethod
-    def of(
-        cls, *, type: str, values: Sequence[bytes], ids: Sequence[str], keys: Sequence[str],
-        ts: Sequence[int], source: Sequence[int], routing: Sequence[str] | None = None,
-    ) -> Self:  # fmt: skip
-        """Decisions that were written one by one; a value each, and what else is known of it."""
-        ends = np.zeros(len(values) + 1, dtype=np.int64)
-        np.cumsum([len(value) for value in values], out=ends[1:])
-        return cls(
-            type=type,
-            text=np.frombuffer(b"".join(values), dtype=np.uint8),
-            ends=ends,
-            id_length=np.array([len(written(name)) for name in ids], dtype=np.int64),
-            ts=np.array(ts, dtype=np.int64),
-            source=np.array(source, dtype=np.int64),
-            keys=pa.array(keys, pa.string()),
-            routing=None if routing is None else pa.array(routing, pa.string()),
-        )
+    @property
+    @abstractmethod
+    def ts(self) -> Integers:
+        """Event time, ms."""
+
+    @abstractmethod
+    def values(self, end: str) -> pa.Array:
+        """Their bytes, each with `end` behind it."""
+
+    @abstractmethod
+    def ids(self) -> pa.Array:
+        """Their ids, Arrow text."""
 
     def column(self, name: str) -> pa.Array:
-        """One of the columns of `Outputs`, values without a copy of their bytes; `line`: with a newline."""
+        """One of the columns of `Outputs`; `line`: values with a newline."""
         match name:
             case "value":
-                buffers = [None, pa.py_buffer(self.ends), pa.py_buffer(self.text)]
-                return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(self), buffers)
+                return self.values("")
             case "line":
-                end, nothing = (pa.scalar(each, pa.large_binary()) for each in (b"\n", b""))
-                return pc.binary_join_element_wise(self.column("value"), end, nothing)
+                return self.values("\n")
             case "key":
                 return self.keys if self.key is None else self.keys.take(pa.array(self.key))
             case "id":
-                return begin_of_ids(self.type, self.text, self.ends, self.id_length)
+                return self.ids()
             case "ts" | "source":
                 return pa.array(getattr(self, name))
         return pa.repeat(pa.scalar({"sink": DECISIONS, "type": self.type}[name]), len(self))
 
     def sizes(self) -> Integers:
-        """Bytes of each value and its key."""
+        """Bytes of each value as JSON and its key."""
         keys = np.diff(bytes_in(self.keys)[1])
-        return np.diff(self.ends) + (keys if self.key is None else keys[self.key])
+        return np.diff(bytes_in(self.values(""))[1]) + (keys if self.key is None else keys[self.key])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DecisionRows:
-    """Many decisions of one law, a column a field.
+class DecisionTexts(_Decisions):
+    """Decisions that were written one by one.
 
     Attributes:
-        type: of all of them.
-        rows: columns in the order of docs/contract.md's example, `id` and `ts` among them, `type` not.
-        source: index of the record that each answers.
-        keys: their keys, Arrow text.
-        key: number of each one's key; None: `keys` has one for each.
+        texts: the bytes of each.
+        names: the id of each.
+        times: event time of each, ms.
+        routing: the text that each one's partition is chosen by; None: its key.
     """
 
-    type: str
-    rows: pa.RecordBatch
-    source: Integers
-    keys: pa.Array
-    key: Integers | None = None
+    texts: Sequence[bytes]
+    names: Sequence[str]
+    times: Sequence[int]
+    routing: pa.Array | None = None
 
-    def __len__(self) -> int:
-        return int(self.rows.num_rows)
+    @property
+    def ts(self) -> Integers:
+        """Event time, ms."""
+        return np.array(self.times, dtype=np.int64)
+
+    def values(self, end: str) -> pa.Array:
+        """Their bytes, each with `end` behind it."""
+        return pa.array([text + end.encode() for text in self.texts], pa.large_binary())
+
+    def ids(self) -> pa.Array:
+        """Their ids, Arrow text."""
+        return pa.array(self.names, pa.string())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionRows(_Decisions):
+    """Decisions, a column a field.
+
+    Attributes:
+        rows: columns in the order of docs/contract.md's example, `id` and `ts` among them, `type` not.
+    """
+
+    rows: pa.RecordBatch
 
     @property
     def ts(self) -> Integers:
         """Event time, ms."""
         return self.rows["ts"].to_numpy()  # type: ignore[no-any-return]
+
+    def values(self, end: str) -> pa.Array:
+        """Their bytes, each with `end` behind it."""
+        return objects(self.type, self.rows, end=end)
+
+    def ids(self) -> pa.Array:
+        """Their ids, Arrow text."""
+        return self.rows["id"].cast(pa.string())
 
     def take(self, which: Integers) -> Self:
         """Some of them, in this order."""
@@ -125,30 +134,14 @@ class DecisionRows:
         keys, key = (self.keys.take(taken), None) if self.key is None else (self.keys, self.key[which])
         return replace(self, rows=self.rows.take(taken), source=self.source[which], keys=keys, key=key)
 
-    def column(self, name: str) -> pa.Array:
-        """One of the columns of `Outputs`; `line`: values with a newline."""
-        match name:
-            case "value":
-                return objects(self.type, self.rows)
-            case "line":
-                return objects(self.type, self.rows, end="\n")
-            case "key":
-                return self.keys if self.key is None else self.keys.take(pa.array(self.key))
-            case "id" | "ts":
-                return self.rows[name].cast(_TYPES[name])
-            case "source":
-                return pa.array(self.source)
-        return pa.repeat(pa.scalar({"sink": DECISIONS, "type": self.type}[name]), len(self))
-
     def largest(self) -> int:
         """A bound of `sizes`, without writing anything: six bytes of JSON for one of text."""
         names = sum(map(len, self.rows.schema.names))
         return 6 * (widest(self.keys) + names + sum(map(widest, self.rows.columns))) + 100
 
-    def sizes(self) -> Integers:
-        """Bytes of each value as JSON and its key."""
-        keys = np.diff(bytes_in(self.keys)[1])
-        return np.diff(bytes_in(self.column("value"))[1]) + (keys if self.key is None else keys[self.key])
+
+Decided = DecisionTexts | DecisionRows
+"""What a law decided, as text or as columns."""
 
 
 def widest(column: pa.Array) -> int:
@@ -169,18 +162,6 @@ def widest(column: pa.Array) -> int:
         return int(np.diff(bytes_in(column)[1]).max()) + 8
     # A double is the longest number: 24 signs and a comma. What is none is looked at whole.
     return 25 if pa.types.is_primitive(kind) or pa.types.is_null(kind) else INT64_MAX
-
-
-Decided = DecisionColumns | DecisionRows
-"""What a law decided, as text or as columns."""
-
-
-def begin_of_ids(type: str, text: Bytes, ends: Integers, length: Integers) -> pa.Array:
-    """So many bytes of the ids of decisions, as Arrow text; see DecisionColumns."""
-    begins = cut(text, ends[:-1] + len(f'{{"type":"{type}","id":"'), length)
-    if not (bytes_in(begins)[0] == ord("\\")).any():
-        return begins
-    return pa.array([orjson.loads(b'"%b"' % name.encode()) for name in begins.to_pylist()], pa.string())
 
 
 def escaped(names: pa.Array) -> pa.Array:

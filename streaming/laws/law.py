@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from streaming.columns.byte_strings import Integers
-from streaming.columns.outputs import Decided, DecisionColumns
+from streaming.columns.outputs import Decided, DecisionTexts
 from streaming.columns.records import Records
 from streaming.contract.events import MAX_AHEAD_MS, Event, Reader, Tick
 from streaming.policy.policy_set import EntryPath, PolicySet, Section
@@ -264,22 +264,22 @@ class DecisionForm:
         """Whom a decision is about: the record key, and the name in summaries."""
         return "/".join(decision[name] for name in self.subject)
 
-    def columns(self, decided: Sequence[tuple[int, Decision]]) -> DecisionColumns:
+    def columns(self, decided: Sequence[tuple[int, Decision]]) -> DecisionTexts:
         """Decisions that were made one by one, as columns.
 
         Args:
             decided: (source of the record answered, decision) in the order decided; a decision holds at
                 least `type`, `id`, `ts` and what names its subject.
         """
-        values = [orjson.dumps(decision) for _, decision in decided]
-        return DecisionColumns.of(
+        made = [decision for _, decision in decided]
+        return DecisionTexts(
             type=self.type,
-            values=values,
-            ids=[decision["id"] for _, decision in decided],
-            keys=[self.subject_of(decision) for _, decision in decided],
-            ts=[decision["ts"] for _, decision in decided],
-            source=[source for source, _ in decided],
-            routing=[decision[self.routing] for _, decision in decided] if self.routing else None,
+            source=np.array([source for source, _ in decided], dtype=np.int64),
+            keys=pa.array(map(self.subject_of, made), pa.string()),
+            texts=list(map(orjson.dumps, made)),
+            names=[decision["id"] for decision in made],
+            times=[decision["ts"] for decision in made],
+            routing=pa.array([one[self.routing] for one in made], pa.string()) if self.routing else None,
         )
 
 

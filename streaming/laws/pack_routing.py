@@ -17,6 +17,7 @@ from streaming.laws.law import LawSpec
 from streaming.laws.name_hashes import crc32_of
 from streaming.laws.registry import LAWS
 from streaming.laws.routing import shard_of
+from streaming.laws.sheet import joined
 
 PLACE: Final = ("weir.partition", "weir.offset", "weir.ts", "weir.row")
 """Last columns of a part: of each row partition, offset and timestamp (ms) of its record, and its number."""
@@ -129,9 +130,8 @@ def _joined(some: list[_Rows]) -> _Rows:
     """Rows of one type and with the same columns."""
     if len(some) == 1:
         return some[0]
-    table = pa.Table.from_batches([one.rows for one in some]).unify_dictionaries().combine_chunks()
     place = np.concatenate([one.place for one in some])
-    return replace(some[0], rows=table.to_batches()[0], place=place)
+    return replace(some[0], rows=joined([one.rows for one in some]), place=place)
 
 
 def _cut(alike: Iterable[list[_Rows]], shards: int) -> Iterator[RecordPart]:

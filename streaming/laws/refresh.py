@@ -18,7 +18,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.columns.outputs import Decided, DecisionColumns, DecisionRows
+from streaming.columns.outputs import Decided, DecisionRows, DecisionTexts
 from streaming.laws.law import Decision, DecisionForm, Flags
 from streaming.state.body import Body, decode, encode
 
@@ -92,7 +92,7 @@ class Refresh:
         if len(self) > MAX_STANDING:
             self._rows = self._rows.take(pc.sort_indices(self._rows["written"])[len(self) - MAX_STANDING :])
 
-    def repeats(self, now: int, stand: Callable[[pa.Array], Flags] | None = None) -> DecisionColumns | None:
+    def repeats(self, now: int, stand: Callable[[pa.Array], Flags] | None = None) -> DecisionTexts | None:
         """What must be said again at `now` (event time, ms), and counts as of it; what has ended leaves.
 
         Args:
@@ -117,7 +117,7 @@ class Refresh:
             (0, {**orjson.loads(value), "repeat": True})
             for value in self._rows["value"].filter(pa.array(due)).to_pylist()
         ]
-        return replace(self._form.columns(again), ts=np.full(len(again), now))
+        return replace(self._form.columns(again), times=[now] * len(again))
 
     def _due(self, now: int) -> Flags:
         every = self._form.repeat_ms or self._rows["ttl"].to_numpy() // REPEAT_PARTS

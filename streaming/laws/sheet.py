@@ -44,6 +44,14 @@ class Sheet(RowFields):
             return self
         return Sheet(self.rows.take(pa.array(which)), self.i[which])
 
+    def moments(self, times: Integers, max_ahead_ms: int) -> tuple[Integers, Integers]:
+        """`ts` and the applied time of each, ms; what `contract.events.parse` would refuse is not plain."""
+        self.integers("v", CONTRACT_VERSION, minimum=1, maximum=CONTRACT_VERSION)
+        ts = self.integers("ts", times, maximum=TS_MAX_MS)
+        at = np.maximum(ts, self.integers("applied_ts", ts, maximum=TS_MAX_MS))
+        self.plain &= ~too_far_ahead(at, times, max_ahead_ms)
+        return ts, at
+
     def require(self, *names: str) -> None:
         """Leave the rows to the parser in which one of these columns says nothing."""
         for name in names:
@@ -108,11 +116,7 @@ HEAD: Final = (
 
 def head_of(sheet: Sheet, records: Records, max_ahead_ms: int) -> list[pa.Array]:
     """The columns of HEAD; what `contract.events.parse` would refuse is not plain."""
-    sheet.integers("v", CONTRACT_VERSION, minimum=1, maximum=CONTRACT_VERSION)
-    times = records.times()[sheet.i]
-    ts = sheet.integers("ts", times, maximum=TS_MAX_MS)
-    at = np.maximum(ts, sheet.integers("applied_ts", ts, maximum=TS_MAX_MS))
-    sheet.plain &= ~too_far_ahead(at, times, max_ahead_ms)
+    ts, at = sheet.moments(records.times()[sheet.i], max_ahead_ms)
     if records.broadcast is not None:
         sheet.plain &= ~np.asarray(records.broadcast, dtype=np.bool_)[sheet.i]
     ids = named(sheet.texts("id"), sheet.i, records)
@@ -145,5 +149,4 @@ def joined(pieces: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     """Rows with the same columns, one after the other."""
     if len(pieces) == 1:
         return pieces[0]
-    columns = [pa.concat_arrays(parts) for parts in zip(*(piece.columns for piece in pieces), strict=True)]
-    return pa.RecordBatch.from_arrays(columns, schema=pieces[0].schema)
+    return pa.Table.from_batches(pieces).unify_dictionaries().combine_chunks().to_batches()[0]

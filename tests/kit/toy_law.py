@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from streaming.columns.outputs import DecisionColumns
+from streaming.columns.outputs import DecisionTexts
 from streaming.contract.fields import Fields, applied_ts, text
 from streaming.laws.law import (
     Batch,
@@ -62,7 +62,7 @@ class Hearts(LawState):
             "beats": pa.array(self.beats.values(), pa.int64()),
         }
 
-    def fold(self, batch: Batch) -> DecisionColumns:
+    def fold(self, batch: Batch) -> DecisionTexts:
         decided: list[tuple[int, Decision]] = []
         for entry in batch.events:
             event: Beat = entry.event

@@ -13,7 +13,8 @@ from streaming.columns.records import Records
 from streaming.contract.usage_events import GroupUsage
 from streaming.laws.law import Batch, Decision, Entry, LawSpec, LawState
 from streaming.laws.registry import LAWS
-from streaming.laws.shares.intake import ReportBatch, ReportRows, Reports
+from streaming.laws.shares import intake
+from streaming.laws.shares.intake import ReportBatch, Reports
 from streaming.laws.shares.table import SharesTable
 from streaming.policy.files import load_policies
 from streaming.policy.timeline import PolicyTimeline
@@ -57,13 +58,14 @@ def gathered_of(events: Sequence[Any], law: LawSpec, timeline: PolicyTimeline, *
 
 def reports_of(entries: Iterable[Entry]) -> tuple[Reports, list[Entry]]:
     """The reports among events in order, as columns, and the events that are left: ticks."""
-    rows, ticks = ReportRows(), list[Entry]()
+    put, before, ticks = list[tuple[int, GroupUsage]](), list[int](), list[Entry]()
     for entry in entries:
         if isinstance(entry.event, GroupUsage):
-            rows.put(entry.event, source=entry.source, ticks=len(ticks))
+            put.append((entry.source, entry.event))
+            before.append(len(ticks))
         else:
             ticks.append(entry)
-    return rows.finish(), ticks
+    return intake.reports_of(put, before), ticks
 
 
 def batch_from(entries: list[Entry], timeline: PolicyTimeline, *, end: bool = False) -> Batch:

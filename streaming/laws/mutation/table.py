@@ -14,7 +14,7 @@ import pyarrow as pa
 from streaming.columns.byte_strings import NOWHERE, Integers
 from streaming.columns.compiled import lean, machine
 from streaming.columns.limit_index import NOTHING
-from streaming.columns.outputs import DecisionColumns, DecisionRows
+from streaming.columns.outputs import DecisionRows, DecisionTexts
 from streaming.laws.law import Batch, DecisionForm, LawState
 from streaming.laws.mutation import law, rates
 from streaming.laws.mutation.admissions import ADMISSION, admissions
@@ -121,7 +121,7 @@ class MutationTable(SubjectTable, LawState):
         looked = {_LOOKED: b"%d" % self.looked}
         return looked | ({COLD: self.cold.to_bytes()} if self.cold.used else {})
 
-    def repeats(self, now: int) -> DecisionColumns | None:
+    def repeats(self, now: int) -> DecisionTexts | None:
         """The newest admissions of subjects that have been in debt for REPEAT_MS since it was said."""
         if now - self.looked < LOOK_MS:
             return None
@@ -142,7 +142,7 @@ class MutationTable(SubjectTable, LawState):
         paid = [text if said else None for text, said in zip(texts, repeated, strict=True)]
         self._note(rows, pa.array(paid, pa.binary()), now)
         stated = [(0, said) for said in repeated if said]
-        return replace(FORM.columns(stated), ts=np.full(len(stated), now)) if stated else None
+        return replace(FORM.columns(stated), times=[now] * len(stated)) if stated else None
 
     def _note(self, rows: Integers, said: pa.Array, at: int) -> None:
         """Keep what was said of these rows at a time (ms); null: nothing that must be said again."""

@@ -12,7 +12,7 @@ from streaming.columns.byte_strings import Integers
 from streaming.columns.compiled import lean
 from streaming.contract.usage_events import DIMENSIONS
 from streaming.laws.law import Entry
-from streaming.laws.shares.intake import ReportRows, Reports
+from streaming.laws.shares.intake import Reports, reports_of
 from streaming.laws.shares.law import FREE, NOT_REPORTED, THROTTLED, Codes, Doubles, Flags
 from streaming.laws.shares.report_rows import NOT_SAID
 from streaming.laws.shares.rounds import HUNGRY_PARTS, NO_SOURCE
@@ -302,7 +302,7 @@ def steps_of(
 
 def no_reports() -> Reports:
     """None."""
-    return ReportRows().finish()
+    return reports_of([], [])
 
 
 def _last_source(reports: Reports, ticks: Sequence[Entry]) -> int:

@@ -1,19 +1,19 @@
 """How reports and ticks come to the law of shares: plain packed reports as columns, the others parsed."""
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
 from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from streaming.columns.byte_strings import Integers
-from streaming.columns.records import Pack, Records
+from streaming.columns.records import Records
 from streaming.contract.events import MAX_AHEAD_MS, Event, Tick
 from streaming.contract.usage_events import DIMENSIONS, GroupUsage
 from streaming.laws.law import Entry, Flags, Intake
 from streaming.laws.row_fields import places
-from streaming.laws.shares.report_rows import FIELDS, NOT_SAID, ReportPart, read_reports
+from streaming.laws.shares.report_rows import NOT_SAID, ReportPart, read_reports
+from streaming.laws.sheet import alike
 from streaming.policy.timeline import PolicyTimeline
 
 _NONE: Final = np.empty(0, dtype=np.int64)
@@ -54,62 +54,6 @@ class Reports(NamedTuple):
     brokers: pa.StringArray
 
 
-class ReportRows:
-    """Puts events that were parsed one by one into columns, in the order in which they come.
-
-    >>> from streaming.contract.usage_events import GroupReport
-    >>> told = GroupReport(counts=(600, 0, 0, 0), throttled_ms=(None, 20, None, None))
-    >>> event = GroupUsage(id="e", ts=7, at=7, broker="b1", period_ms=1000, usage=(("rg1", told),))
-    >>> rows = ReportRows()
-    >>> rows.put(event, source=3, ticks=0)
-    >>> reports = rows.finish()
-    >>> reports.counts.tolist(), reports.throttled_ms.tolist(), reports.groups.to_pylist()
-    ([[600, 0, 0, 0]], [[-1, 20, -1, -1]], ['rg1'])
-    """
-
-    def __init__(self) -> None:
-        self._numbers: list[tuple[int, ...]] = []
-        self._groups: dict[str, int] = {}
-        self._brokers: dict[str, int] = {}
-
-    def put(self, event: GroupUsage, *, source: int, ticks: int) -> None:
-        """Append a row for each group of an event; see Reports for `source` and `ticks`."""
-        broker = self._brokers.setdefault(event.broker, len(self._brokers))
-        for name, report in event.usage:
-            group = self._groups.setdefault(name, len(self._groups))
-            times = (NOT_SAID if time_ms is None else time_ms for time_ms in report.throttled_ms)
-            head = (event.at, event.ts, event.period_ms, source, ticks, group, broker)
-            self._numbers.append((*head, *report.counts, *times))
-
-    def finish(self) -> Reports:
-        """The columns with all that was put."""
-        width = 7 + 2 * len(DIMENSIONS)
-        flat = np.fromiter(chain.from_iterable(self._numbers), np.int64, width * len(self._numbers))
-        table = flat.reshape(-1, width)
-        at, ts, period_ms, source, ticks, group, broker = (table[:, place].copy() for place in range(7))
-        counts, throttled_ms = (part.copy() for part in np.split(table[:, 7:], 2, axis=1))
-        return Reports(
-            at=at, ts=ts, period_ms=period_ms, source=source, ticks=ticks, counts=counts,
-            throttled_ms=throttled_ms, group=group, broker=broker,
-            groups=pa.array(list(self._groups), type=pa.string()),
-            brokers=pa.array(list(self._brokers), type=pa.string()),
-        )  # fmt: skip
-
-
-class ParsedReport(NamedTuple):
-    """A report that was parsed.
-
-    Attributes:
-        at: when it is applied, ms.
-        source: its record.
-        event: the report.
-    """
-
-    at: int
-    source: int
-    event: GroupUsage
-
-
 class ReportBatch(NamedTuple):
     """A batch of the law.
 
@@ -129,7 +73,7 @@ class ReportIntake(Intake):
         self.newest = -1
         self._max_ahead_ms = max_ahead_ms
         self._parts: list[ReportPart] = []
-        self._put: list[ParsedReport] = []
+        self._put: list[tuple[int, GroupUsage]] = []
         self._ticks: list[tuple[int, tuple[int, int, int], int, Tick]] = []
         self._records = records
 
@@ -137,13 +81,11 @@ class ReportIntake(Intake):
         """Read the plain packed reports."""
         records = self._records
         taken: Flags = np.zeros(len(records), dtype=np.bool_)
-        # A report that every shard got came by the wrong topic, which the parser's way says.
-        for_all = np.zeros(len(records), np.bool_) if records.broadcast is None else records.broadcast
-        packs = [pack for pack in records.packs if pack.type == GROUP_USAGE and not for_all[pack.first]]
-        times = records.times() if packs else _NONE
-        for rows, which in _alike(packs):
-            part = read_reports(rows, times[which], self._max_ahead_ms)
-            part.record = which[part.record]
+        for sheet in alike(records, GROUP_USAGE):
+            if records.broadcast is not None:
+                # A report that every shard got came by the wrong topic, which the parser's way says.
+                sheet.plain &= ~np.asarray(records.broadcast, dtype=np.bool_)[sheet.i]
+            part = read_reports(sheet, records.times()[sheet.i], self._max_ahead_ms)
             taken[part.record] = True
             self._parts.append(part)
             self.newest = max(self.newest, int(part.at.max(initial=self.newest)))
@@ -160,7 +102,7 @@ class ReportIntake(Intake):
             self._ticks.append((event.at, self._records.order_of(i), i, event))
         else:
             assert isinstance(event, GroupUsage)
-            self._put.append(ParsedReport(at=event.at, source=i, event=event))
+            self._put.append((i, event))
 
     def events(self, timeline: PolicyTimeline, *, replay: bool) -> ReportBatch | None:
         """All of them, in the order of docs/contract.md 1."""
@@ -175,18 +117,6 @@ class ReportIntake(Intake):
         is_tick = order >= len(whole.record)
         ticks_before = np.cumsum(is_tick.astype(np.int64))[~is_tick]
         return ReportBatch(_rows(whole, order[~is_tick], ticks_before), ticks)
-
-
-def _alike(packs: Sequence[Pack]) -> Iterator[tuple[pa.RecordBatch, Integers]]:
-    """Packs with columns of the same form as one, and the records that their rows are; many cost as one."""
-    alike: dict[pa.Schema, list[tuple[pa.RecordBatch, Pack]]] = {}
-    for pack in packs:
-        rows = pack.rows.select([name for name in pack.rows.schema.names if name in FIELDS])
-        alike.setdefault(rows.schema, []).append((rows, pack))
-    for found in alike.values():
-        together = pa.Table.from_batches([rows for rows, _ in found]).unify_dictionaries().combine_chunks()
-        records = [np.arange(pack.first, pack.first + len(pack)) for _, pack in found]
-        yield together.to_batches()[0], np.concatenate(records)
 
 
 def _rows(whole: ReportPart, order: Integers, ticks: Integers) -> Reports:
@@ -211,33 +141,46 @@ def _rows(whole: ReportPart, order: Integers, ticks: Integers) -> Reports:
     )
 
 
-def _parsed(events: Sequence[ParsedReport]) -> ReportPart:
-    """Reports that were parsed one by one."""
-    put, entries = ReportRows(), []
-    for one in events:
-        put.put(one.event, source=one.source, ticks=0)
-        entries.append(len(one.event.usage))
-    rows = put.finish()
-    heads = [(one.source, one.at, one.event.ts, one.event.period_ms) for one in events]
-    record, at, ts, period_ms = np.array(heads, dtype=np.int64).T.copy()
+def reports_of(events: Sequence[tuple[int, GroupUsage]], ticks: Sequence[int]) -> Reports:
+    """Reports that were parsed one by one, each with its record, in their order.
+
+    >>> from streaming.contract.usage_events import GroupReport
+    >>> told = GroupReport(counts=(600, 0, 0, 0), throttled_ms=(None, 20, None, None))
+    >>> event = GroupUsage(id="e", ts=7, at=7, broker="b1", period_ms=1000, usage=(("rg1", told),))
+    >>> reports = reports_of([(3, event)], [0])
+    >>> reports.counts.tolist(), reports.throttled_ms.tolist(), reports.groups.to_pylist()
+    ([[600, 0, 0, 0]], [[-1, 20, -1, -1]], ['rg1'])
+
+    Args:
+        events: see above.
+        ticks: how many ticks come before each.
+    """
+    return _rows(_parsed(events), np.arange(len(events)), np.array(ticks, np.int64))
+
+
+def _parsed(events: Sequence[tuple[int, GroupUsage]]) -> ReportPart:
+    told = [pair for _, event in events for pair in event.usage]
+    heads = [(i, event.at, event.ts, event.period_ms, len(event.usage)) for i, event in events]
+    record, at, ts, period_ms, entries = np.array(heads, np.int64).reshape(-1, 5).T.copy()
+    said = [
+        (*report.counts, *(NOT_SAID if time is None else time for time in report.throttled_ms))
+        for _, report in told
+    ]
+    counts, throttled_ms = np.split(np.array(said, np.int64).reshape(-1, 2 * _WIDTH), 2, axis=1)
     return ReportPart(
-        record=record, at=at, ts=ts, period_ms=period_ms, entries=np.array(entries, dtype=np.int64),
-        brokers=pa.array([one.event.broker for one in events], pa.string()),
-        counts=rows.counts, throttled_ms=rows.throttled_ms, groups=rows.groups.take(pa.array(rows.group)),
+        record=record, at=at, ts=ts, period_ms=period_ms, entries=entries,
+        brokers=pa.array([event.broker for _, event in events], pa.string()),
+        counts=counts.copy(), throttled_ms=throttled_ms.copy(),
+        groups=pa.array([name for name, _ in told], pa.string()),
     )  # fmt: skip
 
 
 def _joined(parts: Sequence[ReportPart]) -> ReportPart:
     if len(parts) == 1:
         return parts[0]
-    nothing = ReportPart(
-        record=_NONE, at=_NONE, ts=_NONE, period_ms=_NONE, entries=_NONE, brokers=pa.array([], pa.string()),
-        counts=_NONE.reshape(0, _WIDTH), throttled_ms=_NONE.reshape(0, _WIDTH),
-        groups=pa.array([], pa.string()),
-    )  # fmt: skip
     joined = {}
     for name in ReportPart.__slots__:
-        columns = [getattr(part, name) for part in (nothing, *parts)]
+        columns = [getattr(part, name) for part in (_parsed([]), *parts)]
         joined[name] = (pa.concat_arrays if name in ("brokers", "groups") else np.concatenate)(columns)
     return ReportPart(**joined)
 

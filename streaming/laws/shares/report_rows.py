@@ -14,16 +14,12 @@ import pyarrow.compute as pc
 
 from streaming.columns.byte_strings import Integers
 from streaming.columns.compiled import lean
-from streaming.columns.records import too_far_ahead
-from streaming.contract.events import CONTRACT_VERSION
-from streaming.contract.fields import TS_MAX_MS
 from streaming.contract.usage_events import COUNTS, DIMENSIONS
 from streaming.laws.row_fields import Flags, RowFields, fields_of
+from streaming.laws.sheet import Sheet
 
 NOT_SAID: Final = -1
 """Instead of a number: nothing is said. In `throttled_ms`, that the broker does not report it."""
-FIELDS: Final = frozenset({"v", "id", "ts", "applied_ts", "broker", "period_ms", "usage"})
-"""Columns that are read; the parser reads no other field either."""
 _WIDTH: Final = len(DIMENSIONS)
 
 
@@ -55,28 +51,25 @@ class ReportPart:
     groups: pa.StringArray
 
 
-def read_reports(rows: pa.RecordBatch, times: Integers, max_ahead_ms: int) -> ReportPart:
-    """The plain reports among rows of type `group_usage`; `record` is the number of a row.
+def read_reports(sheet: Sheet, times: Integers, max_ahead_ms: int) -> ReportPart:
+    """The plain reports among rows of type `group_usage`; `record` is the index of one (Sheet.i).
 
     Args:
-        rows: in the forms that `packed.unpack` gives.
+        sheet: the rows.
         times: timestamps of the rows' records, ms; -1: none.
         max_ahead_ms: how far an event may lie after its record's timestamp, if that has one.
     """
-    fields, usage = RowFields(rows.schema.names, rows.columns, rows.num_rows), _usage(rows)
-    fields.integers("v", CONTRACT_VERSION, minimum=CONTRACT_VERSION, maximum=CONTRACT_VERSION)
-    ts = fields.integers("ts", times, maximum=TS_MAX_MS)
-    at = np.maximum(ts, fields.integers("applied_ts", ts, maximum=TS_MAX_MS))
-    period_ms = fields.integers("period_ms", NOT_SAID, minimum=1)
-    brokers, _ = fields.texts("broker"), fields.texts("id")
-    plain = fields.plain & ~too_far_ahead(at, times, max_ahead_ms) & _there(brokers) & _there(usage)
+    ts, at = sheet.moments(times, max_ahead_ms)
+    period_ms = sheet.integers("period_ms", NOT_SAID, minimum=1)
+    brokers, _, usage = sheet.texts("broker"), sheet.texts("id"), _usage(sheet.rows)
+    plain = sheet.plain & _there(brokers) & _there(usage)
     ends, groups, counts, throttled_ms, good = _entries(usage)
     names = groups.dictionary_encode()
     _check(ends, names.indices.to_numpy(), np.full(len(names.dictionary), NOT_SAID), good, plain)
     own = np.flatnonzero(plain)
     entries = np.diff(ends)
     part = ReportPart(
-        record=own, at=at[own], ts=ts[own], period_ms=period_ms[own], entries=entries[own],
+        record=sheet.i[own], at=at[own], ts=ts[own], period_ms=period_ms[own], entries=entries[own],
         brokers=brokers.take(pa.array(own)), counts=counts, throttled_ms=throttled_ms, groups=groups,
     )  # fmt: skip
     if len(own) < len(plain):
@@ -87,9 +80,9 @@ def read_reports(rows: pa.RecordBatch, times: Integers, max_ahead_ms: int) -> Re
 
 
 def plain_rows(rows: pa.RecordBatch, times: Integers, max_ahead_ms: int) -> Flags:
-    """Which rows are plain; arguments as of `read_reports`."""
+    """Which rows are plain; other arguments as of `read_reports`."""
     plain: Flags = np.zeros(rows.num_rows, dtype=np.bool_)
-    plain[read_reports(rows, times, max_ahead_ms).record] = True
+    plain[read_reports(Sheet(rows, np.arange(rows.num_rows)), times, max_ahead_ms).record] = True
     return plain
 
 

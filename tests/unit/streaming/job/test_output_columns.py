@@ -10,7 +10,7 @@ import pytest
 
 from streaming.columns.json_columns import columns_of
 from streaming.columns.json_rows import objects
-from streaming.columns.outputs import DecisionColumns, DecisionRows, Outputs
+from streaming.columns.outputs import DecisionRows, DecisionTexts, Outputs
 from streaming.columns.packed import CONTENT_TYPE, HEADER, is_packed, unpack
 from streaming.columns.records import Records
 from streaming.contract.topics import Topics
@@ -121,9 +121,10 @@ def test_dead_letters_and_texts_leave_one_by_one_before_and_between() -> None:
     outputs = Outputs(columns=[admissions(20)])
     outputs.add_dead_letter(b'{"type":"dead_letter"}', ts=None, source=0)
     values = [b'{"type":"limit","id":"l"}'] * 20
-    text = DecisionColumns.of(
-        type="limit", values=values, ids=["l"] * 20, keys=["p"] * 20, ts=[0] * 20, source=[0] * 20
-    )
+    text = DecisionTexts(
+        type="limit", texts=values, names=["l"] * 20, keys=pa.array(["p"] * 20), times=[0] * 20,
+        source=np.zeros(20, np.int64),
+    )  # fmt: skip
     outputs.add(text)
     rows = sent(outputs)
     assert (rows[0]["topic"], rows[0]["headers"]) == (TOPICS.deadletter, None)

@@ -19,7 +19,7 @@ from streaming.contract.usage_events import GroupUsage
 from streaming.laws.law import Batch, StepContext
 from streaming.laws.registry import LAWS
 from streaming.laws.shard import step
-from streaming.laws.shares.intake import ReportIntake, ReportRows, Reports
+from streaming.laws.shares.intake import ReportIntake, Reports, reports_of
 from streaming.laws.shares.table import SharesTable
 from streaming.policy.timeline import PolicyTimeline
 
@@ -94,13 +94,14 @@ def test_columns_say_what_the_parser_says(sent: Sent, data: st.DataObject) -> No
         assert not any(isinstance(event, Tick) or event.usage for event in parsed)
         return
     reports = reported.reports
-    rows, ticks = ReportRows(), 0
+    rows, before, ticks = list[tuple[int, GroupUsage]](), list[int](), 0
     for i in sorted(range(len(records)), key=lambda i: (parsed[i].at, records.order_of(i), i)):
         event = parsed[i]
         if isinstance(event, GroupUsage):
-            rows.put(event, source=i, ticks=ticks)
+            rows.append((i, event))
+            before.append(ticks)
         ticks += isinstance(event, Tick)
-    assert told(reports) == told(rows.finish())
+    assert told(reports) == told(reports_of(rows, before))
     assert [tick.event for tick in reported.ticks] == sorted(
         (event for event in parsed if isinstance(event, Tick)), key=lambda tick: tick.at
     )

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from streaming.contract.fields import INT64_MAX
 from streaming.contract.usage_events import GroupReport, GroupUsage
-from streaming.laws.shares.intake import ReportRows, Reports
+from streaming.laws.shares.intake import Reports, reports_of
 from streaming.laws.shares.report_rows import NOT_SAID
 
 counts = st.tuples(*[st.sampled_from([0, 1, 600, INT64_MAX])] * 4)
@@ -42,13 +42,11 @@ def read_back(columns: Reports) -> list[tuple[int, int, GroupUsage]]:
 @given(st.lists(events, max_size=6))
 def test_what_was_put_stands_there(put: list[GroupUsage]) -> None:
     """A row per event and group, in order, with numbers at both ends of their range."""
-    rows = ReportRows()
-    for source, event in enumerate(put):
-        rows.put(event, source=source, ticks=source // 2)
     expected = [
         (source, source // 2, GroupUsage(
             id="e", ts=event.ts, at=event.at, broker=event.broker, period_ms=event.period_ms, usage=(usage,)
         ))
         for source, event in enumerate(put) for usage in event.usage
     ]  # fmt: skip
-    assert read_back(rows.finish()) == expected
+    before = [source // 2 for source in range(len(put))]
+    assert read_back(reports_of(list(enumerate(put)), before)) == expected

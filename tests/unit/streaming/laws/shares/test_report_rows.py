@@ -16,6 +16,7 @@ from streaming.contract.fields import INT64_MAX, TS_MAX_MS
 from streaming.contract.usage_events import COUNTS, DIMENSIONS, GroupReport, GroupUsage
 from streaming.laws.registry import LAWS
 from streaming.laws.shares.report_rows import NOT_SAID, ReportPart, plain_rows, read_reports
+from streaming.laws.sheet import Sheet
 
 INTEGERS = st.one_of(st.sampled_from([0, 1, 7, INT64_MAX, -1, -2, -5]), st.none())
 TIMES = st.sampled_from([None, 0, 9, 15, 16, -1, -2, TS_MAX_MS, TS_MAX_MS + 1])
@@ -113,7 +114,7 @@ def test_what_is_taken_is_what_the_parser_reads(rows: pa.RecordBatch, time: int,
     again = unpack(value)[1]
     for some in (again, again.slice(min(begin, rows.num_rows - 1))):
         times = np.full(some.num_rows, time)
-        part = read_reports(some, times, 6)
+        part = read_reports(Sheet(some, np.arange(len(some))), times, 6)
         for row, read in told(part).items():
             event = parsed(some, row, time)
             assert event is not None
@@ -136,7 +137,7 @@ def test_usual_reports_are_taken(throttled: Any) -> None:
     expected = GroupReport(
         counts=(600, 0, 0, 0), throttled_ms=(None if times is None else 5, None, None, None)
     )
-    assert told(read_reports(rows, np.array([9]), 6)) == {
+    assert told(read_reports(Sheet(rows, np.arange(len(rows))), np.array([9]), 6)) == {
         0: (9, 9, "b", 60_000, (("a", expected), ("b", expected)))
     }
 
@@ -147,4 +148,4 @@ def test_a_group_named_twice_is_left() -> None:
     kind = pa.map_(pa.string(), pa.struct([("publishedMsg", pa.int64())]))
     usage = pa.array([[("a", entry), ("b", entry)], [("a", entry), ("a", entry)], [("a", entry)]], kind)
     rows = pa.record_batch({"broker": ["b"] * 3, "period_ms": [1] * 3, "usage": usage})
-    assert list(told(read_reports(rows, np.zeros(3, np.int64), 0))) == [0, 2]
+    assert list(told(read_reports(Sheet(rows, np.arange(3)), np.zeros(3, np.int64), 0))) == [0, 2]
