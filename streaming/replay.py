@@ -29,7 +29,7 @@ from streaming.laws.registry import LAWS
 from streaming.log.deciding import Replay
 from streaming.log.reading import Line, is_parquet
 from streaming.log.sorted_decisions import KEY, SortedDecisions, keyed
-from streaming.log.stretches import Disorder, Order, as_it_comes, by_time
+from streaming.log.stretches import Disorder, Order, Stretch, as_it_comes, by_time
 from streaming.log.threads import ahead, behind
 from streaming.log.writing import is_regular, whole, write_lines
 from streaming.policy.files import check_entry, load_policies
@@ -37,6 +37,24 @@ from streaming.policy.timeline import PolicyTimeline
 
 Tell = Callable[[int, float], None]
 """Told how many events are decided, and which part of the log that is."""
+
+
+class Decider:
+    """Decides a log, a stretch after the other.
+
+    Args:
+        context: as of `Replay`.
+
+    Attributes:
+        replay: what reads it.
+    """
+
+    def __init__(self, context: StepContext) -> None:
+        self.replay = Replay(context)
+
+    def decide(self, stretch: Stretch, *, last: bool) -> list[Decided]:
+        """Decide what comes next; `last`: nothing follows."""
+        return [said for _, _, said in self.replay.decide(stretch.read, last=last)]
 
 
 @dataclass(slots=True)
@@ -203,7 +221,7 @@ def replay_local(policies: str, files: Sequence[str], *, as_decided: bool = Fals
 @contextmanager
 def replaying(
     policies: str, files: Sequence[str], *, as_decided: bool = False, near: str | None = None,
-    tell: Tell = lambda events, part: None,
+    tell: Tell = lambda events, part: None, decider: Callable[[StepContext], Decider] = Decider,
 ) -> Iterator[Replayed]:  # fmt: skip
     """Replay files in this process; one shard holds all subjects, which changes no decision.
 
@@ -213,6 +231,7 @@ def replaying(
         as_decided: what proxies have decided stands, as in the live job; False: it is decided anew.
         near: see `drafts`.
         tell: told now and then how many events are decided, and which part of the log that is.
+        decider: makes what decides; anew, if the log turns out to be in no order.
 
     Raises:
         ConfigError: the policies are wrong.
@@ -226,22 +245,21 @@ def replaying(
         try:
             # A pipe can be read only once, so its log is sorted in any case.
             order = as_it_comes if all(map(os.path.isfile, files)) else by_time
-            replayed = _decided(context, files, held.enter_context(drafts(near)), order, tell)
+            replayed = _decided(decider(context), files, held.enter_context(drafts(near)), order, tell)
         except Disorder:
             held.close()
-            replayed = _decided(context, files, held.enter_context(drafts(near)), by_time, tell)
+            replayed = _decided(decider(context), files, held.enter_context(drafts(near)), by_time, tell)
         yield replayed
 
 
 def _decided(
-    context: StepContext, files: Sequence[str], to: Drafts, order: Order, tell: Tell
+    decider: Decider, files: Sequence[str], to: Drafts, order: Order, tell: Tell
 ) -> Replayed:
     """Decide a log, a stretch after the other."""
-    replay, events = Replay(context), 0
+    events = 0
     with behind() as put:
-        for stretch, last in ahead(order(files, replay, to.bury, to.folder)):
-            decided = [said for _, _, said in replay.decide(stretch.read, last=last)]
-            put(partial(to.add, decided, stretch.records, stretch.upto))
+        for stretch, last in ahead(order(files, decider.replay, to.bury, to.folder)):
+            put(partial(to.add, decider.decide(stretch, last=last), stretch.records, stretch.upto))
             events += len(stretch.records)
             tell(events, stretch.part)
     return to.finish()

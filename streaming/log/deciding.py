@@ -49,12 +49,15 @@ class Replay:
 
     Args:
         context: as of `replay_laws`.
+
+    Attributes:
+        timelines: by law, the policies so far.
     """
 
     def __init__(self, context: StepContext) -> None:
         self._context = context
         self._laws = LAWS.by_name.values()
-        self._timelines = {law.name: PolicyTimeline(context.initial) for law in self._laws}
+        self.timelines = {law.name: PolicyTimeline(context.initial) for law in self._laws}
         self._tables = {law.name: law.table.from_columns({}) for law in self._laws}
 
     def read(self, records: Records, outputs: Outputs) -> BatchContent:
@@ -74,7 +77,7 @@ class Replay:
             Exception: whatever a law raised.
         """
         for law in self._laws:
-            timeline, table = self._timelines[law.name], self._tables[law.name]
+            timeline, table = self.timelines[law.name], self._tables[law.name]
             if self._context.candidate is None:
                 apply_policies(read.policies, law, timeline)
             context = self._context

@@ -91,7 +91,7 @@ def _check_usage(args: argparse.Namespace) -> None:
     """Bad usage if options do not go together."""
     args.as_decided |= bool(args.decisions)
     if args.against and args.engine == "spark":
-        args.usage_error("--against compares in this process: leave --engine out, or replay twice")
+        args.usage_error("--against compares in this process, in constant memory: leave --engine out")
     bounds = (args.report, args.max_new_refused, args.max_added_delay)
     if not args.against and any(given is not None for given in bounds):
         args.usage_error("--report, --max-new-refused and --max-added-delay need --against POLICIES")
@@ -104,7 +104,7 @@ def _replayed(args: argparse.Namespace) -> "Iterator[Replayed | ReplayResult]":
         from weir.plan.progress import Progress
 
         with ExitStack() as held:
-            with Progress(1) as progress:
+            with Progress() as progress:
                 replayed = held.enter_context(replaying(
                     args.policies, args.events, as_decided=args.as_decided, near=args.out, tell=progress.tell
                 ))  # fmt: skip

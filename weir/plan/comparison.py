@@ -24,6 +24,8 @@ NOBODY: Final = -1
 """Number of a verdict that one side does not have."""
 HURT, HELPED, SAME = "hurt", "helped", "same"
 _OUTCOMES: Final = 3
+_MERGED_AT: Final = 64
+"""Parts of counts that are added up."""
 
 
 class Difference(NamedTuple):
@@ -114,6 +116,8 @@ class _Cells:
     def add(self, whose: Integers, hour: Integers, flags: NDArray[np.bool_]) -> None:
         """Count decisions, a row each."""
         self._parts.append(_summed(whose, hour, flags.astype(np.int64)))
+        if len(self._parts) > _MERGED_AT:
+            self.merged()
 
     def merged(self) -> tuple[Integers, Integers, Integers]:
         """Whose, which hour, and the counts, in this order."""

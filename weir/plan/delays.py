@@ -1,4 +1,8 @@
-"""How long whoever asked had to wait, as counts of equal delays: exact, and as small as delays are alike."""
+"""How long whoever asked had to wait, as counts of equal delays: as small as delays are alike.
+
+Exact as long as few enough differ. Beyond DISTINCT_MAX all but everybody's worst lose their last bits: what
+is said is then less than the truth by a thousandth at most.
+"""
 
 from itertools import pairwise
 from typing import Final
@@ -9,6 +13,10 @@ from streaming.columns.byte_strings import Integers
 
 PERCENTILES: Final = {"p50": 50, "p99": 99, "max": 100}
 NO_DELAYS: Final = dict.fromkeys(PERCENTILES, 0)
+DISTINCT_MAX: Final = 1 << 20
+"""So many delays that differ, or are of others, are kept exactly."""
+_BITS: Final = 11
+"""Of a delay that are kept beyond."""
 _MERGED_AT: Final = 1 << 18
 
 
@@ -32,7 +40,7 @@ class Delays:
         """Count delays, in any order."""
         self._parts.append(_counted(whose, delay_ms, np.ones(len(whose), dtype=np.int64)))
         self._rows += len(self._parts[-1][0])
-        if self._rows > _MERGED_AT:
+        if self._rows > max(_MERGED_AT, len(self._parts[0][0])):
             self._merge()
 
     def percentiles(self) -> dict[int, dict[str, int]]:
@@ -52,6 +60,12 @@ class Delays:
 
     def _merge(self) -> tuple[Integers, Integers, Integers]:
         merged = _counted(*map(np.concatenate, zip(*self._parts, strict=True)))
+        if len(merged[0]) > DISTINCT_MAX:
+            whose, delay_ms, count = merged
+            _, exponent = np.frexp(delay_ms)
+            lost = np.maximum(0, exponent - _BITS)
+            worst = np.diff(whose, append=-1) != 0
+            merged = _counted(whose, np.where(worst, delay_ms, delay_ms >> lost << lost), count)
         self._parts, self._rows = [merged], 0
         return merged
 

@@ -1,10 +1,12 @@
 """The proof that a log is what was decided by: what was recorded comes out again (docs/contract.md 4)."""
 
 import os
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from hashlib import blake2b
 from itertools import islice
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import numpy as np
 import orjson
@@ -19,14 +21,23 @@ from streaming.log.reading import read_lines
 ANSWERS: Final = frozenset({"admission", "dispatch"})
 """Decisions of which the live job writes every one; of the others it writes those that say something new."""
 _HASH_BYTES: Final = 8
+_PARTS: Final = 64
+_AT_ONCE: Final = 1 << 16
 _WORDS_MAX: Final = 300
 
 
 class _Said:
-    """Decisions as numbers: what each answers, what it says, when, and where it stands."""
+    """Decisions as numbers: what each answers, what it says, when, and where it stands.
 
-    def __init__(self) -> None:
+    On the disk, those that answer the same together, so that memory does not grow with them.
+
+    Args:
+        held: closes the files.
+    """
+
+    def __init__(self, held: ExitStack) -> None:
         self._rows: list[tuple[int, int, int, int, int]] = []
+        self._files = [_spare(held) for _ in range(_PARTS)]
 
     def add(self, place: int, decision: dict[str, Any]) -> None:
         """Note one."""
@@ -35,11 +46,25 @@ class _Said:
         said = orjson.dumps(decision, option=orjson.OPT_SORT_KEYS)
         time = ts if type(ts) is int else 0
         self._rows.append((_hash(own), _hash(said), time, place, kind in ANSWERS))
+        if len(self._rows) == _AT_ONCE:
+            self._write()
 
-    def sorted(self) -> Integers:
-        """A row each, by what it answers; the columns are as noted."""
+    def parts(self) -> Iterator[Integers]:
+        """A row each; the columns are as noted."""
+        self._write()
+        for file in self._files:
+            file.seek(0)
+            yield np.frombuffer(file.read(), dtype=np.int64).reshape(-1, 5)
+
+    def _write(self) -> None:
         table = np.array(self._rows, dtype=np.int64).reshape(-1, 5)
-        return table[np.lexsort((table[:, 1], table[:, 0]))]
+        self._rows = []
+        for number, file in enumerate(self._files):
+            file.write(table[table[:, 0] % _PARTS == number].tobytes())
+
+
+def _spare(held: ExitStack) -> IO[bytes]:
+    return held.enter_context(tempfile.TemporaryFile())
 
 
 def prove(recorded: Sequence[str], replayed: Iterable[bytes]) -> int:
@@ -55,19 +80,24 @@ def prove(recorded: Sequence[str], replayed: Iterable[bytes]) -> int:
     Raises:
         WeirError: where they differ first; or a file cannot be read.
     """
-    before, after = _Said(), _Said()
-    for place, _, decision in _recorded(recorded):
-        before.add(place, decision)
-    for place, value in enumerate(replayed):
-        after.add(place, orjson.loads(value))
-    left, right = before.sorted(), after.sorted()
-    missing = ~_among(left, right)
-    added = ~np.isin(right[:, 0], left[:, 0]) & (right[:, 4] == 1)
-    wrong = [(int(row[2]), 0, int(row[3])) for row in left[missing]]
-    wrong += [(int(row[2]), 1, int(row[3])) for row in right[added]]
+    with ExitStack() as held:
+        before, after = _Said(held), _Said(held)
+        for place, _, decision in _recorded(recorded):
+            before.add(place, decision)
+        for place, value in enumerate(replayed):
+            after.add(place, orjson.loads(value))
+        wrong, count, proven = list[tuple[int, int, int]](), 0, 0
+        for left, right in zip(before.parts(), after.parts(), strict=True):
+            missing = left[~_among(left, right)]
+            added = right[~np.isin(right[:, 0], left[:, 0]) & (right[:, 4] == 1)]
+            for only_replayed, rows in enumerate((missing, added)):
+                wrong += [(ts, only_replayed, place) for _, _, ts, place, _ in rows.tolist()]
+                count += len(rows)
+            wrong = sorted(wrong)[:1]
+            proven += len(np.unique(left[:, 0]))
     if wrong:
-        raise WeirError(_told(recorded, replayed, min(wrong), len(wrong)))
-    return len(np.unique(left[:, 0]))
+        raise WeirError(_told(recorded, replayed, wrong[0], count))
+    return proven
 
 
 def _among(some: Integers, others: Integers) -> Any:

@@ -16,7 +16,7 @@ class Progress:
         steps: how often `step` will be called; 1 for whoever calls `tell`.
     """
 
-    def __init__(self, steps: int) -> None:
+    def __init__(self, steps: int = 1) -> None:
         console = Console(stderr=True)
         self._bar = progress.Progress(
             progress.BarColumn(24), progress.TimeElapsedColumn(),

@@ -2,19 +2,17 @@
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from streaming.columns.outputs import Outputs
-from streaming.laws.law import StepContext
-from streaming.laws.registry import LAWS
-from streaming.log.reading import read_records
-from streaming.policy.files import load_policies
-from streaming.replay import Replayed, drafts, in_order, summarise
+from streaming.columns.outputs import Decided
+from streaming.laws.law import FOR_EVER, CandidatePolicies, StepContext
+from streaming.log.stretches import Stretch
+from streaming.replay import Decider, Drafts, Replayed, drafts, replaying, summarise
 from weir.plan.identity import prove
 from weir.plan.progress import Progress
-from weir.plan.sides import Plan, Side, candidate_of
+from weir.plan.sides import Plan, Said, Side, candidate_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,33 +50,64 @@ def plan(
         ConfigError: policies are wrong.
         WeirError: a file cannot be read, or the log is not to be trusted.
     """
-    initial, names = load_policies(policies), _names(against)
-    candidates = [candidate_of(file) for file in against]
-    context = StepContext(initial=initial, replay=True, fail_fast=True, as_decided=as_decided)
-    steps = (len(LAWS.by_name) + 2) * (1 + len(against)) + 1
+    tried = [(name, candidate_of(file)) for name, file in zip(_names(against), against, strict=True)]
+    made = list[_Sides]()
+
+    def decider(context: StepContext) -> _Sides:
+        made.append(_Sides(context, tried, (lambda: held.enter_context(drafts(near))) if totals else None))
+        return made[-1]
+
     with ExitStack() as held:
-        with Progress(steps) as progress:
-            progress.step("reading")
-            records, outputs = read_records(events), Outputs()
-            before = Side.of(records, context, outputs, progress.step)
-            progress.step("writing")
-            to = held.enter_context(drafts(near))
-            to.bury(records, outputs)
-            to.add(outputs.columns, records)
-            replayed = to.finish()
-            del outputs
+        with Progress() as progress:
+            replayed = held.enter_context(replaying(
+                policies, events, as_decided=as_decided, near=near, tell=progress.tell, decider=decider
+            ))  # fmt: skip
             proven = prove(recorded, replayed.decisions) if recorded else None
-            own_totals = summarise(replayed.decisions)["subjects"] if totals else {}
-            plans = []
-            for name, candidate in zip(names, candidates, strict=True):
-                outputs = Outputs()
-                after = Side.of(records, context.tried(candidate), outputs, progress.step)
-                progress.step(f"comparing {name}")
-                found = Plan.of(name, before, after)
-                if totals:
-                    found.totals = own_totals, summarise(in_order(records, outputs).decisions)["subjects"]
-                plans.append(found)
+            plans = made[-1].finish()
+            own = summarise(replayed.decisions)["subjects"] if totals else {}
+            for plan, to in zip(plans, made[-1].written, strict=True):
+                if to is not None:
+                    plan.totals = own, summarise(to.finish().decisions)["subjects"]
         yield Planned(replayed, proven, plans)
+
+
+class _Sides(Decider):
+    """A log under its own policies, and under those that are tried.
+
+    Args:
+        context: as recorded.
+        tried: what is tried, by name.
+        drafts: makes room for what would be decided; None: nobody wants to know.
+    """
+
+    def __init__(
+        self, context: StepContext, tried: Sequence[tuple[str, CandidatePolicies]],
+        drafts: Callable[[], Drafts] | None,
+    ) -> None:  # fmt: skip
+        self._before = Side(context)
+        self.replay, self._records = self._before.replay, 0
+        self._tried = [(Side(context.tried(candidate)), Plan(name=name)) for name, candidate in tried]
+        self.written = [None if drafts is None else drafts() for _ in tried]
+
+    def decide(self, stretch: Stretch, *, last: bool) -> list[Decided]:
+        """Decide what comes next by all of them, and compare."""
+        upto = FOR_EVER if last else stretch.upto
+        before = self._before.decide(stretch.read, self._records, upto)
+        for (side, plan), to in zip(self._tried, self.written, strict=True):
+            after = side.decide(stretch.read, self._records, upto)
+            plan.add(before, after)
+            if to is not None:
+                to.add(_decided(after), stretch.records, stretch.upto)
+        self._records += len(stretch.records)
+        return _decided(before)
+
+    def finish(self) -> list[Plan]:
+        """The whole log was decided."""
+        return [plan.finish(self._before, side) for side, plan in self._tried]
+
+
+def _decided(said: Mapping[str, Said]) -> list[Decided]:
+    return [each.decided for each in said.values() if each.decided is not None]
 
 
 def _names(files: Sequence[str]) -> list[str]:

@@ -1,66 +1,113 @@
-"""A log under one set of policies, and two of them beside each other."""
+"""A log under one set of policies, and two of them beside each other, some of it at a time."""
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Self
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, NamedTuple, Self
 
+import numpy as np
 import orjson
 
-from streaming.columns.outputs import Outputs
-from streaming.columns.records import Records
-from streaming.laws.law import CandidatePolicies, StepContext
+from streaming.columns.byte_strings import Integers
+from streaming.columns.outputs import DecisionRows
+from streaming.laws.law import FOR_EVER, Batch, CandidatePolicies, StepContext
 from streaming.laws.registry import LAWS
-from streaming.log.deciding import replay_laws
+from streaming.laws.shard import BatchContent
+from streaming.log.deciding import Replay
 from streaming.policy.files import load_policies
-from streaming.policy.timeline import PolicyTimeline
 from weir.plan.comparison import Comparison, Row
 from weir.plan.entries import entries_of
-from weir.plan.verdicts import Verdicts, as_rows, verdicts_of
+from weir.plan.verdicts import Judge, Verdicts, as_rows
 from weir.plan.waiting.loop import that_wait
 
 
-@dataclass(slots=True)
-class Side:
-    """What a log comes to under some policies.
+class Said(NamedTuple):
+    """What a law says of some of a log; None: nothing.
 
     Attributes:
-        recorded: by law, of the log as recorded.
-        waiting: by law, of clients that wait and try again.
-        timelines: by law, the policies that it goes by.
+        decided: its decisions.
+        recorded: what they come to.
+        waiting: what comes to be meanwhile if clients wait and try again,
+        late: and the sources of what still waits.
+    """
+
+    decided: DecisionRows | None
+    recorded: Verdicts | None
+    waiting: Verdicts | None
+    late: Integers
+
+
+class Side:
+    """A log under some policies, some of it after the other.
+
+    Args:
+        context: these.
+
+    Attributes:
+        replay: what decides.
         end_ms: the newest time that anything was decided at.
     """
 
-    recorded: dict[str, Verdicts] = field(default_factory=dict)
-    waiting: dict[str, Verdicts] = field(default_factory=dict)
-    timelines: dict[str, PolicyTimeline] = field(default_factory=dict)
-    end_ms: int = 0
+    def __init__(self, context: StepContext) -> None:
+        self.replay, self.end_ms = Replay(context), 0
+        self._judges = {name: Judge(law) for name, law in LAWS.by_name.items()}
+        self._waiting = {
+            name: that_wait(law, self.replay.timelines[name]) for name, law in LAWS.by_name.items()
+        }
 
-    @classmethod
-    def of(
-        cls, records: Records, context: StepContext, outputs: Outputs, tell: Callable[[str], None]
-    ) -> Self:
-        """Decide a log.
+    @property
+    def beyond(self) -> int:
+        """How many could not wait, since too many did."""
+        return sum(waiting.beyond for waiting in self._waiting.values())
+
+    def decide(self, read: BatchContent, first: int = 0, upto: int = FOR_EVER) -> dict[str, Said]:
+        """Decide what comes next, by law.
 
         Args:
-            records: the log.
-            context: by which policies, and how.
-            outputs: takes what was written.
-            tell: told what is done next, for people.
+            read: what its records say.
+            first: how many records came before.
+            upto: ms; all that follows is of this time or later. FOR_EVER: nothing follows.
         """
-        side = cls()
-        tell("deciding")
-        for law, batch, decided in replay_laws(records, context, outputs):
-            outputs.add(decided)
-            tell(f"{law.name}, clients that wait")
-            rows = as_rows(decided)
-            verdicts = verdicts_of(law, batch.events, rows)
-            side.recorded[law.name] = verdicts
-            side.waiting[law.name] = that_wait(law, batch, rows, verdicts)
-            side.timelines[law.name] = batch.timeline
-            side.end_ms = max(side.end_ms, int(verdicts.ts.max(initial=0)))
-        return side
+        own: dict[str, tuple[Batch | None, DecisionRows]] = {
+            law.name: (batch, as_rows(decided))
+            for law, batch, decided in self.replay.decide(read, last=upto == FOR_EVER)
+        }
+        said = {}
+        for name, waiting in self._waiting.items():
+            batch, decided = own.get(name, (None, None))
+            recorded = None
+            if decided is not None:
+                recorded = self._judges[name].verdicts(None if batch is None else batch.events, decided)
+                # Numbers of records of the whole log.
+                known = recorded.source >= 0
+                recorded = replace(recorded, source=np.where(known, recorded.source + first, recorded.source))
+                self.end_ms = max(self.end_ms, int(recorded.ts.max(initial=0)))
+            said[name] = Said(decided, recorded, *waiting.step(batch, decided, recorded, upto))
+        return said
+
+
+NOTHING_SAID: Final = dict.fromkeys(LAWS.by_name, Said(None, None, None, np.empty(0, dtype=np.int64)))
+"""Of a side without policies."""
+
+
+class _Meeting:
+    """Keeps what one side has decided until the other has, too."""
+
+    def __init__(self) -> None:
+        self._kept: list[Verdicts | None] = [None, None]
+
+    def pairs(self, before: Said, after: Said) -> Iterator[Verdicts | None]:
+        """What both sides have decided, or only one ever will."""
+        for number, (own, late) in enumerate(((before, after.late), (after, before.late))):
+            kept, new = self._kept[number], own.waiting
+            some = kept if new is None else new.behind(kept)
+            if some is None or (not len(late) and kept is None):
+                yield some
+                continue
+            early = np.isin(some.source, late)
+            self._kept[number] = some.only(early) if early.any() else None
+            yield some.only(~early)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -72,30 +119,38 @@ class Plan:
         recorded, waiting: what differs in either run.
         rows: of `recorded`, those who are hurt most first, and `waiting_rows` of the other by law and name.
         totals: by side, then subject: what `weir replay --summary` says.
+        beyond: how many could not wait, since too many did; of either side together.
     """
 
     name: str
-    recorded: Comparison
-    waiting: Comparison
-    rows: list[Row]
-    waiting_rows: dict[tuple[str, str], Row]
+    recorded: Comparison = field(default_factory=Comparison)
+    waiting: Comparison = field(default_factory=Comparison)
+    rows: list[Row] = field(default_factory=list)
+    waiting_rows: dict[tuple[str, str], Row] = field(default_factory=dict)
     totals: tuple[dict[str, Any], dict[str, Any]] = field(default_factory=lambda: ({}, {}))
+    beyond: int = 0
+    _meetings: dict[str, _Meeting] = field(
+        default_factory=lambda: {name: _Meeting() for name in LAWS.by_name}
+    )
 
-    @classmethod
-    def of(cls, name: str, before: Side, after: Side) -> Self:
-        """Compare."""
-        recorded, waiting = Comparison(), Comparison()
-        for law in LAWS.by_name:
-            recorded.add(before.recorded.get(law), after.recorded.get(law))
-            waiting.add(before.waiting.get(law), after.waiting.get(law))
-        rows = recorded.rows()
-        at = max(before.end_ms, after.end_ms)
-        for row in rows:
+    def add(self, before: Mapping[str, Said], after: Mapping[str, Said]) -> None:
+        """Compare what either side said of the same part of a log."""
+        for law, meeting in self._meetings.items():
+            self.recorded.add(before[law].recorded, after[law].recorded)
+            self.waiting.add(*meeting.pairs(before[law], after[law]))
+
+    def finish(self, before: Side | None, after: Side) -> Self:
+        """All was added; either side knows the policies of the end. None: nothing limits before."""
+        self.rows = self.recorded.rows()
+        sides = [side for side in (before, after) if side is not None]
+        at, self.beyond = max(side.end_ms for side in sides), sum(side.beyond for side in sides)
+        for row in self.rows:
             for number, side in enumerate((before, after)):
-                if row.law in side.timelines and row.whose:
-                    row.entries[number] = entries_of(side.timelines[row.law].at(at), row.law, row.whose)
-        found = {(row.law, row.whose): row for row in waiting.rows()}
-        return cls(name=name, recorded=recorded, waiting=waiting, rows=rows, waiting_rows=found)
+                if side is not None and row.whose:
+                    policies = side.replay.timelines[row.law].at(at)
+                    row.entries[number] = entries_of(policies, row.law, row.whose)
+        self.waiting_rows = {(row.law, row.whose): row for row in self.waiting.rows()}
+        return self
 
 
 def candidate_of(file: str) -> CandidatePolicies:

@@ -16,7 +16,7 @@ What a shadow entry decides holds nobody back, so it counts as let through.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self
 
 import numpy as np
@@ -30,6 +30,7 @@ from streaming.laws.concurrency.samples import Samples
 from streaming.laws.law import LawSpec
 from streaming.policy.groups import LIFE_ROUNDS
 
+_NUMBERS: Final = ("source", "ts", "outcome", "delay_ms")
 ALLOWED, THROTTLED, REFUSED = 0, 1, 2
 Outcomes = NDArray[np.int8]
 _OUTCOMES: Final = {"allow": ALLOWED, "throttle": THROTTLED, "reject": REFUSED}
@@ -73,6 +74,31 @@ class Verdicts:
     def __len__(self) -> int:
         return len(self.ts)
 
+    def only(self, wanted: NDArray[np.bool_]) -> Self:
+        """Some of them, and of the names only those in use."""
+        rows: dict[str, Any] = {name: getattr(self, name)[wanted] for name in _NUMBERS}
+        subjects, subject = _in_use(self.subjects, self.subject[wanted])
+        names, name = _in_use(self.names, self.name[wanted])
+        return replace(
+            self, **rows, ids=self.ids.filter(pa.array(wanted)), subjects=subjects, subject=subject,
+            names=names, name=name,
+        )  # fmt: skip
+
+    def behind(self, before: Self | None) -> Self:
+        """These, behind others of the same law."""
+        if before is None or not len(before):
+            return self
+        both = before, self
+        rows: dict[str, Any] = {
+            name: np.concatenate([getattr(each, name) for each in both]) for name in _NUMBERS
+        }
+        return replace(
+            self, **rows, ids=pa.concat_arrays([each.ids for each in both]),
+            subjects=before.subjects + self.subjects, names=before.names + self.names,
+            subject=np.concatenate([before.subject, len(before.subjects) + self.subject]),
+            name=np.concatenate([before.name, len(before.names) + self.name]),
+        )  # fmt: skip
+
     @classmethod
     def of(
         cls, law: LawSpec, decided: DecisionRows, outcome: Outcomes, delay_ms: Integers,
@@ -103,17 +129,38 @@ def as_rows(decided: Decided) -> DecisionRows:
     return decided
 
 
-def verdicts_of(law: LawSpec, events: Any, decided: DecisionRows) -> Verdicts:
-    """What the decisions of a law come to.
+def _in_use(names: list[str], number: Integers) -> tuple[list[str], Integers]:
+    """The names that are in use, and the numbers that each has among them."""
+    used, own = np.unique(number, return_inverse=True)
+    return [names[each] for each in used.tolist()], own.ravel()
 
-    Args:
+
+@dataclass(slots=True)
+class Judge:
+    """What the decisions of a law come to, some of a log after the other.
+
+    Attributes:
         law: whose.
-        events: what it was asked, as its intake has it.
-        decided: what it said in a replay.
+        limits: of partitions, so far.
+        shares: of members of groups, so far.
     """
-    if law.name == "concurrency":
-        return Verdicts.of(law, decided, *_held_back(events, decided))
-    return Verdicts.of(law, decided, *_BY_LAW[law.name](decided.rows))
+
+    law: LawSpec
+    limits: "Limits" = field(default_factory=lambda: Limits())
+    shares: dict[tuple[str, str], dict[str, float]] = field(default_factory=dict)
+
+    def verdicts(self, events: Any, decided: DecisionRows) -> Verdicts:
+        """Judge what comes next.
+
+        Args:
+            events: what the law was asked, as its intake has it.
+            decided: what it said in a replay.
+        """
+        if self.law.name == "concurrency":
+            return Verdicts.of(self.law, decided, *_held_back(events, decided, self.limits))
+        if self.law.name == "shares":
+            return Verdicts.of(self.law, decided, *_shared(decided.rows, self.shares))
+        return Verdicts.of(self.law, decided, *_BY_LAW[self.law.name](decided.rows))
 
 
 def _admitted(rows: pa.RecordBatch) -> tuple[Outcomes, Integers]:
@@ -128,44 +175,57 @@ def _delivered(rows: pa.RecordBatch) -> tuple[Outcomes, Integers]:
 
 
 def _stored(rows: pa.RecordBatch) -> tuple[Outcomes, Integers]:
-    outcome = np.zeros(len(rows), dtype=np.int8)
-    for place, actions in enumerate(rows["actions"].to_pylist()):
-        for action in actions:
-            held = THROTTLED if action["policy"] == _HOLD else REFUSED
-            outcome[place] = max(outcome[place], held)
+    outcome, actions = np.zeros(len(rows), dtype=np.int8), rows["actions"]
+    row = np.repeat(np.arange(len(rows)), pc.list_value_length(actions).to_numpy(zero_copy_only=False))
+    policies = pc.struct_field(actions.flatten(), "policy").cast(pa.string())
+    held = pc.equal(policies, _HOLD).to_numpy(zero_copy_only=False)
+    np.maximum.at(outcome, row, np.where(held, THROTTLED, REFUSED).astype(np.int8))
     return outcome, np.zeros(len(rows), dtype=np.int64)
 
 
-def limits_before(samples: Samples, decided: DecisionRows) -> Integers:
-    """The limit that the partition of each sample had before it; of the first, and of those without: endless.
+class Limits:
+    """The limits that partitions had last."""
 
-    Args:
-        samples: in order.
-        decided: what was decided on those of them whose partitions are limited, in the same order.
-    """
-    before = np.full(len(samples.at), np.iinfo(np.int64).max)
-    # A partition is limited in all samples of an event, or in none.
-    asked = np.flatnonzero(np.isin(samples.rows["source"].to_numpy()[samples.event], decided.source))
-    partition, limit = samples.partition[asked], decided.rows["limit"].to_numpy()
-    order = np.argsort(partition, kind="stable")
-    same = partition[order[1:]] == partition[order[:-1]]
-    before[asked[order[1:][same]]] = limit[order[:-1][same]]
-    return before
+    def __init__(self) -> None:
+        self._last: dict[str, int] = {}
+
+    def before(self, samples: Samples, decided: DecisionRows) -> Integers:
+        """The limit that the partition of each sample had before it; of the first, and without: endless.
+
+        Args:
+            samples: in order.
+            decided: what was decided on those of them whose partitions are limited, in the same order.
+        """
+        before = np.full(len(samples.at), np.iinfo(np.int64).max)
+        # A partition is limited in all samples of an event, or in none.
+        asked = np.flatnonzero(np.isin(samples.rows["source"].to_numpy()[samples.event], decided.source))
+        partition, limit = samples.partition[asked], decided.rows["limit"].to_numpy()
+        order = np.argsort(partition, kind="stable")
+        same = partition[order[1:]] == partition[order[:-1]]
+        before[asked[order[1:][same]]] = limit[order[:-1][same]]
+        ends = np.flatnonzero(np.diff(partition[order], append=-1))
+        firsts = np.append(0, ends[:-1] + 1)[: len(ends)]
+        names = samples.names.take(pa.array(partition[order[ends]])).to_pylist()
+        for name, first, last in zip(names, order[firsts].tolist(), order[ends].tolist(), strict=True):
+            before[asked[first]] = self._last.get(name, before[asked[first]])
+            self._last[name] = int(limit[last])
+        return before
 
 
-def _held_back(samples: Samples, decided: DecisionRows) -> tuple[Outcomes, Integers]:
+def _held_back(samples: Samples, decided: DecisionRows, limits: Limits) -> tuple[Outcomes, Integers]:
     """By the limit before each."""
     asked = np.isin(samples.rows["source"].to_numpy()[samples.event], decided.source)
-    limit = limits_before(samples, decided)[asked]
+    limit = limits.before(samples, decided)[asked]
     beyond = np.maximum(0, samples.inflight[asked] - limit)
     wait_ms = np.minimum(np.ceil(samples.rtt[asked] * (beyond / limit) / _NS), EXACT_MAX).astype(np.int64)
     return np.where(beyond > 0, THROTTLED, ALLOWED).astype(np.int8), wait_ms
 
 
-def _shared(rows: pa.RecordBatch) -> tuple[Outcomes, Integers, dict[str, float]]:
-    """By the share that each broker had before the round."""
+def _shared(
+    rows: pa.RecordBatch, last: dict[tuple[str, str], dict[str, float]]
+) -> tuple[Outcomes, Integers, dict[str, float]]:
+    """By the share that each broker had before the round; `last` goes on."""
     outcome, wait_ms = np.zeros(len(rows), dtype=np.int8), np.zeros(len(rows), dtype=np.int64)
-    last: dict[tuple[str, str], dict[str, float]] = {}
     names = ("group", "broker", "usage", "limits", "ttl_ms")
     for place, (group, broker, usage, limits, ttl_ms) in enumerate(
         zip(*(rows[name].to_pylist() for name in names), strict=True)
@@ -213,5 +273,5 @@ def nth(values: Integers) -> Integers:
 
 
 _BY_LAW: Final[dict[str, Callable[[pa.RecordBatch], tuple[Any, ...]]]] = {
-    "mutation": _admitted, "shares": _shared, "dispatch": _delivered, "backlog": _stored,
+    "mutation": _admitted, "dispatch": _delivered, "backlog": _stored,
 }  # fmt: skip

@@ -10,13 +10,12 @@ import orjson
 from streaming.columns.outputs import Outputs
 from streaming.contract.errors import WeirError
 from streaming.laws.law import CandidatePolicies, StepContext
-from streaming.laws.registry import LAWS
 from streaming.log.deciding import replay_laws
 from streaming.log.reading import read_records
 from streaming.policy.files import load_policies
 from streaming.replay import in_order
 from weir.plan.progress import Progress
-from weir.plan.sides import Plan, Side
+from weir.plan.sides import NOTHING_SAID, Plan, Side
 from weir.plan.verdicts import as_rows
 from weir.propose.demand import asked_of
 from weir.propose.entries import propose
@@ -56,7 +55,7 @@ def run(files: Sequence[str], headroom: float, policies: str | None) -> Proposed
     """
     initial: Mapping[str, Any] = {} if policies is None else load_policies(policies)
     context = StepContext(initial=initial, replay=True, fail_fast=True)
-    with Progress(3 + 2 * len(LAWS.by_name)) as progress:
+    with Progress(3) as progress:
         progress.step("reading")
         records = read_records(files)
         outputs = Outputs()
@@ -71,9 +70,10 @@ def run(files: Sequence[str], headroom: float, policies: str | None) -> Proposed
             raise WeirError(f"{', '.join(files)}: nobody asks for anything, so there is nothing to propose")
         proposal.keep_members(initial)
         dead_letters = in_order(records, outputs).dead_letters
-        after = Side.of(records, context.tried(_candidate(proposal)), Outputs(), progress.step)
-        progress.step("comparing")
-        plan = Plan.of("proposed", Side(), after)
+        progress.step("trying it")
+        plan, after = Plan(name="proposed"), Side(context.tried(_candidate(proposal)))
+        plan.add(NOTHING_SAID, after.decide(after.replay.read(records, Outputs())))
+        plan.finish(None, after)
     times = [demand.at for demand in asked.values() if len(demand.at)]
     return Proposed(
         proposal=proposal, plan=plan, events=len(records) - len(dead_letters), dead_letters=dead_letters,

@@ -70,6 +70,8 @@ def _lines(plan: Plan, proven: int | None, rows: Sequence[Row]) -> Iterator[str]
         yield printable(f"The first decision that differs: {iso(first.ts)}, {where}.")
     recorded, waiting = flips(plan.rows)[0], flips(plan.waiting_rows.values())[0]
     yield f"Newly refused: {recorded} as recorded, {waiting} if clients wait as told and try again."
+    if plan.beyond:
+        yield f"Too many waited at once: {plan.beyond} requests were given up, or deliveries made, for that."
     for row in rows:
         beyond = overshot(row)
         if beyond:

@@ -1,6 +1,7 @@
 """Clients and subscriptions that have one thing on its way at a time, each in the order of the log.
 
-Compiled, and plain Python besides: the laws' own steps decide, one event after the other.
+Compiled, and plain Python besides: the laws' own steps decide, one event after the other. A log comes some at
+a time: what would be sent later than what is known of it stays open, and comes again with what follows.
 """
 
 from heapq import heappop, heappush
@@ -19,7 +20,13 @@ TRIES: Final = 10
 """How often a client asks for the same at most."""
 HELD_MAX_MS: Final = 3_600_000
 """A request that is not sent an hour after its time is given up."""
+HELD_MAX: Final = 2**19
+"""So many requests, and as many deliveries, wait at once at most."""
+NOT_DUE: Final = -1
+"""In place of a time (ms): something of the same client or reader stands before it."""
 _LAST: Final = -1
+NOBODY: Final[Integers] = np.empty(0, dtype=np.int64)
+"""Sources of what waits, where nothing does."""
 
 
 @compilable
@@ -55,77 +62,100 @@ def _refused(i: int, events: Events, results: Results, done: Flags) -> bool:
 
 
 @compilable
+def _head(
+    place: int, free_at: int, behind: Integers, mode: Integers, own_at: Integers, outcome: Outcomes,
+    delay_ms: Integers, open: Flags,
+) -> int:  # fmt: skip
+    """The first from `place` on that its client still sends when it is free; the others are given up."""
+    while place != _LAST and free_at - own_at[place] >= HELD_MAX_MS and mode[place] != REFUND:
+        outcome[place], delay_ms[place], open[place] = REFUSED, HELD_MAX_MS, False
+        place = behind[place]
+    return place
+
+
+@compilable
 def ask(
-    order: Integers, client: Integers, events: Events, terms: Terms, state: State, results: Results,
-    outcome: Outcomes, delay_ms: Integers,
+    upto: int, client: Integers, free_at: Integers, own_at: Integers, due: Integers, tries: Integers,
+    done: Flags, events: Events, terms: Terms, state: State, results: Results, outcome: Outcomes,
+    delay_ms: Integers, open: Flags,
 ) -> None:  # fmt: skip
-    """Have clients send their requests, wait as they are told, and try again.
+    """Have clients send their requests, wait as they are told, and try again, up to a time.
 
     Args:
-        order: rows of the events, in the order of the log.
-        client: who sends each of `order`.
+        upto: ms; what would be sent then or later stays open.
+        client: who sends each event; these are in the order of the log.
+        free_at: of each client: when it may send, ms; changed in place.
+        own_at: when each would be sent by itself, ms.
+        due: of whatever is its client's first: when it is sent, ms; NOT_DUE: of others. Changed in place.
+        tries: how often each was sent. Changed in place.
+        done: of each item: it was let through. Changed in place.
         events, terms, state, results: as of the law's `walk`; changed in place.
-        outcome, delay_ms: out, an entry for each of `order`; ALLOWED: sent in time and let through.
+        outcome, delay_ms: out, of those that are not open any more; ALLOWED: sent in time and let through.
+        open: all of them at first; changed in place.
     """
     first, behind = lined_up(client)
-    own_at, tries = events.at[order], np.zeros(len(order), dtype=np.int64)
-    done = np.zeros(len(events.mutations), dtype=np.bool_)
-    heap = [(own_at[place], place) for place in first]
+    for own in range(len(first)):
+        if first[own] != _LAST and due[first[own]] == NOT_DUE:
+            place = _head(first[own], free_at[own], behind, events.mode, own_at, outcome, delay_ms, open)
+            first[own] = place
+            if place != _LAST:
+                due[place] = max(free_at[own], own_at[place])
+    heap = [(due[place], place) for place in first if place != _LAST]
     heap.sort()
-    while len(heap) > 0:
+    while len(heap) > 0 and heap[0][0] < upto:
         now, place = heappop(heap)
-        i = order[place]
-        events.at[i] = now
-        walk(order[place : place + 1], events, terms, 0, state, results)
-        free_at = now
-        if events.mode[i] != REFUND:
-            wait_ms = min(results.wait_ms[i], EXACT_MAX)
+        events.at[place] = now
+        walk(np.arange(place, place + 1), events, terms, 0, state, results)
+        free = now
+        if events.mode[place] != REFUND:
+            wait_ms = min(results.wait_ms[place], EXACT_MAX)
             tries[place] += 1
-            if _refused(i, events, results, done):
-                free_at = now + wait_ms
-                if tries[place] < TRIES and free_at - own_at[place] < HELD_MAX_MS:
-                    heappush(heap, (free_at, place))
+            if _refused(place, events, results, done):
+                free = now + wait_ms
+                if tries[place] < TRIES and free - own_at[place] < HELD_MAX_MS:
+                    due[place] = free
+                    heappush(heap, (free, place))
                     continue
                 outcome[place], delay_ms[place] = REFUSED, now - own_at[place]
             else:
                 # Of what got through, only an older client's permissive request is told to wait.
-                free_at = now + (wait_ms if events.mode[i] == PERMISSIVE else 0)
-                delay_ms[place] = free_at - own_at[place]
+                free = now + (wait_ms if events.mode[place] == PERMISSIVE else 0)
+                delay_ms[place] = free - own_at[place]
                 outcome[place] = THROTTLED if delay_ms[place] > 0 else ALLOWED
-        following = behind[place]
-        while following != _LAST and free_at - own_at[following] >= HELD_MAX_MS:
-            if events.mode[order[following]] == REFUND:
-                break
-            outcome[following], delay_ms[following] = REFUSED, HELD_MAX_MS
-            following = behind[following]
+        open[place], free_at[client[place]] = False, free
+        following = _head(behind[place], free, behind, events.mode, own_at, outcome, delay_ms, open)
         if following != _LAST:
-            heappush(heap, (max(free_at, own_at[following]), following))
+            due[following] = max(free, own_at[following])
+            heappush(heap, (due[following], following))
 
 
 @compilable
 def deliver(
-    reader: Integers, at: Integers, units: Integers, size: Integers, charged: Flags, rows: Integers,
-    changes: Integers, rate: NDArray[np.int64], period_ms: NDArray[np.int64], counters: int,
-    outcome: Outcomes, delay_ms: Integers,
+    upto: int, reader: Integers, own_at: Integers, due: Integers, units: Integers, size: Integers,
+    charged: Flags, rows: Integers, changes: Integers, rate: NDArray[np.int64],
+    period_ms: NDArray[np.int64], acquired: NDArray[np.int64], rolled_at: Integers, outcome: Outcomes,
+    delay_ms: Integers, open: Flags,
 ) -> None:  # fmt: skip
-    """Deliver to each reader in its order, and only while something is left in all its counters.
+    """Deliver to each reader in its order, only while something is left in all its counters, up to a time.
 
     Args:
+        upto: ms; what would be delivered then or later stays open.
         reader: whose each delivery is; broker, topic and subscription make one.
-        at: when each was delivered, ms.
+        own_at: when each was delivered, ms.
+        due: of whatever is its reader's first: when it is made, ms; NOT_DUE: of others. Changed in place.
         units, size: messages, or entries where those count, and bytes of each.
         charged: whether it is charged.
         rows: of each one's broker, topic and subscription.
         changes: times (ms) from which other rates hold,
         rate, period_ms: of each counter: before the first change, then after each.
-        counters: how many rows there are.
-        outcome, delay_ms: out.
+        acquired, rolled_at: what each counter holds, and up to when it is paid off; changed in place.
+        outcome, delay_ms: out, of those that are not open any more.
+        open: all of them at first; changed in place.
     """
     first, behind = lined_up(reader)
-    acquired, rolled_at = np.zeros((counters, 2), dtype=np.int64), np.zeros(counters, dtype=np.int64)
-    heap = [(at[place], place) for place in first]
+    heap = [(max(due[place], own_at[place]), place) for place in first if place != _LAST]
     heap.sort()
-    while len(heap) > 0:
+    while len(heap) > 0 and heap[0][0] < upto:
         now, place = heappop(heap)
         stage = np.searchsorted(changes, now, side="right")
         for row in rows[place]:
@@ -133,12 +163,15 @@ def deliver(
             rolled_at[row] = now
         wait_ms, _ = last_to_free(acquired, rate[stage], period_ms[stage], rows[place], now)
         if wait_ms > 0 and now < EXACT_MAX:
-            heappush(heap, (now + min(wait_ms, EXACT_MAX), place))
+            due[place] = now + min(wait_ms, EXACT_MAX)
+            heappush(heap, (due[place], place))
             continue
         if charged[place]:
             for row in rows[place]:
                 charge_row(acquired[row], rate[stage, row], units[place], size[place])
-        delay_ms[place] = now - at[place]
-        outcome[place] = THROTTLED if now > at[place] else ALLOWED
-        if behind[place] != _LAST:
-            heappush(heap, (max(now, at[behind[place]]), behind[place]))
+        delay_ms[place], open[place] = now - own_at[place], False
+        outcome[place] = THROTTLED if now > own_at[place] else ALLOWED
+        following = behind[place]
+        if following != _LAST:
+            due[following] = max(now, own_at[following])
+            heappush(heap, (due[following], following))

@@ -11,38 +11,42 @@ from streaming.columns.byte_strings import Integers
 from streaming.columns.outputs import DecisionRows
 from streaming.contract.events import Tick
 from streaming.contract.usage_events import DIMENSIONS
-from streaming.laws.law import Batch, Entry, LawSpec
+from streaming.laws.law import FOR_EVER, Batch, Entry, LawSpec
 from streaming.laws.shares.columns import no_reports
 from streaming.laws.shares.intake import ReportBatch, Reports
 from streaming.laws.shares.rounds import NO_SOURCE
 from streaming.policy.groups import round_rules
 from streaming.policy.timeline import PolicyTimeline
 from weir.plan.verdicts import ALLOWED, EXACT_MAX, THROTTLED, Verdicts, as_rows, nth, overshoot_of
-from weir.plan.waiting.queues import HELD_MAX_MS
+from weir.plan.waiting.queues import HELD_MAX_MS, NOBODY
 
 Doubles = NDArray[np.float64]
 _OF_ROWS = ("at", "ts", "period_ms", "source", "ticks", "counts", "throttled_ms", "group", "broker")
 
 
-class _Waiting:
-    """What members of groups have and hold back; a row a pair of group and broker, a column a dimension.
+class _Members:
+    """What members of groups have and hold back; a row a pair of group and broker, a column a dimension."""
 
-    Args:
-        reports: all of a log.
-    """
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[str, str], int] = {}
+        self._share = self._held = np.empty((0, len(DIMENSIONS)))
+        self.delay_ms = np.empty(0, dtype=np.int64)
 
-    def __init__(self, reports: Reports) -> None:
+    def of(self, reports: Reports) -> Integers:
+        """The number of each report's member."""
         groups, brokers = reports.groups.to_pylist(), reports.brokers.to_pylist()
-        pairs, member = np.unique(reports.group * len(brokers) + reports.broker, return_inverse=True)
-        self.member = member.ravel()
-        """Of each report."""
-        self._numbers = {
-            (groups[pair // len(brokers)], brokers[pair % len(brokers)]): number
-            for number, pair in enumerate(pairs.tolist())
-        }
-        self._share = np.full((len(pairs), len(DIMENSIONS)), np.nan)
-        self._held = np.zeros((len(pairs), len(DIMENSIONS)))
-        self.delay_ms = np.zeros(len(pairs), dtype=np.int64)
+        pairs, which = np.unique(reports.group * len(brokers) + reports.broker, return_inverse=True)
+        known = self._numbers
+        numbers = [
+            known.setdefault((groups[pair // len(brokers)], brokers[pair % len(brokers)]), len(known))
+            for pair in pairs.tolist()
+        ]
+        fresh = len(known) - len(self.delay_ms)
+        self._share = np.pad(self._share, ((0, fresh), (0, 0)), constant_values=np.nan)
+        self._held = np.pad(self._held, ((0, fresh), (0, 0)))
+        self.delay_ms = np.pad(self.delay_ms, (0, fresh))
+        member: Integers = np.array(numbers, dtype=np.int64)[which.ravel()]
+        return member
 
     def take(self, decided: DecisionRows) -> Integers:
         """Take new shares; how long each one's member holds back what is left of the round before, ms."""
@@ -57,9 +61,9 @@ class _Waiting:
         self._held[np.isnan(self._share)] = 0.0
         return delay_ms
 
-    def passed(self, reports: Reports, which: Integers) -> Reports:
+    def passed(self, reports: Reports, which: Integers, member: Integers) -> Reports:
         """These reports, of a member one at most, with what their shares let pass; the rest is held."""
-        member, period_ms = self.member[which], reports.period_ms[which, np.newaxis]
+        period_ms = reports.period_ms[which, np.newaxis]
         share, wanted = self._share[member], reports.counts[which] + self._held[member]
         limited = ~np.isnan(share)
         room = np.where(limited, np.floor(share * period_ms / 1000.0), wanted)
@@ -70,57 +74,94 @@ class _Waiting:
             delays = np.where(limited, np.ceil(held / share * 1000.0), 0.0)
         self.delay_ms[member] = delays.max(axis=1)
         throttled_ms = np.where(held > 0.0, period_ms, np.where(limited, 0, reports.throttled_ms[which]))
-        rows = {name: getattr(reports, name)[which] for name in _OF_ROWS}
         # Doubles count exactly up to there.
         exact = np.where(limited, np.minimum(counts, EXACT_MAX), 0).astype(np.int64)
-        changed = {"counts": np.where(limited, exact, reports.counts[which]), "throttled_ms": throttled_ms}
-        return reports._replace(**rows | changed)
+        return _only(reports, which)._replace(
+            counts=np.where(limited, exact, reports.counts[which]), throttled_ms=throttled_ms,
+            # The only tick is the one that closes their round.
+            ticks=np.zeros(len(which), dtype=np.int64),
+        )  # fmt: skip
 
 
-def reports_that_wait(law: LawSpec, batch: Batch) -> Verdicts:
+class ReportsThatWait:
     """What the law of shares would have said, round by round.
 
     Args:
         law: the law of shares.
-        batch: what it was asked of the log as recorded.
+        timeline: the policies, which go on while the log does.
     """
-    asked: ReportBatch = batch.events
-    reports, table = asked.reports, law.table.from_columns({})
-    waiting = _Waiting(reports)
-    said, delays = list[DecisionRows](), list[Integers]()
 
-    def decide(some: Reports, upto: int | None, *, end: bool = False) -> None:
-        ticks = [] if upto is None else [Entry(Tick(id="", ts=upto, at=upto), NO_SOURCE)]
-        said.append(as_rows(table.fold(replace(batch, events=ReportBatch(some, ticks), end=end))))
-        delays.append(waiting.take(said[-1]))
+    beyond = 0
 
-    closed = 0
-    for begin, end, steps in _rounds(reports, waiting.member, batch.timeline):
-        if begin > closed:
-            # Who was silent for long has no share any more.
-            decide(no_reports(), begin)
-        for which in steps[:-1]:
-            decide(waiting.passed(reports, which), None)
-        decide(waiting.passed(reports, steps[-1]), end)
-        closed = end
-    decide(no_reports(), None, end=True)
-    rows, delay_ms = _joined(said), np.concatenate(delays)
-    outcome = np.where(delay_ms > 0, THROTTLED, ALLOWED).astype(np.int8)
-    return Verdicts.of(law, rows, outcome, delay_ms, overshoot_of(rows.rows))
+    def __init__(self, law: LawSpec, timeline: PolicyTimeline) -> None:
+        self._law, self._timeline = law, timeline
+        self._table, self._members = law.table.from_columns({}), _Members()
+        self._closed = 0
+        self._held = no_reports()
+
+    def step(
+        self, batch: Batch | None, decided: DecisionRows | None, recorded: Verdicts | None, upto: int
+    ) -> tuple[Verdicts | None, Integers]:
+        """See `loop.Waiting`; reports of rounds that are not over by then wait for what follows."""
+        reports = self._held if batch is None else _behind(self._held, batch.events.reports)
+        said, delays = list[DecisionRows](), list[Integers]()
+
+        def decide(some: Reports, begin: int | None, *, end: bool = False) -> None:
+            ticks = [] if begin is None else [Entry(Tick(id="", ts=begin, at=begin), NO_SOURCE)]
+            asked = Batch(
+                events=ReportBatch(some, ticks), timeline=self._timeline, processed_ts=None, end=end
+            )  # fmt: skip
+            said.append(as_rows(self._table.fold(asked)))
+            delays.append(self._members.take(said[-1]))
+
+        member, done = self._members.of(reports), 0
+        for begin, end, first, after in _rounds(reports, self._timeline):
+            if end > upto:
+                break
+            if begin > self._closed:
+                # Who was silent for long has no share any more.
+                decide(no_reports(), begin)
+            turn = nth(member[first:after])
+            for number in range(last := int(turn.max()) + 1):
+                which = first + np.flatnonzero(turn == number)
+                passed = self._members.passed(reports, which, member[which])
+                decide(passed, end if number + 1 == last else None)
+            self._closed, done = end, after
+        self._held = _only(reports, np.arange(done, len(reports.at)))
+        if upto == FOR_EVER:
+            decide(no_reports(), None, end=True)
+        if not said:
+            return None, NOBODY
+        rows, delay_ms = _joined(said), np.concatenate(delays)
+        outcome = np.where(delay_ms > 0, THROTTLED, ALLOWED).astype(np.int8)
+        return Verdicts.of(self._law, rows, outcome, delay_ms, overshoot_of(rows.rows)), NOBODY
 
 
-def _rounds(
-    reports: Reports, member: Integers, timeline: PolicyTimeline
-) -> Iterator[tuple[int, int, list[Integers]]]:
-    """When each round with reports begins and ends, ms, and its reports, those of a member one by one."""
+def _only(reports: Reports, which: Integers) -> Reports:
+    return reports._replace(**{name: getattr(reports, name)[which] for name in _OF_ROWS})
+
+
+def _behind(before: Reports, reports: Reports) -> Reports:
+    """Both, with names of their own."""
+    if not len(before.at):
+        return reports
+    rows = {name: np.concatenate([getattr(before, name), getattr(reports, name)]) for name in _OF_ROWS}
+    for name in ("group", "broker"):
+        both = pa.concat_arrays(
+            [getattr(each, f"{name}s").take(pa.array(getattr(each, name))) for each in (before, reports)]
+        ).dictionary_encode()
+        rows |= {name: both.indices.to_numpy().astype(np.int64), f"{name}s": both.dictionary}
+    return Reports(**rows)
+
+
+def _rounds(reports: Reports, timeline: PolicyTimeline) -> Iterator[tuple[int, int, int, int]]:
+    """When each round with reports begins and ends, ms, its first report, and the first one behind it."""
     first = 0
     while first < len(reports.at):
         every = round_rules(timeline.at(int(reports.at[first]))).interval_ms
         begin = int(reports.at[first]) // every * every
         last = int(np.searchsorted(reports.at, begin + every))
-        which = np.arange(first, last)
-        turn = nth(member[which])
-        yield begin, begin + every, [which[turn == number] for number in range(int(turn.max()) + 1)]
+        yield begin, begin + every, first, last
         first = last
 
 

@@ -68,6 +68,8 @@ def test_it_is_what_a_loop_by_hand_says(asked: list[Sent]) -> None:
     ]
     limits = {"quotas[user=alice]": quota(RATE, BURST)}
     context = StepContext(initial=limits, replay=True, fail_fast=True)
-    said = Side.of(records_of(events), context, Outputs(), lambda _: None).waiting["mutation"]
+    side = Side(context)
+    said = side.decide(side.replay.read(records_of(events), Outputs()))["mutation"].waiting
+    assert said is not None
     assert said.ts.tolist() == [T0 + at for at, _, _, _ in asked]
     assert list(zip(said.outcome.tolist(), said.delay_ms.tolist(), strict=True)) == by_hand(asked)

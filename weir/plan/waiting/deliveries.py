@@ -1,0 +1,117 @@
+"""Deliveries to subscriptions that get nothing while one of their counters has nothing left; see `loop`."""
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from streaming.columns.byte_strings import Integers
+from streaming.columns.compiled import machine
+from streaming.columns.outputs import DecisionRows
+from streaming.laws.dispatch.deliveries import Deliveries
+from streaming.laws.dispatch.law import DIMENSIONS, LEVELS, SEEN_BYTES, SEEN_ENTRIES, SEEN_MSGS
+from streaming.laws.dispatch.table import limits_of
+from streaming.laws.law import Batch
+from streaming.policy.dispatch_limits import NO_LIMIT
+from streaming.policy.policy_set import Section
+from streaming.policy.timeline import PolicyTimeline
+from streaming.state.subject_table import SubjectTable
+from weir.plan.verdicts import THROTTLED, Verdicts
+from weir.plan.waiting.queues import HELD_MAX, NOBODY, NOT_DUE, deliver
+
+_deliver = machine(deliver)
+_GIVEN: Final = np.dtype(
+    [
+        ("own_at", np.int64), ("due", np.int64), ("units", np.int64), ("size", np.int64),
+        ("charged", np.bool_), ("rows", np.int64, len(LEVELS)),
+    ]
+)  # fmt: skip
+"""What is known of a delivery: when it was made and when it is, what it counts, and in whose counters."""
+
+
+class _Counters(SubjectTable):
+    dtype = np.dtype([("acquired", np.int64, len(DIMENSIONS)), ("rolled_at", np.int64)])
+
+
+class DeliveriesThatWait:
+    """One delivery of a subscription at a broker after the other.
+
+    Args:
+        timeline: the policies, which go on while the log does.
+
+    Attributes:
+        beyond: so many were made early since more than HELD_MAX waited.
+    """
+
+    def __init__(self, timeline: PolicyTimeline) -> None:
+        self.beyond = 0
+        self._timeline, self._counters, self._since = timeline, _Counters(), 0
+        self._held = np.zeros(0, dtype=_GIVEN)
+        self._verdicts: Verdicts | None = None
+
+    def step(
+        self, batch: Batch | None, decided: DecisionRows | None, recorded: Verdicts | None, upto: int
+    ) -> tuple[Verdicts | None, Integers]:
+        """See `loop.Waiting`."""
+        held, verdicts = self._held, self._verdicts
+        if batch is not None and recorded is not None:
+            held = np.concatenate([held, self._given(batch.events, batch.timeline)])
+            verdicts = recorded.behind(verdicts)
+        if verdicts is None:
+            return None, NOBODY
+        outcome, delay_ms = np.zeros(len(held), dtype=np.int8), np.zeros(len(held), dtype=np.int64)
+        waits = self._deliver(held, upto, outcome, delay_ms)
+        beyond = np.flatnonzero(waits)[HELD_MAX:]
+        waits[beyond], outcome[beyond], delay_ms[beyond] = False, THROTTLED, upto - held["own_at"][beyond]
+        self.beyond += len(beyond)
+        said = replace(verdicts, outcome=outcome, delay_ms=delay_ms).only(~waits)
+        self._held, self._verdicts = held[waits], verdicts.only(waits) if waits.any() else None
+        return said, verdicts.source[waits]
+
+    def _given(self, given: Deliveries, timeline: PolicyTimeline) -> NDArray[np.void]:
+        """What comes next."""
+        rows = np.zeros(len(given.at), dtype=_GIVEN)
+        rows["own_at"], rows["due"], rows["size"] = given.at, NOT_DUE, given.delivered[:, SEEN_BYTES]
+        first = int(given.at.min())
+        for since in (first, *timeline.changes(first, int(given.at.max()))):
+            broker = timeline.at(since).entries.get(Section.BROKER, {})
+            later = given.at >= since
+            by_entry = broker.get("dispatchThrottlingOnBatchMessageEnabled", False)
+            rows["units"][later] = given.delivered[later, SEEN_ENTRIES if by_entry else SEEN_MSGS]
+            all_charged = broker.get("dispatchThrottlingOnNonBacklogConsumerEnabled", True)
+            rows["charged"][later] = given.backlog[later] | all_charged
+        names = pa.concat_arrays(given.names)
+        place = self._counters.rows(names)
+        fresh = np.flatnonzero(place < 0)
+        place[fresh] = self._counters.add(names.take(pa.array(fresh)))
+        rows["rows"] = place[given.places + np.cumsum([0, *map(len, given.names[:-1])])]
+        return rows
+
+    def _deliver(
+        self, held: NDArray[np.void], upto: int, outcome: NDArray[np.int8], delay_ms: Integers
+    ) -> NDArray[np.bool_]:
+        """Deliver all that are made before a time; which ones still wait."""
+        since = max(self._since, int(np.maximum(held["own_at"], held["due"]).min()))
+        changes = self._timeline.changes(since, upto)
+        present = np.unique(held["rows"])
+        names = self._counters.names.take(pa.array(present))
+        rate = np.zeros((1 + len(changes), len(self._counters), len(DIMENSIONS)), dtype=np.int64)
+        period_ms = np.full(rate.shape[:2], NO_LIMIT.period_ms)
+        for stage, at in enumerate((since, *changes)):
+            policies = self._timeline.at(at)
+            limits = limits_of(policies)
+            number = limits.of(names)
+            if not policies.tracks:
+                rate[stage, present] = limits.field("rate", number, NO_LIMIT.rate)
+            period_ms[stage, present] = limits.field("period_ms", number, NO_LIMIT.period_ms)
+        own = {name: np.ascontiguousarray(held[name]) for name in held.dtype.names or ()}
+        waits, state = np.ones(len(held), dtype=np.bool_), self._counters.state
+        _deliver(
+            upto, own["rows"][:, -1].copy(), own["own_at"], own["due"], own["units"], own["size"],
+            own["charged"], own["rows"], np.array(changes, dtype=np.int64), rate, period_ms,
+            state["acquired"], state["rolled_at"], outcome, delay_ms, waits,
+        )  # fmt: skip
+        held["due"], self._since = own["due"], upto
+        return waits
