@@ -1,8 +1,5 @@
 """Backlogs of share groups (KIP-1226) on a broker that has them, and how they are evicted."""
 
-import json
-import re
-import zipfile
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Self
@@ -10,16 +7,13 @@ from typing import Self
 import pytest
 from cluster_kit import Cluster, fresh
 from confluent_kafka import TopicPartition
-from kafka.protocol.schemas.load_json import load_json
 from kafka_backlog_kit import Lagging, Looker, plans
-from share_kit import KIND, SHARE_HEARTBEAT, RawMember, acquired, configure, share_cluster
+from share_kit import SHARE_HEARTBEAT, RawMember, acquired, configure, share_cluster
 
 from enforcer.wire.kafka.fields import Fields
 from enforcer.wire.kafka.frames import SHARE_ACKNOWLEDGE, SHARE_FETCH
 from streaming.collect.backlog.cluster import CannotEvict
-from streaming.collect.kafka import share_messages
 from streaming.contract.broker_events import Backlog
-from weir.jars.folders import jars_dir
 
 MEMBER = "A" * 22
 RECORDS = 20
@@ -108,27 +102,6 @@ def own(report: Backlog) -> tuple[int, int | None]:
     (one,) = report.subscriptions
     end = report.ledgers[-1].id
     return end - (one.ledger + one.entry + 1), one.oldest_publish_time
-
-
-@pytest.mark.parametrize("name", ["DescribeShareGroupOffsets", "AlterShareGroupOffsets"])
-def test_the_messages_are_the_brokers_own(name: str) -> None:
-    """What stands in share_messages reads as the definitions in Kafka's jar."""
-    (jar,) = jars_dir(KIND).glob("kafka-clients-*.jar")
-    for kind in ("Request", "Response"):
-        with zipfile.ZipFile(jar) as opened:
-            text = opened.read(f"common/message/{name}{kind}.json").decode()
-        theirs = json.loads(re.sub(r"(?m)^\s*//.*$", "", text))
-        assert written(load_json(name + kind, share_messages)) == written(theirs)
-
-
-def written(message: Fields) -> object:
-    """What decides about its bytes."""
-    fields = [
-        (each["name"], each["type"].startswith("[]"), each["versions"], each.get("nullableVersions"),
-         written(each) if "fields" in each else each["type"])
-        for each in message["fields"]
-    ]  # fmt: skip
-    return [message.get(part) for part in ("apiKey", "validVersions", "flexibleVersions")], fields
 
 
 @pytest.mark.soak

@@ -1,8 +1,6 @@
 """Share groups (KIP-932) through the proxy on a broker that has them (docs/protocol_notes.md 3.9)."""
 
-import json
 import time
-import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -28,10 +26,8 @@ from share_kit import (
     share_cluster,
 )
 
-from enforcer.wire.kafka import definitions
 from enforcer.wire.kafka.fields import Fields
 from enforcer.wire.kafka.frames import SHARE_ACKNOWLEDGE, SHARE_FETCH
-from weir.jars.folders import KAFKA, jars_dir
 
 Start = Callable[..., ProxyThread]
 Client = Callable[..., list[str]]
@@ -46,28 +42,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A broker that has share groups."""
     with share_cluster(tmp_path_factory.mktemp("kafka")) as found:
         yield found
-
-
-@pytest.mark.parametrize("key", [76, 77, 78, 79, 90, 91, 92])
-def test_the_messages_are_the_brokers_own(key: int) -> None:
-    """What stands in definitions.py reads as the definitions in Kafka's jar."""
-    (jar,) = jars_dir(KAFKA).glob("kafka-clients-*.jar")
-    for kind in ("request", "response"):
-        name = f"common/message/{definitions.NAMES[key]}{kind.capitalize()}.json"
-        with zipfile.ZipFile(jar) as opened:
-            lines = opened.read(name).decode().splitlines()
-        said = json.loads("\n".join(line for line in lines if not line.strip().startswith("//")))
-        first, _, last = said["validVersions"].partition("-")
-        assert definitions.DEFINITIONS[key, kind]["validVersions"] == said["validVersions"]
-        common = {part["name"]: part["fields"] for part in said.get("commonStructs", ())}
-        for version in range(int(first), int(last or first) + 1):
-            theirs = present(definitions._fields(said["fields"], common, version))
-            assert present(definitions.body(key, version, kind)) == theirs
-
-
-def present(fields: tuple[definitions.Field, ...]) -> tuple[definitions.Field, ...]:
-    """Those that a version has."""
-    return tuple(each._replace(fields=present(each.fields)) for each in fields if each.present)
 
 
 @pytest.mark.parametrize("client", [java, console, GO])
@@ -232,6 +206,80 @@ def test_what_is_delivered_again_counts_again(cluster: Cluster, proxy_with: Star
     assert sample("weir_dispatch_redelivered_msgs_total") == 10
 
 
+class World:
+    """A hundred records, a batch each, a share group of two a second, and a proxy."""
+
+    def __init__(self, cluster: Cluster, start: Start) -> None:
+        self.topic, self.group = fresh("shared"), fresh("members")
+        filled(cluster.kafka.bootstrap, self.topic, 100)
+        configure(cluster.kafka.bootstrap, self.group)
+        start = partial(start, dispatch_hold_ms=10_000)
+        self.proxy, self.counted = limited(start, self.topic, self.group, 2)
+
+    def first(self, wire: RawMember, member: str = "A" * 22) -> Fields:
+        """Join, and what a first ShareFetch is of."""
+        topic_id = wire.join(self.group, member, self.topic)
+        whole = {"TopicId": topic_id, "Partitions": [{"PartitionIndex": 0}]}
+        return fetching(self.group, member, 0, [whole], MaxRecords=2)
+
+    def next(self, epoch: int, member: str = "A" * 22, **more: int) -> Fields:
+        """A following one."""
+        return fetching(self.group, member, epoch, [], **more)
+
+
+def count(answer: Fields) -> int:
+    """How many records a ShareFetch has brought."""
+    return sum(last + 1 - first for first, last, _ in acquired(answer))
+
+
+def test_a_session_that_goes_on_elsewhere_is_known_by_what_it_brings(
+    cluster: Cluster, proxy_with: Start
+) -> None:
+    """A record at first, which counts, on a connection that has not seen which topics it has."""
+    world = World(cluster, proxy_with)
+    with RawMember(world.proxy.bootstrap) as one, RawMember(world.proxy.bootstrap) as other:
+        began = count(one.ask(SHARE_FETCH, 2, world.first(one)))
+        went_on = count(other.ask(SHARE_FETCH, 2, world.next(1)))
+        assert (began, went_on) == (2, 1)
+        assert sum(each.msgs for each in world.counted.delivered) == 3
+
+
+def test_requests_sent_at_once_share_what_is_left(cluster: Cluster, proxy_with: Start) -> None:
+    """Each of them waits for the answer to that before it."""
+    world = World(cluster, proxy_with)
+    with RawMember(world.proxy.bootstrap) as wire:
+        wire.tell(SHARE_FETCH, 2, world.first(wire))
+        for epoch in range(1, 10):
+            wire.tell(SHARE_FETCH, 2, world.next(epoch, MaxWaitMs=0))
+        began = time.monotonic()
+        brought = sum(count(wire.hear(SHARE_FETCH, 2)) for _ in range(10))
+        assert 2 <= brought <= 2 * (2 + time.monotonic() - began)
+
+
+def test_members_of_one_connection_wait_beside_each_other(cluster: Cluster, proxy_with: Start) -> None:
+    """A request that is held is not answered empty because the other member's stands behind it."""
+    world = World(cluster, proxy_with)
+    with RawMember(world.proxy.bootstrap) as wire:
+        first, second = world.first(wire), world.first(wire, "B" * 22)
+        assert count(wire.ask(SHARE_FETCH, 2, first)) == 2
+        wire.tell(SHARE_FETCH, 2, second)
+        wire.tell(SHARE_FETCH, 2, world.next(1))
+        assert count(wire.hear(SHARE_FETCH, 2)) > 0
+
+
+def test_nothing_is_acquired_for_who_is_gone(cluster: Cluster, proxy_with: Start) -> None:
+    """A held request of its goes on without: no delivery of what it would have got is spent."""
+    world = World(cluster, proxy_with)
+    with RawMember(world.proxy.bootstrap) as wire:
+        assert count(wire.ask(SHARE_FETCH, 2, world.first(wire))) == 2
+        wire.tell(SHARE_FETCH, 2, world.next(1))
+        until(lambda: world.proxy.proxy and world.counted.held, what="the request held")
+    until(lambda: world.proxy.metric("connections") == 0, what="its connection gone")
+    with RawMember(cluster.kafka.bootstrap) as wire:
+        later = wire.ask(SHARE_FETCH, 2, {**world.first(wire, "B" * 22), "MaxRecords": 500})
+        assert {delivery for first, _, delivery in acquired(later) if first >= 2} == {1}
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("other", [java, go])
 def test_two_members_share_the_limit(cluster: Cluster, proxy_with: Start, other: Client) -> None:
@@ -283,6 +331,28 @@ def test_a_byte_rate_spends_no_deliveries(
     assert len(found[rated]) * SIZE < RATE * (FOR_S + 3)
     assert max(each.delivery for each in found[throttled]) > 1
     assert len(found[rated]) > len(found[throttled])
+
+
+@pytest.mark.soak
+def test_a_resource_group(cluster: Cluster) -> None:
+    """Of the topic's namespace, with the real law: no more than its rate, little less, none twice."""
+    name, group, limit = fresh("g"), fresh("members"), 100
+    topic = f"acme.{name}.t"
+    filled(cluster.kafka.bootstrap, topic, 3_000)
+    configure(cluster.kafka.bootstrap, group)
+    with apart(cluster, name) as own, Decider(own.kafka.bootstrap, own.topics, "shares"):
+        own.policies.put("broker", {"resourceUsagePublishIntervalInSecs": 1})
+        own.policies.put(f"resourcegroups.{name}", {"dispatchRateInMsgs": limit})
+        own.policies.put(f"namespaces.acme/{name}", {"resourcegroup": name})
+        with serving(own, id="alone") as proxy:
+            assert proxy.proxy is not None
+            entries = proxy.proxy.meter
+            until(lambda: f"namespaces.acme/{name}" in entries._policies.entries, what="the group")
+            proxy.await_part(1.0)
+            got = Member(java(proxy.bootstrap, group, topic, 3_000, 20)).arrivals()
+    assert {each.delivery for each in got} == {1} and len({each.offset for each in got}) == len(got)
+    lasted_s = (got[-1].at_ms - got[0].at_ms) / 1_000
+    assert 0.9 * limit * lasted_s <= len(got) <= limit * (lasted_s + 2)
 
 
 def test_two_proxies_hold_one_limit(cluster: Cluster) -> None:

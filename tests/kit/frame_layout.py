@@ -1,4 +1,4 @@
-"""Where the fields of a Kafka message lie, by Kafka's own schemas as kafka-python brings them.
+"""Where the fields of a Kafka message lie, by Kafka's own schemas as kafka-python brings them, else as ours.
 
 What the fuzzer changes it finds here; the product's own readers have no part in it.
 """
@@ -11,6 +11,7 @@ from typing import Any
 from kafka.protocol.api_key import ApiKey
 from kafka.protocol.schemas.load_json import load_json
 
+from enforcer.wire.kafka.definitions import DEFINITIONS
 from enforcer.wire.kafka.frames import is_flexible
 
 _FIXED = {
@@ -101,8 +102,11 @@ def layout_of(key: int, version: int, data: bytes, *, answer: bool) -> Layout:
 
 @cache
 def _schema(key: int, answer: bool) -> Any:
+    kind = "Response" if answer else "Request"
+    if (own := DEFINITIONS.get((key, kind.lower()))) is not None:
+        return own
     try:
-        return load_json(ApiKey(key).name + ("Response" if answer else "Request"))
+        return load_json(ApiKey(key).name + kind)
     except (ValueError, FileNotFoundError):
         return None
 

@@ -2,6 +2,8 @@
 
 import re
 import subprocess
+import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -186,17 +188,30 @@ class Member:
     """A member of a share group in a process of its own."""
 
     def __init__(self, command: list[str]) -> None:
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self._said = tempfile.TemporaryFile("w+")  # noqa: SIM115
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._said, text=True)
+        self._arrivals: list[Arrival] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        """Take its lines as they come: not all of them say when that was."""
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if (arrival := _arrival(line)) is not None:
+                self._arrivals.append(arrival)
 
     def arrivals(self, limit_s: float = LIMIT_S) -> list[Arrival]:
         """What it got, when it has ended."""
-        try:
-            out, err = self._process.communicate(timeout=limit_s)
-        except subprocess.TimeoutExpired:
+        self._reader.join(limit_s)
+        if self._reader.is_alive():
             self._process.kill()
-            raise
-        assert self._process.returncode == 0, err
-        return [arrival for line in out.splitlines() if (arrival := _arrival(line)) is not None]
+            raise TimeoutError(f"{self._process.args!r} has not ended in {limit_s:.0f} s")
+        with self._process as ended, self._said as said:
+            code = ended.wait(LIMIT_S)
+            said.seek(0)
+            assert code == 0, said.read()
+        return self._arrivals
 
 
 def _arrival(line: str) -> Arrival | None:
@@ -207,4 +222,5 @@ def _arrival(line: str) -> Arrival | None:
     said = dict(re.findall(r"(Partition|Offset|Delivery):\s*(\d+)", line))
     if not said:
         return None
-    return Arrival(0, "", *(int(said[name]) for name in ("Partition", "Offset", "Delivery")))
+    at_ms = time.time_ns() // 1_000_000
+    return Arrival(at_ms, "", *(int(said[name]) for name in ("Partition", "Offset", "Delivery")))

@@ -32,6 +32,10 @@ from enforcer.wire.kafka.traffic import (
 RECORDS_MAX: Final = 10_000
 """A limited request never asks for more records at once: each may be a range of its own in the answer."""
 
+ALONE_MS: Final = 10_000.0
+"""Who has met nobody at its limits for so long waits at the broker as it likes. A newcomer does not, so that
+they meet at once."""
+
 Taken = Callable[[bytes], bytes]
 """Counts what an answer brings."""
 
@@ -57,6 +61,7 @@ class ShareFetches:
         self.deaf = False
         """The client is gone: what would be acquired for it is lost, with a delivery of it."""
         self._behind = False
+        self._met_ms = context.steady_ms()
 
     def look_behind(self, requests: Behind) -> None:
         """These wait, the one that is kept in front: it gives way to what may acknowledge."""
@@ -109,8 +114,10 @@ class ShareFetches:
             if not wants and session.begun:
                 return self._go(frame)
             if wants:
-                # No longer than what it may bring is kept free for it.
-                frame = with_share(frame, asked, **self._room(asked, wants), wait_ms=RESERVED_MS)
+                # No longer than what it may bring is kept free for it, if anybody is there.
+                alone = self._context.steady_ms() >= self._met_ms + ALONE_MS
+                most_ms = inf if alone else RESERVED_MS
+                frame = with_share(frame, asked, **self._room(asked, wants), wait_ms=most_ms)
             return self._go(frame, taken)
         # It goes on for all of its topics or for none.
         if may_wait and self.claims.hold(wait_ms, asked.kept_ms(self._context.hold_ms)):
@@ -162,7 +169,10 @@ class ShareFetches:
         claims.give_up(wants)
         if not wants:
             return 0.0
-        return claims.decide_together(wants, context.steady_ms(), context.dispatch.moment(broker))
+        now_ms = context.steady_ms()
+        if not all(context.lines.are_left_to(want.counters, want.claim) for want in wants):
+            self._met_ms = now_ms
+        return claims.decide_together(wants, now_ms, context.dispatch.moment(broker))
 
     def _room(self, asked: ShareAsked, wants: list[LimitedTopic]) -> dict[str, int]:
         """How many records and bytes may come at once."""

@@ -14,7 +14,7 @@ from enforcer.core.lines import RESERVED_MS
 from enforcer.kafka.dispatch.context import UNHEARD_MS
 from enforcer.kafka.dispatch.fetches import Plan
 from enforcer.kafka.dispatch.session import NameResolver
-from enforcer.kafka.dispatch.share_fetches import ShareFetches
+from enforcer.kafka.dispatch.share_fetches import ALONE_MS, ShareFetches
 from enforcer.kafka.names import ABSENT_MS
 from enforcer.kafka.part import FETCH_LIMIT_MAX, PART_BYTES_MIN
 from enforcer.kafka.share_sessions import SHARE_PARTS_MAX, SHARE_SESSIONS_MAX, SHARE_TOPICS_MAX
@@ -180,6 +180,29 @@ def test_members_take_turns_from_the_beginning() -> None:
     assert read_request(plan.frame)["MaxWaitMs"] == RESERVED_MS
     plan.cut(share_response({"t": (batch(4), [(0, 3, 1)])}))
     assert other.woken and other.room("t", epoch=0) == (6, FETCH_LIMIT_MAX)
+
+
+def test_who_has_been_alone_waits_at_the_broker_as_long_as_it_likes() -> None:
+    """So an idle member asks no more often than without a proxy; until somebody else comes."""
+    world = World()
+    one = Rig(world)
+
+    def waits_ms(rig: Rig, **fields: Any) -> int:
+        plan = rig.plan("t", MaxWaitMs=500, **fields)
+        assert plan is not None and plan.cut is not None
+        plan.cut(share_response({}))
+        return int(read_request(plan.frame)["MaxWaitMs"])
+
+    assert waits_ms(one, epoch=0) == RESERVED_MS
+    world.now_ms += ALONE_MS
+    assert [waits_ms(one), waits_ms(one)] == [500, 500]
+    other = Rig(world)
+    assert other.plan("t", epoch=0) is not None
+    assert one.plan("t") is None
+    other.shares.take_back()
+    assert waits_ms(one) == RESERVED_MS
+    world.now_ms += ALONE_MS
+    assert waits_ms(one) == 500
 
 
 def test_what_is_under_way_on_its_connection_is_waited_for() -> None:
