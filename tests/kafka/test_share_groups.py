@@ -48,7 +48,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield found
 
 
-@pytest.mark.parametrize("key", [76, 77, 78, 79, 90, 91, 92])
+@pytest.mark.parametrize("key", [68, 69, 76, 77, 78, 79, 88, 89, 90, 91, 92])
 def test_the_messages_are_the_brokers_own(key: int) -> None:
     """What stands in definitions.py reads as the definitions in Kafka's jar."""
     (jar,) = jars_dir(KAFKA).glob("kafka-clients-*.jar")
