@@ -39,7 +39,7 @@ from enforcer.wire.kafka.frames import (
     is_flexible,
     response_body_offset,
 )
-from enforcer.wire.kafka.newer.streams_groups import topics_of
+from enforcer.wire.kafka.mutations import topics_of
 
 logger = logging.getLogger(__name__)
 

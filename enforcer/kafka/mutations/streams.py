@@ -27,8 +27,13 @@ from enforcer.wire.kafka.frames import (
     parse_header,
 )
 from enforcer.wire.kafka.messages import TopicCounts
-from enforcer.wire.kafka.mutations import MutationRequest, TooManyItems, decode_request, is_legal_name
-from enforcer.wire.kafka.newer.streams_groups import topics_of
+from enforcer.wire.kafka.mutations import (
+    MutationRequest,
+    TooManyItems,
+    decode_request,
+    is_legal_name,
+    topics_of,
+)
 
 CREATION_VERSION: Final = 7
 """Of CreateTopics: whoever has streams groups has it."""

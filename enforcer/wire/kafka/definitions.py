@@ -1,6 +1,7 @@
 """Kafka's own definitions of its messages: which fields a body has in a version.
 
-They are the JSON files that kafka-python carries, read when they are first needed, and what is `newer`.
+They are the JSON files that kafka-python carries, read when they are first needed, and newer ones that stand
+in `enforcer.wire.definitions`.
 """
 
 import re
@@ -13,10 +14,10 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from enforcer.wire.kafka.newer.consumer_groups import CONSUMER_GROUPS
-from enforcer.wire.kafka.newer.parts import Definition
-from enforcer.wire.kafka.newer.share_groups import SHARE_GROUPS
-from enforcer.wire.kafka.newer.streams_groups import STREAMS_GROUPS
+from enforcer.wire.definitions.consumer_groups import CONSUMER_GROUPS
+from enforcer.wire.definitions.parts import Definition
+from enforcer.wire.definitions.share_groups import SHARE_GROUPS
+from enforcer.wire.definitions.streams_groups import STREAMS_GROUPS
 
 _COMMENT: Final = re.compile(r"(?m)^\s*//.*$")
 WIDTHS: Final[Mapping[str, int]] = MappingProxyType(

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from enforcer.wire.kafka.newer.parts import ASSIGNMENT, HEARD, THROTTLED, Definition, f, message, null
+from enforcer.wire.definitions.parts import ASSIGNMENT, HEARD, THROTTLED, Definition, f, message, null
 
 MEMBER: Final = [
     f("MemberId", "string"),

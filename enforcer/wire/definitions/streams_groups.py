@@ -1,8 +1,8 @@
 """The APIs of streams groups (KIP-1071), as in Kafka 4.3."""
 
-from typing import Any, Final
+from typing import Final
 
-from enforcer.wire.kafka.newer.parts import ERROR, THROTTLED, Definition, f, message, null
+from enforcer.wire.definitions.parts import ERROR, THROTTLED, Definition, f, message, null
 
 _KEY_VALUE: Final = [f("Key", "string"), f("Value", "string")]
 _ENDPOINT: Final = [f("Host", "string"), f("Port", "uint16")]
@@ -85,13 +85,3 @@ STREAMS_GROUPS: Final[dict[tuple[int, str], Definition]] = {
         ]),
     ),
 }  # fmt: skip
-
-
-def topics_of(topology: dict[str, Any]) -> set[bytes]:
-    """The names of all topics that the topology of a StreamsGroupHeartbeat reads, writes or needs."""
-    names: set[bytes] = set()
-    for part in topology["Subtopologies"]:
-        names.update(part["SourceTopics"], part["RepartitionSinkTopics"])
-        for field in ("StateChangelogTopics", "RepartitionSourceTopics"):
-            names.update(topic["Name"] for topic in part[field])
-    return names

@@ -5,8 +5,8 @@ Their versions 0 that 4.0 had on trial are no more.
 
 from typing import Final
 
-from enforcer.wire.kafka.newer.consumer_groups import GROUP, MEMBER
-from enforcer.wire.kafka.newer.parts import (
+from enforcer.wire.definitions.consumer_groups import GROUP, MEMBER
+from enforcer.wire.definitions.parts import (
     ASSIGNMENT,
     ERROR,
     HEARD,
