@@ -182,7 +182,8 @@ class MutationsPart(Part):
     def _take_heartbeat(self, request: Request) -> bool:
         """Whether a heartbeat of a streams group goes on as it is."""
         client_id = request.header.client_id or ""
-        if self._coordinator.quota(request.user, client_id) is None or leaves(request.frame, request.header):
+        limit = self._coordinator.quota(request.user, client_id)
+        if limit is None or leaves(request.frame, request.header):
             return True
         if not self._heard:
             return False
@@ -196,7 +197,9 @@ class MutationsPart(Part):
             self._keep(heartbeat.slot, _ITEM_BYTES * len(asked.items))
             self._admit(heartbeat, asked, request, quota, verdict)
 
-        heartbeat = StreamsHeartbeat(self._link, request, self._settings, self._finished, create)
+        heartbeat = StreamsHeartbeat(
+            self._link, request, self._settings, self._finished, create, enforced=not limit.shadow
+        )
         self._heartbeat = heartbeat
         self._keep(heartbeat.slot, len(request.frame))
         heartbeat.start()

@@ -91,11 +91,12 @@ class StreamsHeartbeat(GatedLink):
         settings: bound the topics of a topology.
         finished: called before the client is answered.
         create: has topics created: told the request, and this link.
+        enforced: its quota is acted on; if not, it goes on whatever is missing.
     """
 
     def __init__(
         self, link: Link, request: Request, settings: ProxySettings, finished: Callable[[Slot], None],
-        create: Callable[[MutationRequest, "StreamsHeartbeat"], None],
+        create: Callable[[MutationRequest, "StreamsHeartbeat"], None], *, enforced: bool,
     ) -> None:  # fmt: skip
         self._topology: Fields | None = None
         self._body: Fields = {}
@@ -104,6 +105,7 @@ class StreamsHeartbeat(GatedLink):
         self._id = client_id_field(request.frame)
         self._max_items = settings.max_items
         self._create = create
+        self._enforced = enforced
         self._missing: list[str] = []
         self._gone = False
 
@@ -251,6 +253,9 @@ class StreamsHeartbeat(GatedLink):
 
     def _answer(self, mute_ms: float, **said: object) -> None:
         if self._gone:
+            return
+        if not self._enforced:
+            self._pass_on()
             return
         body = {name: self._body.get(name, 0) for name in ("MemberEpoch", "EndpointInformationEpoch")}
         nothing = dict.fromkeys(_NULL)

@@ -168,6 +168,11 @@ def test_a_shadow_quota_lets_all_be_made() -> None:
     """It is reported, and nothing is refused."""
     played = Coordinator({"a": 8})
     played.limit(controller_mutation_rate=1, shadow=True)
-    status(played.beat(heartbeat(counting("a", "c0", "c1", "c2"))))
-    assert played.made == dict.fromkeys(("c0", "c1", "c2"), 8)
+    played.beat(heartbeat(counting("a", "c0", "c1", "c2")))
+    assert played.made == dict.fromkeys(("c0", "c1", "c2"), 8) and len(played.beats) == 1
     assert charged(played) == 24
+    pattern = counting("a")
+    pattern["Subtopologies"][0]["SourceTopicRegex"] = [b"a.*"]
+    for body in (heartbeat(pattern), heartbeat(None, epoch=1)):
+        played.beat(body)
+    assert len(played.beats) == 3
