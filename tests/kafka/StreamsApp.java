@@ -1,24 +1,23 @@
 import java.time.Duration;
 import java.util.Properties;
 import org.apache.kafka.common.serialization.Serdes;
-import org.apache.kafka.common.utils.Bytes;
 import org.apache.kafka.streams.KafkaStreams;
 import org.apache.kafka.streams.StreamsBuilder;
+import org.apache.kafka.streams.errors.StreamsUncaughtExceptionHandler.StreamThreadExceptionResponse;
 import org.apache.kafka.streams.kstream.Grouped;
 import org.apache.kafka.streams.kstream.Materialized;
-import org.apache.kafka.streams.state.KeyValueStore;
 import org.apache.kafka.streams.state.Stores;
 
 /**
  * Counts records by their value in each of so many stores, behind one repartition topic each.
  *
- * <p>Prints each change of its state, with the time. Arguments: bootstrap, application, topic, how many stores,
- * for how many seconds it runs from then on, NAME=VALUE...
+ * <p>Prints each change of its state, with the time, and ends when its input does. Arguments: bootstrap,
+ * application, topic, how many stores, NAME=VALUE...
  */
 public class StreamsApp {
     public static void main(String[] args) throws Exception {
         Properties properties = new Properties();
-        for (int i = 5; i < args.length; i++) {
+        for (int i = 4; i < args.length; i++) {
             String[] parts = args[i].split("=", 2);
             properties.put(parts[0], parts[1]);
         }
@@ -38,10 +37,10 @@ public class StreamsApp {
             System.out.printf("%d %s%n", System.currentTimeMillis(), now));
         streams.setUncaughtExceptionHandler(error -> {
             System.out.printf("%d %s%n", System.currentTimeMillis(), error);
-            return org.apache.kafka.streams.errors.StreamsUncaughtExceptionHandler.StreamThreadExceptionResponse.SHUTDOWN_CLIENT;
+            return StreamThreadExceptionResponse.SHUTDOWN_CLIENT;
         });
         streams.start();
-        Thread.sleep(1000 * Long.parseLong(args[4]));
+        System.in.read();
         streams.close(Duration.ofSeconds(10));
     }
 }

@@ -1,8 +1,10 @@
 """Streams groups (KIP-1071) through the proxy on a broker that has them (docs/protocol_notes.md 3.10)."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 
 import pytest
 from acl_kit import ACLS, run_tools
@@ -16,6 +18,8 @@ from streams_apps import charged, internal, running
 from streams_kit import counting, heartbeat, topic
 from wire_client import Closed
 
+from enforcer.kafka.mutations.topology import NothingMade, missing_topics
+from enforcer.wire.kafka.codec import request_layout
 from enforcer.wire.kafka.fields import Fields
 from enforcer.wire.kafka.frames import STREAMS_DESCRIBE, STREAMS_HEARTBEAT
 
@@ -23,13 +27,18 @@ PARTITIONS = 6
 API = {"streams": "StreamsGroupHeartbeat", "classic": "CreateTopics"}
 QUOTA = {"controller_mutation_rate": 2, "controller_mutation_burst": 11}
 RULES = {
+    "group.initial.rebalance.delay.ms": "0",
     "group.streams.initial.rebalance.delay.ms": "0",
+    "group.streams.min.heartbeat.interval.ms": "500",
+    "group.streams.heartbeat.interval.ms": "500",
+    "group.streams.min.session.timeout.ms": "6000",
+    "group.streams.session.timeout.ms": "6000",
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     # The listener without logins is the brokers' own here, the administrator's, and that of most tests.
     "super.users": "User:ANONYMOUS",
 }
 FENCED, MISSING, FULL = 110, 3, 11.0
-MEMBER = b"A" * 22
+NOT_YET = (14, 15, 16)
 
 
 @pytest.fixture(scope="module")
@@ -82,14 +91,13 @@ def ask(wire: RawMember, body: Fields) -> Fields:
     return wire.ask(STREAMS_HEARTBEAT, 0, body)
 
 
-def joined(wire: RawMember, body: Fields, code: int = 0) -> Fields:
+def joined(wire: RawMember, body: Fields) -> Fields:
     """The answer to a heartbeat of a member that joins, once none of its topics is missing."""
 
     def answer() -> Fields | None:
         said = ask(wire, body)
-        assert said["ErrorCode"] in (code, *range(14, 17)), said
-        waits = said["ErrorCode"] or any(each["StatusCode"] == MISSING for each in said["Status"])
-        return None if waits else said
+        waits = any(each["StatusCode"] == MISSING for each in said["Status"] or ())
+        return None if waits or said["ErrorCode"] in NOT_YET else said
 
     return until(answer, LIMIT_S)  # type: ignore[no-any-return]
 
@@ -209,3 +217,57 @@ def test_odd_topologies_make_nothing(cluster: Cluster) -> None:
         until(lambda: charged(own.decider, API["streams"]) == 0)
         with RawMember(proxy.bootstrap) as wire:
             assert described(wire, "none") == ""
+
+
+def grown(random: Random, group: str, reads: list[str]) -> Fields:
+    """A topology of parts that read what others write, in an order of their own."""
+    ids = random.sample(range(40), random.randint(2, 16))
+    parts: list[Fields] = []
+    written: list[str] = []
+    for number in ids:
+        outside = random.sample(reads, random.randint(0 if written else 1, 2))
+        inside = random.sample(written, random.randint(0 if outside else 1, min(2, len(written))))
+        counts = {name: random.choice((0, 0, 0, 4)) for name in inside}
+        together = {"SourceTopics": range(len(outside)), "RepartitionSourceTopics": range(len(inside))}
+        parts.append({
+            "SubtopologyId": str(number).encode(),
+            "SourceTopics": [name.encode() for name in outside],
+            "RepartitionSourceTopics": [topic(f"{group}-{name}", count) for name, count in counts.items()],
+            "RepartitionSinkTopics": [f"{group}-r{number}".encode()],
+            "StateChangelogTopics": [topic(f"{group}-c{number}")],
+            "CopartitionGroups": [together] if random.random() < 0.15 else [],
+        })  # fmt: skip
+        written.append(f"r{number}")
+    read = {name for each in parts for name in names_in(each, "RepartitionSourceTopics")}
+    for each in parts:
+        each["RepartitionSinkTopics"] = [name for name in each["RepartitionSinkTopics"] if name in read]
+    random.shuffle(parts)
+    return {"Epoch": 0, "Subtopologies": parts}
+
+
+def names_in(part: Fields, field: str) -> list[bytes]:
+    """The topics of a list."""
+    return [each["Name"] for each in part[field]]
+
+
+@pytest.mark.soak
+def test_the_numbers_are_the_coordinators(cluster: Cluster) -> None:
+    """Straight at the broker it makes of 40 topologies what they are said to lack, or nothing."""
+    random, bootstrap = Random(11), cluster.kafka.bootstrap
+    counts = {source(cluster, count): count for count in (1, 3, 5)}
+    there = {name.encode(): count for name, count in counts.items()}
+    seen = Counter[bool]()
+    for _ in range(40):
+        group = fresh("app")
+        layout = request_layout(STREAMS_HEARTBEAT, 0)
+        said = layout.read(layout.write(heartbeat(grown(random, group, list(counts)), group)), 0)
+        try:
+            lacking = missing_topics(said["Topology"], there)
+        except NothingMade:
+            lacking = []
+        ours = {str(each.name, "utf-8").removeprefix(f"{group}-"): each.partitions for each in lacking}
+        with RawMember(bootstrap) as wire:
+            joined(wire, said)
+        assert internal(bootstrap, group) == ours, said["Topology"]
+        seen[bool(ours)] += 1
+    assert seen[True] > 10 and seen[False] > 2

@@ -15,6 +15,8 @@ from weir.jars.java import java_command
 STREAMS: Final = "streams43"
 _SOURCE: Final = ROOT / "tests" / "kafka" / "StreamsApp.java"
 _LIMIT_S: Final = 60.0
+# Under the classic protocol an application does not leave its group when it ends.
+_SETTINGS: Final = {"classic": {"session.timeout.ms": "6000", "heartbeat.interval.ms": "500"}, "streams": {}}
 
 
 class App:
@@ -35,14 +37,14 @@ class App:
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._log = folder / "log"
-        settings = {"group.protocol": protocol, "state.dir": str(folder), **more}
+        settings = {"group.protocol": protocol, "state.dir": str(folder), **_SETTINGS[protocol], **more}
         command = java_command(
-            str(_SOURCE), bootstrap, name, source, str(stores), str(int(_LIMIT_S)),
+            str(_SOURCE), bootstrap, name, source, str(stores),
             *(f"{key}={value}" for key, value in settings.items()), kind=STREAMS,
             properties=("org.slf4j.simpleLogger.defaultLogLevel=warn",),
         )  # fmt: skip
         with self._log.open("w") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, text=True)
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log)
 
     @property
     def said(self) -> str:
@@ -54,9 +56,13 @@ class App:
         until(lambda: " RUNNING" in self.said, _LIMIT_S, what=f"a running application: {self._log}")
 
     def stop(self) -> None:
-        """As if it were killed."""
-        self._process.kill()
-        self._process.wait(_LIMIT_S)
+        """End it."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(_LIMIT_S)
+        finally:
+            self._process.kill()
 
 
 @contextmanager

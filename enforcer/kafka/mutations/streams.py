@@ -21,6 +21,8 @@ from enforcer.wire.kafka.frames import (
     CREATE_TOPICS,
     STREAMS_DESCRIBE,
     STREAMS_HEARTBEAT,
+    BadFrame,
+    Reason,
     RequestHeader,
     TooManyRows,
     client_id_field,
@@ -42,7 +44,7 @@ _MISSING_INTERNAL_TOPICS: Final = 3  # a status
 _HEARTBEAT_MS: Final = 5_000  # group.streams.heartbeat.interval.ms, by default
 # A member that joins asks again at once, so its connection waits: until metadata show what was made, or so
 # long that refusals cost little. Never for long, since it could not leave meanwhile.
-_MADE_MS: Final = 100.0
+_SOON_MS: Final = 100.0
 _REFUSED_MS: Final = (1_000.0, float(_HEARTBEAT_MS))
 _TOLD_MAX: Final = 3  # topics that a coordinator names
 
@@ -52,7 +54,6 @@ _INVALID_REQUEST: Final = 42
 _GROUP_ID_NOT_FOUND: Final = 69
 _FENCED_MEMBER_EPOCH: Final = 110
 STREAMS_INVALID_TOPOLOGY: Final = 130
-_NOT_READY: Final = b"NotReady"
 
 # No list of tasks at all: an empty one would be an assignment.
 _NULL: Final = (
@@ -62,8 +63,8 @@ _NULL: Final = (
 _HEAD: Final = asked(STREAMS_HEARTBEAT, "MemberEpoch")
 _DESCRIBED: Final = told(
     STREAMS_DESCRIBE,
-    "Groups(ErrorCode ErrorMessage:text? GroupState"
-    " Topology(Epoch Subtopologies(StateChangelogTopics(Name:text) RepartitionSourceTopics(Name:text))))",
+    "Groups(ErrorCode ErrorMessage:text? Topology(Epoch Subtopologies(SourceTopics(Text:text)"
+    " StateChangelogTopics(Name:text) RepartitionSourceTopics(Name:text))))",
 )
 _CREATED: Final = told(CREATE_TOPICS, "Topics(Name:text? ErrorCode ErrorMessage:text?)")
 
@@ -73,12 +74,12 @@ class KnownTopology(NamedTuple):
 
     Attributes:
         epoch: of its topology.
-        ready: all topics were there when it looked last.
+        sources: names of the topics that it reads.
         internal: names of its internal topics.
     """
 
     epoch: int
-    ready: bool
+    sources: Sequence[str]
     internal: Sequence[str]
 
 
@@ -146,21 +147,24 @@ class StreamsHeartbeat(GatedLink):
         ]
         why = f"; Creation failed: {_some(failed, 'more')}." if failed else ""
         least_ms, most_ms = _REFUSED_MS
-        self._wait(why, min(max(mute_ms, least_ms), most_ms) if failed else _MADE_MS)
+        self._wait(why, min(max(mute_ms, least_ms), most_ms) if failed else _SOON_MS)
 
     # -------------------------------------------------------------------------------------------------------
 
     def _described(self, response: bytes) -> None:
         if self._gone:
             return
-        ((code, message, state, stored),) = _DESCRIBED(response, 0)
+        said = _DESCRIBED(response, 0)
+        if len(said) != 1:
+            raise BadFrame(Reason.BAD_VALUE)
+        ((code, message, stored),) = said
         joins = self._topology
         if code == _GROUP_ID_NOT_FOUND and joins is not None:
             stored = None
         elif code:
             self._refuse(code, message or "")
             return
-        known = None if stored is None else _known(stored, state)
+        known = None if stored is None else _known(*stored)
         if joins is None or (known is not None and known.epoch > joins["Epoch"]):
             # It goes by the group's topology, not by one of its own.
             self._go_by(known)
@@ -173,16 +177,18 @@ class StreamsHeartbeat(GatedLink):
             self._pass_on()
 
     def _go_by(self, known: KnownTopology | None) -> None:
-        if known is None or not known.ready or len(known.internal) > self._max_items:
+        if known is None or len(known.internal) > self._max_items:
             self._anew(())
         elif not known.internal:
             self._pass_on()
         else:
-            self.look_up(known.internal, (), partial(self._verified, known.internal))
+            self.look_up([*known.sources, *known.internal], (), partial(self._verified, known))
 
-    def _verified(self, names: Sequence[str], topics: TopicCounts) -> None:
-        missing = [name for name in names if topics.by_name.get(name) is None]
-        if missing:
+    def _verified(self, known: KnownTopology, topics: TopicCounts) -> None:
+        there = topics.by_name
+        missing = [name for name in known.internal if there.get(name) is None]
+        # Without its sources nothing is made.
+        if missing and all(there.get(name, 1) for name in known.sources):
             self._anew(missing)
         else:
             self._pass_on()
@@ -246,10 +252,10 @@ class StreamsHeartbeat(GatedLink):
 
     def _too_large(self) -> None:
         text = f"A topology may have {self._max_items} topics, and {ASKED_MAX} parts in all."
-        self._refuse(STREAMS_INVALID_TOPOLOGY, text)
+        self._refuse(STREAMS_INVALID_TOPOLOGY, text, _REFUSED_MS[0])
 
-    def _refuse(self, code: int, message: str) -> None:
-        self._answer(_REFUSED_MS[0], ErrorCode=code, ErrorMessage=message.encode("utf-8", "replace") or None)
+    def _refuse(self, code: int, message: str, mute_ms: float = _SOON_MS) -> None:
+        self._answer(mute_ms, ErrorCode=code, ErrorMessage=message.encode("utf-8", "replace") or None)
 
     def _answer(self, mute_ms: float, **said: object) -> None:
         if self._gone:
@@ -281,10 +287,10 @@ def leaves(frame: bytes, header: RequestHeader) -> bool:
     return epoch < 0
 
 
-def _known(stored: tuple[int, list[tuple[list[str], list[str]]]], state: bytes) -> KnownTopology:
-    epoch, parts = stored
-    names = dict.fromkeys(name for part in parts for topics in part for name in topics)
-    return KnownTopology(epoch, state != _NOT_READY, list(names))
+def _known(epoch: int, parts: Sequence[Sequence[Sequence[str]]]) -> KnownTopology:
+    sources = dict.fromkeys(name for part in parts for name in part[0])
+    internal = dict.fromkeys(name for part in parts for topics in part[1:] for name in topics)
+    return KnownTopology(epoch, list(sources), list(internal))
 
 
 def _creation(topic: InternalTopic) -> Fields:
