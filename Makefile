@@ -117,7 +117,7 @@ test: setup
 
 .PHONY: on-spark real-kafka real-pulsar console whole-stack tests-jars
 tests-jars:
-	@for made in $(PULSAR_JARS) $(AXE); do $(MAKE) -s $$made || exit; done
+	@for made in $(PULSAR_JARS) $(STREAMS_JARS) $(AXE); do $(MAKE) -s $$made || exit; done
 
 on-spark: units
 	@echo "== the job in Spark" && $(QUIETLY) $(PYTEST) tests/spark -m "not soak" --durations=3
