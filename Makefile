@@ -11,7 +11,8 @@ VENV := .venv
 JARS := $(CURDIR)/.weir/jars
 STAMPS := $(VENV)/.installed .weir/jars/kafka/.fetched .weir/jars/spark/.fetched $(VENV)/.compiled .weir/jars/.archived
 PULSAR_JARS := .weir/jars/pulsar/.fetched .weir/jars/pulsar_broker/.fetched
-TESTS_JARS := .weir/jars/hdfs/.fetched .weir/jars/kafka39/.fetched .weir/jars/kafka41/.fetched
+STREAMS_JARS := .weir/jars/streams43/.fetched
+TESTS_JARS := .weir/jars/hdfs/.fetched .weir/jars/kafka39/.fetched .weir/jars/kafka41/.fetched $(STREAMS_JARS)
 AXE := .weir/tools/axe/.fetched
 PYTEST := $(VENV)/bin/python -m pytest
 # A commit of MinIO, 2026-02-12.
@@ -59,7 +60,7 @@ $(VENV)/.compiled: $(VENV)/.installed $(shell find streaming/columns streaming/l
 # For checkpoints on s3a://, 10 MB.
 s3a: setup .weir/jars/spark_s3a/.fetched
 
-# Only tests need these: a namenode and a datanode, older brokers, and an S3 store, which is built in a
+# Only tests need these: a namenode and a datanode, older brokers, Kafka Streams, and an S3 store, built in a
 # quarter of an hour.
 $(TESTS_JARS): .weir/jars/%/.fetched: tests/poms/%/pom.xml tests/poms/%/jars.sha256
 	@mkdir -p $(JARS)
@@ -116,7 +117,7 @@ test:
 
 .PHONY: on-spark real-kafka real-pulsar console whole-stack tests-jars
 tests-jars: .weir/jars/spark/.fetched
-	@for made in $(PULSAR_JARS) $(AXE); do $(MAKE) -s $$made || exit; done
+	@for made in $(PULSAR_JARS) $(STREAMS_JARS) $(AXE); do $(MAKE) -s $$made || exit; done
 
 on-spark: units
 	@echo "== the job in Spark" && $(QUIETLY) $(PYTEST) tests/spark -m "not soak" --durations=3

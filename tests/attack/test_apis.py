@@ -10,7 +10,7 @@ from wire_client import WireClient
 
 from enforcer.kafka.guard.apis import APIS, HIDDEN
 
-STREAMS_GROUP_HEARTBEAT, ENVELOPE, WRITE_TXN_MARKERS = 88, 58, 27
+SHARE_GROUP_STATE, ENVELOPE, WRITE_TXN_MARKERS = 85, 58, 27
 
 
 def offered(client: WireClient) -> dict[int, tuple[int, int]]:
@@ -29,7 +29,7 @@ def test_all_that_a_broker_offers_has_a_line(cluster: Cluster, wire: Callable[..
     assert HIDDEN & set(straight)
 
 
-@pytest.mark.parametrize("key", [STREAMS_GROUP_HEARTBEAT, ENVELOPE, WRITE_TXN_MARKERS])
+@pytest.mark.parametrize("key", [SHARE_GROUP_STATE, ENVELOPE, WRITE_TXN_MARKERS])
 def test_what_is_hidden_ends_the_connection(wire: Callable[..., WireClient], key: int) -> None:
     """A client that sends one all the same is cut off before the broker hears of it."""
     client = wire("attack")

@@ -13,6 +13,7 @@ from enforcer.kafka.mutations.mutation import Mutation
 from enforcer.kafka.mutations.recent_topics import RecentTopics
 from enforcer.laws.mutation.admission import Admission
 from enforcer.laws.mutation.gate import Action, Verdict
+from enforcer.wire.kafka.frames import RequestHeader
 from enforcer.wire.kafka.messages import TopicCounts
 from enforcer.wire.kafka.mutations import decode_request
 
@@ -81,8 +82,9 @@ class Scene:
 
     def again(self, action: Action, *, wait_ms: int = 0, dry: bool = False, user: str = "a") -> Admission:
         """The same request comes once more."""
+        header = RequestHeader(self.request.api, self.request.version, self.request.correlation_id, "c", 0)
         mutation = Mutation(
-            self.link, self.desk.coordinator, self.recent, self.request, user=user, client_id="c",
+            self.link, self.desk.coordinator, self.recent, self.request, header, user=user,
             quota=self.desk.coordinator.quota(user, "c"), verdict=Verdict(action, wait_ms, dry),
         )  # fmt: skip
         mutation.admission.start()

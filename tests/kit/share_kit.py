@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from cluster_kit import Cluster
 from confluent_kafka import Producer
@@ -55,9 +55,9 @@ class Arrival(NamedTuple):
 
 
 @contextmanager
-def share_cluster(folder: Path) -> Iterator[Cluster]:
-    """A broker that has share groups, and Weir's topics."""
-    with LocalKafka(folder, properties=PROPERTIES) as kafka:
+def share_cluster(folder: Path, **more: Any) -> Iterator[Cluster]:
+    """A broker that has share groups, and Weir's topics; more is LocalKafka's."""
+    with LocalKafka(folder, **{"properties": PROPERTIES, **more}) as kafka:
         topics = Topics()
         ensure_topics(Home(kafka.bootstrap, topics))
         with Decider(kafka.bootstrap, topics) as decider:

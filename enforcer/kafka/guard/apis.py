@@ -162,8 +162,10 @@ _BY_NAME: Final[Mapping[str, Api]] = MappingProxyType(
         "WriteShareGroupState": Api(_BETWEEN_BROKERS, _HIDDEN),
         "DeleteShareGroupState": Api(_BETWEEN_BROKERS, _HIDDEN),
         "ReadShareGroupStateSummary": Api(_BETWEEN_BROKERS, _HIDDEN),
-        "StreamsGroupHeartbeat": Api("creates internal topics, charged by Kafka and not seen here", _HIDDEN),
-        "StreamsGroupDescribe": Api("streams groups; see StreamsGroupHeartbeat", _HIDDEN),
+        "StreamsGroupHeartbeat": Api(
+            "creates a topology's internal topics", (Rule.CHARGED, Rule.FILTERED), (0, 0)
+        ),
+        "StreamsGroupDescribe": Api("reveals topics", _FILTERED, (0, 0)),
         "DescribeShareGroupOffsets": Api("reveals a share group's offsets", _FILTERED, (0, 1)),
         "AlterShareGroupOffsets": Api("writes a share group's offsets", _FILTERED, (0, 0)),
         "DeleteShareGroupOffsets": Api("deletes a share group's offsets", _FILTERED, (0, 0)),

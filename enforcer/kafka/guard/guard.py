@@ -33,11 +33,13 @@ from enforcer.wire.kafka.frames import (
     FIND_COORDINATOR,
     METADATA,
     PRODUCE,
+    STREAMS_HEARTBEAT,
     RequestHeader,
     TooManyRows,
     is_flexible,
     response_body_offset,
 )
+from enforcer.wire.kafka.mutations import topics_of
 
 logger = logging.getLogger(__name__)
 
@@ -160,6 +162,8 @@ class Guard:
         if key in (CONSUMER_GROUP_HEARTBEAT, SHARE_GROUP_HEARTBEAT):
             ours = any(map(has, body["SubscribedTopicNames"] or ()))
             return TOPIC_AUTHORIZATION_FAILED if ours else 0
+        if key == STREAMS_HEARTBEAT and body["Topology"] is not None:
+            return TOPIC_AUTHORIZATION_FAILED if any(map(has, topics_of(body["Topology"]))) else 0
         return 0
 
     def _code(self, key: int, user: str, rule: Rule, entry: Any) -> int:

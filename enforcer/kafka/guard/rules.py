@@ -176,6 +176,17 @@ SHOWN: Final[Mapping[int, tuple[tuple[str, ...], ...]]] = MappingProxyType(
             ("Groups", "Members", "Assignment", "TopicPartitions", "TopicName"),
             ("Groups", "Members", "SubscribedTopicNames", ""),
         ),
+        88: (
+            ("PartitionsByUserEndpoint", "ActivePartitions", "Topic"),
+            ("PartitionsByUserEndpoint", "StandbyPartitions", "Topic"),
+        ),
+        89: tuple(
+            ("Groups", "Topology", "Subtopologies", *topics)
+            for topics in (
+                ("SourceTopics", ""), ("RepartitionSinkTopics", ""), ("StateChangelogTopics", "Name"),
+                ("RepartitionSourceTopics", "Name"),
+            )
+        ),
         90: (("Groups", _TOPICS, "TopicName"),),
     }
 )  # fmt: skip

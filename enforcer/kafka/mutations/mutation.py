@@ -12,7 +12,9 @@ from enforcer.laws.mutation.admission import Admission
 from enforcer.laws.mutation.coordinator import QuotaCoordinator
 from enforcer.laws.mutation.gate import Action, MutationQuota, Reply, Verdict
 from enforcer.laws.mutation.request import Request
+from enforcer.wire.kafka.definitions import NAMES
 from enforcer.wire.kafka.fields import NO_ID
+from enforcer.wire.kafka.frames import RequestHeader
 from enforcer.wire.kafka.messages import NOTHING_KNOWN, TopicCounts
 from enforcer.wire.kafka.mutations import (
     MutationApi,
@@ -66,8 +68,8 @@ class Mutation:
         coordinator: decides.
         recent: knows partition counts better than the broker.
         request: the request.
+        header: of what came; that may be another API's request, which asks for this in passing.
         user: Kafka principal.
-        client_id: Kafka client id.
         quota: in force for them, None if none is.
         verdict: what to do with it.
     """
@@ -79,7 +81,7 @@ class Mutation:
 
     def __init__(
         self, link: Link, coordinator: QuotaCoordinator, recent: RecentTopics, request: MutationRequest,
-        *, user: str, client_id: str, quota: MutationQuota | None, verdict: Verdict,
+        header: RequestHeader, *, user: str, quota: MutationQuota | None, verdict: Verdict,
     ) -> None:  # fmt: skip
         self.call_later = link.call_later
         self._link = link
@@ -90,8 +92,8 @@ class Mutation:
         self._costs: Costs = {}
         self._response: bytes | None = None
         asked = Request(
-            user=user, client_id=client_id, api=request.api.event_name, api_version=request.version,
-            strict=request.strict, dry_run=request.validate_only,
+            user=user, client_id=header.client_id or "", api=NAMES[header.api_key],
+            api_version=header.api_version, strict=request.strict, dry_run=request.validate_only,
         )  # fmt: skip
         self.admission = Admission(coordinator, self, asked, quota, verdict)
 
@@ -138,7 +140,7 @@ class Mutation:
 
     def note(self, outcome: str) -> None:
         """See admission.Shell."""
-        counter = self._coordinator.metrics.requests.labels(self._request.api.event_name, outcome)
+        counter = self._coordinator.metrics.requests.labels(self.admission.request.api, outcome)
         if self._at_once:
             # The request need not wait for it.
             self._coordinator.outgoing.later(counter.inc)

@@ -7,12 +7,13 @@ from enforcer.kafka.mutations.auto_creation import FLAG_FROM, AutoCreations, for
 from enforcer.kafka.mutations.gated_link import GatedLink
 from enforcer.kafka.mutations.mutation import Mutation
 from enforcer.kafka.mutations.recent_topics import RecentTopics
+from enforcer.kafka.mutations.streams import StreamsHeartbeat, leaves
 from enforcer.kafka.part import Concern, Link, Part, Request, Slot
 from enforcer.laws.mutation.admission import Admission
 from enforcer.laws.mutation.coordinator import QuotaCoordinator
-from enforcer.laws.mutation.gate import Action
+from enforcer.laws.mutation.gate import Action, MutationQuota, Verdict
 from enforcer.laws.mutation.waiting import line_of
-from enforcer.wire.kafka.frames import METADATA
+from enforcer.wire.kafka.frames import METADATA, STREAMS_HEARTBEAT
 from enforcer.wire.kafka.mutations import (
     MUTATION_KEYS,
     POLICY_VIOLATION,
@@ -39,8 +40,8 @@ class Mutations(Concern):
         recent: see there.
     """
 
-    keys = MUTATION_KEYS | {METADATA}
-    asked = frozenset({METADATA})
+    keys = MUTATION_KEYS | {METADATA, STREAMS_HEARTBEAT}
+    asked = frozenset({METADATA, STREAMS_HEARTBEAT})
 
     def __init__(self, coordinator: QuotaCoordinator, recent: RecentTopics) -> None:
         self.coordinator = coordinator
@@ -48,6 +49,8 @@ class Mutations(Concern):
         self.auto_creations = AutoCreations(coordinator)
 
     def reads(self, key: int, user: str, client_id: str) -> bool:
+        if key == STREAMS_HEARTBEAT:
+            return self.coordinator.quota(user, client_id) is not None
         return forbids_creation(self.coordinator, user, client_id)
 
     def part(self, link: Link) -> Part:
@@ -71,6 +74,7 @@ class MutationsPart(Part):
         self._heard = True
         self._gate: Admission | None = None
         self._gate_slot: Slot | None = None
+        self._heartbeat: StreamsHeartbeat | None = None
         self._kept: dict[Slot, int] = {}
         self._held_bytes = 0
         self._ungated: dict[Slot, Admission] = {}
@@ -78,7 +82,8 @@ class MutationsPart(Part):
     @property
     def free(self) -> bool:
         """Whether none waits for its decision, nor too much for answers."""
-        return self._gate is None and self._held_bytes <= bounds.HELD_BYTES_MAX
+        waits = self._gate is not None or self._heartbeat is not None
+        return not waits and self._held_bytes <= bounds.HELD_BYTES_MAX
 
     @property
     def held_bytes(self) -> int:
@@ -98,6 +103,8 @@ class MutationsPart(Part):
             if forbids_creation(self._coordinator, request.user, header.client_id or ""):
                 self._keep_from_creating(request)
             return True
+        if header.api_key == STREAMS_HEARTBEAT:
+            return self._take_heartbeat(request)
         try:
             asked = decode_request(request.frame, header, self._settings.max_items)
         except TooManyItems as many:
@@ -117,6 +124,11 @@ class MutationsPart(Part):
             self._finished(slot)
             self._link.forgo(slot)
             self._metrics.dropped_requests.labels("strict").inc()
+        elif self._heartbeat is not None and self._gate is None:
+            heartbeat = self._heartbeat
+            heartbeat.leave()
+            self._finished(heartbeat.slot)
+            self._link.forgo(heartbeat.slot)
 
     def close(self) -> None:
         if self._gate is not None:
@@ -133,6 +145,8 @@ class MutationsPart(Part):
             self._gate = self._gate_slot = None
         else:
             self._ungated.pop(slot, None)
+        if self._heartbeat is not None and self._heartbeat.slot is slot:
+            self._heartbeat = None
 
     def _keep_from_creating(self, request: Request) -> None:
         header = request.header
@@ -162,13 +176,48 @@ class MutationsPart(Part):
             self._link.pacer.hold(line_of(quota.subject), self._settings.decision_timeout_ms)
             return
         link = GatedLink(self._link, request, self._finished)
-        admission = Mutation(
-            link, self._coordinator, self._concern.recent, asked,
-            user=user, client_id=client_id, quota=quota, verdict=verdict,
-        ).admission  # fmt: skip
-        self._kept[link.slot] = size = len(request.frame) + _ITEM_BYTES * len(asked.items)
+        self._keep(link.slot, len(request.frame) + _ITEM_BYTES * len(asked.items))
+        self._admit(link, asked, request, quota, verdict)
+
+    def _take_heartbeat(self, request: Request) -> bool:
+        """Whether a heartbeat of a streams group goes on as it is."""
+        client_id = request.header.client_id or ""
+        limit = self._coordinator.quota(request.user, client_id)
+        if limit is None or leaves(request.frame, request.header):
+            return True
+        if not self._heard:
+            return False
+
+        def create(asked: MutationRequest, heartbeat: StreamsHeartbeat) -> None:
+            quota = self._coordinator.quota(request.user, client_id)
+            verdict = self._coordinator.judge(quota, strict=True)
+            if quota is not None and self._coordinator.must_line_up(quota, verdict, strict=True):
+                heartbeat.wait_in_line()
+                return
+            self._keep(heartbeat.slot, _ITEM_BYTES * len(asked.items))
+            self._admit(heartbeat, asked, request, quota, verdict)
+
+        heartbeat = StreamsHeartbeat(
+            self._link, request, self._settings, self._finished, create, enforced=not limit.shadow
+        )
+        self._heartbeat = heartbeat
+        self._keep(heartbeat.slot, len(request.frame))
+        heartbeat.start()
+        return False
+
+    def _keep(self, slot: Slot, size: int) -> None:
+        self._kept[slot] = self._kept.get(slot, 0) + size
         self._held_bytes += size
-        if passes:
+
+    def _admit(
+        self, link: GatedLink, asked: MutationRequest, request: Request, quota: MutationQuota | None,
+        verdict: Verdict,
+    ) -> None:  # fmt: skip
+        admission = Mutation(
+            link, self._coordinator, self._concern.recent, asked, request.header,
+            user=request.user, quota=quota, verdict=verdict,
+        ).admission  # fmt: skip
+        if verdict.action is Action.FORWARD:
             self._ungated[link.slot] = admission
         else:
             self._gate, self._gate_slot = admission, link.slot

@@ -368,3 +368,13 @@ def is_legal_name(name: str) -> bool:
     return (
         name not in (".", "..") and len(name) <= _MAX_NAME_LENGTH and _LEGAL_NAME.fullmatch(name) is not None
     )
+
+
+def topics_of(topology: Fields) -> set[bytes]:
+    """The names of all topics that the topology of a StreamsGroupHeartbeat reads, writes or needs."""
+    names: set[bytes] = set()
+    for part in topology["Subtopologies"]:
+        names.update(part["SourceTopics"], part["RepartitionSinkTopics"])
+        for field in ("StateChangelogTopics", "RepartitionSourceTopics"):
+            names.update(topic["Name"] for topic in part[field])
+    return names

@@ -16,7 +16,13 @@ from enforcer.kafka.guard.protected import OwnTopics
 from enforcer.kafka.guard.rules import RULES, SHOWN, TRANSACTION_OF, Kind, Rule, rules_of
 from enforcer.wire.kafka.codec import ASKED_MAX, request_layout, response_layout
 from enforcer.wire.kafka.fields import Fields, tags
-from enforcer.wire.kafka.frames import BadFrame, is_flexible, parse_header, response_body_offset
+from enforcer.wire.kafka.frames import (
+    STREAMS_HEARTBEAT,
+    BadFrame,
+    is_flexible,
+    parse_header,
+    response_body_offset,
+)
 from streaming.contract.topics import Topics
 
 METADATA = 3
@@ -193,3 +199,22 @@ def test_who_is_refused_is_logged_now_and_then(caplog: pytest.LogCaptureFixture)
     for number in range(1_500):
         one.judge(frame, parse_header(frame), f"user-{number}")
     assert len(one._logged) == 1_000
+
+
+@pytest.mark.parametrize(
+    "field", ["SourceTopics", "RepartitionSinkTopics", "StateChangelogTopics", "RepartitionSourceTopics"]
+)
+def test_a_topology_that_names_ours_is_refused(field: str) -> None:
+    """As a whole, whatever it would do with the topic; one of others' topics is not."""
+    for name, refused in ((OURS, True), (OTHER, False)):
+        named = name if field in ("SourceTopics", "RepartitionSinkTopics") else {"Name": name}
+        topology = {"Epoch": 0, "Subtopologies": [{"SubtopologyId": b"0", field: [named]}]}
+        for body in ({"Topology": topology}, {"Topology": None}):
+            frame = framed(STREAMS_HEARTBEAT, 0, {"GroupId": OURS, **body})
+            verdict = guard().judge(frame, parse_header(frame), "alice")
+            if not refused or body["Topology"] is None:
+                assert verdict is None
+                continue
+            assert verdict is not None and verdict.frame is None and verdict.answer is not None
+            offset = response_body_offset(STREAMS_HEARTBEAT, 0, verdict.answer)
+            assert response_layout(STREAMS_HEARTBEAT, 0).read(verdict.answer, offset)["ErrorCode"] == 29

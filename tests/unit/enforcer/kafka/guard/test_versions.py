@@ -66,8 +66,8 @@ def test_too_new_api_versions_is_answered_in_version_0() -> None:
         (0, 13, False), (0, 14, True), (1, 19, True), (3, 13, False), (3, 14, True), (3, -1, True),
         (10, 7, True), (17, 0, True), (17, 1, False), (18, 99, False), (19, 1, True), (19, 7, False),
         (19, 8, True), (20, 0, True), (20, 7, True), (36, 3, True), (37, 4, True), (60, 3, True),
-        (78, 0, True), (79, 3, True), (83, 1, True), (22, 99, True), (72, 9, False), (88, 0, True),
-        (93, 0, True),
+        (78, 0, True), (79, 3, True), (83, 1, True), (22, 99, True), (72, 9, False),
+        (88, 1, True), (88, 0, False), (89, 0, False), (93, 0, True),
         (-1, 0, True), (1000, 0, True),
     ],
 )  # fmt: skip

@@ -1,0 +1,273 @@
+"""Streams groups (KIP-1071) through the proxy on a broker that has them (docs/protocol_notes.md 3.10)."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+from acl_kit import ACLS, run_tools
+from broker_fixtures import apart, serving
+from cluster_kit import USERS, Cluster, fresh
+from confluent_kafka.admin import AdminClient, NewTopic
+from login_kit import Login
+from proxy_kit import ProxyThread, until
+from share_kit import LIMIT_S, PROPERTIES, RawMember, share_cluster
+from streams_apps import charged, internal, running
+from streams_kit import counting, heartbeat, topic
+from wire_client import Closed
+
+from enforcer.kafka.mutations.topology import NothingMade, missing_topics
+from enforcer.wire.kafka.codec import request_layout
+from enforcer.wire.kafka.fields import Fields
+from enforcer.wire.kafka.frames import STREAMS_DESCRIBE, STREAMS_HEARTBEAT
+
+PARTITIONS = 6
+API = {"streams": "StreamsGroupHeartbeat", "classic": "CreateTopics"}
+QUOTA = {"controller_mutation_rate": 2, "controller_mutation_burst": 11}
+RULES = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.streams.initial.rebalance.delay.ms": "0",
+    "group.streams.min.heartbeat.interval.ms": "500",
+    "group.streams.heartbeat.interval.ms": "500",
+    "group.streams.min.session.timeout.ms": "6000",
+    "group.streams.session.timeout.ms": "6000",
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    # The listener without logins is the brokers' own here, the administrator's, and that of most tests.
+    "super.users": "User:ANONYMOUS",
+}
+FENCED, MISSING, FULL = 110, 3, 11.0
+NOT_YET = (14, 15, 16)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A broker that has streams groups, and whose users may do only what they were granted."""
+    folder = tmp_path_factory.mktemp("streams43")
+    with share_cluster(folder, properties={**PROPERTIES, **RULES}, sasl=USERS) as found:
+        yield found
+
+
+def limited(cluster: Cluster, proxy: ProxyThread, user: str = "ANONYMOUS") -> None:
+    """Two partition mutations a second, and a burst of 11."""
+    cluster.policies.put(f"quotas[user={user}]", QUOTA)
+    cluster.await_quota(proxy, user, "any", QUOTA["controller_mutation_rate"])
+
+
+def source(cluster: Cluster, partitions: int = PARTITIONS) -> str:
+    """A topic to read."""
+    name = fresh("read")
+    admin = AdminClient({"bootstrap.servers": cluster.kafka.bootstrap})
+    admin.create_topics([NewTopic(name, partitions, 1)])[name].result(LIMIT_S)
+    return name
+
+
+@pytest.mark.parametrize("protocol", API)
+def test_both_ways_cost_the_same(cluster: Cluster, tmp_path: Path, protocol: str) -> None:
+    """Four internal topics, 24 partitions under a burst of 11: once for all members and all starts."""
+    reads, name = source(cluster), fresh("app")
+    with apart(cluster, protocol) as own, serving(own) as proxy:
+        limited(own, proxy)
+        began = time.monotonic()
+        with running(proxy.bootstrap, name, reads, protocol, 2, tmp_path / "one") as first:
+            first.await_running()
+            # The last one waits until the three before it are paid off: 18 - 11 at 2 a second.
+            assert time.monotonic() - began > (3 * PARTITIONS - FULL) / 2
+            assert set(internal(cluster.kafka.bootstrap, name).values()) == {PARTITIONS}
+            assert len(internal(cluster.kafka.bootstrap, name)) == 4
+            assert charged(own.decider, API[protocol]) == 4 * PARTITIONS
+            with running(proxy.bootstrap, name, reads, protocol, 2, tmp_path / "two") as second:
+                second.await_running()
+        with running(proxy.bootstrap, name, reads, protocol, 2, tmp_path / "three") as third:
+            third.await_running()
+        assert charged(own.decider, API[protocol]) == 4 * PARTITIONS
+        others = {event["api"] for event in own.decider.events if event["type"] == "request"}
+        assert others - {"Probe"} == {API[protocol]}
+
+
+def ask(wire: RawMember, body: Fields) -> Fields:
+    """The answer to a heartbeat."""
+    return wire.ask(STREAMS_HEARTBEAT, 0, body)
+
+
+def joined(wire: RawMember, body: Fields) -> Fields:
+    """The answer to a heartbeat of a member that joins, once none of its topics is missing."""
+
+    def answer() -> Fields | None:
+        said = ask(wire, body)
+        waits = any(each["StatusCode"] == MISSING for each in said["Status"] or ())
+        return None if waits or said["ErrorCode"] in NOT_YET else said
+
+    return until(answer, LIMIT_S)  # type: ignore[no-any-return]
+
+
+def described(wire: RawMember, group: str) -> str:
+    """The state of a group."""
+    (said,) = wire.ask(STREAMS_DESCRIBE, 0, {"GroupIds": [group.encode()]})["Groups"]
+    return str(said["GroupState"], "utf-8")
+
+
+def test_an_application_keeps_its_own_address(cluster: Cluster) -> None:
+    """Where its members ask each other is no broker's address; other answers name none."""
+    reads, group = source(cluster, 2), fresh("app")
+    with apart(cluster, "endpoint") as own, serving(own) as proxy:
+        limited(own, proxy)
+        with RawMember(proxy.bootstrap) as wire:
+            endpoint = {"Host": b"app.example", "Port": 65_535}
+            body = heartbeat(counting(reads, f"{group}-c"), group, UserEndpoint=endpoint)
+            said = joined(wire, body)
+            assert said["MemberEpoch"] > 0 and described(wire, group) != "NotReady"
+            after = heartbeat(None, group, said["MemberEpoch"])
+            after |= {"ActiveTasks": said["ActiveTasks"], "StandbyTasks": [], "WarmupTasks": []}
+            told = [said, ask(wire, after)]
+            shown = [each["UserEndpoint"] for one in told for each in one["PartitionsByUserEndpoint"] or ()]
+            assert shown and all((each["Host"], each["Port"]) == (b"app.example", 65_535) for each in shown)
+
+
+def test_nothing_is_made_past_the_charge(cluster: Cluster) -> None:
+    """By sources that appear later, by topics that are deleted under a group, by an older topology."""
+    bootstrap, late, group = cluster.kafka.bootstrap, fresh("late"), fresh("app")
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    changelog = f"{group}-c"
+    with apart(cluster, "later") as own, serving(own) as proxy:
+        limited(own, proxy)
+        with RawMember(proxy.bootstrap) as wire:
+            joins = heartbeat(counting(late, changelog, epoch=1), group)
+            said = joined(wire, joins)
+            assert [each["StatusCode"] for each in said["Status"]] == [1]
+            admin.create_topics([NewTopic(late, 7, 1)])[late].result(LIMIT_S)
+            time.sleep(1.0)
+            after = heartbeat(None, group, said["MemberEpoch"])
+            assert ask(wire, after)["ErrorCode"] == FENCED
+            old = heartbeat(counting(late, epoch=0), group)
+            assert ask(wire, old)["Status"][0]["StatusCode"] == MISSING
+            assert internal(bootstrap, group) == {} and charged(own.decider, API["streams"]) == 0
+            said = joined(wire, joins)
+            until(lambda: charged(own.decider, API["streams"]) == 7)
+            admin.delete_topics([changelog])[changelog].result(LIMIT_S)
+            until(lambda: internal(bootstrap, group) == {})
+            after["MemberEpoch"] = said["MemberEpoch"]
+            assert ask(wire, after)["ErrorCode"] == FENCED
+            joined(wire, joins)
+            until(lambda: charged(own.decider, API["streams"]) == 14)
+            assert internal(bootstrap, group) == {"c": 7}
+
+
+def test_names_that_are_not_theirs(cluster: Cluster) -> None:
+    """A topology with a topic of Weir's is refused; one whose topics its user may not make is told so."""
+    reads, group = source(cluster, 2), fresh("app")
+    grants = f"{ACLS} --add --allow-principal User:alice --operation"
+    run_tools(
+        cluster.kafka.bootstrap, f"{grants} Read --group {group}", f"{grants} Describe --topic *",
+    )  # fmt: skip
+    with apart(cluster, "mine") as own, serving(own) as proxy:
+        limited(own, proxy)
+        with RawMember(proxy.bootstrap) as wire:
+            said = ask(wire, heartbeat(counting(reads, own.topics.prefix + "mine"), group))
+            assert said["ErrorCode"] == 29
+        with serving(own, sasl=True) as guarded:
+            limited(own, guarded, "alice")
+            with RawMember(guarded.bootstrap) as wire:
+                login = Login(wire)
+                login.handshake("PLAIN")
+                assert login.tell(b"\0alice\0alice-secret").error_code == 0
+                said = ask(wire, heartbeat(counting(reads, f"{group}-c"), group))
+                ((code, detail),) = [(each["StatusCode"], each["StatusDetail"]) for each in said["Status"]]
+                assert code == MISSING and b"Creation failed" in detail and b"uthoriz" in detail
+        assert internal(cluster.kafka.bootstrap, group) == {}
+        until(lambda: charged(own.decider, API["streams"]) == 0)
+
+
+ODD: list[Callable[[str], Fields]] = [
+    lambda reads: counting(reads, "a/b"),
+    lambda reads: counting(reads, "\u00e9\n"),
+    lambda reads: counting(reads, "x" * 250),
+    lambda reads: counting(reads, *(f"odd-{n}" for n in range(2_500))),
+    lambda reads: counting(reads, "__consumer_offsets"),
+    lambda reads: counting(reads, reads),
+    lambda reads: {"Epoch": -1, "Subtopologies": []},
+    lambda reads: counted_with(reads, topic("odd-r", -5)),
+    lambda reads: counted_with(reads, topic("odd-r", 2**31 - 1)),
+    lambda reads: counted_with(reads, topic("odd-r", 3, -7)),
+    lambda reads: counted_with(reads, topic("odd-r", 3, 1, **{"no.such.setting": "x"})),
+]
+
+
+def counted_with(reads: str, repartition: Fields) -> Fields:
+    """A topology with this repartition topic."""
+    found = counting(reads, "odd-c", repartition="odd-r")
+    found["Subtopologies"][1]["RepartitionSourceTopics"] = [repartition]
+    return found
+
+
+def test_odd_topologies_make_nothing(cluster: Cluster) -> None:
+    """Each is answered or ends its own connection; nothing is made, and nothing stays charged."""
+    reads = source(cluster, 2)
+    with apart(cluster, "odd") as own, serving(own) as proxy:
+        limited(own, proxy)
+        for make in ODD:
+            with RawMember(proxy.bootstrap) as wire:
+                try:
+                    said = ask(wire, heartbeat(make(reads), fresh("app")))
+                except (Closed, ConnectionError):
+                    continue
+                assert said["ErrorCode"] or said["Status"], (make(reads), said)
+        assert internal(cluster.kafka.bootstrap, "odd") == {}
+        until(lambda: charged(own.decider, API["streams"]) == 0)
+        with RawMember(proxy.bootstrap) as wire:
+            assert described(wire, "none") == ""
+
+
+def grown(random: Random, group: str, reads: list[str]) -> Fields:
+    """A topology of parts that read what others write, in an order of their own."""
+    ids = random.sample(range(40), random.randint(2, 16))
+    parts: list[Fields] = []
+    written: list[str] = []
+    for number in ids:
+        outside = random.sample(reads, random.randint(0 if written else 1, 2))
+        inside = random.sample(written, random.randint(0 if outside else 1, min(2, len(written))))
+        counts = {name: random.choice((0, 0, 0, 4)) for name in inside}
+        together = {"SourceTopics": range(len(outside)), "RepartitionSourceTopics": range(len(inside))}
+        parts.append({
+            "SubtopologyId": str(number).encode(),
+            "SourceTopics": [name.encode() for name in outside],
+            "RepartitionSourceTopics": [topic(f"{group}-{name}", count) for name, count in counts.items()],
+            "RepartitionSinkTopics": [f"{group}-r{number}".encode()],
+            "StateChangelogTopics": [topic(f"{group}-c{number}")],
+            "CopartitionGroups": [together] if random.random() < 0.15 else [],
+        })  # fmt: skip
+        written.append(f"r{number}")
+    read = {name for each in parts for name in names_in(each, "RepartitionSourceTopics")}
+    for each in parts:
+        each["RepartitionSinkTopics"] = [name for name in each["RepartitionSinkTopics"] if name in read]
+    random.shuffle(parts)
+    return {"Epoch": 0, "Subtopologies": parts}
+
+
+def names_in(part: Fields, field: str) -> list[bytes]:
+    """The topics of a list."""
+    return [each["Name"] for each in part[field]]
+
+
+@pytest.mark.soak
+def test_the_numbers_are_the_coordinators(cluster: Cluster) -> None:
+    """Straight at the broker it makes of 40 topologies what they are said to lack, or nothing."""
+    random, bootstrap = Random(11), cluster.kafka.bootstrap
+    counts = {source(cluster, count): count for count in (1, 3, 5)}
+    there = {name.encode(): count for name, count in counts.items()}
+    seen = Counter[bool]()
+    for _ in range(40):
+        group = fresh("app")
+        layout = request_layout(STREAMS_HEARTBEAT, 0)
+        said = layout.read(layout.write(heartbeat(grown(random, group, list(counts)), group)), 0)
+        try:
+            lacking = missing_topics(said["Topology"], there)
+        except NothingMade:
+            lacking = []
+        ours = {str(each.name, "utf-8").removeprefix(f"{group}-"): each.partitions for each in lacking}
+        with RawMember(bootstrap) as wire:
+            joined(wire, said)
+        assert internal(bootstrap, group) == ours, said["Topology"]
+        seen[bool(ours)] += 1
+    assert seen[True] > 10 and seen[False] > 2

@@ -1,0 +1,178 @@
+"""Heartbeats of streams groups on a connection: what reaches a coordinator, what is made, what it costs."""
+
+from typing import Any
+
+import pytest
+from streams_kit import Coordinator, counting, heartbeat, topic
+
+from enforcer.kafka.mutations import streams
+from enforcer.wire.kafka.fields import Fields
+
+FENCED, INVALID_TOPOLOGY = 110, 130
+
+
+def limited(there: dict[str, int], rate: float = 2, burst: float = 11, **settings: Any) -> Coordinator:
+    """Under a quota on partition mutations."""
+    played = Coordinator(there, **settings)
+    played.limit(controller_mutation_rate=rate, controller_mutation_burst=burst)
+    return played
+
+
+def status(answer: Fields | None) -> str:
+    """What a member is told that it waits for."""
+    assert answer is not None and answer["ErrorCode"] == 0
+    assert answer["ActiveTasks"] is answer["StandbyTasks"] is answer["WarmupTasks"] is None
+    ((code, detail),) = [(each["StatusCode"], each["StatusDetail"]) for each in answer["Status"]]
+    assert code == 3
+    return str(detail, "utf-8")
+
+
+def charged(played: Coordinator) -> int:
+    """Mutations that stay charged."""
+    desk = played.rig.desk
+    asked = [event for event in desk.of_type("request") if event["api"] == "StreamsGroupHeartbeat"]
+    total = 0
+    for event in asked:
+        rejected = event["decided"]["rejected"] if "decided" in event else []
+        total += sum(each["mutations"] for each in event["items"] if each["name"] not in rejected)
+    return total - sum(each["mutations"] for event in desk.of_type("refund") for each in event["items"])
+
+
+def again(played: Coordinator, body: Fields | None, ms: float) -> Fields | None:
+    """So much later one more heartbeat; None: one that waits."""
+    played.rig.desk.pass_ms(ms)
+    played.rig.run_timers()
+    return played.beat(body)
+
+
+def test_without_a_quota_it_passes() -> None:
+    """Nothing is looked at."""
+    played = Coordinator({"a": 8})
+    assert played.beat(heartbeat(counting("a", "c"))) is not None
+    assert len(played.rig.upstream.sent) == len(played.beats) == 1 and played.made == {}
+
+
+def test_topics_are_made_as_the_law_admits_them() -> None:
+    """Nothing reaches the coordinator before all are there; each is charged once, whoever comes again."""
+    played = limited({"a": 8})
+    own = {"Host": b"app.example", "Port": 65_535}
+    joins = heartbeat(counting("a", "c0", "c1", repartition="r"), UserEndpoint=own)
+    told = status(played.beat(joins))
+    assert told.startswith("Internal topics are missing: r, c0, c1; Creation failed: c1 (The quota on ")
+    assert played.made == {"r": 8, "c0": 8} and played.beats == []
+    # Its connection waits for as long as it would be refused.
+    assert again(played, joins, 2_400) is None
+    assert status(again(played, None, 100)) == "Internal topics are missing: c1"
+    assert played.made == {"r": 8, "c0": 8, "c1": 8} and played.beats == []
+    for _ in range(3):
+        again(played, joins, 1_000)
+    assert len(played.beats) == 3
+    assert all(played.beats[0][name] == said for name, said in joins.items() if name != "Topology")
+    assert charged(played) == 24
+    new = heartbeat(counting("a", "c0", "c1", "c2", repartition="r", epoch=1))
+    again(played, new, 60_000)
+    assert charged(played) == 32 and played.made["c2"] == 8
+
+
+def test_what_cannot_be_made_is_told_and_given_back() -> None:
+    """In the words of a coordinator; the member goes on joining, and its connection waits."""
+    played = limited({"a": 2})
+    played.refuses = {f"c{n}": (29, b"Authorization failed.") for n in range(5)}
+    told = status(played.beat(heartbeat(counting("a", *played.refuses))))
+    assert told == (
+        "Internal topics are missing: c0, c1, c2 and 2 additional topics; Creation failed:"
+        " c0 (Authorization failed.), c1 (Authorization failed.), c2 (Authorization failed.) and 2 more."
+    )
+    assert charged(played) == 0 and played.beats == []
+    # Nothing more is read for a second; then it may leave.
+    assert played.beat(heartbeat(None, epoch=-1)) is None
+    assert again(played, None, 1_000) is not None and len(played.beats) == 1
+
+
+def test_what_a_coordinator_refuses_is_its_own_to_say() -> None:
+    """It makes nothing of these, and nothing is charged."""
+    played = limited({"a": 2, "c": 9})
+    for reads, changelog in (("none", "c1"), ("a", "c"), ("a", "c/1"), ("a", "\u00e9")):
+        assert played.beat(heartbeat(counting(reads, changelog))) is not None
+    assert len(played.beats) == 4 and played.made == {} and charged(played) == 0
+
+
+def test_a_member_goes_by_its_groups_topology() -> None:
+    """Where a topic of that would be made, it must bring its own; what passes is not charged."""
+    played = limited({"a": 2, "c": 2})
+    stored = counting("a", "c", epoch=3)
+    played.group = {"Topology": stored}
+    assert played.beat(heartbeat(None, epoch=5)) is not None and len(played.beats) == 1
+    del played.there["c"]
+    answer = played.beat(heartbeat(None, epoch=5))
+    assert answer is not None and answer["ErrorCode"] == FENCED
+    # An old topology in a group whose newer one waits for something would have that one's topics made.
+    assert "newest topology" in status(again(played, heartbeat(counting("a", epoch=2)), 1_000))
+    del played.there["a"]
+    for body in (heartbeat(counting("a", epoch=2)), heartbeat(None, epoch=5)):
+        again(played, body, 1_000)
+    played.there |= {"a": 2, "c": 2}
+    again(played, heartbeat(counting("a", epoch=2)), 1_000)
+    assert len(played.beats) == 4 and played.made == {} and charged(played) == 0
+
+
+@pytest.mark.parametrize("code", [14, 16, 30, 29])
+def test_the_coordinators_errors_are_passed_on(code: int) -> None:
+    """Whatever it says of the group it would say of the heartbeat."""
+    played = limited({"a": 2})
+    played.error = code
+    for body in (heartbeat(counting("a", "c")), heartbeat(None, epoch=1)):
+        assert (again(played, body, 1_000) or {})["ErrorCode"] == code
+    assert played.beats == [] and played.made == {}
+
+
+def test_what_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a look at anything: more topics than a request may have, more parts, patterns of sources."""
+    played = limited({"a": 1}, max_items=10)
+    many = counting("a", *(f"c{n}" for n in range(10)))
+    answer = played.beat(heartbeat(many))
+    assert answer is not None and answer["ErrorCode"] == INVALID_TOPOLOGY
+    configs = {f"k{n}": "v" for n in range(200)}
+    loaded = counting("a")
+    loaded["Subtopologies"][0]["StateChangelogTopics"] = [topic("c", **configs)]
+    assert (again(played, heartbeat(loaded), 1_000) or {})["ErrorCode"] == INVALID_TOPOLOGY
+    pattern = counting("a")
+    pattern["Subtopologies"][0]["SourceTopicRegex"] = [b"a.*"]
+    assert (again(played, heartbeat(pattern), 1_000) or {})["ErrorCode"] == 42
+    monkeypatch.setattr(streams, "ASKED_MAX", 3)
+    assert (again(played, heartbeat(counting("a", "c")), 1_000) or {})["ErrorCode"] == INVALID_TOPOLOGY
+    assert played.beats == [] and played.made == {}
+
+
+def test_numbers_below_zero_are_the_brokers_to_refuse() -> None:
+    """-1 is the cluster's default, as it is for CreateTopics; less is no number of partitions."""
+    played = limited({"a": 2})
+    topology = counting("a", "c", repartition="r")
+    topology["Subtopologies"][1]["RepartitionSourceTopics"] = [topic("r", -5)]
+    played.refuses = {name: (37, b"no") for name in ("r", "c")}
+    assert "r (no)" in status(played.beat(heartbeat(topology)))
+    assert charged(played) == 0 and played.made == {} and played.beats == []
+
+
+def test_who_is_gone_gets_nothing_made() -> None:
+    """A client that is lost while its group is looked at."""
+    played = limited({"a": 2})
+    played.send(heartbeat(counting("a", "c")))
+    played.rig.lose_client()
+    while played.answer_one():
+        pass
+    assert played.made == {} and played.beats == [] and charged(played) == 0
+
+
+def test_a_shadow_quota_lets_all_be_made() -> None:
+    """It is reported, and nothing is refused."""
+    played = Coordinator({"a": 8})
+    played.limit(controller_mutation_rate=1, shadow=True)
+    played.beat(heartbeat(counting("a", "c0", "c1", "c2")))
+    assert played.made == dict.fromkeys(("c0", "c1", "c2"), 8) and len(played.beats) == 1
+    assert charged(played) == 24
+    pattern = counting("a")
+    pattern["Subtopologies"][0]["SourceTopicRegex"] = [b"a.*"]
+    for body in (heartbeat(pattern), heartbeat(None, epoch=1)):
+        played.beat(body)
+    assert len(played.beats) == 3
