@@ -136,9 +136,10 @@ class Deliveries:
             parts[topic.key] = [*parts[topic.key], *topic.parts] if topic.key in parts else topic.parts
         stops: dict[int, int] = {}
         cut = False
-        for key, came in parts.items() if ample else ():
-            if key in ample and any(got.end > got.start for got in came):
-                wants.append(LimitedTopic(*ample[key]))
+        if ample:
+            brought = (key for key, its in parts.items() for got in its if got.end > got.start)
+            found = (ample.get(key) for key in dict.fromkeys(brought))
+            wants += [LimitedTopic(*each) for each in found if each is not None]
         moment = self._context.dispatch.moment(broker)
         committed = asked.isolation == 1
         for want in wants:

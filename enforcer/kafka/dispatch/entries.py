@@ -48,7 +48,7 @@ reading it."""
 
 
 def run(frame: Frame, start: int, end: int, fetch_offset: int) -> Entry | None:
-    """All entries between two places of a frame as one; None: there are none, or not all are plain.
+    """All entries between two places of a frame as one; None: there are none, too many, or not all are plain.
 
     Args:
         frame: the response.
@@ -56,6 +56,8 @@ def run(frame: Frame, start: int, end: int, fetch_offset: int) -> Entry | None:
         end: where they end.
         fetch_offset: what was asked for.
     """
+    if end - start > BATCHES_MAX * BATCH_BYTES_MIN:
+        return None
     offset, last = start, end - BATCH_BYTES_MIN
     read, newest, msgs, count = _V2.unpack_from, start, 0, 0
     while offset <= last:
@@ -70,7 +72,7 @@ def run(frame: Frame, start: int, end: int, fetch_offset: int) -> Entry | None:
         newest, offset = offset, stop
         msgs += records
         count += 1
-    if not count or last < offset <= end - _HEAD_BYTES or count > BATCHES_MAX:
+    if not count or last < offset <= end - _HEAD_BYTES:
         return None
     first, _, _, _, delta, _, _ = read(frame, newest)
     return msgs, offset - start, offset, first + max(0, delta) + 1, count

@@ -188,7 +188,7 @@ class Fetches:
             if not known:
                 reading = self._reading(topic, client, ids, broker)
             elif tracked:
-                self._track(tracked, topic)
+                self._track(tracked, topic, now_ms)
             if reading is None:
                 continue
             if is_ample(reading.claim, now_ms):
@@ -208,28 +208,25 @@ class Fetches:
         unsure, stays = False, True
         if context.dispatch.by_subscription:
             if tracked:
-                self._track(name, topic)
+                self._track(name, topic, context.steady_ms())
             parts = [part.number for part in topic.parts]
             key = topic.key
             keys: list[str | bytes] = [context.names.get(key, ""), key] if ids else [key.decode()]
             groups, unsure, stays = context.groups_of(client, self._trail, name, keys, parts)
             if unsure and not self.claims.held:
                 context.metrics.ambiguous_fetches.inc()
-        limited = any(context.dispatch.limits(name, group) for group in groups)
-        limited = limited or context.finder.watches(name, client.user)
+        found = (context.dispatch.counters(broker, name, group) for group in groups)
+        counters = tuple(dict.fromkeys(chain.from_iterable(found)))
         reading = None
-        if limited:
-            found = (context.dispatch.counters(broker, name, group) for group in groups)
-            counters = tuple(dict.fromkeys(chain.from_iterable(found)))
+        if counters or context.finder.watches(name, client.user):
             claim = self.claims, name, "|".join(groups)
             reading = TopicReading(broker, name, groups, claim, tracked, unsure, counters)
         if stays:
             self._known.keep(topic, groups, reading, name if tracked else "")
         return reading
 
-    def _track(self, name: str, topic: TopicRequest) -> None:
-        asked = ((part.number, part.offset) for part in topic.parts)
-        self._trail.asked(name, asked, self._context.steady_ms())
+    def _track(self, name: str, topic: TopicRequest, now_ms: float) -> None:
+        self._trail.asked(name, [(part.number, part.offset) for part in topic.parts], now_ms)
 
     def _limited(
         self, frame: bytes, header: RequestHeader, asked: FetchRequest, wanted: dict[bytes, LimitedTopic],

@@ -108,7 +108,7 @@ def estimate(context: FetchContext, want: LimitedTopic) -> None:
 def divided(asked: FetchRequest, wanted: dict[bytes, LimitedTopic]) -> tuple[set[int], dict[int, int]]:
     """Which topics of a request must wait, and how much may be read of others; both by place."""
     waiting, limits = set[int](), dict[int, int]()
-    for place, topic in enumerate(asked.topics):
+    for place, topic in enumerate(asked.topics if wanted else ()):
         want = wanted.get(topic.key)
         if want is not None and want.wait_ms:
             waiting.add(place)

@@ -94,20 +94,16 @@ class DispatchMetrics(MetricTable):
         self._terms = terms
         self._brokers_ms = brokers_ms
         self._places_max = places_max
-        self._throttled: OrderedDict[tuple[str, str], dict[tuple[str, str], int]] = OrderedDict()
+        self._throttled: OrderedDict[tuple[str, str, str, str], int] = OrderedDict()
         super().__init__(registry)
 
     def throttled(self, topic: str, subscription: str, level: str, dimension: str) -> None:
         """A plan was cut or held back."""
-        place = topic, subscription
-        counts = self._throttled.get(place)
-        if counts is None:
-            if len(self._throttled) >= self._places_max:
-                self._throttled.popitem(last=False)
-            counts = self._throttled[place] = {}
-        else:
-            self._throttled.move_to_end(place)
-        counts[level, dimension] = counts.get((level, dimension), 0) + 1
+        counts, series = self._throttled, (topic, subscription, level, dimension)
+        if series not in counts and len(counts) >= self._places_max:
+            counts.popitem(last=False)
+        counts[series] = counts.get(series, 0) + 1
+        counts.move_to_end(series)
 
     def read_samples(self) -> Iterator[Sample]:
         """See there."""
@@ -115,10 +111,9 @@ class DispatchMetrics(MetricTable):
         yield self.counters, (), len(self._table.counters)
         for what, count in asdict(self._table.counts).items():
             yield self.uncommon, [what], count
-        for (topic, subscription), counts in list(self._throttled.items()):
-            for (level, dimension), count in dict(counts).items():
-                events = self.msg_events if dimension == "msgs" else self.bytes_events
-                yield events, [namespace_of(topic), topic, subscription, level], count
+        for (topic, subscription, level, dimension), count in list(self._throttled.items()):
+            events = self.msg_events if dimension == "msgs" else self.bytes_events
+            yield events, [namespace_of(topic), topic, subscription, level], count
         for place, each in list(self._seen.items())[-self._places_max :]:
             delivered = self.delivered_msgs, self.delivered_bytes, self.delivered_entries
             yield from ((row, place, total) for row, total in zip(delivered, each.totals, strict=True))

@@ -17,6 +17,8 @@ SETS_MAX: Final = 8
 NAMES_MAX: Final = 50_000
 """Names whose limit is remembered; of more all are looked up again."""
 _NO_GROUPS: Final = ()
+_ANY: Final = "*"
+"""Stands for each subscription of a topic where none has a rate by its name."""
 _RATES: Final = ("dispatchThrottlingRateInMsg", "dispatchThrottlingRateInByte")
 _PER_TOPIC: Final = ("dispatchThrottlingRatePerTopicInMsg", "dispatchThrottlingRatePerTopicInByte")
 _PER_SUBSCRIPTION: Final = (
@@ -66,6 +68,8 @@ class Terms:
         )
         # Mostly no rate is shared out, and then no group is looked for.
         self._shares = any(map(_is_shared, attached))
+        # And none is of one subscription by its name, so that all of a topic have the same.
+        self._alike = not self._shares and not any(value.get("subscriptions") for value in attached)
 
     def limit(self, names: Names) -> Limit:
         """What limits these counters; NO_LIMIT also where a group limits in their place.
@@ -99,6 +103,8 @@ class Terms:
     def _rate(self, names: Names) -> Limit:
         """What is set for a topic or subscription; the same at all brokers, and looked for by many steps."""
         place = names[1:]
+        if self._alike and len(place) > 1 and place[1]:
+            place = place[0], _ANY
         found = self._rates.get(place)
         if found is None:
             if len(self._rates) >= NAMES_MAX:

@@ -23,7 +23,7 @@ ELEMENTS_MAX: Final = ROWS_MAX // ELEMENT_ROWS
 """Structs of an answer that are read one by one, about a microsecond each."""
 ASKED_MAX: Final = 4_000
 """The same of a request, whose entries are judged and refused too, some 10 µs each."""
-_NO_TYPES: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType({})
+_NO_TYPES: Final[Mapping[str, type[tuple[Any, ...]]]] = MappingProxyType({})
 _Put = Callable[[Any], bytes]
 
 
@@ -51,7 +51,7 @@ class Reader:
         kind: request or response, or a part of it, as `definitions.body` says.
         wanted: which fields, as `compiler` says.
         rows: what an array's element counts for of ROWS_MAX, if something of it is wanted.
-        types: field -> what is made of its structs, instead of tuples.
+        types: field -> the named tuple that is made of each of its structs.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Reader:
         kind: str,
         wanted: str,
         rows: int = ELEMENT_ROWS,
-        types: Mapping[str, Callable[..., Any]] = _NO_TYPES,
+        types: Mapping[str, type[tuple[Any, ...]]] = _NO_TYPES,
     ) -> None:
         self._key = key
         self._kind = kind

@@ -96,10 +96,10 @@ class Source:
     Args:
         flexible: compact lengths, and tagged sections.
         rows: what an element counts for of which something is wanted.
-        types: field -> what is made of what is wanted of each of its structs, instead of a tuple.
+        types: field -> the named tuple that is made of what is wanted of each of its structs.
     """
 
-    def __init__(self, flexible: bool, rows: int, types: Mapping[str, Callable[..., Any]]) -> None:
+    def __init__(self, flexible: bool, rows: int, types: Mapping[str, type[tuple[Any, ...]]]) -> None:
         self._flexible = flexible
         self._rows = rows
         self._types = types
@@ -311,8 +311,9 @@ class Source:
         if part.name not in self._types or want is None:
             return value
         name = f"make_{self._variable_of(part.name)}"
-        self._known[name] = self._types[part.name]
-        return name + (value if value.startswith("(") else f"({value})")
+        # Past the constructor, which takes as long as all the rest; there are hundreds in a Fetch.
+        self._known |= {name: self._types[part.name], "new": tuple.__new__}
+        return f"new({name}, {value if value.startswith('(') else f'({value},)'})"
 
     def _array(self, part: Field, want: Choice | None, variable: str) -> None:
         everything = want is not None and want.inner is None
