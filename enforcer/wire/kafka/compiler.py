@@ -5,8 +5,7 @@ What is wanted is said by the names of Kafka's fields:
     GroupId:text Topics(at Name|TopicId:text Partitions(PartitionIndex CommittedOffset) end)
 
 - `Name`: its value; text, bytes and ids are bytes. `Name:text`: text is decoded, what is not UTF-8 becomes
-  U+FFFD. A `?` behind it: it may be null although its definition does not allow that.
-- `A|B`: whichever of them the version has.
+  U+FFFD. `?` behind it: it may be null, whatever its definition says. `A|B`: whichever the version has.
 - `Topics(...)`: these of each struct; of an array a list. `Topics:count`: how many it has, -1 for null. A
   text of an array is a struct with the field `Text`, without a tagged section.
 - `at:Name`, `end:Name`: the offset where it begins and ends, `of:Name` where its bytes begin, behind their
