@@ -95,7 +95,7 @@ class Source:
     Args:
         flexible: compact lengths, and tagged sections.
         rows: what an element counts for of which something is wanted.
-        types: field -> the named tuple that is made of what is wanted of each of its structs.
+        types: field -> the named tuple that is made of each of its structs, past its slow constructor.
     """
 
     def __init__(self, flexible: bool, rows: int, types: Mapping[str, type[tuple[Any, ...]]]) -> None:
@@ -310,7 +310,6 @@ class Source:
         if part.name not in self._types or want is None:
             return value
         name = f"make_{self._variable_of(part.name)}"
-        # Past the constructor, which takes as long as all the rest; there are hundreds in a Fetch.
         self._known |= {name: self._types[part.name], "new": tuple.__new__}
         return f"new({name}, {value if value.startswith('(') else f'({value},)'})"
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
@@ -259,6 +259,27 @@ def test_what_a_reader_looks_like() -> None:
     frame = request_layout(20, 6).write({"Topics": topics})
     assert reader(frame, 6, 0) == ([(1, "t", NO_ID, 20), (20, None, bytes(15) + b"i", 38)], 38)
     assert reader(b"\0\0\0\0", 5, 0) == ((), 0)
+
+
+class Named(NamedTuple):
+    """A struct of which one field is wanted."""
+
+    name: str
+
+
+class Place(NamedTuple):
+    """One of which several are."""
+
+    name: str
+    at: int
+
+
+@pytest.mark.parametrize(("row", "wanted"), [(Named("t"), "Name:text?"), (Place("t", 1), "Name:text? at")])
+def test_structs_as_named_tuples(row: tuple[Any, ...], wanted: str) -> None:
+    """Past their constructor."""
+    reader = Reader(20, "request", f"Topics({wanted})", types={"Topics": type(row)})
+    (found,) = reader(request_layout(20, 6).write({"Topics": [{"Name": b"t"}]}), 6, 0)
+    assert type(found) is type(row) and found == row
 
 
 def test_bounds_come_before_allocation() -> None:
