@@ -95,10 +95,10 @@ class Source:
     Args:
         flexible: compact lengths, and tagged sections.
         rows: what an element counts for of which something is wanted.
-        types: field -> the named tuple that is made of each of its structs, past its slow constructor.
+        types: field -> the named tuple made of each of its structs; if whole, past its slow constructor.
     """
 
-    def __init__(self, flexible: bool, rows: int, types: Mapping[str, type[tuple[Any, ...]]]) -> None:
+    def __init__(self, flexible: bool, rows: int, types: Mapping[str, type[Any]]) -> None:
         self._flexible = flexible
         self._rows = rows
         self._types = types
@@ -309,9 +309,10 @@ class Source:
     def _made(self, part: Field, want: Choice | None, value: str) -> str:
         if part.name not in self._types or want is None:
             return value
-        name = f"make_{self._variable_of(part.name)}"
-        self._known |= {name: self._types[part.name], "new": tuple.__new__}
-        return f"new({name}, {value if value.startswith('(') else f'({value},)'})"
+        name, kind = f"make_{self._variable_of(part.name)}", self._types[part.name]
+        self._known |= {name: kind, "new": tuple.__new__}
+        values = value if value.startswith("(") else f"({value},)"
+        return f"{name}(*{values})" if len(want.inner or ()) < len(kind._fields) else f"new({name}, {values})"
 
     def _array(self, part: Field, want: Choice | None, variable: str) -> None:
         everything = want is not None and want.inner is None
