@@ -138,7 +138,7 @@ def compact(rows: Sequence[Line]) -> str:
         table["Value"].append("; ".join(_own(same, columns) for same in case.values()))
         for name in columns:
             own = [
-                [_against(row, common[name]) for row in same if row["baseline_what"] == name]
+                [_against(row, common[name]) for row in same if _is_beside(row, name)]
                 for same in case.values()
             ]
             table[name].append(_cell([", ".join(each) for each in own]))
@@ -173,7 +173,7 @@ def _further(case: Mapping[str, Sequence[Line]]) -> list[str]:
 def _own(same: Sequence[Line], columns: Container[str]) -> str:
     """A figure with the target of it alone, and what of its comparisons has no column."""
     told = f"{number(same[0]['value'])} {same[0]['unit']}".strip()
-    alone = [_aim(row) for row in same if row["baseline"] is None]
+    alone = [f" {row['baseline_what']}".rstrip() + _aim(row) for row in same if row["baseline"] is None]
     rare = [
         f", {beside(row)}{_aim(row)}"
         for row in same
@@ -190,8 +190,12 @@ def _cell(parts: Sequence[str]) -> str:
 
 def _common(rows: Sequence[Line], name: str) -> str:
     """The target of all rows that are compared with this, empty if they have several or one has none."""
-    targets = {row["target"] for row in rows if row["baseline_what"] == name}
+    targets = {row["target"] for row in rows if _is_beside(row, name)}
     return str(targets.pop()) if len(targets) == 1 else ""
+
+
+def _is_beside(row: Line, name: str) -> bool:
+    return row["baseline"] is not None and row["baseline_what"] == name
 
 
 def _head(name: str, target: str) -> str:
