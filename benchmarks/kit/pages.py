@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -123,8 +124,8 @@ def compact(rows: Sequence[Line]) -> str:
     """Rows as a Markdown table of one row a case; what it is compared with three times or more is a column.
 
     Rows `CASE: FIGURE` are one case where other cases have that figure too; `TLS: CASE` stands below CASE, as
-    `TLS` alone. A target stands in brackets behind what it is about, in the head if all of a column have it;
-    the page of the result has every ratio.
+    `TLS` alone. A target stands in brackets behind what it is about, in the head if all of a column have it.
+    The page of the result has every ratio, and cases that have neither target nor comparison.
     """
     whats = {row["what"] for row in rows}
     suffixes = Counter(what.rpartition(": ")[2] for what in whats if ": " in what)
@@ -146,13 +147,13 @@ def compact(rows: Sequence[Line]) -> str:
 
 
 def _cases(rows: Sequence[Line], figures: Container[str]) -> dict[str, dict[str, list[Line]]]:
-    """The rows of each case by their figure, in the order in which they come first."""
+    """The rows of each case that has a target or a comparison by their figure, in the order of the rows."""
     cases: dict[str, dict[str, list[Line]]] = {}
     for row in rows:
         case, _, figure = row["what"].rpartition(": ")
         own = cases.setdefault(case if case and figure in figures else row["what"], {})
         own.setdefault(row["what"], []).append(row)
-    return cases
+    return {name: own for name, own in cases.items() if any(map(_is_told, chain(*own.values())))}
 
 
 def _labelled(cases: Mapping[str, dict[str, list[Line]]]) -> Iterator[tuple[str, dict[str, list[Line]]]]:
@@ -196,6 +197,10 @@ def _common(rows: Sequence[Line], name: str) -> str:
 
 def _is_beside(row: Line, name: str) -> bool:
     return row["baseline"] is not None and row["baseline_what"] == name
+
+
+def _is_told(row: Line) -> bool:
+    return bool(row["target"]) or row["baseline"] is not None
 
 
 def _head(name: str, target: str) -> str:
