@@ -1,10 +1,9 @@
 """Streams groups (KIP-1071) through the proxy on a broker that has them (docs/protocol_notes.md 3.10)."""
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from random import Random
 
 import pytest
 from acl_kit import ACLS, run_tools
@@ -14,12 +13,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from login_kit import Login
 from proxy_kit import ProxyThread, until
 from share_kit import LIMIT_S, PROPERTIES, RawMember, share_cluster
-from streams_apps import charged, internal, running
+from streams_apps import App, charged, internal, running
 from streams_kit import counting, heartbeat, topic
 from wire_client import Closed
 
-from enforcer.kafka.mutations.topology import NothingMade, missing_topics
-from enforcer.wire.kafka.codec import request_layout
 from enforcer.wire.kafka.fields import Fields
 from enforcer.wire.kafka.frames import STREAMS_DESCRIBE, STREAMS_HEARTBEAT
 
@@ -65,25 +62,20 @@ def source(cluster: Cluster, partitions: int = PARTITIONS) -> str:
 
 @pytest.mark.parametrize("protocol", API)
 def test_both_ways_cost_the_same(cluster: Cluster, tmp_path: Path, protocol: str) -> None:
-    """Four internal topics, 24 partitions under a burst of 11: once for all members and all starts."""
+    """Four internal topics, 24 partitions under a burst of 11."""
     reads, name = source(cluster), fresh("app")
     with apart(cluster, protocol) as own, serving(own) as proxy:
         limited(own, proxy)
         began = time.monotonic()
-        with running(proxy.bootstrap, name, reads, protocol, 2, tmp_path / "one") as first:
-            first.await_running()
+        with running(proxy.bootstrap, name, reads, protocol, 2, tmp_path) as app:
+            app.await_running()
             # The last one waits until the three before it are paid off: 18 - 11 at 2 a second.
             assert time.monotonic() - began > (3 * PARTITIONS - FULL) / 2
-            assert set(internal(cluster.kafka.bootstrap, name).values()) == {PARTITIONS}
-            assert len(internal(cluster.kafka.bootstrap, name)) == 4
-            assert charged(own.decider, API[protocol]) == 4 * PARTITIONS
-            with running(proxy.bootstrap, name, reads, protocol, 2, tmp_path / "two") as second:
-                second.await_running()
-        with running(proxy.bootstrap, name, reads, protocol, 2, tmp_path / "three") as third:
-            third.await_running()
-        assert charged(own.decider, API[protocol]) == 4 * PARTITIONS
-        others = {event["api"] for event in own.decider.events if event["type"] == "request"}
-        assert others - {"Probe"} == {API[protocol]}
+        made = internal(cluster.kafka.bootstrap, name)
+        assert len(made) == 4 and set(made.values()) == {PARTITIONS}
+        until(lambda: charged(own.decider, API[protocol]) == 4 * PARTITIONS)
+        apis = {event["api"] for event in own.decider.events if event["type"] == "request"}
+        assert apis - {"Probe"} == {API[protocol]}
 
 
 def ask(wire: RawMember, body: Fields) -> Fields:
@@ -207,67 +199,40 @@ def test_odd_topologies_make_nothing(cluster: Cluster) -> None:
     with apart(cluster, "odd") as own, serving(own) as proxy:
         limited(own, proxy)
         for make in ODD:
-            with RawMember(proxy.bootstrap) as wire:
-                try:
-                    said = ask(wire, heartbeat(make(reads), fresh("app")))
-                except (Closed, ConnectionError):
-                    continue
-                assert said["ErrorCode"] or said["Status"], (make(reads), said)
+            with RawMember(proxy.bootstrap) as wire, suppress(Closed, ConnectionError):
+                ask(wire, heartbeat(make(reads), fresh("app")))
         assert internal(cluster.kafka.bootstrap, "odd") == {}
         until(lambda: charged(own.decider, API["streams"]) == 0)
         with RawMember(proxy.bootstrap) as wire:
             assert described(wire, "none") == ""
 
 
-def grown(random: Random, group: str, reads: list[str]) -> Fields:
-    """A topology of parts that read what others write, in an order of their own."""
-    ids = random.sample(range(40), random.randint(2, 16))
-    parts: list[Fields] = []
-    written: list[str] = []
-    for number in ids:
-        outside = random.sample(reads, random.randint(0 if written else 1, 2))
-        inside = random.sample(written, random.randint(0 if outside else 1, min(2, len(written))))
-        counts = {name: random.choice((0, 0, 0, 4)) for name in inside}
-        together = {"SourceTopics": range(len(outside)), "RepartitionSourceTopics": range(len(inside))}
-        parts.append({
-            "SubtopologyId": str(number).encode(),
-            "SourceTopics": [name.encode() for name in outside],
-            "RepartitionSourceTopics": [topic(f"{group}-{name}", count) for name, count in counts.items()],
-            "RepartitionSinkTopics": [f"{group}-r{number}".encode()],
-            "StateChangelogTopics": [topic(f"{group}-c{number}")],
-            "CopartitionGroups": [together] if random.random() < 0.15 else [],
-        })  # fmt: skip
-        written.append(f"r{number}")
-    read = {name for each in parts for name in names_in(each, "RepartitionSourceTopics")}
-    for each in parts:
-        each["RepartitionSinkTopics"] = [name for name in each["RepartitionSinkTopics"] if name in read]
-    random.shuffle(parts)
-    return {"Epoch": 0, "Subtopologies": parts}
-
-
-def names_in(part: Fields, field: str) -> list[bytes]:
-    """The topics of a list."""
-    return [each["Name"] for each in part[field]]
-
-
 @pytest.mark.soak
-def test_the_numbers_are_the_coordinators(cluster: Cluster) -> None:
-    """Straight at the broker it makes of 40 topologies what they are said to lack, or nothing."""
-    random, bootstrap = Random(11), cluster.kafka.bootstrap
-    counts = {source(cluster, count): count for count in (1, 3, 5)}
-    there = {name.encode(): count for name, count in counts.items()}
-    seen = Counter[bool]()
-    for _ in range(40):
-        group = fresh("app")
-        layout = request_layout(STREAMS_HEARTBEAT, 0)
-        said = layout.read(layout.write(heartbeat(grown(random, group, list(counts)), group)), 0)
-        try:
-            lacking = missing_topics(said["Topology"], there)
-        except NothingMade:
-            lacking = []
-        ours = {str(each.name, "utf-8").removeprefix(f"{group}-"): each.partitions for each in lacking}
-        with RawMember(bootstrap) as wire:
-            joined(wire, said)
-        assert internal(bootstrap, group) == ours, said["Topology"]
-        seen[bool(ours)] += 1
-    assert seen[True] > 10 and seen[False] > 2
+@pytest.mark.parametrize("protocol", API)
+def test_only_new_topics_cost(cluster: Cluster, tmp_path: Path, protocol: str) -> None:
+    """Not a second member, nor a second start; a topology with another store costs that one's topics."""
+    reads, name = source(cluster, 2), fresh("app")
+    admin = AdminClient({"bootstrap.servers": cluster.kafka.bootstrap})
+    with apart(cluster, f"new-{protocol}") as own, serving(own) as proxy:
+        limited(own, proxy)
+
+        def start(stores: int, folder: str) -> AbstractContextManager[App]:
+            return running(proxy.bootstrap, name, reads, protocol, stores, tmp_path / folder)
+
+        with start(1, "one") as first, start(1, "two") as second:
+            first.await_running()
+            second.await_running()
+        with start(1, "one") as first:
+            first.await_running()
+        until(lambda: charged(own.decider, API[protocol]) == 4)
+
+        def deleted() -> bool:
+            done = admin.delete_consumer_groups([name])[name]
+            return done.exception(LIMIT_S) is None
+
+        # Kafka 4.3 takes no other topology in a group that has one.
+        until(deleted, LIMIT_S)
+        with start(2, "three") as third:
+            third.await_running()
+        until(lambda: charged(own.decider, API[protocol]) == 8)
+        assert len(internal(cluster.kafka.bootstrap, name)) == 4

@@ -2,12 +2,20 @@
 
 from typing import Final
 
+from cachetools import TTLCache
+
 from enforcer.core import bounds
 from enforcer.kafka.mutations.auto_creation import FLAG_FROM, AutoCreations, forbids_creation
 from enforcer.kafka.mutations.gated_link import GatedLink
 from enforcer.kafka.mutations.mutation import Mutation
 from enforcer.kafka.mutations.recent_topics import RecentTopics
-from enforcer.kafka.mutations.streams import StreamsHeartbeat, leaves
+from enforcer.kafka.mutations.streams import (
+    REMEMBERED_MAX,
+    REMEMBERED_MS,
+    Remembered,
+    StreamsHeartbeat,
+    leaves,
+)
 from enforcer.kafka.part import Concern, Link, Part, Request, Slot
 from enforcer.laws.mutation.admission import Admission
 from enforcer.laws.mutation.coordinator import QuotaCoordinator
@@ -34,6 +42,7 @@ class Mutations(Concern):
         coordinator: decides.
         recent: knows partition counts better than the brokers.
         auto_creations: keeps clients from creating topics by asking for them.
+        streams_groups: what was said of large ones a moment ago.
 
     Args:
         coordinator: see there.
@@ -47,6 +56,9 @@ class Mutations(Concern):
         self.coordinator = coordinator
         self.recent = recent
         self.auto_creations = AutoCreations(coordinator)
+        self.streams_groups: Remembered = TTLCache(
+            REMEMBERED_MAX, REMEMBERED_MS, coordinator.clock.steady_ms
+        )
 
     def reads(self, key: int, user: str, client_id: str) -> bool:
         if key == STREAMS_HEARTBEAT:
@@ -198,8 +210,9 @@ class MutationsPart(Part):
             self._admit(heartbeat, asked, request, quota, verdict)
 
         heartbeat = StreamsHeartbeat(
-            self._link, request, self._settings, self._finished, create, enforced=not limit.shadow
-        )
+            self._link, request, self._settings, self._finished, create,
+            remembered=self._concern.streams_groups, enforced=not limit.shadow,
+        )  # fmt: skip
         self._heartbeat = heartbeat
         self._keep(heartbeat.slot, len(request.frame))
         heartbeat.start()

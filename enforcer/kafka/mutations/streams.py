@@ -6,7 +6,7 @@ name, as Streams does it under the classic protocol, through the same admission.
 by a coordinator that waits for internal topics, and the member joins anew.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -15,7 +15,7 @@ from enforcer.kafka.mutations.gated_link import GatedLink
 from enforcer.kafka.mutations.topology import InternalTopic, NothingMade, TooManySteps, missing_topics
 from enforcer.kafka.part import Link, Request, Slot
 from enforcer.wire.kafka import fields
-from enforcer.wire.kafka.codec import ASKED_MAX, answer, asked, request_layout, told
+from enforcer.wire.kafka.codec import ASKED_MAX, Reader, answer, asked, request_layout, told
 from enforcer.wire.kafka.fields import Fields
 from enforcer.wire.kafka.frames import (
     CREATE_TOPICS,
@@ -61,11 +61,13 @@ _NULL: Final = (
 )  # fmt: skip
 
 _HEAD: Final = asked(STREAMS_HEARTBEAT, "MemberEpoch")
-_DESCRIBED: Final = told(
-    STREAMS_DESCRIBE,
-    "Groups(ErrorCode ErrorMessage:text? Topology(Epoch Subtopologies(SourceTopics(Text:text)"
-    " StateChangelogTopics(Name:text) RepartitionSourceTopics(Name:text))))",
-)
+_GROUPS: Final = told(STREAMS_DESCRIBE, "of:Groups Groups:count")
+# Only what stands before its members, of which there may be thousands.
+_GROUP: Final = Reader(
+    STREAMS_DESCRIBE, "response.Groups()",
+    "ErrorCode ErrorMessage:text? Topology(Epoch Subtopologies(SourceTopics(Text:text)"
+    " StateChangelogTopics(Name:text) RepartitionSourceTopics(Name:text)))",
+)  # fmt: skip
 _CREATED: Final = told(CREATE_TOPICS, "Topics(Name:text? ErrorCode ErrorMessage:text?)")
 
 
@@ -83,6 +85,14 @@ class KnownTopology(NamedTuple):
     internal: Sequence[str]
 
 
+Remembered = MutableMapping[bytes, KnownTopology]
+"""Groups by name, for REMEMBERED_MS."""
+LARGE_BYTES: Final = 65_536
+"""What is said of a group grows with its members, each of whom would ask: beyond this one asks for all."""
+REMEMBERED_MS: Final = 1_000.0
+REMEMBERED_MAX: Final = 100
+
+
 class StreamsHeartbeat(GatedLink):
     """One heartbeat under a quota, and the connection as the creation of its topics sees it.
 
@@ -92,12 +102,14 @@ class StreamsHeartbeat(GatedLink):
         settings: bound the topics of a topology.
         finished: called before the client is answered.
         create: has topics created: told the request, and this link.
+        remembered: what was said of large groups a moment ago.
         enforced: its quota is acted on; if not, it goes on whatever is missing.
     """
 
     def __init__(
         self, link: Link, request: Request, settings: ProxySettings, finished: Callable[[Slot], None],
-        create: Callable[[MutationRequest, "StreamsHeartbeat"], None], *, enforced: bool,
+        create: Callable[[MutationRequest, "StreamsHeartbeat"], None], *, remembered: Remembered,
+        enforced: bool,
     ) -> None:  # fmt: skip
         self._topology: Fields | None = None
         self._body: Fields = {}
@@ -106,6 +118,7 @@ class StreamsHeartbeat(GatedLink):
         self._id = client_id_field(request.frame)
         self._max_items = settings.max_items
         self._create = create
+        self._remembered = remembered
         self._enforced = enforced
         self._missing: list[str] = []
         self._gone = False
@@ -131,7 +144,10 @@ class StreamsHeartbeat(GatedLink):
         elif topology is not None and any(part["SourceTopicRegex"] for part in topology["Subtopologies"]):
             # No coordinator takes them so far, and nobody could say what they cost.
             self._refuse(_INVALID_REQUEST, "Regular expressions for source topics are not supported.")
+        elif topology is None and (known := self._remembered.get(self._body["GroupId"])) is not None:
+            self._go_by(known)
         else:
+            self._remembered.pop(self._body["GroupId"], None)
             self._send(STREAMS_DESCRIBE, 0, {"GroupIds": [self._body["GroupId"]]}, self._described)
 
     def leave(self) -> None:
@@ -154,10 +170,10 @@ class StreamsHeartbeat(GatedLink):
     def _described(self, response: bytes) -> None:
         if self._gone:
             return
-        said = _DESCRIBED(response, 0)
-        if len(said) != 1:
+        start, count = _GROUPS(response, 0)
+        if count != 1:
             raise BadFrame(Reason.BAD_VALUE)
-        ((code, message, stored),) = said
+        code, message, stored = _GROUP(response, 0, start)
         joins = self._topology
         if code == _GROUP_ID_NOT_FOUND and joins is not None:
             stored = None
@@ -165,6 +181,8 @@ class StreamsHeartbeat(GatedLink):
             self._refuse(code, message or "")
             return
         known = None if stored is None else _known(*stored)
+        if known is not None and joins is None and len(response) > LARGE_BYTES:
+            self._remembered[self._body["GroupId"]] = known
         if joins is None or (known is not None and known.epoch > joins["Epoch"]):
             # It goes by the group's topology, not by one of its own.
             self._go_by(known)

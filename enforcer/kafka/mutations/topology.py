@@ -61,9 +61,12 @@ def missing_topics(topology: Fields, there: Counts) -> list[InternalTopic]:
         for field in ("RepartitionSourceTopics", "StateChangelogTopics"):
             topics = part[field]
             _unlike([topic["Name"] for topic in topics])
-            for topic in topics:
-                name = topic["Name"]
-                made[name] = InternalTopic(name, topic["Partitions"] or decided[name], topic)
+            for asked in topics:
+                name = asked["Name"]
+                count = asked["Partitions"] or decided[name]
+                if count < 1:
+                    raise NothingMade
+                made[name] = InternalTopic(name, count, asked)
     if any(there.get(name) not in (None, topic.partitions) for name, topic in made.items()):
         raise NothingMade
     return [topic for name, topic in made.items() if there.get(name) is None]

@@ -116,6 +116,25 @@ def test_a_member_goes_by_its_groups_topology() -> None:
     assert len(played.beats) == 4 and played.made == {} and charged(played) == 0
 
 
+def test_of_a_large_group_one_member_asks_for_all() -> None:
+    """For a second, and until one joins: what is said of it grows with its members."""
+    played = limited({"a": 2, "c": 2})
+    members = [{"MemberId": b"m" * 1_000}] * 70
+    played.group = {"Topology": counting("a", "c"), "Members": members}
+
+    def described(body: Fields, ms: float) -> int:
+        before = len(played.rig.upstream.sent)
+        again(played, body, ms)
+        return sum(frame[:2] == b"\0\x59" for frame in played.rig.upstream.sent[before:])
+
+    beats = heartbeat(None, epoch=5)
+    assert [described(beats, ms) for ms in (0, 500, 499, 2)] == [1, 0, 0, 1]
+    assert [described(body, 1) for body in (heartbeat(counting("a", "c")), beats)] == [1, 1]
+    played.group["Members"] = members[:1]
+    assert [described(beats, ms) for ms in (1_000, 1)] == [1, 1]
+    assert len(played.beats) == 8
+
+
 @pytest.mark.parametrize("code", [14, 16, 30, 29])
 def test_the_coordinators_errors_are_passed_on(code: int) -> None:
     """Whatever it says of the group it would say of the heartbeat."""
@@ -144,14 +163,14 @@ def test_what_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert played.beats == [] and played.made == {}
 
 
-def test_numbers_below_zero_are_the_brokers_to_refuse() -> None:
-    """-1 is the cluster's default, as it is for CreateTopics; less is no number of partitions."""
+@pytest.mark.parametrize("count", [-1, -5])
+def test_numbers_below_zero_are_the_coordinators_to_refuse(count: int) -> None:
+    """It makes nothing then, though CreateTopics with -1 would."""
     played = limited({"a": 2})
     topology = counting("a", "c", repartition="r")
-    topology["Subtopologies"][1]["RepartitionSourceTopics"] = [topic("r", -5)]
-    played.refuses = {name: (37, b"no") for name in ("r", "c")}
-    assert "r (no)" in status(played.beat(heartbeat(topology)))
-    assert charged(played) == 0 and played.made == {} and played.beats == []
+    topology["Subtopologies"][1]["RepartitionSourceTopics"] = [topic("r", count)]
+    assert played.beat(heartbeat(topology)) is not None
+    assert charged(played) == 0 and played.made == {} and len(played.beats) == 1
 
 
 def test_who_is_gone_gets_nothing_made() -> None:
