@@ -12,14 +12,14 @@ from cluster_kit import Cluster, fresh
 from confluent_kafka import TopicPartition
 from kafka.protocol.schemas.load_json import load_json
 from kafka_backlog_kit import Lagging, Looker, plans
-from share_kit import KIND, SHARE_HEARTBEAT, RawMember, acquired, configure, share_cluster
+from share_kit import SHARE_HEARTBEAT, RawMember, acquired, configure, share_cluster
 
 from enforcer.wire.kafka.fields import Fields
 from enforcer.wire.kafka.frames import SHARE_ACKNOWLEDGE, SHARE_FETCH
 from streaming.collect.backlog.cluster import CannotEvict
 from streaming.collect.kafka import share_messages
 from streaming.contract.broker_events import Backlog
-from weir.jars.folders import jars_dir
+from weir.jars.folders import KAFKA, jars_dir
 
 MEMBER = "A" * 22
 RECORDS = 20
@@ -30,7 +30,7 @@ NOW_MS = 1_795_000_000_000
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A broker that has share groups."""
-    with share_cluster(tmp_path_factory.mktemp("kafka43")) as found:
+    with share_cluster(tmp_path_factory.mktemp("kafka")) as found:
         yield found
 
 
@@ -113,7 +113,7 @@ def own(report: Backlog) -> tuple[int, int | None]:
 @pytest.mark.parametrize("name", ["DescribeShareGroupOffsets", "AlterShareGroupOffsets"])
 def test_the_messages_are_the_brokers_own(name: str) -> None:
     """What stands in share_messages reads as the definitions in Kafka's jar."""
-    (jar,) = jars_dir(KIND).glob("kafka-clients-*.jar")
+    (jar,) = jars_dir(KAFKA).glob("kafka-clients-*.jar")
     for kind in ("Request", "Response"):
         with zipfile.ZipFile(jar) as opened:
             text = opened.read(f"common/message/{name}{kind}.json").decode()
