@@ -1,10 +1,12 @@
-# make setup | run | pulsar | check | test | secure | soak | suites [NAME=...] [WAY=tls] | bench [NAME=...] | image | sbom | compose-test
+# make setup | run | pulsar | check | test | secure | soak | suites [NAME=...] [WAY=tls] | matrix [NAME=...]
+#    | bench [NAME=...] | image | sbom | compose-test
 # (all but setup and image run setup first, test beside what needs less)
 # pulsar: what weir pulsar and weir up --pulsar local need (they fetch it themselves too), 231 MB, about a minute.
 # s3a: what checkpoints on s3a:// need, 10 MB. minio: an S3 store for tests of that, built in a quarter of an hour.
 # check: lint, types and unit tests, four minutes. test: that and the rest on real parts, eighteen minutes; what a change
 # has to pass. soak: what takes longer and breaks seldom, before a release. suites: clients' own tests through the
-# proxy, before a release too. bench: how fast it is. sbom: what Weir is made of (CycloneDX), build/sbom.json.
+# proxy, before a release too, as matrix: all laws before other brokers, by more clients. bench: how fast it is.
+# sbom: what Weir is made of (CycloneDX), build/sbom.json.
 # secure: the quick tests of test that are about security, testssl.sh, and all laws felt by clients in C, Python, Java and Go.
 PYTHON ?= python3
 VENV := .venv
@@ -12,7 +14,8 @@ JARS := $(CURDIR)/.weir/jars
 STAMPS := $(VENV)/.installed .weir/jars/kafka/.fetched .weir/jars/spark/.fetched $(VENV)/.compiled .weir/jars/.archived
 PULSAR_JARS := .weir/jars/pulsar/.fetched .weir/jars/pulsar_broker/.fetched
 STREAMS_JARS := .weir/jars/streams43/.fetched
-TESTS_JARS := .weir/jars/hdfs/.fetched .weir/jars/kafka39/.fetched .weir/jars/kafka41/.fetched $(STREAMS_JARS)
+TESTS_JARS := $(patsubst %,.weir/jars/%/.fetched,hdfs kafka39 kafka41 streams43)
+MATRIX_JARS := $(patsubst %,.weir/jars/%/.fetched,clients28 kafka39 kafka40 kafka41 kafka44)
 AXE := .weir/tools/axe/.fetched
 PYTEST := $(VENV)/bin/python -m pytest
 # A commit of MinIO, 2026-02-12.
@@ -25,7 +28,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Where it is set, pytest ends with all of what differed, and a log of bounded length then lacks the test's name.
 unexport CI
 
-.PHONY: setup run pulsar s3a minio lint types units check test secure soak suites bench image sbom compose-test
+.PHONY: setup run pulsar s3a minio lint types units check test secure soak suites matrix bench image sbom compose-test
 .DELETE_ON_ERROR:
 
 # Python's libraries and Kafka's jars come from two places, so they come at a time.
@@ -60,9 +63,9 @@ $(VENV)/.compiled: $(VENV)/.installed $(shell find streaming/columns streaming/l
 # For checkpoints on s3a://, 10 MB.
 s3a: setup .weir/jars/spark_s3a/.fetched
 
-# Only tests need these: a namenode and a datanode, older brokers, Kafka Streams, and an S3 store, built in a
+# Only tests need these: a namenode and a datanode, other brokers and clients, Kafka Streams, and an S3 store, built in a
 # quarter of an hour.
-$(TESTS_JARS): .weir/jars/%/.fetched: tests/poms/%/pom.xml tests/poms/%/jars.sha256
+$(sort $(TESTS_JARS) $(MATRIX_JARS)): .weir/jars/%/.fetched: tests/poms/%/pom.xml tests/poms/%/jars.sha256
 	@mkdir -p $(JARS)
 	@$(PYTHON) -m weir.jars fetch tests/poms/$* $(JARS)/$*
 	@touch $@
@@ -154,6 +157,11 @@ soak: setup s3a $(PULSAR_JARS) $(AXE) .weir/jars/pulsar_tools/.fetched $(TESTS_J
 suites: setup
 	@scripts/prerequisites.sh $(PYTHON) go npm g++
 	@$(VENV)/bin/python tests/suites $(WAY:%=--way %) $(NAME)
+
+# Laws, clients and servers (docs/compatibility.md, which it writes), a quarter of an hour. NAME=4.3: only before that one.
+matrix: setup $(PULSAR_JARS) $(MATRIX_JARS)
+	@scripts/prerequisites.sh $(PYTHON) go npm
+	@$(VENV)/bin/python tests/matrix $(NAME)
 
 # Images of all parts; ENGINE=podman, BASE=image, TAG=tag and BUILD_ARGS are taken from the environment or from here.
 image:

@@ -10,11 +10,18 @@ from collections.abc import Callable
 import pytest
 from property_kit import register_profiles
 
+from weir.jars.folders import KAFKA
+
 # Java's second compiler pays in a run of minutes, and no test is that long: without it Spark's tests take a
 # quarter of the processor time. Users have both.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
 
 register_profiles()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """What `make matrix` varies."""
+    parser.addoption("--kafka", default=KAFKA, metavar="KIND", help="whose jars the shared broker is run by")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -24,7 +24,7 @@ NOW_MS = 1_795_000_000_000
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A broker that has share groups."""
-    with share_cluster(tmp_path_factory.mktemp("kafka43")) as found:
+    with share_cluster(tmp_path_factory.mktemp("kafka")) as found:
         yield found
 
 

@@ -22,12 +22,15 @@ from weir.stack.topics import ensure_topics
 
 
 @pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(
+    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> Iterator[Cluster]:
     """A broker with auto-creation on, Weir's topics, and the law running on them."""
     kafka = LocalKafka(
         tmp_path_factory.mktemp("kafka"),
         sasl=USERS,
         auto_create_topics=True,
+        kind=pytestconfig.getoption("--kafka"),
         properties={"num.partitions": str(DEFAULT_PARTITIONS)},
     )
     with kafka:

@@ -16,7 +16,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError
 from tls_kit import Way
 
-from weir.jars.folders import ROOT
+from weir.jars.folders import KAFKA, ROOT
 from weir.jars.java import java_command
 
 SOURCES = ROOT / "tests" / "secure"
@@ -55,6 +55,8 @@ class Client(ABC):
 
     refused = True
     """Whether its CreateTopics are of a version that knows error 89; if not, they wait."""
+    tells = True
+    """Whether it says how long its CreateTopics were to wait."""
 
     def __init__(self, way: Way, bootstrap: str, name: str) -> None:
         self.way, self.bootstrap, self.name = way, bootstrap, name
@@ -75,7 +77,7 @@ class Client(ABC):
 class RdKafka(Client):
     """C: librdkafka."""
 
-    refused = False
+    refused = tells = False
 
     def create(self, topics: dict[str, int]) -> Told:
         """See Client."""
@@ -206,10 +208,10 @@ class Program(Client):
         return Told(**orjson.loads(done.stdout))
 
 
-def java(way: Way, bootstrap: str, name: str, folder: Path) -> Program:
-    """Kafka's own."""
+def java(way: Way, bootstrap: str, name: str, folder: Path, kind: str = KAFKA) -> Program:
+    """Kafka's own, of these jars."""
     quiet = ("org.slf4j.simpleLogger.defaultLogLevel=error",)
-    command = java_command(str(SOURCES / "Client.java"), heap_mb=128, properties=quiet)
+    command = java_command(str(SOURCES / "Client.java"), heap_mb=128, properties=quiet, kind=kind)
     return Program(way, bootstrap, name, command, way.java, folder)
 
 
