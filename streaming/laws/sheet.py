@@ -149,4 +149,6 @@ def joined(pieces: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     """Rows with the same columns, one after the other."""
     if len(pieces) == 1:
         return pieces[0]
-    return pa.Table.from_batches(pieces).unify_dictionaries().combine_chunks().to_batches()[0]
+    # One batch, or an error: a column of 2 GiB of text stays in parts, and none may be lost.
+    (rows,) = pa.Table.from_batches(pieces).unify_dictionaries().combine_chunks().to_batches()
+    return rows
