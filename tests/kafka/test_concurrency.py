@@ -238,7 +238,8 @@ def test_two_proxies_divide_a_limit(start: Start) -> None:
         each.limit(FIXED)
         until(lambda each=each: partition(each.proxy).limiter.limit == LIMIT // 2, what="half of it each")
     world.relay.delay_s = 0.01
-    with loaded(world, 5) as failed, loaded(second, 5) as failed_too:
+    # Few of them: a client takes as much of a processor as what it asks for.
+    with loaded(world, 20, 2 * LIMIT) as failed, loaded(second, 20, 2 * LIMIT) as failed_too:
         until(lambda: world.relay.in_flight == LIMIT, what="all slots taken")
     assert failed == failed_too == []
     assert world.relay.most == LIMIT
