@@ -96,7 +96,7 @@ class Source:
     Args:
         flexible: compact lengths, and tagged sections.
         rows: what an element counts for of which something is wanted.
-        types: field -> the named tuple that is made of each of its structs, past its slow constructor.
+        types: field -> the named tuple, of as many fields, that is made of its structs past its constructor.
     """
 
     def __init__(self, flexible: bool, rows: int, types: Mapping[str, type[tuple[Any, ...]]]) -> None:
