@@ -5,7 +5,8 @@ What is wanted is said by the names of Kafka's fields:
     GroupId:text Topics(at Name|TopicId:text Partitions(PartitionIndex CommittedOffset) end)
 
 - `Name`: its value; text, bytes and ids are bytes. `Name:text`: text is decoded, what is not UTF-8 becomes
-  U+FFFD. `?` behind it: it may be null, whatever its definition says. `A|B`: whichever the version has.
+  U+FFFD. A `?` behind it: it may be null although its definition does not allow that.
+- `A|B`: whichever of them the version has.
 - `Topics(...)`: these of each struct; of an array a list. `Topics:count`: how many it has, -1 for null. A
   text of an array is a struct with the field `Text`, without a tagged section.
 - `at:Name`, `end:Name`: the offset where it begins and ends, `of:Name` where its bytes begin, behind their
@@ -95,10 +96,10 @@ class Source:
     Args:
         flexible: compact lengths, and tagged sections.
         rows: what an element counts for of which something is wanted.
-        types: field -> the named tuple made of each of its structs; if whole, past its slow constructor.
+        types: field -> the named tuple, of as many fields, that is made of its structs past its constructor.
     """
 
-    def __init__(self, flexible: bool, rows: int, types: Mapping[str, type[Any]]) -> None:
+    def __init__(self, flexible: bool, rows: int, types: Mapping[str, type[tuple[Any, ...]]]) -> None:
         self._flexible = flexible
         self._rows = rows
         self._types = types
@@ -309,10 +310,9 @@ class Source:
     def _made(self, part: Field, want: Choice | None, value: str) -> str:
         if part.name not in self._types or want is None:
             return value
-        name, kind = f"make_{self._variable_of(part.name)}", self._types[part.name]
-        self._known |= {name: kind, "new": tuple.__new__}
-        values = value if value.startswith("(") else f"({value},)"
-        return f"{name}(*{values})" if len(want.inner or ()) < len(kind._fields) else f"new({name}, {values})"
+        name = f"make_{self._variable_of(part.name)}"
+        self._known |= {name: self._types[part.name], "new": tuple.__new__}
+        return f"new({name}, {value if value.startswith('(') else f'({value},)'})"
 
     def _array(self, part: Field, want: Choice | None, variable: str) -> None:
         everything = want is not None and want.inner is None

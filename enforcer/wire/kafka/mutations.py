@@ -256,8 +256,7 @@ _OUTCOME: Final = {
     MutationApi.CREATE_PARTITIONS: "Name:text? ErrorCode",
 }
 _OUTCOMES: Final = {
-    api: told(api, f"{field}({_OUTCOME[api]}) end", room=_ROOM, types={field: AnsweredItem})
-    for api, field in _SAID.items()
+    api: told(api, f"{field}({_OUTCOME[api]}) end", room=_ROOM) for api, field in _SAID.items()
 }
 _ANSWERED: Final = {
     api: told(api, f"at:{field} of:{field} {field}:count") for api, field in _SAID.items()
@@ -274,8 +273,7 @@ def decode_answer(api: MutationApi, version: int, response: bytes) -> list[Answe
     Raises:
         BadFrame: the response ends too early or a length in it is impossible.
     """
-    items: list[AnsweredItem] = _OUTCOMES[api](response, version)[0]
-    return items
+    return [AnsweredItem(*item) for item in _OUTCOMES[api](response, version)[0]]
 
 
 def _refusals(
