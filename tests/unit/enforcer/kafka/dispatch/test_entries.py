@@ -137,6 +137,8 @@ def test_a_run_is_all_entries_at_once(records: bytes, offset: int) -> None:
         (PLAIN + struct.pack(">qi", 19, -12) + bytes(80), 10),
         (PLAIN + placed(batch(1), 19)[:57] + struct.pack(">i", 1 << 30) + batch(1)[61:], 10),
     ],
+    # A batch holds the time at which it was made: no name that all workers agree on.
+    ids=["empty", "cut", "passed", "cut_v1", "compressed", "control", "v1", "negative", "too_many"],
 )
 def test_no_run(records: bytes, offset: int) -> None:
     """Where there is nothing, or something that has to be looked at by itself."""
