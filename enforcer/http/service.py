@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from prometheus_client import CollectorRegistry
 
@@ -51,7 +52,10 @@ class HttpService:
     ) -> None:
         self._loop = asyncio.get_running_loop()
         metrics = Metrics(deciding.metric_subjects_max, registry)
-        control = ControlPlane(enforcer_id, deciding, metrics, cluster, speaks="http")
+        # As a proxy's: to another listener where the properties of our own connections name one.
+        bootstrap = cluster.client.get("bootstrap.servers", cluster.bootstrap)
+        own = replace(cluster, bootstrap=bootstrap)
+        control = ControlPlane(enforcer_id, deciding, metrics, own, speaks="http")
         self._enforcement = Enforcement(control, laws=(MutationQuotas,))
         mutations = Mutations(self._enforcement.of(MutationQuotas).coordinator, self._call_later)
         self.proxy = HttpProxy(
