@@ -3,12 +3,17 @@
 from typing import Any
 
 import pytest
-from streams_kit import Coordinator, counting, heartbeat, topic
+from connection_kit import framed
+from hypothesis import given
+from hypothesis import strategies as st
+from streams_kit import Coordinator, counting, heartbeat, request, topic
 
 from enforcer.kafka.mutations import streams
 from enforcer.wire.kafka.fields import Fields
+from enforcer.wire.kafka.frames import STREAMS_HEARTBEAT
 
 FENCED, INVALID_TOPOLOGY = 110, 130
+HEADER_BYTES = 12
 
 
 def limited(there: dict[str, int], rate: float = 2, burst: float = 11, **settings: Any) -> Coordinator:
@@ -171,6 +176,20 @@ def test_numbers_below_zero_are_the_coordinators_to_refuse(count: int) -> None:
     topology["Subtopologies"][1]["RepartitionSourceTopics"] = [topic("r", count)]
     assert played.beat(heartbeat(topology)) is not None
     assert charged(played) == 0 and played.made == {} and len(played.beats) == 1
+
+
+@given(st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), min_size=1, max_size=4))
+def test_damaged_heartbeats_make_nothing_uncharged(damage: list[tuple[int, int]]) -> None:
+    """Each goes on, is answered or ends its connection."""
+    frame = bytearray(request(STREAMS_HEARTBEAT, 0, heartbeat(counting("a", "c0", "c1", repartition="r"))))
+    for place, byte in damage:
+        frame[HEADER_BYTES + place % (len(frame) - HEADER_BYTES)] = byte
+    played = limited({"a": 2, "r": 2})
+    played.rig.connection.data_received(framed(bytes(frame)))
+    while played.answer_one():
+        pass
+    assert charged(played) == sum(played.made.values())
+    assert played.rig.client.closed or played.rig.client.data
 
 
 def test_who_is_gone_gets_nothing_made() -> None:
