@@ -177,19 +177,20 @@ def _spare(folder: Path, held: ExitStack) -> IO[bytes]:
     return held.enter_context(tempfile.TemporaryFile(dir=folder))
 
 
+def room_near(near: str | None) -> str | None:
+    """The folder of a file, unless that is a device or pipe; None: where temporary files are."""
+    return os.path.dirname(os.path.realpath(near)) if near is not None and is_regular(near) else None
+
+
 @contextmanager
 def drafts(near: str | None) -> Iterator[Drafts]:
-    """Files in a folder that is gone afterwards.
-
-    Args:
-        near: a file in whose folder there is room, unless it is a device or pipe; None: where temporary files
-            are.
+    """Files in a folder that is gone afterwards, where `room_near` says.
 
     Raises:
         OSError: there is no room.
     """
-    room = os.path.dirname(os.path.realpath(near)) if near is not None and is_regular(near) else None
-    with tempfile.TemporaryDirectory(prefix=".weir-replay-", dir=room) as folder, ExitStack() as held:
+    prefix = ".weir-replay-"
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=room_near(near)) as folder, ExitStack() as held:
         yield Drafts(Path(folder), held)
 
 
@@ -229,7 +230,7 @@ def replaying(
         policies: file with the policies in force at the start.
         files: event files, in order.
         as_decided: what proxies have decided stands, as in the live job; False: it is decided anew.
-        near: see `drafts`.
+        near: see `room_near`.
         tell: told now and then how many events are decided, and which part of the log that is.
         decider: makes what decides; anew, if the log turns out to be in no order.
 

@@ -24,12 +24,12 @@ from streaming.job import schemas
 from streaming.job.operator import Input, decide
 from streaming.job.routing import line_router
 from streaming.job.sources import staged_lines
-from streaming.job.spark.session import build_session, reason_of, stop_session
+from streaming.job.spark.session import build_session, is_local_master, reason_of, stop_session
 from streaming.job.spark.settings import JobSettings, Profile
 from streaming.laws.law import StepContext
 from streaming.log.reading import Line, read_lines
 from streaming.policy.files import load_policies
-from streaming.replay import ReplayResult, ordered, read_timeline
+from streaming.replay import ReplayResult, ordered, read_timeline, room_near
 
 QUERY_NAME = "weir-replay"
 _LINES_PER_FILE = 200_000
@@ -54,8 +54,9 @@ class StagedInput:
 
 
 def replay_spark(
-    policies: str, files: Sequence[str], *, jars: Path, as_decided: bool = False
-) -> ReplayResult:
+    policies: str, files: Sequence[str], *, jars: Path, as_decided: bool = False,
+    given: JobSettings | None = None, near: str | None = None,
+) -> ReplayResult:  # fmt: skip
     """Replay files in a Spark session of its own, which is stopped afterwards.
 
     Args:
@@ -63,20 +64,26 @@ def replay_spark(
         files: event files, in order.
         jars: folder with the jars of weir/jars/poms/spark.
         as_decided: see `replay_local`.
+        given: the section `job:`, by which a cluster is used; None: this process alone.
+        near: see `replay.room_near`; a cluster's executors share that folder with this process.
 
     Raises:
         ConfigError: the policies are wrong.
         WeirError: a file cannot be read, or Spark failed.
+        OSError: there is no room.
     """
-    cores = os.cpu_count() or 1
-    tuned = JobSettings(profile=Profile.THROUGHPUT, shards=max(8, cores), shuffle_partitions=cores)
-    with tempfile.TemporaryDirectory(prefix="weir-replay-") as folder:
+    given, cores = given or JobSettings(), os.cpu_count() or 1
+    if is_local_master(given.master):
+        given = given.model_copy(update={"shards": max(8, cores), "shuffle_partitions": cores})
+    shards = given.shards or given.shuffle_partitions
+    tuned = given.model_copy(update={"profile": Profile.THROUGHPUT})
+    with tempfile.TemporaryDirectory(prefix=".weir-replay-", dir=room_near(near)) as folder:
         # First, since what is wrong with the files must not wait for a JVM.
         staged = stage(policies, files, Path(folder))
         session = build_session(tuned, jars=jars, work_dir=staged.work, checkpoint=folder)
         try:
             return replay_staged(
-                session.spark, staged, shards=tuned.shards, tasks=cores, as_decided=as_decided
+                session.spark, staged, shards=shards, tasks=tuned.shuffle_partitions, as_decided=as_decided
             )
         finally:
             stop_session(session, tuned.stop_timeout_s)

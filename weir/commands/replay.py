@@ -111,9 +111,14 @@ def _replayed(args: argparse.Namespace) -> "Iterator[Replayed | ReplayResult]":
             yield replayed
         return
     from streaming.job.replay import replay_spark
+    from streaming.job.spark.settings import JobSettings
+    from streaming.policy.settings import read_settings
     from weir.jars.folders import jars_dir
 
-    yield replay_spark(args.policies, args.events, jars=jars_dir("spark"), as_decided=args.as_decided)
+    yield replay_spark(
+        args.policies, args.events, jars=jars_dir("spark"), as_decided=args.as_decided, near=args.out,
+        given=read_settings(JobSettings, "job", args.settings),
+    )  # fmt: skip
 
 
 def _plan(args: argparse.Namespace) -> int:

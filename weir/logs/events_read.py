@@ -14,7 +14,7 @@ from weir.log import teller
 from weir.logs.times import BEGINNING_MS, EXPECTED
 from weir.options import add, cluster_of, time_argument
 
-_KAFKA_ONLY: Final = ("start", "end", "settings")
+_KAFKA_ONLY: Final = ("start", "end")
 
 
 def add_events_options(parser: argparse.ArgumentParser) -> None:
@@ -25,7 +25,7 @@ def add_events_options(parser: argparse.ArgumentParser) -> None:
     time: dict[str, Any] = {"type": time_argument, "metavar": "TIME"}
     add(parser, "--from", f"{EXPECTED} (default: beginning)", dest="start", **time)
     add(parser, "--to", "the same; not included (default: now)", dest="end", **time)
-    add(parser, "--settings", "settings file, for the names and logins of the topics", metavar="FILE")
+    add(parser, "--settings", "settings file: the topics' names and logins, Spark's cluster", metavar="FILE")
 
 
 @contextmanager
@@ -41,7 +41,9 @@ def events_read(args: argparse.Namespace) -> Iterator[list[str]]:
     """
     if args.events is not None:
         if any(getattr(args, name) is not None for name in _KAFKA_ONLY):
-            args.usage_error("--from, --to and --settings need --from-kafka HOST:PORT")
+            args.usage_error("--from and --to need --from-kafka HOST:PORT")
+        if args.settings is not None and getattr(args, "engine", "local") == "local":
+            args.usage_error("--settings needs --from-kafka HOST:PORT or --engine spark")
         with _terminated_as_interrupted():
             yield args.events
         return

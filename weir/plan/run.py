@@ -44,7 +44,7 @@ def plan(
         recorded: files of decisions that must come out again; empty: nothing is proven.
         as_decided: what proxies have decided stands on the log's own side.
         totals: add up what each subject got, too.
-        near: see `drafts`.
+        near: see `room_near`.
 
     Raises:
         ConfigError: policies are wrong.

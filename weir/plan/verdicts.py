@@ -116,7 +116,7 @@ class Verdicts:
         return cls(
             law=law.name,
             source=decided.source if overshoot is None else np.full(len(decided), -1),
-            ids=decided.rows["id"], ts=decided.ts,
+            ids=decided.rows["id"].cast(pa.string()), ts=decided.ts,
             subjects=subjects, subject=subject, names=names, name=name,
             outcome=outcome.astype(np.int8), delay_ms=np.minimum(delay_ms, EXACT_MAX).astype(np.int64),
             overshoot=overshoot or {},

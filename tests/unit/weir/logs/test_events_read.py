@@ -18,7 +18,8 @@ from weir.cli import main
     [
         ((), "one of the arguments --events --from-kafka is required"),
         (("--events", "e", "--from-kafka", "127.0.0.1:1"), "not allowed with argument"),
-        (("--events", "e", "--from", "-1h"), "--from, --to and --settings need --from-kafka HOST:PORT"),
+        (("--events", "e", "--from", "-1h"), "--from and --to need --from-kafka HOST:PORT"),
+        (("--events", "e", "--settings", "s"), "--settings needs --from-kafka HOST:PORT or --engine spark"),
     ],
 )
 def test_options_that_do_not_go_together(
