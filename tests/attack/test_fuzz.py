@@ -41,7 +41,7 @@ def test_every_seed_is_understood() -> None:
     # librdkafka writes the null list of a Metadata request for all topics as four bytes, so that three are
     # left over.
     assert unread == {METADATA}
-    assert len({one.key for one in seeds().requests}) == 50
+    assert len({one.key for one in seeds().requests}) == 56
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.what)

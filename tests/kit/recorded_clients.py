@@ -63,11 +63,15 @@ def _data_commands(place: Place, server: Command) -> Iterator[Command]:
             "--max-messages", "5", "--timeout-ms", "8000", "--command-property", f"group.protocol={name}",
             "--isolation-level", "read_committed",
         )  # fmt: skip
-    # A share group begins with what is written after its first member has come.
     share = ("--group", "shared", "--max-messages", "1", "--timeout-ms", "3000")
     yield (f"{_TOOLS}consumer.ConsoleShareConsumer", *server, *_JAVA_TOPIC, *share)
-    yield (f"{_TOOLS}ConsoleProducer", *server, *_JAVA_TOPIC)
+    # It began with what was written after it had come.
+    shared = (f"{_TOOLS}consumer.group.ShareGroupCommand", *server, "--group", "shared")
+    yield (*shared, *_JAVA_TOPIC, "--reset-offsets", "--to-earliest", "--execute")
     yield (f"{_TOOLS}consumer.ConsoleShareConsumer", *server, *_JAVA_TOPIC, *share)
+    yield (*shared, "--describe", "--members")
+    yield (*shared, "--describe", "--offsets")
+    yield (*shared, *_JAVA_TOPIC, "--delete-offsets")
 
 
 def _group_commands(server: Command) -> Iterator[Command]:
@@ -80,11 +84,6 @@ def _group_commands(server: Command) -> Iterator[Command]:
     yield (*group, "--group", "classic", *_JAVA_TOPIC, "--reset-offsets", "--to-earliest", "--execute")
     yield (*group, "--group", "classic", *_JAVA_TOPIC, "--delete-offsets")
     yield (*group, "--group", "classic", "--delete")
-    share = (f"{_TOOLS}consumer.group.ShareGroupCommand", *server, "--group", "shared")
-    yield (*share, "--describe", "--members")
-    yield (*share, "--describe", "--offsets")
-    yield (*share, *_JAVA_TOPIC, "--reset-offsets", "--to-earliest", "--execute")
-    yield (*share, *_JAVA_TOPIC, "--delete-offsets")
     yield (*configs, "--alter", *of_topic, "--add-config", "retention.ms=9")
     quota_and_login = "producer_byte_rate=1000000,SCRAM-SHA-256=[password=jane-secret]"
     of_jane = ("--entity-type", "users", "--entity-name", "jane")
