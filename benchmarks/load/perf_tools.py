@@ -32,8 +32,8 @@ def produce(
     out = _run(
         "org.apache.kafka.tools.ProducerPerformance",
         "--topic", topic, "--num-records", str(count), "--record-size", str(record_bytes),
-        "--throughput", "-1", "--producer-props", f"bootstrap.servers={address}",
-        *(() if client is None else ("--producer.config", str(client))),
+        "--throughput", "-1", "--command-property", f"bootstrap.servers={address}",
+        *(() if client is None else ("--command-config", str(client))),
     )  # fmt: skip
     # The last line is that of the whole run; those before it are of five seconds each.
     found = [_PRODUCED.match(line) for line in out.splitlines()]
@@ -54,8 +54,8 @@ def consume(address: str, topic: str, *, count: int, client: Path | None = None)
     """
     out = _run(
         "org.apache.kafka.tools.ConsumerPerformance",
-        "--topic", topic, "--messages", str(count), "--bootstrap-server", address, "--timeout", "20000",
-        *(() if client is None else ("--consumer.config", str(client))),
+        "--topic", topic, "--num-records", str(count), "--bootstrap-server", address, "--timeout", "20000",
+        *(() if client is None else ("--command-config", str(client))),
     )  # fmt: skip
     lines = [line.split(", ") for line in out.splitlines() if ", " in line]
     values = dict(zip(lines[0], lines[-1], strict=False)) if lines else {}

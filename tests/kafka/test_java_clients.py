@@ -69,7 +69,7 @@ def test_transactions_and_fetch_sessions(cluster: Cluster, proxy: ProxyThread) -
         "org.apache.kafka.tools.ProducerPerformance",
         "--topic", name, "--num-records", "20000", "--record-size", "200", "--throughput", "-1",
         "--transactional-id", name, "--transaction-duration-ms", "200",
-        "--producer-props", f"bootstrap.servers={proxy.bootstrap}",
+        "--command-property", f"bootstrap.servers={proxy.bootstrap}",
     )  # fmt: skip
     assert produced.returncode == 0 and "20000 records sent" in produced.stdout, produced.stderr
     consumed = java(

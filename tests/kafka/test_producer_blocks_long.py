@@ -119,7 +119,7 @@ def test_java_transactions_while_blocks_come_and_go(world: World) -> None:
                 "org.apache.kafka.tools.ProducerPerformance",
                 "--topic", topic, "--num-records", "6000", "--record-size", "100", "--throughput", "1000",
                 "--transactional-id", topic, "--transaction-duration-ms", "200",
-                "--producer-props", f"bootstrap.servers={proxy.bootstrap}",
+                "--command-property", f"bootstrap.servers={proxy.bootstrap}",
             ),
             capture_output=True, text=True, timeout=120, check=False,
         )  # fmt: skip

@@ -332,8 +332,8 @@ def test_the_java_client_renews_its_session(
     del admin
     command = java_command(
         "org.apache.kafka.tools.ProducerPerformance", "--topic", name, "--num-records", "1000",
-        "--record-size", "100", "--throughput", "100", "--producer.config", str(settings),
-        "--producer-props", f"bootstrap.servers={proxy.bootstrap}",
+        "--record-size", "100", "--throughput", "100", "--command-config", str(settings),
+        "--command-property", f"bootstrap.servers={proxy.bootstrap}",
     )  # fmt: skip
     child = Child("java", command, log=tmp_path / "java.log")
     child.start()

@@ -165,7 +165,7 @@ def test_every_producer_is_counted(
 
 def java_consume(bootstrap: str, topic: str, count: int) -> None:
     """Kafka's own: Fetch 18, by topic id."""
-    words = ("--bootstrap-server", bootstrap, "--topic", topic, "--messages", str(count))
+    words = ("--bootstrap-server", bootstrap, "--topic", topic, "--num-records", str(count))
     command = java_command("org.apache.kafka.tools.ConsumerPerformance", *words, heap_mb=128)
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr

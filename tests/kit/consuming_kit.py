@@ -87,9 +87,12 @@ def java(bootstrap: str, group: str, topic: str, count: int, **more: str) -> Arr
         "org.apache.kafka.tools.consumer.ConsoleConsumer",
         "--bootstrap-server", bootstrap, "--topic", topic, "--group", group, "--from-beginning",
         "--max-messages", str(count), "--timeout-ms", "30000",
-        *(part for item in properties.items() for part in ("--consumer-property", "=".join(item))),
-        *(part for name in ("partition", "offset") for part in ("--property", f"print.{name}=true")),
-        "--property", "print.value=false",
+        *(part for item in properties.items() for part in ("--command-property", "=".join(item))),
+        *(
+            part
+            for shown in ("partition=true", "offset=true", "value=false")
+            for part in ("--formatter-property", f"print.{shown}")
+        ),
     )  # fmt: skip
     found: Arrivals = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:

@@ -113,7 +113,7 @@ class Java(Writer):
         command = java_command(
             "org.apache.kafka.tools.VerifiableProducer", "--bootstrap-server", self._bootstrap,
             "--topic", self._topic, "--throughput", str(RATE), "--acks", "-1", "--value-prefix", self.name,
-            "--producer.config", config,
+            "--command-config", config,
             heap_mb=128, properties=("org.slf4j.simpleLogger.defaultLogLevel=error",),
         )  # fmt: skip
         with subprocess.Popen(

@@ -113,8 +113,8 @@ class JavaReading(_Reading):
         command = java_command(
             "org.apache.kafka.tools.consumer.ConsoleConsumer",
             "--bootstrap-server", self._bootstrap, "--topic", self._topic, "--group", self._group,
-            "--from-beginning", "--consumer-property", "client.id=of-one-host",
-            "--property", "print.offset=true", "--property", "print.value=false",
+            "--from-beginning", "--command-property", "client.id=of-one-host",
+            "--formatter-property", "print.offset=true", "--formatter-property", "print.value=false",
             heap_mb=256,
         )  # fmt: skip
         with subprocess.Popen(

@@ -33,7 +33,7 @@ def perf_test(
     settings = ("batch.size=1000", "linger.ms=0", "buffer.memory=33000", "acks=1", "max.block.ms=120000")
     words = [
         "--topic", topic, "--num-records", str(count), "--record-size", str(SIZE),
-        "--throughput", str(rate), "--producer-props", f"bootstrap.servers={bootstrap}", *settings,
+        "--throughput", str(rate), "--command-property", f"bootstrap.servers={bootstrap}", *settings,
     ]  # fmt: skip
     command = java_command("org.apache.kafka.tools.ProducerPerformance", *words, heap_mb=128)
     with (log.open("ab") if log else open("/dev/null", "ab")) as output:

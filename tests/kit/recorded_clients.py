@@ -49,7 +49,7 @@ def _data_commands(place: Place, server: Command) -> Iterator[Command]:
     """Topics made, written and read."""
     topics = (f"{_TOOLS}TopicCommand", *server)
     perf = (f"{_TOOLS}ProducerPerformance", *_JAVA_TOPIC, "--record-size", "20", "--throughput", "-1")
-    props = ("--producer-props", f"bootstrap.servers={place.plain}")
+    props = ("--command-property", f"bootstrap.servers={place.plain}")
     yield (*topics, "--create", *_JAVA_TOPIC, "--partitions", "2", "--config", "retention.ms=100000")
     yield (*topics, "--alter", *_JAVA_TOPIC, "--partitions", "3")
     yield (*topics, "--describe")
@@ -60,7 +60,7 @@ def _data_commands(place: Place, server: Command) -> Iterator[Command]:
     for name in ("classic", "consumer"):
         yield (
             f"{_TOOLS}consumer.ConsoleConsumer", *server, *_JAVA_TOPIC, "--from-beginning", "--group", name,
-            "--max-messages", "5", "--timeout-ms", "8000", "--consumer-property", f"group.protocol={name}",
+            "--max-messages", "5", "--timeout-ms", "8000", "--command-property", f"group.protocol={name}",
             "--isolation-level", "read_committed",
         )  # fmt: skip
     # A share group begins with what is written after its first member has come.
