@@ -34,14 +34,14 @@ LAWS: Final = {
 """The tests of a client in tests/secure/test_clients.py, by law."""
 PULSAR_LAWS: Final = {
     "Partition mutations": ("test_creating.py::test_over_the_quota_it_fails_at_once_and_is_not_there",),
-    "Byte rates": ("test_publishing.py::test_a_limited_producer_waits_and_its_neighbour_does_not",),
+    "Byte rates": ("test_publishing.py::test_a_limited_producer_waits_and_its_neighbour_does_not[tls]",),
     "Resource groups": ("test_publishing.py::test_a_group_over_two_namespaces_has_one_limit",),
     "Dispatch": ("test_dispatch.py::test_a_subscription_gets_its_rate_from_the_first_message_on",),
     "Backlog": (
-        "test_producer_blocks.py::test_an_exception_fails_what_waits_at_once",
-        "test_producer_blocks.py::test_a_held_topic_goes_on_when_it_is_inside_and_loses_none",
+        "test_producer_blocks.py::test_an_exception_fails_what_waits_at_once[tls]",
+        "test_producer_blocks.py::test_a_held_topic_goes_on_when_it_is_inside_and_loses_none[tls]",
     ),
-    "Concurrency": ("test_publishing.py::test_sends_of_a_limited_broker_share_its_slots",),
+    "Concurrency": ("test_publishing.py::test_sends_of_a_limited_broker_share_its_slots[tls]",),
 }
 """Those of Pulsar's Python client, which is its C++ one, in tests/pulsar."""
 Outcomes = Mapping[str, str]
