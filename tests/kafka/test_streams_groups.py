@@ -196,7 +196,7 @@ def counted_with(reads: str, repartition: Fields) -> Fields:
 def test_odd_topologies_make_nothing(cluster: Cluster) -> None:
     """Each is answered or ends its own connection; nothing is made, and nothing stays charged."""
     reads = source(cluster, 2)
-    with apart(cluster, "odd") as own, serving(own) as proxy:
+    with apart(cluster, "forms") as own, serving(own) as proxy:
         limited(own, proxy)
         for make in ODD:
             with RawMember(proxy.bootstrap) as wire, suppress(Closed, ConnectionError):
