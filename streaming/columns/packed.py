@@ -191,7 +191,8 @@ def plain_form(column: pa.Array) -> pa.Array:
     if pa.types.is_floating(kind):
         return column.cast(pa.float64())
     if pa.types.is_dictionary(kind):
-        if not _is_text(kind.value_type):
+        # Arrow puts no two dictionaries together that hold a null.
+        if not _is_text(kind.value_type) or column.dictionary.null_count:
             return plain_form(column.dictionary_decode())
         indices, texts = column.indices.cast(pa.int32()), plain_form(column.dictionary)
         return pa.DictionaryArray.from_arrays(indices, texts)

@@ -285,7 +285,7 @@ def _joined(packs: list[Pack]) -> list[Pack]:
     try:
         whole = pa.Table.from_batches([pack.rows for pack in packs]).unify_dictionaries()
     except pa.ArrowException:
-        # Such as of dictionaries in which null stands: Arrow does not unify them.
+        # Such as more text than one column may hold.
         return packs
     (rows,) = whole.combine_chunks().to_batches()
     if decoded_bytes(rows) > DECODED_BYTES:

@@ -146,3 +146,18 @@ def told(part: RecordPart) -> list[tuple[Any, ...]]:
     places = zip(*(rows[name].to_pylist() for name in PLACE), strict=True)
     written = objects(type, rows.drop_columns(list(PLACE))).to_pylist()
     return [(part.law, part.shard, *one) for one in zip(places, written, strict=True)]
+
+
+def test_records_with_a_null_among_their_names_go_together() -> None:
+    """As dictionaries they could not be joined, which would end the query at each start."""
+    named = [
+        pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int32()), pa.array([name, None]))
+        for name in ("x", "y")
+    ]
+    records = [
+        Record(pa.py_buffer(stream_of(pa.record_batch({"broker": column}), "group_usage")), 0, number, T0)
+        for number, column in enumerate(named)
+    ]
+    found = list(parts(records, topic="t", shards=SHARDS))
+    assert found and all(part.cut for part in found)
+    assert sum(len(opened(part.value)[1]) for part in found) == 4

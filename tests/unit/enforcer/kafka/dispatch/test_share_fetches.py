@@ -187,8 +187,8 @@ def test_who_has_been_alone_waits_at_the_broker_as_long_as_it_likes() -> None:
     world = World()
     one = Rig(world)
 
-    def waits_ms(rig: Rig, **fields: Any) -> int:
-        plan = rig.plan("t", MaxWaitMs=500, **fields)
+    def waits_ms(rig: Rig, most: int = 500, **fields: Any) -> int:
+        plan = rig.plan("t", MaxWaitMs=most, **fields)
         assert plan is not None and plan.cut is not None
         plan.cut(share_response({}))
         return int(read_request(plan.frame)["MaxWaitMs"])
@@ -196,6 +196,8 @@ def test_who_has_been_alone_waits_at_the_broker_as_long_as_it_likes() -> None:
     assert waits_ms(one, epoch=0) == RESERVED_MS
     world.now_ms += ALONE_MS
     assert [waits_ms(one), waits_ms(one)] == [500, 500]
+    # Who comes must meet it before being alone.
+    assert waits_ms(one, 60_000) < ALONE_MS
     other = Rig(world)
     assert other.plan("t", epoch=0) is not None
     assert one.plan("t") is None
