@@ -114,7 +114,7 @@ class ShareFetches:
             if not wants and session.begun:
                 return self._go(frame)
             if wants:
-                # No longer than what it may bring is kept free for it; alone, so often that who comes meets it.
+                # No longer than what it may bring is kept free; alone, so often that who comes meets it.
                 alone = self._context.steady_ms() >= self._met_ms + ALONE_MS
                 most_ms = ALONE_MS / 2 if alone else RESERVED_MS
                 frame = with_share(frame, asked, **self._room(asked, wants), wait_ms=most_ms)
