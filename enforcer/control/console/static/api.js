@@ -112,11 +112,12 @@ export async function follow(path, take, standing, signal) {
     let silent = 0;
     const heard = () => {
       clearTimeout(silent);
-      silent = setTimeout(stop, SILENT_MS);
+      // While a person is asked for a token nothing is silent.
+      silent = setTimeout(() => (asking ? heard() : stop()), SILENT_MS);
     };
     let wrong = "";
     try {
-      // While a person is asked for a token nothing is silent.
+      heard();
       const answer = await sent(path, { signal: attempt.signal });
       heard();
       const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
