@@ -171,13 +171,13 @@ class BacklogActor:
         # That message knows the groups of the older protocol only (KIP-848).
         return await self._groups.state(group, node)
 
-    async def move(self, place: Place, group: str, since: int, target: int) -> None:
+    async def move(self, place: Place, group: str, floor: int, target: int) -> None:
         """Move a group's offset forward, if it is not there already, and see that it was moved.
 
         Args:
             place: the partition.
             group: its name.
-            since: how far it had come at least, when that was prepared.
+            floor: how far it had come at least, when that was prepared.
             target: the offset.
 
         Raises:
@@ -185,14 +185,16 @@ class BacklogActor:
             Unanswered: it is not known whether it was done.
         """
         node = await self.coordinator(group)
+        # An end from before a lag puts the group too far back if at all, one from after it too far on.
+        end = await self.offset(place, LATEST)
         committed = await self.committed(place, node, group)
         if committed is None:
             raise CannotEvict(f"group {printable(group)} has no offset any more")
-        start, end = await self.extent(place)
-        come = committed.position(end)
-        if come >= target:
+        if committed.position(end) >= target:
             return
-        if max(start, come) < since:
+        start, end = await self.extent(place)
+        come = max(start, committed.position(end))
+        if come < floor:
             raise CannotEvict(f"group {printable(group)} was moved back to offset {come} meanwhile")
         move = self._move_share if self._groups.is_share(group) else self._commit
         code = await move(place.partition, node, group, target)
@@ -230,7 +232,10 @@ class BacklogActor:
         part = request.Topic.Partition(partition_index=partition.number, start_offset=target)
         topics = [request.Topic(topic_name=partition.topic, partitions=[part])]
         answer = await self._connection.send(request(group_id=group, topics=topics), node)
-        return int(answer.error_code or answer.responses[0].partitions[0].error_code)
+        codes = [one.error_code for topic in answer.responses for one in topic.partitions]
+        if not answer.error_code and not codes:
+            raise Unanswered(f"broker {node} does not tell whether it has moved {printable(group)}")
+        return int(answer.error_code or codes[0])
 
     async def delete(self, place: Place, target: int) -> None:
         """Delete all records before an offset.

@@ -13,7 +13,7 @@ from typing import Final
 from streaming.collect.backlog.cluster import CannotEvict, Eviction, NotKnown, Order
 from streaming.collect.kafka.actor import BacklogActor
 from streaming.collect.kafka.connection import Connection, Unanswered
-from streaming.collect.kafka.groups import INACTIVE, GroupReader
+from streaming.collect.kafka.groups import INACTIVE, Come, GroupReader
 from streaming.collect.kafka.known_partitions import KnownPartition, Partitions
 from streaming.collect.kafka.ledgers import offset_of
 from streaming.collect.kafka.partitions import PartitionReader, Place
@@ -36,13 +36,13 @@ class _Prepared:
         eviction: as it was told.
         place: the partition, with the id that its topic has to have.
         target: offset from which on records stay.
-        since: of it and of all that lose these records by the same plan: how far they had come.
+        floors: of it and of all that lose these records by the same plan: how far they had come at least.
     """
 
     eviction: Eviction
     place: Place
     target: int
-    since: Mapping[str, int]
+    floors: Mapping[str, int]
 
 
 class KafkaEvictor:
@@ -85,14 +85,13 @@ class KafkaEvictor:
         node = await self._acting.coordinator(group)
         committed = await self._acting.committed(place, node, group)
         # After a share group's lag the end is asked for, by reports before it: so none seems to go back.
-        extent = await self._acting.extent(place)
-        start, end = extent
+        start, end = await self._acting.extent(place)
         if committed is None or (come := max(start, committed.position(end))) >= target:
             return None
         reported = _planned_from(report, order.planned, target)
         if group not in reported or come < reported[group]:
             raise CannotEvict(f"group {printable(group)} was moved back to offset {come} since the report")
-        since = {group: committed.since(start, reported[group])}
+        losers = {group: committed}
         if target > end:
             raise CannotEvict(
                 f"{printable(report.topic)} ends at {end} now, before the planned offset {target}"
@@ -106,9 +105,10 @@ class KafkaEvictor:
             )
         if how == DELETE_RECORDS:
             everybody = [one.name for one in report.subscriptions]
-            behind = await self._losers(place, extent, target, reported, everybody)
-            since |= {name: offset for name, offset in behind.items() if name != group}
-        return self._ready(known, place, how, since=since, target=target)
+            losers |= await self._losers(place, target, reported, everybody)
+        since = {name: one.since(start) for name, one in losers.items()}
+        floors = {name: one.floor(start, reported[name]) for name, one in losers.items()}
+        return self._ready(known, place, how, since=since, floors=floors, target=target)
 
     def _ready(
         self,
@@ -117,6 +117,7 @@ class KafkaEvictor:
         how: str,
         *,
         since: Mapping[str, int],
+        floors: Mapping[str, int],
         target: int,
     ) -> Eviction:
         """The eviction from the first of `since`, with those of the others."""
@@ -134,7 +135,7 @@ class KafkaEvictor:
         )
         eviction = replace(first, also=tuple(others))
         key = (place.full, eviction.subscription)
-        self._prepared[key] = _Prepared(eviction=eviction, place=place, target=target, since=since)
+        self._prepared[key] = _Prepared(eviction=eviction, place=place, target=target, floors=floors)
         self._prepared.move_to_end(key)
         if len(self._prepared) > PREPARED_MAX:
             self._prepared.popitem(last=False)
@@ -152,18 +153,12 @@ class KafkaEvictor:
         return end if found < 0 else min(found, end)
 
     async def _losers(
-        self,
-        place: Place,
-        extent: tuple[int, int],
-        target: int,
-        planned: Mapping[str, int],
-        groups: Sequence[str],
-    ) -> dict[str, int]:
+        self, place: Place, target: int, planned: Mapping[str, int], groups: Sequence[str]
+    ) -> dict[str, Come]:
         """How far those have come that are behind `target`: DeleteRecords deletes for everybody.
 
         Args:
             place: the partition.
-            extent: where its log begins and ends.
             target: offset from which on records stay.
             planned: those that are to lose them, and how far they had come at least.
             groups: that are looked at.
@@ -173,8 +168,9 @@ class KafkaEvictor:
             Unanswered: of at least one it is not known.
         """
         committed = await self._acting.committed_by(place, groups)
-        start, end = extent
-        found = dict[str, int]()
+        # After lags, as in `prepare`.
+        start, end = await self._acting.extent(place)
+        found = dict[str, Come]()
         for name, come in sorted(committed.items()):
             # What a share group has acknowledged in part it needs from its beginning.
             if come.first >= target:
@@ -184,7 +180,7 @@ class KafkaEvictor:
                     f"group {printable(name)} has not read {printable(place.full)} up to offset {target} and"
                     " is not planned to lose that, but deleted records are gone for every group"
                 )
-            found[name] = come.since(start, planned[name])
+            found[name] = come
         return found
 
     async def carry_out(self, eviction: Eviction) -> None:
@@ -198,19 +194,18 @@ class KafkaEvictor:
             raise CannotEvict("it was not prepared in this run, or prepared again since")
         try:
             place = await self._acting.still(prepared.place)
-            extent = await self._acting.extent(place)
-            start, end = extent
+            start, end = await self._acting.extent(place)
             if prepared.target > end:
                 raise CannotEvict(f"{printable(eviction.topic)} ends at {end} now")
             if start >= prepared.target:
                 return
             if eviction.how == OFFSETS:
-                since = prepared.since[eviction.subscription]
-                await self._acting.move(place, eviction.subscription, since, prepared.target)
+                floor = prepared.floors[eviction.subscription]
+                await self._acting.move(place, eviction.subscription, floor, prepared.target)
             else:
                 # Of all groups of the cluster: one may have come since the report.
                 groups = await self._acting.groups()
-                await self._losers(place, extent, prepared.target, prepared.since, groups)
+                await self._losers(place, prepared.target, prepared.floors, groups)
                 await self._acting.delete(place, prepared.target)
         except Unanswered as error:
             raise NotKnown(f"it is not known whether it was done: {error}") from error
@@ -225,8 +220,9 @@ class KafkaEvictor:
         place = None if known is None else await self._acting.found(known.place)
         if place is None:
             return [None] * len(subscriptions)
-        come = await self._acting.committed_by(place, [name for name, _ in subscriptions])
+        # Before lags: so none seems to have come further than it has.
         start, end = await self._acting.extent(place)
+        come = await self._acting.committed_by(place, [name for name, _ in subscriptions])
         offsets = {name: one.position(end) for name, one in come.items()}
         return [
             None if name not in offsets and start < offset_of(position) else

@@ -28,6 +28,8 @@ OFFSETS_TOPIC: Final = "__consumer_offsets"
 INACTIVE: Final = frozenset({"Empty", "Dead"})
 """States of a group that has no members."""
 NOT_FOUND: Final = 69
+STARTS_MISSED_MAX: Final = 8
+"""Checks in which a share group's start offset may be missing where it had one; after them it has none."""
 _SHARE: Final = "share"
 _SAID_MAX: Final = 5
 
@@ -53,22 +55,38 @@ class Come(NamedTuple):
         """
         return self.first if self.lag < 0 else max(self.first, end - self.lag)
 
-    def since(self, start: int, reported: int) -> int:
-        """From where on it loses entries: lag and end are of two moments, so a share group's is as reported.
+    def since(self, start: int) -> int:
+        """From where on it loses entries, at most: a share group has acknowledged some of them.
+
+        Args:
+            start: where the log begins.
+        """
+        return max(start, self.first)
+
+    def floor(self, start: int, reported: int) -> int:
+        """Its position at least: lag and end are of two moments, so a share group's is as reported.
 
         Args:
             start: where the log begins.
             reported: its position in the report.
         """
-        return max(start, self.first if self.lag < 0 else reported)
+        return reported if self.lag >= 0 else self.since(start)
 
 
 class _Told(NamedTuple):
-    """What a coordinator answers about a group: what is wrong, 0 for nothing, and how far it has come."""
+    """What a coordinator answers about a group.
+
+    Attributes:
+        group: its name.
+        code: what is wrong with all of it; 0 for nothing.
+        come: how far it has come.
+        wrong: what is wrong with other partitions, such as that nobody leads one and tells its lag.
+    """
 
     group: str
     code: int
-    come: Mapping[Partition, Come]
+    come: dict[Partition, Come]
+    wrong: dict[Partition, int]
 
 
 @dataclass(slots=True)
@@ -98,6 +116,8 @@ class GroupReader:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._had: dict[str, tuple[Partition, ...]] = {}
+        # Where share groups had a start offset, and in how many checks since it is missing.
+        self._begun: dict[str, dict[Partition, int]] = {}
         self._heard: set[int] = set()
         self._shares: set[str] = set()
 
@@ -124,7 +144,8 @@ class GroupReader:
             for group in self._had.keys() - listed.keys():
                 result.unknown.update(self._had[group])
         else:
-            self._had = {group: had for group, had in self._had.items() if group in listed}
+            for gone in self._had.keys() - listed.keys():
+                self._forget(gone)
         await self._fetch_all(listed, result)
         return result
 
@@ -161,9 +182,9 @@ class GroupReader:
         raise Unanswered(f"broker {node} does not list group {printable(group)}")
 
     async def _fetch_all(self, listed: dict[str, int], result: CommittedOffsets) -> None:
-        pieces = list(self._pieces(listed))
+        pieces = list(self._pieces(listed, whole=True))
         answers = await gathered(self._fetch(node, groups) for node, groups in pieces)
-        failed = dict[str, int]()
+        failed = dict[str, None]()
         for (node, groups), answer in zip(pieces, answers, strict=True):
             if isinstance(answer, Unanswered):
                 result.failures.append(f"offsets of {len(groups)} groups: {answer}")
@@ -172,17 +193,41 @@ class GroupReader:
                 continue
             for told in answer:
                 if told.code == NOT_FOUND:
-                    self._had.pop(told.group, None)
-                elif told.code:
-                    reason = f"broker {node} tells no offsets of a group: {why(told.code)}"
-                    failed[f"{reason}, such as {printable(told.group)}"] = told.code
+                    self._forget(told.group)
+                    continue
+                reasons = {why(told.code)} if told.code else self._take(told, result)
+                if told.code:
                     self._missed(told.group, result)
-                else:
-                    self._had[told.group] = tuple(told.come)
-                    for partition, come in told.come.items():
-                        if come.first >= 0:
-                            result.offsets[partition][told.group] = come
+                for reason in sorted(reasons):
+                    line = f"broker {node} tells no offsets of a group: {reason}"
+                    failed[f"{line}, such as {printable(told.group)}"] = None
         result.failures += list(failed)[:_SAID_MAX]
+
+    def _take(self, told: _Told, result: CommittedOffsets) -> set[str]:
+        """Note how far a group has come; why that is not known of some partitions."""
+        self._had[told.group] = (*told.come, *told.wrong)
+        result.unknown.update(told.wrong)
+        reasons = {why(code) for code in told.wrong.values()}
+        before = self._begun.pop(told.group, {})
+        begun = {one: before[one] for one in told.wrong if one in before}
+        for partition, come in told.come.items():
+            missed = before.get(partition, STARTS_MISSED_MAX)
+            if come.first >= 0:
+                result.offsets[partition][told.group] = come
+                if self.is_share(told.group):
+                    begun[partition] = 0
+            elif missed < STARTS_MISSED_MAX:
+                # A share coordinator that cannot read its state answers so too, without an error.
+                begun[partition] = missed + 1
+                result.unknown.add(partition)
+                reasons.add("no start offset where there was one")
+        if begun:
+            self._begun[told.group] = begun
+        return reasons
+
+    def _forget(self, group: str) -> None:
+        self._had.pop(group, None)
+        self._begun.pop(group, None)
 
     def _missed(self, group: str, result: CommittedOffsets) -> None:
         """Note what a group had; of one that was never read nobody knows where it would be missing."""
@@ -191,14 +236,17 @@ class GroupReader:
         else:
             result.all_unknown = True
 
-    def _pieces(self, listed: dict[str, int]) -> Iterable[tuple[int, list[str]]]:
-        """Groups of one coordinator and kind each, so many that their answer is bounded by what they had."""
+    def _pieces(self, listed: Mapping[str, int], *, whole: bool) -> Iterable[tuple[int, list[str]]]:
+        """Groups of one coordinator and kind each, so many that their answer is bounded by what they had.
+
+        Share groups' is always whole; others' may be of one partition.
+        """
         filling: dict[tuple[int, bool], tuple[list[str], int]] = {}
         for group, node in listed.items():
             kind = node, group in self._shares
             groups, weight = filling.get(kind, ([], 0))
             # An answer has something for a group without offsets too.
-            own = max(1, len(self._had.get(group, ())))
+            own = max(1, len(self._had.get(group, ()))) if whole or kind[1] else 1
             if groups and weight + own > OFFSETS_PER_REQUEST:
                 yield node, groups
                 groups, weight = [], 0
@@ -217,15 +265,15 @@ class GroupReader:
         if self.is_share(groups[0]):
             answer = await self._connection.send(_share_request(groups), node)
             return [
-                _told(group, {(topic.topic_name, one.partition_index): Come(one.start_offset, one.lag)
-                              for topic in group.topics for one in topic.partitions})
+                _told(group, ((topic.topic_name, one, Come(one.start_offset, one.lag))
+                              for topic in group.topics for one in topic.partitions))
                 for group in answer.groups
             ]  # fmt: skip
         answer = await self._connection.send(_fetch_request(groups, partition), node)
         return [
-            _told(group, {(topic.name, one.partition_index): Come(one.committed_offset)
+            _told(group, ((topic.name, one, Come(one.committed_offset))
                           for topic in group.topics for one in topic.partitions
-                          if one.committed_offset >= 0})
+                          if one.committed_offset >= 0 or one.error_code))
             for group in answer.groups
         ]  # fmt: skip
 
@@ -240,21 +288,26 @@ class GroupReader:
             Unanswered: of at least one it is not known.
         """
         found = dict[str, Come]()
-        for _, piece in self._pieces(dict.fromkeys(groups, node)):
+        for _, piece in self._pieces(dict.fromkeys(groups, node), whole=False):
             for told in await self._fetch(node, piece, partition):
-                if told.code not in (0, NOT_FOUND):
-                    name = printable(told.group)
-                    raise Unanswered(f"broker {node}: {why(told.code)} for the offsets of {name}")
+                code = told.code or told.wrong.get(partition, 0)
+                if code not in (0, NOT_FOUND):
+                    raise Unanswered(f"broker {node}: {why(code)} for the offsets of {printable(told.group)}")
                 if partition in told.come:
                     found[told.group] = told.come[partition]
         return found
 
 
-def _told(group: Any, come: Mapping[tuple[str, int], Come]) -> _Told:
-    """An answer about one group."""
-    parts = (one for topic in group.topics for one in topic.partitions)
-    code = group.error_code or next((one.error_code for one in parts if one.error_code), 0)
-    return _Told(group.group_id, code, {} if code else {Partition(*at): one for at, one in come.items()})
+def _told(group: Any, parts: Iterable[tuple[str, Any, Come]]) -> _Told:
+    """An answer about one group, by topic and what it says of one partition."""
+    told = _Told(group.group_id, group.error_code, {}, {})
+    for topic, one, come in () if told.code else parts:
+        partition = Partition(topic, one.partition_index)
+        if one.error_code:
+            told.wrong[partition] = one.error_code
+        else:
+            told.come[partition] = come
+    return told
 
 
 def _list_request() -> Any:

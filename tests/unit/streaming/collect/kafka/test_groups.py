@@ -9,10 +9,16 @@ import pytest
 from streaming.collect.backlog.cluster import CannotEvict
 from streaming.collect.kafka.actor import BacklogActor
 from streaming.collect.kafka.connection import Unanswered
-from streaming.collect.kafka.groups import OFFSETS_TOPIC, Come, CommittedOffsets, GroupReader
+from streaming.collect.kafka.groups import (
+    OFFSETS_TOPIC,
+    STARTS_MISSED_MAX,
+    Come,
+    CommittedOffsets,
+    GroupReader,
+)
 from streaming.collect.kafka.partitions import Partition, PartitionReader
 
-LOADING, GONE = 14, 69
+NO_LEADER, LOADING, GONE = 5, 14, 69
 T1, T2, T3 = (Partition(f"t{number}", 0) for number in (1, 2, 3))
 
 
@@ -27,6 +33,7 @@ class Brokers:
         listing: codes of nodes' lists.
         kinds: types of groups.
         lags: of share groups, in each of their partitions.
+        broken: codes of partitions.
         asked: groups of each request for offsets.
     """
 
@@ -38,6 +45,7 @@ class Brokers:
         self.listing: dict[int, int] = {}
         self.kinds: dict[str, str] = {}
         self.lags: dict[str, int] = {}
+        self.broken: dict[Partition, int] = {}
         self.asked: list[list[str]] = []
 
     async def send(self, request: Any, node: int) -> Any:
@@ -68,7 +76,7 @@ class Brokers:
                 partitions=[
                     SimpleNamespace(
                         partition_index=partition.number, start_offset=offset,
-                        lag=self.lags.get(group, -1), error_code=0,
+                        lag=self.lags.get(group, -1), error_code=self.broken.get(partition, 0),
                     )
                 ],
             )
@@ -194,7 +202,7 @@ def test_share_groups_are_subscriptions() -> None:
     assert dict(found.offsets) == {T1: {"a": Come(5), "c": Come(1)}, T2: {"b": Come(7, 2)}}
     assert world.brokers.asked == [["a"], ["b", "c"]] and found.failures == []
     assert [Come(7, lag).position(20) for lag in (-1, 0, 2, 13, 14, 30)] == [7, 20, 18, 7, 7, 7]
-    assert [Come(7, lag).since(8, 18) for lag in (-1, 2)] == [8, 18]
+    assert [Come(7, lag).floor(8, 18) for lag in (-1, 2)] == [8, 18]
 
 
 def test_share_groups_that_are_not_answered_for(world: World) -> None:
@@ -209,6 +217,62 @@ def test_share_groups_that_are_not_answered_for(world: World) -> None:
     world.brokers.errors, world.brokers.silent = {}, {2}
     world.read()
     assert world.reader.is_share("b")
+
+
+def test_a_partition_of_a_share_group_without_a_leader() -> None:
+    """It alone is not known, from the first check on."""
+    world = World()
+    world.brokers.groups = {"s": (1, {T1: 5, T2: 7})}
+    world.brokers.kinds, world.brokers.broken = {"s": "share"}, {T2: NO_LEADER}
+    found = world.read()
+    assert not found.all_unknown and found.unknown == {T2} and dict(found.offsets) == {T1: {"s": Come(5)}}
+    assert len(found.failures) == 1 and "such as s" in found.failures[0]
+    assert asyncio.run(world.reader.of(T1, 1, ["s"])) == {"s": Come(5)}
+    with pytest.raises(Unanswered, match="for the offsets of s"):
+        asyncio.run(world.reader.of(T2, 1, ["s"]))
+    # A coordinator that is silent then costs both.
+    world.brokers.silent = {1}
+    assert world.read().unknown == {T1, T2}
+
+
+def test_a_share_group_whose_start_offset_is_missing() -> None:
+    """Its coordinator cannot read its state, or it was made anew: after some checks that is believed."""
+    world = World()
+    own = {T1: 5, T2: -1}
+    world.brokers.groups, world.brokers.kinds = {"s": (1, own)}, {"s": "share"}
+    for _ in range(2):
+        own[T1] = 5
+        assert world.read().unknown == set()
+        own[T1] = -1
+        for _ in range(STARTS_MISSED_MAX):
+            found = world.read()
+            assert found.unknown == {T1} and "no start offset" in found.failures[0]
+            # An error or silence in between is no such check.
+            world.brokers.broken = {T1: NO_LEADER}
+            world.read()
+            world.brokers.broken, world.brokers.silent = {}, {1}
+            world.read()
+            world.brokers.silent = set()
+        found = world.read()
+        assert found.unknown == set() and found.failures == [] and not found.offsets
+    own[T1] = 5
+    world.read()
+    world.brokers.groups = {}
+    world.read()
+    world.brokers.groups = {"s": (1, {T1: -1})}
+    assert world.read().unknown == set()
+
+
+def test_of_one_partition_an_answer_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever else a group has; a share group tells all."""
+    monkeypatch.setattr("streaming.collect.kafka.groups.OFFSETS_PER_REQUEST", 2)
+    world = World()
+    world.brokers.groups = {name: (1, {T1: 1, T2: 1}) for name in "abst"}
+    world.brokers.kinds = {"s": "share", "t": "share"}
+    world.read()
+    world.brokers.asked = []
+    assert len(asyncio.run(world.reader.of(T1, 1, list("abst")))) == 4
+    assert sorted(world.brokers.asked) == [["a", "b"], ["s"], ["t"]]
 
 
 def test_answers_are_bounded_by_what_groups_had(monkeypatch: pytest.MonkeyPatch) -> None:

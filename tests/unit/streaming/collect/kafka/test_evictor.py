@@ -1,0 +1,152 @@
+"""Eviction of a share group while others write: its lag and where the log ends are of different moments."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from streaming.collect.backlog.cluster import CannotEvict, Eviction, NotKnown, Order
+from streaming.collect.kafka.evictor import KafkaEvictor
+from streaming.collect.kafka.groups import GroupReader
+from streaming.collect.kafka.known_partitions import Partitions
+from streaming.collect.kafka.partitions import EARLIEST, Extent, Partition, PartitionReader, Place
+from streaming.contract.backlog.decisions import EvictionPlan
+from streaming.contract.broker_events import Backlog, Subscription
+
+TOPIC, PLACE = "persistent://acme/orders/shared", Partition("shared", 0)
+REPORTED = 12
+"""The group's position in the report."""
+
+
+class Busy:
+    """Stands for a Connection to a cluster on which records are written before each request.
+
+    Attributes:
+        written: how many.
+        end: of the log.
+        first: the group's start offset.
+        acknowledged: how many of the records it has beyond that, out of order.
+        state: of the group.
+        deleted: up to where records were.
+        answers: whether it tells that it has moved a group.
+    """
+
+    def __init__(self, state: str) -> None:
+        self.written, self.end, self.first, self.acknowledged, self.deleted = 1, 20, 0, REPORTED, 0
+        self.state, self.answers = state, True
+
+    async def metadata(self, _: Any) -> Any:
+        """As Connection.metadata."""
+        part = SimpleNamespace(partition_index=0, leader_id=1)
+        topic = SimpleNamespace(topic_id=7, partitions=[part])
+        return SimpleNamespace(brokers=[SimpleNamespace(node_id=1)], topics=[topic])
+
+    async def send(self, request: Any, _node: int | None = None) -> Any:
+        """As Connection.send."""
+        self.end += self.written
+        answer = getattr(self, "_" + type(request).__name__.removesuffix("Request"))(request)
+        return SimpleNamespace(error_code=0, API_VERSION=5, **answer)
+
+    def _FindCoordinator(self, request: Any) -> Any:
+        return {
+            "coordinators": [
+                SimpleNamespace(key=one, node_id=1, error_code=0) for one in request.coordinator_keys
+            ]
+        }
+
+    def _ListGroups(self, _: Any) -> Any:
+        own = SimpleNamespace(group_id="s", group_type="share", group_state=self.state)
+        return {"groups": [own]}
+
+    def _DescribeGroups(self, _: Any) -> Any:
+        return {"groups": [SimpleNamespace(error_code=69, group_state="Dead")]}
+
+    def _DescribeShareGroupOffsets(self, _: Any) -> Any:
+        lag = self.end - max(self.first, self.acknowledged)
+        part = SimpleNamespace(partition_index=0, start_offset=self.first, lag=lag, error_code=0)
+        topic = SimpleNamespace(topic_name="shared", partitions=[part])
+        return {"groups": [SimpleNamespace(group_id="s", error_code=0, topics=[topic])]}
+
+    def _ListOffsets(self, request: Any) -> Any:
+        at = self.deleted if request.topics[0].partitions[0].timestamp == EARLIEST else self.end
+        part = SimpleNamespace(partition_index=0, error_code=0, offset=at)
+        return {"topics": [SimpleNamespace(name="shared", partitions=[part])]}
+
+    def _DeleteRecords(self, request: Any) -> Any:
+        self.deleted = request.topics[0].partitions[0].offset
+        part = SimpleNamespace(error_code=0, low_watermark=self.deleted)
+        return {"topics": [SimpleNamespace(partitions=[part])]}
+
+    def _AlterShareGroupOffsets(self, request: Any) -> Any:
+        if not self.answers:
+            return {"responses": []}
+        self.first = request.topics[0].partitions[0].start_offset
+        return {"responses": [SimpleNamespace(partitions=[SimpleNamespace(error_code=0)])]}
+
+
+class World:
+    """A cluster, and a report on it when it had twenty records."""
+
+    def __init__(self, state: str) -> None:
+        self.cluster = Busy(state)
+        connection: Any = self.cluster
+        self._groups, partitions = GroupReader(connection), Partitions(64)
+        place = Place(partition=PLACE, full=TOPIC, topic_id=7, leader=1)
+        partitions.take([place], {PLACE: Extent(start=0, end=20, size=2_000, ts=1)}, {})
+        known = partitions.topic(TOPIC)
+        assert known is not None
+        known.reports.append(1)
+        ledger, entry = known.stretches.position(REPORTED)
+        own = Subscription(name="s", ledger=ledger, entry=entry, durable=True, oldest_publish_time=None)
+        self.report = Backlog(
+            id="", ts=1, at=1, broker="", topic=TOPIC, ledgers=known.stretches.ledgers(), subscriptions=(own,)
+        )
+        self.evictor = KafkaEvictor(connection, PartitionReader(connection), self._groups, partitions)
+
+    async def prepare(self, target: int) -> Eviction | None:
+        """Of the share group, up to an offset; what it has acknowledged is known."""
+        await self._groups.listed([1], [])
+        planned = EvictionPlan(subscription="s", ledger=0, entry=target - 1, entries=target - REPORTED)
+        return await self.evictor.prepare(Order(report=self.report, planned=planned, may_delete=True))
+
+
+async def test_what_is_written_meanwhile_refuses_no_deletion() -> None:
+    """No group seems to have gone back; logged is all from its start offset on."""
+    world = World("Stable")
+    eviction = await world.prepare(15)
+    assert eviction is not None and (eviction.how, eviction.messages) == ("delete_records", 15)
+    await world.evictor.carry_out(eviction)
+    assert world.cluster.deleted == 15
+
+
+async def test_what_is_written_meanwhile_moves_no_group() -> None:
+    """It has not passed because others write, and is moved though they do."""
+    world = World("Empty")
+    eviction = await world.prepare(15)
+    assert eviction is not None and (eviction.how, eviction.messages) == ("offsets", 15)
+    assert await world.evictor.passed(TOPIC, [("s", (0, REPORTED))]) == [False]
+    world.cluster.written = 5
+    await world.evictor.carry_out(eviction)
+    assert world.cluster.first == 15
+
+
+@pytest.mark.parametrize("state", ["Stable", "Empty"])
+async def test_a_group_that_is_set_back_is_left_alone(state: str) -> None:
+    """Behind its position in the report, though beyond its start offset."""
+    world = World(state)
+    eviction = await world.prepare(15)
+    assert eviction is not None
+    world.cluster.acknowledged = 5
+    with pytest.raises(CannotEvict):
+        await world.evictor.carry_out(eviction)
+    assert (world.cluster.first, world.cluster.deleted) == (0, 0)
+
+
+async def test_a_move_without_an_answer_is_not_known() -> None:
+    """Neither done nor refused."""
+    world = World("Empty")
+    eviction = await world.prepare(15)
+    assert eviction is not None
+    world.cluster.answers = False
+    with pytest.raises(NotKnown, match="does not tell whether it has moved s"):
+        await world.evictor.carry_out(eviction)
