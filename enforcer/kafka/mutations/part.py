@@ -140,10 +140,10 @@ class MutationsPart(Part):
             self._metrics.dropped_requests.labels("strict").inc()
         elif self._heartbeat is not None and self._gate is None:
             heartbeat = self._heartbeat
-            heartbeat.leave()
+            if heartbeat.leave():
+                self._metrics.dropped_requests.labels("strict").inc()
             self._finished(heartbeat.slot)
             self._link.forgo(heartbeat.slot)
-            self._metrics.dropped_requests.labels("strict").inc()
 
     def close(self) -> None:
         if self._gate is not None:

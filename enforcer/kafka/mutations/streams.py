@@ -85,7 +85,7 @@ _NULL: Final = (
 _HEAD: Final = asked(STREAMS_HEARTBEAT, "MemberEpoch")
 _CREATED: Final = told(CREATE_TOPICS, "Topics(Name:text? ErrorCode ErrorMessage:text?)", room=ANSWER_ROOM)
 _STATUS: Final = told(STREAMS_HEARTBEAT, "Status(StatusCode)")
-_NEEDED: Final = ("GroupId", "MemberId", "MemberEpoch", "EndpointInformationEpoch", "Topology")
+_NEEDED: Final = ("GroupId", "MemberId", "MemberEpoch", "EndpointInformationEpoch")
 
 
 class StreamsHeartbeat(GatedLink):
@@ -144,7 +144,7 @@ class StreamsHeartbeat(GatedLink):
             return
         # Of the rest nothing is kept: numbers take many times the bytes that they came as.
         self._body = {name: body[name] for name in _NEEDED}
-        topology = self._body["Topology"]
+        topology = body["Topology"]
         if topology is not None and places(topology) > ASKED_MAX:
             self._too_large()
             return
@@ -159,9 +159,10 @@ class StreamsHeartbeat(GatedLink):
         else:
             self._look()
 
-    def leave(self) -> None:
-        """Nobody hears the answer: do nothing more."""
+    def leave(self) -> bool:
+        """Nobody hears the answer: do nothing more. Returns whether it has not gone on."""
         self._gone = True
+        return bool(self._frame)
 
     def complete(self, response: bytes, mute_ms: float) -> None:
         """The topics were created, or were not (mutation.Link)."""
@@ -286,7 +287,8 @@ class StreamsHeartbeat(GatedLink):
         if self._gone:
             return
         if not self._enforced() or self._now_ms() - self._looked_ms <= FRESH_MS:
-            self.forward(self._frame, self._passed)
+            frame, self._frame, self._topology = self._frame, b"", None
+            self.forward(frame, self._passed)
         elif self._looks < LOOKS_MAX:
             self._look()
         else:
@@ -294,8 +296,6 @@ class StreamsHeartbeat(GatedLink):
 
     def _passed(self, response: bytes) -> None:
         made = _MISSING_INTERNAL_TOPICS in _STATUS(response, self._header.api_version)
-        self._frame, self._topology = b"", None
-        del self._body["Topology"]
         if made:
             self._watch.add(self)
         self._link.respond(self.slot, response)

@@ -287,18 +287,21 @@ def test_an_answer_that_cannot_be_read_ends_its_connection(monkeypatch: pytest.M
     assert played.rig.client.closed
 
 
-def test_who_leaves_while_topics_are_made_is_charged() -> None:
+@pytest.mark.parametrize("answered", [False, True])
+def test_who_leaves_while_topics_are_made_is_charged(answered: bool) -> None:
     """By what was missing before, though nobody sees what came."""
     played = limited({"a": 2, "old": 3})
     played.group = {"Topology": counting("late", "old", "c")}
     played.send(heartbeat(None, epoch=3))
-    while not played.beats:
-        played.makes = {"c": 7}
+    played.makes = {"c": 7}
+    # Described, looked up, and passed on.
+    for _ in range(2 + answered):
         assert played.answer_one()
     played.rig.lose_client()
     while played.answer_one():
         pass
-    assert charged(played) == 3
+    assert len(played.beats) == 1 and charged(played) == 3
+    assert played.rig.desk.metrics.dropped_requests.labels("strict")._value.get() == 0
 
 
 @given(st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), min_size=1, max_size=4))
@@ -323,6 +326,7 @@ def test_who_is_gone_gets_nothing_made() -> None:
     while played.answer_one():
         pass
     assert played.made == {} and played.beats == [] and charged(played) == 0
+    assert played.rig.desk.metrics.dropped_requests.labels("strict")._value.get() == 1
 
 
 def test_a_shadow_quota_lets_all_be_made() -> None:
