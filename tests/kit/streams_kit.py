@@ -68,6 +68,8 @@ class Coordinator:
         refuses: topic -> error and text with which it makes none.
         beats: heartbeats that reached it.
         made: topics that were created.
+        makes: what it makes itself with the next heartbeat, in spite of us.
+        configs: settings that it tells of each topic that it created.
     """
 
     def __init__(self, there: Mapping[str, int], **settings: Any) -> None:
@@ -78,6 +80,8 @@ class Coordinator:
         self.refuses: dict[str, tuple[int, bytes | None]] = {}
         self.beats: list[Fields] = []
         self.made: dict[str, int] = {}
+        self.makes: dict[str, int] = {}
+        self.configs = 0
         self._seen = self._written = 0
         self.rig.desk.stand_alone()
 
@@ -140,9 +144,9 @@ class Coordinator:
             if not code:
                 self.there[name] = self.made[name] = each["NumPartitions"]
             count = -1 if code else each["NumPartitions"]
-            said.append(
-                {"Name": each["Name"], "ErrorCode": code, "ErrorMessage": why, "NumPartitions": count}
-            )
+            configs = [{"Name": b"k%d" % number, "Value": b"v"} for number in range(self.configs)]
+            about = {"ErrorCode": code, "ErrorMessage": why, "NumPartitions": count, "Configs": configs}
+            said.append({"Name": each["Name"], **about})
         return {"Topics": said}
 
     def _describe(self, body: Fields) -> Fields:
@@ -153,4 +157,7 @@ class Coordinator:
 
     def _beat(self, body: Fields) -> Fields:
         self.beats.append(body)
-        return {"MemberId": body["MemberId"], "MemberEpoch": 1, "Status": [], "ErrorMessage": None}
+        status = [{"StatusCode": 3, "StatusDetail": b""}] if self.makes else []
+        self.there |= self.makes
+        self.makes = {}
+        return {"MemberId": body["MemberId"], "MemberEpoch": 1, "Status": status, "ErrorMessage": None}

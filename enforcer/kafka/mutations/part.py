@@ -1,5 +1,8 @@
 """Requests for partition mutations of one connection, and those that would create topics in passing."""
 
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from cachetools import TTLCache
@@ -9,19 +12,17 @@ from enforcer.kafka.mutations.auto_creation import FLAG_FROM, AutoCreations, for
 from enforcer.kafka.mutations.gated_link import GatedLink
 from enforcer.kafka.mutations.mutation import Mutation
 from enforcer.kafka.mutations.recent_topics import RecentTopics
-from enforcer.kafka.mutations.streams import (
-    REMEMBERED_MAX,
-    REMEMBERED_MS,
-    Remembered,
-    StreamsHeartbeat,
-    leaves,
-)
+from enforcer.kafka.mutations.streams import StreamsHeartbeat, leaves
+from enforcer.kafka.mutations.streams_groups import REMEMBERED_MAX, REMEMBERED_MS, Remembered
 from enforcer.kafka.part import Concern, Link, Part, Request, Slot
 from enforcer.laws.mutation.admission import Admission
 from enforcer.laws.mutation.coordinator import QuotaCoordinator
 from enforcer.laws.mutation.gate import Action, MutationQuota, Verdict
+from enforcer.laws.mutation.request import Request as Mutated
 from enforcer.laws.mutation.waiting import line_of
-from enforcer.wire.kafka.frames import METADATA, STREAMS_HEARTBEAT
+from enforcer.wire.kafka.definitions import NAMES
+from enforcer.wire.kafka.frames import METADATA, STREAMS_HEARTBEAT, RequestHeader
+from enforcer.wire.kafka.messages import NOTHING_KNOWN
 from enforcer.wire.kafka.mutations import (
     MUTATION_KEYS,
     POLICY_VIOLATION,
@@ -87,6 +88,7 @@ class MutationsPart(Part):
         self._gate: Admission | None = None
         self._gate_slot: Slot | None = None
         self._heartbeat: StreamsHeartbeat | None = None
+        self._watch: set[StreamsHeartbeat] = set()
         self._kept: dict[Slot, int] = {}
         self._held_bytes = 0
         self._ungated: dict[Slot, Admission] = {}
@@ -138,7 +140,8 @@ class MutationsPart(Part):
             self._metrics.dropped_requests.labels("strict").inc()
         elif self._heartbeat is not None and self._gate is None:
             heartbeat = self._heartbeat
-            heartbeat.leave()
+            if heartbeat.leave():
+                self._metrics.dropped_requests.labels("strict").inc()
             self._finished(heartbeat.slot)
             self._link.forgo(heartbeat.slot)
 
@@ -149,6 +152,8 @@ class MutationsPart(Part):
         for passing in self._ungated.values():
             passing.gone()
         self._ungated.clear()
+        for heartbeat in list(self._watch):
+            heartbeat.over()
 
     def _finished(self, slot: Slot) -> None:
         """A request is answered: if it was the gated one, later ones may go on."""
@@ -189,46 +194,63 @@ class MutationsPart(Part):
             return
         link = GatedLink(self._link, request, self._finished)
         self._keep(link.slot, len(request.frame) + _ITEM_BYTES * len(asked.items))
-        self._admit(link, asked, request, quota, verdict)
+        self._admit(link, asked, user, request.header, quota, verdict)
 
     def _take_heartbeat(self, request: Request) -> bool:
         """Whether a heartbeat of a streams group goes on as it is."""
         client_id = request.header.client_id or ""
-        limit = self._coordinator.quota(request.user, client_id)
-        if limit is None or leaves(request.frame, request.header):
+        if self._coordinator.quota(request.user, client_id) is None or leaves(request.frame, request.header):
             return True
         if not self._heard:
+            self._metrics.dropped_requests.labels("strict").inc()
             return False
+        coordinator, user, header = self._coordinator, request.user, request.header
 
         def create(asked: MutationRequest, heartbeat: StreamsHeartbeat) -> None:
-            quota = self._coordinator.quota(request.user, client_id)
-            verdict = self._coordinator.judge(quota, strict=True)
-            if quota is not None and self._coordinator.must_line_up(quota, verdict, strict=True):
+            quota = coordinator.quota(user, client_id)
+            verdict = coordinator.judge(quota, strict=True)
+            if quota is not None and coordinator.must_line_up(quota, verdict, strict=True):
                 heartbeat.wait_in_line()
                 return
             self._keep(heartbeat.slot, _ITEM_BYTES * len(asked.items))
-            self._admit(heartbeat, asked, request, quota, verdict)
+            self._admit(heartbeat, asked, user, header, quota, verdict)
 
         heartbeat = StreamsHeartbeat(
             self._link, request, self._settings, self._finished, create,
-            remembered=self._concern.streams_groups, enforced=not limit.shadow,
+            partial(self._appeared, user, header), self._watch, remembered=self._concern.streams_groups,
+            enforced=lambda: coordinator.enforces(user, client_id), now_ms=coordinator.clock.steady_ms,
         )  # fmt: skip
         self._heartbeat = heartbeat
         self._keep(heartbeat.slot, len(request.frame))
         heartbeat.start()
         return False
 
+    def _appeared(self, user: str, header: RequestHeader, counts: Mapping[str, int]) -> None:
+        """Topics were made by a heartbeat that went on: charge those that nobody was charged for."""
+        recent = self._concern.recent
+        known = recent.over(replace(NOTHING_KNOWN, by_name=dict.fromkeys(counts))).by_name
+        new = {name: count for name, count in counts.items() if known[name] is None}
+        for name, count in new.items():
+            recent.note(name, None, count)
+        if new:
+            client_id = header.client_id or ""
+            done = Mutated(
+                user=user, client_id=client_id, api=NAMES[header.api_key], api_version=header.api_version,
+                strict=False, items=new,
+            )  # fmt: skip
+            self._coordinator.report(done, self._coordinator.quota(user, client_id))
+
     def _keep(self, slot: Slot, size: int) -> None:
         self._kept[slot] = self._kept.get(slot, 0) + size
         self._held_bytes += size
 
     def _admit(
-        self, link: GatedLink, asked: MutationRequest, request: Request, quota: MutationQuota | None,
-        verdict: Verdict,
+        self, link: GatedLink, asked: MutationRequest, user: str, header: RequestHeader,
+        quota: MutationQuota | None, verdict: Verdict,
     ) -> None:  # fmt: skip
         admission = Mutation(
-            link, self._coordinator, self._concern.recent, asked, request.header,
-            user=request.user, quota=quota, verdict=verdict,
+            link, self._coordinator, self._concern.recent, asked, header,
+            user=user, quota=quota, verdict=verdict,
         ).admission  # fmt: skip
         if verdict.action is Action.FORWARD:
             self._ungated[link.slot] = admission

@@ -6,23 +6,36 @@ name, as Streams does it under the classic protocol, through the same admission.
 by a coordinator that waits for internal topics, and the member joins anew.
 """
 
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 from enforcer.core.settings import ProxySettings
 from enforcer.kafka.mutations.gated_link import GatedLink
-from enforcer.kafka.mutations.topology import InternalTopic, NothingMade, TooManySteps, missing_topics
+from enforcer.kafka.mutations.streams_groups import (
+    LARGE_BYTES,
+    KnownTopology,
+    Remembered,
+    known_topology,
+    only_group,
+)
+from enforcer.kafka.mutations.topology import (
+    InternalTopic,
+    NothingMade,
+    TooManySteps,
+    absent,
+    missing_topics,
+    places,
+)
 from enforcer.kafka.part import Link, Request, Slot
 from enforcer.wire.kafka import fields
-from enforcer.wire.kafka.codec import ASKED_MAX, Reader, answer, asked, request_layout, told
+from enforcer.wire.kafka.codec import ASKED_MAX, answer, asked, request_layout, told
 from enforcer.wire.kafka.fields import Fields
 from enforcer.wire.kafka.frames import (
     CREATE_TOPICS,
     STREAMS_DESCRIBE,
     STREAMS_HEARTBEAT,
     BadFrame,
-    Reason,
     RequestHeader,
     TooManyRows,
     client_id_field,
@@ -30,6 +43,7 @@ from enforcer.wire.kafka.frames import (
 )
 from enforcer.wire.kafka.messages import TopicCounts
 from enforcer.wire.kafka.mutations import (
+    ANSWER_ROOM,
     MutationRequest,
     TooManyItems,
     decode_request,
@@ -40,13 +54,21 @@ from enforcer.wire.kafka.mutations import (
 CREATION_VERSION: Final = 7
 """Of CreateTopics: whoever has streams groups has it."""
 _CREATION_TIMEOUT_MS: Final = 30_000  # what a coordinator allows, request.timeout.ms
-_MISSING_INTERNAL_TOPICS: Final = 3  # a status
+_INCORRECTLY_PARTITIONED: Final = 2  # a status
+_MISSING_INTERNAL_TOPICS: Final = 3  # another
 _HEARTBEAT_MS: Final = 5_000  # group.streams.heartbeat.interval.ms, by default
 # A member that joins asks again at once, so its connection waits: until metadata show what was made, or so
 # long that refusals cost little. Never for long, since it could not leave meanwhile.
 _SOON_MS: Final = 100.0
 _REFUSED_MS: Final = (1_000.0, float(_HEARTBEAT_MS))
 _TOLD_MAX: Final = 3  # topics that a coordinator names
+FRESH_MS: Final = 1_000.0
+"""What was seen is good for so long: a client that does not read keeps answers waiting; groups change."""
+LOOKS_MAX: Final = 3
+"""So often a heartbeat's group is looked at."""
+WATCHED_MAX: Final = 10
+"""Heartbeats of a connection by which a coordinator makes topics, until these can be counted."""
+_SHOWN_MS: Final = 1_000.0  # until metadata show what a coordinator has made
 
 _TOPIC_AUTHORIZATION_FAILED: Final = 29
 _TOPIC_ALREADY_EXISTS: Final = 36
@@ -61,36 +83,9 @@ _NULL: Final = (
 )  # fmt: skip
 
 _HEAD: Final = asked(STREAMS_HEARTBEAT, "MemberEpoch")
-_GROUPS: Final = told(STREAMS_DESCRIBE, "of:Groups Groups:count")
-# Only what stands before its members, of which there may be thousands.
-_GROUP: Final = Reader(
-    STREAMS_DESCRIBE, "response.Groups()",
-    "ErrorCode ErrorMessage:text? Topology(Epoch Subtopologies(SourceTopics(Text:text)"
-    " StateChangelogTopics(Name:text) RepartitionSourceTopics(Name:text)))",
-)  # fmt: skip
-_CREATED: Final = told(CREATE_TOPICS, "Topics(Name:text? ErrorCode ErrorMessage:text?)")
-
-
-class KnownTopology(NamedTuple):
-    """What a coordinator says of a group.
-
-    Attributes:
-        epoch: of its topology.
-        sources: names of the topics that it reads.
-        internal: names of its internal topics.
-    """
-
-    epoch: int
-    sources: Sequence[str]
-    internal: Sequence[str]
-
-
-Remembered = MutableMapping[bytes, KnownTopology]
-"""Groups by name, for REMEMBERED_MS."""
-LARGE_BYTES: Final = 65_536
-"""What is said of a group grows with its members, each of whom would ask: beyond this one asks for all."""
-REMEMBERED_MS: Final = 1_000.0
-REMEMBERED_MAX: Final = 100
+_CREATED: Final = told(CREATE_TOPICS, "Topics(Name:text? ErrorCode ErrorMessage:text?)", room=ANSWER_ROOM)
+_STATUS: Final = told(STREAMS_HEARTBEAT, "Status(StatusCode)")
+_NEEDED: Final = ("GroupId", "MemberId", "MemberEpoch", "EndpointInformationEpoch")
 
 
 class StreamsHeartbeat(GatedLink):
@@ -102,14 +97,18 @@ class StreamsHeartbeat(GatedLink):
         settings: bound the topics of a topology.
         finished: called before the client is answered.
         create: has topics created: told the request, and this link.
+        appeared: told the partitions, by name, of topics that its coordinator has made all the same.
+        watch: those whose topics are still to appear; told by `over` that they will not be seen.
         remembered: what was said of large groups a moment ago.
-        enforced: its quota is acted on; if not, it goes on whatever is missing.
+        enforced: whether its quota is acted on now; if not, it goes on whatever is missing.
+        now_ms: steady clock.
     """
 
     def __init__(
         self, link: Link, request: Request, settings: ProxySettings, finished: Callable[[Slot], None],
-        create: Callable[[MutationRequest, "StreamsHeartbeat"], None], *, remembered: Remembered,
-        enforced: bool,
+        create: Callable[[MutationRequest, "StreamsHeartbeat"], None],
+        appeared: Callable[[Mapping[str, int]], None], watch: "set[StreamsHeartbeat]", *,
+        remembered: Remembered, enforced: Callable[[], bool], now_ms: Callable[[], float],
     ) -> None:  # fmt: skip
         self._topology: Fields | None = None
         self._body: Fields = {}
@@ -118,8 +117,15 @@ class StreamsHeartbeat(GatedLink):
         self._id = client_id_field(request.frame)
         self._max_items = settings.max_items
         self._create = create
+        self._appeared = appeared
+        self._watch = watch
         self._remembered = remembered
         self._enforced = enforced
+        self._now_ms = now_ms
+        self._looks = 0
+        self._looked_ms = 0.0
+        self._seen: set[str] = set()
+        self._most = 1
         self._missing: list[str] = []
         self._gone = False
 
@@ -132,33 +138,43 @@ class StreamsHeartbeat(GatedLink):
         header = self._header
         layout = request_layout(*header[:2])
         try:
-            self._body = layout.read(self._frame, header.body_offset, ASKED_MAX)
+            body = layout.read(self._frame, header.body_offset, ASKED_MAX)
         except TooManyRows:
             self._too_large()
             return
-        self._topology = topology = self._body["Topology"]
+        # Of the rest nothing is kept: numbers take many times the bytes that they came as.
+        self._body = {name: body[name] for name in _NEEDED}
+        topology = body["Topology"]
+        if topology is not None and places(topology) > ASKED_MAX:
+            self._too_large()
+            return
+        self._topology = topology
         # What a coordinator gets is what was judged.
-        self._frame = self._frame[: header.body_offset] + layout.write(self._body)
+        self._frame = self._frame[: header.body_offset] + layout.write(body)
         if topology is not None and len(topics_of(topology)) > self._max_items:
             self._too_large()
         elif topology is not None and any(part["SourceTopicRegex"] for part in topology["Subtopologies"]):
             # No coordinator takes them so far, and nobody could say what they cost.
             self._refuse(_INVALID_REQUEST, "Regular expressions for source topics are not supported.")
-        elif topology is None and (known := self._remembered.get(self._body["GroupId"])) is not None:
-            self._go_by(known)
         else:
-            self._remembered.pop(self._body["GroupId"], None)
-            self._send(STREAMS_DESCRIBE, 0, {"GroupIds": [self._body["GroupId"]]}, self._described)
+            self._look()
 
-    def leave(self) -> None:
-        """Nobody hears the answer: do nothing more."""
+    def leave(self) -> bool:
+        """Nobody hears the answer: do nothing more. Returns whether it has not gone on."""
         self._gone = True
+        return bool(self._frame)
 
     def complete(self, response: bytes, mute_ms: float) -> None:
         """The topics were created, or were not (mutation.Link)."""
+        try:
+            created = _CREATED(response, CREATION_VERSION)
+        except BadFrame:
+            # A decision's own news bring us here, too: there nobody would end the connection.
+            self._link.end("bad_response")
+            return
         failed = [
             f"{name} ({message or f'error {code}'})"
-            for name, code, message in _CREATED(response, CREATION_VERSION)
+            for name, code, message in created
             if code not in (0, _TOPIC_ALREADY_EXISTS)
         ]
         why = f"; Creation failed: {_some(failed, 'more')}." if failed else ""
@@ -167,22 +183,38 @@ class StreamsHeartbeat(GatedLink):
 
     # -------------------------------------------------------------------------------------------------------
 
+    @property
+    def _group(self) -> tuple[str, bytes]:
+        return self._link.user, self._body["GroupId"]
+
+    def _look(self) -> None:
+        """Look at the group, unless that was done for another member a moment ago."""
+        self._looks += 1
+        self._looked_ms = self._now_ms()
+        known = None if self._topology is not None else self._remembered.get(self._group)
+        if known is not None:
+            self._go_by(known)
+        else:
+            self._remembered.pop(self._group, None)
+            self._describe(self._described)
+
+    def _describe(self, done: Callable[[bytes], None]) -> bool:
+        question = self._question(STREAMS_DESCRIBE, 0, {"GroupIds": [self._body["GroupId"]]})
+        return self.forward(question, done)
+
     def _described(self, response: bytes) -> None:
         if self._gone:
             return
-        start, count = _GROUPS(response, 0)
-        if count != 1:
-            raise BadFrame(Reason.BAD_VALUE)
-        code, message, stored = _GROUP(response, 0, start)
+        code, message, stored = only_group(response)
         joins = self._topology
         if code == _GROUP_ID_NOT_FOUND and joins is not None:
             stored = None
         elif code:
             self._refuse(code, message or "")
             return
-        known = None if stored is None else _known(*stored)
+        known = None if stored is None else known_topology(*stored)
         if known is not None and joins is None and len(response) > LARGE_BYTES:
-            self._remembered[self._body["GroupId"]] = known
+            self._remembered[self._group] = known
         if joins is None or (known is not None and known.epoch > joins["Epoch"]):
             # It goes by the group's topology, not by one of its own.
             self._go_by(known)
@@ -204,7 +236,8 @@ class StreamsHeartbeat(GatedLink):
 
     def _verified(self, known: KnownTopology, topics: TopicCounts) -> None:
         there = topics.by_name
-        missing = [name for name in known.internal if there.get(name) is None]
+        self._see(topics)
+        self._missing = missing = [name for name in known.internal if there.get(name) is None]
         # Without its sources nothing is made.
         if missing and all(there.get(name, 1) for name in known.sources):
             self._anew(missing)
@@ -216,12 +249,20 @@ class StreamsHeartbeat(GatedLink):
         if self._gone or topology is None:
             return
         there = {name.encode(): count for name, count in topics.by_name.items()}
+        self._see(topics)
         if not topics_of(topology) <= there.keys():
             self._refuse(_TOPIC_AUTHORIZATION_FAILED, "")
             return
         try:
             missing = missing_topics(topology, there)
         except NothingMade:
+            sources, internal = absent(topology, there)
+            self._missing = [name.decode() for name in internal]
+            if internal and not sources:
+                # The coordinator may see it otherwise, by the order in which its parts lie there.
+                detail = "The numbers of partitions of its topics do not fit."
+                self._tell(_INCORRECTLY_PARTITIONED, detail, _REFUSED_MS[0])
+                return
             missing = []
         except TooManySteps:
             self._too_large()
@@ -243,12 +284,45 @@ class StreamsHeartbeat(GatedLink):
 
     def _pass_on(self) -> None:
         """Nothing is missing, or nothing would be made: it is the coordinator's to answer."""
-        if not self._gone:
-            self.forward(self._frame, self._passed)
+        if self._gone:
+            return
+        if not self._enforced() or self._now_ms() - self._looked_ms <= FRESH_MS:
+            frame, self._frame, self._topology = self._frame, b"", None
+            self.forward(frame, self._passed)
+        elif self._looks < LOOKS_MAX:
+            self._look()
+        else:
+            self._wait("; its group could not be looked at in time.", _REFUSED_MS[0])
 
     def _passed(self, response: bytes) -> None:
+        made = _MISSING_INTERNAL_TOPICS in _STATUS(response, self._header.api_version)
+        if made:
+            self._watch.add(self)
         self._link.respond(self.slot, response)
         super().complete(self.slot.response or response, 0)
+        if made and (len(self._watch) > WATCHED_MAX or not self._describe(self._makes)):
+            self.over()
+
+    def over(self) -> None:
+        """What its coordinator makes will not be seen: charge what was missing, by what was seen."""
+        if self in self._watch:
+            self._watch.remove(self)
+            self._appeared(dict.fromkeys(self._missing, self._most))
+
+    def _makes(self, response: bytes) -> None:
+        """Its coordinator makes topics all the same: charge what of the group's comes that was not there."""
+        code, _, stored = only_group(response)
+        names = [] if code or stored is None else known_topology(*stored).internal
+        self._missing = [name for name in names if name not in self._seen][: self._max_items]
+        self.call_later(_SHOWN_MS, partial(self.look_up, self._missing, (), self._made))
+
+    def _made(self, topics: TopicCounts) -> None:
+        self._watch.discard(self)
+        self._appeared({name: count for name, count in topics.by_name.items() if count})
+
+    def _see(self, topics: TopicCounts) -> None:
+        self._seen = {name for name, count in topics.by_name.items() if count}
+        self._most = max((count for count in topics.by_name.values() if count), default=1)
 
     def _anew(self, missing: Sequence[str]) -> None:
         """The group's own topology lacks something: its members shall bring theirs, by joining."""
@@ -265,7 +339,10 @@ class StreamsHeartbeat(GatedLink):
     def _wait(self, why: str, mute_ms: float) -> None:
         """Tell a member that joins what its group waits for; it goes on joining."""
         detail = f"Internal topics are missing: {_some(self._missing, 'additional topics')}{why}"
-        status = {"StatusCode": _MISSING_INTERNAL_TOPICS, "StatusDetail": detail.encode("utf-8", "replace")}
+        self._tell(_MISSING_INTERNAL_TOPICS, detail, mute_ms)
+
+    def _tell(self, code: int, detail: str, mute_ms: float) -> None:
+        status = {"StatusCode": code, "StatusDetail": detail.encode("utf-8", "replace")}
         self._answer(mute_ms, HeartbeatIntervalMs=_HEARTBEAT_MS, Status=[status])
 
     def _too_large(self) -> None:
@@ -278,16 +355,13 @@ class StreamsHeartbeat(GatedLink):
     def _answer(self, mute_ms: float, **said: object) -> None:
         if self._gone:
             return
-        if not self._enforced:
+        if not self._enforced():
             self._pass_on()
             return
         body = {name: self._body.get(name, 0) for name in ("MemberEpoch", "EndpointInformationEpoch")}
         nothing = dict.fromkeys(_NULL)
         body |= {"MemberId": self._body.get("MemberId", b""), "ThrottleTimeMs": int(mute_ms)}
         super().complete(answer(self._header, nothing | body | said), mute_ms)
-
-    def _send(self, key: int, version: int, body: Fields, done: Callable[[bytes], None]) -> None:
-        self.forward(self._question(key, version, body), done)
 
     def _question(self, key: int, version: int, body: Fields) -> bytes:
         """A request of the client's own, as far as the broker can tell."""
@@ -303,12 +377,6 @@ def leaves(frame: bytes, header: RequestHeader) -> bool:
     """
     epoch: int = _HEAD(frame, header)
     return epoch < 0
-
-
-def _known(epoch: int, parts: Sequence[Sequence[Sequence[str]]]) -> KnownTopology:
-    sources = dict.fromkeys(name for part in parts for name in part[0])
-    internal = dict.fromkeys(name for part in parts for topics in part[1:] for name in topics)
-    return KnownTopology(epoch, list(sources), list(internal))
 
 
 def _creation(topic: InternalTopic) -> Fields:

@@ -72,6 +72,27 @@ def missing_topics(topology: Fields, there: Counts) -> list[InternalTopic]:
     return [topic for name, topic in made.items() if there.get(name) is None]
 
 
+def absent(topology: Fields, there: Counts) -> tuple[list[bytes], list[bytes]]:
+    """Its sources that are not there, and its internal topics that are not.
+
+    While no source is, a coordinator may make what is, whatever `missing_topics` says of its numbers: these
+    depend on how the parts lie in the coordinator's map.
+    """
+    parts = topology["Subtopologies"]
+    fields = ("RepartitionSourceTopics", "StateChangelogTopics")
+    internal = dict.fromkeys(topic["Name"] for part in parts for field in fields for topic in part[field])
+    sources = dict.fromkeys(name for part in parts for name in part["SourceTopics"])
+    return [name for name in sources if not there.get(name)], [
+        name for name in internal if not there.get(name)
+    ]
+
+
+def places(topology: Fields) -> int:
+    """How many topics its groups of topics that go together name, each as often as it is named."""
+    groups = (group for part in topology["Subtopologies"] for group in part["CopartitionGroups"])
+    return sum(len(group["SourceTopics"]) + len(group["RepartitionSourceTopics"]) for group in groups)
+
+
 def _names(part: Fields) -> list[bytes]:
     return [topic["Name"] for topic in part["RepartitionSourceTopics"]]
 

@@ -224,8 +224,8 @@ def subset(request: MutationRequest, keep: Collection[int]) -> bytes:
 THROTTLING_QUOTA_EXCEEDED: Final = 89  # Kafka's error code
 POLICY_VIOLATION: Final = 44  # Kafka's, as its controller gives for a request with too many partitions
 REQUEST_TIMED_OUT: Final = 7  # Kafka's; clients try again within their delivery timeout
-# As many as were asked for, and a broker tells some 35 configurations of each topic that it created.
-_ROOM: Final = 1_000_000
+ANSWER_ROOM: Final = 1_000_000
+"""As many as were asked for, and a broker tells some 35 configurations of each topic that it created."""
 # A message may name the client, which may have a name of 32 kB; older versions hold no more than that.
 _MESSAGE_MAX: Final = 2_000
 _SAID: Final = {
@@ -256,13 +256,15 @@ _OUTCOME: Final = {
     MutationApi.CREATE_PARTITIONS: "Name:text? ErrorCode",
 }
 _OUTCOMES: Final = {
-    api: told(api, f"{field}({_OUTCOME[api]}) end", room=_ROOM) for api, field in _SAID.items()
+    api: told(api, f"{field}({_OUTCOME[api]}) end", room=ANSWER_ROOM) for api, field in _SAID.items()
 }
 _ANSWERED: Final = {
     api: told(api, f"at:{field} of:{field} {field}:count") for api, field in _SAID.items()
 }
 _MESSAGES: Final = {
-    api: told(api, f"{_SAID[api]}(ErrorCode at:ErrorMessage ErrorMessage end:ErrorMessage) end", room=_ROOM)
+    api: told(
+        api, f"{_SAID[api]}(ErrorCode at:ErrorMessage ErrorMessage end:ErrorMessage) end", room=ANSWER_ROOM
+    )
     for api in (MutationApi.CREATE_TOPICS, MutationApi.CREATE_PARTITIONS)
 }
 

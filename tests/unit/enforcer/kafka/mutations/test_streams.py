@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 from streams_kit import Coordinator, counting, heartbeat, request, topic
 
 from enforcer.kafka.mutations import streams
+from enforcer.wire.kafka.codec import ASKED_MAX
 from enforcer.wire.kafka.fields import Fields
-from enforcer.wire.kafka.frames import STREAMS_HEARTBEAT
+from enforcer.wire.kafka.frames import STREAMS_HEARTBEAT, BadFrame, Reason
 
 FENCED, INVALID_TOPOLOGY = 110, 130
+WRONG_PARTITIONS = 2
 HEADER_BYTES = 12
 
 
@@ -23,12 +25,12 @@ def limited(there: dict[str, int], rate: float = 2, burst: float = 11, **setting
     return played
 
 
-def status(answer: Fields | None) -> str:
-    """What a member is told that it waits for."""
+def status(answer: Fields | None, status_code: int = 3) -> str:
+    """What a member is told that it waits for, or is wrong with it."""
     assert answer is not None and answer["ErrorCode"] == 0
     assert answer["ActiveTasks"] is answer["StandbyTasks"] is answer["WarmupTasks"] is None
     ((code, detail),) = [(each["StatusCode"], each["StatusDetail"]) for each in answer["Status"]]
-    assert code == 3
+    assert code == status_code
     return str(detail, "utf-8")
 
 
@@ -160,6 +162,11 @@ def test_what_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = counting("a")
     loaded["Subtopologies"][0]["StateChangelogTopics"] = [topic("c", **configs)]
     assert (again(played, heartbeat(loaded), 1_000) or {})["ErrorCode"] == INVALID_TOPOLOGY
+    # Numbers take many times their bytes, and each place is gone through.
+    places = counting("a")
+    group = {"SourceTopics": [0] * (ASKED_MAX // 2), "SourceTopicRegex": [], "RepartitionSourceTopics": [0]}
+    places["Subtopologies"][0]["CopartitionGroups"] = [group] * 2
+    assert (again(played, heartbeat(places), 1_000) or {})["ErrorCode"] == INVALID_TOPOLOGY
     pattern = counting("a")
     pattern["Subtopologies"][0]["SourceTopicRegex"] = [b"a.*"]
     assert (again(played, heartbeat(pattern), 1_000) or {})["ErrorCode"] == 42
@@ -169,13 +176,132 @@ def test_what_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("count", [-1, -5])
-def test_numbers_below_zero_are_the_coordinators_to_refuse(count: int) -> None:
-    """It makes nothing then, though CreateTopics with -1 would."""
+def test_numbers_below_zero_are_refused(count: int) -> None:
+    """Nothing is made then, though CreateTopics with -1 would."""
     played = limited({"a": 2})
     topology = counting("a", "c", repartition="r")
     topology["Subtopologies"][1]["RepartitionSourceTopics"] = [topic("r", count)]
-    assert played.beat(heartbeat(topology)) is not None
-    assert charged(played) == 0 and played.made == {} and len(played.beats) == 1
+    status(played.beat(heartbeat(topology)), WRONG_PARTITIONS)
+    assert charged(played) == 0 and played.made == {} and played.beats == []
+
+
+def test_what_depends_on_the_order_of_parts_does_not_go_on() -> None:
+    """A coordinator's map may have them in another one, by which it makes what seems impossible."""
+    late = {"SourceTopics": [b"a"], "RepartitionSourceTopics": [topic("late")]}
+    parts = [
+        {"SubtopologyId": b"@", "SourceTopics": [b"b"], "RepartitionSinkTopics": [b"late"]},
+        {"SubtopologyId": b"0", **late, "RepartitionSinkTopics": [b"out"]},
+        {"SubtopologyId": b"1", "RepartitionSourceTopics": [topic("out"), topic("big", 10_000)]},
+    ]
+    played = limited({"a": 1, "b": 2, "late": 2, "out": 1})
+    status(played.beat(heartbeat({"Epoch": 0, "Subtopologies": parts})), WRONG_PARTITIONS)
+    assert played.beats == [] and played.made == {}
+    # Nothing is left to be made.
+    played.there["big"] = 10_000
+    again(played, heartbeat({"Epoch": 0, "Subtopologies": parts}), 1_000)
+    assert len(played.beats) == 1
+
+
+def test_a_topology_that_never_fits_ends_its_members() -> None:
+    """They are fenced by their group's, and told as a coordinator tells them when they join."""
+    unequal = counting("a", "c")
+    together = {"SourceTopics": [0, 1], "SourceTopicRegex": [], "RepartitionSourceTopics": []}
+    unequal["Subtopologies"][0] |= {"SourceTopics": [b"a", b"b"], "CopartitionGroups": [together]}
+    played = limited({"a": 2, "b": 3})
+    played.group = {"Topology": unequal}
+    answer = played.beat(heartbeat(None, epoch=1))
+    assert answer is not None and answer["ErrorCode"] == FENCED
+    status(again(played, heartbeat(unequal), 1_000), WRONG_PARTITIONS)
+    assert played.beats == []
+
+
+def test_a_look_is_good_for_a_second() -> None:
+    """A client that does not read keeps the broker's answers waiting, and meanwhile its group changes."""
+    played = limited({"a": 1, "b": 1})
+    played.send(heartbeat(counting("a", epoch=0)))
+    assert played.answer_one()
+    played.group = {"Topology": counting("b", "c", epoch=1)}
+    played.rig.desk.pass_ms(streams.FRESH_MS + 1)
+    assert "newest topology" in status(played.beat(None))
+    assert played.beats == []
+
+
+def test_a_look_is_taken_so_often() -> None:
+    """Of a broker whose answers always come late nothing is known: the member goes on asking."""
+    played = limited({"a": 1})
+    played.send(heartbeat(counting("a")))
+    for _ in range(streams.LOOKS_MAX):
+        assert played.answer_one()
+        played.rig.desk.pass_ms(streams.FRESH_MS + 1)
+        assert played.answer_one()
+    assert "could not be looked at in time" in status(played.beat(None))
+    assert played.beats == []
+
+
+@pytest.mark.parametrize("shadow", [False, True])
+def test_what_a_coordinator_makes_all_the_same_is_charged(shadow: bool) -> None:
+    """Once, with its partitions, as soon as metadata show it; not what was there, nor what never comes."""
+    played = Coordinator({"a": 2, "old": 2})
+    played.limit(controller_mutation_rate=1, shadow=shadow)
+    played.group = {"Topology": counting("a" if shadow else "late", "old", "c", "never")}
+    for _ in range(2):
+        played.send(heartbeat(None, epoch=3))
+        while not played.beats:
+            played.makes = {"c": 7}
+            assert played.answer_one()
+        again(played, None, 0)
+        again(played, None, 1_000)
+    assert charged(played) == 7
+
+
+def test_a_quota_that_comes_into_force_holds_for_who_waits() -> None:
+    """What is refused by then does not go on."""
+    played = Coordinator({"a": 8})
+    played.limit(controller_mutation_rate=1, controller_mutation_burst=1, shadow=True)
+    played.send(heartbeat(counting("a", "c0", "c1")))
+    assert played.answer_one()
+    played.limit(controller_mutation_rate=1, controller_mutation_burst=1)
+    assert "Creation failed: c1" in status(played.beat(None))
+    assert played.made == {"c0": 8} and played.beats == []
+
+
+def test_what_a_broker_tells_of_many_topics_is_read() -> None:
+    """Some 35 settings of each, and more."""
+    played = limited({"a": 1}, rate=1e6, burst=1e6)
+    played.configs = 400
+    status(played.beat(heartbeat(counting("a", *(f"c{n}" for n in range(300))))))
+    assert len(played.made) == 300 and not played.rig.client.closed
+
+
+def test_an_answer_that_cannot_be_read_ends_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where it is read in nobody's name: no connection is left that takes nothing more."""
+
+    def broken(*_: object) -> None:
+        raise BadFrame(Reason.TRUNCATED_BODY)
+
+    played = limited({"a": 1})
+    played.rig.desk.acknowledges = False
+    assert played.beat(heartbeat(counting("a", "c"))) is None and played.made == {"c": 1}
+    monkeypatch.setattr(streams, "_CREATED", broken)
+    played.rig.desk.acknowledge()
+    assert played.rig.client.closed
+
+
+@pytest.mark.parametrize("answered", [False, True])
+def test_who_leaves_while_topics_are_made_is_charged(answered: bool) -> None:
+    """By what was missing before, though nobody sees what came."""
+    played = limited({"a": 2, "old": 3})
+    played.group = {"Topology": counting("late", "old", "c")}
+    played.send(heartbeat(None, epoch=3))
+    played.makes = {"c": 7}
+    # Described, looked up, and passed on.
+    for _ in range(2 + answered):
+        assert played.answer_one()
+    played.rig.lose_client()
+    while played.answer_one():
+        pass
+    assert len(played.beats) == 1 and charged(played) == 3
+    assert played.rig.desk.metrics.dropped_requests.labels("strict")._value.get() == 0
 
 
 @given(st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), min_size=1, max_size=4))
@@ -200,6 +326,7 @@ def test_who_is_gone_gets_nothing_made() -> None:
     while played.answer_one():
         pass
     assert played.made == {} and played.beats == [] and charged(played) == 0
+    assert played.rig.desk.metrics.dropped_requests.labels("strict")._value.get() == 1
 
 
 def test_a_shadow_quota_lets_all_be_made() -> None:
