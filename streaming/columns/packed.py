@@ -1,7 +1,6 @@
 """Packed records: many events or decisions in one Kafka record, as an Arrow IPC stream (docs/contract.md 1).
 
-Without Numba, so that enforcers read and write them at no cost at their start.
-"""
+Without Numba, which enforcers would wait for."""
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
