@@ -78,7 +78,7 @@ def _replay(args: argparse.Namespace) -> int:
         if args.decisions:
             from weir.plan.identity import prove
 
-            proven = prove(args.decisions, replayed.decisions)
+            proven = prove(args.decisions, replayed.decisions, args.out)
             print(f"{proven} recorded decisions came out again", file=sys.stderr)
         totals = None if args.summary is None else summarise(replayed.decisions)
         _write(args, replayed)

@@ -17,6 +17,7 @@ from streaming.contract.errors import BadEvent, WeirError
 from streaming.contract.events import load_object
 from streaming.laws.registry import LAWS
 from streaming.log.reading import read_lines
+from streaming.replay import room_near
 
 ANSWERS: Final = frozenset({"admission", "dispatch"})
 """Decisions of which the live job writes every one; of the others it writes those that say something new."""
@@ -33,11 +34,12 @@ class _Said:
 
     Args:
         held: closes the files.
+        near: see `room_near`.
     """
 
-    def __init__(self, held: ExitStack) -> None:
+    def __init__(self, held: ExitStack, near: str | None) -> None:
         self._rows: list[tuple[int, int, int, int, int]] = []
-        self._files = [_spare(held) for _ in range(_PARTS)]
+        self._files = [_spare(held, near) for _ in range(_PARTS)]
 
     def add(self, place: int, decision: dict[str, Any]) -> None:
         """Note one."""
@@ -63,11 +65,11 @@ class _Said:
             file.write(table[table[:, 0] % _PARTS == number].tobytes())
 
 
-def _spare(held: ExitStack) -> IO[bytes]:
-    return held.enter_context(tempfile.TemporaryFile())
+def _spare(held: ExitStack, near: str | None) -> IO[bytes]:
+    return held.enter_context(tempfile.TemporaryFile(dir=room_near(near)))
 
 
-def prove(recorded: Sequence[str], replayed: Iterable[bytes]) -> int:
+def prove(recorded: Sequence[str], replayed: Iterable[bytes], near: str | None = None) -> int:
     """Return how many recorded decisions came out again, which is all of them.
 
     Repeats, what was only tried, and the steps of actions stand aside. Of shares, limits and backlogs the
@@ -76,12 +78,13 @@ def prove(recorded: Sequence[str], replayed: Iterable[bytes]) -> int:
     Args:
         recorded: files of decisions.
         replayed: what a replay of their events has decided; it is read several times.
+        near: see `room_near`.
 
     Raises:
         WeirError: where they differ first; or a file cannot be read.
     """
     with ExitStack() as held:
-        before, after = _Said(held), _Said(held)
+        before, after = _Said(held, near), _Said(held, near)
         for place, _, decision in _recorded(recorded):
             before.add(place, decision)
         for place, value in enumerate(replayed):
@@ -125,16 +128,19 @@ def _told(
     files: Sequence[str], replayed: Iterable[bytes], first: tuple[int, int, int], count: int
 ) -> str:
     """Where they differ first, and how often."""
-    _, only_replayed, place = first
+    ts, only_replayed, place = first
+    differ = f"the log is not trusted: {count} decisions differ, the first one"
     if only_replayed:
         decision = orjson.loads(next(islice(replayed, place, None)))
         how = "the log gives it, and it was not recorded"
         where = ", ".join(map(os.path.basename, files))
     else:
+        if not all(map(os.path.isfile, files)):
+            return f"{differ} at {ts}; a pipe is read once: give its decisions as a file to see which"
         where, decision = next((where, said) for at, where, said in _recorded(files) if at == place)
         how = _difference(decision, replayed)
     name = f"{decision['type']} {decision.get('id')} at {decision.get('ts')}"
-    return f"the log is not trusted: {count} decisions differ, the first one in {where}: {name}: {how}"
+    return f"{differ} in {where}: {name}: {how}"
 
 
 def _difference(recorded: dict[str, Any], replayed: Iterable[bytes]) -> str:

@@ -62,7 +62,7 @@ def plan(
             replayed = held.enter_context(replaying(
                 policies, events, as_decided=as_decided, near=near, tell=progress.tell, decider=decider
             ))  # fmt: skip
-            proven = prove(recorded, replayed.decisions) if recorded else None
+            proven = prove(recorded, replayed.decisions, near) if recorded else None
             plans = made[-1].finish()
             own = summarise(replayed.decisions)["subjects"] if totals else {}
             for plan, to in zip(plans, made[-1].written, strict=True):

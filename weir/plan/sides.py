@@ -20,6 +20,7 @@ from weir.plan.comparison import Comparison, Row
 from weir.plan.entries import entries_of
 from weir.plan.verdicts import Judge, Verdicts, as_rows
 from weir.plan.waiting.loop import that_wait
+from weir.plan.waiting.queues import NOBODY
 
 
 class Said(NamedTuple):
@@ -30,12 +31,14 @@ class Said(NamedTuple):
         recorded: what they come to.
         waiting: what comes to be meanwhile if clients wait and try again,
         late: and the sources of what still waits.
+        closed: of what is told by the round: all of these times (ms) is told.
     """
 
     decided: DecisionRows | None
     recorded: Verdicts | None
     waiting: Verdicts | None
     late: Integers
+    closed: int
 
 
 class Side:
@@ -83,11 +86,12 @@ class Side:
                 known = recorded.source >= 0
                 recorded = replace(recorded, source=np.where(known, recorded.source + first, recorded.source))
                 self.end_ms = max(self.end_ms, int(recorded.ts.max(initial=0)))
-            said[name] = Said(decided, recorded, *waiting.step(batch, decided, recorded, upto))
+            waited, late = waiting.step(batch, decided, recorded, upto)
+            said[name] = Said(decided, recorded, waited, late, waiting.closed)
         return said
 
 
-NOTHING_SAID: Final = dict.fromkeys(LAWS.by_name, Said(None, None, None, np.empty(0, dtype=np.int64)))
+NOTHING_SAID: Final = dict.fromkeys(LAWS.by_name, Said(None, None, None, NOBODY, FOR_EVER))
 """Of a side without policies."""
 
 
@@ -99,15 +103,14 @@ class _Meeting:
 
     def pairs(self, before: Said, after: Said) -> Iterator[Verdicts | None]:
         """What both sides have decided, or only one ever will."""
-        for number, (own, late) in enumerate(((before, after.late), (after, before.late))):
+        for number, (own, other) in enumerate(((before, after), (after, before))):
             kept, new = self._kept[number], own.waiting
-            some = kept if new is None else new.behind(kept)
-            if some is None or (not len(late) and kept is None):
-                yield some
-                continue
-            early = np.isin(some.source, late)
-            self._kept[number] = some.only(early) if early.any() else None
-            yield some.only(~early)
+            some, self._kept[number] = kept if new is None else new.behind(kept), None
+            if some is not None:
+                early = np.isin(some.source, other.late) | (some.ts > other.closed)
+                if early.any():
+                    self._kept[number], some = some.only(early), some.only(~early)
+            yield some
 
 
 @dataclass(slots=True, kw_only=True)

@@ -97,6 +97,10 @@ class Verdicts:
             subjects=before.subjects + self.subjects, names=before.names + self.names,
             subject=np.concatenate([before.subject, len(before.subjects) + self.subject]),
             name=np.concatenate([before.name, len(before.names) + self.name]),
+            overshoot={
+                group: max(each.overshoot.get(group, 0.0) for each in both)
+                for group in before.overshoot | self.overshoot
+            },
         )  # fmt: skip
 
     @classmethod

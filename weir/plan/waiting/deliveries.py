@@ -13,7 +13,7 @@ from streaming.columns.outputs import DecisionRows
 from streaming.laws.dispatch.deliveries import Deliveries
 from streaming.laws.dispatch.law import DIMENSIONS, LEVELS, SEEN_BYTES, SEEN_ENTRIES, SEEN_MSGS
 from streaming.laws.dispatch.table import limits_of
-from streaming.laws.law import Batch
+from streaming.laws.law import FOR_EVER, Batch
 from streaming.policy.dispatch_limits import NO_LIMIT
 from streaming.policy.policy_set import Section
 from streaming.policy.timeline import PolicyTimeline
@@ -45,6 +45,8 @@ class DeliveriesThatWait:
         beyond: so many were made early since more than HELD_MAX waited.
     """
 
+    closed = FOR_EVER
+
     def __init__(self, timeline: PolicyTimeline) -> None:
         self.beyond = 0
         self._timeline, self._counters, self._since = timeline, _Counters(), 0
@@ -63,7 +65,8 @@ class DeliveriesThatWait:
             return None, NOBODY
         outcome, delay_ms = np.zeros(len(held), dtype=np.int8), np.zeros(len(held), dtype=np.int64)
         waits = self._deliver(held, upto, outcome, delay_ms)
-        beyond = np.flatnonzero(waits)[HELD_MAX:]
+        # What is of that very time is not due yet: nothing holds it up.
+        beyond = np.flatnonzero(waits & (held["own_at"] < upto))[HELD_MAX:]
         waits[beyond], outcome[beyond], delay_ms[beyond] = False, THROTTLED, upto - held["own_at"][beyond]
         self.beyond += len(beyond)
         said = replace(verdicts, outcome=outcome, delay_ms=delay_ms).only(~waits)

@@ -25,7 +25,7 @@ import numpy as np
 
 from streaming.columns.byte_strings import Integers
 from streaming.columns.outputs import DecisionRows
-from streaming.laws.law import Batch, LawSpec
+from streaming.laws.law import FOR_EVER, Batch, LawSpec
 from streaming.policy.timeline import PolicyTimeline
 from weir.plan.verdicts import Judge, Limits, Verdicts, as_rows
 from weir.plan.waiting.deliveries import DeliveriesThatWait
@@ -41,9 +41,11 @@ class Waiting(Protocol):
 
     Attributes:
         beyond: so many could not wait since more than HELD_MAX did.
+        closed: of what is told by the round: all of these times (ms) is told.
     """
 
     beyond: int
+    closed: int
 
     def step(
         self, batch: Batch | None, decided: DecisionRows | None, recorded: Verdicts | None, upto: int
@@ -72,7 +74,7 @@ def that_wait(law: LawSpec, timeline: PolicyTimeline) -> Waiting:
 class AsRecorded:
     """Nobody waits."""
 
-    beyond = 0
+    beyond, closed = 0, FOR_EVER
 
     def step(
         self, batch: Batch | None, decided: DecisionRows | None, recorded: Verdicts | None, upto: int
@@ -88,7 +90,7 @@ class SamplesThatWait:
         law: the law of concurrency.
     """
 
-    beyond = 0
+    beyond, closed = 0, FOR_EVER
 
     def __init__(self, law: LawSpec) -> None:
         self._tables = [law.table.from_columns({}) for _ in range(PASSES)]

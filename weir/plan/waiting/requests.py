@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from streaming.columns.byte_strings import Integers
 from streaming.columns.compiled import machine
 from streaming.columns.outputs import DecisionRows
-from streaming.laws.law import Batch
+from streaming.laws.law import FOR_EVER, Batch
 from streaming.laws.mutation.batch import begin
 from streaming.laws.mutation.law import (
     PLAIN_WINDOWS,
@@ -88,6 +88,8 @@ class RequestsThatWait:
         beyond: so many were given up since more than HELD_MAX waited.
     """
 
+    closed = FOR_EVER
+
     def __init__(self, timeline: PolicyTimeline) -> None:
         self.beyond = 0
         self._timeline, self._buckets = timeline, _Buckets()
@@ -107,10 +109,11 @@ class RequestsThatWait:
             return None, NOBODY
         outcome, delay_ms = np.zeros(len(held.rows), dtype=np.int8), np.zeros(len(held.rows), dtype=np.int64)
         waits = self._send(held, upto, outcome, delay_ms)
-        beyond = np.flatnonzero(waits)[HELD_MAX:]
+        said = held.rows["mode"] != REFUND
+        # What is of that very time is not due yet: nothing holds it up.
+        beyond = np.flatnonzero(waits & said & (held.rows["own_at"] < upto))[HELD_MAX:]
         waits[beyond], outcome[beyond], delay_ms[beyond] = False, TURNED_AWAY, HELD_MAX_MS
         self.beyond += len(beyond)
-        said = held.rows["mode"] != REFUND
         verdicts = replace(held.verdicts, outcome=outcome[said], delay_ms=delay_ms[said]).only(~waits[said])
         self._held = held.only(waits) if waits.any() else None
         self._forget_rings()
@@ -211,7 +214,7 @@ class RequestsThatWait:
     def _forget_rings(self) -> None:
         """Those of policies that hold no more, but for requests that wait."""
         newest = max((since for _, since in self._rings), default=0)
-        rows = () if self._held is None else self._held.rows[["row", "since"]].tolist()
+        rows = set() if self._held is None else set(self._held.rows[["row", "since"]].tolist())
         self._rings = {key: ring for key, ring in self._rings.items() if key[1] == newest or key in rows}
 
 

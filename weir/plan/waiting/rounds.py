@@ -89,6 +89,9 @@ class ReportsThatWait:
     Args:
         law: the law of shares.
         timeline: the policies, which go on while the log does.
+
+    Attributes:
+        closed: see `loop.Waiting`.
     """
 
     beyond = 0
@@ -96,7 +99,7 @@ class ReportsThatWait:
     def __init__(self, law: LawSpec, timeline: PolicyTimeline) -> None:
         self._law, self._timeline = law, timeline
         self._table, self._members = law.table.from_columns({}), _Members()
-        self._closed = 0
+        self.closed = 0
         self._held = no_reports()
 
     def step(
@@ -116,9 +119,10 @@ class ReportsThatWait:
 
         member, done = self._members.of(reports), 0
         for begin, end, first, after in _rounds(reports, self._timeline):
-            if end > upto:
+            if end >= upto:
+                # Policies of that very time may still come.
                 break
-            if begin > self._closed:
+            if begin > self.closed:
                 # Who was silent for long has no share any more.
                 decide(no_reports(), begin)
             turn = nth(member[first:after])
@@ -126,10 +130,11 @@ class ReportsThatWait:
                 which = first + np.flatnonzero(turn == number)
                 passed = self._members.passed(reports, which, member[which])
                 decide(passed, end if number + 1 == last else None)
-            self._closed, done = end, after
+            self.closed, done = end, after
         self._held = _only(reports, np.arange(done, len(reports.at)))
         if upto == FOR_EVER:
             decide(no_reports(), None, end=True)
+            self.closed = FOR_EVER
         if not said:
             return None, NOBODY
         rows, delay_ms = _joined(said), np.concatenate(delays)
@@ -145,6 +150,9 @@ def _behind(before: Reports, reports: Reports) -> Reports:
     """Both, with names of their own."""
     if not len(before.at):
         return reports
+    if len(reports.at):
+        # Each stretch counts its records from 0; events are told apart by them.
+        reports = reports._replace(source=reports.source + before.source.max() + 1)
     rows = {name: np.concatenate([getattr(before, name), getattr(reports, name)]) for name in _OF_ROWS}
     for name in ("group", "broker"):
         both = pa.concat_arrays(

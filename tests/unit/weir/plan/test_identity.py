@@ -1,5 +1,7 @@
 """The proof that a log is to be trusted."""
 
+import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +65,25 @@ def test_limits_and_shares_may_be_fewer(tmp_path: Path) -> None:
     limits = [{"type": "limit", "id": f"s{n}", "ts": n, "partition": "p", "limit": n} for n in range(3)]
     file = file_of(tmp_path, "d.jsonl", limits[1])
     assert prove([file], [orjson.dumps(one) for one in limits]) == 1
+
+
+def test_a_pipe_is_read_once(tmp_path: Path) -> None:
+    """So what differs is said without its words."""
+    wrong = [said | {"tokens": 99.0} for said in recorded(tmp_path)]
+    end, into = os.pipe()
+    with os.fdopen(end), os.fdopen(into, "wb") as pipe:
+        pipe.write(b"".join(orjson.dumps(one) + b"\n" for one in wrong))
+        pipe.close()
+        with pytest.raises(WeirError, match=r"4 decisions differ, the first one at \d+; a pipe is read once"):
+            planned(tmp_path, ASKED, quotas_of(alice=1), recorded=[f"/dev/fd/{end}"])
+
+
+def test_room_is_beside_what_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not where temporary files are."""
+    file = file_of(tmp_path, "d.jsonl", *recorded(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "full"))
+    near = str(tmp_path / "out.jsonl")
+    assert planned(tmp_path, ASKED, quotas_of(alice=1), recorded=[file], near=near).proven == 4
 
 
 def test_a_line_that_is_no_object_is_named(tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 from event_kit import TOPIC, delivery, report, tick
-from law_kit import T0, request
+from law_kit import T0, policy, refund, request
 from mixed_log import OTHER, TODAY, TOMORROW, mixed
-from plan_kit import dispatched, file_of, grouped, outcomes, plan_of, policies_of, quotas_of
+from plan_kit import dispatched, file_of, grouped, outcomes, plan_of, planned, policies_of, quotas_of
 
 from streaming.log import reading, stretches
 from weir.plan import delays
@@ -20,11 +20,11 @@ from weir.plan.waiting import deliveries, requests
 from weir.plan.waiting.queues import HELD_MAX_MS
 
 
-def told(folder: Path, log: str) -> tuple[Any, list[bytes]]:
+def told(folder: Path, *log: str, today: Any = TODAY, tomorrow: Any = TOMORROW) -> tuple[Any, list[bytes]]:
     """What comes of a log: the summary, and the decisions under its own policies."""
-    own, other = policies_of(folder, "a.yaml", **TODAY), policies_of(folder, "b.yaml", **TOMORROW)
-    with plan(own, [log], [other, own], totals=True) as planned:
-        return summary(planned.plans, planned.proven), list(planned.replayed.decisions)
+    own, other = policies_of(folder, "a.yaml", **today), policies_of(folder, "b.yaml", **tomorrow)
+    with plan(own, log, [other, own], totals=True) as made:
+        return summary(made.plans, made.proven), list(made.replayed.decisions)
 
 
 def test_a_plan_in_stretches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,6 +43,81 @@ def test_a_plan_in_stretches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert told(tmp_path, disorder) == other
 
 
+def shared(rate: int, seconds: int = 5) -> Any:
+    """So many messages a second for the group rg1, shared out each time so many seconds are over."""
+    return grouped(rate) | {"broker": {"resourceUsagePublishIntervalInSecs": seconds}}
+
+
+def cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a stretch be a few events."""
+    monkeypatch.setattr(reading, "READ_AT_ONCE", 300)
+    monkeypatch.setattr(stretches, "READ_AT_ONCE", 300)
+    monkeypatch.setattr(stretches, "SAMPLED", 1)
+
+
+def test_a_round_of_reports_that_is_cut(tmp_path: Path) -> None:
+    """Reports that wait for the end of their round stay apart from those that follow."""
+    events = [
+        report(second * 1000 + 500, "aabb"[second % 5], {"rg1": {"publishedMsg": 40 + 5 * second}})
+        for second in range(60) if second % 5 < 4
+    ]  # fmt: skip
+    parts = [(n + begin, n + end) for n in range(0, 48, 4) for begin, end in ((0, 1), (1, 3), (3, 4))]
+    files = [file_of(tmp_path, f"{begin}.jsonl", *events[begin:end]) for begin, end in parts]
+    whole = told(tmp_path, file_of(tmp_path, "log.jsonl", *events), today=shared(60), tomorrow={})
+    assert told(tmp_path, *files, today=shared(60), tomorrow={}) == whole
+
+
+def test_policies_of_the_very_end_of_a_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They judge it, though a stretch ends there."""
+    events = list[Any]()
+    for at in range(0, 20_000, 500):
+        if at and at % 5000 == 0:
+            limit = {"publishRateInMsgs": 20 if at % 10_000 else 200}
+            events.append(policy(at, "resourcegroups.rg1", limit))
+        events += [report(at, broker, {"rg1": {"publishedMsg": 60}}, period_ms=500) for broker in "ab"]
+    # Not in order, so read by time.
+    files = [file_of(tmp_path, f"{n}.jsonl", *events[n::2]) for n in range(2)]
+    whole = told(tmp_path, *files, today=shared(60), tomorrow={})
+    cut(monkeypatch)
+    assert told(tmp_path, *files, today=shared(60), tomorrow={}) == whole
+
+
+def test_shares_that_either_side_tells_in_another_stretch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are laid beside each other all the same."""
+    draw, events = random.Random(5), list[Any]()
+    for number in range(200):
+        at = number * 700
+        if number % 10 == 9:
+            seconds = {"resourceUsagePublishIntervalInSecs": draw.choice([3, 5, 7])}
+            events.append(policy(at, "broker", seconds))
+        events.append(report(at, draw.choice("ab"), {"rg1": {"publishedMsg": draw.randint(0, 300)}}))
+    log = file_of(tmp_path, "log.jsonl", *events)
+    whole = told(tmp_path, log, today=shared(60), tomorrow=shared(30))
+    cut(monkeypatch)
+    assert told(tmp_path, log, today=shared(60), tomorrow=shared(30)) == whole
+
+
+def test_who_is_not_due_yet_does_not_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many come at one time: none is given up or made early."""
+    monkeypatch.setattr(requests, "HELD_MAX", 2)
+    monkeypatch.setattr(deliveries, "HELD_MAX", 2)
+    cut(monkeypatch)
+    asked = [request(f"r{n}", 0, 1, user=f"u{n}") for n in range(9)]
+    given = [delivery(0, msgs=1, subscription=f"s{n}") for n in range(9)]
+    assert planned(tmp_path, asked + given, {}, dispatched(10)).plans[0].beyond == 0
+
+
+def test_refunds_that_wait_are_not_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is given back counts for nobody."""
+    monkeypatch.setattr(requests, "HELD_MAX", 2)
+    cut(monkeypatch)
+    asked = [request("a", 0, 11), request("b", 1, 11), *(refund(n, 0, 1, name=f"f{n}") for n in range(2, 9))]
+    later = [request(f"z{n}", 100 + n, 1, user="zoe") for n in range(9)]
+    assert plan_of(tmp_path, asked + later, {}, quotas_of(alice=0.1)).beyond == 0
+
+
 @pytest.mark.parametrize(
     ("events", "limits", "whose", "expected"),
     [
@@ -58,8 +133,11 @@ def test_who_waits_is_bounded(
     monkeypatch.setattr(deliveries, "HELD_MAX", 2)
     monkeypatch.setattr(reading, "READ_AT_ONCE", 10)
     # What follows much later: until then they are not decided all at once.
-    later = request("z", 10, 1, user="zoe") if events[0]["type"] == "request" else delivery(10, topic=OTHER)
-    made = plan_of(tmp_path, [*events, later], {}, limits)
+    asked = events[0]["type"] == "request"
+    later = [
+        request(f"z{at}", at, 1, user="zoe") if asked else delivery(at, topic=OTHER) for at in (10, 11)
+    ]
+    made = plan_of(tmp_path, [*events, *later], {}, limits)
     assert outcomes(made, whose, waiting=True)[1] == expected
     assert made.beyond > 0
 
