@@ -146,25 +146,6 @@ def test_nothing_is_made_past_the_charge(cluster: Cluster) -> None:
             assert internal(bootstrap, group) == {"c": 7}
 
 
-def test_what_a_coordinator_makes_under_a_shadow_quota_is_charged(cluster: Cluster) -> None:
-    """A topic deleted under its group: the heartbeat goes on, and what comes of it is counted."""
-    reads, group = source(cluster, 3), fresh("app")
-    changelog = f"{group}-c"
-    with apart(cluster, "shadow") as own, serving(own) as proxy:
-        own.policies.put("quotas[user=ANONYMOUS]", {**QUOTA, "shadow": True})
-        own.await_quota(proxy, "ANONYMOUS", "any", QUOTA["controller_mutation_rate"])
-        with RawMember(proxy.bootstrap) as wire:
-            said = joined(wire, heartbeat(counting(reads, changelog), group))
-            until(lambda: charged(own.decider, API["streams"]) == 3)
-            admin = AdminClient({"bootstrap.servers": proxy.bootstrap})
-            admin.delete_topics([changelog])[changelog].result(LIMIT_S)
-            until(lambda: internal(cluster.kafka.bootstrap, group) == {})
-            after = heartbeat(None, group, said["MemberEpoch"])
-            until(lambda: MISSING in [each["StatusCode"] for each in ask(wire, after)["Status"] or ()])
-            until(lambda: charged(own.decider, API["streams"]) == 6)
-            assert internal(cluster.kafka.bootstrap, group) == {"c": 3}
-
-
 def test_names_that_are_not_theirs(cluster: Cluster) -> None:
     """A topology with a topic of Weir's is refused; one whose topics its user may not make is told so."""
     reads, group = source(cluster, 2), fresh("app")
