@@ -3,7 +3,7 @@
 # (all but setup and image run setup first, test beside what needs less)
 # pulsar: what weir pulsar and weir up --pulsar local need (they fetch it themselves too), 231 MB, about a minute.
 # s3a: what checkpoints on s3a:// need, 10 MB. minio: an S3 store for tests of that, built in a quarter of an hour.
-# check: lint, types and unit tests, four minutes. test: that and the rest on real parts, eighteen minutes; what a change
+# check: lint, types and unit tests, four minutes. test: that and the rest on real parts, twenty minutes; what a change
 # has to pass. soak: what takes longer and breaks seldom, before a release. suites: clients' own tests through the
 # proxy, before a release too, as matrix: all laws before other brokers, by more clients. bench: how fast it is.
 # sbom: what Weir is made of (CycloneDX), build/sbom.json.
@@ -104,28 +104,27 @@ lint: $(VENV)/.installed
 	@echo "== lint" && $(VENV)/bin/ruff check .
 
 types: lint
-	@echo "== types" && $(QUIETLY) $(VENV)/bin/mypy
+	@echo "== types" && $(VENV)/bin/mypy
 
 units: types $(STAMPS)
-	@echo "== unit tests and traces" && $(QUIETLY) $(PYTEST) tests/unit tests/traces -m "not soak" -n 2
+	@echo "== unit tests and traces" && $(PYTEST) tests/unit tests/traces -m "not soak" -n 2
 
 check: setup
 	@$(MAKE) -s units
 
-# Two kinds at a time: those on real brokers mostly wait, and types, unit tests and the job take the processors that
-# they leave, at a lower priority; what these say is shown as each ends. After a failure no further kind starts. Jars
-# and axe come meanwhile.
+# From the quick to the slow, stops at the first kind that fails: side by side with others, brokers miss their times.
+# Jars and axe come meanwhile.
 test:
-	@$(MAKE) -s -j3 QUIETLY='nice -n 5 scripts/at_the_end.sh' on-spark whole-stack
+	@$(MAKE) -s -j2 whole-stack
 
 .PHONY: on-spark real-kafka real-pulsar console whole-stack tests-jars
 tests-jars: .weir/jars/spark/.fetched
 	@for made in $(PULSAR_JARS) $(STREAMS_JARS) $(AXE); do $(MAKE) -s $$made || exit; done
 
 on-spark: units
-	@echo "== the job in Spark" && $(QUIETLY) $(PYTEST) tests/spark -m "not soak" --durations=3
+	@echo "== the job in Spark" && $(PYTEST) tests/spark -m "not soak" --durations=3
 
-real-kafka: lint tests-jars $(STAMPS)
+real-kafka: on-spark tests-jars
 	@echo "== the proxy and the tools against a real Kafka" && \
 		$(PYTEST) tests/kafka tests/attack -m "not soak" -n 3 --dist loadfile --durations=3
 
