@@ -10,7 +10,7 @@ from kafka.protocol.schemas.load_json import load_json
 
 from enforcer.wire.kafka import definitions
 from enforcer.wire.kafka.fields import Fields
-from streaming.collect.kafka import share_messages
+from streaming.kafka_io import messages
 from weir.jars.folders import KAFKA, jars_dir
 
 
@@ -24,11 +24,11 @@ def kafkas(message: str) -> Any:
 
 @pytest.mark.parametrize("key", [68, 69, 76, 77, 78, 79, 88, 89, 90, 91, 92])
 def test_the_proxys(key: int) -> None:
-    """What stands in definitions.py reads as the definitions in Kafka's jar."""
+    """What the codec goes by reads as the definitions in Kafka's jar."""
     for kind in ("request", "response"):
         said = kafkas(definitions.NAMES[key] + kind.capitalize())
         first, _, last = said["validVersions"].partition("-")
-        assert definitions.DEFINITIONS[key, kind]["validVersions"] == said["validVersions"]
+        assert definitions._definition(key, kind)["validVersions"] == said["validVersions"]
         common = {part["name"]: part["fields"] for part in said.get("commonStructs", ())}
         for version in range(int(first), int(last or first) + 1):
             theirs = present(definitions._fields(said["fields"], common, version))
@@ -42,9 +42,9 @@ def present(fields: tuple[definitions.Field, ...]) -> tuple[definitions.Field, .
 
 @pytest.mark.parametrize("name", ["DescribeShareGroupOffsets", "AlterShareGroupOffsets"])
 def test_the_collectors(name: str) -> None:
-    """What stands in share_messages reads as the definitions in Kafka's jar."""
+    """What stands in kafka_io/messages reads as the definitions in Kafka's jar."""
     for kind in ("Request", "Response"):
-        assert written(load_json(name + kind, share_messages)) == written(kafkas(name + kind))
+        assert written(load_json(name + kind, messages)) == written(kafkas(name + kind))
 
 
 def written(message: Fields) -> object:

@@ -4,15 +4,16 @@ What the fuzzer changes it finds here; the product's own readers have no part in
 """
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from kafka.protocol.api_key import ApiKey
 from kafka.protocol.schemas.load_json import load_json
 
-from enforcer.wire.kafka.definitions import DEFINITIONS
+from enforcer.wire.kafka.definitions import DEFINITIONS, NAMES
 from enforcer.wire.kafka.frames import is_flexible
+from streaming.kafka_io import messages
 
 _FIXED = {
     "bool": 1, "int8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "float64": 8,
@@ -105,10 +106,10 @@ def _schema(key: int, answer: bool) -> Any:
     kind = "Response" if answer else "Request"
     if (own := DEFINITIONS.get((key, kind.lower()))) is not None:
         return own
-    try:
-        return load_json(ApiKey(key).name + kind)
-    except (ValueError, FileNotFoundError):
-        return None
+    for package in (messages, None):
+        with suppress(IndexError, FileNotFoundError):
+            return load_json(NAMES[key] + kind, package)
+    return None
 
 
 @cache

@@ -16,9 +16,9 @@ def null(name: str, kind: str, versions: str = "0+", **more: Any) -> Definition:
     return f(name, kind, versions, nullableVersions="0+", default="null", **more)
 
 
-def by_name(name: str, *fields: Definition, **more: Any) -> Definition:
+def by_name(name: str, *fields: Definition) -> Definition:
     """A list of topics by name."""
-    return f(name, "[]Topic", fields=[f("TopicName", "string"), *fields], **more)
+    return f(name, "[]Topic", fields=[f("TopicName", "string"), *fields])
 
 
 def message(versions: str, *fields: Definition) -> Definition:

@@ -105,39 +105,6 @@ SHARE_GROUPS: Final[dict[tuple[int, str], Definition]] = {
         "1-2",
         *THROTTLED, f("AcquisitionLockTimeoutMs", "int32", "2+"), _by_id(_LEADER), _ENDPOINTS,
     ),
-    (90, "request"): message(
-        "0-1",
-        f("Groups", "[]Group", fields=[
-            f("GroupId", "string"),
-            by_name("Topics", f("Partitions", "[]int32"), nullableVersions="0+"),
-        ]),
-    ),
-    (90, "response"): message(
-        "0-1",
-        f("ThrottleTimeMs", "int32"),
-        f("Groups", "[]Group", fields=[
-            f("GroupId", "string"),
-            by_name("Topics", f("TopicId", "uuid"), f("Partitions", "[]Partition", fields=[
-                f("PartitionIndex", "int32"), f("StartOffset", "int64"), f("LeaderEpoch", "int32"),
-                f("Lag", "int64", "1+", default="-1"), *ERROR,
-            ])),
-            *ERROR,
-        ]),
-    ),
-    (91, "request"): message(
-        "0",
-        f("GroupId", "string"),
-        by_name("Topics", f("Partitions", "[]Partition", fields=[
-            f("PartitionIndex", "int32"), f("StartOffset", "int64"),
-        ])),
-    ),
-    (91, "response"): message(
-        "0",
-        *THROTTLED,
-        by_name("Responses", f("TopicId", "uuid"), f("Partitions", "[]Partition", fields=[
-            f("PartitionIndex", "int32"), *ERROR,
-        ])),
-    ),
     (92, "request"): message("0", f("GroupId", "string"), by_name("Topics")),
     (92, "response"): message("0", *THROTTLED, by_name("Responses", f("TopicId", "uuid"), *ERROR)),
 }  # fmt: skip

@@ -1,7 +1,7 @@
 """Kafka's own definitions of its messages: which fields a body has in a version.
 
-They are the JSON files that kafka-python carries, read when they are first needed, and newer ones that stand
-in `enforcer.wire.definitions`.
+They are the JSON files that kafka-python carries, and ours of the same kind, read when they are first needed,
+and newer ones that stand in `enforcer.wire.definitions`.
 """
 
 import re
@@ -52,6 +52,8 @@ NAMES: Final = (
 )  # fmt: skip
 """Kafka's name of each API, by its key."""
 
+# To import these for a few files would cost the proxy a fifth of a second and its memory.
+_CARRIERS: Final = (("streaming.kafka_io.messages", ""), ("kafka", "protocol/schemas/resources"))
 DEFINITIONS: Final[Mapping[tuple[int, str], Definition]] = MappingProxyType(
     {**CONSUMER_GROUPS, **SHARE_GROUPS, **STREAMS_GROUPS}
 )
@@ -117,17 +119,22 @@ def _named(definitions: Sequence[Definition], name: str, version: int) -> Defini
 
 
 @cache
+def _folders() -> tuple[Path, ...]:
+    specs = ((find_spec(package), folder) for package, folder in _CARRIERS)
+    return tuple(Path(spec.origin).parent / folder for spec, folder in specs if spec and spec.origin)
+
+
+@cache
 def _definition(key: int, kind: str) -> Definition:
     found = DEFINITIONS.get((key, kind))
     if found is not None:
         return found
-    # To import kafka-python for a few files would cost the proxy a fifth of a second and its memory.
-    package = find_spec("kafka")
-    if package is None or package.origin is None:
-        raise FileNotFoundError("kafka-python is not installed")
-    folder = Path(package.origin).parent / "protocol" / "schemas" / "resources"
     name = f"{NAMES[key]}{kind.capitalize()}" if kind in ("request", "response") else kind
-    text = (folder / f"{name}.json").read_text()
+    files = (folder / f"{name}.json" for folder in _folders())
+    found_at = next((file for file in files if file.exists()), None)
+    if found_at is None:
+        raise FileNotFoundError(f"{name}.json, which kafka-python carries")
+    text = found_at.read_text()
     read: Definition = orjson.loads(_COMMENT.sub("", text))
     return read
 

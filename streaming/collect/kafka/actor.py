@@ -19,8 +19,8 @@ from streaming.collect.kafka.partitions import (
     PartitionReader,
     Place,
 )
-from streaming.collect.kafka.share_messages import AlterShareGroupOffsetsRequest
 from streaming.contract.printable import printable
+from streaming.kafka_io.messages import AlterShareGroupOffsetsRequest
 
 _DEAD = "Dead"
 _GROUP = 0

@@ -16,8 +16,8 @@ from kafka.protocol.consumer import OffsetFetchRequest
 
 from streaming.collect.kafka.connection import Connection, Unanswered, gathered, why
 from streaming.collect.kafka.partitions import Partition, by_topic
-from streaming.collect.kafka.share_messages import DescribeShareGroupOffsetsRequest
 from streaming.contract.printable import printable
+from streaming.kafka_io.messages import DescribeShareGroupOffsetsRequest
 
 OFFSETS_PER_REQUEST: Final = 4_000
 """Committed offsets in one answer, by what each group had at the last check; a group is not divided."""
