@@ -55,7 +55,6 @@ class _Sum:
     def used_up(self) -> bool:
         return self.left_msgs <= 0 or self.left_size <= 0
 
-    @property
     def nearly_used_up(self) -> bool:
         """Whether what may still be is no more than one response may bring of such."""
         units = self.entries if self.by_entry else self.msgs
@@ -190,7 +189,7 @@ class Deliveries:
         else:
             self._caught_up.add(key)
         if total.entries:
-            want.scarce = bool(total.nearly_used_up)
+            want.scarce = total.nearly_used_up()
             for group in want.groups:
                 dispatch.deliver_at(
                     moment, want.name, group,
