@@ -44,6 +44,7 @@ class Stack:
         partitions: of every topic of Weir but the policies.
         broker: further broker properties.
         sasl: see fixtures.broker.
+        beside: a stack that has started, on whose broker this one has topics of its own.
     """
 
     def __init__(
@@ -55,10 +56,11 @@ class Stack:
         partitions: int = 1,
         broker: Mapping[str, str] | None = None,
         sasl: Sasl | None = None,
+        beside: "Stack | None" = None,
     ) -> None:
         self.folder = folder
-        prefix = topic_prefix()
-        self.topics = Topics(prefix)
+        prefix = topic_prefix() if beside is None else f"beside-{beside.cluster.topics.prefix}"
+        self.topics: Final = Topics(prefix)
         self.parts: dict[str, Part] = {}
         self._settings_file = folder / "weir.yaml"
         own = dict(settings or {})
@@ -66,7 +68,7 @@ class Stack:
         self._policies = policies or {}
         self._partitions = partitions
         self._broker, self._sasl = broker or {}, sasl
-        self._kafka: LocalKafka | None = None
+        self._kafka: LocalKafka | None = None if beside is None else beside.kafka
         self._running = ExitStack()
 
     @property
@@ -91,7 +93,8 @@ class Stack:
         sections = {name: dict(own) for name, own in self._settings.items()}
         self._settings_file.write_text(yaml.safe_dump(sections))
         with ExitStack() as starting:
-            self._kafka = starting.enter_context(broker(self.folder / "kafka", self._broker, self._sasl))
+            if self._kafka is None:
+                self._kafka = starting.enter_context(broker(self.folder / "kafka", self._broker, self._sasl))
             ensure_topics(self.cluster, partitions=self._partitions)
             self.publish(self._policies)
             self._running = starting.pop_all()
