@@ -4,7 +4,7 @@ from enum import StrEnum
 from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Final
 
-from pydantic import field_validator
+from pydantic import ValidationInfo, field_validator
 
 from enforcer.core.security.tls import TlsSettings
 from streaming.policy.settings import Settings, setting
@@ -55,7 +55,9 @@ class DoorSettings(Settings):
 
     @field_validator("proxy_protocol_from")
     @classmethod
-    def _networks(cls, value: list[str]) -> list[str]:
+    def _networks(cls, value: list[str], said: ValidationInfo) -> list[str]:
+        if value and said.data.get("proxy_protocol") is ProxyProtocol.DISABLED:
+            raise wrong("is of no use; expected proxy_protocol: required beside it")
         for item in value:
             try:
                 ip_network(item)

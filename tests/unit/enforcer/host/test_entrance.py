@@ -114,7 +114,13 @@ def test_a_header_is_taken_from_load_balancers_only(host: str) -> None:
 def test_what_is_no_network_is_refused(item: str) -> None:
     """By what it is, and what is expected."""
     with pytest.raises(ValidationError, match=r"expected addresses and networks, such as 10\.0\.0\.0/8"):
-        DoorSettings(proxy_protocol_from=["10.0.0.0/8", item])
+        DoorSettings(proxy_protocol="required", proxy_protocol_from=["10.0.0.0/8", item])
+
+
+def test_load_balancers_are_named_where_their_headers_are_read() -> None:
+    """Else who names them would believe that nobody else gets in."""
+    with pytest.raises(ValidationError, match="expected proxy_protocol: required"):
+        DoorSettings(proxy_protocol_from=["10.0.0.0/8"])
 
 
 @pytest.mark.parametrize("said", [b"PROXY UNKNOWN\r\n", binary(0x20, 0, b""), binary(0x21, 0, b"tags")])
