@@ -149,7 +149,8 @@ soak: setup s3a $(PULSAR_JARS) $(AXE) .weir/jars/pulsar_tools/.fetched $(TESTS_J
 	@echo "== unit tests with thorough properties" && \
 		$(PYTEST) tests/unit tests/traces -n 2 --hypothesis-profile thorough --durations=3
 	@echo "== outages, half-minute measurements, the benchmarks' short form" && \
-		$(PYTEST) tests/spark tests/kafka tests/attack tests/pulsar tests/browser tests/end_to_end -m soak --durations=3
+		$(PYTEST) tests/spark tests/kafka tests/attack tests/pulsar tests/browser tests/end_to_end tests/secure/test_kroxylicious.py \
+			-m soak --durations=3
 
 # Other people's tests of their clients, fetched from registries; needs go, npm, gcc and headers of zlib and OpenSSL.
 # WAY=tls: over TLS with logins.

@@ -59,11 +59,15 @@ async def _begin(address: Address, header: bytes) -> socket.socket:
     raise failure
 
 
-class Owner(Protocol):
-    """The client connection that a broker connection serves."""
+class Introduced(Protocol):
+    """A client connection of which brokers hear."""
 
     peer: object
     """Whose it is: the client's address, if it is known."""
+
+
+class Owner(Introduced, Protocol):
+    """The client connection that a broker connection serves."""
 
     def upstream_changed(self) -> None:
         """It is connected, or its write buffer was filled or emptied."""
@@ -98,7 +102,7 @@ class Upstream(Outlet, asyncio.Protocol):
 
     def __init__(
         self, owner: Owner, settings: ProxySettings, tls: ssl.SSLContext | None = None,
-        introduce: Callable[[object], bytes] = lambda _peer: b"",
+        introduce: Callable[[Introduced], bytes] = lambda _owner: b"",
     ) -> None:  # fmt: skip
         super().__init__()
         self._tls, self._introduce = tls, introduce
@@ -163,7 +167,7 @@ class Upstream(Outlet, asyncio.Protocol):
     async def _dial(self, address: Address) -> None:
         try:
             async with asyncio.timeout(self._settings.connect_timeout_ms / 1000):
-                await dial(lambda: self, address, self._tls, self._introduce(self._owner.peer))
+                await dial(lambda: self, address, self._tls, self._introduce(self._owner))
         except TimeoutError:
             self._fail("timeout")
         except ssl.SSLError:

@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Protocol, TypeVar
+from weakref import WeakKeyDictionary
 
 from enforcer.core import bounds
 from enforcer.core.metrics import Metrics
@@ -21,7 +22,7 @@ from enforcer.core.security.tls import UpstreamTlsSettings
 from enforcer.core.settings import ProxySettings
 from enforcer.host.budget import Budget, Holder
 from enforcer.host.descriptors import Room
-from enforcer.host.dial import Owner, Upstream
+from enforcer.host.dial import Introduced, Owner, Upstream
 from enforcer.host.doors.ages import Ages
 from enforcer.host.doors.certificates import Visitor, WatchedContext
 from enforcer.host.doors.entrance import Accept, Entrance
@@ -188,6 +189,7 @@ class Host(ABC, Generic[C]):
         self._ages: Ages[C] = Ages(doors.connection_age_max_s)
         self._users: Users[C] = Users(doors.connections_per_user, doors.login_timeout_s)
         self._introduces = doors.upstream_proxy_protocol
+        self._asked: WeakKeyDictionary[object, str] = WeakKeyDictionary()
         self._tasks = Tasks()
         self.spawn = self._tasks.spawn
         """Begins something that runs until the end (Tasks)."""
@@ -229,7 +231,10 @@ class Host(ABC, Generic[C]):
 
     def visitor(self, connection: object, transport: asyncio.BaseTransport) -> Visitor:
         """What is known of a client that has come."""
-        return self._entrance.visitor(connection, transport)
+        found = self._entrance.visitor(connection, transport)
+        if self._introduces and found.name:
+            self._asked[connection] = found.name
+        return found
 
     def is_known(self, name: str) -> bool:
         """Whether clients may ask for a server of this name (SNI)."""
@@ -244,9 +249,12 @@ class Host(ABC, Generic[C]):
         """A connection to a broker that is not dialed yet."""
         return Upstream(owner, settings, self.upstream_tls, self.introduce)
 
-    def introduce(self, peer: object) -> bytes:
+    def introduce(self, connection: Introduced) -> bytes:
         """What a broker hears of a client before all else (PROXY protocol), if it is to."""
-        return header_of(peer if isinstance(peer, tuple) else None, self.listen) if self._introduces else b""
+        if not self._introduces:
+            return b""
+        peer = connection.peer if isinstance(connection.peer, tuple) else None
+        return header_of(peer, self.listen, self._asked.get(connection, ""))
 
     async def stop(self) -> None:
         """Take nothing new, answer what is under way, close; limited by stop_timeout_ms and some."""

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
+from enforcer.host.dial import Introduced
 from enforcer.host.doors.certificates import Visitor
 from enforcer.host.sockets import Address
 from enforcer.host.turns import Turns
@@ -58,7 +59,7 @@ class Context(Protocol):
         """How brokers are spoken to; None: in plain text."""
         ...
 
-    def introduce(self, peer: object) -> bytes:
+    def introduce(self, connection: Introduced) -> bytes:
         """What a broker hears of a client before all else (PROXY protocol), if it is to."""
         ...
 

@@ -4,8 +4,11 @@ from enum import StrEnum
 from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Final
 
+from pydantic import ValidationInfo, field_validator
+
 from enforcer.core.security.tls import TlsSettings
 from streaming.policy.settings import Settings, setting
+from streaming.policy.validation import wrong
 
 _IPV6_SITE_BITS: Final = 64
 """What one customer gets at least, so addresses within it are one."""
@@ -25,7 +28,12 @@ class DoorSettings(Settings):
     proxy_protocol: ProxyProtocol = setting(
         ProxyProtocol.DISABLED,
         "PROXY protocol, v1 and v2: disabled, or required: each connection begins with the header of a load"
-        " balancer, whose word is believed; let nobody else reach the port",
+        " balancer, whose word is believed",
+    )
+    proxy_protocol_from: list[str] = setting(
+        [],
+        "addresses and networks that load balancers come from, such as [10.0.0.0/8]; others are closed;"
+        " empty: anybody's word is believed, so let nobody else reach the port",
     )
     connections_per_address: int = setting(
         0,
@@ -45,6 +53,18 @@ class DoorSettings(Settings):
         minimum=0,
     )
 
+    @field_validator("proxy_protocol_from")
+    @classmethod
+    def _networks(cls, value: list[str], said: ValidationInfo) -> list[str]:
+        if value and said.data.get("proxy_protocol") is ProxyProtocol.DISABLED:
+            raise wrong("is of no use; expected proxy_protocol: required beside it")
+        for item in value:
+            try:
+                ip_network(item)
+            except ValueError:
+                raise wrong(f"holds {item!r}; expected addresses and networks, such as 10.0.0.0/8") from None
+        return value
+
 
 class GateSettings(DoorSettings):
     """What the proxies of both protocols share beside: users, and what brokers hear of their clients."""
@@ -63,8 +83,9 @@ class GateSettings(DoorSettings):
     )
     upstream_proxy_protocol: bool = setting(
         False,
-        "each connection to a broker begins with a PROXY header (v2) of the client's address, for brokers"
-        " that demand one (Pulsar's haProxyProtocolEnabled) or stand behind what does",
+        "each connection to a broker begins with a PROXY header (v2) of the client's address, and the name"
+        " that it asked for by TLS (SNI), for brokers that demand one (Pulsar's haProxyProtocolEnabled) or"
+        " stand behind what does",
     )
 
 

@@ -6,6 +6,7 @@ import logging
 import socket
 from collections import Counter
 from collections.abc import Callable
+from ipaddress import ip_network
 from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -13,7 +14,7 @@ from prometheus_client import Counter as Metric
 
 from enforcer.core.security.doors import DoorSettings, ProxyProtocol, source_of
 from enforcer.host.doors.certificates import ServerTls, Visitor, failure_of
-from enforcer.host.doors.proxy_header import read_header
+from enforcer.host.doors.proxy_header import plain, read_header
 from enforcer.host.doors.sources import Sources, TurnedAway
 from enforcer.host.secured import Secured
 from enforcer.host.sockets import Address, peer_of
@@ -61,6 +62,7 @@ class Entrance:
     ) -> None:  # fmt: skip
         self._tls = None if doors.tls is None else ServerTls(doors.tls, is_known)
         self._announcing = doors.proxy_protocol is ProxyProtocol.REQUIRED
+        self._balancers = tuple(ip_network(network) for network in doors.proxy_protocol_from)
         self._sources = Sources(doors.connections_per_address, doors.connection_creation_rate)
         self._room, self._failures, self._refused = room, failures, refused
         # TLS takes no 0.
@@ -150,7 +152,7 @@ class Entrance:
     async def _let_in(self, client: socket.socket, peer: Address, accept: Accept) -> None:
         connection: asyncio.Protocol | None = None
         try:
-            address = await self._read_header(client)
+            address = await self._read_header(client, peer)
             source = source_of((address or peer)[0])
             # First, since it could fail.
             connection = accept()
@@ -171,9 +173,11 @@ class Entrance:
             self.leave(connection)
             raise
 
-    async def _read_header(self, client: socket.socket) -> Address | None:
+    async def _read_header(self, client: socket.socket, peer: Address) -> Address | None:
         if not self._announcing:
             return None
+        if self._balancers and not any(plain(peer[0]) in network for network in self._balancers):
+            raise TurnedAway("untrusted")
         address = await read_header(client, HANDSHAKE_S)
         if address is not None and (task := asyncio.current_task()) in self._coming:
             # From here on its own place counts, not the load balancer's.

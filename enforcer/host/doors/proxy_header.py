@@ -25,6 +25,9 @@ _PORT: Final = re.compile("0|[1-9][0-9]{0,4}")
 _FIXED: Final = struct.Struct("!12sBBH")
 _LOCAL, _PROXY = 0x20, 0x21
 _UNSPEC: Final = 0
+_EXTENSION: Final = struct.Struct("!BH")
+_AUTHORITY: Final = 0x02
+"""PP2_TYPE_AUTHORITY: the name that a client asked for by TLS."""
 _ADDRESSES: Final = {
     0x11: struct.Struct("!4s4sHH"), 0x21: struct.Struct("!16s16sHH"), 0x31: struct.Struct("216s"),
 }  # fmt: skip
@@ -43,24 +46,28 @@ class Header(NamedTuple):
     address: Address | None
 
 
-def header_of(client: Address | None, ours: Address) -> bytes:
+def header_of(client: Address | None, ours: Address, name: str = "") -> bytes:
     """What a broker is told of a client (v2).
 
     Args:
         client: its address; None: it is gone, and the connection is our own.
         ours: where it came to; left out where that is of the other family.
+        name: the server that it asked for (SNI); empty: none.
     """
     if client is None:
         return _FIXED.pack(SIGNATURE, _LOCAL, _UNSPEC, 0)
-    source, target = (_plain(address[0]) for address in (client, ours))
+    source, target = (plain(address[0]) for address in (client, ours))
     family = 0x11 if source.version == 4 else 0x21
     aim = target.packed if source.version == target.version else bytes(len(source.packed))
     layout = _ADDRESSES[family]
-    addresses = layout.pack(source.packed, aim, client[1], ours[1])
-    return _FIXED.pack(SIGNATURE, _PROXY, family, layout.size) + addresses
+    rest = layout.pack(source.packed, aim, client[1], ours[1])
+    if asked := name.encode():
+        rest += _EXTENSION.pack(_AUTHORITY, len(asked)) + asked
+    return _FIXED.pack(SIGNATURE, _PROXY, family, len(rest)) + rest
 
 
-def _plain(host: str) -> IPv4Address | IPv6Address:
+def plain(host: str) -> IPv4Address | IPv6Address:
+    """An address, of IPv4 also where a socket for both has it as one of IPv6."""
     found = ip_address(host)
     return getattr(found, "ipv4_mapped", None) or found
 

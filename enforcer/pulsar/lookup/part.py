@@ -169,7 +169,7 @@ class Lookups:
                 self._others.pop(next(iter(self._others))).close()
             other = LookupClient(
                 target, self._connect, self._link.now_ms, self._context.upstream_tls,
-                self._context.introduce(self._link.peer),
+                self._context.introduce(self._link),
             )  # fmt: skip
         self._others[target] = other
         return other

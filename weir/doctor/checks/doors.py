@@ -76,9 +76,13 @@ def knocks(patient: Patient) -> dict[str, Knock]:
 
 async def _at(name: str, door: Door, patient: Patient) -> Knock:
     settings = settings_of(door, patient)
-    header = _HEADER if name != METRICS and settings.proxy_protocol is ProxyProtocol.REQUIRED else b""
+    header = _HEADER if _is_announced(name, settings) else b""
     domain = settings.tls.sni if settings.tls is not None else ""
     return await knock(door.address, header, domain or _here(door.address)[0])
+
+
+def _is_announced(name: str, settings: DoorSettings) -> bool:
+    return name != METRICS and settings.proxy_protocol is ProxyProtocol.REQUIRED
 
 
 def settings_of(door: Door, patient: Patient) -> DoorSettings:
@@ -95,7 +99,12 @@ def check_doors(patient: Patient) -> Iterator[Finding]:
     for name, found in patient.once(knocks).items():
         door = patient.doors[name]
         if found.open:
-            yield _of_door(f"{name} at {shown(door.address)}", door, found, settings_of(door, patient).tls)
+            where, settings = f"{name} at {shown(door.address)}", settings_of(door, patient)
+            silent = found.certificate is None and not found.refused
+            if silent and settings.proxy_protocol_from and _is_announced(name, settings):
+                yield ok(f"{where} is for {door.section}.proxy_protocol_from: TLS is not seen from here")
+            else:
+                yield _of_door(where, door, found, settings.tls)
         elif door.given:
             mend = "start that part, or say where it listens, as to `weir up`"
             yield warning(f"nobody listens for {name} at {shown(door.address)}", mend)

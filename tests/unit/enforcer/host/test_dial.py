@@ -121,3 +121,12 @@ def test_the_address_of_another_family_is_left_out() -> None:
     for host in ("2001:db8::7", "::ffff:192.0.2.7"):
         header = header_of((host, 1), ("::ffff:127.0.0.1", 2))
         assert parse(header) == (len(header), (host.removeprefix("::ffff:"), 1))
+
+
+def test_the_name_that_a_client_asked_for_is_told() -> None:
+    """As PP2_TYPE_AUTHORITY, after the addresses, in bytes of UTF-8."""
+    for name in ("broker-3.kafka.test", "ü" * 100):
+        header, plain = (header_of(("192.0.2.7", 1), ("127.0.0.1", 2), one) for one in (name, ""))
+        said = name.encode()
+        assert header[16:] == plain[16:] + b"\x02" + len(said).to_bytes(2, "big") + said
+        assert parse(header) == (len(header), ("192.0.2.7", 1)) and len(plain) == 28

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 from door_kit import LIMIT_S, Came, Door, in_loop, tls_of
 from proxy_header_kit import CLIENTS, HEADERS, binary, text
+from pydantic import ValidationError
 from tls_kit import LOOPBACK, Authority
 
+from enforcer.core.security.doors import DoorSettings
 from enforcer.host.doors import entrance, sources
 from enforcer.host.doors.sources import Sources, TurnedAway
 
@@ -86,6 +88,39 @@ def test_a_header_comes_before_the_handshake(kind: str, setting: str, tmp_path: 
         await door.close()
 
     in_loop(run())
+
+
+@pytest.mark.parametrize("host", [LOOPBACK, "::1"])
+def test_a_header_is_taken_from_load_balancers_only(host: str) -> None:
+    """Of others no byte is read; an address of IPv4 is meant by itself also where it comes by IPv6."""
+
+    async def run() -> None:
+        for networks, trusted in ((["127.0.0.0/8", "::1"], True), (["192.0.2.0/24", "2001:db8::/32"], False)):
+            door = Door(host, proxy_protocol_from=networks, **REQUIRED)
+            await door.open()
+            reader, writer = await door.connect(text(*CLIENTS["tcp4"]))
+            if trusted:
+                assert (await door.next()).visitor.peer == CLIENTS["tcp4"]
+            else:
+                await is_out(reader)
+                assert door.turned_away("untrusted") == 1 and door.came.empty()
+            writer.close()
+            await door.close()
+
+    in_loop(run())
+
+
+@pytest.mark.parametrize("item", ["", "10.0.0.1/8", "10.0.0.0/33", "balancer", "ü\n"])
+def test_what_is_no_network_is_refused(item: str) -> None:
+    """By what it is, and what is expected."""
+    with pytest.raises(ValidationError, match=r"expected addresses and networks, such as 10\.0\.0\.0/8"):
+        DoorSettings(proxy_protocol="required", proxy_protocol_from=["10.0.0.0/8", item])
+
+
+def test_load_balancers_are_named_where_their_headers_are_read() -> None:
+    """Else who names them would believe that nobody else gets in."""
+    with pytest.raises(ValidationError, match="expected proxy_protocol: required"):
+        DoorSettings(proxy_protocol_from=["10.0.0.0/8"])
 
 
 @pytest.mark.parametrize("said", [b"PROXY UNKNOWN\r\n", binary(0x20, 0, b""), binary(0x21, 0, b"tags")])

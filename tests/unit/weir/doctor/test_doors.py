@@ -73,6 +73,15 @@ def test_what_is_said_of_a_door(
     assert (said, words in what) == (status, True)
 
 
+@pytest.mark.parametrize(("name", "status"), [("proxy", "ok"), ("metrics", "error")])
+def test_a_door_for_load_balancers_may_be_silent(name: str, status: str, authority: Authority) -> None:
+    """It closes unread who is none; that of metrics does not."""
+    proxy = {**tls(authority.server()), "proxy_protocol": "required", "proxy_protocol_from": ["192.0.2.7"]}
+    patient = patient_of({knocks: {name: Knock(open=True)}}, doors={name: door(BEYOND)}, proxy=proxy)
+    ((said, what),) = told(check_doors(patient))
+    assert (said, "proxy_protocol_from" in what) == (status, status == "ok")
+
+
 REFUSED = Knock(open=True, refused="SSLV3_ALERT_HANDSHAKE_FAILURE")
 
 
