@@ -1,11 +1,12 @@
-# make setup | run | pulsar | check | test | secure | soak | suites [NAME=...] [WAY=tls] | matrix [NAME=...]
-#    | bench [NAME=...] | image | sbom | compose-test
+# make setup | run | pulsar | check | test | secure | soak [MINUTES=60] [SEED=n] | suites [NAME=...] [WAY=tls]
+#    | matrix [NAME=...] | bench [NAME=...] | image | sbom | compose-test
 # (all but setup and image run setup first, test beside what needs less)
 # pulsar: what weir pulsar and weir up --pulsar local need (they fetch it themselves too), 231 MB, about a minute.
 # s3a: what checkpoints on s3a:// need, 10 MB. minio: an S3 store for tests of that, built in a quarter of an hour.
 # check: lint, types and unit tests, four minutes. test: that and the rest on real parts, twenty minutes; what a change
-# has to pass. soak: what takes longer and breaks seldom, before a release. suites: clients' own tests through the
-# proxy, before a release too, as matrix: all laws before other brokers, by more clients. bench: how fast it is.
+# has to pass. soak: what takes longer and breaks seldom, before a release; last MINUTES of kills. suites: clients' own
+# tests through the proxy, before a release too, as matrix: all laws before other brokers, by more clients. bench: how
+# fast it is.
 # sbom: what Weir is made of (CycloneDX), build/sbom.json.
 # secure: the quick tests of test that are about security, testssl.sh, and all laws felt by clients in C, Python, Java and Go.
 PYTHON ?= python3
@@ -20,6 +21,7 @@ AXE := .weir/tools/axe/.fetched
 PYTEST := $(VENV)/bin/python -m pytest
 # A commit of MinIO, 2026-02-12.
 MINIO := v0.0.0-20260212201848-7aac2a2c5b7c
+MINUTES ?= 60
 SIDE_BY_SIDE := -n 2 --dist loadfile
 SECURE := secure attack kafka/test_tls.py kafka/test_sasl.py kafka/test_doors.py kafka/test_certificate_users.py pulsar/test_tls.py unit/enforcer/host unit/enforcer/control unit/enforcer/kafka/guard unit/test_jars.py unit/test_sbom.py unit/test_security_doc.py
 
@@ -151,6 +153,8 @@ soak: setup s3a $(PULSAR_JARS) $(AXE) .weir/jars/pulsar_tools/.fetched $(TESTS_J
 	@echo "== outages, half-minute measurements, the benchmarks' short form" && \
 		$(PYTEST) tests/spark tests/kafka tests/attack tests/pulsar tests/browser tests/end_to_end tests/secure/test_kroxylicious.py \
 			-m soak --durations=3
+	@echo "== $(MINUTES) minutes of kills (docs/reliability.md)" && \
+		$(VENV)/bin/python tests/soak --minutes $(MINUTES) $(SEED:%=--seed %)
 
 # Other people's tests of their clients, fetched from registries; needs go, npm, gcc and headers of zlib and OpenSSL.
 # WAY=tls: over TLS with logins.

@@ -1,8 +1,8 @@
 """Publishing at a rate that waits for nobody, and when each record was there.
 
-`python -m benchmarks.open_loop.pace publish|read ...`: each of the two has a process of its own, so that neither
-waits for the other's turn. A record begins with the time at which it was due: what a publisher was held up by
-counts as the delay of all that were due meanwhile (no coordinated omission).
+`python -m benchmarks.open_loop.pace publish|read ...`: each of the two has a process of its own, so that
+neither waits for the other's turn. A record begins with the time at which it was due: what a publisher was
+held up by counts as the delay of all that were due meanwhile (no coordinated omission).
 """
 
 import subprocess

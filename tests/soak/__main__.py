@@ -1,0 +1,337 @@
+"""The whole stack under load while its parts are killed, stopped and cut off (docs/reliability.md).
+
+Usage: python tests/soak [--minutes N] [--seed N]
+       python tests/soak --check FOLDER   (a history that was kept, once more)
+
+Exit status 1: a rule was broken; the history and all logs are then kept in .weir/soak/SEED.
+"""
+
+import argparse
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from statistics import median
+
+import orjson
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "kit")]
+
+from confluent_kafka.admin import AdminClient, NewTopic  # noqa: E402  # the kits must be found first
+from soak_checks import check, got_through, longest_gap_s, most_above  # noqa: E402
+from soak_clients import SIZE, Maker, Reader, Sender  # noqa: E402
+from soak_history import Entry, History, Recorder  # noqa: E402
+from soak_rig import CHANGED, CHECKPOINT, Rig  # noqa: E402
+from soak_schedule import HELD_S, PROXIES, Fault, schedule  # noqa: E402
+
+from weir.logs.topic_reader import Record, TopicReader  # noqa: E402
+
+BACK_S, SETTLE_S, REPLAY_S = 300.0, 240.0, 900.0
+SAMPLE_S, POLL_S = 2.0, 0.5
+DECIDING = "decisions"
+"""What is back with the job and all around it: new decisions are there."""
+CUT_OFF_S = 15.0
+"""A proxy that is cut off admits nothing after so long (docs/laws.md): L of the bounds."""
+RATES = {"hurry": 0.5, "strict": 0.2, "changed": max(each["controller_mutation_rate"] for each in CHANGED)}
+BURST_TIMES = 11
+BYTES_S, DISPATCH_S = 9_000.0, 10
+JOINING = 0.05
+"""proxy.joining_fraction."""
+WANTED_S = 20.0
+NAMESPACE = "acme/soak"
+_begun = time.monotonic()
+
+
+def main() -> int:
+    """Run it; the exit status."""
+    parser = argparse.ArgumentParser(description="Kill everything, and look whether anything was lost.")
+    parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("--seed", type=int, default=random.randrange(10**6))
+    parser.add_argument("--check", type=Path, metavar="FOLDER")
+    args = parser.parse_args()
+    if args.check is not None:
+        return judge(History.read(args.check / "history.jsonl"))
+    # What is started is stopped by whatever ends it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    folder = ROOT / ".weir" / "soak" / str(args.seed)
+    # A run that was killed has left it.
+    subprocess.run(["umount", "-l", folder / CHECKPOINT], capture_output=True, check=False)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    say(f"seed {args.seed}, {args.minutes:g} minutes, in {folder}")
+    history = folder / "history.jsonl"
+    with Recorder(history) as told, Rig(folder, told, say) as rig:
+        run(rig, told, args.seed, 60 * args.minutes)
+        settle(rig, told, folder)
+    status = judge(History.read(history))
+    if status:
+        say(f"kept: {folder}; once more with --seed {args.seed} --minutes {args.minutes:g}")
+    else:
+        shutil.rmtree(folder)
+    return status
+
+
+def run(rig: Rig, told: Recorder, seed: int, seconds: float) -> None:
+    """Load and faults, to the last fault's end."""
+    without = () if rig.small_disk else ("readonly",)
+    if not rig.small_disk:
+        say("no small disk can be mounted here: the checkpoint's is not filled, nor made read-only")
+    faults = [
+        fault
+        for fault in schedule(seed, seconds, without)
+        if rig.small_disk or fault.target != "checkpoint"
+    ]
+    limits(rig, told, faults)
+    rig.start()
+    say(f"all parts are there; {len(faults)} faults, {kills_of(asdict(one) for one in faults)} of them kills")
+    draws = random.Random(seed)
+    with ExitStack() as load:
+        for client in clients(rig, told):
+            load.enter_context(client)
+        begun = time.monotonic()
+        backs = Backs(rig, told)
+        for fault in faults:
+            backs.wait(begun + fault.at_s)
+            backs.befall(fault, draws.random())
+        backs.wait(begun + seconds)
+        # Producers end with what they have: they must reach the proxies for that.
+        backs.wait(time.monotonic() + BACK_S, all_back=True)
+        say("load ends")
+
+
+def limits(rig: Rig, told: Recorder, faults: list[Fault]) -> None:
+    """Topics, policies, and what they may come to at most (docs/laws.md)."""
+    admin = AdminClient({"bootstrap.servers": rig.kafka.bootstrap})
+    for done in admin.create_topics([NewTopic(topic(name), 1, 1) for name in PROXIES]).values():
+        done.result(30)
+    rig.policies.put("broker", {"resourceUsagePublishIntervalInSecs": 1})
+    rig.policies.put("resourcegroups.soak", {"publishRateInBytes": BYTES_S})
+    dispatch = {"dispatchThrottlingRateInMsg": DISPATCH_S}
+    own = {"resourcegroup": "soak", "subscriptionDispatchRate": dispatch}
+    rig.policies.put(f"namespaces.{NAMESPACE}", own)
+    proxies = len(PROXIES)
+    for name, rate in RATES.items():
+        where = {"decide": "strict"} if name == "strict" else {}
+        rig.policies.put(
+            f"quotas[user=ANONYMOUS,client-id={name}]", {"controller_mutation_rate": rate, **where}
+        )
+        burst = BURST_TIMES * rate
+        local = proxies + 1 + (proxies - 1) / proxies * (burst + rate * CUT_OFF_S) + rate * CUT_OFF_S
+        told.note(
+            "limit", law="mutation", subject=f"user=ANONYMOUS,client-id={name}", rate=rate, burst=burst,
+            bound=1 + rate * CUT_OFF_S if where else local,
+        )  # fmt: skip
+    apart_s = sum(fault.for_s for fault in faults)
+    joins = proxies + sum(fault.what == "kill" and fault.target in PROXIES for fault in faults)
+    told.note(
+        "limit", law="shares", subject="soak", rate=BYTES_S, burst=BYTES_S / 2,
+        bound=proxies * 10 * SIZE + BYTES_S * apart_s + joins * JOINING * BYTES_S * 2,
+    )  # fmt: skip
+    for name in PROXIES:
+        told.note(
+            "limit", law="dispatch", subject=f"read-{name}", rate=DISPATCH_S, burst=DISPATCH_S,
+            bound=proxies * 10 + DISPATCH_S * CUT_OFF_S, late_s=2 * HELD_S[1],
+        )  # fmt: skip
+
+
+def topic(name: str) -> str:
+    """Of the records that come by a proxy, in Kafka's form of the namespace."""
+    return f"{NAMESPACE.replace('/', '.')}.{name}"
+
+
+def clients(rig: Rig, told: Recorder) -> Iterator[Maker | Sender | Reader]:
+    """Of all laws, at both proxies."""
+    for name, at in rig.reached.items():
+        yield Maker(told, f"hurry-{name}", "hurry", at, 0.3)
+        yield Maker(told, f"strict-{name}", "strict", at, 2.0)
+        yield Maker(told, f"changed-{name}", "changed", at, 0.7)
+        yield Sender(told, f"send-{name}", at, topic(name), WANTED_S)
+        yield Reader(told, f"read-{name}", at, topic(name))
+
+
+class Backs:
+    """What was befallen and is not back yet; looks after the parts meanwhile.
+
+    Args:
+        rig: whose parts.
+        told: takes how long each took.
+    """
+
+    def __init__(self, rig: Rig, told: Recorder) -> None:
+        self._rig, self._told = rig, told
+        self._due: dict[str, tuple[Fault, float, int]] = {}
+        self._next_sample = 0.0
+
+    def wait(self, until: float, *, all_back: bool = False) -> None:
+        """Until a time, or until all are back."""
+        while time.monotonic() < until and (self._due or not all_back):
+            self._rig.look()
+            for target in list(self._due):
+                self._look(target)
+            if time.monotonic() >= self._next_sample:
+                self._rig.sample()
+                self._next_sample = time.monotonic() + SAMPLE_S
+            time.sleep(max(0.0, min(POLL_S, until - time.monotonic())))
+
+    def befall(self, fault: Fault, draw: float) -> None:
+        """Make a fault and end it."""
+        what = f"{fault.what} {fault.target}" + (f" for {fault.for_s} s" if fault.for_s else "")
+        try:
+            end = self._rig.make(fault, draw)
+        except (OSError, LookupError, AssertionError) as error:
+            say(f"{what}: not done ({error!r})")
+            return
+        say(what)
+        fields = asdict(fault)
+        self._told.note("fault", **fields)
+        try:
+            self.wait(time.monotonic() + fault.for_s)
+        finally:
+            end()
+        begun = time.monotonic()
+        # What was on its way is written by then.
+        time.sleep(0.5)
+        # One that is befallen again before it is back has not been back.
+        if fault.what != "policy":
+            self._due.setdefault(reached(fault.target), (fault, begun, self._rig.decided()))
+
+    def _look(self, target: str) -> None:
+        fault, begun, decided = self._due[target]
+        took_s: float | None = time.monotonic() - begun
+        now = self._rig.decided() if target == DECIDING else 0
+        if decided < 0:
+            # Kafka was away: what is decided from now on counts.
+            self._due[target] = fault, begun, now
+        there = now > decided >= 0 if target == DECIDING else self._rig.there(target)
+        if there or took_s > BACK_S:
+            del self._due[target]
+            took_s = took_s if there else None
+            self._told.note("back", what=fault.what, target=fault.target, took_s=took_s)
+            say(f"{fault.what} {fault.target}: back after {took_s and round(took_s, 1)} s")
+
+
+def reached(target: str) -> str:
+    """What is to be seen from outside again."""
+    proxy = target.rpartition("-")[2]
+    return proxy if proxy in PROXIES else target if target in ("kafka", "admin", "collect") else DECIDING
+
+
+def settle(rig: Rig, told: Recorder, folder: Path) -> None:
+    """Wait until all is decided, and read what is there."""
+
+    def settled() -> bool:
+        time.sleep(POLL_S)
+        asked = {one["id"] for one in objects(rig, rig.topics.requests) if one["type"] == "request"}
+        made = {one["id"] for one in objects(rig, rig.topics.decisions) if one["type"] == "admission"}
+        return asked <= made
+
+    say("waiting until all is decided")
+    rig.await_that(settled, "all decisions", SETTLE_S)
+    for event in objects(rig, rig.topics.requests):
+        told.note("event", event=event)
+    values = [record.value for record in records(rig, rig.topics.decisions)]
+    recorded = list(decisions_of(values))
+    for decision in recorded:
+        told.note("decision", decision=decision)
+    for name in AdminClient({"bootstrap.servers": rig.kafka.bootstrap}).list_topics(timeout=60).topics:
+        told.note("topic", name=name)
+    for name in map(topic, PROXIES):
+        for record in records(rig, name):
+            value = record.value.decode().rstrip()
+            told.note("record", topic=name, offset=record.offset, value=value)
+    status, said = replay(rig, folder, recorded)
+    told.note("replay", status=status, said=said)
+
+
+def decisions_of(values: list[bytes]) -> Iterator[Entry]:
+    """Each that was said, without those that say again what was said before."""
+    seen = set()
+    for value in values:
+        decision = orjson.loads(value)
+        decision.pop("repeat", None)
+        own = orjson.dumps(decision, option=orjson.OPT_SORT_KEYS)
+        if own not in seen:
+            seen.add(own)
+            yield decision
+
+
+def objects(rig: Rig, name: str) -> Iterator[Entry]:
+    """All that stands on a topic of Weir."""
+    return (orjson.loads(record.value) for record in records(rig, name))
+
+
+def records(rig: Rig, name: str) -> Iterator[Record]:
+    """All records of a topic, from the broker itself."""
+    reader = TopicReader(rig.kafka.bootstrap, {})
+    try:
+        for span in reader.spans(name, 0, None):
+            yield from reader.read(span)
+    finally:
+        reader.close()
+
+
+def replay(rig: Rig, folder: Path, recorded: list[Entry]) -> tuple[int, str]:
+    """Dump all, and decide it again: exit status and the last words."""
+    dump, policies, told = folder / "dump.jsonl.gz", folder / "none.yaml", folder / "recorded.jsonl"
+    policies.write_text("version: 1\n")
+    told.write_bytes(b"".join(orjson.dumps(one) + b"\n" for one in recorded))
+    words = ["replay", "--policies", policies, "--events", dump, "--out", folder / "again.jsonl"]
+    for command in (
+        ["dump", "--kafka", rig.kafka.bootstrap, "--out", dump],
+        [*words, "--decisions", told],
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "weir", *map(str, command)], cwd=ROOT, capture_output=True, text=True,
+            timeout=REPLAY_S, check=False,
+        )  # fmt: skip
+        say(f"{command[0]}: {done.stderr.strip()[-300:]}")
+        if done.returncode:
+            break
+    return done.returncode, done.stderr[-2000:]
+
+
+def judge(history: History) -> int:
+    """Print what came of it; the exit status."""
+    found = check(history)
+    made, sent = (sum(map(got_through, history[kind])) for kind in ("made", "sent"))
+    print(f"faults {len(history['fault'])}, kills {kills_of(history['fault'])}")
+    print(f"topics made {made} of {len(history['made'])} asked")
+    print(f"records acknowledged {sent} of {len(history['sent'])}, read {len(history['read'])}")
+    for kind in ("made", "sent"):
+        print(f"longest time in which nothing was {kind}: {longest_gap_s(history, kind):.0f} s")
+    print("\nabove the limit at most, and its bound:")
+    for subject, (most, bound) in most_above(history).items():
+        print(f"  {subject:36} {most:10.2f} {bound:10.2f}")
+    print("\nback after, s (median, most, times):")
+    for what, target in sorted({(one["what"], one["target"]) for one in history["back"]}):
+        own = [one for one in history["back"] if (one["what"], one["target"]) == (what, target)]
+        took = [one["took_s"] for one in own if one["took_s"] is not None]
+        if took:
+            print(f"  {what:9}{target:12} {median(took):6.1f} {max(took):6.1f} {len(own):3}")
+    print("\nbroken rules:")
+    for rule, wrong in found.items():
+        print(f"  {rule:12} {len(wrong)}")
+        for one in wrong[:5]:
+            print(f"      {one[:400]}")
+    return int(any(found.values()))
+
+
+def kills_of(faults: Iterable[Entry]) -> int:
+    """How many of them are kills."""
+    return sum(one["what"] == "kill" for one in faults)
+
+
+def say(line: str) -> None:
+    """One line of progress with its time."""
+    print(f"soak {time.monotonic() - _begun:6.0f} s  {line}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,248 @@
+"""Whether a history may have been, in Jepsen's manner: each rule says what it has found against it."""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from statistics import median
+from typing import Any
+
+import numpy as np
+from soak_history import Entry, History
+
+REFUSED = 89
+"""THROTTLING_QUOTA_EXCEEDED."""
+GROWN_BYTES, GROWN_TIMES = 96 << 20, 1.5
+DESCRIPTORS_GROWN = 100
+STARTS_MAX = 1_000
+SAMPLES_MIN = 30
+"""Of one process, before something is said of its growth."""
+
+Rule = Callable[[History], Iterator[str]]
+
+
+def check(history: History) -> dict[str, list[str]]:
+    """What each rule has found; all empty: nothing is wrong."""
+    return {name: list(rule(history)) for name, rule in RULES.items()}
+
+
+def lost(history: History) -> Iterator[str]:
+    """An acknowledged record is where its producer was told: anywhere, if that was not said (-1)."""
+    there = {(one["topic"], one["offset"]): one["value"] for one in history["record"]}
+    anywhere = {(one["topic"], one["value"]) for one in history["record"]}
+    for one in history["sent"]:
+        place = (one["topic"], one["offset"])
+        if one["offset"] is None or (one["offset"] < 0 and (one["topic"], one["value"]) in anywhere):
+            continue
+        if there.get(place) != one["value"]:
+            yield f"{one['value']} was acknowledged at {place}, where {there.get(place)} is"
+
+
+def twice(history: History) -> Iterator[str]:
+    """Producers are idempotent: nothing stands twice, and in the order in which it was sent."""
+    counts = Counter((one["topic"], one["value"]) for one in history["record"])
+    yield from (f"{value} is {n} times in {topic}" for (topic, value), n in counts.items() if n > 1)
+    newest: dict[tuple[str, str], int] = {}
+    for one in sorted(history["record"], key=lambda one: (one["topic"], one["offset"])):
+        who, _, number = one["value"].rpartition(" ")
+        before = newest.get((one["topic"], who), -1)
+        newest[one["topic"], who] = max(before, int(number))
+        if int(number) < before:
+            yield f"{one['value']} stands behind {before} in {one['topic']}"
+
+
+def skipped(history: History) -> Iterator[str]:
+    """What a consumer reads is what is there, and it passes over none."""
+    there = {(one["topic"], one["offset"]): one["value"] for one in history["record"]}
+    next_offset: dict[tuple[str, str], int] = {}
+    for one in history["read"]:
+        key, offset = (one["group"], one["topic"]), one["offset"]
+        if there.get((one["topic"], offset)) != one["value"]:
+            yield f"{one['who']} read {one['value']} at {one['topic']} {offset}"
+        if offset > next_offset.get(key, 0):
+            yield f"{one['who']} passed over {one['topic']} {next_offset.get(key, 0)} to {offset - 1}"
+        # It may begin again where it had committed, of which nothing is missed.
+        next_offset[key] = max(next_offset.get(key, 0), offset + 1)
+
+
+def gone(history: History) -> Iterator[str]:
+    """A topic that was promised is there, one that was refused is not."""
+    there = {one["name"] for one in history["topic"]}
+    for one in history["made"]:
+        if one["code"] == 0 and one["name"] not in there:
+            yield f"{one['name']} was made and is not there"
+        if one["code"] == REFUSED and one["name"] in there:
+            yield f"{one['name']} was refused and is there"
+
+
+def charged(history: History) -> Iterator[str]:
+    """A topic that was promised is charged once, none more than once.
+
+    Answers that proxies count as given before Kafka had their events are the only ones that may be missing.
+    """
+    counts = Counter(name for name, _, _ in admitted(history))
+    doubt = sum(one["count"] for one in history["doubt"])
+    missing = [one["name"] for one in history["made"] if one["code"] == 0 and not counts[one["name"]]]
+    if len(missing) > doubt:
+        yield f"{len(missing)} were made and not charged, {doubt} of them in doubt: {missing[:9]}"
+    yield from (f"{name} was charged {count} times" for name, count in counts.items() if count > 1)
+
+
+def decided(history: History) -> Iterator[str]:
+    """Each request has one decision, however often it was written."""
+    made: dict[str, Entry] = {}
+    for one in history["decision"]:
+        decision = one["decision"]
+        if decision["type"] == "admission" and made.setdefault(decision["id"], decision) != decision:
+            yield f"two decisions of {decision['id']}: {made[decision['id']]} and {decision}"
+    asked = Counter(one["event"]["id"] for one in history["event"] if one["event"]["type"] == "request")
+    yield from (f"{name} was asked {count} times" for name, count in asked.items() if count > 1)
+    yield from (f"{name} was not decided" for name in asked.keys() - made.keys())
+    yield from (f"{name} was decided and not asked" for name in made.keys() - asked.keys())
+
+
+def above(history: History) -> Iterator[str]:
+    """No limit is exceeded beyond its bound in any stretch of time: by the decisions, and by the answers."""
+    for subject, (most, bound) in most_above(history).items():
+        if most > bound:
+            yield f"{subject}: {most:.2f} above its limit, {bound:.2f} at most"
+
+
+def most_above(history: History) -> dict[str, tuple[float, float]]:
+    """How far each limit was exceeded at most, and its bound."""
+    found = {}
+    for limit in history["limit"]:
+        subject, rate, burst = limit["subject"], limit["rate"], limit["burst"]
+        if limit["law"] == "mutation":
+            every = [(ts, count) for _, ts, count in _once(history, subject)]
+            by_decisions = beyond([ts for ts, _ in every], [ts for ts, _ in every], rate, burst)
+            told = [one for one in history["made"] if one["subject"] == subject and one["code"] == 0]
+            by_answers = beyond([one["begun"] for one in told], [one["ended"] for one in told], rate, burst)
+            found[subject] = (max(by_decisions, by_answers), limit["bound"])
+        elif limit["law"] == "shares":
+            told = [one for one in history["sent"] if one["offset"] is not None]
+            times = ([one["begun"] for one in told], [one["ended"] for one in told])
+            found[subject] = (beyond(*times, rate, burst, [one["size"] for one in told]), limit["bound"])
+        else:
+            came = [one["at"] for one in history["read"] if one["group"] == subject]
+            left = [at - round(1000 * limit["late_s"]) for at in came]
+            found[subject] = (beyond(left, came, rate, burst), limit["bound"])
+    return found
+
+
+def beyond(
+    begun: Sequence[int], ended: Sequence[int], rate: float, burst: float, sizes: Sequence[int] = ()
+) -> float:
+    """The most that was let through above rate x time + burst, over any stretch of time.
+
+    What happened at some time from `begun` to `ended` counts for the stretches that hold all of that.
+
+    Args:
+        begun: ms, of each.
+        ended: ms, of each.
+        rate: per second.
+        burst: besides.
+        sizes: of each; left out: 1.
+    """
+    if not begun:
+        return 0.0
+    # A whole hour of records at once would take a day: no stretch begins but where one of a thousand does.
+    order = np.argsort(np.asarray(ended, dtype=np.int64), kind="stable")
+    since, until = np.asarray(begun, dtype=np.int64)[order], np.asarray(ended, dtype=np.int64)[order]
+    weights = np.asarray(sizes or [1] * len(begun), dtype=np.int64)[order]
+    most = 0.0
+    starts = np.unique(since)
+    for start in starts[:: 1 + len(starts) // STARTS_MAX]:
+        within = np.cumsum(weights * (since >= start))
+        after = until >= start
+        over = within[after] - rate * (until[after] - start) / 1000 - burst
+        most = max(most, float(over.max()))
+    return most
+
+
+def admitted(history: History) -> Iterator[tuple[str, int, str]]:
+    """Name, time and subject of each mutation that was charged and not given back."""
+    decisions = {
+        one["decision"]["id"]: one["decision"]
+        for one in history["decision"]
+        if one["decision"]["type"] == "admission"
+    }
+    back = {one["event"]["of"] for one in history["event"] if one["event"]["type"] == "refund"}
+    for one in history["event"]:
+        event = one["event"]
+        decision = decisions.get(event.get("id", ""))
+        if event["type"] != "request" or decision is None or not decision["mutations"] or event["id"] in back:
+            continue
+        for item in event["items"]:
+            if item["name"] not in decision["rejected"]:
+                yield item["name"], decision["ts"], decision["subject"]
+
+
+def _once(history: History, subject: str) -> list[tuple[str, int, int]]:
+    return [(name, ts, 1) for name, ts, whose in admitted(history) if whose == subject]
+
+
+def replayed(history: History) -> Iterator[str]:
+    """The dump gives the decisions that were made."""
+    if not history["replay"]:
+        yield "nothing was replayed"
+    yield from (f"status {one['status']}: {one['said']}" for one in history["replay"] if one["status"])
+
+
+def away(history: History) -> Iterator[str]:
+    """What was killed or cut off is there again."""
+    for one in history["back"]:
+        if one["took_s"] is None:
+            yield f"{one['target']} did not come back after {one['what']}"
+
+
+def grown(history: History) -> Iterator[str]:
+    """No process's memory or descriptors grow, once it is warm."""
+    by_process: dict[tuple[str, int], list[Entry]] = defaultdict(list)
+    for one in history["sample"]:
+        by_process[one["part"], one["pid"]].append(one)
+    for (part, pid), samples in by_process.items():
+        if len(samples) < SAMPLES_MIN:
+            continue
+        third = len(samples) // 3
+        warm, late = samples[third : 2 * third], samples[-third:]
+        before, after = (median(one["rss"] for one in some) for some in (warm, late))
+        if after > GROWN_TIMES * before and after - before > GROWN_BYTES:
+            yield f"{part} ({pid}) grew from {before / 1e6:.0f} to {after / 1e6:.0f} MB"
+        before, after = (median(one["descriptors"] for one in some) for some in (warm, late))
+        if after > before + DESCRIPTORS_GROWN:
+            yield f"{part} ({pid}) had {before:.0f}, then {after:.0f} descriptors"
+
+
+def left_over(history: History) -> Iterator[str]:
+    """Nothing outlives the run."""
+    yield from (f"{one['part']} ({one['pid']}) still runs" for one in history["left"])
+
+
+def idle(history: History) -> Iterator[str]:
+    """Something happened at all: a history without it would pass every other rule."""
+    wanted: dict[str, Any] = {
+        "made": lambda one: one["code"] == 0,
+        "sent": lambda one: one["offset"] is not None,
+        "read": lambda _: True,
+        "fault": lambda _: True,
+    }
+    for kind, counts in wanted.items():
+        if not any(map(counts, history[kind])):
+            yield f"no {kind}"
+
+
+def longest_gap_s(history: History, kind: str) -> float:
+    """The longest time in which nothing of a kind got through, seconds."""
+    times = sorted(one["ended"] for one in history[kind] if got_through(one))
+    return max((b - a for a, b in pairwise(times)), default=0) / 1000
+
+
+def got_through(one: Entry) -> bool:
+    """Whether a topic was made, a record acknowledged."""
+    return one.get("code") == 0 or one.get("offset") is not None
+
+
+RULES: dict[str, Rule] = {
+    rule.__name__: rule
+    for rule in (lost, twice, skipped, gone, charged, decided, above, replayed, away, grown, left_over, idle)
+}

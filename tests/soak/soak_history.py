@@ -1,0 +1,80 @@
+"""What was seen in a run: entries, each a JSON object with its `kind`, kept as lines."""
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+Entry = dict[str, Any]
+
+
+def now_ms() -> int:
+    """Since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """All entries, by their kinds.
+
+    Kinds, beside what names itself:
+        made       a client's request for a topic: who, subject, name, begun, ended, code (None: no answer)
+        sent       a producer's record: who, topic, value, begun, ended, offset (None: not acknowledged)
+        read       a consumer's record: who, group, topic, offset, value, at
+        topic      one that the broker has in the end: name
+        record     what a topic holds in the end: topic, offset, value
+        event      of weir.requests: event
+        decision   of weir.decisions: decision, without `repeat`
+        limit      what holds: law, subject, rate, burst, bound and, where answers may be late, late_s
+        doubt      answers of a proxy before Kafka had their events: count
+        fault      what was done: at_s, what, target, for_s
+        back       a part, or a path, is there again: what, target, took_s (None: never within the limit)
+        sample     of a process: part, pid, at, rss, descriptors
+        replay     of the dump: status, said
+        left       a process that outlived the run: part, pid
+    """
+
+    by_kind: dict[str, list[Entry]]
+
+    @classmethod
+    def of(cls, entries: Iterable[Entry]) -> "History":
+        """Of entries in the order in which they came."""
+        by_kind = defaultdict(list)
+        for entry in entries:
+            by_kind[entry["kind"]].append(entry)
+        return cls(dict(by_kind))
+
+    @classmethod
+    def read(cls, file: Path) -> "History":
+        """From a file of lines."""
+        with file.open("rb") as lines:
+            return cls.of(map(orjson.loads, lines))
+
+    def __getitem__(self, kind: str) -> list[Entry]:
+        return self.by_kind.get(kind, [])
+
+
+class Recorder:
+    """Writes entries to a file, from any thread; a context manager."""
+
+    def __init__(self, file: Path) -> None:
+        self._lines = file.open("ab")
+        self._lock = threading.Lock()
+
+    def note(self, kind: str, **fields: Any) -> None:
+        """One entry."""
+        line = orjson.dumps({"kind": kind, **fields}) + b"\n"
+        with self._lock:
+            self._lines.write(line)
+
+    def __enter__(self) -> "Recorder":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._lines.close()

@@ -1,0 +1,319 @@
+"""One whole stack whose parts can be killed, each with relays of its own to the broker and to its clients."""
+
+import os
+import resource
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any, Self
+
+import yaml
+from confluent_kafka import Consumer, TopicPartition
+from process_kit import series_at
+from proxy_kit import PolicyWriter
+from soak_clients import Bad
+from soak_history import Recorder, now_ms
+from soak_links import Link
+from soak_schedule import LINKS, PROXIES, Fault
+from wire_client import Closed, WireClient
+
+from streaming.contract.errors import WeirError
+from streaming.contract.topics import Cluster, Topics
+from weir.stack.kafka import HOST, LocalKafka, brokers_seen, free_port
+from weir.stack.parts import Change, Limits, Part
+from weir.stack.process import running
+from weir.stack.topics import ensure_topics
+
+OUTSIDE = "127.0.0.2"
+"""Where relays before the proxies listen, on the proxies' own ports: the address that clients are told."""
+START_S = 300.0
+CHECKPOINT = "checkpoint"
+CHECKPOINT_BYTES = 32 << 20
+BAD_CLIENTS = 200
+CHANGED = ({"controller_mutation_rate": 0.2}, {"controller_mutation_rate": 0.4})
+_BROKER = 1
+_DOUBT = "weir_unacknowledged_answers_total"
+_READY_PART = {"checkpoint": "job", "jvm": "job", "worker": "job"}
+
+
+class Rig:
+    """Broker, job, two proxies, admin API and collector; a context manager that leaves nothing behind.
+
+    Its methods are called from one thread: see weir.stack.process.Child.
+
+    Args:
+        folder: for all that they keep.
+        told: takes what was seen.
+        say: takes lines for people.
+    """
+
+    def __init__(self, folder: Path, told: Recorder, say: Callable[[str], None]) -> None:
+        self._folder, self._told, self._say = folder, told, say
+        self.topics = Topics()
+        port, controller = free_port(), free_port()
+        own = {link: free_port() for link in LINKS if link.endswith("broker") or link.startswith("broker")}
+        names = {"PLAINTEXT": port, **{link.replace("-", "_").upper(): own[link] for link in own}}
+        self.links: dict[str, list[Link]] = {link: [Link((HOST, 0), (HOST, own[link]))] for link in own}
+        advertised = {name: f"{HOST}:{at}" for name, at in names.items()} | {
+            link.replace("-", "_").upper(): self._relay(link) for link in own
+        }
+        self.kafka = LocalKafka(
+            folder / "kafka",
+            port=port,
+            properties={
+                "controller.quorum.voters": f"1@{HOST}:{controller}",
+                "listener.security.protocol.map": ",".join(
+                    f"{name}:PLAINTEXT" for name in (*names, "CONTROLLER")
+                ),
+                "listeners": ",".join(
+                    f"{name}://{HOST}:{at}" for name, at in {**names, "CONTROLLER": controller}.items()
+                ),
+                "advertised.listeners": ",".join(f"{name}://{at}" for name, at in advertised.items()),
+            },
+        )
+        self.port = port
+        self.checkpoint = folder / CHECKPOINT
+        self.parts = {"job": self._job(), "admin": self._admin(), "collect": self._collect()}
+        self.reached: dict[str, str] = {}
+        for name in PROXIES:
+            self.parts[name] = self._proxy(name)
+        self._doubts: dict[int, float] = {}
+        self.running = ExitStack()
+
+    def _relay(self, link: str) -> str:
+        return "{}:{}".format(*self.links[link][0].listens)
+
+    def _part(self, name: str, command: str, *words: str, kafka: str) -> Part:
+        common = ["--kafka", kafka, "--metrics", f"{HOST}:{free_port()}"]
+        return Part(
+            name, [*words, *common], command=command, log=self._folder / "logs" / f"{name}.log",
+            run_dir=self._folder / "run", limits=Limits(start_s=START_S, restarts_max=10**6), alone=True,
+        )  # fmt: skip
+
+    def _job(self) -> Part:
+        words = ("--checkpoint", str(self.checkpoint / "at"), "--log-dir", str(self._folder / "logs"))
+        return self._part("job", "job", *words, kafka=self._relay("job-broker"))
+
+    def _admin(self) -> Part:
+        return self._part("admin", "admin", "--listen", f"{HOST}:0", kafka=self.kafka.bootstrap)
+
+    def _collect(self) -> Part:
+        return self._part("collect", "collect", "kafka", kafka=self.kafka.bootstrap)
+
+    def _proxy(self, name: str) -> Part:
+        listen, base = free_port(), free_port() - _BROKER
+        settings = self._folder / f"{name}.yaml"
+        own = {"broker_port_base": base, "decision_timeout_ms": 5_000, "on_late_decision": "reject"}
+        settings.write_text(yaml.safe_dump({"proxy": own}))
+        self.links[f"client-{name}"] = [
+            Link((OUTSIDE, port), (HOST, port)) for port in (listen, base + _BROKER)
+        ]
+        self.reached[name] = f"{OUTSIDE}:{listen}"
+        words = ("--id", name, "--listen", f"{HOST}:{listen}", "--advertise", OUTSIDE)
+        kafka = self._relay(f"broker-{name}")
+        return self._part(name, "proxy", *words, "--settings", str(settings), kafka=kafka)
+
+    def __enter__(self) -> Self:
+        with ExitStack() as starting:
+            for link in (one for links in self.links.values() for one in links):
+                starting.enter_context(link)
+            starting.callback(self.kafka.stop)
+            self.kafka.start()
+            ensure_topics(Cluster(self.kafka.bootstrap, self.topics))
+            self.policies = PolicyWriter(self.kafka.bootstrap, self.topics)
+            self.checkpoint.mkdir()
+            self.small_disk = _mount("-t", "tmpfs", "-o", f"size={CHECKPOINT_BYTES}", "soak", self.checkpoint)
+            if self.small_disk:
+                starting.callback(subprocess.run, ["umount", "-l", self.checkpoint], check=False)
+            starting.callback(self._end)
+            self.running = starting.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.running.close()
+
+    def start(self) -> None:
+        """All parts, until they are ready."""
+        for part in self.parts.values():
+            part.start()
+        every = (*self.parts, "kafka")
+        if self.await_that(lambda: all(map(self.there, every)), "all parts", 2 * START_S) is None:
+            raise WeirError(f"not all parts have started; see {self._folder / 'logs'}")
+
+    def await_that(self, true: Callable[[], bool], what: str, limit_s: float) -> float | None:
+        """Look after the parts until something is true; returns how long that took, None: over the limit."""
+        begun = time.monotonic()
+        while not true():
+            if time.monotonic() - begun > limit_s:
+                self._say(f"{what}: not within {limit_s:.0f} s")
+                return None
+            self.look()
+            time.sleep(0.1)
+        return time.monotonic() - begun
+
+    def look(self) -> None:
+        """Start again what has ended."""
+        if self.kafka.children and not self.kafka.children[0].alive():
+            try:
+                self.kafka.start()
+            except WeirError as error:
+                self._say(f"kafka: {str(error)[:300]}")
+        for name, part in self.parts.items():
+            change = part.look()
+            if change in (Change.DIED, Change.LATE):
+                self._told.note("ended", part=name, at=now_ms(), why=part.why(3))
+                part.kill()
+                time.sleep(0.5)
+                part.start()
+
+    def there(self, target: str) -> bool:
+        """Whether a part does its work, as far as can be seen from outside."""
+        if target == "kafka":
+            return brokers_seen(self.port) == 1
+        if target in PROXIES:
+            try:
+                with WireClient(self.reached[target]) as client:
+                    client.socket.settimeout(2)
+                    return bool(client.metadata([]).brokers)
+            except (Closed, OSError):
+                return False
+        return self.parts[_READY_PART.get(target, target)].ready is not None
+
+    def decided(self) -> int:
+        """How many decisions there are; -1: Kafka does not say."""
+        consumer = Consumer({"bootstrap.servers": self.kafka.bootstrap, "group.id": "none", "log_level": 0})
+        try:
+            place = TopicPartition(self.topics.decisions, 0)
+            return int(consumer.get_watermark_offsets(place, timeout=5)[1])
+        except Exception:  # noqa: BLE001  # the client's errors have no common name; it is asked again
+            return -1
+        finally:
+            consumer.close()
+
+    def sample(self) -> None:
+        """Note what each part takes, and what its answers leave in doubt."""
+        for name, part in self.parts.items():
+            pid = part.child.pid
+            with suppress(OSError, IndexError):
+                rss = int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
+                descriptors = len(os.listdir(f"/proc/{pid}/fd"))
+                self._told.note("sample", part=name, pid=pid, at=now_ms(), rss=rss, descriptors=descriptors)
+            if name in PROXIES:
+                self._look_at_doubts(part)
+
+    def _look_at_doubts(self, part: Part) -> None:
+        pid, url = part.child.pid, (part.ready or {}).get("metrics")
+        if url is None:
+            return
+        with suppress(OSError):
+            count = series_at(url).get(_DOUBT, 0.0)
+            if count > self._doubts.get(pid, 0.0):
+                self._told.note("doubt", count=int(count - self._doubts.get(pid, 0.0)))
+                self._doubts[pid] = count
+
+    def pid(self, target: str) -> int:
+        """The process that is meant."""
+        if target == "kafka":
+            return self.kafka.pids[0]
+        if target == "jvm":
+            return int((self.parts["job"].ready or {})["jvm_pid"])
+        if target == "worker":
+            return _below(self.pid("jvm"))[-1]
+        return self.parts[target].child.pid
+
+    def make(self, fault: Fault, draw: float) -> Callable[[], None]:
+        """Do it; returns what ends it.
+
+        Args:
+            fault: what is done, and to whom.
+            draw: 0 to 1, where there is something to choose.
+
+        Raises:
+            OSError, LookupError: who is meant is not there.
+        """
+        if fault.what == "kill":
+            if fault.target in PROXIES:
+                self._look_at_doubts(self.parts[fault.target])
+            if fault.target == "job" and not self.there("job"):
+                raise LookupError("it has not started yet")
+            os.kill(self.pid(fault.target), signal.SIGKILL)
+        elif fault.what == "stop":
+            pid = self.pid(fault.target)
+            os.kill(pid, signal.SIGSTOP)
+            return lambda: _continue(pid)
+        elif fault.target in LINKS:
+            return self._disturb(self.links[fault.target], fault.what)
+        elif fault.what == "policy":
+            self.policies.put("quotas[user=ANONYMOUS,client-id=changed]", CHANGED[round(draw)])
+        elif fault.what == "clients":
+            bad = Bad(self.reached[fault.target], BAD_CLIENTS)
+            bad.__enter__()
+            return lambda: bad.__exit__()
+        else:
+            return self._spoil_disk(fault)
+        return lambda: None
+
+    def _disturb(self, links: list[Link], what: str) -> Callable[[], None]:
+        for link in links:
+            link.make(what)
+        return lambda: [link.mend() for link in links] and None
+
+    def _spoil_disk(self, fault: Fault) -> Callable[[], None]:
+        if fault.target == "kafka":
+            # What the kernel says of a file beyond the limit, Kafka takes as it takes a full disk.
+            pid = self.pid("kafka")
+            before = resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+            return lambda: _limit_files(pid, before)
+        if fault.what == "full":
+            filling = self.checkpoint / "filling"
+            with suppress(OSError), filling.open("wb", buffering=0) as file:
+                while file.write(bytes(1 << 16)):
+                    pass
+            return filling.unlink
+        if not any(_mount("-o", "remount,ro", self.checkpoint) or time.sleep(0.1) for _ in range(50)):
+            raise OSError("the checkpoint cannot be made read-only: it is always being written")
+        return lambda: _mount("-o", "remount,rw", self.checkpoint) and None
+
+    def _end(self) -> None:
+        pids = {name: part.child.pid for name, part in self.parts.items()} | {
+            f"below {name}": pid for name, part in self.parts.items() for pid in _below(part.child.pid)
+        }
+        for link in (one for links in self.links.values() for one in links):
+            link.mend()
+        # As who stops a stack does: who asks first.
+        for name in (*PROXIES, "admin", "collect", "job"):
+            if not self.parts[name].child.stop(20.0):
+                self._say(f"{name} did not stop in time")
+            self.parts[name].kill()
+        for name, pid in pids.items():
+            if running(pid):
+                self._told.note("left", part=name, pid=pid)
+                with suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+
+
+def _mount(*words: Any) -> bool:
+    return subprocess.run(["mount", *map(str, words)], capture_output=True, check=False).returncode == 0
+
+
+def _continue(pid: int) -> None:
+    with suppress(OSError):
+        os.kill(pid, signal.SIGCONT)
+
+
+def _limit_files(pid: int, limits: tuple[int, int]) -> None:
+    with suppress(OSError):
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, limits)
+
+
+def _below(pid: int) -> list[int]:
+    """Processes below one, the newest last."""
+    found: list[int] = []
+    with suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            for child in map(int, (task / "children").read_text().split()):
+                found += [child, *_below(child)]
+    return sorted(found)

@@ -1,0 +1,184 @@
+"""Each rule over histories finds what it is there to find, and nothing in a good one (tests/soak)."""
+
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from soak_checks import RULES, SAMPLES_MIN, beyond, check, longest_gap_s
+from soak_history import History, Recorder
+
+Entry = dict[str, Any]
+WHOSE = "user=ANONYMOUS,client-id=a"
+
+
+def made(name: str, at: int, code: int | None = 0) -> list[Entry]:
+    """A topic that was asked for, and what Weir's topics and the broker have of it."""
+    asked = {"type": "request", "id": f"r-{name}", "items": [{"name": name, "mutations": 1}]}
+    refused = code == 89
+    decision = {
+        "type": "admission", "id": f"r-{name}", "ts": at, "subject": WHOSE, "mutations": int(not refused),
+        "rejected": [name] if refused else [],
+    }  # fmt: skip
+    return [
+        {"kind": "made", "who": "m", "subject": WHOSE, "name": name, "begun": at, "ended": at, "code": code},
+        {"kind": "event", "event": asked},
+        {"kind": "decision", "decision": decision},
+        *([] if refused else [{"kind": "topic", "name": name}]),
+    ]
+
+
+def sent(number: int, offset: int | None) -> Entry:
+    """A record that was acknowledged, or not."""
+    return {
+        "kind": "sent", "who": "p", "topic": "t", "value": f"p {number}", "size": 100,
+        "begun": 1000 * number, "ended": 1000 * number, "offset": offset,
+    }  # fmt: skip
+
+
+def placed(kind: str, offset: int, number: int) -> Entry:
+    """A record where it stands, or is read."""
+    return {
+        "kind": kind, "topic": "t", "offset": offset, "value": f"p {number}", "who": "r", "group": "g",
+        "at": 1000 * number,
+    }  # fmt: skip
+
+
+def limit(law: str, subject: str) -> Entry:
+    """One a second, one more at once, and one beyond that."""
+    return {"kind": "limit", "law": law, "subject": subject, "rate": 1, "burst": 1, "bound": 1, "late_s": 1}
+
+
+def sample(number: int, rss: int, descriptors: int = 10) -> Entry:
+    """What a process takes."""
+    return {"kind": "sample", "part": "one", "pid": 7, "at": number, "rss": rss, "descriptors": descriptors}
+
+
+GOOD: list[Entry] = [
+    *made("a", 0), *made("b", 1000), *made("c", 2000, 89), *made("unanswered", 5000, None),
+    {"kind": "event", "event": {"type": "refund", "id": "back", "of": "r-unanswered"}},
+    *(sent(number, number) for number in range(3)), sent(3, None), sent(4, -1),
+    *(placed("record", number, number) for number in range(3)), placed("record", 3, 4),
+    *(placed("read", number, number) for number in (0, 1, 0, 1, 2)), placed("read", 3, 4),
+    limit("mutation", WHOSE), {**limit("shares", "group"), "rate": 100, "burst": 100}, limit("dispatch", "g"),
+    {"kind": "fault", "what": "kill", "target": "one"},
+    {"kind": "back", "what": "kill", "target": "one", "took_s": 3.0},
+    *(sample(number, 100 << 20) for number in range(SAMPLES_MIN)),
+    {"kind": "replay", "status": 0, "said": ""},
+]  # fmt: skip
+
+
+def changed(kind: str, number: int, **fields: Any) -> list[Entry]:
+    """The good history with one entry of a kind changed."""
+    every = deepcopy(GOOD)
+    [entry for entry in every if entry["kind"] == kind][number].update(fields)
+    return every
+
+
+def without(kind: str, number: int) -> list[Entry]:
+    """The good history less one entry of a kind."""
+    gone = [entry for entry in GOOD if entry["kind"] == kind][number]
+    return [entry for entry in GOOD if entry is not gone]
+
+
+def event(name: str) -> Entry:
+    """A second request for a topic."""
+    return {"type": "request", "id": "again", "items": [{"name": name, "mutations": 1}]}
+
+
+AGAIN = [
+    {"kind": "event", "event": event("a")},
+    {"kind": "decision", "decision": {
+        "type": "admission", "id": "again", "ts": 9000, "subject": WHOSE, "mutations": 1, "rejected": [],
+    }},
+]  # fmt: skip
+TOLD = [{**entry, "begun": 40, "ended": 50} for entry in 3 * made("a", 0) if entry["kind"] == "made"]
+OTHER = {
+    "type": "admission", "id": "r-c", "ts": 2000, "subject": WHOSE, "mutations": 0, "rejected": [], "x": 1,
+}
+
+
+@pytest.mark.parametrize(
+    ("rule", "entries"),
+    [
+        pytest.param("lost", without("record", 1), id="an acknowledged record is not there"),
+        pytest.param("lost", changed("record", 2, value="p 9"), id="another stands in its place"),
+        pytest.param("lost", changed("sent", 4, value="p 5"), id="acknowledged without a place, and gone"),
+        pytest.param("twice", [*GOOD, placed("record", 4, 2)], id="one is there twice"),
+        pytest.param("twice", [*GOOD, placed("record", 4, 3)], id="one stands behind a later one"),
+        pytest.param("skipped", without("read", 4), id="a consumer passed over one"),
+        pytest.param("skipped", changed("read", 0, value="p 9"), id="it read what is not there"),
+        pytest.param("gone", without("topic", 0), id="a topic was promised and is not there"),
+        pytest.param("gone", [*GOOD, {"kind": "topic", "name": "c"}], id="one was refused and is there"),
+        pytest.param("charged", without("event", 1), id="one was promised and not charged"),
+        pytest.param("charged", changed("event", 4, event={"type": "refund", "of": "r-a"}), id="given back"),
+        pytest.param("charged", [*GOOD, *AGAIN], id="one was charged twice"),
+        pytest.param("decided", without("decision", 2), id="a request was not decided"),
+        pytest.param("decided", [*GOOD, AGAIN[1]], id="what nobody asked was decided"),
+        pytest.param("decided", [*GOOD, {"kind": "decision", "decision": OTHER}], id="decided twice"),
+        pytest.param("decided", [*GOOD, GOOD[1]], id="one request stands there twice"),
+        pytest.param("above", [*GOOD, *made("d", 1000), *made("e", 1000)], id="too many topics"),
+        pytest.param("above", [*GOOD, *TOLD], id="by the answers"),
+        pytest.param(
+            "above", [*GOOD, *({**sent(9, 9), "begun": 900, "ended": 950} for _ in range(4))], id="bytes"
+        ),
+        pytest.param("above", [*GOOD, *(placed("read", 3, 4) for _ in range(9))], id="too many deliveries"),
+        pytest.param("replayed", changed("replay", 0, status=1), id="the replay says otherwise"),
+        pytest.param("replayed", without("replay", 0), id="there was no replay"),
+        pytest.param("away", changed("back", 0, took_s=None), id="a part never came back"),
+        pytest.param(
+            "grown", [*GOOD, *(sample(99 + n, 400 << 20) for n in range(SAMPLES_MIN))], id="memory grows"
+        ),
+        pytest.param(
+            "grown", [*GOOD, *(sample(99 + n, 100 << 20, 500) for n in range(SAMPLES_MIN))], id="descriptors"
+        ),
+        pytest.param("left_over", [*GOOD, {"kind": "left", "part": "one", "pid": 7}], id="a process is left"),
+        pytest.param("idle", without("fault", 0), id="nothing befell anybody"),
+        pytest.param("idle", [], id="an empty history"),
+    ],
+)
+def test_each_rule_finds_its_violation(rule: str, entries: list[Entry]) -> None:
+    """And each has at least one case here (below)."""
+    assert check(History.of(entries))[rule]
+
+
+def test_a_good_history_breaks_no_rule() -> None:
+    """Unanswered requests, refunds, records read again and acknowledged without a place are no violations."""
+    assert check(History.of(GOOD)) == {rule: [] for rule in RULES}
+
+
+def test_every_rule_has_a_case() -> None:
+    """A rule that nothing breaks here may find nothing at all."""
+    mark = next(mark for mark in test_each_rule_finds_its_violation.pytestmark if mark.name == "parametrize")
+    assert {case.values[0] for case in mark.args[1]} == set(RULES)
+
+
+def test_what_is_in_doubt_may_be_uncharged() -> None:
+    """As many as proxies said that they answered before Kafka had their events."""
+    doubted = [*without("event", 1), {"kind": "doubt", "count": 1}]
+
+    assert check(History.of(doubted))["charged"] == []
+
+
+def test_only_what_lies_within_a_stretch_counts_for_it() -> None:
+    """An answer that took long may have been let through at any time since it was asked for."""
+    assert beyond([0, 0, 0, 0], [0, 1000, 2000, 3000], rate=1, burst=1) == 0
+    assert beyond([3000] * 4, [3000] * 4, rate=1, burst=1) == 3
+    assert beyond([5000, 9000], [5000, 9000], rate=1, burst=1, sizes=[3, 5]) == 4
+    assert beyond([], [], rate=1, burst=1) == 0
+
+
+def test_the_longest_gap_is_told() -> None:
+    """Of what got through only."""
+    assert longest_gap_s(History.of(GOOD), "made") == 1.0
+    assert longest_gap_s(History.of([]), "made") == 0.0
+
+
+def test_a_history_is_read_as_it_was_written(tmp_path: Path) -> None:
+    """Names of any form too."""
+    file = tmp_path / "history.jsonl"
+    entry = {"kind": "topic", "name": "a\nb\u2028\u00e9"}
+    with Recorder(file) as told:
+        told.note(**entry)
+
+    assert History.read(file)["topic"] == [entry]
