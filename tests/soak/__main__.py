@@ -28,7 +28,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # noqa: E402  # the kit
 from soak_checks import check, got_through, longest_gap_s, most_above  # noqa: E402
 from soak_clients import SIZE, Maker, Reader, Sender  # noqa: E402
 from soak_history import Entry, History, Recorder  # noqa: E402
-from soak_rig import CHANGED, CHECKPOINT, Rig  # noqa: E402
+from soak_rig import CHANGED, CHECKPOINT, Rig, let_go  # noqa: E402
 from soak_schedule import HELD_S, PROXIES, Fault, schedule  # noqa: E402
 
 from weir.logs.topic_reader import Record, TopicReader  # noqa: E402
@@ -62,7 +62,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     folder = ROOT / ".weir" / "soak" / str(args.seed)
     # A run that was killed has left it.
-    subprocess.run(["umount", "-l", folder / CHECKPOINT], capture_output=True, check=False)
+    let_go(folder / CHECKPOINT)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     say(f"seed {args.seed}, {args.minutes:g} minutes, in {folder}")

@@ -127,7 +127,7 @@ class Rig:
             self.checkpoint.mkdir()
             self.small_disk = _mount("-t", "tmpfs", "-o", f"size={CHECKPOINT_BYTES}", "soak", self.checkpoint)
             if self.small_disk:
-                starting.callback(subprocess.run, ["umount", "-l", self.checkpoint], check=False)
+                starting.callback(let_go, self.checkpoint)
             starting.callback(self._end)
             self.running = starting.pop_all()
         return self
@@ -224,7 +224,7 @@ class Rig:
             return _below(self.pid("jvm"))[-1]
         return self.parts[target].child.pid
 
-    def make(self, fault: Fault, draw: float) -> Callable[[], None]:
+    def make(self, fault: Fault, draw: float) -> Callable[[], object]:
         """Do it; returns what ends it.
 
         Args:
@@ -256,12 +256,12 @@ class Rig:
             return self._spoil_disk(fault)
         return lambda: None
 
-    def _disturb(self, links: list[Link], what: str) -> Callable[[], None]:
+    def _disturb(self, links: list[Link], what: str) -> Callable[[], object]:
         for link in links:
             link.make(what)
-        return lambda: [link.mend() for link in links] and None
+        return lambda: [link.mend() for link in links]
 
-    def _spoil_disk(self, fault: Fault) -> Callable[[], None]:
+    def _spoil_disk(self, fault: Fault) -> Callable[[], object]:
         if fault.target == "kafka":
             # What the kernel says of a file beyond the limit, Kafka takes as it takes a full disk.
             pid = self.pid("kafka")
@@ -273,9 +273,13 @@ class Rig:
                 while file.write(bytes(1 << 16)):
                     pass
             return filling.unlink
-        if not any(_mount("-o", "remount,ro", self.checkpoint) or time.sleep(0.1) for _ in range(50)):
-            raise OSError("the checkpoint cannot be made read-only: it is always being written")
-        return lambda: _mount("-o", "remount,rw", self.checkpoint) and None
+        # A disk on which the job's lease is open for writing cannot be made read-only: a view of it can.
+        if not _mount("--bind", self.checkpoint, self.checkpoint):
+            raise OSError("the checkpoint's disk cannot be mounted once more")
+        if not _mount("-o", "remount,bind,ro", self.checkpoint):
+            _unmount(self.checkpoint)
+            raise OSError("the checkpoint cannot be made read-only")
+        return lambda: _unmount(self.checkpoint)
 
     def _end(self) -> None:
         pids = {name: part.child.pid for name, part in self.parts.items()} | {
@@ -297,6 +301,16 @@ class Rig:
 
 def _mount(*words: Any) -> bool:
     return subprocess.run(["mount", *map(str, words)], capture_output=True, check=False).returncode == 0
+
+
+def _unmount(folder: Path) -> bool:
+    return subprocess.run(["umount", "-l", folder], capture_output=True, check=False).returncode == 0
+
+
+def let_go(folder: Path) -> None:
+    """Unmount all that is mounted there."""
+    while _unmount(folder):
+        pass
 
 
 def _continue(pid: int) -> None:
