@@ -232,6 +232,7 @@ def settle(rig: Rig, told: Recorder, folder: Path) -> None:
         made = {one["id"] for one in objects(rig, rig.topics.decisions) if one["type"] == "admission"}
         return asked <= made
 
+    rig.quiet()
     say("waiting until all is decided")
     rig.await_that(settled, "all decisions", SETTLE_S)
     for event in objects(rig, rig.topics.requests):

@@ -75,11 +75,16 @@ def gone(history: History) -> Iterator[str]:
 
 
 def charged(history: History) -> Iterator[str]:
-    """A topic that was promised is charged once, none more than once.
+    """A topic that was promised is charged once, and to whom it is to be; none more than once.
 
     Answers that proxies count as given before Kafka had their events are the only ones that may be missing.
     """
-    counts = Counter(name for name, _, _ in admitted(history))
+    charges = list(admitted(history))
+    counts = Counter(name for name, _, _ in charges)
+    whose = {one["name"]: one["subject"] for one in history["made"]}
+    wrong = [name for name, _, subject in charges if whose.get(name, subject) != subject]
+    if wrong:
+        yield f"{len(wrong)} were charged to somebody else, or to nobody: {wrong[:9]}"
     doubt = sum(one["count"] for one in history["doubt"])
     missing = [one["name"] for one in history["made"] if one["code"] == 0 and not counts[one["name"]]]
     if len(missing) > doubt:

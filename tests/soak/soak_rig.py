@@ -29,7 +29,7 @@ from weir.stack.topics import ensure_topics
 
 OUTSIDE = "127.0.0.2"
 """Where relays before the proxies listen, on the proxies' own ports: the address that clients are told."""
-START_S = 300.0
+START_S, STOP_S = 300.0, 20.0
 CHECKPOINT = "checkpoint"
 CHECKPOINT_BYTES = 32 << 20
 BAD_CLIENTS = 200
@@ -80,6 +80,7 @@ class Rig:
         self.reached: dict[str, str] = {}
         for name in PROXIES:
             self.parts[name] = self._proxy(name)
+        self._ended: dict[str, Part] = {}
         self._doubts: dict[int, float] = {}
         self.running = ExitStack()
 
@@ -153,6 +154,13 @@ class Rig:
             self.look()
             time.sleep(0.1)
         return time.monotonic() - begun
+
+    def quiet(self) -> None:
+        """All but broker and job end, so that nothing new is asked, nor probed."""
+        for name in (*PROXIES, "admin", "collect"):
+            part = self._ended[name] = self.parts.pop(name)
+            if not part.child.stop(STOP_S):
+                self._say(f"{name} did not stop in time")
 
     def look(self) -> None:
         """Start again what has ended."""
@@ -282,16 +290,16 @@ class Rig:
         return lambda: _unmount(self.checkpoint)
 
     def _end(self) -> None:
-        pids = {name: part.child.pid for name, part in self.parts.items()} | {
-            f"below {name}": pid for name, part in self.parts.items() for pid in _below(part.child.pid)
+        every = self._ended | self.parts
+        pids = {name: part.child.pid for name, part in every.items()} | {
+            f"below {name}": pid for name, part in every.items() for pid in _below(part.child.pid)
         }
         for link in (one for links in self.links.values() for one in links):
             link.mend()
-        # As who stops a stack does: who asks first.
-        for name in (*PROXIES, "admin", "collect", "job"):
-            if not self.parts[name].child.stop(20.0):
+        for name, part in self.parts.items():
+            if not part.child.stop(STOP_S):
                 self._say(f"{name} did not stop in time")
-            self.parts[name].kill()
+            part.kill()
         for name, pid in pids.items():
             if running(pid):
                 self._told.note("left", part=name, pid=pid)

@@ -92,6 +92,7 @@ AGAIN = [
         "type": "admission", "id": "again", "ts": 9000, "subject": WHOSE, "mutations": 1, "rejected": [],
     }},
 ]  # fmt: skip
+NOBODY = {"type": "admission", "id": "r-a", "ts": 0, "subject": "", "mutations": 1, "rejected": []}
 TOLD = [{**entry, "begun": 40, "ended": 50} for entry in 3 * made("a", 0) if entry["kind"] == "made"]
 OTHER = {
     "type": "admission", "id": "r-c", "ts": 2000, "subject": WHOSE, "mutations": 0, "rejected": [], "x": 1,
@@ -113,6 +114,7 @@ OTHER = {
         pytest.param("charged", without("event", 1), id="one was promised and not charged"),
         pytest.param("charged", changed("event", 4, event={"type": "refund", "of": "r-a"}), id="given back"),
         pytest.param("charged", [*GOOD, *AGAIN], id="one was charged twice"),
+        pytest.param("charged", changed("decision", 0, decision=NOBODY), id="one was charged to nobody"),
         pytest.param("decided", without("decision", 2), id="a request was not decided"),
         pytest.param("decided", [*GOOD, AGAIN[1]], id="what nobody asked was decided"),
         pytest.param("decided", [*GOOD, {"kind": "decision", "decision": OTHER}], id="decided twice"),
