@@ -87,6 +87,7 @@ class ControlPlane:
             for topic in (topics.decisions, topics.policies)
         )
         self._policies_tail = policies_tail(connection, topics.policies, self.policies, of_policies)
+        self.policies.known = self._policies_tail.caught_up.is_set
         self.membership = Membership(proxy_id, speaks, self.brokers_ms, self._read_to_ms)
         self._joining = self._make_feed(hear)
         self._decisions: Tail[Read] | None = None

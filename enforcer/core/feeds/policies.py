@@ -22,6 +22,7 @@ class Policies:
 
     Attributes:
         timeline: the policies over time.
+        known: whether they were read to their end; before it nobody can say that a client has no quota.
 
     Args:
         brokers_ms: the time now, ms on the brokers' clock, by which policies are dated.
@@ -29,6 +30,7 @@ class Policies:
 
     def __init__(self, brokers_ms: Callable[[], int]) -> None:
         self.timeline = PolicyTimeline()
+        self.known: Callable[[], bool] = lambda: True
         self._followers: list[tuple[Callable[[int], None], Callable[[int], None]]] = []
         self._brokers_ms = brokers_ms
         self._unfolded = 0

@@ -179,6 +179,10 @@ class QuotaCoordinator:
         except Uncharged:
             # It would be refused under the quota in earnest: nothing is charged in shadow.
             return
+        if quota is None and not self.policies.known():
+            # It goes on, and whose quota it is the job finds out.
+            del event["subject"]
+            event["strict"] = False
         if quota is not None and not request.strict and self.decides(quota):
             self._decide_here(request, quota, event)
             self._send_decided(request, event, None)
@@ -303,6 +307,7 @@ class QuotaCoordinator:
             told(decision)
         elif request.subject and not request.shadow:
             self.metrics.late_decisions.inc()
+        request.subject = request.subject or decision.subject
         # The broker may have been quicker than the decision.
         self.settle(request)
 

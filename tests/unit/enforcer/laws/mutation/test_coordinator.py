@@ -107,6 +107,21 @@ def test_without_a_quota_the_home_is_the_user() -> None:
     assert judged(desk) is Action.FORWARD
 
 
+def test_before_the_policies_are_read_the_job_finds_out_whose_quota_it_is() -> None:
+    """It is carried out, so it is told as what cannot be refused; what the broker did not do is given back."""
+    desk = Desk()
+    desk.coordinator.policies.known = lambda: False
+    request = asked({"x": 3, "y": 2})
+    desk.coordinator.report(request, None)
+    event = desk.events[-1][1]
+    assert "subject" not in event and not event["strict"] and "deadline_ms" not in event
+    request.executed = {"x": 3}
+    desk.coordinator.take([decision(id=request.id, subject="user=a")])
+    refund = desk.events[-1][1]
+    assert (refund["type"], refund["subject"]) == ("refund", "user=a")
+    assert refund["items"] == [{"name": "y", "mutations": 2}]
+
+
 @pytest.fixture
 def desk() -> Desk:
     """User a has a quota of one a second."""
