@@ -13,7 +13,7 @@ from broker_fixtures import apart, serving
 from cluster_kit import Cluster, fresh
 from kafka.protocol.admin import client_quotas
 from kafka_kit import build
-from proxy_kit import ProxyThread
+from proxy_kit import ProxyThread, until
 from wire_client import WireClient, errors
 
 from streaming.contract.topics import Cluster as Home
@@ -56,7 +56,7 @@ def by_java(proxy: ProxyThread, name: str, *, remove: bool = False) -> None:
 
 
 def by_terraform(proxy: ProxyThread, name: str, *, remove: bool = False) -> None:
-    """The same, and look whether it is so."""
+    """The same, and look until it is so: brokers learn of it a little later."""
     quotas = RATES | NO_LAW
     ops = [{"key": key, "value": value, "remove": remove} for key, value in quotas.items()]
     entry: dict[str, Any] = {"entity": [{"entity_type": "client-id", "entity_name": name}], "ops": ops}
@@ -65,10 +65,13 @@ def by_terraform(proxy: ProxyThread, name: str, *, remove: bool = False) -> None
         client.send(build(client_quotas.AlterClientQuotasRequest, 0, entries=[entry], validate_only=False))
         answer = client.receive(client_quotas.AlterClientQuotasResponse, 0)
         assert [one.error_code for one in answer.entries] == [0]
-        client.send(build(client_quotas.DescribeClientQuotasRequest, 0, components=[part], strict=True))
-        found = client.receive(client_quotas.DescribeClientQuotasResponse, 0).entries or ()
-    told = [{pair.key: pair.value for pair in one.values} for one in found]
-    assert told == ([] if remove else [quotas])
+
+        def told() -> list[dict[str, float]]:
+            client.send(build(client_quotas.DescribeClientQuotasRequest, 0, components=[part], strict=True))
+            found = client.receive(client_quotas.DescribeClientQuotasResponse, 0).entries or ()
+            return [{pair.key: pair.value for pair in one.values} for one in found]
+
+        until(lambda: told() == ([] if remove else [quotas]), what="what was set")
 
 
 @pytest.mark.parametrize("tool", [by_java, by_terraform])
@@ -77,17 +80,20 @@ def test_what_a_tool_sets_is_in_force(cluster: Cluster, proxy: ProxyThread, tool
     name, home = fresh("tool"), Home(cluster.kafka.bootstrap, cluster.topics)
     path = f"quotas[client-id={name}]"
     reader = QuotaReader(home, 10_000)
+
+    def collected() -> object:
+        collect_once(reader, home, LIMIT_S)
+        return read_policies(home).entries.get(path)
+
     try:
         tool(proxy, name)
-        collect_once(reader, home, LIMIT_S)
-        assert read_policies(home).entries[path] == RATES
+        until(lambda: collected() == RATES, what="the policy")
         cluster.await_quota(proxy, "ANONYMOUS", name, 1)
         with WireClient(proxy.bootstrap, name) as client:
             assert errors(client.create({f"{name}-a": 50})) == {f"{name}-a": 0}
             assert errors(client.create({f"{name}-b": 1})) == {f"{name}-b": 89}
         tool(proxy, name, remove=True)
-        collect_once(reader, home, LIMIT_S)
-        assert path not in read_policies(home).entries
+        until(lambda: collected() is None, what="no policy")
         cluster.await_quota(proxy, "ANONYMOUS", name, None)
     finally:
         reader.close()
