@@ -124,7 +124,7 @@ tests-jars: .weir/jars/spark/.fetched
 	@for made in $(PULSAR_JARS) $(STREAMS_JARS) $(AXE); do $(MAKE) -s $$made || exit; done
 
 on-spark: units
-	@echo "== the job in Spark" && $(PYTEST) tests/spark -m "not soak" --durations=3
+	@echo "== the job in Spark" && $(PYTEST) tests/spark -m "not soak" $(SIDE_BY_SIDE) --durations=3
 
 real-kafka: on-spark tests-jars
 	@echo "== the proxy and the tools against a real Kafka" && \

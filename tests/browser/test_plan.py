@@ -11,9 +11,9 @@ from weir.cli import main
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """A made-up day under tomorrow's limits, open."""
+    """A made-up day of few teams under tomorrow's limits, open."""
     folder = tmp_path_factory.mktemp("plan")
-    write(folder, 1)
+    write(folder, 1, tenants=4)
     day, today, tomorrow = (str(folder / name) for name in ("day.jsonl.gz", "today.yaml", "tomorrow.yaml"))
     words = ["--policies", today, "--events", day, "--out", str(folder / "out.jsonl"), "--against", tomorrow]
     assert main(["replay", *words, "--report", str(folder / "plan.html")]) == 0

@@ -355,6 +355,7 @@ def test_a_resource_group(cluster: Cluster) -> None:
     assert 0.9 * limit * lasted_s <= len(got) <= limit * (lasted_s + 2)
 
 
+@pytest.mark.soak
 def test_two_proxies_hold_one_limit(cluster: Cluster) -> None:
     """A member at each of two proxies, with the real law: together at the rate, within 5 %."""
     topic, group, count, limit = fresh("shared"), fresh("members"), 2_000, 100

@@ -143,7 +143,7 @@ def test_a_group_that_begins_again_beside_a_free_one(company: Company, tmp_path:
     "ids",
     [
         pytest.param(("assigned", "assigned"), id="same id", marks=pytest.mark.soak),
-        pytest.param(("assigned", "renamed"), id="another id"),
+        pytest.param(("assigned", "renamed"), id="another id", marks=pytest.mark.soak),
         pytest.param((DEFAULT_ID, DEFAULT_ID), id="beside a free group", marks=pytest.mark.soak),
     ],
 )

@@ -2,7 +2,7 @@
 
 import asyncio
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import count
 
 
@@ -54,3 +54,30 @@ class SteadyClock:
     def waiting(self) -> int:
         """How many calls are still to come."""
         return sum(not timer.undone for _, _, timer in self._due)
+
+
+class Waiter:
+    """A connection that others pause and wake (lines.Pause, limiter.Waiter, unfinished.Waker).
+
+    Attributes:
+        pauses: how long it was to wait, each time.
+        woken: how often it was woken.
+        asked: ids that it wants names of, and what a test answers them by.
+    """
+
+    def __init__(self) -> None:
+        self.pauses: list[float] = []
+        self.woken = 0
+        self.asked: list[tuple[list[bytes], Callable[[Mapping[bytes, str]], None]]] = []
+
+    def pause(self, wait_ms: float) -> None:
+        """Noted."""
+        self.pauses.append(wait_ms)
+
+    def wake(self) -> None:
+        """Counted."""
+        self.woken += 1
+
+    def look_up(self, ids: list[bytes], done: Callable[[Mapping[bytes, str]], None]) -> None:
+        """Noted."""
+        self.asked.append((ids, done))

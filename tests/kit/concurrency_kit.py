@@ -36,17 +36,6 @@ class Times(SteadyClock):
         self.now_ms += count
 
 
-class Waiting:
-    """A waiter that counts how often it was woken."""
-
-    def __init__(self) -> None:
-        self.woken = 0
-
-    def wake(self) -> None:
-        """It may be its turn (limiter.Waiter)."""
-        self.woken += 1
-
-
 class Parts:
     """Tells fractions (partitions.Fractions)."""
 

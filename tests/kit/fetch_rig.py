@@ -1,9 +1,10 @@
 """One connection's Fetch requests under limits of dispatch, without a connection: what goes to the broker."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from cachetools import LRUCache
+from clock_kit import Waiter
 from counted_kit import Counted
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka_kit import build, decode, response
@@ -56,7 +57,7 @@ class World:
         return self.metrics.registry.get_sample_value(f"weir_dispatch_{name}_fetches_total") or 0.0
 
 
-class Rig:
+class Rig(Waiter):
     """A connection.
 
     Args:
@@ -67,21 +68,11 @@ class Rig:
     """
 
     def __init__(self, world: World, version: int = 12, proven: bool = True, met: bool = True) -> None:
+        super().__init__()
         self.world, self.version = world, version
-        self.pauses: list[float] = []
-        self.woken = 0
-        self.asked: list[tuple[list[bytes], Callable[[Mapping[bytes, str]], None]]] = []
-        self.fetches = Fetches(world.desk, self, lambda topics, done: self.asked.append((topics, done)))
+        self.fetches = Fetches(world.desk, self, self.look_up)
         self.fetches.naming.proven = proven
         self.fetches.meeting.over = met
-
-    def pause(self, wait_ms: float) -> None:
-        """Noted (line_up.Pause)."""
-        self.pauses.append(wait_ms)
-
-    def wake(self) -> None:
-        """Noted (line_up.Pause)."""
-        self.woken += 1
 
     def plan(self, topics: Mapping[str, int], **fields: Any) -> Plan | None:
         """What becomes of a request for topics with so many partitions."""

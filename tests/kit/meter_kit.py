@@ -5,6 +5,7 @@ from functools import cache
 from typing import Any, TypeVar, cast
 
 import orjson
+from clock_kit import Waiter
 from context_kit import context, read
 from message_kit import Record
 from traffic_kit import batch, fetch_request, fetch_response, produce
@@ -146,15 +147,8 @@ def send_bytes(desk: Desk, user: str, client_id: str, direction: int, size: int)
     return account.charge(direction, 0, size, desk.now_ms)
 
 
-class Waiting:
+class Waiting(Waiter):
     """A connection that waits (lines.Waiter)."""
-
-    def __init__(self) -> None:
-        self.woken = 0
-
-    def wake(self) -> None:
-        """Counted."""
-        self.woken += 1
 
     @property
     def claim(self) -> Claim:
@@ -361,25 +355,13 @@ def _taken(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return taken
 
 
-class Line:
+class Line(Waiter):
     """A connection: how it was paused, and look-ups that a test answers."""
 
     def __init__(self, desk: "Desk", proven: bool = True) -> None:
-        self.pauses: list[float] = []
-        self.woken = 0
-        self.asked: list[tuple[list[bytes], Callable[[Mapping[bytes, str]], None]]] = []
-        self.connection_meter = ConnectionMeter(
-            desk.frames, desk.metrics, self, lambda ids, done: self.asked.append((ids, done))
-        )
+        super().__init__()
+        self.connection_meter = ConnectionMeter(desk.frames, desk.metrics, self, self.look_up)
         self.connection_meter.proven = proven
-
-    def pause(self, wait_ms: float) -> None:
-        """Noted (line_up.Pause)."""
-        self.pauses.append(wait_ms)
-
-    def wake(self) -> None:
-        """Counted (line_up.Pause)."""
-        self.woken += 1
 
     def produce(
         self, count: int, topic: str = TOPIC, version: int = 9, user: str = "bob"

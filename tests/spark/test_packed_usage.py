@@ -1,7 +1,6 @@
 """What proxies measure and deliver, packed, through `weir job` on a real broker."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,10 +19,11 @@ POLICIES: dict[str, Event] = {
 NS = 10**6
 
 
-@pytest.fixture
-def busy(tmp_path: Path) -> Iterator[Bench]:
+@pytest.fixture(scope="module")
+def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     """A job that ticks each second, packs all that it can, and has read the policies."""
-    with bench(tmp_path, "job: {tick_interval_ms: 1000, pack_min: 2}\n", partitions=1) as made:
+    settings = "job: {tick_interval_ms: 1000, pack_min: 2}\n"
+    with bench(tmp_path_factory.mktemp("busy"), settings, partitions=1) as made:
         made.tell(POLICIES)
         made.job.start()
         yield made

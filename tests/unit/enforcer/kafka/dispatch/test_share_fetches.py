@@ -1,9 +1,9 @@
 """ShareFetch requests of one connection under limits: held, asking for less or for nothing, never cut."""
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
+from clock_kit import Waiter
 from fetch_rig import ADDRESS, BROKER, CLIENT, World, full
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,30 +23,16 @@ NOTHING = (0, PART_BYTES_MIN)
 """What is asked for: without bytes Kafka 4.1 fails."""
 
 
-class Rig:
+class Rig(Waiter):
     """A connection whose topics have names."""
 
     def __init__(self, world: World, topics: str = "tuv") -> None:
+        super().__init__()
         self.world = world
-        self.pauses: list[float] = []
-        self.woken = 0
-        self.asked: list[list[bytes]] = []
         world.names.update({id_of(name): name for name in topics})
-        naming = NameResolver(world.names, self, self._look_up, lambda: world.now_ms)
+        naming = NameResolver(world.names, self, self.look_up, lambda: world.now_ms)
         naming.proven = True
         self.shares = ShareFetches(world.desk, self, naming)
-
-    def pause(self, wait_ms: float) -> None:
-        """Noted (lines.Pause)."""
-        self.pauses.append(wait_ms)
-
-    def wake(self) -> None:
-        """Noted (lines.Pause)."""
-        self.woken += 1
-
-    def _look_up(self, topics: list[bytes], done: Callable[[Mapping[bytes, str]], None]) -> None:
-        self.answered = done
-        self.asked.append(topics)
 
     def plan(self, topics: str = "", **fields: Any) -> Plan | None:
         """What becomes of a request."""
@@ -159,10 +145,10 @@ def test_names_are_asked_for_first() -> None:
     """But who acknowledges gets nothing instead of waiting."""
     rig = Rig(World(), topics="")
     assert rig.room("t", epoch=0, acknowledged="t") == NOTHING and rig.asked == []
-    assert rig.plan() is None and rig.asked == [[id_of("t")]]
-    rig.answered({})
+    assert rig.plan() is None and [ids for ids, _ in rig.asked] == [[id_of("t")]]
+    rig.asked[-1][1]({})
     assert rig.room("u", acknowledged="t") == NOTHING and rig.plan() is None
-    rig.answered({id_of("u"): "u"})
+    rig.asked[-1][1]({id_of("u"): "u"})
     # The broker does not know the one, which is no reason to bring nothing of the other.
     assert rig.room(acknowledged="u") == (500, 1 << 20)
     rig.world.now_ms += ABSENT_MS

@@ -1,8 +1,7 @@
 """ShareFetch requests while somebody owes: kept for a moment, then for nothing; answers are charged whole."""
 
-from collections.abc import Callable, Mapping
-
 import pytest
+from clock_kit import Waiter
 from meter_kit import GROUPS, TOPIC, Desk
 from share_frames import Waiting, id_of, read_request, share_request, share_response
 from traffic_kit import batch
@@ -17,25 +16,13 @@ RATED = {"quotas[user=ANONYMOUS,client-id=tests]": {"consumer_byte_rate": 1_000}
 RECORDS = batch(10, size=100)
 
 
-class Line:
+class Line(Waiter):
     """A connection, and look-ups that a test answers."""
 
     def __init__(self, desk: Desk) -> None:
-        self.pauses: list[float] = []
-        self.woken = 0
-        self.asked: list[tuple[list[bytes], Callable[[Mapping[bytes, str]], None]]] = []
-        self.meter = ShareMeter(
-            desk.frames, desk.metrics, self, lambda ids, done: self.asked.append((ids, done))
-        )
+        super().__init__()
+        self.meter = ShareMeter(desk.frames, desk.metrics, self, self.look_up)
         self.meter.proven = True
-
-    def pause(self, wait_ms: float) -> None:
-        """Noted (lines.Pause)."""
-        self.pauses.append(wait_ms)
-
-    def wake(self) -> None:
-        """Counted (lines.Pause)."""
-        self.woken += 1
 
     def room(self, *topics: str, **fields: object) -> tuple[int, int] | None:
         """The records and bytes that a request asks for as it goes on; None: it waits."""

@@ -3,7 +3,8 @@
 import random
 
 import pytest
-from concurrency_kit import MS, Times, Waiting, limiter_at
+from clock_kit import Waiter
+from concurrency_kit import MS, Times, limiter_at
 
 from enforcer.laws.concurrency.limiter import Limiter, Ticket
 
@@ -39,7 +40,7 @@ def test_slots_go_first_come_first_served(times: Times) -> None:
     """Who comes new stands behind those who wait, also when a slot is free at that moment."""
     limiter = limiter_at(times, 1)
     ticket = limiter.begin("produce")
-    first, second, newcomer = Waiting(), Waiting(), Waiting()
+    first, second, newcomer = Waiter(), Waiter(), Waiter()
     for waiter in (first, second):
         assert not limiter.admits(waiter)
         assert limiter.wait(waiter) == 0
@@ -57,9 +58,9 @@ def test_slots_go_first_come_first_served(times: Times) -> None:
     assert limiter.waiting == 0
 
 
-def two_waiting() -> tuple[Limiter, Waiting, Waiting]:
+def two_waiting() -> tuple[Limiter, Waiter, Waiter]:
     """A limiter whose only slot has become free, and two who wait for it."""
-    limiter, first, second = limiter_at(Times(), 1), Waiting(), Waiting()
+    limiter, first, second = limiter_at(Times(), 1), Waiter(), Waiter()
     ticket = limiter.begin("produce")
     limiter.wait(first)
     limiter.wait(second)
@@ -87,7 +88,7 @@ def test_the_line_has_an_end() -> None:
     """`inflight_queue_max` waiters, and no more."""
     limiter = limiter_at(Times(), 1, queue_max=2)
     limiter.begin("produce")
-    waiters = [Waiting() for _ in range(3)]
+    waiters = [Waiter() for _ in range(3)]
     assert [limiter.wait(waiter) for waiter in waiters] == [0, 0, None]
     assert limiter.waiting == 2
 
@@ -96,7 +97,7 @@ def test_waits_are_told(times: Times) -> None:
     """Of those who were sent after a wait; the first in line says how old the line is."""
     limiter = limiter_at(times, 1)
     ticket = limiter.begin("produce")
-    waiter = Waiting()
+    waiter = Waiter()
     limiter.wait(waiter)
     times.pass_ms(300)
     assert limiter.oldest_s == pytest.approx(0.3)
@@ -113,7 +114,7 @@ def test_a_deadline_gives_slots_back(times: Times) -> None:
     """A lost answer cannot leak capacity, and one that comes after all counts no more."""
     limiter = limiter_at(times, 1, deadline_ms=100)
     ticket = limiter.begin("produce")
-    waiter = Waiting()
+    waiter = Waiter()
     limiter.wait(waiter)
     times.pass_ms(99)
     limiter.expire()
@@ -141,7 +142,7 @@ def test_exempt_ones_are_counted_and_go_above_the_limit() -> None:
     limiter.exempt = frozenset({"heartbeat"})
     tickets = [limiter.begin("heartbeat"), limiter.begin("heartbeat")]
     assert (limiter.in_flight, limiter.exempted) == (2, {"heartbeat": 2})
-    assert not limiter.admits(Waiting())
+    assert not limiter.admits(Waiter())
     for ticket in tickets:
         limiter.end(ticket)
     assert len(limiter.samples.take()) == 2
@@ -159,7 +160,7 @@ def test_another_limit_wakes_as_many_as_it_has_room_for() -> None:
     """A lower one takes nothing from those in flight."""
     limiter = limiter_at(Times(), 1)
     limiter.begin("produce")
-    waiters = [Waiting() for _ in range(4)]
+    waiters = [Waiter() for _ in range(4)]
     for waiter in waiters:
         limiter.wait(waiter)
     limiter.set_limit(3)
@@ -193,7 +194,7 @@ def test_who_waits_for_a_limit_that_is_gone_goes_on() -> None:
     """Nobody would wake it any more."""
     limiter = limiter_at(Times(), 1)
     limiter.begin("produce")
-    waiter = Waiting()
+    waiter = Waiter()
     limiter.wait(waiter)
     limiter.close()
     assert (waiter.woken, limiter.waiting) == (1, 0)
@@ -208,7 +209,7 @@ class History:
         self.limiter = limiter_at(self.times, 4, queue_max=6, deadline_ms=50)
         self.limiter.exempt = frozenset({"heartbeat"})
         self.open: dict[Ticket, str] = {}
-        self.waiters = [Waiting() for _ in range(10)]
+        self.waiters = [Waiter() for _ in range(10)]
         self.sent = 0
 
     def step(self) -> None:
@@ -250,7 +251,7 @@ class History:
         self.times.pass_ms(51)
         self.limiter.expire()
 
-    def _ask(self, waiter: Waiting) -> None:
+    def _ask(self, waiter: Waiter) -> None:
         limiter: Limiter = self.limiter
         if limiter.admits(waiter):
             assert limiter.in_flight < limiter.limit

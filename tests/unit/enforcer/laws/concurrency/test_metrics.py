@@ -1,7 +1,8 @@
 """What is told of each limited partition."""
 
 import pytest
-from concurrency_kit import FIXED_2, Times, Waiting, partitions_at
+from clock_kit import Waiter
+from concurrency_kit import FIXED_2, Times, partitions_at
 from prometheus_client import CollectorRegistry
 
 from enforcer.laws.concurrency.metrics import ConcurrencyMetrics
@@ -21,7 +22,7 @@ def test_numbers_are_those_of_the_limiter() -> None:
         return registry.get_sample_value(name, {"partition": "broker-1", **labels})
 
     tickets = [limiter.begin("produce"), limiter.begin("heartbeat")]
-    waiter = Waiting()
+    waiter = Waiter()
     limiter.wait(waiter)
     limiter.refuse()
     times.pass_ms(300)

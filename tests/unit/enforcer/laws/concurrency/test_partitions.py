@@ -1,7 +1,8 @@
 """Which partitions are limited, and how much of each limit is this enforcer's."""
 
 import pytest
-from concurrency_kit import FIXED_2, Parts, Times, Waiting, partitions_at, policies_of
+from clock_kit import Waiter
+from concurrency_kit import FIXED_2, Parts, Times, partitions_at, policies_of
 
 from enforcer.core import bounds
 from enforcer.laws.concurrency.partitions import UNLIMITED
@@ -138,7 +139,7 @@ def test_policies_that_change_are_followed() -> None:
     partitions.set_policies(policies_of({"broker-1": AIMD}).at(1), since_ts=9_000)
     partitions.take([decided(900, ts=8_999)])
     assert found.in_force.limit == 40
-    waiter = Waiting()
+    waiter = Waiter()
     found.limiter.wait(waiter)
     partitions.set_policies(policies_of({"broker-2": FIXED_2}).at(1))
     assert (partitions.find("broker-1"), waiter.woken) == (None, 1)

@@ -31,12 +31,7 @@ class Line(Waiting):
 
     def __init__(self) -> None:
         super().__init__()
-        self.pauses: list[float] = []
         self.line_up = LineUp(LINES, self, SPLIT_MS, 250.0)
-
-    def pause(self, wait_ms: float) -> None:
-        """Noted."""
-        self.pauses.append(wait_ms)
 
     def produce(self, one: Account, records: int, now_ms: float) -> bool:
         """Produce if that may be."""

@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+from clock_kit import Waiter
 from publish_kit import TEN, World
 
 from enforcer.pulsar.publish.metrics import Numbers
@@ -25,20 +26,9 @@ def test_namespaces_have_so_many_series() -> None:
     assert numbers.limited == {"a": 2, "b": 1, "": 2}
 
 
-class Waker:
-    """Counts."""
-
-    def __init__(self) -> None:
-        self.woken = 0
-
-    def wake(self) -> None:
-        """See unfinished.Waker."""
-        self.woken += 1
-
-
 def test_a_full_window_opens_for_all_when_half_is_answered() -> None:
     """Who comes in between stands behind those who wait."""
-    window, one, other = Window(4), Waker(), Waker()
+    window, one, other = Window(4), Waiter(), Waiter()
     for _ in range(4):
         assert window.admits(one)
         window.sent()
