@@ -69,7 +69,7 @@ def quotas() -> dict[Entity, dict[str, float | None]]:
     sets = ("set-grow-3", "set-delete-5", "set-delete-6")
     for name in ("dry", "other", "auto", "change", *sets):
         found |= entities(f"equal-{name}", 0.1, 0.2)
-    found |= entities("equal-mute", 1, 1)
+    found |= entities("equal-mute-5", 1, 1) | entities("equal-mute-2", 1, 1)
     for key, each in (("producer", PRODUCES), ("consumer", FETCHES)):
         for version in each:
             name = f"equal-{key}-{version}"
@@ -136,7 +136,7 @@ def test_debts_add_up(pair: Pair, version: int) -> None:
     """Old versions on one connection: the second is read when the wait is over, and pays for itself."""
     told = []
     for side in pair:
-        with side.client(OWN, "equal-mute") as client:
+        with side.client(OWN, f"equal-mute-{version}") as client:
             asked = time.monotonic()
             tell(client, "create", version, [created(f"mute-{version}-a", 12)])
             tell(client, "create", version, [created(f"mute-{version}-b", 1)])
