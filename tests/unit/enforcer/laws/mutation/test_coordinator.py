@@ -108,7 +108,7 @@ def test_without_a_quota_the_home_is_the_user() -> None:
 
 
 def test_before_the_policies_are_read_the_job_finds_out_whose_quota_it_is() -> None:
-    """It is carried out, so it is told as what cannot be refused; what the broker did not do is given back."""
+    """It is carried out, so it is told as what cannot be refused; what was not done is given back."""
     desk = Desk()
     desk.coordinator.policies.known = lambda: False
     request = asked({"x": 3, "y": 2})
