@@ -110,7 +110,7 @@ def compile_all() -> Path:
     """Compile the modules, unless that is done; what other sources were compiled to goes.
 
     Raises:
-        CalledProcessError, TimeoutExpired: it failed.
+        CalledProcessError, TimeoutExpired, OSError: it failed, or sources changed meanwhile.
     """
     place = folder()
     if not place.exists():
@@ -118,8 +118,9 @@ def compile_all() -> Path:
         files = [f"{name.replace('.', '/')}.py" for name in MODULES]
         with tempfile.TemporaryDirectory(dir=_BASE) as work:
             command = [sys.executable, "-m", "weir.compiled", work, *files]
-            # By its own it is checked as always, in the folder that pyproject.toml lies in.
             subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=_LIMIT_S)
+            if folder() != place:
+                raise OSError("sources have changed meanwhile")
             os.rename(Path(work, "made"), place)
     for other in _BASE.iterdir():
         if other != place:
@@ -131,7 +132,6 @@ def _build(work: str, files: Sequence[str]) -> None:
     from mypyc.build import mypycify
     from setuptools import setup
 
-    # What mypyc leaves behind lies in the folder's own part.
     extensions = mypycify(list(files), opt_level="2", debug_level="0", target_dir=f"{work}/c")
     words = ["build_ext", f"--build-lib={work}/made", f"--build-temp={work}/o"]
     setup(name="weir-compiled", ext_modules=extensions, script_args=words)

@@ -72,3 +72,18 @@ def test_without_a_compiler_it_says_so(
 def test_all_modules_are_there() -> None:
     """None is named that has moved."""
     assert [name for name in compiled.MODULES if find_spec(name) is None] == []
+
+
+def test_an_edit_during_the_work_is_not_hidden(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was compiled then belongs to neither form of the source."""
+    (root / SOURCE).write_text("ONE = 2\n")
+    place = compiled.folder()
+
+    def compile_slowly(command: list[str], **_: object) -> None:
+        Path(command[3], "made").mkdir()
+        (root / SOURCE).write_text("ONE = 3\n")
+
+    monkeypatch.setattr("subprocess.run", compile_slowly)
+    with pytest.raises(OSError, match="changed meanwhile"):
+        compiled.compile_all()
+    assert not place.exists()
