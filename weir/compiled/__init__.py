@@ -123,7 +123,8 @@ def compile_all() -> Path:
                 raise OSError("sources have changed meanwhile")
             os.rename(Path(work, "made"), place)
     for other in _BASE.iterdir():
-        if other != place:
+        # Another may be at work.
+        if other != place and not other.name.startswith(tempfile.gettempprefix()):
             shutil.rmtree(other)
     return place
 
