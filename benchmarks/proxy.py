@@ -1,10 +1,10 @@
-"""What the Kafka proxy costs, beside Kafka alone and Kroxylicious: round trips, CPU, throughput."""
+"""What the Kafka proxy costs, beside Kafka alone, HAProxy and Kroxylicious: round trips, CPU, throughput."""
 
 import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from confluent_kafka import TopicCollection
@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from benchmarks.kit.machine import resident_bytes
 from benchmarks.kit.progress import Progress
 from benchmarks.kit.result import Result, Row
-from benchmarks.kit.sides import DIRECT, PEER, PROXY, Sides, Tls
+from benchmarks.kit.sides import DIRECT, LEAST, PEER, PROXY, Sides, Tls
 from benchmarks.kit.stack import Stack, work_dir
 from benchmarks.load import perf_tools
 from benchmarks.load.frames import (
@@ -25,15 +25,13 @@ from benchmarks.load.frames import (
     produce_request,
 )
 from benchmarks.peers.build import Unavailable
+from benchmarks.peers.haproxy import haproxy, version
 from benchmarks.peers.kroxylicious import HEAP_MB, VERSION, build, built, kroxylicious
-from weir.stack.kafka import Sasl
+from weir.stack.kafka import Sasl, free_port
 
 TITLE = "The Kafka proxy: through it and straight to Kafka"
-DURATION_S = 480
-ADDED_US: Final = {50.0: 50.0, 99.0: 200.0}
-"""Targets of the added round trip by percentile."""
+DURATION_S = 540
 SMALL_PER_CORE: Final = 60_000.0
-PRODUCE_SHARE, CONSUME_SHARE = 0.95, 0.85
 CONNECTIONS: Final = 32
 IDLE_MB: Final = 300
 _WORKERS: Final = 2
@@ -65,6 +63,21 @@ _FULL = _Plan(
 _SMOKE = _Plan(rounds=1, pings=100, flood_s=0.1, warm_s=0.0, idle=20, records={1_000: 1_000})
 
 
+@dataclass(slots=True)
+class _Peers:
+    """Who else can be measured here.
+
+    Attributes:
+        least: version of HAProxy; empty: it is not here.
+        kroxylicious: it is built.
+        skipped: why not, of those that are not.
+    """
+
+    least: str = ""
+    kroxylicious: bool = False
+    skipped: list[str] = field(default_factory=list)
+
+
 class _Bench:
     """One run of everything.
 
@@ -86,8 +99,8 @@ class _Bench:
             # A JVM compiles what runs often; both proxies have the same to warm up with.
             for side in list(sides.pids) if self._plan.warm_s else ():
                 self._flood(sides.address[side], request, connections=4, depth=1, seconds=self._plan.warm_s)
-        sides.ping("ApiVersions", api_versions_request(), self._plan.pings, ADDED_US)
-        sides.ping("Metadata", metadata_request(small), self._plan.pings, ADDED_US)
+        sides.ping("ApiVersions", api_versions_request(), self._plan.pings)
+        sides.ping("Metadata", metadata_request(small), self._plan.pings)
         if self._tls is not None:
             for offered in (False, True):
                 self._connect(offered)
@@ -172,9 +185,9 @@ class _Bench:
             return produced * record_bytes / _MB, produced * record_bytes / _MB / rate
 
         what = f"kafka-producer-perf-test, {size}"
-        sides.compare(what, sides.measured(what, produce), "MiB/s", PRODUCE_SHARE)
+        sides.compare(what, sides.measured(what, produce), "MiB/s", bytes_too=True)
         what = f"kafka-consumer-perf-test, {size}"
-        sides.compare(what, sides.measured(what, consume), "MiB/s", CONSUME_SHARE)
+        sides.compare(what, sides.measured(what, consume), "MiB/s", bytes_too=True)
 
     def _sockets(self, record_bytes: int) -> None:
         sides, size, topic = self._sides, _size(record_bytes), self._topic(f"socket-{record_bytes}")
@@ -191,9 +204,9 @@ class _Bench:
             return some
 
         what = f"Produce, {CONNECTIONS} connections, {size}"
-        sides.compare(what, sides.measured(what, work(put, 2, len(put))), "MiB/s", PRODUCE_SHARE)
+        sides.compare(what, sides.measured(what, work(put, 2, len(put))), "MiB/s", bytes_too=True)
         what = f"Fetch, {CONNECTIONS} connections, {size}"
-        sides.compare(what, sides.measured(what, work(get, 1, answer_bytes)), "MiB/s", CONSUME_SHARE)
+        sides.compare(what, sides.measured(what, work(get, 1, answer_bytes)), "MiB/s", bytes_too=True)
         self._admin.delete_topics([topic])[topic].result(_ADMIN_LIMIT_S)
 
     def _several(self) -> None:
@@ -251,44 +264,56 @@ def _size(record_bytes: int) -> str:
 
 
 def run(smoke: bool, progress: Progress) -> Result:
-    """Measure the same work straight to Kafka, through the proxy and through Kroxylicious, in turn; then all
-    of it by TLS, both to clients and to Kafka.
+    """Measure the same work straight to Kafka, through the proxy, HAProxy and Kroxylicious, in turn; then all
+    of it but HAProxy by TLS, both to clients and to Kafka.
     """
-    plan, skipped = _SMOKE if smoke else _FULL, list[str]()
+    plan, peers = _SMOKE if smoke else _FULL, _Peers()
+    try:
+        peers.least = version()
+    except Unavailable as reason:
+        peers.skipped.append(str(reason))
     try:
         if smoke and not built():
             raise Unavailable("kroxylicious: not fetched, and a smoke run fetches nothing")
         build()
+        peers.kroxylicious = True
     except Unavailable as reason:
-        skipped.append(str(reason))
+        peers.skipped.append(str(reason))
     rows, series, begun = list[Row](), dict[str, list[float]](), time.monotonic()
     slower = replace(plan, records={size: count // 4 for size, count in plan.records.items()})
     for tls, each in ((None, plan), (Tls.made_in(work_dir()), slower)):
-        sides = _sides(each, progress, tls, begun, skipped)
+        sides = _sides(each, progress, tls, begun, peers)
         rows += sides.rows
         # A picture of twice as many curves shows nothing.
         series = series or sides.series
-    return Result(name="proxy", title=TITLE, rows=rows, notes=_notes(plan), series=series, skipped=skipped)
+    notes = _notes(plan, peers.least)
+    return Result(name="proxy", title=TITLE, rows=rows, notes=notes, series=series, skipped=peers.skipped)
 
 
 def _sides(
-    plan: _Plan, progress: Progress, tls: Tls | None, begun: float, skipped: list[str]
+    plan: _Plan, progress: Progress, tls: Tls | None, begun: float, peers: _Peers
 ) -> Sides:
     """Start all, and measure."""
     progress.step("starting Kafka and the proxies", 0.0 if tls is None else 0.4)
     own: dict[str, Any] = {} if tls is None else tls.settings
     own["proxy"] = {"broker_port_base": 0, **own.get("proxy", {})}
     secured: dict[str, Any] = {} if tls is None else {"broker": tls.broker_properties, "sasl": Sasl()}
+    behind = (free_port(), free_port()) if peers.least and tls is None else None
     with ExitStack() as running:
-        stack = running.enter_context(Stack(work_dir(), settings=own, **secured))
+        stack = running.enter_context(Stack(work_dir(), settings=own, behind=behind, **secured))
         kafka = stack.bootstrap if tls is None else stack.kafka.sasl_bootstrap
         proxy = stack.start_proxy(decided=False, kafka=kafka)
         pids, address = {PROXY: int(proxy["pid"])}, {DIRECT: kafka, PROXY: str(proxy["listen"])}
-        try:
-            if not skipped:
-                pids[PEER], address[PEER] = running.enter_context(kroxylicious(kafka, stack.folder, tls))
-        except Unavailable as reason:
-            skipped.append(str(reason))
+        others = {
+            LEAST: haproxy(behind, stack.folder) if behind else None,
+            PEER: kroxylicious(kafka, stack.folder, tls) if peers.kroxylicious else None,
+        }
+        for side, other in others.items():
+            try:
+                if other is not None:
+                    pids[side], address[side] = running.enter_context(other)
+            except Unavailable as reason:
+                peers.skipped.append(str(reason))
         sides = Sides(
             address, pids, plan.rounds, stack.check, progress, DURATION_S, tls=tls,
             before="" if tls is None else "TLS: ", begun=begun,
@@ -297,11 +322,13 @@ def _sides(
     return sides
 
 
-def _notes(plan: _Plan) -> list[str]:
+def _notes(plan: _Plan, least: str) -> list[str]:
     return [
         f"All sides in turn, {plan.rounds} rounds, the order reversed each time; rates are of all rounds.",
         f"Kroxylicious {VERSION} runs without filters, at its defaults, with a heap of {HEAP_MB} MiB; before "
         f"the first measurement each proxy gets {plan.warm_s:.0f} s of each small request to warm up.",
+        f"HAProxy {least or '(not here)'} is at its defaults too, in TCP mode with splice, before a listener "
+        "of the broker that tells clients of it; not by TLS.",
         "The client, Kafka and the proxies share the machine's cores: what the proxy takes, the others lack.",
         f"Round trips: one connection, {plan.pings} after {plan.pings // 10} of warm-up in each round.",
         "Kafka's tools run at their defaults, with one producer or consumer, each in a new JVM; a "

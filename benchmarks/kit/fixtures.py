@@ -70,19 +70,21 @@ def sharing(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def broker(
-    folder: Path, properties: Mapping[str, str], sasl: Sasl | None = None
-) -> Iterator[LocalKafka]:
+    folder: Path, properties: Mapping[str, str], sasl: Sasl | None = None,
+    behind: tuple[int, int] | None = None,
+) -> Iterator[LocalKafka]:  # fmt: skip
     """A broker that runs.
 
     Args:
         folder: for the data of one of its own.
         properties: of one of its own; the shared one has none.
         sasl: opens a second listener, which properties may have speak something else.
+        behind: see LocalKafka.
     """
-    if _shared is not None and not properties:
+    if _shared is not None and not (properties or behind):
         yield _shared.kafka()
         return
-    with LocalKafka(folder, properties=properties, sasl=sasl, options=BOTH_COMPILERS) as kafka:
+    with LocalKafka(folder, properties=properties, sasl=sasl, behind=behind, options=BOTH_COMPILERS) as kafka:
         yield kafka
 
 

@@ -101,8 +101,8 @@ def first(lines: Mapping[str, Line]) -> str:
     told = []
     for what, (name, row_name, against, section) in FIRST.items():
         row = _found(lines, name, row_name, against)
-        aim = f"aim {row['target']}, {'met' if row['met'] else 'missed'}"
-        told.append(f"- [{what}]({PERFORMANCE}#{section}): {_measured(row)}; {aim}.")
+        aim = f"; aim {row['target']}, {'met' if row['met'] else 'missed'}" if row["target"] else ""
+        told.append(f"- [{what}]({PERFORMANCE}#{section}): {_measured(row)}{aim}.")
     shown = {name for name, *_ in FIRST.values()}
     return "\n".join(told) + f"\n\n{_whence(line for name, line in lines.items() if name in shown)}"
 

@@ -15,7 +15,12 @@ from benchmarks.load.frames import Line
 from weir.jars.folders import ROOT
 
 DIRECT, PROXY, PEER = "straight to Kafka", "through the proxy", "through Kroxylicious"
+LEAST: Final = "through HAProxy"
+"""What any proxy must cost."""
 _AHEAD: Final = "ahead"
+_AS_MUCH: Final = ">= 1 x"
+ADDED_US: Final = 50.0
+"""The most that half of the round trips may take more than through that."""
 _CERTIFICATES: Final = ROOT / "scripts" / "certificates.sh"
 _CERTIFICATES_LIMIT_S: Final = 30.0
 
@@ -143,14 +148,13 @@ class Sides:
             total.cpu_s += self._cpu_s(side) - before
         return sums
 
-    def ping(self, name: str, request: bytes, count: int, added_us: dict[float, float]) -> None:
+    def ping(self, name: str, request: bytes, count: int) -> None:
         """Round trips one by one.
 
         Args:
             name: of the request.
             request: framed.
             count: a round, after a tenth as many that are not counted.
-            added_us: percentile -> how much more than straight is aimed at.
         """
         samples: dict[str, list[float]] = {side: [] for side in self.address}
         spent = dict.fromkeys(self.address, 0.0)
@@ -162,23 +166,30 @@ class Sides:
             spent[side] += self._cpu_s(side) - before
             line.close()
         ordered = {side: sorted(values) for side, values in samples.items()}
-        for percent, aim in added_us.items():
+        for percent in (50.0, 99.0):
             at = {side: percentile(values, percent) for side, values in ordered.items()}
             what = f"{name} round trip, p{percent:.0f}"
-            met = at[PROXY] - at[DIRECT] < aim
-            self.add(what, at[PROXY], "us", at[DIRECT], target=f"< {aim:.0f} us more", met=met)
+            self.add(what, at[PROXY], "us", at[DIRECT])
+            if LEAST in at:
+                aimed = percent == 50.0
+                met = at[PROXY] - at[LEAST] < ADDED_US if aimed else None
+                aim = f"< {ADDED_US:.0f} us more" if aimed else ""
+                self.add(what, at[PROXY], "us", at[LEAST], LEAST, target=aim, met=met)
             self.beside(what, at, "us", less=True)
         each = {side: 1e6 * spent[side] / len(samples[side]) for side in self.pids}
         self.note_cpu(f"{name} one by one", each, "us CPU/request")
         self.series |= {f"{self.before}{name} {side}, us": values for side, values in samples.items()}
 
-    def compare(self, what: str, sums: dict[str, Sum], unit: str, share: float | None = None) -> None:
-        """Rates, beside straight and the peer; `share` of straight is aimed at."""
-        direct, through = sums[DIRECT].rate, sums[PROXY].rate
-        met = None if share is None else through >= share * direct
-        self.add(what, through, unit, direct, target="" if share is None else f">= {share:g} x", met=met)
-        self.beside(what, {side: total.rate for side, total in sums.items()}, unit)
-        if share is not None:
+    def compare(self, what: str, sums: dict[str, Sum], unit: str, *, bytes_too: bool = False) -> None:
+        """Rates, beside the others; `bytes_too`: of bytes, of which as many as through LEAST are aimed at."""
+        rates = {side: total.rate for side, total in sums.items()}
+        through = rates[PROXY]
+        self.add(what, through, unit, rates[DIRECT])
+        if LEAST in rates:
+            met = through >= rates[LEAST] if bytes_too else None
+            self.add(what, through, unit, rates[LEAST], LEAST, target=_AS_MUCH if bytes_too else "", met=met)
+        self.beside(what, rates, unit)
+        if bytes_too:
             each = {side: 1e3 * sums[side].cpu_s / sums[side].amount for side in self.pids}
             self.note_cpu(what, each, "ms CPU/MiB")
 
@@ -193,10 +204,9 @@ class Sides:
     def note_cpu(self, what: str, by_side: dict[str, float], unit: str) -> None:
         """The proxies' processor time."""
         what += ": the proxy's CPU"
-        if PEER in by_side:
-            self.beside(what, by_side, unit, less=True)
-        else:
-            self.add(what, by_side[PROXY], unit)
+        for side in [LEAST] if LEAST in by_side else [] if PEER in by_side else [""]:
+            self.add(what, by_side[PROXY], unit, by_side.get(side), side)
+        self.beside(what, by_side, unit, less=True)
 
     def add(
         self, what: str, value: float, unit: str, baseline: float | None = None, baseline_what: str = DIRECT,

@@ -43,7 +43,7 @@ class Stack:
         policies: entries to publish before anything starts.
         partitions: of every topic of Weir but the policies.
         broker: further broker properties.
-        sasl: see fixtures.broker.
+        sasl, behind: see fixtures.broker.
         beside: a stack that has started, on whose broker this one has topics of its own.
     """
 
@@ -56,6 +56,7 @@ class Stack:
         partitions: int = 1,
         broker: Mapping[str, str] | None = None,
         sasl: Sasl | None = None,
+        behind: tuple[int, int] | None = None,
         beside: "Stack | None" = None,
     ) -> None:
         self.folder = folder
@@ -67,7 +68,7 @@ class Stack:
         self._settings = {**own, "kafka": {**own.get("kafka", {}), "topic_prefix": prefix}}
         self._policies = policies or {}
         self._partitions = partitions
-        self._broker, self._sasl = broker or {}, sasl
+        self._broker, self._sasl, self._behind = broker or {}, sasl, behind
         self._kafka: LocalKafka | None = None if beside is None else beside.kafka
         self._running = ExitStack()
 
@@ -94,7 +95,8 @@ class Stack:
         self._settings_file.write_text(yaml.safe_dump(sections))
         with ExitStack() as starting:
             if self._kafka is None:
-                self._kafka = starting.enter_context(broker(self.folder / "kafka", self._broker, self._sasl))
+                made = broker(self.folder / "kafka", self._broker, self._sasl, self._behind)
+                self._kafka = starting.enter_context(made)
             ensure_topics(self.cluster, partitions=self._partitions)
             self.publish(self._policies)
             self._running = starting.pop_all()

@@ -5,6 +5,7 @@ modules come through is the user's own setting of Go.
 """
 
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -14,11 +15,14 @@ from pathlib import Path
 from typing import Final
 
 from weir.jars.folders import ROOT
+from weir.stack.process import Child
 
 FOLDER: Final = ROOT / ".weir" / "bench"
 _SOURCES: Final = Path(__file__).resolve().parent
 _SAID_LINES: Final = 3
 _ALONE_LIMIT_S: Final = 1_800.0
+_START_LIMIT_S: Final = 30.0
+_POLL_S: Final = 0.1
 
 
 class Unavailable(Exception):
@@ -135,6 +139,23 @@ def _run(program: Program, command: list[str], folder: Path, until: float) -> No
     if status:
         said = [line for line in log.read_text().splitlines() if "downloading" not in line]
         raise Unavailable(f"{program.name}: the build failed: {' '.join(said[-_SAID_LINES:])}")
+
+
+def wait_for(child: Child, listen: str) -> None:
+    """Wait until a peer listens at HOST:PORT.
+
+    Raises:
+        Unavailable: it ended, or did not listen in time.
+    """
+    host, _, port = listen.rpartition(":")
+    until = time.monotonic() + _START_LIMIT_S
+    while child.alive() and time.monotonic() < until:
+        try:
+            socket.create_connection((host, int(port)), timeout=1.0).close()
+            return
+        except OSError:
+            time.sleep(_POLL_S)
+    raise Unavailable(f"{child.name} did not start: " + " | ".join(child.last_lines(5)))
 
 
 def main() -> int:

@@ -4,7 +4,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any, Final
 import yaml
 
 from benchmarks.kit.sides import Tls
-from benchmarks.peers.build import FOLDER, Unavailable
+from benchmarks.peers.build import FOLDER, Unavailable, wait_for
 from streaming.contract.errors import WeirError
 from weir.jars.java import java
 from weir.stack.kafka import HOST, free_port
@@ -27,9 +26,7 @@ _JARS: Final = FOLDER / "kroxylicious"
 _CLASSES: Final = FOLDER / "kroxylicious-classes"
 _FETCH_LIMIT_S: Final = 300.0
 _COMPILE_LIMIT_S: Final = 60.0
-_START_LIMIT_S: Final = 30.0
 _STOP_LIMIT_S: Final = 10.0
-_POLL_S: Final = 0.1
 _BROKER_PORTS: Final = 3
 """Ports behind its bootstrap port that it takes too, whether there are so many brokers or not."""
 
@@ -90,7 +87,7 @@ def kroxylicious(kafka: str, folder: Path, tls: Tls | None = None) -> Iterator[t
     child = Child("kroxylicious", [*command, str(configuration)], log=folder / "kroxylicious.log")
     child.start()
     try:
-        _wait(child, listen)
+        wait_for(child, listen)
         yield child.pid, listen
     finally:
         child.stop(_STOP_LIMIT_S)
@@ -107,18 +104,6 @@ def _free_block() -> int:
         except (OSError, OverflowError):
             continue
         return port
-
-
-def _wait(child: Child, listen: str) -> None:
-    host, _, port = listen.rpartition(":")
-    until = time.monotonic() + _START_LIMIT_S
-    while child.alive() and time.monotonic() < until:
-        try:
-            socket.create_connection((host, int(port)), timeout=1.0).close()
-            return
-        except OSError:
-            time.sleep(_POLL_S)
-    raise Unavailable("kroxylicious: it did not start: " + " | ".join(child.last_lines(5)))
 
 
 def _run(command: list[str], limit_s: float) -> None:

@@ -6,6 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from streaming.policy.settings import read_settings
+from weir.compiled import use
 from weir.foreground import host_port
 from weir.log import log_to_stderr, teller
 from weir.options import (
@@ -52,17 +53,16 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def run(args: argparse.Namespace) -> int:
     """Run until SIGINT or SIGTERM; raises WeirError if it cannot start."""
+    use()
     # Imported here: `weir --help` need not wait for uvloop and librdkafka.
     from enforcer.core.settings import ProxySettings
     from weir.proxy_process import run_proxy
-
     log_to_stderr("proxy", logging.INFO)
     settings = read_settings(ProxySettings, "proxy", args.settings)
     if not 1 <= args.workers <= WORKERS_MAX:
         print(f"weir proxy: --workers: expected 1 to {WORKERS_MAX}", file=sys.stderr)
         return 2
-    if args.listen is None:
-        args.listen = host_port(DEFAULT_PULSAR_LISTEN if args.pulsar else DEFAULT_LISTEN)
+    args.listen = args.listen or host_port(DEFAULT_PULSAR_LISTEN if args.pulsar else DEFAULT_LISTEN)
     if args.workers > 1:
         if args.pulsar and not _pulsar_settings(args).targets:
             # A client that asked one of them where a topic is may come back to another.

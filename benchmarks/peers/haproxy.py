@@ -1,0 +1,70 @@
+"""HAProxy in TCP mode, which reads nothing of what passes: what any proxy must cost."""
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from benchmarks.peers.build import Unavailable, wait_for
+from weir.stack.kafka import HOST
+from weir.stack.process import Child
+
+_COMMAND: Final = "haproxy"
+_VERSION_LIMIT_S: Final = 10.0
+_STOP_LIMIT_S: Final = 10.0
+_CONFIGURATION: Final = """\
+defaults
+    mode tcp
+    option splice-auto
+    timeout connect 5s
+    timeout client 60s
+    timeout server 60s
+listen kafka
+    bind {listen}
+    server broker {kafka}
+"""
+
+
+def version() -> str:
+    """Of the one that is installed.
+
+    Raises:
+        Unavailable: there is none.
+    """
+    if shutil.which(_COMMAND) is None:
+        raise Unavailable(f"haproxy: there is no {_COMMAND} command")
+    told = subprocess.run(
+        [_COMMAND, "-v"], capture_output=True, text=True, timeout=_VERSION_LIMIT_S, check=False
+    ).stdout
+    found = re.search(r"version (\S+)", told)
+    return found[1] if found else "unknown"
+
+
+@contextmanager
+def haproxy(behind: tuple[int, int], folder: Path) -> Iterator[tuple[int, str]]:
+    """Run it in front of one broker, which tells clients of it: answers pass as they are.
+
+    Args:
+        behind: the port of the broker, and the one where clients are expected.
+        folder: for its configuration and log.
+
+    Returns:
+        Its process id, and HOST:PORT for clients.
+
+    Raises:
+        Unavailable: it ended at its start, or did not listen in time.
+    """
+    kafka, listen = (f"{HOST}:{port}" for port in behind)
+    configuration = folder / "haproxy.cfg"
+    configuration.write_text(_CONFIGURATION.format(listen=listen, kafka=kafka))
+    # In a session of its own, as the other proxies.
+    child = Child("haproxy", [_COMMAND, "-db", "-f", str(configuration)], log=folder / "haproxy.log")
+    child.start()
+    try:
+        wait_for(child, listen)
+        yield child.pid, listen
+    finally:
+        child.stop(_STOP_LIMIT_S)
