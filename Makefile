@@ -12,8 +12,7 @@
 PYTHON ?= python3
 VENV := .venv
 JARS := $(CURDIR)/.weir/jars
-STAMPS := $(VENV)/.installed .weir/jars/kafka/.fetched .weir/jars/spark/.fetched $(VENV)/.compiled \
-    $(VENV)/.proxy_compiled .weir/jars/.archived
+STAMPS := $(VENV)/.installed .weir/jars/kafka/.fetched .weir/jars/spark/.fetched $(VENV)/.compiled .weir/jars/.archived
 PULSAR_JARS := .weir/jars/pulsar/.fetched .weir/jars/pulsar_broker/.fetched
 STREAMS_JARS := .weir/jars/streams43/.fetched
 TESTS_JARS := $(patsubst %,.weir/jars/%/.fetched,hdfs kafka39 kafka41 streams43)
@@ -51,12 +50,6 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 $(VENV)/.compiled: $(VENV)/.installed $(shell find streaming/columns streaming/laws -name "*.py")
 	@echo "setup: compiling the laws"
 	@$(VENV)/bin/python -c "from streaming.job.operator import warm_up; warm_up()"
-	@touch $@
-
-# Faster with it, and as well without: says so where there is no C compiler.
-$(VENV)/.proxy_compiled: $(VENV)/.installed weir/compiled/__init__.py $(shell find enforcer streaming -name "*.py")
-	@echo "setup: compiling the proxy (a minute)"
-	@$(VENV)/bin/python -m weir.compiled
 	@touch $@
 
 # Maven's store takes one at a time.

@@ -81,13 +81,12 @@ class ControlPlane:
             refused=self._refused,
             learn=self._brokers.learn,
         )
-        self.policies = Policies(self.brokers_ms)
+        self.policies = Policies(self.brokers_ms, lambda: self._policies_tail.caught_up.is_set())
         self._unusable, of_policies = (
             Complaints(topic, metrics.unusable_records.labels(topic).inc)
             for topic in (topics.decisions, topics.policies)
         )
         self._policies_tail = policies_tail(connection, topics.policies, self.policies, of_policies)
-        self.policies.known = self._policies_tail.caught_up.is_set
         self.membership = Membership(proxy_id, speaks, self.brokers_ms, self._read_to_ms)
         self._joining = self._make_feed(hear)
         self._decisions: Tail[Read] | None = None

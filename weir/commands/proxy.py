@@ -57,6 +57,7 @@ def run(args: argparse.Namespace) -> int:
     # Imported here: `weir --help` need not wait for uvloop and librdkafka.
     from enforcer.core.settings import ProxySettings
     from weir.proxy_process import run_proxy
+
     log_to_stderr("proxy", logging.INFO)
     settings = read_settings(ProxySettings, "proxy", args.settings)
     if not 1 <= args.workers <= WORKERS_MAX:

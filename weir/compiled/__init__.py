@@ -1,6 +1,6 @@
 """The modules that each request passes, compiled by mypyc where there is a C compiler: faster, else the same.
 
-`python -m weir.compiled` compiles them, as `make setup` does. What is compiled is found by a hash of all
+`python -m weir.compiled` compiles them; nothing needs it. What is compiled is found by a hash of all
 sources that it may hold something of: after a change of one a proxy runs these, until it is done again.
 """
 
@@ -61,7 +61,7 @@ def folder() -> Path:
 
 def use() -> None:
     """Have what is compiled loaded from now on, all or nothing; to be called before any of it is imported."""
-    made = {} if os.environ.get(OFF) else _made(folder())
+    made = _made(folder()) if _BASE.exists() and not os.environ.get(OFF) else {}
     # Compiled modules know each other's classes by their compiled form.
     if made and not made.keys() & sys.modules.keys():
         sys.meta_path.insert(0, _Finder(made))
@@ -139,16 +139,16 @@ def _build(work: str, files: Sequence[str]) -> None:
 
 
 def main(words: Sequence[str]) -> int:
-    """`python -m weir.compiled`; the exit status is 0 too if it cannot be done here: nothing needs it."""
+    """`python -m weir.compiled`; the exit status is 1 if it cannot be done here."""
     if words:
         _build(words[0], words[1:])
         return 0
-    if lacking := missing():
-        print(f"setup: the proxy's hot path stays interpreted: {lacking} is missing")
-        return 0
+    why = missing() and f"{missing()} is missing"
     try:
-        compile_all()
+        if not why:
+            print(f"compiling {len(MODULES)} modules, about a minute", flush=True)
+            compile_all()
     except (OSError, subprocess.SubprocessError) as error:
-        said = error.stderr if isinstance(error, subprocess.CalledProcessError) else str(error)
-        print(f"setup: the proxy's hot path stays interpreted: {said.strip()[-300:]}")
-    return 0
+        why = str(error.stderr if isinstance(error, subprocess.CalledProcessError) else error).strip()[-300:]
+    print(f"proxies stay interpreted: {why}" if why else "proxies that start from now on run it")
+    return 1 if why else 0

@@ -26,11 +26,12 @@ class Policies:
 
     Args:
         brokers_ms: the time now, ms on the brokers' clock, by which policies are dated.
+        known: see there.
     """
 
-    def __init__(self, brokers_ms: Callable[[], int]) -> None:
+    def __init__(self, brokers_ms: Callable[[], int], known: Callable[[], bool] = lambda: True) -> None:
         self.timeline = PolicyTimeline()
-        self.known: Callable[[], bool] = lambda: True
+        self.known = known
         self._followers: list[tuple[Callable[[int], None], Callable[[int], None]]] = []
         self._brokers_ms = brokers_ms
         self._unfolded = 0

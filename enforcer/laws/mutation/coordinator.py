@@ -45,9 +45,8 @@ class QuotaCoordinator:
     def __init__(self, context: Context) -> None:
         proxy_id, settings, clock = context.proxy_id, context.settings, context.clock
         self.proxy_id = proxy_id
-        self.settings = settings
+        self.settings, self.clock = settings, clock
         self.metrics = metrics = context.metrics
-        self.clock = clock
         self.policies = context.policies
         self._brokers_ms = context.brokers_ms
         self._call_at, self._in_loop = context.call_at, context.in_loop

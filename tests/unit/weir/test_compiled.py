@@ -64,7 +64,7 @@ def test_without_a_compiler_it_says_so(
 ) -> None:
     """One line, and nothing fails."""
     monkeypatch.setenv("PATH", "")
-    assert compiled.main([]) == 0
+    assert compiled.main([]) == 1
     (line,) = capsys.readouterr().out.splitlines()
     assert "C compiler" in line
 
