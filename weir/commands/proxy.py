@@ -67,11 +67,8 @@ def run(args: argparse.Namespace) -> int:
     if args.workers > 1:
         if args.pulsar and not _pulsar_settings(args).targets:
             # A client that asked one of them where a topic is may come back to another.
-            print(
-                "weir proxy: --workers with --pulsar needs pulsar.targets: none knows what the others'"
-                " lookups have named",
-                file=sys.stderr,
-            )
+            why = "none knows what the others' lookups have named"
+            print(f"weir proxy: --workers with --pulsar needs pulsar.targets: {why}", file=sys.stderr)
             return 2
         return _run_workers(args, settings)
     given = {"advertise": args.advertise, "id": args.id}

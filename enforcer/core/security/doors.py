@@ -1,7 +1,7 @@
 """What all who listen share: settings (who may come, how often, for how long), and what is one place."""
 
 from enum import StrEnum
-from ipaddress import IPv6Address, ip_address, ip_network
+from ipaddress import IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final
 
 from pydantic import ValidationInfo, field_validator
@@ -10,6 +10,7 @@ from enforcer.core.security.tls import TlsSettings
 from streaming.policy.settings import Settings, setting
 from streaming.policy.validation import wrong
 
+_MAPPED: Final = IPv6Network("::ffff:0:0/96")
 _IPV6_SITE_BITS: Final = 64
 """What one customer gets at least, so addresses within it are one."""
 
@@ -60,7 +61,9 @@ class DoorSettings(Settings):
             raise wrong("is of no use; expected proxy_protocol: required beside it")
         for item in value:
             try:
-                ip_network(item)
+                network = ip_network(item)
+                if isinstance(network, IPv6Network) and network.subnet_of(_MAPPED):
+                    raise ValueError("addresses of IPv4 are compared as such")
             except ValueError:
                 raise wrong(f"holds {item!r}; expected addresses and networks, such as 10.0.0.0/8") from None
         return value

@@ -20,7 +20,7 @@ from enforcer.laws.mutation.decisions import Decision
 from enforcer.laws.mutation.events import EventSender, RequestEvents, Uncharged
 from enforcer.laws.mutation.gate import Action, Verdict, judge, remaining_ms
 from enforcer.laws.mutation.local_decisions import OWN_EVENTS_MAX, LocalDecisions
-from enforcer.laws.mutation.read_back import ReadBack
+from enforcer.laws.mutation.read_back import ReadBack, UntoldRequests
 from enforcer.laws.mutation.request import Request
 from enforcer.laws.mutation.waiting import FreeQuestions, NotBefore, OpenQuestions, PendingRequests
 from streaming.contract.names import PROBE_SUFFIX
@@ -44,13 +44,10 @@ class QuotaCoordinator:
 
     def __init__(self, context: Context) -> None:
         proxy_id, settings, clock = context.proxy_id, context.settings, context.clock
-        self.proxy_id = proxy_id
-        self.settings, self.clock = settings, clock
+        self.proxy_id, self.settings, self.clock = proxy_id, settings, clock
         self.metrics = metrics = context.metrics
-        self.policies = context.policies
-        self._brokers_ms = context.brokers_ms
-        self._call_at, self._in_loop = context.call_at, context.in_loop
-        self._membership = context.membership
+        self.policies, self._membership = context.policies, context.membership
+        self._brokers_ms, self._call_at, self._in_loop = context.brokers_ms, context.call_at, context.in_loop
         self.not_before = NotBefore(settings.subjects_max)
         self.undecided = PendingRequests(pending_max=bounds.PENDING_REQUESTS_MAX)
         self.questions = OpenQuestions(bounds.OPEN_QUESTIONS_MAX, bounds.PENDING_REQUESTS_MAX)
@@ -65,6 +62,7 @@ class QuotaCoordinator:
         self._membership.follow(self._looked)
         self.policies.follow(self._policies_changed, self.local_decisions.sweep)
         self.outgoing = EventSender(context.requests, context.soon)
+        self._untold = UntoldRequests(self.policies, metrics.events.labels("dropped").inc)
         # Events on their way to Kafka, as many as the sender holds; with the request, if decided here.
         self._unacknowledged: dict[str, Request | None] = {}
         self._probed: TTLCache[str, None] = TTLCache(
@@ -76,7 +74,7 @@ class QuotaCoordinator:
 
     def quota(self, user: str, client_id: str) -> MutationQuota | None:
         """The mutation quota that applies to a client now."""
-        return self.policies.quota(user, client_id, self._brokers_ms())
+        return self.policies.quota(user, client_id, self._brokers_ms()) if self.policies.known() else None
 
     def enforces(self, user: str, client_id: str) -> bool:
         """Whether a mutation quota that is acted on applies to a client now."""
@@ -173,15 +171,17 @@ class QuotaCoordinator:
 
     def report(self, request: Request, quota: MutationQuota | None) -> None:
         """Send a request event that nobody waits for: no quota applies, or a shadow one, or it is done."""
+        if quota is None:
+            if self._untold.keeps(request):
+                return
+            quota = self.quota(request.user, request.client_id)
+            # It has gone on without: it is told as what cannot be refused.
+            request.strict = request.strict and quota is None
         try:
             event = self._events.request(request, quota)
         except Uncharged:
             # It would be refused under the quota in earnest: nothing is charged in shadow.
             return
-        if quota is None and not self.policies.known():
-            # It goes on, and whose quota it is the job finds out.
-            del event["subject"]
-            event["strict"] = False
         if quota is not None and not request.strict and self.decides(quota):
             self._decide_here(request, quota, event)
             self._send_decided(request, event, None)
@@ -262,6 +262,8 @@ class QuotaCoordinator:
         self.not_before.expire(now_ms)
         self.undecided.expire(now_ms)
         self._membership.look()
+        for request in self._untold.due():
+            self.report(request, None)
         traffic = self.metrics.traffic
         traffic.subjects = len(self.not_before)
         traffic.pending = len(self.undecided.pending)
@@ -306,7 +308,6 @@ class QuotaCoordinator:
             told(decision)
         elif request.subject and not request.shadow:
             self.metrics.late_decisions.inc()
-        request.subject = request.subject or decision.subject
         # The broker may have been quicker than the decision.
         self.settle(request)
 
@@ -380,8 +381,7 @@ class QuotaCoordinator:
         assert decision is not None
         if not request.dry_run:
             if decision.throttle_time_ms > 0:
-                until_ms = request.sent_ms + decision.throttle_time_ms
-                self.not_before.postpone(request.subject, until_ms, quota)
+                self.not_before.postpone(request.subject, request.sent_ms + decision.throttle_time_ms, quota)
             elif request.subject in self.not_before:
                 self._drop(request.subject)
         shown = request.subject, decision.tokens, None, decision.throttle_time_ms

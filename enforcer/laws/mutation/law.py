@@ -24,6 +24,9 @@ _PROBE_S: Final = 5.0
 _QUICK_PROBES: Final = 3
 _WARM_UP_S: Final = 30.0
 _COMPLAIN_S: Final = 10.0
+_LOOK_S: Final = 0.1
+_POLICIES_LOOKS: Final = 600
+"""For the policies: after a minute more clients are better off without."""
 
 
 class MutationQuotas(EnforcerLaw):
@@ -103,8 +106,12 @@ class MutationQuotas(EnforcerLaw):
         One alone says too little: the first batches of a job that has just started take seconds, and a
         client that came then would be answered without its decision.
         """
-        clock = self._context.clock
+        clock, known = self._context.clock, self.coordinator.policies.known
         started_ms = complained_ms = clock.steady_ms()
+        for _ in range(_POLICIES_LOOKS):
+            if known():
+                break
+            await asyncio.sleep(_LOOK_S)
         first_ms, quick = 0.0, 0
         while quick < _QUICK_PROBES:
             asked_ms = clock.steady_ms()

@@ -1,10 +1,15 @@
-"""What a proxy reads back before it lets clients in (docs/contract.md 3.1)."""
+"""What a proxy reads back before it lets clients in (docs/contract.md 3.1), and what went on without."""
 
+from collections import deque
+from collections.abc import Callable, Iterator
 from typing import Final
 
+from enforcer.core import bounds
 from enforcer.core.feeds.peers import Charge
+from enforcer.core.feeds.policies import Policies
 from enforcer.laws.mutation.decisions import Decision
 from enforcer.laws.mutation.local_decisions import LocalDecisions
+from enforcer.laws.mutation.request import Request
 from streaming.policy.policy_set import PolicySet, refill_times
 
 BACK_MS: Final = 60_000
@@ -13,6 +18,8 @@ BACK_MAX_MS: Final = 600_000
 """The most: one slow quota must not make each start read days. Debts are repeated meanwhile."""
 INCLUDED_MAX: Final = 500_000
 """Ids of events that admissions hold; the oldest leave."""
+_DUE_MAX: Final = 500
+"""Told at a time: the loop has other things to do."""
 
 
 def back_ms(policies: PolicySet) -> int:
@@ -60,3 +67,33 @@ class ReadBack:
         # Where ids had to be let go, what is as old as they are is held by one of them.
         if charge.id not in self._included and charge.ts > self._dropped_ts:
             self._local_decisions.read_back(charge)
+
+
+class UntoldRequests:
+    """Keeps what has gone on until the policies are read and say whose quota it is, 10,000 at most.
+
+    An event that leaves that to the job would be charged by the wrong one of several shards.
+
+    Args:
+        policies: see there.
+        dropped: told of each beyond the bound.
+    """
+
+    def __init__(self, policies: Policies, dropped: Callable[[], None]) -> None:
+        self._policies, self._dropped = policies, dropped
+        self._kept = deque[Request]()
+
+    def keeps(self, request: Request) -> bool:
+        """Whether it must wait: the policies are not read."""
+        if self._policies.known():
+            return False
+        if len(self._kept) < bounds.PENDING_REQUESTS_MAX:
+            self._kept.append(request)
+        else:
+            self._dropped()
+        return True
+
+    def due(self) -> Iterator[Request]:
+        """Some that need not wait any more."""
+        for _ in range(min(len(self._kept), _DUE_MAX) if self._policies.known() else 0):
+            yield self._kept.popleft()

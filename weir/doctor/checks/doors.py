@@ -100,7 +100,7 @@ def check_doors(patient: Patient) -> Iterator[Finding]:
         door = patient.doors[name]
         if found.open:
             where, settings = f"{name} at {shown(door.address)}", settings_of(door, patient)
-            silent = found.certificate is None and not found.refused
+            silent = settings.tls is not None and found.certificate is None and not found.refused
             if silent and settings.proxy_protocol_from and _is_announced(name, settings):
                 yield ok(f"{where} is for {door.section}.proxy_protocol_from: TLS is not seen from here")
             else:

@@ -107,19 +107,49 @@ def test_without_a_quota_the_home_is_the_user() -> None:
     assert judged(desk) is Action.FORWARD
 
 
-def test_before_the_policies_are_read_the_job_finds_out_whose_quota_it_is() -> None:
-    """It is carried out, so it is told as what cannot be refused; what was not done is given back."""
-    desk = Desk()
-    desk.coordinator.policies.known = lambda: False
+def test_what_goes_on_before_the_policies_are_read_is_told_afterwards() -> None:
+    """Under its quota, as what cannot be refused; what the broker did not do is given back."""
+    desk, known = Desk(), False
+    desk.limit(controller_mutation_rate=1)
+    desk.coordinator.policies.known = lambda: known
     request = asked({"x": 3, "y": 2})
+    assert judged(desk) is Action.FORWARD
     desk.coordinator.report(request, None)
-    event = desk.events[-1][1]
-    assert "subject" not in event and not event["strict"] and "deadline_ms" not in event
-    request.executed = {"x": 3}
-    desk.coordinator.take([decision(id=request.id, subject="user=a")])
+    desk.coordinator.tick()
+    assert desk.events == []
+    request.executed, known = {"x": 3}, True
+    desk.coordinator.tick()
+    key, event = desk.events[-1]
+    assert (key, event["subject"], event["strict"]) == ("user=a", "user=a", False)
+    desk.coordinator.take([decision(id=request.id)])
     refund = desk.events[-1][1]
-    assert (refund["type"], refund["subject"]) == ("refund", "user=a")
-    assert refund["items"] == [{"name": "y", "mutations": 2}]
+    assert (refund["type"], refund["items"]) == ("refund", [{"name": "y", "mutations": 2}])
+    desk.coordinator.tick()
+    assert len(desk.events) == 2
+
+
+def test_what_is_told_later_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond it is counted, and told a part at a time."""
+    monkeypatch.setattr(bounds, "PENDING_REQUESTS_MAX", 600)
+    desk, known = Desk(), False
+    desk.coordinator.policies.known = lambda: known
+    for number in range(601):
+        desk.coordinator.report(asked({f"x{number}": 1}), None)
+    dropped = desk.metrics.registry.get_sample_value("weir_proxy_events_total", {"result": "dropped"})
+    known = True
+    desk.coordinator.tick()
+    assert (dropped, len(desk.events)) == (1, 500)
+    desk.coordinator.tick()
+    assert len(desk.events) == 600
+
+
+def test_a_quota_that_came_while_it_was_under_way_charges_it() -> None:
+    """A replay finds that quota at the time of its event, so the event names it."""
+    desk = Desk()
+    desk.limit(controller_mutation_rate=1)
+    desk.coordinator.report(asked({"x": 3}), None)
+    event = desk.events[-1][1]
+    assert (event["subject"], event["strict"]) == ("user=a", False)
 
 
 @pytest.fixture
