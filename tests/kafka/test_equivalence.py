@@ -131,6 +131,11 @@ def test_mutations(pair: Pair, api: str, version: int) -> None:
         assert settled(pair, prefix)
 
 
+def over(first: Told) -> float:
+    """When the wait that was told is over at the earliest, s."""
+    return first.asked + first.throttle_ms / 1_000
+
+
 @pytest.mark.parametrize("version", [5, pytest.param(2, marks=pytest.mark.soak)])
 def test_debts_add_up(pair: Pair, version: int) -> None:
     """Old versions on one connection: the second is read when the wait is over, and pays for itself."""
@@ -143,23 +148,25 @@ def test_debts_add_up(pair: Pair, version: int) -> None:
             told.append([hear(client, "create", version, asked) for _ in range(2)])
     (kafka, kafka_second), (weir, weir_second) = told
     alike(kafka, weir, kafka, weir)
-    alike(kafka_second, weir_second, kafka, weir)
     for first, second in told:
-        assert second.errors == [0] and second.came - first.came >= first.throttle_ms / 1_000 - 0.05
+        assert second.errors == [0] and second.came >= over(first)
+    # Each was judged after the wait that was told before it.
+    kafka_second, weir_second = (second._replace(asked=over(first)) for first, second in told)
+    alike(kafka_second, weir_second, kafka, weir)
     settled(pair, f"mute-{version}-")
 
 
 def test_a_changed_quota(pair: Pair) -> None:
     """While something is owed: a faster quota makes the rest shorter, a removed one ends it."""
     for side in pair:
-        assert once(side, OWN, "equal-change", "create", 7, created("change-a", 4)).errors == [0]
+        assert once(side, OWN, "equal-change", "create", 7, created("change-a", 40)).errors == [0]
         slow = once(side, OWN, "equal-change", "create", 7, created("change-b"))
-        assert slow.errors == [89] and slow.throttle_ms > 2_900
+        assert slow.errors == [89] and slow.throttle_ms > 38_900
         side.limit({(OWN, "equal-change"): {MUTATIONS: 1}})
 
         def quick(side: Side = side) -> bool:
             told = once(side, OWN, "equal-change", "create", 7, created("change-b"))
-            return told.throttle_ms <= 2_900
+            return told.throttle_ms <= 38_900
 
         until(quick, what=f"a faster quota of {side.name}")
         side.limit({(OWN, "equal-change"): {MUTATIONS: None}, (None, "equal-change"): {MUTATIONS: None}})
