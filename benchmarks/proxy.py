@@ -4,7 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from confluent_kafka import TopicCollection
@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from benchmarks.kit.machine import resident_bytes
 from benchmarks.kit.progress import Progress
 from benchmarks.kit.result import Result, Row
-from benchmarks.kit.sides import DIRECT, LEAST, PEER, PROXY, Sides, Tls
+from benchmarks.kit.sides import DIRECT, PROXY, Sides, Tls
 from benchmarks.kit.stack import Stack, work_dir
 from benchmarks.load import perf_tools
 from benchmarks.load.frames import (
@@ -24,10 +24,9 @@ from benchmarks.load.frames import (
     metadata_request,
     produce_request,
 )
-from benchmarks.peers.build import Unavailable
-from benchmarks.peers.haproxy import haproxy, version
-from benchmarks.peers.kroxylicious import HEAP_MB, VERSION, build, built, kroxylicious
-from weir.stack.kafka import Sasl, free_port
+from benchmarks.peers.kafka_proxies import KafkaProxies
+from benchmarks.peers.kroxylicious import HEAP_MB, VERSION
+from weir.stack.kafka import Sasl
 
 TITLE = "The Kafka proxy: through it and straight to Kafka"
 DURATION_S = 540
@@ -61,21 +60,6 @@ _FULL = _Plan(
     records={100: 800_000, 1_000: 160_000, 100_000: 2_400},
 )  # fmt: skip
 _SMOKE = _Plan(rounds=1, pings=100, flood_s=0.1, warm_s=0.0, idle=20, records={1_000: 1_000})
-
-
-@dataclass(slots=True)
-class _Peers:
-    """Who else can be measured here.
-
-    Attributes:
-        least: version of HAProxy; empty: it is not here.
-        kroxylicious: it is built.
-        skipped: why not, of those that are not.
-    """
-
-    least: str = ""
-    kroxylicious: bool = False
-    skipped: list[str] = field(default_factory=list)
 
 
 class _Bench:
@@ -267,18 +251,7 @@ def run(smoke: bool, progress: Progress) -> Result:
     """Measure the same work straight to Kafka, through the proxy, HAProxy and Kroxylicious, in turn; then all
     of it but HAProxy by TLS, both to clients and to Kafka.
     """
-    plan, peers = _SMOKE if smoke else _FULL, _Peers()
-    try:
-        peers.least = version()
-    except Unavailable as reason:
-        peers.skipped.append(str(reason))
-    try:
-        if smoke and not built():
-            raise Unavailable("kroxylicious: not fetched, and a smoke run fetches nothing")
-        build()
-        peers.kroxylicious = True
-    except Unavailable as reason:
-        peers.skipped.append(str(reason))
+    plan, peers = _SMOKE if smoke else _FULL, KafkaProxies.here(smoke)
     rows, series, begun = list[Row](), dict[str, list[float]](), time.monotonic()
     slower = replace(plan, records={size: count // 4 for size, count in plan.records.items()})
     for tls, each in ((None, plan), (Tls.made_in(work_dir()), slower)):
@@ -291,29 +264,23 @@ def run(smoke: bool, progress: Progress) -> Result:
 
 
 def _sides(
-    plan: _Plan, progress: Progress, tls: Tls | None, begun: float, peers: _Peers
+    plan: _Plan, progress: Progress, tls: Tls | None, begun: float, peers: KafkaProxies
 ) -> Sides:
     """Start all, and measure."""
     progress.step("starting Kafka and the proxies", 0.0 if tls is None else 0.4)
     own: dict[str, Any] = {} if tls is None else tls.settings
     own["proxy"] = {"broker_port_base": 0, **own.get("proxy", {})}
     secured: dict[str, Any] = {} if tls is None else {"broker": tls.broker_properties, "sasl": Sasl()}
-    behind = (free_port(), free_port()) if peers.least and tls is None else None
+    behind = peers.behind() if tls is None else None
     with ExitStack() as running:
         stack = running.enter_context(Stack(work_dir(), settings=own, behind=behind, **secured))
         kafka = stack.bootstrap if tls is None else stack.kafka.sasl_bootstrap
         proxy = stack.start_proxy(decided=False, kafka=kafka)
         pids, address = {PROXY: int(proxy["pid"])}, {DIRECT: kafka, PROXY: str(proxy["listen"])}
-        others = {
-            LEAST: haproxy(behind, stack.folder) if behind else None,
-            PEER: kroxylicious(kafka, stack.folder, tls) if peers.kroxylicious else None,
-        }
-        for side, other in others.items():
-            try:
-                if other is not None:
-                    pids[side], address[side] = running.enter_context(other)
-            except Unavailable as reason:
-                peers.skipped.append(str(reason))
+        for side, (pid, listen) in running.enter_context(
+            peers.running(kafka, behind, stack.folder, tls)
+        ).items():
+            pids[side], address[side] = pid, listen
         sides = Sides(
             address, pids, plan.rounds, stack.check, progress, DURATION_S, tls=tls,
             before="" if tls is None else "TLS: ", begun=begun,

@@ -10,6 +10,7 @@ import sys
 import time
 from array import array
 from collections.abc import Sequence
+from threading import Timer
 from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
@@ -35,7 +36,7 @@ def delays_ms(address: str, topics: Sequence[str], rate: float, seconds: float, 
         size: bytes of a record.
 
     Returns:
-        Of each record in the order of reading, how long after it was due it was there, ms.
+        Of each record in the order in which they were due, how long after it was due it was there, ms.
 
     Raises:
         WeirError: not all were there in time.
@@ -47,7 +48,11 @@ def delays_ms(address: str, topics: Sequence[str], rate: float, seconds: float, 
         try:
             assert reader.stdout is not None
             # It says so when it stands at the end of all topics.
-            if not reader.stdout.readline():
+            patience = Timer(_READY_LIMIT_S, reader.kill)
+            patience.start()
+            ready = reader.stdout.readline()
+            patience.cancel()
+            if not ready:
                 raise WeirError(f"nobody could read from {address}")
             words = [address, str(rate), str(seconds), str(size), *topics]
             limit_s = seconds + _READY_LIMIT_S
@@ -57,11 +62,12 @@ def delays_ms(address: str, topics: Sequence[str], rate: float, seconds: float, 
             raise WeirError(f"publishing {rate:,.0f}/s to {address}: {error}") from error
         finally:
             reader.kill()
-    found = array("d")
+    found = array("q")
     found.frombytes(told)
-    if len(found) < int(rate * seconds):
-        raise WeirError(f"{len(found):,} of {int(rate * seconds):,} records came through {address}")
-    return found.tolist()
+    dues = found[::2]
+    if len(dues) < int(rate * seconds):
+        raise WeirError(f"{len(dues):,} of {int(rate * seconds):,} records came through {address}")
+    return [(there - due) / 1e6 for due, there in sorted(zip(dues, found[1::2], strict=True))]
 
 
 def publish(address: str, rate: float, seconds: float, size: int, topics: Sequence[str]) -> None:
@@ -90,15 +96,15 @@ def publish(address: str, rate: float, seconds: float, size: int, topics: Sequen
         raise WeirError(f"records were not taken: {failed[:1]}")
 
 
-def read(address: str, topics: Sequence[str]) -> "array[float]":
-    """Delays of all that comes to these topics from now on, ms."""
+def read(address: str, topics: Sequence[str]) -> "array[int]":
+    """When each that comes to these topics from now on was due, and when it was there, in turn, ns."""
     consumer = Consumer({"bootstrap.servers": address, "group.id": "pace", "enable.auto.commit": False})
     places = [TopicPartition(topic, 0) for topic in topics]
     for place in places:
         place.offset = consumer.get_watermark_offsets(place, _READ_LIMIT_S)[1]
     consumer.assign(places)
     print(flush=True)
-    found, left = array("d"), len(topics)
+    found, left = array("q"), len(topics)
     while left and (message := consumer.poll(_READ_LIMIT_S)) is not None:
         if message.error():
             raise WeirError(str(message.error()))
@@ -106,7 +112,7 @@ def read(address: str, topics: Sequence[str]) -> "array[float]":
         if due == _END:
             left -= 1
         else:
-            found.append((time.time_ns() - due) / 1e6)
+            found.extend((due, time.time_ns()))
     consumer.close()
     return found
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.open_loop import Windows, by_chance
+from benchmarks.open_loop import Windows, by_chance, in_turn, is_borne
 
 
 def test_a_window_begins_after_its_first_third() -> None:
@@ -27,3 +27,24 @@ def test_how_often_chance_has_windows_as_far_apart(
     """Mann and Whitney's exact test."""
     assert by_chance(some, others) == pytest.approx(chance)
     assert by_chance(others, some) == pytest.approx(chance)
+
+
+def test_the_order_of_sides_is_drawn() -> None:
+    """Each has its turn once a round; the same at every call, not the same in every round."""
+    rounds = [in_turn("abcd", number) for number in range(5)]
+    assert rounds == [in_turn("abcd", number) for number in range(5)]
+    assert all(sorted(one) == list("abcd") for one in rounds) and len({one[0] for one in rounds}) > 1
+
+
+@pytest.mark.parametrize(
+    ("delays", "borne"),
+    [
+        ([5.0] * 30, True),
+        ([300.0] * 30, True),
+        ([501.0] * 30, False),
+        ([10.0 * at for at in range(30)], False),  # a seventh beyond what is done: later and later
+    ],
+)
+def test_a_rate_is_borne_that_does_not_fall_behind(delays: list[float], borne: bool) -> None:
+    """Within the bound, and not on the way out of it."""
+    assert is_borne(delays) is borne
