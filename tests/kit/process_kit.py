@@ -63,9 +63,9 @@ class ProxyProcess:
         return seen[f"{name}_count"] - seen[f'{name}_bucket{{le="{above_s}"}}']
 
 
-def series_at(url: str) -> dict[str, float]:
-    """Every series of a page of metrics, by its name with labels."""
-    with urllib.request.urlopen(url, timeout=20) as page:
+def series_at(url: str, limit_s: float = 20.0) -> dict[str, float]:
+    """Every series of a page of metrics, by its name with labels; OSError after the limit."""
+    with urllib.request.urlopen(url, timeout=limit_s) as page:
         lines = page.read().decode().splitlines()
     return {
         name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")

@@ -34,7 +34,8 @@ class Relay(ABC):
         self._listener.shutdown(socket.SHUT_RDWR)
         # Nothing is opened any more when all is closed.
         self._accepting.join(_LIMIT_S)
-        for one in self._open:
+        # Threads that still pass something on take theirs out meanwhile.
+        for one in list(self._open):
             # A thread that reads it wakes up by this only.
             shut(one)
             one.close()

@@ -103,10 +103,12 @@ class WireClient:
         self.send(build(topics.CreatePartitionsRequest, version, validate_only=validate_only, **fields))
         return self.receive(topics.CreatePartitionsResponse, version)
 
-    def metadata(self, names: list[str], version: int = 9, create: bool = False) -> Any:
+    def metadata(
+        self, names: list[str], version: int = 9, create: bool = False, limit_s: float = LIMIT_S
+    ) -> Any:
         """Metadata of some topics."""
         self.send(metadata_request(names, version, create))
-        return self.receive(metadata.MetadataResponse, version)
+        return self.receive(metadata.MetadataResponse, version, limit_s)
 
     def _exactly(self, count: int) -> bytes:
         data = bytearray()

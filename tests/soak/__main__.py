@@ -13,9 +13,11 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
@@ -25,23 +27,22 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "kit")]
 
 from confluent_kafka.admin import AdminClient, NewTopic  # noqa: E402  # the kits must be found first
-from soak_checks import check, got_through, longest_gap_s, most_above  # noqa: E402
-from soak_clients import SIZE, Maker, Reader, Sender  # noqa: E402
-from soak_history import Entry, History, Recorder  # noqa: E402
-from soak_rig import CHANGED, CHECKPOINT, Rig, let_go  # noqa: E402
-from soak_schedule import HELD_S, PROXIES, Fault, schedule  # noqa: E402
+from soak_backs import BACK_S, POLL_S, Backs  # noqa: E402
+from soak_checks import check, got_through, most_above, successes  # noqa: E402
+from soak_clients import SIZE, Client, Maker, Reader, Sender  # noqa: E402
+from soak_history import Entry, History, Recorder, now_ms  # noqa: E402
+from soak_rig import CHANGED, CHECKPOINT, Rig, let_go, let_go_of_dead  # noqa: E402
+from soak_schedule import PROXIES, Fault, schedule  # noqa: E402
 
 from weir.logs.topic_reader import Record, TopicReader  # noqa: E402
 
-BACK_S, SETTLE_S, REPLAY_S = 300.0, 240.0, 900.0
-SAMPLE_S, POLL_S = 2.0, 0.5
-DECIDING = "decisions"
-"""What is back with the job and all around it: new decisions are there."""
+SETTLE_S, REPLAY_S = 240.0, 900.0
 CUT_OFF_S = 15.0
 """A proxy that is cut off admits nothing after so long (docs/laws.md): L of the bounds."""
 RATES = {"hurry": 0.5, "strict": 0.2, "changed": max(each["controller_mutation_rate"] for each in CHANGED)}
 BURST_TIMES = 11
-BYTES_S, DISPATCH_S = 9_000.0, 10
+BYTES_S, DISPATCH_S = 9_000.0, 2
+"""The second is less than half of what producers get through."""
 JOINING = 0.05
 """proxy.joining_fraction."""
 WANTED_S = 20.0
@@ -61,7 +62,7 @@ def main() -> int:
     # What is started is stopped by whatever ends it.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     folder = ROOT / ".weir" / "soak" / str(args.seed)
-    # A run that was killed has left it.
+    let_go_of_dead(folder.parent)
     let_go(folder / CHECKPOINT)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -88,15 +89,16 @@ def run(rig: Rig, told: Recorder, seed: int, seconds: float) -> None:
         for fault in schedule(seed, seconds, without)
         if rig.small_disk or fault.target != "checkpoint"
     ]
+    for what, target in sorted({(fault.what, fault.target) for fault in faults}):
+        told.note("planned", what=what, target=target)
     limits(rig, told, faults)
     rig.start()
     say(f"all parts are there; {len(faults)} faults, {kills_of(asdict(one) for one in faults)} of them kills")
     draws = random.Random(seed)
     with ExitStack() as load:
-        for client in clients(rig, told):
-            load.enter_context(client)
-        begun = time.monotonic()
-        backs = Backs(rig, told)
+        every = [load.enter_context(client) for client in clients(rig, told)]
+        begun, begun_ms = time.monotonic(), now_ms()
+        backs = Backs(rig, told, say)
         for fault in faults:
             backs.wait(begun + fault.at_s)
             backs.befall(fault, draws.random())
@@ -104,6 +106,8 @@ def run(rig: Rig, told: Recorder, seed: int, seconds: float) -> None:
         # Producers end with what they have: they must reach the proxies for that.
         backs.wait(time.monotonic() + BACK_S, all_back=True)
         say("load ends")
+        for client in every:
+            told.note("load", who=client.who, what=client.wants, begun=begun_ms, ended=now_ms())
 
 
 def limits(rig: Rig, told: Recorder, faults: list[Fault]) -> None:
@@ -128,16 +132,15 @@ def limits(rig: Rig, told: Recorder, faults: list[Fault]) -> None:
             "limit", law="mutation", subject=f"user=ANONYMOUS,client-id={name}", rate=rate, burst=burst,
             bound=1 + rate * CUT_OFF_S if where else local,
         )  # fmt: skip
-    apart_s = sum(fault.for_s for fault in faults)
     joins = proxies + sum(fault.what == "kill" and fault.target in PROXIES for fault in faults)
     told.note(
         "limit", law="shares", subject="soak", rate=BYTES_S, burst=BYTES_S / 2,
-        bound=proxies * 10 * SIZE + BYTES_S * apart_s + joins * JOINING * BYTES_S * 2,
+        bound=proxies * 10 * SIZE + joins * JOINING * BYTES_S * 2,
     )  # fmt: skip
     for name in PROXIES:
         told.note(
             "limit", law="dispatch", subject=f"read-{name}", rate=DISPATCH_S, burst=DISPATCH_S,
-            bound=proxies * 10 + DISPATCH_S * CUT_OFF_S, late_s=2 * HELD_S[1],
+            bound=proxies * 10 + DISPATCH_S * CUT_OFF_S,
         )  # fmt: skip
 
 
@@ -146,7 +149,7 @@ def topic(name: str) -> str:
     return f"{NAMESPACE.replace('/', '.')}.{name}"
 
 
-def clients(rig: Rig, told: Recorder) -> Iterator[Maker | Sender | Reader]:
+def clients(rig: Rig, told: Recorder) -> Iterator[Client]:
     """Of all laws, at both proxies."""
     for name, at in rig.reached.items():
         yield Maker(told, f"hurry-{name}", "hurry", at, 0.3)
@@ -154,73 +157,6 @@ def clients(rig: Rig, told: Recorder) -> Iterator[Maker | Sender | Reader]:
         yield Maker(told, f"changed-{name}", "changed", at, 0.7)
         yield Sender(told, f"send-{name}", at, topic(name), WANTED_S)
         yield Reader(told, f"read-{name}", at, topic(name))
-
-
-class Backs:
-    """What was befallen and is not back yet; looks after the parts meanwhile.
-
-    Args:
-        rig: whose parts.
-        told: takes how long each took.
-    """
-
-    def __init__(self, rig: Rig, told: Recorder) -> None:
-        self._rig, self._told = rig, told
-        self._due: dict[str, tuple[Fault, float, int]] = {}
-        self._next_sample = 0.0
-
-    def wait(self, until: float, *, all_back: bool = False) -> None:
-        """Until a time, or until all are back."""
-        while time.monotonic() < until and (self._due or not all_back):
-            self._rig.look()
-            for target in list(self._due):
-                self._look(target)
-            if time.monotonic() >= self._next_sample:
-                self._rig.sample()
-                self._next_sample = time.monotonic() + SAMPLE_S
-            time.sleep(max(0.0, min(POLL_S, until - time.monotonic())))
-
-    def befall(self, fault: Fault, draw: float) -> None:
-        """Make a fault and end it."""
-        what = f"{fault.what} {fault.target}" + (f" for {fault.for_s} s" if fault.for_s else "")
-        try:
-            end = self._rig.make(fault, draw)
-        except (OSError, LookupError, AssertionError) as error:
-            say(f"{what}: not done ({error!r})")
-            return
-        say(what)
-        fields = asdict(fault)
-        self._told.note("fault", **fields)
-        try:
-            self.wait(time.monotonic() + fault.for_s)
-        finally:
-            end()
-        begun = time.monotonic()
-        # What was on its way is written by then.
-        time.sleep(0.5)
-        # One that is befallen again before it is back has not been back.
-        if fault.what != "policy":
-            self._due.setdefault(reached(fault.target), (fault, begun, self._rig.decided()))
-
-    def _look(self, target: str) -> None:
-        fault, begun, decided = self._due[target]
-        took_s: float | None = time.monotonic() - begun
-        now = self._rig.decided() if target == DECIDING else 0
-        if decided < 0:
-            # Kafka was away: what is decided from now on counts.
-            self._due[target] = fault, begun, now
-        there = now > decided >= 0 if target == DECIDING else self._rig.there(target)
-        if there or took_s > BACK_S:
-            del self._due[target]
-            took_s = took_s if there else None
-            self._told.note("back", what=fault.what, target=fault.target, took_s=took_s)
-            say(f"{fault.what} {fault.target}: back after {took_s and round(took_s, 1)} s")
-
-
-def reached(target: str) -> str:
-    """What is to be seen from outside again."""
-    proxy = target.rpartition("-")[2]
-    return proxy if proxy in PROXIES else target if target in ("kafka", "admin", "collect") else DECIDING
 
 
 def settle(rig: Rig, told: Recorder, folder: Path) -> None:
@@ -237,10 +173,10 @@ def settle(rig: Rig, told: Recorder, folder: Path) -> None:
     rig.await_that(settled, "all decisions", SETTLE_S)
     for event in objects(rig, rig.topics.requests):
         told.note("event", event=event)
-    values = [record.value for record in records(rig, rig.topics.decisions)]
-    recorded = list(decisions_of(values))
-    for decision in recorded:
-        told.note("decision", decision=decision)
+    recorded = []
+    for at, decision in decisions_of(records(rig, rig.topics.decisions)):
+        recorded.append(decision)
+        told.note("decision", decision=decision, at=at)
     for name in AdminClient({"bootstrap.servers": rig.kafka.bootstrap}).list_topics(timeout=60).topics:
         told.note("topic", name=name)
     for name in map(topic, PROXIES):
@@ -251,16 +187,16 @@ def settle(rig: Rig, told: Recorder, folder: Path) -> None:
     told.note("replay", status=status, said=said)
 
 
-def decisions_of(values: list[bytes]) -> Iterator[Entry]:
-    """Each that was said, without those that say again what was said before."""
+def decisions_of(said: Iterable[Record]) -> Iterator[tuple[int, Entry]]:
+    """Each that was said and when, ms, without those that say again what was said before."""
     seen = set()
-    for value in values:
-        decision = orjson.loads(value)
+    for record in said:
+        decision = orjson.loads(record.value)
         decision.pop("repeat", None)
         own = orjson.dumps(decision, option=orjson.OPT_SORT_KEYS)
         if own not in seen:
             seen.add(own)
-            yield decision
+            yield record.ts, decision
 
 
 def objects(rig: Rig, name: str) -> Iterator[Entry]:
@@ -305,8 +241,13 @@ def judge(history: History) -> int:
     print(f"faults {len(history['fault'])}, kills {kills_of(history['fault'])}")
     print(f"topics made {made} of {len(history['made'])} asked")
     print(f"records acknowledged {sent} of {len(history['sent'])}, read {len(history['read'])}")
-    for kind in ("made", "sent"):
-        print(f"longest time in which nothing was {kind}: {longest_gap_s(history, kind):.0f} s")
+    print("\nlongest time in which a client got nothing, s:")
+    for load in history["load"]:
+        gap_s = max(b - a for a, b in pairwise(successes(history, load))) / 1000
+        print(f"  {load['who']:14}{load['what']:8}{gap_s:6.0f}")
+    print_counts("not done", ("what", "target"), history["not_done"])
+    killed = {one["pid"] for one in history["fault"] if one["what"] == "kill"}
+    print_counts("ended by themselves", ("part",), [e for e in history["ended"] if e["pid"] not in killed])
     print("\nabove the limit at most, and its bound:")
     for subject, (most, bound) in most_above(history).items():
         print(f"  {subject:36} {most:10.2f} {bound:10.2f}")
@@ -322,6 +263,12 @@ def judge(history: History) -> int:
         for one in wrong[:5]:
             print(f"      {one[:400]}")
     return int(any(found.values()))
+
+
+def print_counts(title: str, names: tuple[str, ...], entries: list[Entry]) -> None:
+    """How many there are of each."""
+    counts = Counter(" ".join(one[name] for name in names) for one in entries)
+    print(f"\n{title}: " + (", ".join(f"{name} {count}" for name, count in sorted(counts.items())) or "none"))
 
 
 def kills_of(faults: Iterable[Entry]) -> int:

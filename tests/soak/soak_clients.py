@@ -3,6 +3,7 @@
 import socket
 import struct
 import time
+from abc import ABC, abstractmethod
 from contextlib import ExitStack, suppress
 
 from cluster_kit import address
@@ -18,7 +19,34 @@ SIZE = 400
 BATCH = 10
 
 
-class Maker(Threaded):
+class Client(Threaded, ABC):
+    """One that wants something all the time; what ends it but the end is noted.
+
+    Args:
+        told: takes what comes of it.
+        who: names it.
+        limit_s: how long it may take to end.
+    """
+
+    wants: str
+    """Kind of its entries."""
+
+    def __init__(self, told: Recorder, who: str, limit_s: float = _LIMIT_S) -> None:
+        super().__init__(self._noted, name=who, limit_s=limit_s)
+        self.told, self.who = told, who
+
+    def _noted(self) -> None:
+        try:
+            self.run()
+        except Exception as error:  # noqa: BLE001  # whatever it is, it is a finding
+            self.told.note("failed", who=self.who, why=repr(error))
+
+    @abstractmethod
+    def run(self) -> None:
+        """Until it is told to stop."""
+
+
+class Maker(Client):
     """Asks for one new topic after another.
 
     Args:
@@ -29,13 +57,15 @@ class Maker(Threaded):
         every_s: between an answer and the next request.
     """
 
+    wants = "made"
+
     def __init__(self, told: Recorder, who: str, client_id: str, bootstrap: str, every_s: float) -> None:
-        super().__init__(self._run, name=who, limit_s=_LIMIT_S)
-        self._told, self._who, self._client_id = told, who, client_id
-        self._bootstrap, self._every_s = bootstrap, every_s
+        super().__init__(told, who)
+        self._client_id, self._bootstrap, self._every_s = client_id, bootstrap, every_s
         self._count = 0
 
-    def _run(self) -> None:
+    def run(self) -> None:
+        """See Client."""
         while not self._stopping.is_set():
             with suppress(Closed, OSError), WireClient(self._bootstrap, self._client_id) as client:
                 while not self._stopping.wait(self._every_s):
@@ -44,18 +74,18 @@ class Maker(Threaded):
 
     def _ask(self, client: WireClient) -> None:
         # Never the same name again: a topic that is there would say nothing of the request that made it.
-        name, code, begun = f"{self._who}-{self._count}", None, now_ms()
+        name, code, begun = f"{self.who}-{self._count}", None, now_ms()
         self._count += 1
         try:
             code = errors(client.create({name: 1}))[name]
         finally:
-            self._told.note(
-                "made", who=self._who, subject=f"user=ANONYMOUS,client-id={self._client_id}", name=name,
+            self.told.note(
+                self.wants, who=self.who, subject=f"user=ANONYMOUS,client-id={self._client_id}", name=name,
                 begun=begun, ended=now_ms(), code=code,
             )  # fmt: skip
 
 
-class Sender(Threaded):
+class Sender(Client):
     """An idempotent producer of numbered records.
 
     Args:
@@ -66,9 +96,11 @@ class Sender(Threaded):
         rate: records per second that it wants.
     """
 
+    wants = "sent"
+
     def __init__(self, told: Recorder, who: str, bootstrap: str, topic: str, rate: float) -> None:
-        super().__init__(self._run, name=who, limit_s=3 * _LIMIT_S)
-        self._told, self._who, self._topic, self._rate = told, who, topic, rate
+        super().__init__(told, who, 3 * _LIMIT_S)
+        self._topic, self._rate = topic, rate
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap, "client.id": who, "enable.idempotence": True, "linger.ms": 0,
@@ -77,15 +109,16 @@ class Sender(Threaded):
             }
         )  # fmt: skip
 
-    def _run(self) -> None:
+    def run(self) -> None:
+        """See Client."""
         number, due = 0, time.monotonic()
         while not self._stopping.is_set():
-            value, begun = f"{self._who} {number}", now_ms()
+            value, begun = f"{self.who} {number}", now_ms()
 
             def delivered(error: object, message: Message, value: str = value, begun: int = begun) -> None:
                 offset = None if error is not None else message.offset()
-                self._told.note(
-                    "sent", who=self._who, topic=self._topic, value=value, size=SIZE, begun=begun,
+                self.told.note(
+                    self.wants, who=self.who, topic=self._topic, value=value, size=SIZE, begun=begun,
                     ended=now_ms(), offset=offset,
                 )  # fmt: skip
 
@@ -98,7 +131,7 @@ class Sender(Threaded):
         self._producer.flush(2 * _LIMIT_S)
 
 
-class Reader(Threaded):
+class Reader(Client):
     """A consumer alone in its group, which commits as it goes.
 
     Args:
@@ -108,23 +141,26 @@ class Reader(Threaded):
         topic: it reads.
     """
 
+    wants = "read"
+
     def __init__(self, told: Recorder, group: str, bootstrap: str, topic: str) -> None:
-        super().__init__(self._run, name=group, limit_s=_LIMIT_S)
-        self._told, self._group, self._topic = told, group, topic
+        super().__init__(told, group)
+        self._topic = topic
         self._properties = {
             "bootstrap.servers": bootstrap, "group.id": group, "client.id": group, "log_level": 0,
             "auto.offset.reset": "earliest", "auto.commit.interval.ms": 1_000, "session.timeout.ms": 10_000,
             "reconnect.backoff.max.ms": 1_000, "socket.timeout.ms": 20_000,
         }  # fmt: skip
 
-    def _run(self) -> None:
+    def run(self) -> None:
+        """See Client."""
         consumer = Consumer(self._properties)
         consumer.subscribe([self._topic])
         while not self._stopping.is_set():
             for message in consumer.consume(100, 0.1):
                 if message.error() is None:
-                    self._told.note(
-                        "read", who=self._group, group=self._group, topic=self._topic, at=now_ms(),
+                    self.told.note(
+                        self.wants, who=self.who, group=self.who, topic=self._topic, at=now_ms(),
                         offset=message.offset(), value=(message.value() or b"").decode().rstrip(),
                     )  # fmt: skip
         consumer.close()

@@ -23,16 +23,22 @@ class History:
     """All entries, by their kinds.
 
     Kinds, beside what names itself:
-        made       a client's request for a topic: who, subject, name, begun, ended, code (None: no answer)
+        made       a request for a topic: who (NAME-PROXY), subject, name, begun, ended, code (None: nothing)
         sent       a producer's record: who, topic, value, begun, ended, offset (None: not acknowledged)
         read       a consumer's record: who, group, topic, offset, value, at
         topic      one that the broker has in the end: name
         record     what a topic holds in the end: topic, offset, value
         event      of weir.requests: event
-        decision   of weir.decisions: decision, without `repeat`
-        limit      what holds: law, subject, rate, burst, bound and, where answers may be late, late_s
-        doubt      answers of a proxy before Kafka had their events: count
-        fault      what was done: at_s, what, target, for_s
+        decision   of weir.decisions: decision, without `repeat`, and at: when it was written first
+        limit      what holds: law, subject, rate, burst, bound
+        doubt      answers of a proxy before Kafka had their events: pid, count, at
+        load       what a client wants all the time: who, what (made, sent, read), begun, ended
+        failed     a client that ended by an error: who, why
+        planned    a fault of the schedule, each once: what, target
+        fault      what was done: at_s, what, target, for_s, begun, ended (as it came), pid (of a kill)
+        not_done   a fault that could not be made: what, target, why
+        ended      a part that was found to have ended: part, pid, at, why
+        stopped    a part that was asked to end when the load was over: part, at
         back       a part, or a path, is there again: what, target, took_s (None: never within the limit)
         sample     of a process: part, pid, at, rss, descriptors
         replay     of the dump: status, said

@@ -17,6 +17,7 @@ from proxy_kit import PolicyWriter
 from soak_clients import Bad
 from soak_history import Recorder, now_ms
 from soak_links import Link
+from soak_processes import Seen, below
 from soak_schedule import LINKS, PROXIES, Fault
 from wire_client import Closed, WireClient
 
@@ -29,12 +30,16 @@ from weir.stack.topics import ensure_topics
 
 OUTSIDE = "127.0.0.2"
 """Where relays before the proxies listen, on the proxies' own ports: the address that clients are told."""
-START_S, STOP_S = 300.0, 20.0
+START_S, STOP_S, GONE_S = 300.0, 20.0, 5.0
 CHECKPOINT = "checkpoint"
 CHECKPOINT_BYTES = 32 << 20
 BAD_CLIENTS = 200
 CHANGED = ({"controller_mutation_rate": 0.2}, {"controller_mutation_rate": 0.4})
 _BROKER = 1
+_DISK = "soak-of-"
+"""A disk's name goes on with the process that mounted it."""
+_LOOK_S, _ANSWER_S, _LAST_LOOK_S = 1.0, 2.0, 5.0
+"""How long a part may take to say something: who is stopped is not waited for."""
 _DOUBT = "weir_unacknowledged_answers_total"
 _READY_PART = {"checkpoint": "job", "jvm": "job", "worker": "job"}
 
@@ -82,6 +87,7 @@ class Rig:
             self.parts[name] = self._proxy(name)
         self._ended: dict[str, Part] = {}
         self._doubts: dict[int, float] = {}
+        self._seen = Seen()
         self.running = ExitStack()
 
     def _relay(self, link: str) -> str:
@@ -126,7 +132,8 @@ class Rig:
             ensure_topics(Cluster(self.kafka.bootstrap, self.topics))
             self.policies = PolicyWriter(self.kafka.bootstrap, self.topics)
             self.checkpoint.mkdir()
-            self.small_disk = _mount("-t", "tmpfs", "-o", f"size={CHECKPOINT_BYTES}", "soak", self.checkpoint)
+            disk = ("-o", f"size={CHECKPOINT_BYTES}", f"{_DISK}{os.getpid()}", self.checkpoint)
+            self.small_disk = _mount("-t", "tmpfs", *disk)
             if self.small_disk:
                 starting.callback(let_go, self.checkpoint)
             starting.callback(self._end)
@@ -159,12 +166,14 @@ class Rig:
         """All but broker and job end, so that nothing new is asked, nor probed."""
         for name in (*PROXIES, "admin", "collect"):
             part = self._ended[name] = self.parts.pop(name)
+            self._told.note("stopped", part=name, at=now_ms())
             if not part.child.stop(STOP_S):
                 self._say(f"{name} did not stop in time")
 
     def look(self) -> None:
         """Start again what has ended."""
         if self.kafka.children and not self.kafka.children[0].alive():
+            self._told.note("ended", part="kafka", pid=self.kafka.pids[0], at=now_ms(), why="")
             try:
                 self.kafka.start()
             except WeirError as error:
@@ -172,7 +181,7 @@ class Rig:
         for name, part in self.parts.items():
             change = part.look()
             if change in (Change.DIED, Change.LATE):
-                self._told.note("ended", part=name, at=now_ms(), why=part.why(3))
+                self._told.note("ended", part=name, pid=part.child.pid, at=now_ms(), why=part.why(3))
                 part.kill()
                 time.sleep(0.5)
                 part.start()
@@ -184,8 +193,7 @@ class Rig:
         if target in PROXIES:
             try:
                 with WireClient(self.reached[target]) as client:
-                    client.socket.settimeout(2)
-                    return bool(client.metadata([]).brokers)
+                    return bool(client.metadata([], limit_s=_ANSWER_S).brokers)
             except (Closed, OSError):
                 return False
         return self.parts[_READY_PART.get(target, target)].ready is not None
@@ -202,24 +210,35 @@ class Rig:
             consumer.close()
 
     def sample(self) -> None:
-        """Note what each part takes, and what its answers leave in doubt."""
-        for name, part in self.parts.items():
-            pid = part.child.pid
+        """Note what each process takes, and what answers of proxies leave in doubt."""
+        for name, pid in [*self._processes(), *(("kafka", pid) for pid in self.kafka.pids)]:
             with suppress(OSError, IndexError):
                 rss = int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
                 descriptors = len(os.listdir(f"/proc/{pid}/fd"))
                 self._told.note("sample", part=name, pid=pid, at=now_ms(), rss=rss, descriptors=descriptors)
-            if name in PROXIES:
-                self._look_at_doubts(part)
+        for name in PROXIES:
+            self._look_at_doubts(self.parts[name], _LOOK_S)
 
-    def _look_at_doubts(self, part: Part) -> None:
+    def _processes(self) -> list[tuple[str, int]]:
+        """Of all parts, with what is below them: JVM and workers."""
+        found = []
+        for name, part in self.parts.items():
+            pid = part.child.pid
+            found += [(name, pid), *((f"below {name}", one) for one in below(pid))]
+        for name, pid in found:
+            self._seen.add(name, pid)
+        return found
+
+    def _look_at_doubts(self, part: Part, limit_s: float) -> None:
         pid, url = part.child.pid, (part.ready or {}).get("metrics")
         if url is None:
             return
+        # One that is stopped says nothing.
         with suppress(OSError):
-            count = series_at(url).get(_DOUBT, 0.0)
+            count = series_at(url, limit_s).get(_DOUBT, 0.0)
             if count > self._doubts.get(pid, 0.0):
-                self._told.note("doubt", count=int(count - self._doubts.get(pid, 0.0)))
+                more = int(count - self._doubts.get(pid, 0.0))
+                self._told.note("doubt", pid=pid, count=more, at=now_ms())
                 self._doubts[pid] = count
 
     def pid(self, target: str) -> int:
@@ -229,11 +248,11 @@ class Rig:
         if target == "jvm":
             return int((self.parts["job"].ready or {})["jvm_pid"])
         if target == "worker":
-            return _below(self.pid("jvm"))[-1]
+            return below(self.pid("jvm"))[-1]
         return self.parts[target].child.pid
 
-    def make(self, fault: Fault, draw: float) -> Callable[[], object]:
-        """Do it; returns what ends it.
+    def make(self, fault: Fault, draw: float) -> tuple[int | None, Callable[[], object]]:
+        """Do it; returns whom it killed, and what ends it.
 
         Args:
             fault: what is done, and to whom.
@@ -244,25 +263,30 @@ class Rig:
         """
         if fault.what == "kill":
             if fault.target in PROXIES:
-                self._look_at_doubts(self.parts[fault.target])
+                self._look_at_doubts(self.parts[fault.target], _LAST_LOOK_S)
             if fault.target == "job" and not self.there("job"):
                 raise LookupError("it has not started yet")
-            os.kill(self.pid(fault.target), signal.SIGKILL)
-        elif fault.what == "stop":
+            pid = self.pid(fault.target)
+            os.kill(pid, signal.SIGKILL)
+            return pid, lambda: None
+        return None, self._disturbed(fault, draw)
+
+    def _disturbed(self, fault: Fault, draw: float) -> Callable[[], object]:
+        if fault.what == "stop":
             pid = self.pid(fault.target)
             os.kill(pid, signal.SIGSTOP)
             return lambda: _continue(pid)
-        elif fault.target in LINKS:
+        if fault.target in LINKS:
             return self._disturb(self.links[fault.target], fault.what)
-        elif fault.what == "policy":
+        if fault.what == "policy":
             self.policies.put("quotas[user=ANONYMOUS,client-id=changed]", CHANGED[round(draw)])
-        elif fault.what == "clients":
-            bad = Bad(self.reached[fault.target], BAD_CLIENTS)
+            return lambda: None
+        if fault.what == "clients":
+            # Not by the relay: it would make an end of each reset.
+            bad = Bad(self.reached[fault.target].replace(OUTSIDE, HOST), BAD_CLIENTS)
             bad.__enter__()
             return lambda: bad.__exit__()
-        else:
-            return self._spoil_disk(fault)
-        return lambda: None
+        return self._spoil_disk(fault)
 
     def _disturb(self, links: list[Link], what: str) -> Callable[[], object]:
         for link in links:
@@ -280,7 +304,7 @@ class Rig:
             with suppress(OSError), filling.open("wb", buffering=0) as file:
                 while file.write(bytes(1 << 16)):
                     pass
-            return filling.unlink
+            return lambda: filling.unlink(missing_ok=True)
         # A disk on which the job's lease is open for writing cannot be made read-only: a view of it can.
         if not _mount("--bind", self.checkpoint, self.checkpoint):
             raise OSError("the checkpoint's disk cannot be mounted once more")
@@ -290,21 +314,22 @@ class Rig:
         return lambda: _unmount(self.checkpoint)
 
     def _end(self) -> None:
-        every = self._ended | self.parts
-        pids = {name: part.child.pid for name, part in every.items()} | {
-            f"below {name}": pid for name, part in every.items() for pid in _below(part.child.pid)
-        }
+        self._processes()
         for link in (one for links in self.links.values() for one in links):
             link.mend()
         for name, part in self.parts.items():
-            if not part.child.stop(STOP_S):
+            part.child.terminate()
+            if not part.child.wait(STOP_S):
                 self._say(f"{name} did not stop in time")
+        # What is below a part ends soon after it.
+        begun = time.monotonic()
+        while (left := self._seen.left()) and time.monotonic() - begun < GONE_S:
+            time.sleep(0.1)
+        for name, pid in left:
+            self._told.note("left", part=name, pid=pid)
+        for part in (self._ended | self.parts).values():
             part.kill()
-        for name, pid in pids.items():
-            if running(pid):
-                self._told.note("left", part=name, pid=pid)
-                with suppress(OSError):
-                    os.kill(pid, signal.SIGKILL)
+        self._seen.kill()
 
 
 def _mount(*words: Any) -> bool:
@@ -321,6 +346,15 @@ def let_go(folder: Path) -> None:
         pass
 
 
+def let_go_of_dead(folder: Path) -> None:
+    """Unmount the disks that runs which were killed have left below a folder."""
+    with suppress(OSError):
+        for source, where, *_ in map(str.split, Path("/proc/mounts").read_text().splitlines()):
+            pid = source.removeprefix(_DISK)
+            if pid != source and where.startswith(f"{folder}/") and not running(int(pid)):
+                let_go(Path(where))
+
+
 def _continue(pid: int) -> None:
     with suppress(OSError):
         os.kill(pid, signal.SIGCONT)
@@ -329,13 +363,3 @@ def _continue(pid: int) -> None:
 def _limit_files(pid: int, limits: tuple[int, int]) -> None:
     with suppress(OSError):
         resource.prlimit(pid, resource.RLIMIT_FSIZE, limits)
-
-
-def _below(pid: int) -> list[int]:
-    """Processes below one, the newest last."""
-    found: list[int] = []
-    with suppress(OSError):
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            for child in map(int, (task / "children").read_text().split()):
-                found += [child, *_below(child)]
-    return sorted(found)

@@ -5,11 +5,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from soak_checks import RULES, SAMPLES_MIN, beyond, check, longest_gap_s
+from soak_checks import (
+    DEMANDED_S,
+    IDLE_S,
+    RULES,
+    SAMPLES_MIN,
+    SOON_MS,
+    beyond,
+    check,
+    most_above,
+    successes,
+)
 from soak_history import History, Recorder
 
 Entry = dict[str, Any]
 WHOSE = "user=ANONYMOUS,client-id=a"
+
+
+def at_one(at: int) -> Entry:
+    """Who asked, and when."""
+    return {"who": "m-one", "begun": at, "ended": at}
 
 
 def made(name: str, at: int, code: int | None = 0) -> list[Entry]:
@@ -21,9 +36,9 @@ def made(name: str, at: int, code: int | None = 0) -> list[Entry]:
         "rejected": [name] if refused else [],
     }  # fmt: skip
     return [
-        {"kind": "made", "who": "m", "subject": WHOSE, "name": name, "begun": at, "ended": at, "code": code},
+        {"kind": "made", "subject": WHOSE, "name": name, **at_one(at), "code": code},
         {"kind": "event", "event": asked},
-        {"kind": "decision", "decision": decision},
+        {"kind": "decision", "decision": decision, "at": at},
         *([] if refused else [{"kind": "topic", "name": name}]),
     ]
 
@@ -46,7 +61,25 @@ def placed(kind: str, offset: int, number: int) -> Entry:
 
 def limit(law: str, subject: str) -> Entry:
     """One a second, one more at once, and one beyond that."""
-    return {"kind": "limit", "law": law, "subject": subject, "rate": 1, "burst": 1, "bound": 1, "late_s": 1}
+    return {"kind": "limit", "law": law, "subject": subject, "rate": 1, "burst": 1, "bound": 1}
+
+
+def load(what: str, who: str, seconds: float = 10) -> Entry:
+    """What a client wants all the time."""
+    return {"kind": "load", "what": what, "who": who, "begun": 0, "ended": round(1000 * seconds)}
+
+
+def killed(begun: int, target: str = "one", pid: int = 7) -> Entry:
+    """A part is killed."""
+    return {
+        "kind": "fault", "what": "kill", "target": target, "for_s": 0.0, "begun": begun, "ended": begun,
+        "pid": pid,
+    }  # fmt: skip
+
+
+def found_ended(part: str, pid: int) -> Entry:
+    """A part is no more."""
+    return {"kind": "ended", "part": part, "pid": pid, "at": 9000, "why": "status 1"}
 
 
 def sample(number: int, rss: int, descriptors: int = 10) -> Entry:
@@ -61,7 +94,9 @@ GOOD: list[Entry] = [
     *(placed("record", number, number) for number in range(3)), placed("record", 3, 4),
     *(placed("read", number, number) for number in (0, 1, 0, 1, 2)), placed("read", 3, 4),
     limit("mutation", WHOSE), {**limit("shares", "group"), "rate": 100, "burst": 100}, limit("dispatch", "g"),
-    {"kind": "fault", "what": "kill", "target": "one"},
+    {"kind": "fault", "what": "cut", "target": "client-two", "for_s": 0.5, "begun": 3000, "ended": 3500},
+    killed(9000), found_ended("one", 7), found_ended("job", 8), load("made", "m-one"), load("sent", "p"),
+    load("read", "r"), {"kind": "planned", "what": "stop", "target": "one"},
     {"kind": "back", "what": "kill", "target": "one", "took_s": 3.0},
     *(sample(number, 100 << 20) for number in range(SAMPLES_MIN)),
     {"kind": "replay", "status": 0, "said": ""},
@@ -90,13 +125,15 @@ AGAIN = [
     {"kind": "event", "event": event("a")},
     {"kind": "decision", "decision": {
         "type": "admission", "id": "again", "ts": 9000, "subject": WHOSE, "mutations": 1, "rejected": [],
-    }},
+    }, "at": 9000},
 ]  # fmt: skip
 NOBODY = {"type": "admission", "id": "r-a", "ts": 0, "subject": "", "mutations": 1, "rejected": []}
 TOLD = [{**entry, "begun": 40, "ended": 50} for entry in 3 * made("a", 0) if entry["kind"] == "made"]
-OTHER = {
+LATER = [{**entry, "code": 89} if entry["kind"] == "made" else entry for entry in made("later", 10_000)]
+"""Refused when its proxy had been killed and was there again."""
+OTHER = {"kind": "decision", "at": 2000, "decision": {
     "type": "admission", "id": "r-c", "ts": 2000, "subject": WHOSE, "mutations": 0, "rejected": [], "x": 1,
-}
+}}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -114,10 +151,12 @@ OTHER = {
         pytest.param("charged", without("event", 1), id="one was promised and not charged"),
         pytest.param("charged", changed("event", 4, event={"type": "refund", "of": "r-a"}), id="given back"),
         pytest.param("charged", [*GOOD, *AGAIN], id="one was charged twice"),
+        pytest.param("refused", [*GOOD, *LATER], id="one was refused and charged"),
+        pytest.param("refused", [*GOOD, *LATER, killed(99_000, "two")], id="another proxy was killed"),
         pytest.param("charged", changed("decision", 0, decision=NOBODY), id="one was charged to nobody"),
         pytest.param("decided", without("decision", 2), id="a request was not decided"),
         pytest.param("decided", [*GOOD, AGAIN[1]], id="what nobody asked was decided"),
-        pytest.param("decided", [*GOOD, {"kind": "decision", "decision": OTHER}], id="decided twice"),
+        pytest.param("decided", [*GOOD, OTHER], id="decided twice"),
         pytest.param("decided", [*GOOD, GOOD[1]], id="one request stands there twice"),
         pytest.param("above", [*GOOD, *made("d", 1000), *made("e", 1000)], id="too many topics"),
         pytest.param("above", [*GOOD, *TOLD], id="by the answers"),
@@ -135,8 +174,15 @@ OTHER = {
             "grown", [*GOOD, *(sample(99 + n, 100 << 20, 500) for n in range(SAMPLES_MIN))], id="descriptors"
         ),
         pytest.param("left_over", [*GOOD, {"kind": "left", "part": "one", "pid": 7}], id="a process is left"),
-        pytest.param("idle", without("fault", 0), id="nothing befell anybody"),
+        pytest.param("idle", [one for one in GOOD if one["kind"] != "fault"], id="nothing befell anybody"),
         pytest.param("idle", [], id="an empty history"),
+        pytest.param("idle", [one for one in GOOD if one["kind"] != "load"], id="no begin and no end"),
+        pytest.param("idle", [*GOOD, load("made", "m-two", 999)], id="one of two proxies makes nothing"),
+        pytest.param("idle", [*GOOD, load("read", "r", 999)], id="nothing is read to the end"),
+        pytest.param("ended", [*GOOD, {"kind": "failed", "who": "p", "why": "?"}], id="a client failed"),
+        pytest.param("ended", [*GOOD, found_ended("two", 8)], id="a proxy ended by itself"),
+        pytest.param("ended", [*GOOD, found_ended("one", 9)], id="its next life did"),
+        pytest.param("undone", [*GOOD, load("made", "m-one", DEMANDED_S)], id="a fault was never done"),
     ],
 )
 def test_each_rule_finds_its_violation(rule: str, entries: list[Entry]) -> None:
@@ -155,11 +201,53 @@ def test_every_rule_has_a_case() -> None:
     assert {case.values[0] for case in mark.args[1]} == set(RULES)
 
 
-def test_what_is_in_doubt_may_be_uncharged() -> None:
-    """As many as proxies said that they answered before Kafka had their events."""
-    doubted = [*without("event", 1), {"kind": "doubt", "count": 1}]
+@pytest.mark.parametrize(
+    ("doubt", "kill", "wrong"),
+    [
+        pytest.param({"pid": 7, "at": 1000}, killed(1500), 0, id="killed soon after"),
+        pytest.param({"pid": 7, "at": 1000}, killed(1500, "job"), 1, id="it was never killed"),
+        pytest.param({"pid": 8, "at": 1000}, killed(1500), 1, id="in doubt in another life"),
+        pytest.param({"pid": 7, "at": 1000}, killed(2000 + SOON_MS), 1, id="killed long after"),
+        pytest.param({"pid": 7, "at": 1000}, killed(1500, "two"), 1, id="another proxy was killed"),
+    ],
+)
+def test_what_is_in_doubt_may_be_uncharged(doubt: Entry, kill: Entry, wrong: int) -> None:
+    """As many as a proxy had answered before Kafka had their events, when it was killed."""
+    others = [entry for entry in without("event", 1) if entry["kind"] != "fault"]
+    doubted = History.of([*others, {"kind": "doubt", "count": 1, **doubt}, kill])
 
-    assert check(History.of(doubted))["charged"] == []
+    assert len(check(doubted)["charged"]) == wrong
+
+
+def test_what_a_proxy_did_not_live_to_give_back_may_be_charged() -> None:
+    """Killed, or at its end."""
+    stopped = {"kind": "stopped", "part": "one", "at": 9_999}
+
+    assert check(History.of([*GOOD, *LATER, killed(10_000)]))["refused"] == []
+    assert check(History.of([*GOOD, *LATER, {**stopped, "at": 11_000}]))["refused"] == []
+    assert len(check(History.of([*GOOD, *LATER, stopped]))["refused"]) == 1
+
+
+def test_the_time_of_faults_is_not_idle() -> None:
+    """Of those that lie in it."""
+    long = load("read", "r", IDLE_S + 100)
+    cut = {"kind": "fault", "what": "cut", "target": "job-broker", "begun": 50_000, "ended": 150_000}
+
+    assert check(History.of([*GOOD, long]))["idle"]
+    assert check(History.of([*GOOD, long, cut]))["idle"] == []
+    assert check(History.of([*GOOD, long, {**cut, "begun": -200_000, "ended": -1}]))["idle"]
+
+
+def test_bounds_follow_how_long_faults_lasted() -> None:
+    """A fault that took 20 s instead of 2 lets through what 20 s let through, and no more is forgiven."""
+    stop = {"kind": "fault", "what": "stop", "target": "one", "for_s": 2.0, "begun": 0}
+    read = [placed("read", 3, 4) for _ in range(9)]
+
+    by_time = [
+        most_above(History.of([*GOOD, *read, {**stop, "ended": ended}])) for ended in (0, 2_000, 20_000)
+    ]
+    assert [found["group"][1] for found in by_time] == [51, 251, 2_051]
+    assert [found["g"][0] > 1 for found in by_time] == [True, True, False]
 
 
 def test_only_what_lies_within_a_stretch_counts_for_it() -> None:
@@ -170,10 +258,19 @@ def test_only_what_lies_within_a_stretch_counts_for_it() -> None:
     assert beyond([], [], rate=1, burst=1) == 0
 
 
-def test_the_longest_gap_is_told() -> None:
-    """Of what got through only."""
-    assert longest_gap_s(History.of(GOOD), "made") == 1.0
-    assert longest_gap_s(History.of([]), "made") == 0.0
+def test_no_burst_is_missed_among_many_starts() -> None:
+    """A stretch that begins a little earlier would hold too much time."""
+    at = [*range(0, 30_000_000, 10_000), *[15_005_000] * 5]
+
+    assert beyond(at, at, rate=1, burst=1) == 4
+
+
+def test_begin_and_end_of_the_load_are_times_too() -> None:
+    """What comes after its end, or does not get through, is none."""
+    history = History.of([*GOOD, *made("late", 11_000)])
+
+    assert successes(history, load("made", "m-one")) == [0, 0, 1000, 10_000]
+    assert successes(history, load("made", "nobody")) == [0, 10_000]
 
 
 def test_a_history_is_read_as_it_was_written(tmp_path: Path) -> None:

@@ -1,0 +1,90 @@
+"""What was befallen and is not back yet."""
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+
+from soak_history import Recorder, now_ms
+from soak_rig import Rig
+from soak_schedule import PROXIES, Fault
+
+BACK_S = 300.0
+SAMPLE_S, POLL_S = 2.0, 0.5
+DECIDING = "decisions"
+"""What is back with the job and all around it: new decisions are there."""
+
+
+class Backs:
+    """Makes faults, and notes how long each took to be back; looks after the parts meanwhile.
+
+    Args:
+        rig: whose parts.
+        told: takes what came of it.
+        say: takes lines for people.
+    """
+
+    def __init__(self, rig: Rig, told: Recorder, say: Callable[[str], None]) -> None:
+        self._rig, self._told, self._say = rig, told, say
+        # By what is seen from outside: what befell it, each with its end; decisions at the newest one.
+        self._due: dict[str, tuple[list[tuple[Fault, float]], int]] = {}
+        self._next_sample = 0.0
+
+    def wait(self, until: float, *, all_back: bool = False) -> None:
+        """Until a time, or until all are back."""
+        while time.monotonic() < until and (self._due or not all_back):
+            self._rig.look()
+            for target in list(self._due):
+                self._look(target)
+            if time.monotonic() >= self._next_sample:
+                self._rig.sample()
+                self._next_sample = time.monotonic() + SAMPLE_S
+            time.sleep(max(0.0, min(POLL_S, until - time.monotonic())))
+
+    def befall(self, fault: Fault, draw: float) -> None:
+        """Make a fault and end it."""
+        what = f"{fault.what} {fault.target}" + (f" for {fault.for_s} s" if fault.for_s else "")
+        begun = now_ms()
+        try:
+            pid, end = self._rig.make(fault, draw)
+        except (OSError, LookupError, AssertionError) as error:
+            self._say(f"{what}: not done ({error!r})")
+            self._told.note("not_done", what=fault.what, target=fault.target, why=repr(error))
+            return
+        self._say(what)
+        try:
+            self.wait(time.monotonic() + fault.for_s)
+        finally:
+            end()
+            # What is looked after in between may take longer than the fault was to last.
+            self._told.note("fault", **asdict(fault), begun=begun, ended=now_ms(), pid=pid)
+        ended = time.monotonic()
+        # What was on its way is written by then.
+        time.sleep(0.5)
+        if fault.what != "policy":
+            target = reached(fault.target)
+            before, _ = self._due.get(target, ([], 0))
+            # One that is befallen again before it is back has not been back.
+            self._due[target] = [*before, (fault, ended)], self._rig.decided()
+
+    def _look(self, target: str) -> None:
+        faults, decided = self._due.pop(target)
+        now = self._rig.decided() if target == DECIDING else 0
+        there = now > decided >= 0 if target == DECIDING else self._rig.there(target)
+        left = []
+        for fault, ended in faults:
+            took_s = time.monotonic() - ended
+            if not there and took_s <= BACK_S:
+                left.append((fault, ended))
+                continue
+            said = f"back after {took_s:.1f} s" if there else f"not back after {took_s:.0f} s"
+            self._told.note("back", what=fault.what, target=fault.target, took_s=took_s if there else None)
+            self._say(f"{fault.what} {fault.target}: {said}")
+        if left:
+            # Where Kafka was away, what is decided from now on counts.
+            self._due[target] = left, now if decided < 0 else decided
+
+
+def reached(target: str) -> str:
+    """What is to be seen from outside again."""
+    proxy = target.rpartition("-")[2]
+    return proxy if proxy in PROXIES else target if target in ("kafka", "admin", "collect") else DECIDING

@@ -1,0 +1,73 @@
+"""How long what befell a part took to be back (tests/soak)."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import soak_backs
+from soak_backs import Backs
+from soak_history import History, Recorder
+from soak_schedule import Fault
+
+
+class FakeRig:
+    """Is back when a test says so; one of its faults cannot be made."""
+
+    def __init__(self) -> None:
+        self.back = False
+
+    def make(self, fault: Fault, draw: float) -> tuple[int | None, Any]:
+        """See Rig."""
+        if fault.what == "stop":
+            raise LookupError("nobody")
+        return (7 if fault.what == "kill" else None), lambda: None
+
+    def there(self, target: str) -> bool:
+        """See Rig."""
+        return self.back
+
+    def decided(self) -> int:
+        """See Rig."""
+        return 1
+
+    def look(self) -> None:
+        """See Rig."""
+
+    def sample(self) -> None:
+        """See Rig."""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """Of a history."""
+    return tmp_path / "history.jsonl"
+
+
+def test_each_fault_is_back_under_its_own_name(file: Path) -> None:
+    """The second one befell the part when it was not back from the first one."""
+    rig = FakeRig()
+    with Recorder(file) as told:
+        backs = Backs(rig, told, lambda _: None)  # type: ignore[arg-type]  # what it asks of a rig
+        for fault in (Fault(0, "cut", "client-one", 0.1), Fault(1, "stop", "one"), Fault(2, "kill", "one")):
+            backs.befall(fault, 0.5)
+        rig.back = True
+        backs.wait(soak_backs.time.monotonic() + 60, all_back=True)
+    history = History.read(file)
+
+    back = [(one["what"], one["target"]) for one in history["back"]]
+    assert back == [("cut", "client-one"), ("kill", "one")]
+    assert history["back"][0]["took_s"] > history["back"][1]["took_s"] > 0
+    assert [(one["what"], one["pid"]) for one in history["fault"]] == [("cut", None), ("kill", 7)]
+    assert history["fault"][0]["ended"] - history["fault"][0]["begun"] >= 100
+    assert [(one["what"], one["target"]) for one in history["not_done"]] == [("stop", "one")]
+
+
+def test_what_is_not_back_in_time_is_given_up(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And said to be so."""
+    monkeypatch.setattr(soak_backs, "BACK_S", -1.0)
+    with Recorder(file) as told:
+        backs = Backs(FakeRig(), told, lambda _: None)  # type: ignore[arg-type]  # what it asks of a rig
+        backs.befall(Fault(0, "kill", "admin"), 0.5)
+        backs.wait(soak_backs.time.monotonic() + 60, all_back=True)
+
+    assert [one["took_s"] for one in History.read(file)["back"]] == [None]
