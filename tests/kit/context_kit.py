@@ -47,6 +47,7 @@ def at_once(_when: float, function: Callable[[], None]) -> None:
 
 def enforce(policies: Policies, ts: int, entries: Mapping[str, Any], version: int | None = None) -> None:
     """These entries are in force from a time on; a value of None removes one."""
+    policies.known = lambda: True
     policies.apply(
         [
             PolicyChange(id="x", ts=ts, path=path, value=value, version=version)

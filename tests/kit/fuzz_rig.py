@@ -169,7 +169,9 @@ class Rig:
         for path, value in _POLICIES[self.kind].items():
             more = {"controller_mutation_burst": 1_000_000 + version} if path == _ANYBODY else {}
             changes.append(PolicyChange(id="fuzz", ts=1, path=path, value={**value, **more}, version=version))
-        proxy.coordinator.policies.apply(changes)
+        policies = proxy.coordinator.policies
+        policies.known = lambda: True
+        policies.apply(changes)
 
     def _caught(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
