@@ -18,7 +18,7 @@ from benchmarks.open_loop.pace import delays_ms
 from benchmarks.peers.kafka_proxies import KafkaProxies
 
 TITLE: Final = "Open loop: what the proxy adds to a record's way, at rates that wait for nobody"
-DURATION_S: Final = 420
+DURATION_S: Final = 480
 LIMITED: Final = "through the proxy, limits in force"
 SIZE: Final = 1_000
 _ENDLESS: Final = 1_000_000_000_000
@@ -47,7 +47,7 @@ class _Plan:
 
     loads: Sequence[tuple[int, int]] = ((10, 5_000), (100, 5_000))
     windows: int = 5
-    window_s: float = 4.5
+    window_s: float = 3.5
     sweep: Sequence[int] = (10_000, 15_000, 20_000, 30_000, 40_000)
 
 
