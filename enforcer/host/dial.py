@@ -64,6 +64,8 @@ class Introduced(Protocol):
 
     peer: object
     """Whose it is: the client's address, if it is known."""
+    server_name: str
+    """The server that the client asked for by TLS (SNI); empty: none."""
 
 
 class Owner(Introduced, Protocol):

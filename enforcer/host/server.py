@@ -13,7 +13,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Protocol, TypeVar
-from weakref import WeakKeyDictionary
 
 from enforcer.core import bounds
 from enforcer.core.metrics import Metrics
@@ -189,7 +188,6 @@ class Host(ABC, Generic[C]):
         self._ages: Ages[C] = Ages(doors.connection_age_max_s)
         self._users: Users[C] = Users(doors.connections_per_user, doors.login_timeout_s)
         self._introduces = doors.upstream_proxy_protocol
-        self._asked: WeakKeyDictionary[object, str] = WeakKeyDictionary()
         self._tasks = Tasks()
         self.spawn = self._tasks.spawn
         """Begins something that runs until the end (Tasks)."""
@@ -231,10 +229,7 @@ class Host(ABC, Generic[C]):
 
     def visitor(self, connection: object, transport: asyncio.BaseTransport) -> Visitor:
         """What is known of a client that has come."""
-        found = self._entrance.visitor(connection, transport)
-        if self._introduces and found.name:
-            self._asked[connection] = found.name
-        return found
+        return self._entrance.visitor(connection, transport)
 
     def is_known(self, name: str) -> bool:
         """Whether clients may ask for a server of this name (SNI)."""
@@ -254,7 +249,7 @@ class Host(ABC, Generic[C]):
         if not self._introduces:
             return b""
         peer = connection.peer if isinstance(connection.peer, tuple) else None
-        return header_of(peer, self.listen, self._asked.get(connection, ""))
+        return header_of(peer, self.listen, connection.server_name)
 
     async def stop(self) -> None:
         """Take nothing new, answer what is under way, close; limited by stop_timeout_ms and some."""

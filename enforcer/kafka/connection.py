@@ -74,7 +74,7 @@ class Connection(asyncio.Protocol):
         self._upstream: Upstream | None = None
         self._seat = Seat(proxy.budget, self._set_reading)
         self._reading, self._full, self._pumping = True, False, False
-        self.peer, self.address, self.secure = object(), ("", 0), False
+        self.peer, self.server_name, self.address, self.secure = object(), "", ("", 0), False
         self._troubles = Troubles(proxy, self.ending, lambda: f"{self.user!r} at {self.peer}")
         self._incoming = Inbox(proxy.turns, self._take_answers, self._pause_broker, self._resume_broker)
         self._partial_since: float | None = None
@@ -82,8 +82,9 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client came: connect to its broker."""
         self._transport = transport = cast(asyncio.Transport, transport)
-        self.peer = (visitor := self._proxy.visitor(self, transport)).peer
-        self.user, self.address = visitor.user, self._proxy.named(visitor.name) or self._target()
+        visitor = self._proxy.visitor(self, transport)
+        self.peer, self.user, self.server_name = visitor.peer, visitor.user, visitor.name
+        self.address = self._proxy.named(visitor.name) or self._target()
         if refused := visitor.refused or self._proxy.admit(self):
             self.ending.open(transport, None)
             self.end(refused)

@@ -56,6 +56,7 @@ class Connection(asyncio.Protocol):
         self.features = Features()
         self.limiter: Limiter | None = None
         self.peer: object = None
+        self.server_name = ""
         self.connect = b""
         self._transport: asyncio.Transport | None = None
         self._upstream = make_upstream(self, settings)
@@ -202,7 +203,7 @@ class Connection(asyncio.Protocol):
         """A client has come."""
         transport = cast(asyncio.Transport, transport)
         visitor = self._context.visitor(self, transport)
-        self.peer, self.user = visitor.peer, visitor.user
+        self.peer, self.user, self.server_name = visitor.peer, visitor.user, visitor.name
         if refused := visitor.refused or self._context.admit(self):
             self._context.metrics.closed_connections.labels(refused).inc()
             self.over = True

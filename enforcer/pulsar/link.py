@@ -72,12 +72,14 @@ class Link(Protocol):
         features: what the broker said of itself.
         limiter: concurrency limit of its broker; None: there is none.
         peer: where the client comes from, if that is known.
+        server_name: the server that it asked for by TLS; empty: none.
         connect: the client's CONNECT, as its broker got it: to log in elsewhere in its name.
     """
 
     broker: tuple[str, int]
     user: str
     peer: object
+    server_name: str
     features: Features
     limiter: Limiter | None
     connect: bytes

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from clock_kit import Timer
+from context_kit import SERVER_NAME
 from mutation_kit import Desk
 
 from enforcer.core import bounds
@@ -238,8 +239,8 @@ class Rig:
         return self.timers[-1]
 
     def visitor(self, connection: object, transport: asyncio.BaseTransport) -> Visitor:
-        """Everybody speaks in plain text (context.Context)."""
-        return Visitor()
+        """Nobody has a certificate (context.Context)."""
+        return Visitor(name=SERVER_NAME)
 
     def named(self, name: str) -> Address | None:
         """No name stands for a broker (context.Context)."""

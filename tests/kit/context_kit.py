@@ -16,6 +16,8 @@ from enforcer.laws.registry import LAWS
 from streaming.contract.events import PolicyChange
 from streaming.contract.topics import Topics
 
+SERVER_NAME = "kafka.test"
+"""What clients of rigs ask for by TLS."""
 READERS = {law.reads.type: law.reads for law in LAWS}
 
 

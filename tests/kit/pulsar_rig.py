@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from clock_kit import Timer
 from connection_kit import FakeTransport, FakeUpstream
+from context_kit import SERVER_NAME
 
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
@@ -140,8 +141,8 @@ class PulsarRig:
         return BROKER
 
     def visitor(self, _connection: Any, _transport: Any) -> Visitor:
-        """Everybody speaks in plain text."""
-        return Visitor()
+        """Nobody has a certificate."""
+        return Visitor(name=SERVER_NAME)
 
     def admit(self, _connection: Any) -> str:
         """Unless the test says no."""

@@ -176,8 +176,10 @@ class Entrance:
     async def _read_header(self, client: socket.socket, peer: Address) -> Address | None:
         if not self._announcing:
             return None
-        if self._balancers and not any(plain(peer[0]) in network for network in self._balancers):
-            raise TurnedAway("untrusted")
+        if self._balancers:
+            balancer = plain(peer[0])
+            if not any(balancer in network for network in self._balancers):
+                raise TurnedAway("untrusted")
         address = await read_header(client, HANDSHAKE_S)
         if address is not None and (task := asyncio.current_task()) in self._coming:
             # From here on its own place counts, not the load balancer's.

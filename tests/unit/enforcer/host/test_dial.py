@@ -2,17 +2,22 @@
 
 import asyncio
 import ssl
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from connection_kit import FakeTransport
+from connection_kit import FakeTransport, Rig
+from context_kit import SERVER_NAME
 from door_kit import Door, in_loop, tls_of
+from pulsar_rig import PulsarRig
 from tls_kit import Authority
 
 from enforcer.core.settings import ProxySettings
 from enforcer.host.dial import Upstream, dial
 from enforcer.host.doors.proxy_header import header_of, parse
+from enforcer.host.server import Host
 from enforcer.host.sockets import Address
 
 
@@ -121,6 +126,17 @@ def test_the_address_of_another_family_is_left_out() -> None:
     for host in ("2001:db8::7", "::ffff:192.0.2.7"):
         header = header_of((host, 1), ("::ffff:127.0.0.1", 2))
         assert parse(header) == (len(header), (host.removeprefix("::ffff:"), 1))
+
+
+@pytest.mark.parametrize("made", [lambda: Rig().connection, lambda: PulsarRig().connection])
+def test_a_broker_hears_what_a_connection_asked_for(made: Callable[[], Any]) -> None:
+    """Of either protocol, if brokers hear of clients at all."""
+    connection, listen = made(), ("127.0.0.1", 2)
+    connection.peer = ("192.0.2.7", 1)
+    header = header_of(connection.peer, listen, SERVER_NAME)
+    for introduces, told in ((True, header), (False, b"")):
+        host = cast(Any, SimpleNamespace(_introduces=introduces, listen=listen))
+        assert Host.introduce(host, connection) == told
 
 
 def test_the_name_that_a_client_asked_for_is_told() -> None:
