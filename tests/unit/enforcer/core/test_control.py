@@ -17,6 +17,7 @@ from enforcer.core.law import Context, DecisionReader, EnforcerLaw
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
 from enforcer.laws.enforcement import Enforcement
+from enforcer.laws.mutation import law as mutation_law
 from enforcer.laws.mutation.law import MutationQuotas
 from enforcer.laws.registry import LAWS
 from streaming.contract.fields import integer
@@ -72,6 +73,32 @@ async def test_it_serves_while_the_job_is_away() -> None:
     await law.probe()
     look()
     assert seen == [(False, False, False)] * 3 + [(True, False, True)] * 4 + [(True, True, False)]
+
+
+@pytest.mark.parametrize("looks", [0, 2])
+async def test_it_waits_for_the_policies_for_a_limited_time(
+    monkeypatch: pytest.MonkeyPatch, looks: int
+) -> None:
+    """Nothing is asked before they are read, or until it is better off without."""
+    monkeypatch.setattr(mutation_law, "_LOOK_S", 0.0)
+    monkeypatch.setattr(mutation_law, "_POLICIES_LOOKS", 5)
+    desk, looked, asked = Desk(), 0, list[int]()
+
+    def known() -> bool:
+        nonlocal looked
+        looked += 1
+        return 0 < looks < looked
+
+    desk.coordinator.policies.known = known
+    law = MutationQuotas(desk.context)
+
+    async def ask() -> bool:
+        asked.append(looked)
+        return True
+
+    law._ask_probe = ask  # type: ignore[method-assign]  # no broker
+    await law.probe()
+    assert asked == [looks + 1 if looks else 5] * 3
 
 
 class Hearts(EnforcerLaw):
