@@ -32,7 +32,7 @@ FIRST: Final = {
         "throughput",
     ),
     "Consuming records of 1 kB through the proxy": (
-        "proxy", "kafka-consumer-perf-test, 1 kB", "through HAProxy", "the-proxy",
+        "proxy", "kafka-consumer-perf-test, 1 kB", "straight to Kafka", "the-proxy",
     ),
 }  # fmt: skip
 """README's three figures: its words to (benchmark, row, beside what, section of docs/performance.md)."""

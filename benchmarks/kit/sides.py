@@ -204,8 +204,8 @@ class Sides:
     def note_cpu(self, what: str, by_side: dict[str, float], unit: str) -> None:
         """The proxies' processor time."""
         what += ": the proxy's CPU"
-        for side in [LEAST] if LEAST in by_side else [] if PEER in by_side else [""]:
-            self.add(what, by_side[PROXY], unit, by_side.get(side), side)
+        if LEAST in by_side or PEER not in by_side:
+            self.add(what, by_side[PROXY], unit, by_side.get(LEAST), LEAST)
         self.beside(what, by_side, unit, less=True)
 
     def add(

@@ -141,11 +141,10 @@ def is_borne(delays: Sequence[float]) -> bool:
 def by_chance(some: Sequence[float], others: Sequence[float]) -> float:
     """How often chance alone has two groups as far apart: Mann and Whitney's test, two-sided, exact."""
     pooled = sorted([*some, *others])
-    ranks = [mean(at for at, each in enumerate(pooled) if each == value) for value in some]
+    ranks = [mean(at for at, each in enumerate(pooled) if each == value) for value in pooled]
     middle = len(some) * (len(pooled) - 1) / 2
-    seen = abs(sum(ranks) - middle)
-    all_of = [mean(at for at, each in enumerate(pooled) if each == value) for value in pooled]
-    drawn = [abs(sum(draw) - middle) for draw in combinations(all_of, len(some))]
+    seen = abs(sum(ranks[pooled.index(value)] for value in some) - middle)
+    drawn = [abs(sum(draw) - middle) for draw in combinations(ranks, len(some))]
     return sum(each >= seen - 1e-9 for each in drawn) / len(drawn)
 
 
@@ -171,7 +170,7 @@ def run(smoke: bool, progress: Progress) -> Result:
         f"Records of {SIZE} bytes to topics of one partition, by a producer of librdkafka (acks=all, linger "
         "1 ms, batches of 128 kB) and one consumer, each a process; a delay is from when a record was due to "
         "when the consumer had it.",
-        f"{plan.windows} windows of {plan.window_s:.0f} s of each load and side, in turn after one to warm "
+        f"{plan.windows} windows of {plan.window_s:g} s of each load and side, in turn after one to warm "
         "up, each time in another order; the third that was due first is not counted. Means and p99 are "
         "medians over windows; p is how often chance alone has windows of a side and straight ones as far "
         "apart (Mann, Whitney, exact): of so many rows one in 20 is below 0.05 by chance.",

@@ -9,7 +9,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -22,6 +23,7 @@ _SOURCES: Final = Path(__file__).resolve().parent
 _SAID_LINES: Final = 3
 _ALONE_LIMIT_S: Final = 1_800.0
 _START_LIMIT_S: Final = 30.0
+_STOP_LIMIT_S: Final = 10.0
 _POLL_S: Final = 0.1
 
 
@@ -141,8 +143,30 @@ def _run(program: Program, command: list[str], folder: Path, until: float) -> No
         raise Unavailable(f"{program.name}: the build failed: {' '.join(said[-_SAID_LINES:])}")
 
 
-def wait_for(child: Child, listen: str) -> None:
-    """Wait until a peer listens at HOST:PORT.
+@contextmanager
+def listening(child: Child, listen: str) -> Iterator[tuple[int, str]]:
+    """Run a peer.
+
+    Args:
+        child: in a session of its own, as our proxy: by sessions Linux shares cores out (autogroup).
+        listen: HOST:PORT for clients.
+
+    Returns:
+        Its process id, and HOST:PORT for clients.
+
+    Raises:
+        Unavailable: it ended, or did not listen in time.
+    """
+    child.start()
+    try:
+        _wait_for(child, listen)
+        yield child.pid, listen
+    finally:
+        child.stop(_STOP_LIMIT_S)
+
+
+def _wait_for(child: Child, listen: str) -> None:
+    """Wait until it listens.
 
     Raises:
         Unavailable: it ended, or did not listen in time.

@@ -3,18 +3,16 @@
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
 
-from benchmarks.peers.build import Unavailable, wait_for
+from benchmarks.peers.build import Unavailable, listening
 from weir.stack.kafka import HOST
 from weir.stack.process import Child
 
 _COMMAND: Final = "haproxy"
 _VERSION_LIMIT_S: Final = 10.0
-_STOP_LIMIT_S: Final = 10.0
 _CONFIGURATION: Final = """\
 defaults
     mode tcp
@@ -43,8 +41,7 @@ def version() -> str:
     return found[1] if found else "unknown"
 
 
-@contextmanager
-def haproxy(behind: tuple[int, int], folder: Path) -> Iterator[tuple[int, str]]:
+def haproxy(behind: tuple[int, int], folder: Path) -> AbstractContextManager[tuple[int, str]]:
     """Run it in front of one broker, which tells clients of it: answers pass as they are.
 
     Args:
@@ -60,11 +57,5 @@ def haproxy(behind: tuple[int, int], folder: Path) -> Iterator[tuple[int, str]]:
     kafka, listen = (f"{HOST}:{port}" for port in behind)
     configuration = folder / "haproxy.cfg"
     configuration.write_text(_CONFIGURATION.format(listen=listen, kafka=kafka))
-    # In a session of its own, as the other proxies.
     child = Child("haproxy", [_COMMAND, "-db", "-f", str(configuration)], log=folder / "haproxy.log")
-    child.start()
-    try:
-        wait_for(child, listen)
-        yield child.pid, listen
-    finally:
-        child.stop(_STOP_LIMIT_S)
+    return listening(child, listen)

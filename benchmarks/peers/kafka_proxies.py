@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -53,16 +54,14 @@ class KafkaProxies:
         self, kafka: str, behind: tuple[int, int] | None, folder: Path, tls: Tls | None = None
     ) -> Iterator[dict[str, tuple[int, str]]]:
         """Run them; process id and HOST:PORT for clients, by side."""
-        others = {
-            LEAST: haproxy(behind, folder) if behind else None,
-            PEER: kroxylicious(kafka, folder, tls) if self.kroxylicious else None,
-        }
+        others = {LEAST: partial(haproxy, behind, folder)} if behind else {}
+        if self.kroxylicious:
+            others[PEER] = partial(kroxylicious, kafka, folder, tls)
         found = {}
         with ExitStack() as running:
             for side, other in others.items():
                 try:
-                    if other is not None:
-                        found[side] = running.enter_context(other)
+                    found[side] = running.enter_context(other())
                 except Unavailable as reason:
                     self.skipped.append(str(reason))
             yield found

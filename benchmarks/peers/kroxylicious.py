@@ -4,15 +4,14 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
 from benchmarks.kit.sides import Tls
-from benchmarks.peers.build import FOLDER, Unavailable, wait_for
+from benchmarks.peers.build import FOLDER, Unavailable, listening
 from streaming.contract.errors import WeirError
 from weir.jars.java import java
 from weir.stack.kafka import HOST, free_port
@@ -26,7 +25,6 @@ _JARS: Final = FOLDER / "kroxylicious"
 _CLASSES: Final = FOLDER / "kroxylicious-classes"
 _FETCH_LIMIT_S: Final = 300.0
 _COMPILE_LIMIT_S: Final = 60.0
-_STOP_LIMIT_S: Final = 10.0
 _BROKER_PORTS: Final = 3
 """Ports behind its bootstrap port that it takes too, whether there are so many brokers or not."""
 
@@ -55,8 +53,9 @@ def build() -> None:
     _run([compiler, "-cp", f"{_JARS}/*", "-d", str(_CLASSES), str(_SOURCE)], _COMPILE_LIMIT_S)
 
 
-@contextmanager
-def kroxylicious(kafka: str, folder: Path, tls: Tls | None = None) -> Iterator[tuple[int, str]]:
+def kroxylicious(
+    kafka: str, folder: Path, tls: Tls | None = None
+) -> AbstractContextManager[tuple[int, str]]:
     """Run it in front of a cluster.
 
     Args:
@@ -83,14 +82,8 @@ def kroxylicious(kafka: str, folder: Path, tls: Tls | None = None) -> Iterator[t
         command = [java(), f"-Xmx{HEAP_MB}m", "-cp", f"{_CLASSES}:{_JARS}/*", "Kroxylicious"]
     except WeirError as error:
         raise Unavailable(f"kroxylicious: {error}") from error
-    # In a session of its own, as our proxy: by sessions Linux shares cores out (autogroup).
     child = Child("kroxylicious", [*command, str(configuration)], log=folder / "kroxylicious.log")
-    child.start()
-    try:
-        wait_for(child, listen)
-        yield child.pid, listen
-    finally:
-        child.stop(_STOP_LIMIT_S)
+    return listening(child, listen)
 
 
 def _free_block() -> int:
