@@ -143,12 +143,14 @@ def main(words: Sequence[str]) -> int:
     if words:
         _build(words[0], words[1:])
         return 0
-    why = missing() and f"{missing()} is missing"
     try:
-        if not why:
-            print(f"compiling {len(MODULES)} modules, about a minute", flush=True)
-            compile_all()
+        if lacking := missing():
+            raise OSError(f"{lacking} is missing")
+        print(f"compiling {len(MODULES)} modules, about a minute", flush=True)
+        compile_all()
     except (OSError, subprocess.SubprocessError) as error:
-        why = str(error.stderr if isinstance(error, subprocess.CalledProcessError) else error).strip()[-300:]
-    print(f"proxies stay interpreted: {why}" if why else "proxies that start from now on run it")
-    return 1 if why else 0
+        why = error.stderr if isinstance(error, subprocess.CalledProcessError) else str(error)
+        print(f"proxies stay interpreted: {why.strip()[-300:]}")
+        return 1
+    print("proxies that start from now on run it")
+    return 0
