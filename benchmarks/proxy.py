@@ -271,7 +271,7 @@ def _sides(
     own: dict[str, Any] = {} if tls is None else tls.settings
     own["proxy"] = {"broker_port_base": 0, **own.get("proxy", {})}
     secured: dict[str, Any] = {} if tls is None else {"broker": tls.broker_properties, "sasl": Sasl()}
-    behind = peers.behind() if tls is None else None
+    behind = peers.behind() if tls is None else {}
     with ExitStack() as running:
         stack = running.enter_context(Stack(work_dir(), settings=own, behind=behind, **secured))
         kafka = stack.bootstrap if tls is None else stack.kafka.sasl_bootstrap

@@ -71,7 +71,7 @@ def sharing(folder: Path) -> Iterator[None]:
 @contextmanager
 def broker(
     folder: Path, properties: Mapping[str, str], sasl: Sasl | None = None,
-    behind: tuple[int, int] | None = None,
+    behind: Mapping[int, int] | None = None,
 ) -> Iterator[LocalKafka]:  # fmt: skip
     """A broker that runs.
 

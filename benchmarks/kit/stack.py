@@ -56,7 +56,7 @@ class Stack:
         partitions: int = 1,
         broker: Mapping[str, str] | None = None,
         sasl: Sasl | None = None,
-        behind: tuple[int, int] | None = None,
+        behind: Mapping[int, int] | None = None,
         beside: "Stack | None" = None,
     ) -> None:
         self.folder = folder

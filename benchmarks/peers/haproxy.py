@@ -41,11 +41,12 @@ def version() -> str:
     return found[1] if found else "unknown"
 
 
-def haproxy(behind: tuple[int, int], folder: Path) -> AbstractContextManager[tuple[int, str]]:
+def haproxy(broker: int, port: int, folder: Path) -> AbstractContextManager[tuple[int, str]]:
     """Run it in front of one broker, which tells clients of it: answers pass as they are.
 
     Args:
-        behind: the port of the broker, and the one where clients are expected.
+        broker: port of its listener behind this.
+        port: where clients are expected.
         folder: for its configuration and log.
 
     Returns:
@@ -54,7 +55,7 @@ def haproxy(behind: tuple[int, int], folder: Path) -> AbstractContextManager[tup
     Raises:
         Unavailable: it ended at its start, or did not listen in time.
     """
-    kafka, listen = (f"{HOST}:{port}" for port in behind)
+    kafka, listen = f"{HOST}:{broker}", f"{HOST}:{port}"
     configuration = folder / "haproxy.cfg"
     configuration.write_text(_CONFIGURATION.format(listen=listen, kafka=kafka))
     child = Child("haproxy", [_COMMAND, "-db", "-f", str(configuration)], log=folder / "haproxy.log")

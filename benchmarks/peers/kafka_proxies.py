@@ -1,6 +1,6 @@
 """The other proxies of Kafka that can be measured here."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -45,21 +45,21 @@ class KafkaProxies:
             found.skipped.append(str(reason))
         return found
 
-    def behind(self) -> tuple[int, int] | None:
-        """Ports of a broker's listener behind HAProxy, and of HAProxy; None: it is not here."""
-        return (free_port(), free_port()) if self.least else None
+    def behind(self) -> dict[int, int]:
+        """Port of a broker's listener behind HAProxy -> port of HAProxy; empty: it is not here."""
+        return {free_port(): free_port()} if self.least else {}
 
     @contextmanager
     def running(
-        self, kafka: str, behind: tuple[int, int] | None, folder: Path, tls: Tls | None = None
+        self, kafka: str, behind: Mapping[int, int], folder: Path, tls: Tls | None = None
     ) -> Iterator[dict[str, tuple[int, str]]]:
         """Run them; process id and HOST:PORT for clients, by side."""
-        others = {LEAST: partial(haproxy, behind, folder)} if behind else {}
+        others = [(LEAST, partial(haproxy, *ports, folder)) for ports in behind.items()]
         if self.kroxylicious:
-            others[PEER] = partial(kroxylicious, kafka, folder, tls)
+            others.append((PEER, partial(kroxylicious, kafka, folder, tls)))
         found = {}
         with ExitStack() as running:
-            for side, other in others.items():
+            for side, other in others:
                 try:
                     found[side] = running.enter_context(other())
                 except Unavailable as reason:

@@ -58,28 +58,11 @@ class Rig:
     def __init__(self, folder: Path, told: Recorder, say: Callable[[str], None]) -> None:
         self._folder, self._told, self._say = folder, told, say
         self.topics = Topics()
-        port, controller = free_port(), free_port()
+        self.port = free_port()
         own = {link: free_port() for link in LINKS if link.endswith("broker") or link.startswith("broker")}
-        names = {"PLAINTEXT": port, **{link.replace("-", "_").upper(): own[link] for link in own}}
         self.links: dict[str, list[Link]] = {link: [Link((HOST, 0), (HOST, own[link]))] for link in own}
-        advertised = {name: f"{HOST}:{at}" for name, at in names.items()} | {
-            link.replace("-", "_").upper(): self._relay(link) for link in own
-        }
-        self.kafka = LocalKafka(
-            folder / "kafka",
-            port=port,
-            properties={
-                "controller.quorum.voters": f"1@{HOST}:{controller}",
-                "listener.security.protocol.map": ",".join(
-                    f"{name}:PLAINTEXT" for name in (*names, "CONTROLLER")
-                ),
-                "listeners": ",".join(
-                    f"{name}://{HOST}:{at}" for name, at in {**names, "CONTROLLER": controller}.items()
-                ),
-                "advertised.listeners": ",".join(f"{name}://{at}" for name, at in advertised.items()),
-            },
-        )
-        self.port = port
+        behind = {own[link]: self.links[link][0].listens[1] for link in own}
+        self.kafka = LocalKafka(folder / "kafka", port=self.port, behind=behind)
         self.checkpoint = folder / CHECKPOINT
         self.parts = {"job": self._job(), "admin": self._admin(), "collect": self._collect()}
         self.reached: dict[str, str] = {}

@@ -117,7 +117,7 @@ class LocalKafka(LocalServer):
         advertise: host that clients are told; None: the loopback address.
         brokers: how many.
         sasl: opens a second listener with these users.
-        behind: the port of another plain one, of the only broker, and the port that its clients are told: of
+        behind: ports of further plain ones, of the only broker -> the port that clients of each are told: of
             what stands before it.
         auto_create_topics: the brokers' auto.create.topics.enable.
         properties: further broker properties, winning over ours.
@@ -137,7 +137,7 @@ class LocalKafka(LocalServer):
         advertise: str | None = None,
         brokers: int = 1,
         sasl: Sasl | None = None,
-        behind: tuple[int, int] | None = None,
+        behind: Mapping[int, int] | None = None,
         auto_create_topics: bool = False,
         properties: Mapping[str, str] | None = None,
         options: tuple[str, ...] = (),
@@ -148,7 +148,7 @@ class LocalKafka(LocalServer):
         self._options = options
         self._kind = kind
         self._sasl = sasl
-        self._behind = behind
+        self._behind = {f"BEHIND{at}": ports for at, ports in enumerate((behind or {}).items())}
         self._properties = {
             "auto.create.topics.enable": str(auto_create_topics).lower(),
             **(properties or {}),
@@ -199,8 +199,9 @@ class LocalKafka(LocalServer):
     def _write_properties(self, node: int) -> Path:
         ports, first = self._ports[node], node == 0
         named = {"PLAINTEXT": ports.plain, **({"SASL": ports.sasl} if self._sasl else {})}
-        own, told = ({"BEHIND": port} for port in self._behind) if self._behind else ({}, {})
-        listeners = [f"{name}://{self._listen}:{port}" for name, port in {**named, **own}.items()]
+        own = named | {name: port for name, (port, _) in self._behind.items()}
+        told = named | {name: port for name, (_, port) in self._behind.items()}
+        listeners = [f"{name}://{self._listen}:{port}" for name, port in own.items()]
         controller = [f"CONTROLLER://{HOST}:{ports.controller}"] if first else []
         lines = {
             "process.roles": "broker,controller" if first else "broker",
@@ -209,10 +210,10 @@ class LocalKafka(LocalServer):
             "controller.listener.names": "CONTROLLER",
             "listeners": ",".join(listeners + controller),
             "advertised.listeners": ",".join(
-                f"{name}://{self._advertise}:{port}" for name, port in {**named, **told}.items()
+                f"{name}://{self._advertise}:{port}" for name, port in told.items()
             ),
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT,"
-            "BEHIND:PLAINTEXT",
+            "listener.security.protocol.map": "SASL:SASL_PLAINTEXT,"
+            + ",".join(f"{name}:PLAINTEXT" for name in ("PLAINTEXT", "CONTROLLER", *self._behind)),
             "inter.broker.listener.name": "PLAINTEXT",
             "log.dirs": str((self._node_dir(node) / "log").absolute()),
             **_SMALL,
