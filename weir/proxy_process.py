@@ -1,18 +1,14 @@
 """Runs one proxy in the foreground, whatever it speaks."""
 
 import gc
-import logging
 import os
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 from enforcer.host.server import Host
-from weir.compiled import in_use
 from weir.foreground import AWAY, HERE, forget_ready_file, keep_memory, write_ready_file
 from weir.stopping import run_in_loop, stop_event, unless
-
-logger = logging.getLogger(__name__)
 
 _YOUNG_OBJECTS = 50_000
 """A Fetch of 500 topics makes thousands of objects, none of them in a circle. Looking for circles after each
@@ -43,7 +39,6 @@ def run_proxy(make: Callable[[], Host[Any]], ready_file: Path | None, ask: Ask =
 
 async def _serve(make: Callable[[], Host[Any]], ready_file: Path | None, ask: Ask) -> None:
     stop, proxy = stop_event(), make()
-    logger.info("what each request passes is %s", "compiled" if in_use() else "interpreted")
     try:
         # Each step may take long while Kafka or the job is away: a stop must not wait for it.
         for step in (ask, proxy.start, proxy.serving.wait, proxy.ready.wait):
@@ -64,7 +59,6 @@ def _described(proxy: Host[Any]) -> dict[str, Any]:
         "pid": os.getpid(),
         "listen": "{}:{}".format(*proxy.listen),
         "metrics": proxy.metrics_url,
-        "compiled": in_use(),
         "job": HERE if proxy.ready.is_set() else AWAY,
         **proxy.described,
     }

@@ -6,26 +6,16 @@ import time
 import urllib.request
 from pathlib import Path
 
-import pytest
 from cluster_kit import Cluster, address
 from process_kit import weir_proxy
 from proxy_kit import until
 from wire_client import WireClient
 
-from weir import compiled
 from weir.stack.kafka import free_port
 
 
-@pytest.mark.parametrize(
-    "off", ["1", pytest.param("", marks=pytest.mark.soak)], ids=["interpreted", "compiled"]
-)
-def test_it_gets_ready_serves_and_stops(
-    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, off: str
-) -> None:
+def test_it_gets_ready_serves_and_stops(cluster: Cluster, tmp_path: Path) -> None:
     """The ready file tells addresses that work; SIGTERM ends it with status 0 and clients are closed."""
-    monkeypatch.setenv(compiled.OFF, off)
-    if not off:
-        compiled.compile_all()
     ready_file, port = tmp_path / "ready.json", free_port()
     options = [
         "--kafka",
@@ -40,7 +30,6 @@ def test_it_gets_ready_serves_and_stops(
         until(ready_file.exists, what="the ready file")
         ready = json.loads(ready_file.read_text())
         assert ready["pid"] == process.pid and address(ready["listen"]) == ("127.0.0.1", port)
-        assert ready["compiled"] == (not off)
         # The port of a broker follows from its id, so a restarted proxy has it again.
         assert ready["brokers"] == {"1": f"127.0.0.1:{port + 2}"}
         with WireClient(ready["listen"]) as client, WireClient(ready["brokers"]["1"]) as direct:

@@ -6,7 +6,6 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from streaming.policy.settings import read_settings
-from weir.compiled import use
 from weir.foreground import host_port
 from weir.log import log_to_stderr, teller
 from weir.options import (
@@ -53,7 +52,6 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def run(args: argparse.Namespace) -> int:
     """Run until SIGINT or SIGTERM; raises WeirError if it cannot start."""
-    use()
     # Imported here: `weir --help` need not wait for uvloop and librdkafka.
     from enforcer.core.settings import ProxySettings
     from weir.proxy_process import run_proxy
@@ -63,12 +61,16 @@ def run(args: argparse.Namespace) -> int:
     if not 1 <= args.workers <= WORKERS_MAX:
         print(f"weir proxy: --workers: expected 1 to {WORKERS_MAX}", file=sys.stderr)
         return 2
-    args.listen = args.listen or host_port(DEFAULT_PULSAR_LISTEN if args.pulsar else DEFAULT_LISTEN)
+    if args.listen is None:
+        args.listen = host_port(DEFAULT_PULSAR_LISTEN if args.pulsar else DEFAULT_LISTEN)
     if args.workers > 1:
         if args.pulsar and not _pulsar_settings(args).targets:
             # A client that asked one of them where a topic is may come back to another.
-            why = "none knows what the others' lookups have named"
-            print(f"weir proxy: --workers with --pulsar needs pulsar.targets: {why}", file=sys.stderr)
+            print(
+                "weir proxy: --workers with --pulsar needs pulsar.targets: none knows what the others'"
+                " lookups have named",
+                file=sys.stderr,
+            )
             return 2
         return _run_workers(args, settings)
     given = {"advertise": args.advertise, "id": args.id}

@@ -76,7 +76,7 @@ def rewrite_addresses(api_key: int, version: int, response: bytes, address_of: A
         brokers, _ = _BROKERS(response, version, _BROKERS_AT(response, version))
     elif api_key == FIND_COORDINATOR:
         *alone, several = _COORDINATORS(response, version)
-        brokers = [alone, *several]
+        brokers = [tuple(alone), *several]
     else:
         read = _NEW_LEADERS.get(api_key, _CLUSTER)
         brokers = read(response, version)
