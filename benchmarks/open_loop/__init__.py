@@ -155,6 +155,9 @@ def run(smoke: bool, progress: Progress) -> Result:
     with ExitStack() as running:
         own, behind = {"proxy": {"broker_port_base": 0}}, peers.behind()
         stack = running.enter_context(Stack(work_dir(), settings=own, behind=behind))
+        # First, so that all have leaders when they are used.
+        loads = [(_topics(stack, f"load{at}", count), rate) for at, (count, rate) in enumerate(plan.loads)]
+        to_sweep = _topics(stack, "sweep", plan.loads[0][0])
         limited = running.enter_context(Stack(work_dir(), settings=own, policies=POLICIES, beside=stack))
         address = {DIRECT: stack.bootstrap, PROXY: str(stack.start_proxy(decided=False)["listen"])}
         limited.start_job()
@@ -162,10 +165,10 @@ def run(smoke: bool, progress: Progress) -> Result:
         others = running.enter_context(peers.running(stack.bootstrap, behind, stack.folder))
         address |= {side: listen for side, (_, listen) in others.items()}
         bench = _Bench(plan, address, (stack, limited), progress)
-        for number, (count, rate) in enumerate(plan.loads):
-            bench.load(_topics(stack, f"load{number}", count), rate)
+        for topics, rate in loads:
+            bench.load(topics, rate)
         if plan.sweep:
-            bench.sweep(_topics(stack, "sweep", plan.loads[0][0]))
+            bench.sweep(to_sweep)
     notes = [
         f"Records of {SIZE} bytes to topics of one partition, by a producer of librdkafka (acks=all, linger "
         "1 ms, batches of 128 kB) and one consumer, each a process; a delay is from when a record was due to "
