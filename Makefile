@@ -23,7 +23,7 @@ PYTEST := $(VENV)/bin/python -m pytest
 MINIO := v0.0.0-20260212201848-7aac2a2c5b7c
 MINUTES ?= 60
 SIDE_BY_SIDE := -n 2 --dist loadfile
-SECURE := secure attack kafka/test_tls.py kafka/test_sasl.py kafka/test_doors.py kafka/test_certificate_users.py pulsar/test_tls.py unit/enforcer/host unit/enforcer/control unit/enforcer/kafka/guard unit/test_jars.py unit/test_sbom.py unit/test_security_doc.py
+SECURE := secure attack kafka/test_tls.py kafka/test_sasl.py kafka/test_doors.py kafka/test_certificate_users.py pulsar/test_tls.py unit/enforcer/host unit/enforcer/control unit/enforcer/kafka/guard unit/test_jars.py unit/test_sbom.py unit/test_rows_have_tests.py
 
 # Where it is set, as in some containers, every start of Python compiles all of its modules anew.
 unexport PYTHONDONTWRITEBYTECODE
