@@ -1,4 +1,4 @@
-"""A log through all laws in one process, all at once or some of it at a time."""
+"""A log through all laws in one process, some of it at a time."""
 
 from collections.abc import Iterator
 
@@ -8,18 +8,6 @@ from streaming.laws.law import Batch, LawSpec, StepContext
 from streaming.laws.registry import LAWS
 from streaming.laws.shard import BatchContent, apply_policies, batch_of, read_batch
 from streaming.policy.timeline import PolicyTimeline
-
-
-def replay_all(records: Records, context: StepContext) -> Outputs:
-    """Decide a whole log at once, every law in one shard.
-
-    Raises:
-        Exception: whatever a law raised.
-    """
-    outputs = Outputs()
-    for _, _, decided in replay_laws(records, context, outputs):
-        outputs.add(decided)
-    return outputs
 
 
 def replay_laws(

@@ -5,10 +5,12 @@ from typing import Any
 
 import orjson
 
+from streaming.columns.outputs import Outputs
 from streaming.columns.records import Records
 from streaming.contract.decisions import DECISIONS
 from streaming.laws.law import StepContext
 from streaming.laws.shard import step
+from streaming.log.deciding import replay_laws
 from streaming.state.blob_store import BlobStore
 
 T0 = 1_795_166_700_000
@@ -113,3 +115,11 @@ class Shard:
 def decide(initial: dict[str, Any], *events: Event) -> dict[str, dict[str, Any]]:
     """Decisions by id of events in one batch, as a replay makes them."""
     return {decision["id"]: decision for decision in Shard(initial).step(events)}
+
+
+def replay_all(records: Records, context: StepContext) -> Outputs:
+    """Decide a whole log at once, every law in one shard."""
+    outputs = Outputs()
+    for _, _, decided in replay_laws(records, context, outputs):
+        outputs.add(decided)
+    return outputs

@@ -1,9 +1,10 @@
-"""Records as confluent-kafka hands them over, as far as the feeds of an enforcer look at them."""
+"""Records as confluent-kafka hands them over, as far as feeds look at them; what a Pulsar frame holds."""
 
 from typing import Any
 
 import orjson
 
+from enforcer.wire.pulsar.frames import body_at
 from streaming.columns.packed import CONTENT_TYPE, HEADER
 
 
@@ -48,3 +49,9 @@ class Record:
     def topic(self) -> str:
         """Where it stands."""
         return "weir.requests"
+
+
+def kind_of(frame: bytes) -> int:
+    """Which command a whole Pulsar frame holds, one that can be read in one way only."""
+    body_at(frame)
+    return frame[9]

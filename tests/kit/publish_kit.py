@@ -7,6 +7,7 @@ from typing import Any
 from backlog_kit import HOLD, decision, quota
 from clock_kit import SteadyClock
 from context_kit import context, enforce
+from message_kit import kind_of
 from part_link_kit import PartLink
 
 from enforcer.core.clock import Clock
@@ -29,7 +30,6 @@ from enforcer.wire.pulsar.frames import (
     SEND,
     SEND_ERROR,
     SEND_RECEIPT,
-    kind_of,
 )
 from enforcer.wire.pulsar.schema import CLASSES, new_body
 from streaming.policy.policy_set import PolicySet

@@ -90,16 +90,6 @@ class BadFrame(WeirError):
         self.reason = reason
 
 
-def kind_of(frame: bytes) -> int:
-    """Which command a whole frame holds.
-
-    Raises:
-        BadFrame: it holds none that can be read in one way only.
-    """
-    body_at(frame)
-    return frame[9]
-
-
 def body_at(frame: bytes) -> int:
     """Where the body of a whole frame's command begins; see `command_end` for where it ends.
 

@@ -7,7 +7,7 @@ import orjson
 from event_kit import backlog, delivery, ledger, quotas, report, subscription
 from hypothesis import given
 from hypothesis import strategies as st
-from law_kit import T0, Event, policy, quota, records_of, request
+from law_kit import T0, Event, policy, quota, records_of, replay_all, request
 from property_kit import tries
 
 from streaming.columns.outputs import Outputs
@@ -17,7 +17,6 @@ from streaming.laws.policy_routing import take
 from streaming.laws.registry import LAWS
 from streaming.laws.routing import Origin, routes
 from streaming.laws.shard import step
-from streaming.log.deciding import replay_all
 from streaming.policy.timeline import PolicyTimeline
 
 SHARDS = 3

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import orjson
 import pytest
-from law_kit import policy, quota, request
+from law_kit import policy, quota, replay_all, request
 
 from streaming.laws.law import StepContext
 from streaming.log import reading, sorted_decisions, stretches
-from streaming.log.deciding import Replay, replay_all
+from streaming.log.deciding import Replay
 from streaming.log.reading import read_records
 from streaming.log.writing import write_lines
 from streaming.policy.files import load_policies

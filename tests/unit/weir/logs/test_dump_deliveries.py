@@ -3,13 +3,12 @@
 import orjson
 from hypothesis import given
 from hypothesis import strategies as st
-from law_kit import T0, Event
+from law_kit import T0, Event, replay_all
 from property_kit import tries
 
 from streaming.columns.records import Records
 from streaming.laws.law import StepContext
 from streaming.laws.shard import step
-from streaming.log.deciding import replay_all
 from weir.logs.dump_lines import Annotator, DumpSummary, History
 from weir.logs.topic_reader import Record
 

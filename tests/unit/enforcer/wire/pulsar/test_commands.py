@@ -3,10 +3,11 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from message_kit import kind_of
 
 from enforcer.wire.pulsar import frames
 from enforcer.wire.pulsar.commands import CONNECTION, build, command, error, parse, rewritten
-from enforcer.wire.pulsar.frames import BadFrame, Reason, kind_of
+from enforcer.wire.pulsar.frames import BadFrame, Reason
 from enforcer.wire.pulsar.schema import BODIES, MESSAGES, new_body, read_metadata
 
 UNKNOWN = b"\xfa\x06\x05known\xc0\x3e\x07"

@@ -5,12 +5,13 @@ from itertools import accumulate
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from message_kit import kind_of
 from property_kit import tries
 from pulsar_rig import connect, split
 
 from enforcer.wire.pulsar import frames
 from enforcer.wire.pulsar.commands import build, command
-from enforcer.wire.pulsar.frames import BadFrame, Reason, Splitter, kind_of, message_parts
+from enforcer.wire.pulsar.frames import BadFrame, Reason, Splitter, message_parts
 from enforcer.wire.pulsar.schema import new_body
 
 LIMIT = 100_000

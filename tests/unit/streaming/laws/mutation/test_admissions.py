@@ -8,14 +8,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from law_kit import T0, Shard, quota, refund, request
+from law_kit import T0, Shard, quota, refund, replay_all, request
 from property_kit import tries
 
 from streaming.columns.outputs import Outputs
 from streaming.columns.records import Records
 from streaming.laws.law import StepContext
 from streaming.laws.shard import step
-from streaming.log.deciding import replay_all
 
 TEXTS = st.text(max_size=6) | st.sampled_from(['"', "\\", "\n", "\x00", "\x7f", "é", "😀", "a,b=<%"])
 FIELDS = st.fixed_dictionaries(
