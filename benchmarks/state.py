@@ -23,7 +23,8 @@ from benchmarks.load.events import POLICIES, SEED, request, user
 from benchmarks.load.writing import Counter, produce
 from streaming.contract.errors import WeirError
 from streaming.job.blobs.local import segments_folder
-from streaming.job.query import checkpoint_path, start_query
+from streaming.job.checkpoint_name import checkpoint_path
+from streaming.job.query import start_query
 from streaming.job.spark.session import Session
 from streaming.job.spark.settings import JobSettings
 from streaming.laws.mutation.table import COLD

@@ -2,7 +2,7 @@
 
 Spark puts a number into the task that its hash names. Numbers from 0 up would fall where they like: of four
 shards in two tasks three lie in one. So each shard takes the first number whose hash names the task it should
-be in; the layout of a checkpoint depends on that choice (`query.LAYOUT`).
+be in; the layout of a checkpoint depends on that choice (`checkpoint_name.LAYOUT`).
 """
 
 from dataclasses import dataclass

@@ -6,6 +6,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.contract.topics import Topics
 from streaming.job.blobs.places import stores_of
+from streaming.job.checkpoint_name import checkpoint_path
 from streaming.job.operator import Input, decide
 from streaming.job.output_columns import NEVER, PackRule
 from streaming.job.sources import kafka_policies, kafka_requests, kafka_usage
@@ -14,10 +15,6 @@ from streaming.job.spark.settings import JobSettings, Profile
 from streaming.job.transforms import also_for_candidates, routed, routed_requests
 from streaming.laws.law import CandidatePolicies, StepContext
 
-LAYOUT = 7
-"""Version of what a checkpoint holds. Raise it, with a line in the changelog, when sources, subscribed
-topics, grouping keys, the set or order of the laws, the numbers of `routes`, or what a shard's body holds
-change; the new one is filled by reading the topics from their start."""
 QUERY_NAME = "weir"
 _SENDS = {
     Profile.LATENCY: {},
@@ -28,22 +25,6 @@ _SENDS = {
         "kafka.buffer.memory": str(64 * 2**20),
     },
 }
-
-
-def checkpoint_path(settings: JobSettings, sources: str = "") -> str:
-    """Where this layout keeps its checkpoint.
-
-    What Spark would silently take from an old checkpoint instead of the settings is part of the path. So are
-    the topics that are read: the offsets and the state of one that was deleted and made again are of no use
-    for the new one, whose first records Spark would pass over.
-
-    Args:
-        settings: the section `job:`.
-        sources: stands for the topics as they are now, see `sources_of`; empty: whichever they are.
-    """
-    base = settings.checkpoint_dir.rstrip("/")
-    path = f"{base}/v{LAYOUT}-shards{settings.shard_count}-partitions{settings.shuffle_partitions}"
-    return f"{path}-topics{sources}" if sources else path
 
 
 def sources_of(topics: Topics) -> tuple[str, ...]:

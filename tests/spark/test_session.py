@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from streaming.contract.errors import ConfigError, WeirError
-from streaming.job.query import LAYOUT, checkpoint_path
+from streaming.job.checkpoint_name import LAYOUT, checkpoint_path
 from streaming.job.spark import session
 from streaming.job.spark.session import build_session, find_java, is_local_path, reason_of
 from streaming.job.spark.settings import JobSettings, Profile

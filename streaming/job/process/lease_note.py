@@ -6,6 +6,7 @@ import os
 import socket
 import uuid
 from dataclasses import asdict, dataclass, field, replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import IO, Any, Final, Self
 
@@ -49,6 +50,7 @@ class Note:
         holder: no other job has the same; empty: nobody.
         beat: grows as long as it is there.
         left: whether it ended in order.
+        weir: its version of Weir; empty: an earlier one than 1.0.0.
     """
 
     place: ProcessIdentity
@@ -58,11 +60,13 @@ class Note:
     holder: str = ""
     beat: int = 0
     left: bool = False
+    weir: str = ""
 
     @classmethod
     def first(cls, place: ProcessIdentity, *, starts: int) -> Self:
         """Of this process, new on the checkpoint."""
-        return cls(place=place, pid=os.getpid(), starts=starts, holder=uuid.uuid4().hex)
+        holder = uuid.uuid4().hex
+        return cls(place=place, pid=os.getpid(), starts=starts, holder=holder, weir=version("weir"))
 
     @property
     def is_free(self) -> bool:
@@ -137,6 +141,7 @@ def _note(said: dict[str, Any], here: ProcessIdentity) -> Note:
         holder=str(said.get("holder", f"pid {pid}")),
         beat=int(said.get("beat", 0)),
         left=bool(said.get("left", False)),
+        weir=str(said.get("weir", "")),
     )
 
 

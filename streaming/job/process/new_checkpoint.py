@@ -1,7 +1,6 @@
 """What a start on a checkpoint means: it goes on, or it begins anew beside one that is there, at a cost."""
 
 import logging
-import re
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -12,12 +11,12 @@ from pyspark.sql import SparkSession
 
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster
+from streaming.job.checkpoint_name import NAME
 from streaming.job.spark.session import reason_of
 from streaming.kafka_io.reader import Reader
 
 _LOG = logging.getLogger("weir.job")
 _LIMIT_S: Final = 5.0
-_NAME: Final = re.compile(r"v(\d+)-shards(\d+)-partitions(\d+)(?:-topics(\w+))?")
 _PARTS: Final = ("layout of this Weir", "job.shards", "job.shuffle_partitions", "topics that are read")
 """What the parts of a checkpoint's name stand for."""
 
@@ -84,7 +83,7 @@ def warn_of_new(
 
 
 def _why(other: str, name: str) -> str:
-    theirs, ours = (_NAME.fullmatch(each) for each in (other, name))
+    theirs, ours = (NAME.fullmatch(each) for each in (other, name))
     if theirs is None or ours is None:
         return "of another kind"
     pairs = zip(_PARTS, theirs.groups(), ours.groups(), strict=True)
@@ -102,7 +101,7 @@ def _others(spark: SparkSession, checkpoint: str) -> dict[str, int]:
     found = {
         name: _last_batch(files, jvm, jvm.org.apache.hadoop.fs.Path(path.getParent(), name))
         for name in sorted(names)
-        if _NAME.fullmatch(name)
+        if NAME.fullmatch(name)
     }
     return {name: batch for name, batch in found.items() if batch is not None}
 

@@ -22,12 +22,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster
+from streaming.job.checkpoint_name import checkpoint_path
 from streaming.job.process.host_clock import HostClock
 from streaming.job.process.lease import Lease
 from streaming.job.process.new_checkpoint import warn_of_new
 from streaming.job.process.progress import JobMetrics, ProgressReader
 from streaming.job.process.ticker import Ticker
-from streaming.job.query import checkpoint_path, sources_of, start_query
+from streaming.job.query import sources_of, start_query
 from streaming.job.spark.counts import BatchCounts, CountsParam
 from streaming.job.spark.session import (
     Session,
