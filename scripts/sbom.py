@@ -4,12 +4,15 @@ Every package of requirements-run.lock and every jar of weir/jars/poms, each wit
 each file that set-up would take for it. Flat: locks do not say which jar needs which.
 """
 
+import os
 import re
 import sys
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
+from uuid import NAMESPACE_URL, uuid5
 
 from cyclonedx.model import HashAlgorithm, HashType, Property
 from cyclonedx.model.bom import Bom
@@ -63,6 +66,10 @@ def sbom(root: Path) -> str:
     )
     parts = [*packages((root / "requirements-run.lock").read_text()), *jars(POMS)]
     bom = Bom(components=parts)
+    if epoch := os.environ.get("SOURCE_DATE_EPOCH"):
+        # The same bytes for the same sources: https://reproducible-builds.org/specs/source-date-epoch/
+        bom.metadata.timestamp = datetime.fromtimestamp(int(epoch), UTC)
+        bom.serial_number = uuid5(NAMESPACE_URL, f"weir {project['version']} {epoch}")
     bom.metadata.component = weir
     bom.register_dependency(weir, parts)
     return JsonV1Dot6(bom).output_as_string(indent=1)
