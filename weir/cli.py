@@ -34,6 +34,7 @@ COMMANDS = {
     "kafka": "weir.commands.local.kafka",
     "pulsar": "weir.commands.local.pulsar",
     "job": "weir.commands.job",
+    "state": "weir.commands.local.state",
     "proxy": "weir.commands.proxy",
     "admin": "weir.commands.admin",
     "collect": "weir.commands.collect",

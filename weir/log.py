@@ -2,7 +2,7 @@
 
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 
 from streaming.contract.printable import printable, printable_lines
@@ -55,3 +55,14 @@ def teller(who: str, *, stdout: bool = False) -> Callable[[str], None]:
         print(printable_lines(f"{who}: {text}"), file=file, flush=True)
 
     return say
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows of a table for people, a line each: the first column to the left, the others to the right.
+
+    >>> aligned([("tenant", "bytes"), ("acme", "1,024")])
+    ['tenant  bytes', 'acme    1,024']
+    """
+    first, *widths = (max(map(len, column)) for column in zip(*rows, strict=True))
+    others = (map(str.rjust, row[1:], widths) for row in rows)
+    return ["  ".join((row[0].ljust(first), *cells)) for row, cells in zip(rows, others, strict=True)]

@@ -95,6 +95,11 @@ class ColdRows:
         return bool(self._segments or self._discarded.names)
 
     @property
+    def segments(self) -> list[str]:
+        """Names of those that hold rows."""
+        return [segment.name for segment in self._segments]
+
+    @property
     def possible(self) -> bool:
         """Whether there is a place where rows can rest."""
         return self._blobs is not None

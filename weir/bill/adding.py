@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final
@@ -20,6 +20,7 @@ from streaming.contract.usage_events import GroupUsage
 from streaming.kafka_io.policy_topic import read_policies
 from streaming.laws.registry import LAWS
 from streaming.policy.policy_set import Section, parse_path
+from weir.log import aligned
 from weir.logs.dump_lines import IDS_MAX
 from weir.logs.topic_reader import Record, TopicReader
 
@@ -188,13 +189,8 @@ def lines(rows: Iterable[Charges], form: str) -> list[str]:
         return text.getvalue().splitlines()
     total = {name: sum(row[name] for row in values) for name in HEAD[1:]}
     cells = [HEAD, *(_cells(row) for row in (*values, {"tenant": "all", **total}))]
-    return [_aligned(row, [max(map(len, column)) for column in zip(*cells, strict=True)]) for row in cells]
+    return aligned(cells)
 
 
 def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
     return printable(row["tenant"]), *(f"{row[name]:,.0f}" for name in HEAD[1:])
-
-
-def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
-    cells = (f"{cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True))
-    return "  ".join((f"{row[0]:<{widths[0]}}", *cells))

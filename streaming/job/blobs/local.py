@@ -60,11 +60,16 @@ def blob_stores_of(checkpoint: str, batches_kept: int) -> BlobStores | None:
         checkpoint: folder or URI.
         batches_kept: how many batches back Spark may ask for the state again.
     """
+    folder = local_folder(checkpoint)
+    return None if folder is None else BlobStores(folder=segments_folder(folder), batches_kept=batches_kept)
+
+
+def local_folder(checkpoint: str) -> Path | None:
+    """The folder that a path or URI names; None if that is in no file system of this machine's."""
     parts = urlsplit(checkpoint)
     if parts.scheme not in ("", "file"):
         return None
-    path = Path(unquote(parts.path) if parts.scheme else checkpoint)
-    return BlobStores(folder=segments_folder(path.absolute()), batches_kept=batches_kept)
+    return Path(unquote(parts.path) if parts.scheme else checkpoint).absolute()
 
 
 def segments_folder(checkpoint: Path) -> Path:

@@ -1,0 +1,87 @@
+"""`weir state show`: what a checkpoint holds (docs/operate/checkpoints.md)."""
+
+import argparse
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from streaming.contract.errors import WeirError
+from streaming.contract.printable import printable, printable_array
+from streaming.policy.settings import read_settings
+from weir.log import aligned
+from weir.options import add, add_flag
+
+if TYPE_CHECKING:
+    from streaming.job.process.checkpoint_read import CheckpointRead
+
+
+def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Declare the command."""
+    parser = subparsers.add_parser("state", help="what a checkpoint of the job holds")
+    actions = parser.add_subparsers(metavar="ACTION", required=True)
+    show = actions.add_parser(
+        "show",
+        help="how far it has read, and what the laws remember",
+        description="Reads a checkpoint in a folder, beside a job that runs too, without Spark, and changes"
+        " nothing. Exit status 1: there is none of this Weir's layout, or it is damaged.",
+    )
+    add(show, "checkpoint", "its folder, or the one it lies in (default: job.checkpoint_dir)", nargs="?")
+    add(show, "--settings", "settings file, such as conf/weir.yaml", metavar="FILE")
+    add_flag(show, "--json", "as an array, an object a checkpoint")
+    show.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print it; raises WeirError if it cannot be read."""
+    # Imported here: the laws load Numba, which `weir --help` need not wait for.
+    from streaming.job.blobs.local import local_folder
+    from streaming.job.process.checkpoint_read import found, read
+    from streaming.job.spark.settings import JobSettings
+
+    given = args.checkpoint or read_settings(JobSettings, "job", args.settings).checkpoint_dir
+    folder = local_folder(given)
+    if folder is None:
+        raise WeirError(f"{given}: expected a folder; copy it into one (`hdfs dfs -get`, `aws s3 sync`)")
+    checkpoints = [read(path) for path in found(folder)]
+    if args.json:
+        print(printable_array(orjson.dumps(_fields(one)) for one in checkpoints))
+    else:
+        print("\n\n".join("\n".join(_lines(one)) for one in checkpoints))
+    return 0
+
+
+def _fields(one: "CheckpointRead") -> dict[str, Any]:
+    note = asdict(one.note)
+    last = {name: note[name] for name in ("weir", "pid", "starts", "left")} | {"host": one.note.place.host}
+    return {**asdict(one), "path": str(one.path), "note": last}
+
+
+def _lines(one: "CheckpointRead") -> list[str]:
+    note, begun = one.note, datetime.fromtimestamp(one.batch_ms / 1000, UTC)
+    where = f"pid {note.pid} on host {note.place.host}"
+    state = "ended" if note.left else "runs, or did not end in order"
+    wrote = f"written by Weir {note.weir or 'before 1.0.0'} ({where}: {state})"
+    last = wrote if note.holder else "its job has left no note"
+    runs_again = "" if one.next_batch is None else f"; batch {one.next_batch} has begun"
+    offsets = [
+        (topic, number, str(offset))
+        for topic, partitions in one.offsets.items()
+        for number, offset in sorted(partitions.items(), key=lambda item: int(item[0]))
+    ]
+    numbers = ("shard", "subjects", "resting", "state_bytes", "segments", "segment_bytes")
+    shards = [
+        (shard.law if shard.candidate is None else f"{shard.law} (candidate {shard.candidate + 1})",
+         *(f"{getattr(shard, name):,}" for name in numbers))
+        for shard in one.shards
+    ]  # fmt: skip
+    return [
+        printable(str(one.path)),
+        printable(f"layout {one.layout}, {last}"),
+        f"batch {one.batch} of {begun:%Y-%m-%dT%H:%M:%SZ} is complete{runs_again}",
+        "",
+        *aligned([("topic", "partition", "next offset"), *offsets]),
+        "",
+        *(aligned([("law", *numbers), *shards]) if not one.unread else (f"not read: {one.unread}",)),
+    ]
