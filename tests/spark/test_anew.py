@@ -11,9 +11,11 @@ import pytest
 from bench_kit import TOPICS, WAIT_S, Bench, Event, bench
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
+from streaming.job.checkpoint_name import LAYOUT
 from streaming.kafka_io.weir_topics import TIMESTAMP_TYPE
 
 DAY_MS, ROUND_MS, LATE_MS = 86_400_000, 1_000, 60_000
+LAST = f"v{LAYOUT - 1}-shards1-partitions1"
 POLICIES: dict[str, dict[str, Any]] = {
     "broker": {"resourceUsagePublishIntervalInSecs": ROUND_MS // 1000},
     "resourcegroups.rg1": {"publishRateInMsgs": 100},
@@ -48,12 +50,19 @@ def begun(tmp_path: Path) -> Iterator[Bench]:
             for number in range(5):
                 report(made, now_ms - ago_ms + number * ROUND_MS)
         clock(made, "LogAppendTime")
+        # What the last layout has left.
+        (tmp_path / "checkpoint" / LAST / "commits").mkdir(parents=True)
+        (tmp_path / "checkpoint" / LAST / "commits" / "41").touch()
         yield made
 
 
 def test_nothing_is_said_of_days_ago(begun: Bench) -> None:
     """No share and no limit whose life time is over; shares of now come, and the limit that was learned."""
     note = begun.job.start()
+    told = next(line for line in begun.job.log.read_text().splitlines() if "BEGINS ANEW" in line)
+    assert f"{LAST} (batch 41: layout of this Weir {LAYOUT - 1}, now {LAYOUT})" in told
+    assert " records of the topics are read again, for 1 s at least" in told
+    assert "proxies go on as without a job" in told
     began_ms = time.time_ns() // 1_000_000
 
     def enough(found: list[Event]) -> bool:

@@ -16,11 +16,12 @@ def test_what_is_there_and_what_differs_is_named() -> None:
     new = NewCheckpoint(path=f"/c/{NEW}", others={OLD: 41}, records=1200, from_start=True)
     assert new.text().startswith(
         f"BEGINS ANEW: /c has no {NEW}, but {OLD} (batch 41: job.shards 1, now 2, job.shuffle_partitions 1,"
-        " now 2, topics that are read a, now b). Nothing of that is taken over. There are 1,200 records on"
-        " the topics: all"
+        " now 2, topics that are read a, now b). Nothing of that is taken over. All 1,200 records of the"
+        " topics are read again, for 1 s at least"
     )
+    assert "Meanwhile new events wait and proxies go on as without a job" in new.text()
     new = NewCheckpoint(path=f"/c/{NEW}", others={OLD: 41}, records=None, from_start=False)
-    assert "There are" not in new.text()
+    assert "are read again" not in new.text()
     assert "job.starting_offsets is latest" in new.text()
 
 
