@@ -1,5 +1,6 @@
 # make setup | run | pulsar | check | test | secure | soak [MINUTES=60] [SEED=n] | suites [NAME=...] [WAY=tls]
 #    | matrix [NAME=...] | bench [NAME=...] | image | sbom | release | compose-test
+#    | upgrade-test [OLD=ref]
 # (all but setup and image run setup first, test beside what needs less)
 # pulsar: what weir pulsar and weir up --pulsar local need (they fetch it themselves too), 231 MB, about a minute.
 # s3a: what checkpoints on s3a:// need, 10 MB. minio: an S3 store for tests of that, built in a quarter of an hour.
@@ -8,6 +9,7 @@
 # tests through the proxy, before a release too, as matrix: all laws before other brokers, by more clients. bench: how
 # fast it is.
 # sbom: what Weir is made of (CycloneDX), build/sbom.json. release: what users get of a tagged version, build/release.
+# upgrade-test: the last release beside this one (soak has it too): its newest tag, or OLD.
 # secure: the quick tests of test that are about security, testssl.sh, and all laws felt by clients in C, Python, Java and Go.
 PYTHON ?= python3
 VENV := .venv
@@ -30,7 +32,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Where it is set, pytest ends with all of what differed, and a log of bounded length then lacks the test's name.
 unexport CI
 
-.PHONY: setup run pulsar s3a minio lint types units check test secure soak suites matrix bench image sbom release compose-test
+.PHONY: setup run pulsar s3a minio lint types units check test secure soak suites matrix bench image sbom release upgrade-test compose-test
 .DELETE_ON_ERROR:
 
 # Python's libraries and Kafka's jars come from two places, so they come at a time.
@@ -173,6 +175,9 @@ image:
 
 sbom: setup
 	@PYTHONPATH=$(CURDIR) $(VENV)/bin/python scripts/sbom.py build/sbom.json
+
+upgrade-test: setup
+	@WEIR_OLD=$(OLD) $(PYTEST) tests/end_to_end/test_upgrade.py
 
 # From a clean commit with the tag vVERSION; its images too where ENGINE answers.
 release: setup

@@ -62,7 +62,8 @@ def build(root: Path, version: str, into: Path) -> None:
         environment = {**os.environ, _EPOCH: epoch, "PYTHONPATH": str(sources)}
         code = f"from setuptools import build_meta; build_meta.build_wheel({str(into.absolute())!r})"
         for words in (["-c", code], ["scripts/sbom.py", str(into.absolute() / "sbom.json")]):
-            subprocess.run([sys.executable, *words], cwd=sources, env=environment, check=True, stdout=2)
+            command = [sys.executable, *words]
+            subprocess.run(command, cwd=sources, env=environment, check=True, stdout=subprocess.DEVNULL)
         shutil.copy(sources / "requirements-run.lock", into)
         pack(sources / "compose", into / f"{name}-manifests.tar.gz", version, int(epoch))
 

@@ -28,6 +28,8 @@ from weir.stack.kafka import HOST, LocalKafka, Sasl, free_port
 from weir.stack.topics import ensure_topics
 
 START_S = 90.0
+STOP_S = 40.0
+"""As terminationGracePeriodSeconds of the manifests."""
 REFUSED = 89
 """THROTTLING_QUOTA_EXCEEDED."""
 _LOST_S = 0.05
@@ -69,7 +71,7 @@ class Company:
             goes.
     """
 
-    def __init__(self, folder: Path, path: Way | None = None) -> None:
+    def __init__(self, folder: Path, path: Way | None = None, job_prefix: Sequence[str] = ()) -> None:
         self.folder = folder
         self.topics = Topics()
         self.proxies: dict[str, ProxyProcess] = {}
@@ -85,6 +87,7 @@ class Company:
             },
         )
         self.path.to = address(self.kafka.sasl_bootstrap)
+        self._job_prefix = job_prefix
         self._ports: dict[str, tuple[str, str]] = {}
         self._running = ExitStack()
 
@@ -94,8 +97,9 @@ class Company:
             starting.enter_context(self.kafka)
             ensure_topics(Cluster(self.kafka.bootstrap, self.topics))
             self._policies = PolicyWriter(self.kafka.bootstrap, self.topics)
-            self.job = Job(self.folder, self.kafka.bootstrap)
-            starting.callback(self.job.close)
+            self.job = Job(self.folder, self.kafka.bootstrap, prefix=self._job_prefix)
+            # Whichever it is by then.
+            starting.callback(lambda: self.job.close())
             self.job.start()
             starting.callback(self._kill_all)
             self._running = starting.pop_all()
@@ -115,8 +119,9 @@ class Company:
         self._policies.put(path, value)
 
     def launch(
-        self, name: str, *, ahead_ms: int = 0, apart: bool = False, traffic_by_path: bool = False
-    ) -> None:
+        self, name: str, *, ahead_ms: int = 0, apart: bool = False, traffic_by_path: bool = False,
+        prefix: Sequence[str] = (),
+    ) -> None:  # fmt: skip
         """Start a proxy, or start it again where it was.
 
         Args:
@@ -124,6 +129,7 @@ class Company:
             ahead_ms: how far its clock is off.
             apart: it reads and writes Weir's topics by `path`.
             traffic_by_path: all else goes that way.
+            prefix: words before the command, such as another program that runs it.
         """
         listen, metrics = self._ports.setdefault(name, (f"{HOST}:{free_port()}", f"{HOST}:{free_port()}"))
         settings: dict[str, Any] = {"proxy": {"broker_port_base": 0}}
@@ -139,7 +145,8 @@ class Company:
         words += ["--listen", listen, "--metrics", metrics]
         log = self.folder / f"{name}.log"
         with log.open("ab") as output:
-            process = subprocess.Popen([sys.executable, *program, *words], stdout=output, stderr=output)
+            command = [*prefix, sys.executable, *program, *words]
+            process = subprocess.Popen(command, stdout=output, stderr=output)
         self.proxies[name] = ProxyProcess(process, listen, metrics, log)
 
     def kill(self, name: str) -> None:
@@ -147,6 +154,12 @@ class Company:
         process = self.proxies.pop(name).process
         process.kill()
         process.wait(5)
+
+    def stop(self, name: str) -> int:
+        """SIGTERM for one; its exit status."""
+        process = self.proxies.pop(name).process
+        process.terminate()
+        return process.wait(STOP_S)
 
     def await_all(self) -> None:
         """Wait until all let clients in and have heard of each other."""
