@@ -63,7 +63,10 @@ def build(root: Path, version: str, into: Path) -> None:
         code = f"from setuptools import build_meta; build_meta.build_wheel({str(into.absolute())!r})"
         for words in (["-c", code], ["scripts/sbom.py", str(into.absolute() / "sbom.json")]):
             command = [sys.executable, *words]
-            subprocess.run(command, cwd=sources, env=environment, check=True, stdout=subprocess.DEVNULL)
+            made = subprocess.run(command, cwd=sources, env=environment, capture_output=True, text=True)
+            # Only then: setuptools warns of each folder of data.
+            if made.returncode:
+                raise SystemExit(f"release: {words} failed:\n{made.stdout}{made.stderr}")
         shutil.copy(sources / "requirements-run.lock", into)
         pack(sources / "compose", into / f"{name}-manifests.tar.gz", version, int(epoch))
 

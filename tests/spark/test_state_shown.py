@@ -99,6 +99,8 @@ def test_it_says_what_is_there(made: Bench, capsys: pytest.CaptureFixture[str]) 
         (lambda path: _each(path, "segments/*/*", None), "missing"),
         (lambda path: _each(path, "offsets/*"), "cannot be read (it is of version b'x"),
         (lambda path: _each(path, "offsets/*", b'v1\n{"batchTimestampMs":1e30}'), "its batch has no time"),
+        (lambda path: _each(path, "offsets/*", b"v1\n[]"), "cannot be read ("),
+        (lambda path: _each(path, "offsets/*", b'v1\n{"batchTimestampMs":1,"conf":[]}'), "no configuration"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_is_one_line(

@@ -32,7 +32,7 @@ class ShardRead:
 
     Attributes:
         law, shard: which.
-        candidate: number of the policies that are tried there; None: those in force.
+        candidate: number of the policies that are tried there, from 1 on; 0: those in force.
         subjects: rows that the last batches needed.
         resting: rows that lie in segments.
         state_bytes: what Spark carries of it.
@@ -41,7 +41,7 @@ class ShardRead:
 
     law: str
     shard: int
-    candidate: int | None
+    candidate: int
     subjects: int
     resting: int
     state_bytes: int
@@ -103,14 +103,14 @@ def read(path: Path) -> CheckpointRead:
         raise StateError(f"{path} has no complete batch; expected one in commits/ (its job begins anew)")
     batch, begun = commits[-1], numbers_in(path / "offsets")[-1:]
     told, offsets = _offsets(path / "offsets" / str(batch))
-    unread = why_not(told.get("conf", {}))
+    unread = why_not(told["conf"])
     notes = Notes(path.parent / f"{path.name}.pid", ProcessIdentity.here())
     shards = [] if unread else list(_shards(path, batch + 1, int(match[2]), int(match[3])))
     return CheckpointRead(
         path=path, layout=int(match[1]), note=notes.read(), batch=batch,
-        batch_ms=int(told.get("batchTimestampMs", 0)),
+        batch_ms=int(told["batchTimestampMs"]),
         next_batch=begun[0] if begun and begun[0] > batch else None, offsets=offsets, unread=unread,
-        shards=sorted(shards, key=lambda one: (one.candidate or -1, one.law, one.shard)),
+        shards=sorted(shards, key=lambda one: (one.candidate, one.law, one.shard)),
     )  # fmt: skip
 
 
@@ -127,12 +127,12 @@ def _offsets(file: Path) -> tuple[dict[str, Any], dict[str, dict[str, int]]]:
         offsets = {}
         for source in sources:
             for topic, partitions in (orjson.loads(source) if source != b"-" else {}).items():
-                offsets[str(topic)] = {str(number): int(offset) for number, offset in partitions.items()}
-        about = dict(orjson.loads(told))
-        if not 0 <= int(about.get("batchTimestampMs", 0)) < _TIMES_MS:
-            raise ValueError("its batch has no time")
+                offsets[topic] = {str(int(number)): int(offset) for number, offset in partitions.items()}
+        about = {"conf": {}, **orjson.loads(told)}
+        if not 0 <= int(about["batchTimestampMs"]) < _TIMES_MS or not isinstance(about["conf"], dict):
+            raise ValueError("its batch has no time or no configuration")
         return about, offsets
-    except (OSError, ValueError, TypeError, AttributeError) as error:
+    except (OSError, LookupError, ValueError, TypeError, AttributeError) as error:
         raise StateError(f"{file} cannot be read ({error}); the checkpoint is damaged") from error
 
 
@@ -155,7 +155,7 @@ def _shards(path: Path, version: int, shards: int, tasks: int) -> Iterator[Shard
             where = store.folder / f"{missing[0]}{SUFFIX}"
             raise StateError(f"{where} is missing; the checkpoint is damaged")
         yield ShardRead(
-            law=law, shard=shard, candidate=candidate, state_bytes=len(raw),
+            law=law, shard=shard, candidate=0 if candidate is None else candidate + 1, state_bytes=len(raw),
             subjects=len(next(iter(body.columns.values()), ())),
             resting=len(resting),
             segments=len(files) if candidate is None else 0,

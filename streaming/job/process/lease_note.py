@@ -112,10 +112,9 @@ class Notes:
             OSError: the file system does not answer.
         """
         try:
-            said = json.loads(self.path.read_bytes())
-        except (FileNotFoundError, ValueError):
+            return _note(json.loads(self.path.read_bytes()), self.here)
+        except (FileNotFoundError, ValueError, TypeError, AttributeError):
             return Note(place=self.here)
-        return _note(said, self.here) if isinstance(said, dict) else Note(place=self.here)
 
     def write(self, note: Note) -> None:
         """Put a note in place of the one that is there: nobody ever reads half of one.

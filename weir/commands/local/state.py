@@ -66,13 +66,13 @@ def _lines(one: "CheckpointRead") -> list[str]:
     last = wrote if note.holder else "its job has left no note"
     runs_again = "" if one.next_batch is None else f"; batch {one.next_batch} has begun"
     offsets = [
-        (topic, number, str(offset))
+        (printable(topic), number, str(offset))
         for topic, partitions in one.offsets.items()
         for number, offset in sorted(partitions.items(), key=lambda item: int(item[0]))
     ]
     numbers = ("shard", "subjects", "resting", "state_bytes", "segments", "segment_bytes")
     shards = [
-        (shard.law if shard.candidate is None else f"{shard.law} (candidate {shard.candidate + 1})",
+        (f"{shard.law} (candidate {shard.candidate})" if shard.candidate else shard.law,
          *(f"{getattr(shard, name):,}" for name in numbers))
         for shard in one.shards
     ]  # fmt: skip
@@ -83,5 +83,5 @@ def _lines(one: "CheckpointRead") -> list[str]:
         "",
         *aligned([("topic", "partition", "next offset"), *offsets]),
         "",
-        *(aligned([("law", *numbers), *shards]) if not one.unread else (f"not read: {one.unread}",)),
+        *([printable(f"not read: {one.unread}")] if one.unread else aligned([("law", *numbers), *shards])),
     ]
