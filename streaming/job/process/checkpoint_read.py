@@ -1,6 +1,7 @@
 """What a checkpoint in a folder holds, read beside a job that may run on it: nothing of it is changed."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -136,6 +137,16 @@ def _offsets(file: Path) -> tuple[dict[str, Any], dict[str, dict[str, int]]]:
         raise StateError(f"{file} cannot be read ({error}); the checkpoint is damaged") from error
 
 
+def _sizes(folder: Path) -> dict[str, int]:
+    """The segments of a shard, by name."""
+    found = {}
+    for file in folder.glob(f"*{SUFFIX}"):
+        # A job that runs deletes old ones meanwhile.
+        with suppress(FileNotFoundError):
+            found[file.stem] = file.stat().st_size
+    return found
+
+
 def _shards(path: Path, version: int, shards: int, tasks: int) -> Iterator[ShardRead]:
     stores = BlobStores(folder=segments_folder(path), batches_kept=0)
     for key, made, raw in states(path / "state" / "0", version):
@@ -150,7 +161,7 @@ def _shards(path: Path, version: int, shards: int, tasks: int) -> Iterator[Shard
         store = stores.of(law, shard)
         body = SpilledBody.of(raw, store).body
         resting = ColdRows(body.notes.get(COLD), store)
-        files = {file.stem: file.stat().st_size for file in store.folder.glob(f"*{SUFFIX}")}
+        files = _sizes(store.folder)
         if missing := [name for name in resting.segments if not files.get(name)]:
             where = store.folder / f"{missing[0]}{SUFFIX}"
             raise StateError(f"{where} is missing; the checkpoint is damaged")
