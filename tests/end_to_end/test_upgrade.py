@@ -30,7 +30,7 @@ NAMES: Final = ("one", "two")
 BOUND: Final = len(NAMES) + 1 + (BURST + RATE * BEHIND_S) / len(NAMES)
 """What two may let in above the law, of items of one mutation (docs/laws.md, "Several proxies")."""
 ROUND_S = 1
-STEADY_S = 10.0
+STEADY_S = 8.0
 SHARES_S = 90.0
 """A job that starts anew has to find its place first, and a group waits for its next round."""
 GROUP: Final = "moved"
@@ -81,13 +81,13 @@ def old(tmp_path_factory: pytest.TempPathFactory) -> OldRelease:
 
 def test_two_versions_stand_beside_each_other(old: OldRelease, tmp_path: Path, say: Say) -> None:
     """No record lost, no request unaccounted for, no dead letter, quotas within the bound of two proxies."""
-    name, topic = fresh("hurry"), fresh("written")
+    name, topic = fresh("hurry"), fresh(f"acme.{GROUP}.written")
     say(f"the old one is {old.ref}")
     with Company(tmp_path, job_prefix=old.words) as company, ExitStack() as clients:
         subject = company.limit(name, RATE, BURST)
         company.put("broker", {"resourceUsagePublishIntervalInSecs": ROUND_S})
         company.put(f"resourcegroups.{GROUP}", {"publishRateInMsgs": 10_000})
-        company.put("namespaces.public/default", {"resourcegroup": GROUP})
+        company.put(f"namespaces.acme/{GROUP}", {"resourcegroup": GROUP})
         admin = AdminClient({"bootstrap.servers": company.kafka.bootstrap})
         admin.create_topics([NewTopic(topic, 4, 1)])[topic].result(20)
         for proxy in NAMES:
