@@ -28,7 +28,7 @@ PROXIES = "--selector=app.kubernetes.io/component=proxy"
 def kube(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubernetes]:
     """With Weir's namespace."""
     with Kubernetes(tmp_path_factory.mktemp("kube")) as running:
-        running.tell("apply", f"--filename={BASE / '00-namespace.yaml'}", "--namespace=weir")
+        running.tell("apply", f"--filename={BASE / '00-namespace.yaml'}", "--namespace=weir", *STRICT)
         yield running
 
 
