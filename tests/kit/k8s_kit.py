@@ -87,3 +87,7 @@ def clients_are_told_what_is_there(settings: ProxySettings, among: Sequence[Mani
     tls, probe = settings.tls, container(proxy)["livenessProbe"]["httpGet"]
     assert bool(brokers) != bool(tls and tls.sni)
     assert (probe.get("scheme") == "HTTPS") == bool(tls)
+    # Each part reads all settings, and refuses those whose files are not there.
+    for workload in of_kind(*WORKLOADS, among=among):
+        mounts = [mount["mountPath"] for mount in container(workload)["volumeMounts"]]
+        assert ("/run/secrets/tls" in mounts) == bool(tls)
