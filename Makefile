@@ -1,9 +1,10 @@
 # make setup | run | pulsar | check | test | secure | soak [MINUTES=60] [SEED=n] | suites [NAME=...] [WAY=tls]
 #    | matrix [NAME=...] | bench [NAME=...] | image | sbom | release | compose-test
-#    | upgrade-test [OLD=ref]
+#    | kube-test | upgrade-test [OLD=ref]
 # (all but setup and image run setup first, test beside what needs less)
 # pulsar: what weir pulsar and weir up --pulsar local need (they fetch it themselves too), 231 MB, about a minute.
-# s3a: what checkpoints on s3a:// need, 10 MB. minio: an S3 store for tests of that, built in a quarter of an hour.
+# s3a: what checkpoints on s3a:// need, 10 MB. minio: an S3 store for tests of that, kube: an API server of Kubernetes,
+# each built in a quarter of an hour.
 # check: lint, types and unit tests, four minutes. test: that and the rest on real parts, twenty minutes; what a change
 # has to pass. soak: what takes longer and breaks seldom, before a release; last MINUTES of kills. suites: clients' own
 # tests through the proxy, before a release too, as matrix: all laws before other brokers, by more clients. bench: how
@@ -23,6 +24,7 @@ AXE := .weir/tools/axe/.fetched
 PYTEST := $(VENV)/bin/python -m pytest
 # A commit of MinIO, 2026-02-12.
 MINIO := v0.0.0-20260212201848-7aac2a2c5b7c
+KUBE := v1.34.1
 MINUTES ?= 60
 SIDE_BY_SIDE := -n 2 --dist loadfile
 SECURE := secure attack kafka/test_tls.py kafka/test_sasl.py kafka/test_doors.py kafka/test_certificate_users.py pulsar/test_tls.py unit/enforcer/host unit/enforcer/control unit/enforcer/kafka/guard unit/test_jars.py unit/test_sbom.py unit/test_rows_have_tests.py
@@ -32,7 +34,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Where it is set, pytest ends with all of what differed, and a log of bounded length then lacks the test's name.
 unexport CI
 
-.PHONY: setup run pulsar s3a minio lint types units check test secure soak suites matrix bench image sbom release upgrade-test compose-test
+.PHONY: setup run pulsar s3a minio lint types units check test secure soak suites matrix bench image sbom release upgrade-test compose-test kube kube-test
 .DELETE_ON_ERROR:
 
 # Python's libraries and Kafka's jars come from two places, so they come at a time.
@@ -86,6 +88,13 @@ minio: .weir/tools/minio
 	@scripts/prerequisites.sh $(PYTHON) go
 	@echo "minio: building $(MINIO) (a quarter of an hour)"
 	@GOBIN=$(CURDIR)/.weir/tools go install -trimpath -ldflags "-s -w" github.com/minio/minio@$(MINIO)
+
+kube: .weir/tools/kube/.built
+.weir/tools/kube/.built: scripts/kube.sh
+	@scripts/prerequisites.sh $(PYTHON) go
+	@echo "kube: building Kubernetes $(KUBE) (a quarter of an hour)"
+	@scripts/kube.sh $(KUBE) $(@D)
+	@touch $@
 
 # Kafka and the job start in half the time with it, and work as well without, so a failure stops nothing.
 .weir/jars/.archived: .weir/jars/kafka/.fetched .weir/jars/spark/.fetched | $(VENV)/.compiled
@@ -147,13 +156,13 @@ secure: setup $(PULSAR_JARS)
 	@$(PYTEST) $(SECURE:%=tests/%) -m "not soak" $(SIDE_BY_SIDE) --durations=3
 
 # Nothing side by side with what measures. Needs Debian's package prometheus, with promtool; go for an S3
-# store, built in a quarter of an hour the first time; and root, for a second host.
-soak: setup s3a $(PULSAR_JARS) $(AXE) .weir/jars/pulsar_tools/.fetched $(TESTS_JARS) .weir/tools/minio
+# store and for Kubernetes, half an hour the first time; and root, for a second host.
+soak: setup s3a $(PULSAR_JARS) $(AXE) .weir/jars/pulsar_tools/.fetched $(TESTS_JARS) minio kube
 	@scripts/prerequisites.sh $(PYTHON) prometheus promtool chromium
 	@echo "== unit tests with thorough properties" && \
 		$(PYTEST) tests/unit tests/traces -n 2 --hypothesis-profile thorough --durations=3
 	@echo "== outages, half-minute measurements, the benchmarks' short form" && \
-		$(PYTEST) tests/spark tests/kafka tests/attack tests/pulsar tests/browser tests/end_to_end tests/secure/test_kroxylicious.py \
+		$(PYTEST) tests/spark tests/kafka tests/attack tests/pulsar tests/browser tests/end_to_end tests/kube tests/secure/test_kroxylicious.py \
 			-m soak --durations=3
 	@echo "== $(MINUTES) minutes of kills (docs/reliability.md)" && \
 		$(VENV)/bin/python tests/soak --minutes $(MINUTES) $(SEED:%=--seed %)
@@ -186,6 +195,10 @@ release: setup
 # The images and the stack of compose/ for real, with whatever engine is there (see image); up to a quarter of an hour.
 compose-test: setup
 	@$(VENV)/bin/python tests/compose
+
+# compose/k8s before an API server.
+kube-test: setup kube
+	@$(PYTEST) tests/kube -m soak
 
 export ENGINE BASE TAG BUILD_ARGS
 

@@ -6,7 +6,7 @@ folder, and has it do and stand what story.py says. Takes the machine for up to 
 From the environment:
     ENGINE      docker or podman (default: whichever works); without one it says so and ends with status 0
     BASE        image to build on (default: what the Dockerfile says)
-    BUILD_ARGS  further arguments of build, such as -v for certificates that this machine needs
+    BUILD_ARGS  further arguments of build, such as a mirror wants (docs/operate/compose.md)
     TAG         tag of images that are there: nothing is built, and there is no upgrade
 """
 

@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "compose"
 VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*)|:\?[^}]*)\}")
 COPY = re.compile(r"^COPY (?!--from)(.+) \S+$", re.MULTILINE)
+RUN = re.compile(r"^RUN (?:.*\\\n)*.*$", re.MULTILINE)
 PARTS = ("kafka", "job", "proxy", "admin", "collect")
 USER = "10001:10001"
 READY = "/tmp/ready.json"
@@ -231,6 +232,13 @@ def test_image_and_stack_agree() -> None:
     assert f"chown {USER}" in (FOLDER / "secrets.sh").read_text()
     assert f'CMD ["weir", "healthy", "{READY}"]' in dockerfile
     assert set(re.findall(r"python(3\.\d+)/", dockerfile)) == {"3.11"}
+
+
+def test_what_a_mirror_wants_is_there_where_it_is_asked() -> None:
+    """Secrets of the build: pip's settings and Maven's."""
+    for run in RUN.findall((FOLDER / "Dockerfile").read_text()):
+        assert ("id=pip," in run) == ("pip install" in run)
+        assert ("id=maven," in run) == ("weir setup" in run)
 
 
 @pytest.mark.parametrize("script", ["entry.sh", "cut.sh", "secrets.sh", "build.sh"])

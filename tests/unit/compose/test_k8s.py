@@ -5,8 +5,24 @@ from pathlib import Path
 import kubernetes_validate
 import pytest
 import yaml
-from k8s_kit import WORKLOADS, Manifest, container, manifests, named, of_kind, pod, selects
+from k8s_kit import (
+    BASE,
+    FOLDER,
+    OVERLAYS,
+    WORKLOADS,
+    Manifest,
+    clients_are_told_what_is_there,
+    container,
+    kustomization,
+    manifests,
+    named,
+    of_kind,
+    pod,
+    ports,
+    selects,
+)
 from monitoring_kit import COMPOSE
+from tls_kit import Authority
 
 from enforcer.core.settings import ProxySettings
 from streaming.job.spark.settings import JobSettings
@@ -45,8 +61,8 @@ def test_all_stand_in_one_namespace() -> None:
     """Its own, which admits restricted pods only."""
     (space,) = of_kind("Namespace")
     assert space["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
-    for place, document in manifests():
-        assert document["kind"] == "Namespace" or document["metadata"]["namespace"] == "weir", place
+    for name in (BASE.name, *OVERLAYS):
+        assert kustomization(name)["namespace"] == space["metadata"]["name"]
 
 
 @each_part
@@ -75,11 +91,6 @@ def volumes(workload: Manifest) -> set[str]:
     return {one["name"] for one in pod(workload)["spec"]["volumes"]} | {
         one["metadata"]["name"] for one in claims
     }
-
-
-def ports(workload: Manifest) -> dict[str, int]:
-    """Those that have names."""
-    return {one["name"]: one["containerPort"] for one in container(workload)["ports"]}
 
 
 @each_part
@@ -135,37 +146,31 @@ def test_services_lead_to_ports_that_are_there(service: Manifest) -> None:
 
 
 @pytest.fixture
-def settings_file(tmp_path: Path) -> str:
-    """What the ConfigMap has."""
-    (settings,) = of_kind("ConfigMap")
-    file = tmp_path / "weir.yaml"
-    file.write_text(settings["data"]["weir.yaml"])
-    return str(file)
+def settings_file() -> str:
+    """The base's."""
+    return str(BASE / "weir.yaml")
 
 
-def test_settings_are_valid(settings_file: str) -> None:
+@pytest.mark.parametrize("name", [BASE.name, *OVERLAYS])
+def test_settings_are_valid(name: str, tmp_path: Path) -> None:
     """Our reader takes every section, and there is no other."""
+    pair = Authority(tmp_path).server()
+    text = (FOLDER / name / "weir.yaml").read_text()
+    for mounted, here in zip(("tls.crt", "tls.key"), pair, strict=True):
+        text = text.replace(f"/run/secrets/tls/{mounted}", here)
+    file = tmp_path / "weir.yaml"
+    file.write_text(text)
     sections = dict(SECTIONS)
-    assert set(yaml.safe_load(Path(settings_file).read_text())) <= sections.keys()
-    for name, cls in sections.items():
-        read_settings(cls, name, settings_file)
+    assert set(yaml.safe_load(text)) <= sections.keys()
+    for section, cls in sections.items():
+        read_settings(cls, section, str(file))
 
 
 def test_clients_are_told_what_the_service_has(settings_file: str) -> None:
-    """Its name; its ports for brokers begin where the settings say, without a gap, and are let in."""
+    """Its name, and its ports."""
     proxy = read_settings(ProxySettings, "proxy", settings_file)
-    service = named("Service", "weir-proxy")
     assert proxy.advertise == "weir-proxy.weir.svc.cluster.local"
-    brokers = [port for port in service["spec"]["ports"] if port["name"].startswith("broker-")]
-    for number, port in enumerate(brokers):
-        assert port["name"] == f"broker-{number}"
-        assert port["port"] == port["targetPort"] == proxy.broker_port_base + number
-    (rule,) = named("NetworkPolicy", "weir-proxy-clients")["spec"]["ingress"]
-    bootstrap = ports(named("Deployment", "weir-proxy"))["bootstrap"]
-    assert rule["ports"] == [
-        {"protocol": "TCP", "port": bootstrap},
-        {"protocol": "TCP", "port": brokers[0]["port"], "endPort": brokers[-1]["port"]},
-    ]
+    clients_are_told_what_is_there(proxy)
 
 
 def test_a_proxy_is_given_the_time_to_drain(settings_file: str) -> None:
