@@ -106,6 +106,7 @@ class ControlPlane:
             self._topics.usage,
             self._connection,
             send=partial(self._reports.send, topic=self._topics.usage),
+            send_first=partial(self._reports.send_first, topic=self._topics.usage),
             in_loop=self._in_loop,
             ask_for_a_sign=self._ask_for_a_sign,
             same_name=self._metrics.same_name,
@@ -156,8 +157,8 @@ class ControlPlane:
         limit_ms = self._settings.start_timeout_ms
         self._start_until_ms = self.clock.steady_ms() + limit_ms
         self._watch.start()
-        self._reports.start()
         self._joining.start()
+        self._reports.start()
         self._policies_tail.start(self._loop)
         try:
             await asyncio.wait_for(self._policies_tail.caught_up.wait(), limit_ms / 1000)

@@ -3,8 +3,8 @@
 Times are ms on the brokers' clock. Every proxy writes `{"type":"alive","id","proxy"}` to `weir.usage`
 at its start, every ALIVE_EVERY_MS, and with `"leaving":true` at its end. Who counts is said by the times of
 these records alone, our own among them: a proxy that is cut off from Kafka hears nobody, and must not think
-that it is alone. Before it lets clients in, a proxy waits until its own `alive` was read, and about a second
-longer: then the others have heard of it.
+that it is alone. Before it lets clients in, a proxy waits until its own `alive` was read, and where it is not
+alone about a second longer: then the others have heard of it.
 
 A process is told by the random `instance` in its `alive`: two with one name are two that decide, though
 shares and decisions take them for one. Who starts and hears one of its name that is older and still there

@@ -97,7 +97,20 @@ class Reports:
             acked: told what came of it, if it was not dropped.
         """
         name = str(event.get("id", ""))
-        return self._produce(topic or self._topic, key, orjson.dumps(event), None, name, acked)
+        to = topic or self._topic
+        return self._produce(self._producer, to, key, orjson.dumps(event), None, name, acked)
+
+    def send_first(
+        self, event: Mapping[str, Any], key: str, topic: str, acked: Acknowledged | None = None
+    ) -> bool:
+        """As `send`, before `start`: at once, and maybe twice.
+
+        A producer that writes once only waits half a second after it has connected to be told its id.
+        """
+        hasty = self._connect(self._properties, {**self._own, "enable.idempotence": False})
+        self._dead.append(hasty)
+        name = str(event.get("id", ""))
+        return self._produce(hasty, topic, key, orjson.dumps(event), None, name, acked)
 
     def room(self) -> bool:
         """Whether one more event can wait to be sent; after a dropped one, once another has left."""
@@ -105,10 +118,11 @@ class Reports:
 
     def send_packed(self, value: bytes, key: str, topic: str) -> bool:
         """Hand a packed record over, as `send` an event."""
-        return self._produce(topic, key, value, [(HEADER, CONTENT_TYPE)], "", None)
+        return self._produce(self._producer, topic, key, value, [(HEADER, CONTENT_TYPE)], "", None)
 
     def _produce(
         self,
+        producer: Producer | None,
         topic: str,
         key: str,
         value: bytes,
@@ -116,7 +130,6 @@ class Reports:
         event_id: str,
         acked: Acknowledged | None,
     ) -> bool:
-        producer = self._producer
         if producer is None:
             self._metrics.events.labels("dropped").inc()
             return False
@@ -152,11 +165,11 @@ class Reports:
     def _run(self) -> None:
         while not self._stopping.is_set():
             assert self._producer is not None
-            self._producer.poll(_POLL_S)
             self._let_go()
+            self._producer.poll(_POLL_S)
 
     def _let_go(self) -> None:
-        """Have dead producers tell what became of all that they hold; who waits for it knows then."""
+        """Have producers that write no more tell what became of all that they hold; who waits knows then."""
         while self._dead:
             producer = self._dead.pop()
             until = time.monotonic() + LAST_S

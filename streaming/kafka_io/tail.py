@@ -68,6 +68,8 @@ class Tail(Generic[T]):
             # A tail waits on one quiet topic: be told at once, come back soon after an outage.
             "fetch.wait.max.ms": fetch_wait_ms,
             "fetch.error.backoff.ms": 50,
+            # The library takes half of it until it connects at all.
+            "reconnect.backoff.ms": 22,
             "reconnect.backoff.max.ms": 1000,
             # Else a tail far behind holds 64 MiB of records that nobody has asked for yet.
             "queued.max.messages.kbytes": _AHEAD_KB,

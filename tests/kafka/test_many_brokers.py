@@ -29,7 +29,7 @@ class Growing(LocalKafka):
         """One more; returns when the first one tells clients of it."""
         self._ports.append(_Ports(plain=free_port(), controller=free_port(), sasl=free_port()))
         node = len(self._ports) - 1
-        self._format(node, self._write_properties(node), self._cluster_id())
+        self._format(node, self._write_properties(node), self.cluster_id())
         self.children.append(self._spawn(node))
         until(lambda: brokers_seen(self._ports[0].plain) == len(self._ports), 60.0, "the new broker")
 

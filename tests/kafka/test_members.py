@@ -19,6 +19,7 @@ from process_kit import weir_proxy
 from proxy_kit import Decider, ProxyThread, until
 from wire_client import WireClient, errors
 
+from enforcer.core.feeds import membership
 from enforcer.laws.mutation import read_back
 from weir.cli import DONE, main
 from weir.foreground import AWAY, HERE
@@ -88,6 +89,18 @@ def test_a_name_that_is_taken(cluster: Cluster, tmp_path: Path) -> None:
         again = running.enter_context(started(own, tmp_path / "again", "edge"))
         assert again.ready()["job"] == HERE and again.metric("same_name_total") == 0
         until(lambda: again.metric("proxies_alive") == 1, what="it counts itself once")
+
+
+def test_who_is_alone_waits_for_nobody_to_hear_of_it(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who comes later hears of it; that one lets nothing be decided before it has been heard of."""
+    monkeypatch.setattr(membership, "_HEARD_S", 60.0)
+    with apart(cluster, "heard") as own, ProxyThread(own.config(id="first")) as first:
+        assert first.proxy is not None and first.proxy.coordinator.reading is None
+        with ProxyThread(own.config(id="second", start_timeout_ms=2_000)) as second:
+            assert second.proxy is not None and second.proxy.coordinator.reading is not None
+            until(lambda: first.metric("proxies_alive") == 2, what="it has heard of the second")
 
 
 def test_a_proxy_that_starts_while_the_job_is_away(cluster: Cluster, tmp_path: Path, capsys: Any) -> None:

@@ -183,7 +183,7 @@ class Decider(Threaded):
 
     def _run(self) -> None:
         consumer = Consumer({
-            **self._properties, "group.id": f"weir-decider-{self._law}", "fetch.wait.max.ms": "20",
+            **self._properties, "group.id": f"weir-decider-{self._law}", "fetch.wait.max.ms": "100",
             "enable.auto.commit": "false",
         })  # fmt: skip
         producer = Producer({**self._properties, "linger.ms": "0"})

@@ -171,7 +171,7 @@ class LocalKafka(LocalServer):
         return ",".join(f"{HOST}:{ports.sasl}" for ports in self._ports)
 
     def _begin(self) -> None:
-        cluster_id = self._cluster_id()
+        cluster_id = self.cluster_id()
         for node in range(len(self._ports)):
             self._format(node, self._write_properties(node), cluster_id)
             self.children.append(self._spawn(node))
@@ -182,7 +182,8 @@ class LocalKafka(LocalServer):
                 return f"{child.name} does not answer on {HOST}:{ports.plain}; see {child.log}"
         return ""
 
-    def _cluster_id(self) -> str:
+    def cluster_id(self) -> str:
+        """The id that it has, or will be given by its first start."""
         note = self.data_dir / "cluster.json"
         if note.exists():
             return str(json.loads(note.read_text())["cluster_id"])

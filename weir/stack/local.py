@@ -28,6 +28,7 @@ PULSAR_PROXY = "pulsar_proxy"
 PULSAR_COLLECTOR = "collect_pulsar"
 """The part that is a second `weir collect`."""
 _COMMANDS = {PULSAR_PROXY: "proxy", PULSAR_COLLECTOR: "collect"}
+_WHAT = {"collect": ("kafka",), PULSAR_COLLECTOR: ("pulsar",)}
 _KEPT = ("kafka", "pulsar", "checkpoint", "logs", "run", "up.lock")
 """What stands in the data folder."""
 # Shares of the stop limit: the proxies and the job answer what is under way, collectors may be evicting. Who
@@ -128,9 +129,10 @@ class Stack:
         if not self._start_brokers():
             return False
         self._prepare_topics()
-        self.parts = self._make_parts()
+        self.parts += self._make_parts()
         for part in self.parts:
-            if not self._stop.requested:
+            # The job waits for its broker for a limited time.
+            if not self._stop.requested and not part.child.alive():
                 part.start()
         self._say(f"starting {', '.join(part.name for part in self.parts)} ...")
         next_word = time.monotonic() + _STILL_WAITING_S
@@ -247,6 +249,9 @@ class Stack:
         if self._options.kafka is None:
             kafka = LocalKafka(data / "kafka", port=port_for(local.kafka_port, "Kafka", self._say))
             self.bootstrap = kafka.bootstrap
+            self.parts = [self._make_job(kafka.cluster_id())]
+            # Its modules are loaded while the broker starts.
+            self.parts[0].start()
             self._run("kafka", kafka)
         if self._options.pulsar == LOCAL and not self._stop.requested:
             try:
@@ -310,18 +315,19 @@ class Stack:
             if held.get(path) != value and path not in {update.path for update in written.updates}:
                 self._say(f"{path} stays as the admin API left it; `weir policy apply` takes the file's")
 
-    def _make_parts(self) -> list[Part]:
-        data, local = self._options.data, self._settings.local
-        common = ["--kafka", self.bootstrap]
-        if self._options.settings_file:
-            common += ["--settings", self._options.settings_file]
-        metrics = ["--metrics", "127.0.0.1:0"]
+    def _make_job(self, cluster_id: str) -> Part:
         # A checkpoint holds offsets of one cluster: another one under the same data gets its own.
-        checkpoint = data / "checkpoint" / self._cluster_id()
+        checkpoint = self._options.data / "checkpoint" / re.sub(r"[^\w-]", "_", cluster_id)
+        log_dir = str(self._options.data / "logs")
+        return self._make_part("job", ["--checkpoint", str(checkpoint), "--log-dir", log_dir])
+
+    def _make_parts(self) -> list[Part]:
+        """Those that are not there yet."""
+        from weir.stack.topics import cluster_id
+
         args = {
-            "job": [*common, *metrics, "--checkpoint", str(checkpoint), "--log-dir", str(data / "logs")],
-            "proxy": [*common, *metrics, "--listen", self._options.listen],
-            "admin": [*common, *metrics, "--listen", self._options.admin],
+            "proxy": ["--listen", self._options.listen],
+            "admin": ["--listen", self._options.admin],
         }
         if self._pulsar_admin:
             args["admin"] += ["--upstream", self._pulsar_admin]
@@ -331,33 +337,28 @@ class Stack:
                 args["admin"] += ["--binary-address", self._options.pulsar_listen]
             # The settings name one proxy, and this is another.
             name = ["--id", f"{self._settings.proxy_id}-pulsar"] if self._settings.proxy_id else []
-            listen = ["--pulsar", self._pulsar, "--listen", self._options.pulsar_listen]
-            args[PULSAR_PROXY] = [*common, *metrics, *listen, *name]
+            args[PULSAR_PROXY] = ["--pulsar", self._pulsar, "--listen", self._options.pulsar_listen, *name]
         backlogs = self._settings.backlog.enabled
         if self._settings.collect.quotas_from_kafka or backlogs:
-            args["collect"] = ["kafka", *common, *metrics]
+            args["collect"] = []
         if self._pulsar_admin and backlogs:
-            admin = ["--admin", self._pulsar_admin]
-            args[PULSAR_COLLECTOR] = ["pulsar", *common, *metrics, "--no-usage", *admin]
-        limits = Limits(start_s=_START_S, restarts_max=local.restarts_max)
-        return [
-            Part(
-                name,
-                part_args,
-                command=_COMMANDS.get(name, name),
-                log=data / "logs" / f"{name}.log",
-                run_dir=data / "run",
-                limits=limits,
-            )
-            for name, part_args in args.items()
-        ]
+            args[PULSAR_COLLECTOR] = ["--no-usage", "--admin", self._pulsar_admin]
+        job = [] if self.parts else [self._make_job(cluster_id(self._cluster))]
+        return job + [self._make_part(name, words) for name, words in args.items()]
+
+    def _make_part(self, name: str, own: list[str]) -> Part:
+        options, data, local = self._options, self._options.data, self._settings.local
+        settings = ["--settings", options.settings_file] if options.settings_file else []
+        return Part(
+            name,
+            [*_WHAT.get(name, ()), "--kafka", self.bootstrap, *settings, "--metrics", "127.0.0.1:0", *own],
+            command=_COMMANDS.get(name, name),
+            log=data / "logs" / f"{name}.log",
+            run_dir=data / "run",
+            limits=Limits(start_s=_START_S, restarts_max=local.restarts_max),
+        )
 
     @property
     def _cluster(self) -> Cluster:
         kafka = self._settings.kafka
         return Cluster(self.bootstrap, Topics(kafka.topic_prefix), kafka.client)
-
-    def _cluster_id(self) -> str:
-        from weir.stack.topics import cluster_id
-
-        return re.sub(r"[^\w-]", "_", cluster_id(self._cluster))

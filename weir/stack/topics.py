@@ -14,7 +14,7 @@ from streaming.kafka_io.weir_topics import Fault, look, topic_settings
 
 LIMIT_S = 30.0
 CHECK_LIMIT_S = 5.0
-_RETRY_S = 0.5
+_RETRY_S = 0.05
 
 
 def ensure_topics(
@@ -36,7 +36,9 @@ def ensure_topics(
     Raises:
         WeirError: the cluster does not answer, refuses, or has a topic with other settings than ours.
     """
-    admin, topics = AdminClient(cluster.properties, logger=NO_LOG), cluster.topics
+    # The job comes before its broker does, and shall not look for it ever more seldom.
+    prompt = {**cluster.properties, "reconnect.backoff.max.ms": 250}
+    admin, topics = AdminClient(prompt, logger=NO_LOG), cluster.topics
     deadline = time.monotonic() + limit_s
     settings = topic_settings(topics)
     # First, since "timed out waiting for the controller" is no way to say that the address is wrong.

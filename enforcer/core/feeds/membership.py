@@ -46,6 +46,7 @@ class MembershipFeed:
         topic: of usage, where signs of life stand.
         connection: librdkafka properties of our connections.
         send: writes to that topic.
+        send_first: the same, for what is said before all else.
         in_loop: calls a function in the loop, from any thread.
         ask_for_a_sign: makes the job say something, if it is there.
         same_name: counts words of other processes that have our name.
@@ -62,6 +63,7 @@ class MembershipFeed:
         connection: Mapping[str, str],
         *,
         send: Send,
+        send_first: Send,
         in_loop: Callable[[Callable[[], None]], object],
         ask_for_a_sign: Callable[[], None],
         same_name: Counter,
@@ -72,7 +74,7 @@ class MembershipFeed:
         self._hear = hear
         self._clock = clock
         self._brokers = brokers
-        self._send = send
+        self._send, self._send_first = send, send_first
         self._in_loop = in_loop
         self._ask_for_a_sign = ask_for_a_sign
         self._same_name = same_name
@@ -84,13 +86,13 @@ class MembershipFeed:
         self._complained_ms = -inf
 
     def start(self) -> None:
-        """Say that we live, and listen who else does."""
-        self._signs.start(self._loop)
+        """Say that we live, and then listen who else does."""
         self._beat()
 
     async def heard_of(self) -> None:
         """Wait until the others have heard of us, and we know of them."""
-        await asyncio.gather(self._signs.caught_up.wait(), self._others_have_heard())
+        await self._signs.caught_up.wait()
+        await self._others_have_heard()
 
     def check_name(self) -> None:
         """Make sure that our name is ours.
@@ -114,6 +116,9 @@ class MembershipFeed:
 
     async def _others_have_heard(self) -> None:
         await self._read_own.wait()
+        if self._membership.count == 1:
+            # Who comes from now on hears of us before it begins: we listen since our own word stands.
+            return
         await asyncio.sleep(_HEARD_S)
         # One of our name that was killed says nothing more; else it will within this time.
         left_ms = self._membership.alive.predecessor_ms(self._brokers.now_ms())
@@ -163,7 +168,8 @@ class MembershipFeed:
         if leaving:
             event["leaving"] = True
         sent_ms = self._brokers.now_ms()
-        if self._send(event, name, acked=partial(self._told, sent_ms)):
+        send = self._send_first if self._beats == 1 else self._send
+        if send(event, name, acked=partial(self._told, sent_ms)):
             self._membership.alive.sent(sent_ms)
 
     def _told(self, sent_ms: int, record_ms: int | None) -> None:
@@ -173,7 +179,9 @@ class MembershipFeed:
 
     def _stands(self, sent_ms: int) -> None:
         self._membership.alive.acknowledged(sent_ms)
-        self.known.set()
+        if not self.known.is_set():
+            self.known.set()
+            self._signs.start(self._loop)
 
 
 def unheard_of(_proxy: str, _fields: Mapping[str, Any]) -> None:

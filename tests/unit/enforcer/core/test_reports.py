@@ -113,6 +113,20 @@ def test_events_are_bounded_and_counted(bench: Bench) -> None:
     assert bench.count("failed") == 3
 
 
+def test_the_first_event_waits_for_no_id(bench: Bench) -> None:
+    """It goes before the start, by a producer of its own, and is told of as others are; what fails too."""
+    told: list[int | None] = []
+    assert bench.reports.send_first({"id": "a"}, "k", "weir.usage", told.append)
+    assert bench.own["enable.idempotence"] is False
+    (first,) = bench.producers
+    bench.reports.start()
+    assert "enable.idempotence" not in bench.own
+    first.told.append(KafkaError(KafkaError._MSG_TIMED_OUT))
+    until(lambda: told == [None], what="it is told of")
+    assert len(bench.producers) == 2 and not bench.producers[1].queue
+    bench.reports.stop(0.1)
+
+
 def test_there_is_room_until_events_or_bytes_are_too_many(bench: Bench) -> None:
     """By the number that waits; and where one was dropped for its bytes, until another has left."""
     assert not bench.reports.room()

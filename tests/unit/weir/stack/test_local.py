@@ -20,11 +20,11 @@ class FakeProcess:
     """A process that only notes what is asked of it."""
 
     def __init__(self, world: "World", name: str, pid: int) -> None:
-        self.name, self.pid, self._world, self._lives = name, pid, world, True
+        self.name, self.pid, self._world, self.lives = name, pid, world, True
 
     def alive(self) -> bool:
         """Until it was killed."""
-        return self._lives
+        return self.lives
 
     def terminate(self) -> None:
         """Noted."""
@@ -32,7 +32,7 @@ class FakeProcess:
 
     def kill(self) -> None:
         """It is gone."""
-        self._lives = False
+        self.lives = False
 
     def stop(self, term_s: float) -> bool:
         """Noted."""
@@ -47,11 +47,14 @@ class FakePart:
         self.name, self.seconds, self._world, self._args = name, 0.0, world, args
         world.words[name], world.commands[name] = args, command
         self.child = FakeProcess(world, name, 100 + len(world.words))
+        self.child.lives = False
         self.ready: dict[str, Any] | None = None
 
     def start(self) -> None:
         """Noted."""
         self._world.log.append(f"start {self.name}")
+        self.child.lives = self.name not in self._world.ending
+        self._world.ending.discard(self.name)
 
     def look(self) -> Change:
         """Ready."""
@@ -77,6 +80,10 @@ class FakeServer:
         """One."""
         return [child.pid for child in self.children]
 
+    def cluster_id(self) -> str:
+        """A name for a folder."""
+        return "C/1"
+
     def start(self, limit_s: float, stopping: Any) -> None:
         """Noted."""
         self._world.log.append(f"start {self._name}")
@@ -97,6 +104,7 @@ class World:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
         self.log: list[str] = []
+        self.ending = set[str]()
         self.words: dict[str, list[str]] = {}
         self.commands: dict[str, str] = {}
         self._folder = folder
@@ -150,10 +158,21 @@ def test_without_a_pulsar_nothing_of_it_is_there(world: World) -> None:
     stack.stop()
 
 
+def test_the_job_starts_beside_its_broker(world: World) -> None:
+    """Where that is ours; and again, if it did not last as long as that took."""
+    world.ending.add("job")
+    world.stack().stop()
+    assert world.log[:4] == ["start job", "start kafka", "start job", "start proxy"]
+    assert world.words["job"][world.words["job"].index("--checkpoint") + 1].endswith("/checkpoint/C_1")
+    world.log.clear()
+    world.stack(kafka="other:9").stop()
+    assert world.log[:2] == ["start job", "start proxy"]
+
+
 def test_a_local_pulsar_is_fetched_started_and_named(world: World) -> None:
     """The admin API passes on to it, and its proxy is a second `weir proxy`."""
     stack = world.stack(pulsar="local")
-    assert world.log.index("prepare") < world.log.index("start pulsar") < world.log.index("start job")
+    assert world.log.index("prepare") < world.log.index("start pulsar") < world.log.index("start proxy")
     said = stack.addresses()
     assert (said["pulsar"], said["pulsar_proxy"]) == ("pulsar:2", "h:3")
     assert said["pulsar_admin"] == "http://pulsar:3"
