@@ -17,16 +17,18 @@ from pyspark.sql.streaming.query import StreamingQuery
 from benchmarks.load.events import POLICIES, T0, requests
 from streaming.columns.records import Records
 from streaming.contract.errors import WeirError
+from streaming.contract.events import MAX_AHEAD_MS
 from streaming.contract.topics import Topics
 from streaming.job import schemas
 from streaming.job.operator import Input, decide
+from streaming.job.routing import live_router
 from streaming.job.sources import kafka_requests
 from streaming.job.spark.session import reason_of
 from streaming.job.spark.settings import JobSettings
 from streaming.job.transforms import routed_requests
 from streaming.laws.law import StepContext
+from streaming.laws.name_hashes import shard_of
 from streaming.laws.registry import LAWS
-from streaming.laws.routing import shard_of
 from streaming.laws.shard import step
 from streaming.state.body import decode, encode
 
@@ -57,7 +59,12 @@ class Source:
 
     def rows(self) -> DataFrame:
         """The requests as the stateful operator takes them, with the shard that each belongs to."""
-        return routed_requests(self.records(), self.settings.shard_count, self.settings.shuffle_partitions)
+        shards, tasks = self.settings.shard_count, self.settings.shuffle_partitions
+        requests = routed_requests(self.records(), shards, tasks)
+        if shards == 1:
+            return requests
+        router = live_router((self.topics.requests,), shards, tasks, max_ahead_ms=MAX_AHEAD_MS)
+        return requests.mapInArrow(router, schemas.ROUTED)
 
     def shuffled(self) -> DataFrame:
         """The same, each in the task that keeps its shard."""

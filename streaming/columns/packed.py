@@ -6,9 +6,11 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streaming.columns.announced import announced
 from streaming.contract.errors import BadEvent
 
 HEADER: Final = "content-type"
@@ -29,8 +31,6 @@ _TRIED: Final = 1024
 _LZ4: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 _ZSTD: Final = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
 _PLAIN: Final = pa.ipc.IpcWriteOptions(use_threads=False)
-_DICTIONARY_BATCH, _RECORD_BATCH = 2, 3
-"""Kinds of messages as the format numbers them (Message.fbs of Apache Arrow)."""
 
 
 def is_packed(headers: Iterable[tuple[str, str | bytes | None]] | None) -> bool:
@@ -96,15 +96,15 @@ def unpack(value: bytes | pa.Buffer) -> tuple[str, pa.RecordBatch]:
         raise BadEvent(f"not an Arrow IPC stream: {error}; {CONTENT_TYPE} was expected") from error
 
 
-def type_of(value: bytes) -> str:
-    """The type of a packed record's rows, of which nothing else is read.
+def schema_of(value: bytes | pa.Buffer) -> tuple[str, pa.Schema]:
+    """The type and the columns of a packed record's rows, of which nothing else is read.
 
     Raises:
         BadEvent: it is none, or says no type.
     """
     try:
         with pa.ipc.open_stream(value) as reader:
-            return _type_in(reader.schema)
+            return _type_in(reader.schema), reader.schema
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise BadEvent(f"not an Arrow IPC stream: {error}; {CONTENT_TYPE} was expected") from error
 
@@ -117,7 +117,7 @@ def _type_in(schema: pa.Schema) -> str:
 
 
 def columns_in(
-    value: bytes, type: str, names: Sequence[str], optional: Sequence[str] = ()
+    value: bytes | pa.Buffer, type: str, names: Sequence[str], optional: Sequence[str] = ()
 ) -> dict[str, pa.Array]:
     """Some columns of a packed record, in the forms of `unpack` but for dictionaries; no other is read.
 
@@ -303,58 +303,11 @@ def _check_size(value: bytes | pa.Buffer) -> None:
     Raises:
         BadEvent: it has too many bytes or rows.
     """
-    size = count = 0
-    for message in pa.ipc.MessageReader.open_stream(value):
-        rows, decompressed = _announced(message)
-        size, count = size + decompressed, count + rows
+    count, size = announced(value)
     if size > DECODED_BYTES:
         raise BadEvent(f"{size} bytes decompressed; at most {DECODED_BYTES} was expected")
     if count > ROWS_MAX:
         raise BadEvent(f"{count} rows; at most {ROWS_MAX} were expected")
-
-
-def _announced(message: Any) -> tuple[int, int]:
-    """Rows and decompressed bytes of a message, as it says itself (Message.fbs of Apache Arrow)."""
-    head, body = memoryview(message.metadata), message.body
-    table = _int(head, "<I", 0)
-    kind = _field(head, table, 1)
-    batch = _target(head, _field(head, table, 2))
-    what = head[kind] if kind else 0
-    if what == _DICTIONARY_BATCH:
-        batch = _target(head, _field(head, batch, 1))
-    elif what != _RECORD_BATCH:
-        return 0, 0
-    length = _field(head, batch, 0)
-    rows = _int(head, "<q", length) if length and what == _RECORD_BATCH else 0
-    if body is None or not _field(head, batch, 3):
-        return rows, 0 if body is None else len(body)
-    buffers = _target(head, _field(head, batch, 2))
-    size, content = 0, memoryview(body)
-    for number in range(_int(head, "<I", buffers)):
-        at, stored = struct.unpack_from("<qq", head, buffers + 4 + 16 * number)
-        # Each compressed buffer begins with its length before; -1: it is stored as it is.
-        said = _int(content, "<q", at) if stored else 0
-        size += stored if said < 0 else said
-    return rows, size
-
-
-def _int(data: memoryview, form: str, at: int) -> int:
-    return int(struct.unpack_from(form, data, at)[0])
-
-
-def _target(data: memoryview, at: int) -> int:
-    """Where a reference of a flat buffer leads."""
-    return at + _int(data, "<I", at)
-
-
-def _field(data: memoryview, table: int, number: int) -> int:
-    """Where a field of a flat buffer's table stands; 0: it is left out."""
-    offsets = table - _int(data, "<i", table)
-    place = 4 + 2 * number
-    if place >= _int(data, "<H", offsets):
-        return 0
-    offset = _int(data, "<H", offsets + place)
-    return table + offset if offset else 0
 
 
 def _written(type: str, rows: pa.RecordBatch, options: pa.ipc.IpcWriteOptions) -> bytes:
@@ -385,8 +338,24 @@ def _write(sink: Any, rows: pa.RecordBatch, options: pa.ipc.IpcWriteOptions) -> 
         writer.write_batch(rows)
 
 
+def _has_empty_lists(column: pa.Array) -> bool:
+    """Whether lists in a column are all empty: of such a slice Arrow writes where all texts of the whole end,
+    and so no piece of a batch would fit into a record.
+    """
+    if pa.types.is_struct(column.type):
+        return any(map(_has_empty_lists, column.flatten()))
+    if not pa.types.is_map(column.type) and not _is_list(column.type):
+        return False
+    if pa.types.is_fixed_size_list(column.type):
+        return _has_empty_lists(column.flatten())
+    first, count = _stretch(column)
+    return not count or _has_empty_lists(column.values.slice(first, count))
+
+
 def _narrow(column: pa.Array) -> pa.Array:
     """A column of texts as a dictionary where that is smaller; others as they are."""
+    if _has_empty_lists(column):
+        return column.take(pa.array(np.arange(len(column))))
     if pa.types.is_dictionary(column.type):
         if len(column.dictionary) <= len(column):
             return column

@@ -246,7 +246,7 @@ def unpacked(
             column[first : first + len(pack)] = own
     return Records(
         topic=topic.take(at), partition=arrived[0], offset=arrived[1], ts=arrived[2],
-        value=value.take(pa.array(alone)), broadcast=None if broadcast is None else broadcast[at],
+        value=value.filter(pa.array(~packed)), broadcast=None if broadcast is None else broadcast[at],
         packs=_together([pack for _, pack in found], None if broadcast is None else broadcast[at]),
         unusable={int(np.searchsorted(alone, i)): reason for i, reason in reasons.items()},
     )  # fmt: skip

@@ -5,7 +5,7 @@ from typing import Final
 
 from streaming.job.spark.settings import JobSettings
 
-LAYOUT: Final = 7
+LAYOUT: Final = 8
 """Version of what a checkpoint holds. Raise it, with a line in the changelog, when sources, subscribed
 topics, grouping keys, the set or order of the laws, the numbers of `routes`, or what a shard's body holds
 change; the new one is filled by reading the topics from their start."""

@@ -32,7 +32,7 @@ from streaming.job.spark.arrow_serializer import Columns, GroupFunction, takes_c
 from streaming.job.spark.counts import BatchCounts, counts_of, tried_counts
 from streaming.job.spark.memory import give_back, is_unusual
 from streaming.laws.law import CandidatePolicies, StepContext
-from streaming.laws.name_hashes import crc32_of, partition_of
+from streaming.laws.name_hashes import partition_of
 from streaming.laws.registry import LAWS
 from streaming.laws.shard import STATE_VERSION, step
 
@@ -225,4 +225,4 @@ def _route(event: bytes) -> None:
         }
     )
     list(live_router(("",) * 3, 1, 1, max_ahead_ms=MAX_AHEAD_MS)([report]))
-    crc32_of(report["value"]), partition_of(report["value"], 1)
+    partition_of(report["value"], 1)

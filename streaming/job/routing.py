@@ -12,7 +12,9 @@ from streaming.columns.byte_strings import Integers, bytes_in
 from streaming.contract.events import MAX_AHEAD_MS
 from streaming.job import schemas
 from streaming.job.grouping_keys import grouping_keys_of
+from streaming.laws.name_hashes import partition_of
 from streaming.laws.pack_routing import Record, parts
+from streaming.laws.registry import LAWS
 from streaming.laws.routing import Origin, policy_shards, routes
 from streaming.policy.timeline import PolicyTimeline
 
@@ -39,8 +41,8 @@ def live_router(
 ) -> Callable[[Batches], Batches]:
     """For live records of all topics.
 
-    Its batches have the columns `schemas.RECORD_COLUMNS`, with any origins but TICK and CUT; of an EVENT the
-    grouping key is known already.
+    Its batches have the columns `schemas.RECORD_COLUMNS`, with any origins but TICK and CUT, and instead of
+    the grouping key `routing_key`, which of an EVENT is said.
 
     Args:
         names: topic of each origin.
@@ -64,7 +66,7 @@ def live_router(
             for origin in np.unique(origins).tolist():
                 some = _only(records, pa.array(origins == origin))
                 if origin == schemas.EVENT:
-                    yield _only(batch, pa.array(origins == origin)).cast(ROUTED_COLUMNS)
+                    yield router.route_requests(_only(batch, pa.array(origins == origin)))
                 elif origin in schemas.PACKED:
                     yield from router.route_packs(some, names[origin], schemas.CUT[origin], origin)
                 elif origin == schemas.POLICY:
@@ -127,6 +129,13 @@ class _Router:
         """Route records with the columns `partition`, `offset`, `ts` (null: none) and `value`."""
         for records in _stretches(batch, BYTES_AT_ONCE):
             yield self._one_by_one(records)
+
+    def route_requests(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Route single requests by the column `routing_key`, which is not asked what it says."""
+        numbers = np.array(self.numbers[LAWS.on_requests.name])
+        keys = numbers[partition_of(batch["routing_key"], self.shards)]
+        columns = [pa.array(keys), *(batch[name] for name in ROUTED_COLUMNS.names[1:])]
+        return pa.RecordBatch.from_arrays(columns, ROUTED_COLUMNS.names).cast(ROUTED_COLUMNS)
 
     def route_policies(self, batch: pa.RecordBatch) -> Batches:
         """Route records of the topic of policies, with the same columns."""

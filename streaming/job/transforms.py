@@ -12,7 +12,8 @@ from streaming.laws.registry import LAWS, NUMBERS
 
 
 def routed_requests(kafka: DataFrame, shards: int, tasks: int) -> DataFrame:
-    """Records of `weir.requests`, each with its law and shard; packed ones have none where there are several.
+    """Records of `weir.requests`, each with its law and shard; where there are several shards, of one that is
+    not packed its routing key.
 
     Only built-in functions: the value is parsed once, in Python, by the contract's own parser.
 
@@ -22,18 +23,20 @@ def routed_requests(kafka: DataFrame, shards: int, tasks: int) -> DataFrame:
         tasks: of the stateful stage.
     """
     numbers = grouping_keys_of(shards, tasks).numbers[LAWS.on_requests.name]
-    place = F.lit(numbers[0])
+    place = F.lit(numbers[0]).alias("grouping_key")
     if shards > 1:
-        place = F.element_at(F.array(*map(F.lit, numbers)), _shard(_routing_key(), shards) + 1)
-    return kafka.select(place.alias("grouping_key"), *_record_columns(schemas.EVENT, schemas.PACKED_EVENT))
+        # A null is no reason to leave it out: most records have no header.
+        alone = ~F.coalesce(_is_packed(), F.lit(False))
+        place = F.when(alone, _routing_key()).alias("routing_key")
+    return kafka.select(place, *_record_columns(schemas.EVENT, schemas.PACKED_EVENT))
 
 
 def routed(
     requests: DataFrame, usage: DataFrame, policies: DataFrame, names: tuple[str, ...], shards: int,
     tasks: int, *, max_ahead_ms: int,
 ) -> DataFrame:  # fmt: skip
-    """All records where they belong, in Python: reports of many groups are cut up by group, packed records by
-    routing key, and policies go to the laws that ask for them.
+    """All records where they belong, in Python: requests by their routing key, reports of many groups and
+    packed records cut up where they are of several shards, and policies to the laws that ask for them.
 
     Args:
         requests: what `routed_requests` gave. Where there is one shard nothing is left to do for them.
@@ -43,7 +46,7 @@ def routed(
         tasks: of the stateful stage.
         max_ahead_ms: how far an event may lie after its record's timestamp.
     """
-    nowhere = F.lit(0).alias("grouping_key")
+    nowhere = F.lit(None).cast("binary").alias("routing_key")
     others = usage.select(nowhere, *_record_columns(schemas.USAGE, schemas.PACKED_USAGE)).unionByName(
         policies.select(nowhere, *_record_columns(schemas.POLICY))
     )
@@ -69,11 +72,6 @@ def _routing_key() -> Column:
     nobody = F.lit(f"user={ANONYMOUS}")
     stamped = F.when(F.length(subject) > 0, subject)
     return F.coalesce(key, F.coalesce(stamped, user, nobody).cast("binary"))
-
-
-def _shard(routing_key: Column, shards: int) -> Column:
-    # The same sum as streaming.laws.routing.shard_of.
-    return F.pmod(F.crc32(routing_key), F.lit(shards)).cast("int")
 
 
 def _record_columns(origin: int, packed: int | None = None) -> tuple[Column, ...]:

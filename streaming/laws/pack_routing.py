@@ -10,13 +10,13 @@ import pyarrow.compute as pc
 
 from streaming.columns.byte_strings import Integers
 from streaming.columns.json_rows import objects
-from streaming.columns.packed import TYPE, stream, unpack
+from streaming.columns.packed import columns_in, schema_of, stream, unpack
 from streaming.contract.errors import BadEvent
 from streaming.contract.events import MAX_AHEAD_MS, Event
 from streaming.laws.law import LawSpec
-from streaming.laws.name_hashes import crc32_of
+from streaming.laws.name_hashes import partition_of, shard_of
 from streaming.laws.registry import LAWS
-from streaming.laws.routing import shard_of
+from streaming.laws.row_fields import is_text
 from streaming.laws.sheet import joined
 
 PLACE: Final = ("weir.partition", "weir.offset", "weir.ts", "weir.row")
@@ -103,10 +103,10 @@ def parts(
     size = 0
     for i, record in enumerate(records):
         try:
-            law = law_of(_type_of(record.value))
-            if shards == 1:
+            law, own = _only_shard(record.value, shards)
+            if own is not None:
                 # That shard unpacks it.
-                yield RecordPart(law.name, 0, record.value.to_pybytes(), False, i)
+                yield RecordPart(law.name, own, record.value.to_pybytes(), False, i)
                 continue
             type, rows = unpack(record.value)
         except BadEvent:
@@ -149,12 +149,25 @@ def law_of(type: str) -> LawSpec:
     return next((law for law in LAWS.by_name.values() if type in law.readers), LAWS.reporting)
 
 
-def _type_of(value: pa.Buffer) -> str:
-    try:
-        with pa.ipc.open_stream(value) as reader:
-            return str((reader.schema.metadata or {})[TYPE].decode())
-    except (pa.ArrowException, OSError, KeyError, UnicodeDecodeError) as error:
-        raise BadEvent(str(error)) from error
+def _only_shard(value: pa.Buffer, shards: int) -> tuple[LawSpec, int | None]:
+    """The law of a packed record, and the shard that all its rows surely belong to: nearly every one has one,
+    since its rows are of one partition, and nothing but their routing keys is read; None: they are looked at.
+
+    Raises:
+        BadEvent: it is none, or says no type.
+    """
+    type, schema = schema_of(value)
+    law = law_of(type)
+    if shards == 1:
+        return law, 0
+    place = schema.get_field_index(law.key_column)
+    if place < 0 or not is_text(schema.field(place).type):
+        return law, None
+    keys = columns_in(value, type, [law.key_column])[law.key_column]
+    if keys.null_count or not pc.all(pc.greater(pc.binary_length(keys), 0)).as_py():
+        return law, None
+    found = partition_of(keys, shards)
+    return law, int(found[0]) if len(found) and (found == found[0]).all() else None
 
 
 def _by_shard(law: LawSpec, given: _Rows, shards: int) -> Iterator[tuple[int, pa.RecordBatch, Integers]]:
@@ -184,10 +197,10 @@ def _shards_of(law: LawSpec, given: _Rows, keys: pa.Array, shards: int) -> Integ
     if pa.types.is_dictionary(keys.type) or pa.types.is_string(keys.type):
         said = pc.greater(pc.binary_length(_text(keys)), 0).fill_null(False).to_numpy(zero_copy_only=False)
         if pa.types.is_dictionary(keys.type):
-            of_name = crc32_of(keys.dictionary) % shards
+            of_name = partition_of(keys.dictionary, shards)
             shard[said] = of_name[keys.indices.filter(pa.array(said)).to_numpy()]
         else:
-            shard[said] = crc32_of(keys if said.all() else keys.filter(pa.array(said))) % shards
+            shard[said] = partition_of(keys if said.all() else keys.filter(pa.array(said)), shards)
     for i in np.flatnonzero(~said).tolist():
         shard[i] = shard_of(_routing_key(law, given, i), shards)
     return shard
@@ -268,7 +281,7 @@ def _map_entries(column: pa.MapArray, shards: int) -> Entries:
     first, count = int(offsets[0]), int(offsets[-1] - offsets[0])
     keys, items = column.keys.slice(first, count), column.items.slice(first, count)
     row = np.repeat(np.arange(len(column)), np.diff(offsets))
-    shard = crc32_of(keys) % shards
+    shard = partition_of(keys, shards)
     # All are put in order at once: to take them shard by shard costs half as much again.
     order = np.argsort(shard.astype(np.uint16), kind="stable")
     taken = pa.array(order)

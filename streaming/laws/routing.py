@@ -1,6 +1,5 @@
 """Where an event belongs: its law, and the routing key whose events must be seen in order."""
 
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -8,6 +7,7 @@ from enum import IntEnum
 from streaming.contract.errors import BadEvent
 from streaming.contract.events import MAX_AHEAD_MS, Alive, PolicyChange, Tick
 from streaming.laws.law import LawSpec
+from streaming.laws.name_hashes import shard_of
 from streaming.laws.policy_routing import concerned
 from streaming.laws.registry import LAWS
 from streaming.policy.timeline import PolicyTimeline
@@ -91,11 +91,6 @@ def policy_shards(value: bytes, *, default_ts: int | None, shards: int) -> Itera
     if isinstance(event, PolicyChange):
         return _shards_of(event, shards)
     return _everywhere(tuple(LAWS.by_name.values()) if isinstance(event, Tick) else (LAWS.reporting,), shards)
-
-
-def shard_of(routing_key: str, shards: int) -> int:
-    """Number of the shard that keeps `routing_key`; CRC-32, which Spark has as a built-in too."""
-    return zlib.crc32(routing_key.encode()) % shards
 
 
 def _shards_of(change: PolicyChange, shards: int) -> Iterator[LawShards]:

@@ -25,7 +25,7 @@ from streaming.job.operator import decide, group_function
 from streaming.job.spark.arrow_serializer import Columns, takes_columns
 from streaming.laws.law import StepContext
 from streaming.laws.mutation import table as mutation_table
-from streaming.laws.routing import shard_of
+from streaming.laws.name_hashes import shard_of
 from streaming.laws.shard import step
 
 NUMBERS = grouping_keys_of(SHARDS, TASKS).numbers["mutation"]

@@ -7,7 +7,7 @@ from typing import NamedTuple, cast
 from confluent_kafka import Message, TopicPartition
 
 from streaming.columns.json_rows import objects
-from streaming.columns.packed import is_packed, type_of, unpack
+from streaming.columns.packed import is_packed, schema_of, unpack
 from streaming.contract.errors import BadEvent
 from streaming.kafka_io.reader import Reader, Span
 
@@ -77,7 +77,7 @@ def records_of(message: Message, types: Collection[str] = ()) -> Iterator[Record
         yield whole
         return
     try:
-        if types and type_of(whole.value) not in types:
+        if types and schema_of(whole.value)[0] not in types:
             return
         kind, rows = unpack(whole.value)
     except BadEvent as error:

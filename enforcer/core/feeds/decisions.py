@@ -9,7 +9,7 @@ from confluent_kafka import Message
 from enforcer.core.feeds.complaints import Unusable, unheard
 from enforcer.core.feeds.rows import objects_of, packed
 from enforcer.core.law import DecisionReader
-from streaming.columns.packed import type_of
+from streaming.columns.packed import schema_of
 from streaming.contract.decisions import LATE_MS
 from streaming.contract.errors import BadEvent
 from streaming.contract.events import MAX_AHEAD_MS
@@ -53,7 +53,7 @@ def decisions_in(
     try:
         if packed(message):
             value = message.value() or b""
-            reader = readers.get(kind := type_of(value))
+            reader = readers.get(kind := schema_of(value)[0])
             of_another = own is not None and key and key != own.encode()
             if reader is not None and reader.of_others is not None and of_another:
                 return [(kind, reader.of_others(value, said_ms))]

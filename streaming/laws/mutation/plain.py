@@ -181,13 +181,15 @@ def _not_ahead(
 
 
 def _subjects(fields: RowFields) -> pa.Array:
-    """The quota entities that are said, WORDS; only canonical ones are plain."""
-    subject = encoded(fields.names("subject", ""))
-    text, ends = bytes_in(subject.dictionary)
-    canonical = np.empty(len(subject.dictionary), dtype=np.bool_)
+    """The quota entities that are said; only canonical ones are plain."""
+    subject = fields.names("subject", "")
+    repeat = pa.types.is_dictionary(subject.type)
+    words = subject.dictionary if repeat else subject
+    text, ends = bytes_in(words)
+    canonical = np.empty(len(words), dtype=np.bool_)
     _judge_all(text, ends, canonical)
     if not canonical.all():
-        fields.plain &= canonical[subject.indices.to_numpy()]
+        fields.plain &= canonical[subject.indices.to_numpy()] if repeat else canonical
     return subject
 
 

@@ -49,8 +49,7 @@ class Requests(NamedTuple):
         names: of each item, Arrow large_string.
         id: Arrow string.
         proxy: who asks, WORDS.
-        user, client_id: Arrow string or WORDS.
-        subject: WORDS; empty where it is not STAMPED.
+        user, client_id, subject: Arrow string or WORDS; an empty subject where it is not STAMPED.
     """
 
     source: Integers
@@ -96,10 +95,8 @@ def joined(parts: Sequence[Requests]) -> Requests:
 def _concatenated(columns: Sequence[Any]) -> Any:
     if isinstance(columns[0], np.ndarray):
         return np.concatenate(columns)
-    if all(column.type == WORDS for column in columns):
-        return pa.chunked_array(columns).unify_dictionaries().combine_chunks()
     if any(column.type == WORDS for column in columns):
-        columns = [column.cast(pa.string()) for column in columns]
+        return pa.chunked_array(list(map(encoded, columns))).unify_dictionaries().combine_chunks()
     return pa.concat_arrays(columns)
 
 

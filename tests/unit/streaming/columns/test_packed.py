@@ -17,7 +17,7 @@ from streaming.columns.packed import (
     is_packed,
     pack,
     plain_form,
-    type_of,
+    schema_of,
     unpack,
 )
 from streaming.contract.errors import BadEvent
@@ -152,12 +152,12 @@ def test_a_bomb_is_refused_before_it_is_decompressed(compression: str) -> None:
 def test_the_type_is_told_without_reading_rows() -> None:
     """Of damaged rows too; of what is no stream, or says none, the reason."""
     (value,) = packed(REPORTS)
-    assert type_of(value) == "group_usage"
-    assert type_of(value[: len(value) * 3 // 4]) == "group_usage"
+    assert schema_of(value)[0] == "group_usage"
+    assert schema_of(value[: len(value) * 3 // 4])[0] == "group_usage"
     nameless = stream_of(pa.record_batch({"a": [1]}), None)
     for wrong, reason in ((b"x", "not an Arrow IPC stream"), (nameless, "weir.type: missing")):
         with pytest.raises(BadEvent, match=reason):
-            type_of(wrong)
+            schema_of(wrong)
 
 
 def test_a_bomb_of_references_is_refused() -> None:
@@ -186,6 +186,18 @@ def test_damaged_streams_are_refused_or_read_but_never_worse() -> None:
         except BadEvent:
             refused += 1
     assert 500 < refused < 3_000
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_lists_beside_a_piece_are_not_written_with_it(inside: bool) -> None:
+    """Of lists without an element Arrow writes where the texts of all others end."""
+    names = [f"topic-{number}" for number in range(20_000)]
+    column = pa.array([[]] * 2_000 + [[name] for name in names], pa.large_list(pa.large_string()))
+    if inside:
+        column = pa.StructArray.from_arrays([column], ["rejected"])
+    pieces = list(pack("admission", pa.record_batch({"x": column}), 16_384))
+    assert [row for piece in pieces for row in unpack(piece)[1]["x"].to_pylist()] == column.to_pylist()
+    assert max(map(len, pieces)) <= 16_384 and len(pieces) < 40
 
 
 def test_many_rows_are_cut_by_what_some_of_them_take() -> None:

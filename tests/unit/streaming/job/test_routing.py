@@ -10,6 +10,7 @@ from streaming.job import routing as placing
 from streaming.job import schemas
 from streaming.job.grouping_keys import grouping_keys_of
 from streaming.job.routing import ROUTED_COLUMNS, line_router, live_router
+from streaming.laws.name_hashes import shard_of
 from streaming.laws.registry import LAWS
 from streaming.laws.routing import Origin, policy_shards, routes
 from streaming.policy.timeline import PolicyTimeline
@@ -89,6 +90,22 @@ def test_live_records_go_where_the_parser_sends_them(
     ]
     assert {row[0] for row in far} <= set(grouping_keys_of(SHARDS, TASKS).numbers[LAWS.reporting.name])
     assert {row[1] for row in far} == {schemas.USAGE}
+
+
+def test_single_requests_go_by_the_key_that_is_said() -> None:
+    """Beside reports, which say none; nobody looks at what they hold."""
+    keys = ["user=a", "user=é,client-id=b", "user=c", "", "x"]
+    origin = pa.array([schemas.EVENT] * len(keys), pa.int32())
+    batch = live().slice(0, len(keys)).set_column(0, "origin", origin)
+    reports = live().append_column("routing_key", pa.nulls(len(VALUES), pa.binary()))
+    routed = pa.array([key.encode() for key in keys])
+    both = pa.concat_batches([reports, batch.append_column("routing_key", routed)])
+    found = rows_of(live_router(NAMES, SHARDS, TASKS, max_ahead_ms=AHEAD_MS)([both]))
+    numbers = grouping_keys_of(SHARDS, TASKS).numbers[LAWS.on_requests.name]
+    own = {row[3]: row[0] for row in found if row[1] == schemas.EVENT}
+    assert own == {i: numbers[shard_of(key, SHARDS)] for i, key in enumerate(keys)}
+    origins = {Origin.EVENT: schemas.USAGE, Origin.BROADCAST: schemas.TICK}
+    assert [row for row in found if row[1] != schemas.EVENT] == expected(origins, "t-0-{}", 7, timeline=None)
 
 
 def test_policies_go_where_they_are_asked_for() -> None:

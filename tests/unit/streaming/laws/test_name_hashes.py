@@ -1,20 +1,19 @@
-"""Hashes of names: zlib's and Kafka's own, byte for byte."""
-
-import zlib
+"""Hashes of names: Kafka's own, byte for byte."""
 
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.laws.name_hashes import crc32_of, partition_of
+from streaming.laws.name_hashes import partition_of, shard_of
 
 NAMES = st.lists(st.text(st.characters(exclude_categories=("Cs",)), max_size=40), max_size=20)
 
 
-@given(NAMES)
-def test_crc_is_that_of_zlib(names: list[str]) -> None:
+@given(NAMES, st.integers(1, 64))
+def test_a_shard_is_a_partition(names: list[str], shards: int) -> None:
+    """Of one name and of many, in a slice of a column too."""
     column = pa.array(["first", *names], pa.string()).slice(1)
-    assert crc32_of(column).tolist() == [zlib.crc32(name.encode()) for name in names]
+    assert partition_of(column, shards).tolist() == [shard_of(name, shards) for name in names]
 
 
 def test_murmur2_is_that_of_kafka() -> None:

@@ -10,7 +10,8 @@ from pack_kit import Event, packed, stream_of
 
 from streaming.columns.json_columns import columns_of
 from streaming.columns.json_rows import objects
-from streaming.columns.packed import opened, pack, unpack
+from streaming.columns.packed import opened, pack
+from streaming.laws.name_hashes import shard_of
 from streaming.laws.pack_routing import PLACE, Record, RecordPart, law_of, parts
 from streaming.laws.registry import LAWS
 from streaming.laws.routing import routes
@@ -99,6 +100,20 @@ def test_with_one_shard_a_record_stays_as_it_is() -> None:
     assert cut(value, shards=1) == [RecordPart("shares", 0, value, False, 0)]
 
 
+@pytest.mark.parametrize("as_dictionary", [False, True])
+def test_with_rows_of_one_shard_a_record_stays_as_it_is(as_dictionary: bool) -> None:
+    """As Kafka's partitions have it; whatever else is wrong with it, the shard says."""
+    users = [name for name in (f"user=é{number}" for number in range(99)) if shard_of(name, SHARDS) == 2]
+    subjects = pa.array(users * 3)
+    rows = pa.record_batch({
+        "subject": subjects.dictionary_encode() if as_dictionary else subjects, "v": ["x"] * len(subjects),
+    })  # fmt: skip
+    value = stream_of(rows)
+    assert cut(value) == [RecordPart("mutation", 2, value, False, 0)]
+    one_more = pa.array([*users, ""])
+    assert [part.cut for part in cut(stream_of(pa.record_batch({"subject": one_more})))] != [False]
+
+
 @pytest.mark.parametrize("value", [b"", b"rubbish", stream_of(pa.record_batch({"id": [b"x"]}))])
 @pytest.mark.parametrize("shards", [1, SHARDS])
 def test_what_is_no_packed_record_goes_where_that_is_said(value: bytes, shards: int) -> None:
@@ -109,10 +124,11 @@ def test_what_is_no_packed_record_goes_where_that_is_said(value: bytes, shards: 
 
 
 def test_a_column_of_our_own_name_does_no_harm() -> None:
-    rows = pa.record_batch({"subject": ["user=a"], **{name: ["x"] for name in PLACE}})
-    (part,) = cut(next(pack("request", rows)))
-    assert [opened(part.value)[1][name].to_pylist() for name in PLACE] == [[0], [7], [T0], [0]]
-    assert unpack(part.value)[0] == "request"
+    rows = pa.record_batch({"subject": ["user=a", None], **{name: ["x", "x"] for name in PLACE}})
+    found = [opened(part.value)[1] for part in cut(next(pack("request", rows)))]
+    assert sorted([part[name].to_pylist() for name in PLACE] for part in found) == [
+        [[0], [7], [T0], [number]] for number in range(2)
+    ]
 
 
 def test_reports_of_many_records_are_cut_together_and_know_where_they_came_from() -> None:

@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from law_kit import T0, policy, quota, request
 
+from streaming.laws.name_hashes import shard_of
 from streaming.laws.registry import LAWS
-from streaming.laws.routing import Origin, Route, policy_shards, routes, shard_of
+from streaming.laws.routing import Origin, Route, policy_shards, routes
 from streaming.policy.timeline import PolicyTimeline
 
 TIMELINE = PolicyTimeline({"quotas[user=alice]": quota(1)})
@@ -135,8 +136,3 @@ def test_garbage_goes_to_the_shard_of_its_id() -> None:
 def test_a_home_has_one_shard(routing_key: str, shards: int) -> None:
     """Any text, any number of shards."""
     assert 0 <= shard_of(routing_key, shards) < shards
-
-
-def test_the_shard_is_sparks_crc32() -> None:
-    """CRC-32 of the UTF-8 bytes, as Spark's built-in computes it: a known value."""
-    assert shard_of("123456789", 2**32) == 0xCBF43926

@@ -10,7 +10,7 @@ from usage_kit import Event, decide, in_order, reloaded
 
 from streaming.laws.dispatch import law
 from streaming.laws.dispatch.table import DispatchTable
-from streaming.laws.routing import shard_of
+from streaming.laws.name_hashes import shard_of
 from streaming.policy.dispatch_limits import NO_LIMIT, limit_of
 from streaming.policy.policy_set import PolicySet
 from streaming.policy.timeline import PolicyTimeline

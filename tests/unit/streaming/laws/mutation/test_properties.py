@@ -10,7 +10,7 @@ from interpreted_kit import interpreted
 from law_kit import Event, Shard, policy, quota, request
 from property_kit import tries
 
-from streaming.laws.routing import shard_of
+from streaming.laws.name_hashes import shard_of
 from streaming.replay import replay_local
 
 

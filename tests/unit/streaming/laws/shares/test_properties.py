@@ -15,7 +15,7 @@ from usage_kit import Event, decisions_of, in_order, reloaded
 
 from streaming.contract.usage_events import split_group_usage
 from streaming.laws.law import Decision
-from streaming.laws.routing import shard_of
+from streaming.laws.name_hashes import shard_of
 from streaming.laws.shares.table import SharesTable
 from streaming.policy.timeline import PolicyTimeline
 
