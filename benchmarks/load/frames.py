@@ -6,6 +6,7 @@ import ssl
 import struct
 import time
 import uuid
+from collections.abc import Sequence
 from typing import Any, Final, cast
 
 from kafka.protocol.consumer import FetchRequest
@@ -84,7 +85,7 @@ class Line:
     def __init__(
         self, address: str, tls: ssl.SSLContext | None = None, session: ssl.SSLSession | None = None
     ) -> None:
-        self._socket = _connect(address, tls, session)
+        self._socket = connect(address, tls, session)
         self._buffer = bytearray(_READ_BYTES)
 
     def close(self) -> None:
@@ -141,13 +142,24 @@ def flood(
         WeirError: a connection is closed, or nothing comes for LIMIT_S.
     """
     first = Line(address, tls)
-    size = first.ask(request) * depth
+    size = first.ask(request)
     first.close()
+    lines = [connect(address, tls) for _ in range(connections)]
+    found = keep_asking(lines, request, size, depth=depth, seconds=seconds)
+    for line in lines:
+        line.close()
+    return found
+
+
+def keep_asking(
+    lines: Sequence[socket.socket], request: bytes, size: int, *, depth: int, seconds: float
+) -> tuple[int, float]:
+    """As `flood`, on connections that are there; an answer has `size` bytes with its length."""
+    size *= depth
     batch, buffer = request * depth, bytearray(_READ_BYTES)
     rounds = 0
     missing: dict[socket.socket, int] = {}
     with selectors.DefaultSelector() as waiting:
-        lines = [_connect(address, tls) for _ in range(connections)]
         begun = time.perf_counter()
         for line in lines:
             waiting.register(line, selectors.EVENT_READ)
@@ -169,8 +181,6 @@ def flood(
                 else:
                     del missing[line]
         taken = time.perf_counter() - begun
-    for line in lines:
-        line.close()
     return rounds * depth, taken
 
 
@@ -184,9 +194,10 @@ def _take(line: socket.socket, buffer: bytearray) -> int:
     return count
 
 
-def _connect(
-    address: str, tls: ssl.SSLContext | None, session: ssl.SSLSession | None = None
+def connect(
+    address: str, tls: ssl.SSLContext | None = None, session: ssl.SSLSession | None = None
 ) -> socket.socket:
+    """A new connection, by TLS if that is given, which goes on with a session if that is."""
     host, _, port = address.rpartition(":")
     line = socket.create_connection((host, int(port)), timeout=LIMIT_S)
     line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
