@@ -24,15 +24,18 @@ class Prometheus:
 
     Args:
         folder: for its data and configuration.
-        targets: job of compose/prometheus/prometheus.yml, or another -> HOST:PORT; a job of the file that is
-            not named is not scraped.
+        targets: job of compose/prometheus/prometheus.yml, or another -> HOST:PORT, several with commas
+            between; a job of the file that is not named is not scraped.
+        scrape_s: how often it looks at each.
     """
 
-    def __init__(self, folder: Path, targets: Mapping[str, str]) -> None:
+    def __init__(self, folder: Path, targets: Mapping[str, str], scrape_s: int = 1) -> None:
         self._folder, self._port = folder, free_port()
         given = yaml.safe_load((COMPOSE / "prometheus" / "prometheus.yml").read_text())
         jobs = {job["job_name"]: job for job in given["scrape_configs"]}
-        given["global"] = {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "5s"}
+        given["global"] = {
+            "scrape_interval": f"{scrape_s}s", "scrape_timeout": f"{scrape_s}s", "evaluation_interval": "5s",
+        }  # fmt: skip
         given["rule_files"] = [str(COMPOSE / "prometheus" / "rules.yml")]
         given["scrape_configs"] = [_job(jobs.get(name, {}), name, at) for name, at in targets.items()]
         (folder / "prometheus.yml").write_text(yaml.safe_dump(given))
@@ -40,13 +43,19 @@ class Prometheus:
 
     def ask(self, expr: str) -> list[dict[str, Any]]:
         """The series of an expression now."""
-        question = urllib.parse.urlencode({"query": expr})
-        url = f"http://127.0.0.1:{self._port}/api/v1/query?{question}"
+        return self._ask("query", {"query": expr})
+
+    def ask_range(self, expr: str, since: float, until: float, step_s: float) -> list[dict[str, Any]]:
+        """Its series over a time, seconds since the epoch, each with `values`: time and value."""
+        return self._ask("query_range", {"query": expr, "start": since, "end": until, "step": step_s})
+
+    def _ask(self, what: str, question: Mapping[str, Any]) -> list[dict[str, Any]]:
+        url = f"http://127.0.0.1:{self._port}/api/v1/{what}?{urllib.parse.urlencode(question)}"
         try:
             with urllib.request.urlopen(url, timeout=_ASK_S) as answer:
                 found: list[dict[str, Any]] = json.load(answer)["data"]["result"]
         except urllib.error.HTTPError as error:
-            raise AssertionError(f"{expr}: {error.read().decode()}") from error
+            raise AssertionError(f"{question}: {error.read().decode()}") from error
         return found
 
     def __enter__(self) -> Self:
@@ -85,5 +94,5 @@ def _job(given: Mapping[str, Any], name: str, address: str) -> dict[str, Any]:
     return {
         "job_name": name,
         **kept,
-        "static_configs": [{"targets": [address], "labels": (labels or [{}])[0]}],
+        "static_configs": [{"targets": address.split(","), "labels": (labels or [{}])[0]}],
     }

@@ -1,6 +1,6 @@
 """The whole stack under load while its parts are killed, stopped and cut off (docs/reliability.md).
 
-Usage: python tests/soak [--minutes N] [--seed N]
+Usage: python tests/soak [--minutes N] [--seed N] [--shrink N]
        python tests/soak --check FOLDER   (a history that was kept, once more)
 
 Exit status 1: a rule was broken; the history and all logs are then kept in .weir/soak/SEED.
@@ -27,16 +27,18 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "kit")]
 
 from confluent_kafka.admin import AdminClient, NewTopic  # noqa: E402  # the kits must be found first
+from prometheus_kit import Prometheus  # noqa: E402
+from soak_alerts import note_alerts, spans  # noqa: E402
 from soak_backs import BACK_S, POLL_S, Backs  # noqa: E402
 from soak_checks import check, got_through, most_above, successes  # noqa: E402
 from soak_clients import SIZE, Client, Maker, Reader, Sender  # noqa: E402
 from soak_history import Entry, History, Recorder, now_ms  # noqa: E402
-from soak_rig import CHANGED, CHECKPOINT, Rig, let_go, let_go_of_dead  # noqa: E402
-from soak_schedule import PROXIES, Fault, schedule  # noqa: E402
+from soak_rig import AHEAD_MS, CHANGED, CHECKPOINT, Rig, let_go, let_go_of_dead  # noqa: E402
+from soak_schedule import KILLS, PROXIES, Fault, schedule, smaller  # noqa: E402
 
 from weir.logs.topic_reader import Record, TopicReader  # noqa: E402
 
-SETTLE_S, REPLAY_S = 240.0, 900.0
+SETTLE_S, REPLAY_S, SCRAPE_S = 240.0, 900.0, 5
 CUT_OFF_S = 15.0
 """A proxy that is cut off admits nothing after so long (docs/laws.md): L of the bounds."""
 RATES = {"hurry": 0.5, "strict": 0.2, "changed": max(each["controller_mutation_rate"] for each in CHANGED)}
@@ -56,64 +58,83 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
     parser.add_argument("--check", type=Path, metavar="FOLDER")
+    parser.add_argument("--shrink", type=float, metavar="MINUTES", help="look for the faults that it takes")
     args = parser.parse_args()
     if args.check is not None:
         return judge(History.read(args.check / "history.jsonl"))
     # What is started is stopped by whatever ends it.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    folder = ROOT / ".weir" / "soak" / str(args.seed)
+    faults = schedule(args.seed, 60 * args.minutes)
+    if args.shrink is None:
+        return once(args.seed, 60 * args.minutes, faults)
+    until = time.monotonic() + 60 * args.shrink
+    left = smaller(
+        faults, lambda some: once(args.seed, 60 * args.minutes, some) == 1, lambda: time.monotonic() > until
+    )
+    say(f"{len(left)} of {len(faults)} faults break a rule: " + "; ".join(map(str, left)))
+    return 1
+
+
+def once(seed: int, seconds: float, faults: list[Fault]) -> int:
+    """One run of a seed with these of its faults; the exit status."""
+    folder = ROOT / ".weir" / "soak" / str(seed)
     let_go_of_dead(folder.parent)
     let_go(folder / CHECKPOINT)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    say(f"seed {args.seed}, {args.minutes:g} minutes, in {folder}")
+    say(f"seed {seed}, {seconds / 60:g} minutes, in {folder}")
     history = folder / "history.jsonl"
     with Recorder(history) as told, Rig(folder, told, say) as rig:
-        run(rig, told, args.seed, 60 * args.minutes)
+        run(rig, told, folder, seed, seconds, faults)
         settle(rig, told, folder)
     status = judge(History.read(history))
     if status:
-        say(f"kept: {folder}; once more with --seed {args.seed} --minutes {args.minutes:g}")
+        say(f"kept: {folder}; once more with --seed {seed} --minutes {seconds / 60:g}")
     else:
         shutil.rmtree(folder)
     return status
 
 
-def run(rig: Rig, told: Recorder, seed: int, seconds: float) -> None:
+def run(
+    rig: Rig, told: Recorder, folder: Path, seed: int, seconds: float, faults: list[Fault]
+) -> None:
     """Load and faults, to the last fault's end."""
-    without = () if rig.small_disk else ("readonly",)
     if not rig.small_disk:
         say("no small disk can be mounted here: the checkpoint's is not filled, nor made read-only")
-    faults = [
-        fault
-        for fault in schedule(seed, seconds, without)
-        if rig.small_disk or fault.target != "checkpoint"
-    ]
+        faults = [fault for fault in faults if fault.target != "checkpoint"]
     for what, target in sorted({(fault.what, fault.target) for fault in faults}):
         told.note("planned", what=what, target=target)
     limits(rig, told, faults)
     rig.start()
     say(f"all parts are there; {len(faults)} faults, {kills_of(asdict(one) for one in faults)} of them kills")
-    draws = random.Random(seed)
     with ExitStack() as load:
+        watching = load.enter_context(Prometheus(folder, targets(rig), SCRAPE_S))
         every = [load.enter_context(client) for client in clients(rig, told)]
         begun, begun_ms = time.monotonic(), now_ms()
         backs = Backs(rig, told, say)
         for fault in faults:
             backs.wait(begun + fault.at_s)
-            backs.befall(fault, draws.random())
+            backs.befall(fault, random.Random(f"{seed} {fault.at_s}").random())
         backs.wait(begun + seconds)
         # Producers end with what they have: they must reach the proxies for that.
         backs.wait(time.monotonic() + BACK_S, all_back=True)
         say("load ends")
         for client in every:
             told.note("load", who=client.who, what=client.wants, begun=begun_ms, ended=now_ms())
+        parts = {at: name for name, at in rig.metrics.items()}
+        note_alerts(watching, told, parts, begun_ms, now_ms())
+
+
+def targets(rig: Rig) -> dict[str, str]:
+    """What is scraped, by the jobs of compose/prometheus/prometheus.yml."""
+    jobs = {f"weir-{name}": at for name, at in rig.metrics.items() if name not in PROXIES}
+    return {**jobs, "weir-proxy": ",".join(rig.metrics[name] for name in PROXIES)}
 
 
 def limits(rig: Rig, told: Recorder, faults: list[Fault]) -> None:
     """Topics, policies, and what they may come to at most (docs/laws.md)."""
     admin = AdminClient({"bootstrap.servers": rig.kafka.bootstrap})
-    for done in admin.create_topics([NewTopic(topic(name), 1, 1) for name in PROXIES]).values():
+    for done in admin.create_topics([NewTopic(topic(name), 1, 3) for name in PROXIES]).values():
         done.result(30)
     rig.policies.put("broker", {"resourceUsagePublishIntervalInSecs": 1})
     rig.policies.put("resourcegroups.soak", {"publishRateInBytes": BYTES_S})
@@ -127,12 +148,14 @@ def limits(rig: Rig, told: Recorder, faults: list[Fault]) -> None:
             f"quotas[user=ANONYMOUS,client-id={name}]", {"controller_mutation_rate": rate, **where}
         )
         burst = BURST_TIMES * rate
-        local = proxies + 1 + (proxies - 1) / proxies * (burst + rate * CUT_OFF_S) + rate * CUT_OFF_S
+        # What lets it through a second time is a clock that is ahead.
+        skewed = rate * max(AHEAD_MS.values()) / 1000
+        local = proxies + 1 + (proxies - 1) / proxies * (burst + rate * CUT_OFF_S) + rate * CUT_OFF_S + skewed
         told.note(
             "limit", law="mutation", subject=f"user=ANONYMOUS,client-id={name}", rate=rate, burst=burst,
-            bound=1 + rate * CUT_OFF_S if where else local,
+            bound=1 + rate * CUT_OFF_S + skewed if where else local,
         )  # fmt: skip
-    joins = proxies + sum(fault.what == "kill" and fault.target in PROXIES for fault in faults)
+    joins = proxies + sum(fault.what in KILLS and fault.target in PROXIES for fault in faults)
     told.note(
         "limit", law="shares", subject="soak", rate=BYTES_S, burst=BYTES_S / 2,
         bound=proxies * 10 * SIZE + joins * JOINING * BYTES_S * 2,
@@ -246,7 +269,7 @@ def judge(history: History) -> int:
         gap_s = max(b - a for a, b in pairwise(successes(history, load))) / 1000
         print(f"  {load['who']:14}{load['what']:8}{gap_s:6.0f}")
     print_counts("not done", ("what", "target"), history["not_done"])
-    killed = {one["pid"] for one in history["fault"] if one["what"] == "kill"}
+    killed = {one["pid"] for one in history["fault"] if one["what"] in KILLS}
     print_counts("ended by themselves", ("part",), [e for e in history["ended"] if e["pid"] not in killed])
     print("\nabove the limit at most, and its bound:")
     for subject, (most, bound) in most_above(history).items():
@@ -257,6 +280,9 @@ def judge(history: History) -> int:
         took = [one["took_s"] for one in own if one["took_s"] is not None]
         if took:
             print(f"  {what:9}{target:12} {median(took):6.1f} {max(took):6.1f} {len(own):3}")
+    print("\nalerts that fired (times, of parts):")
+    for name, own in spans(history):
+        print(f"  {name:28} {len(own):3}  {', '.join(sorted({one['part'] for one in own}))}")
     print("\nbroken rules:")
     for rule, wrong in found.items():
         print(f"  {rule:12} {len(wrong)}")
@@ -273,7 +299,7 @@ def print_counts(title: str, names: tuple[str, ...], entries: list[Entry]) -> No
 
 def kills_of(faults: Iterable[Entry]) -> int:
     """How many of them are kills."""
-    return sum(one["what"] == "kill" for one in faults)
+    return sum(one["what"] in KILLS for one in faults)
 
 
 def say(line: str) -> None:

@@ -28,10 +28,15 @@ class Backs:
         # By what is seen from outside: what befell it, each with its end; decisions at the newest one.
         self._due: dict[str, tuple[list[tuple[Fault, float]], int]] = {}
         self._next_sample = 0.0
+        # What lasts while others happen: until when, and its end.
+        self._beside: list[tuple[float, Callable[[], None]]] = []
 
     def wait(self, until: float, *, all_back: bool = False) -> None:
         """Until a time, or until all are back."""
-        while time.monotonic() < until and (self._due or not all_back):
+        while time.monotonic() < until and (self._due or self._beside or not all_back):
+            for one in [one for one in self._beside if one[0] <= time.monotonic()]:
+                self._beside.remove(one)
+                one[1]()
             self._rig.look()
             for target in list(self._due):
                 self._look(target)
@@ -41,7 +46,7 @@ class Backs:
             time.sleep(max(0.0, min(POLL_S, until - time.monotonic())))
 
     def befall(self, fault: Fault, draw: float) -> None:
-        """Make a fault and end it."""
+        """Make a fault and end it, or have it end while others happen."""
         what = f"{fault.what} {fault.target}" + (f" for {fault.for_s} s" if fault.for_s else "")
         begun = now_ms()
         try:
@@ -51,12 +56,22 @@ class Backs:
             self._told.note("not_done", what=fault.what, target=fault.target, why=repr(error))
             return
         self._say(what)
-        try:
-            self.wait(time.monotonic() + fault.for_s)
-        finally:
+
+        def over() -> None:
             end()
             # What is looked after in between may take longer than the fault was to last.
             self._told.note("fault", **asdict(fault), begun=begun, ended=now_ms(), pid=pid)
+            self._await(fault)
+
+        if fault.beside:
+            self._beside.append((time.monotonic() + fault.for_s, over))
+            return
+        try:
+            self.wait(time.monotonic() + fault.for_s)
+        finally:
+            over()
+
+    def _await(self, fault: Fault) -> None:
         ended = time.monotonic()
         # What was on its way is written by then.
         time.sleep(0.5)
@@ -86,5 +101,7 @@ class Backs:
 
 def reached(target: str) -> str:
     """What is to be seen from outside again."""
+    if target in ("controller", "cluster"):
+        return "kafka"
     proxy = target.rpartition("-")[2]
     return proxy if proxy in PROXIES else target if target in ("kafka", "admin", "collect") else DECIDING

@@ -7,8 +7,9 @@ from itertools import pairwise
 from statistics import median
 
 import numpy as np
+from soak_alerts import alerts
 from soak_history import Entry, History
-from soak_schedule import PROXIES
+from soak_schedule import KILLS, PROXIES
 
 REFUSED = 89
 """THROTTLING_QUOTA_EXCEEDED."""
@@ -123,7 +124,7 @@ def refused(history: History) -> Iterator[str]:
 
 def kills(history: History) -> Iterator[Entry]:
     """Those of proxies."""
-    return (one for one in history["fault"] if one["what"] == "kill" and one["target"] in PROXIES)
+    return (one for one in history["fault"] if one["what"] in KILLS and one["target"] in PROXIES)
 
 
 def proxy_of(one: Entry) -> str:
@@ -171,9 +172,15 @@ def most_above(history: History) -> dict[str, tuple[float, float]]:
         else:
             came = [one["at"] for one in history["read"] if one["group"] == subject]
             # What was let through may have been held back on its way, by two faults.
-            late_ms = 2 * max((one["ended"] - one["begun"] for one in history["fault"]), default=0)
+            held = [one["ended"] - one["begun"] for one in history["fault"] if holds_back(one)]
+            late_ms = 2 * max(held, default=0)
             found[subject] = (beyond([at - late_ms for at in came], came, rate, burst), limit["bound"])
     return found
+
+
+def holds_back(fault: Entry) -> bool:
+    """Whether what is on its way to a consumer waits behind it, and goes on."""
+    return fault["what"] not in KILLS and fault["target"] not in ("jvm", "worker", "checkpoint", "job-broker")
 
 
 def held_s(history: History, since: float = -math.inf, until: float = math.inf) -> float:
@@ -245,9 +252,12 @@ def away(history: History) -> Iterator[str]:
 
 
 def grown(history: History) -> Iterator[str]:
-    """No process's memory or descriptors grow, once it is warm."""
+    """No process's memory or descriptors grow, once it is warm, but in a crowd of clients, and soon after."""
     by_process: dict[tuple[str, int], list[Entry]] = defaultdict(list)
+    crowds = [(one["begun"], one["ended"] + SOON_MS) for one in history["fault"] if one["what"] == "crowd"]
     for one in history["sample"]:
+        if any(begun <= one["at"] <= ended for begun, ended in crowds):
+            continue
         by_process[one["part"], one["pid"]].append(one)
     for (part, pid), samples in by_process.items():
         if len(samples) < SAMPLES_MIN:
@@ -270,7 +280,7 @@ def left_over(history: History) -> Iterator[str]:
 def ended(history: History) -> Iterator[str]:
     """No client ends by an error, and no proxy, admin API or collector but by a kill: the job may."""
     yield from (f"{one['who']}: {one['why']}" for one in history["failed"])
-    killed = {one["pid"] for one in history["fault"] if one["what"] == "kill"}
+    killed = {one["pid"] for one in history["fault"] if one["what"] in KILLS}
     for one in history["ended"]:
         if one["part"] in (*PROXIES, "admin", "collect") and one["pid"] not in killed:
             yield f"{one['part']} was not killed: {one['why']}"
@@ -315,6 +325,6 @@ RULES: dict[str, Rule] = {
     rule.__name__: rule
     for rule in (
         lost, twice, skipped, gone, charged, refused, decided, above, replayed, away, grown, left_over, ended,
-        idle, undone,
+        idle, undone, alerts,
     )
 }  # fmt: skip

@@ -166,6 +166,28 @@ class Reader(Client):
         consumer.close()
 
 
+class Crowd(Threaded):
+    """Clients that connect and say nothing.
+
+    Args:
+        to: where they connect.
+        count: how many; fewer, where that is the limit of descriptors.
+    """
+
+    def __init__(self, to: str, count: int) -> None:
+        super().__init__(self._run, name="idle clients", limit_s=_LIMIT_S)
+        self._to, self._count = to, count
+
+    def _run(self) -> None:
+        with ExitStack() as held:
+            for _ in range(self._count):
+                if self._stopping.is_set():
+                    return
+                with suppress(OSError):
+                    held.enter_context(socket.create_connection(address(self._to), 5))
+            self._stopping.wait()
+
+
 class Bad(Threaded):
     """Clients that say half of something, a byte at a time or no more, and leave without a word.
 

@@ -35,7 +35,7 @@ class History:
         load       what a client wants all the time: who, what (made, sent, read), begun, ended
         failed     a client that ended by an error: who, why
         planned    a fault of the schedule, each once: what, target
-        fault      what was done: at_s, what, target, for_s, begun, ended (as it came), pid (of a kill)
+        fault      what was done: all of Fault, begun, ended (as it came), pid (of a kill)
         not_done   a fault that could not be made: what, target, why
         ended      a part that was found to have ended: part, pid, at, why
         stopped    a part that was asked to end when the load was over: part, at
@@ -43,6 +43,8 @@ class History:
         sample     of a process: part, pid, at, rss, descriptors
         replay     of the dump: status, said
         left       a process that outlived the run: part, pid
+        watched    for how long Prometheus evaluated the rules: begun, ended
+        alert      fired: name, part, severity, begun, ended
     """
 
     by_kind: dict[str, list[Entry]]

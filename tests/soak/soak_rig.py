@@ -1,6 +1,7 @@
-"""One whole stack whose parts can be killed, each with relays of its own to the broker and to its clients."""
+"""One whole stack whose parts can be killed, each with relays of its own to brokers and clients."""
 
 import os
+import random
 import resource
 import signal
 import subprocess
@@ -14,16 +15,17 @@ import yaml
 from confluent_kafka import Consumer, TopicPartition
 from process_kit import series_at
 from proxy_kit import PolicyWriter
-from soak_clients import Bad
+from soak_clients import Bad, Crowd
 from soak_history import Recorder, now_ms
+from soak_kafka import BROKERS, Brokers
 from soak_links import Link
 from soak_processes import Seen, below
-from soak_schedule import LINKS, PROXIES, Fault
+from soak_schedule import KILLS, LINKS, PROXIES, Fault
 from wire_client import Closed, WireClient
 
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster, Topics
-from weir.stack.kafka import HOST, LocalKafka, brokers_seen, free_port
+from weir.stack.kafka import HOST, free_port, port_is_free
 from weir.stack.parts import Change, Limits, Part
 from weir.stack.process import running
 from weir.stack.topics import ensure_topics
@@ -34,8 +36,13 @@ START_S, STOP_S, GONE_S = 300.0, 20.0, 5.0
 CHECKPOINT = "checkpoint"
 CHECKPOINT_BYTES = 32 << 20
 BAD_CLIENTS = 200
+IDLE_CLIENTS = 5_000
+AHEAD_MS = {"two": 700}
+"""How far the clock of a part's host is ahead of all others."""
+_SKEWED = str(Path(__file__).parents[1] / "kit" / "skewed_proxy.py")
+_PORTS = range(20_000, 32_000)
+"""Below those that the kernel gives to whoever connects: a part finds its own free whenever it is back."""
 CHANGED = ({"controller_mutation_rate": 0.2}, {"controller_mutation_rate": 0.4})
-_BROKER = 1
 _DISK = "soak-of-"
 """A disk's name goes on with the process that mounted it."""
 _LOOK_S, _ANSWER_S, _LAST_LOOK_S = 1.0, 2.0, 5.0
@@ -45,7 +52,7 @@ _READY_PART = {"checkpoint": "job", "jvm": "job", "worker": "job"}
 
 
 class Rig:
-    """Broker, job, two proxies, admin API and collector; a context manager that leaves nothing behind.
+    """Brokers, job, two proxies, admin API and collector; a context manager that leaves nothing behind.
 
     Its methods are called from one thread: see weir.stack.process.Child.
 
@@ -58,28 +65,36 @@ class Rig:
     def __init__(self, folder: Path, told: Recorder, say: Callable[[str], None]) -> None:
         self._folder, self._told, self._say = folder, told, say
         self.topics = Topics()
-        self.port = free_port()
-        own = {link: free_port() for link in LINKS if link.endswith("broker") or link.startswith("broker")}
-        self.links: dict[str, list[Link]] = {link: [Link((HOST, 0), (HOST, own[link]))] for link in own}
-        behind = {own[link]: self.links[link][0].listens[1] for link in own}
-        self.kafka = LocalKafka(folder / "kafka", port=self.port, behind=behind)
+        self.links: dict[str, list[Link]] = {}
+        behind: list[dict[int, int]] = [{} for _ in range(BROKERS)]
+        for name in (one for one in LINKS if "broker" in one):
+            self.links[name] = [Link((HOST, 0), (HOST, free_port())) for _ in behind]
+            for ports, link in zip(behind, self.links[name], strict=True):
+                ports[link.to[1]] = link.listens[1]
+        self.kafka = Brokers(folder / "kafka", behind)
         self.checkpoint = folder / CHECKPOINT
+        self.metrics: dict[str, str] = {}
         self.parts = {"job": self._job(), "admin": self._admin(), "collect": self._collect()}
         self.reached: dict[str, str] = {}
         for name in PROXIES:
             self.parts[name] = self._proxy(name)
         self._ended: dict[str, Part] = {}
+        self._held: set[str] = set()
+        self._killed: set[int] = set()
         self._doubts: dict[int, float] = {}
         self._seen = Seen()
         self.running = ExitStack()
 
     def _relay(self, link: str) -> str:
-        return "{}:{}".format(*self.links[link][0].listens)
+        return ",".join("{}:{}".format(*one.listens) for one in self.links[link])
 
     def _part(self, name: str, command: str, *words: str, kafka: str) -> Part:
-        common = ["--kafka", kafka, "--metrics", f"{HOST}:{free_port()}"]
+        self.metrics[name] = f"{HOST}:{free_port()}"
+        common = ["--kafka", kafka, "--metrics", self.metrics[name]]
+        ahead = AHEAD_MS.get(name)
         return Part(
             name, [*words, *common], command=command, log=self._folder / "logs" / f"{name}.log",
+            program=("-m", "weir") if ahead is None else (_SKEWED, str(ahead)),
             run_dir=self._folder / "run", limits=Limits(start_s=START_S, restarts_max=10**6), alone=True,
         )  # fmt: skip
 
@@ -94,12 +109,13 @@ class Rig:
         return self._part("collect", "collect", "kafka", kafka=self.kafka.bootstrap)
 
     def _proxy(self, name: str) -> Part:
-        listen, base = free_port(), free_port() - _BROKER
+        # The port of clients, then one for each broker.
+        listen = free_row(1 + BROKERS)
         settings = self._folder / f"{name}.yaml"
-        own = {"broker_port_base": base, "decision_timeout_ms": 5_000, "on_late_decision": "reject"}
+        own = {"broker_port_base": listen, "decision_timeout_ms": 5_000, "on_late_decision": "reject"}
         settings.write_text(yaml.safe_dump({"proxy": own}))
         self.links[f"client-{name}"] = [
-            Link((OUTSIDE, port), (HOST, port)) for port in (listen, base + _BROKER)
+            Link((OUTSIDE, port), (HOST, port)) for port in range(listen, listen + 1 + BROKERS)
         ]
         self.reached[name] = f"{OUTSIDE}:{listen}"
         words = ("--id", name, "--listen", f"{HOST}:{listen}", "--advertise", OUTSIDE)
@@ -155,13 +171,12 @@ class Rig:
 
     def look(self) -> None:
         """Start again what has ended."""
-        if self.kafka.children and not self.kafka.children[0].alive():
-            self._told.note("ended", part="kafka", pid=self.kafka.pids[0], at=now_ms(), why="")
-            try:
-                self.kafka.start()
-            except WeirError as error:
-                self._say(f"kafka: {str(error)[:300]}")
-        for name, part in self.parts.items():
+        for broker in self.kafka.children:
+            if not broker.alive() and "cluster" not in self._held:
+                if broker.pid not in self._killed:
+                    self._told.note("ended", part=broker.name, pid=broker.pid, at=now_ms(), why="")
+                broker.start()
+        for name, part in ((name, part) for name, part in self.parts.items() if name not in self._held):
             change = part.look()
             if change in (Change.DIED, Change.LATE):
                 self._told.note("ended", part=name, pid=part.child.pid, at=now_ms(), why=part.why(3))
@@ -172,7 +187,7 @@ class Rig:
     def there(self, target: str) -> bool:
         """Whether a part does its work, as far as can be seen from outside."""
         if target == "kafka":
-            return brokers_seen(self.port) == 1
+            return self.kafka.whole()
         if target in PROXIES:
             try:
                 with WireClient(self.reached[target]) as client:
@@ -194,7 +209,7 @@ class Rig:
 
     def sample(self) -> None:
         """Note what each process takes, and what answers of proxies leave in doubt."""
-        for name, pid in [*self._processes(), *(("kafka", pid) for pid in self.kafka.pids)]:
+        for name, pid in [*self._processes(), *((one.name, one.pid) for one in self.kafka.children)]:
             with suppress(OSError, IndexError):
                 rss = int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
                 descriptors = len(os.listdir(f"/proc/{pid}/fd"))
@@ -224,15 +239,19 @@ class Rig:
                 self._told.note("doubt", pid=pid, count=more, at=now_ms())
                 self._doubts[pid] = count
 
-    def pid(self, target: str) -> int:
-        """The process that is meant."""
+    def pids(self, target: str, draw: float) -> list[int]:
+        """The processes that are meant: all brokers, or one of them by draw."""
+        if target == "cluster":
+            return self.kafka.pids
         if target == "kafka":
-            return self.kafka.pids[0]
+            return [self.kafka.pids[int(draw * BROKERS)]]
+        if target == "controller":
+            return [self.kafka.leader().pid]
         if target == "jvm":
-            return int((self.parts["job"].ready or {})["jvm_pid"])
+            return [int((self.parts["job"].ready or {})["jvm_pid"])]
         if target == "worker":
-            return below(self.pid("jvm"))[-1]
-        return self.parts[target].child.pid
+            return below(*self.pids("jvm", draw))[-1:]
+        return [self.parts[target].child.pid]
 
     def make(self, fault: Fault, draw: float) -> tuple[int | None, Callable[[], object]]:
         """Do it; returns whom it killed, and what ends it.
@@ -244,42 +263,50 @@ class Rig:
         Raises:
             OSError, LookupError: who is meant is not there.
         """
-        if fault.what == "kill":
+        if fault.target in self._held:
+            raise LookupError("it is down")
+        if fault.what in KILLS:
             if fault.target in PROXIES:
                 self._look_at_doubts(self.parts[fault.target], _LAST_LOOK_S)
             if fault.target == "job" and not self.there("job"):
                 raise LookupError("it has not started yet")
-            pid = self.pid(fault.target)
-            os.kill(pid, signal.SIGKILL)
-            return pid, lambda: None
+            pids = self.pids(fault.target, draw)
+            self._killed.update(pids)
+            if fault.what == "down":
+                self._held.add(fault.target)
+            for pid in pids:
+                os.kill(pid, signal.SIGKILL)
+            return pids[0], lambda: self._held.discard(fault.target)
         return None, self._disturbed(fault, draw)
 
     def _disturbed(self, fault: Fault, draw: float) -> Callable[[], object]:
         if fault.what == "stop":
-            pid = self.pid(fault.target)
-            os.kill(pid, signal.SIGSTOP)
-            return lambda: _continue(pid)
+            pids = self.pids(fault.target, draw)
+            for pid in pids:
+                os.kill(pid, signal.SIGSTOP)
+            return lambda: [_continue(pid) for pid in pids]
         if fault.target in LINKS:
             return self._disturb(self.links[fault.target], fault.what)
         if fault.what == "policy":
             self.policies.put("quotas[user=ANONYMOUS,client-id=changed]", CHANGED[round(draw)])
             return lambda: None
-        if fault.what == "clients":
-            # Not by the relay: it would make an end of each reset.
-            bad = Bad(self.reached[fault.target].replace(OUTSIDE, HOST), BAD_CLIENTS)
-            bad.__enter__()
-            return lambda: bad.__exit__()
-        return self._spoil_disk(fault)
+        if fault.what in ("clients", "crowd"):
+            # Not by the relay: it would make an end of each reset, and hold as many connections once more.
+            to = self.reached[fault.target].replace(OUTSIDE, HOST)
+            more = Bad(to, BAD_CLIENTS) if fault.what == "clients" else Crowd(to, IDLE_CLIENTS)
+            more.__enter__()
+            return lambda: more.__exit__()
+        return self._spoil_disk(fault, draw)
 
     def _disturb(self, links: list[Link], what: str) -> Callable[[], object]:
         for link in links:
             link.make(what)
         return lambda: [link.mend() for link in links]
 
-    def _spoil_disk(self, fault: Fault) -> Callable[[], object]:
+    def _spoil_disk(self, fault: Fault, draw: float) -> Callable[[], object]:
         if fault.target == "kafka":
             # What the kernel says of a file beyond the limit, Kafka takes as it takes a full disk.
-            pid = self.pid("kafka")
+            pid, *_ = self.pids("kafka", draw)
             before = resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
             return lambda: _limit_files(pid, before)
         if fault.what == "full":
@@ -313,6 +340,15 @@ class Rig:
         for part in (self._ended | self.parts).values():
             part.kill()
         self._seen.kill()
+
+
+def free_row(count: int) -> int:
+    """The first of so many free ports, one behind the other, on both addresses."""
+    while True:
+        first = random.choice(_PORTS)
+        ports = range(first, first + count)
+        if all(port_is_free(port, host) for port in ports for host in (HOST, OUTSIDE)):
+            return first
 
 
 def _mount(*words: Any) -> bool:

@@ -45,6 +45,7 @@ class Part:
         log: file for its output; None: where ours goes.
         run_dir: folder for its ready file.
         limits: see Limits.
+        program: what python runs.
         alone: it is ready also while the job is away, and once more when that is there.
         now: monotonic seconds; given by tests.
     """
@@ -58,6 +59,7 @@ class Part:
         log: Path | None,
         run_dir: Path,
         limits: Limits,
+        program: Sequence[str] = ("-m", "weir"),
         alone: bool = False,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -65,7 +67,7 @@ class Part:
         self.ready: dict[str, Any] | None = None
         self._ready_file = run_dir / f"{name}.json"
         words = [command or name, *args, "--ready-file", str(self._ready_file)]
-        argv = [sys.executable, "-m", "weir", *words]
+        argv = [sys.executable, *program, *words]
         self.child = Child(name, argv, log=log, env={"PYTHONUNBUFFERED": "1"})
         self._limits = limits
         self._alone = alone

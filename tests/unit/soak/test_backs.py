@@ -62,6 +62,22 @@ def test_each_fault_is_back_under_its_own_name(file: Path) -> None:
     assert [(one["what"], one["target"]) for one in history["not_done"]] == [("stop", "one")]
 
 
+def test_others_happen_beside_what_lasts_long(file: Path) -> None:
+    """It ends in its time, and is back after that."""
+    rig = FakeRig()
+    rig.back = True
+    with Recorder(file) as told:
+        backs = Backs(rig, told, lambda _: None)  # type: ignore[arg-type]  # what it asks of a rig
+        backs.befall(Fault(0, "down", "admin", 0.3, beside=True), 0.5)
+        backs.befall(Fault(1, "kill", "one"), 0.5)
+        backs.wait(soak_backs.time.monotonic() + 60, all_back=True)
+    history = History.read(file)
+
+    assert [(one["what"], one["target"]) for one in history["fault"]] == [("kill", "one"), ("down", "admin")]
+    assert {one["target"] for one in history["back"]} == {"one", "admin"}
+    assert history["fault"][1]["ended"] - history["fault"][1]["begun"] >= 300
+
+
 def test_what_is_not_back_in_time_is_given_up(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And said to be so."""
     monkeypatch.setattr(soak_backs, "BACK_S", -1.0)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from soak_alerts import DEMANDED, EXPLAINED, note_alerts, patience
 from soak_checks import (
     DEMANDED_S,
     IDLE_S,
@@ -17,9 +18,11 @@ from soak_checks import (
     successes,
 )
 from soak_history import History, Recorder
+from soak_schedule import LONG
 
 Entry = dict[str, Any]
 WHOSE = "user=ANONYMOUS,client-id=a"
+HOUR_MS = 3_600_000
 
 
 def at_one(at: int) -> Entry:
@@ -82,6 +85,18 @@ def found_ended(part: str, pid: int) -> Entry:
     return {"kind": "ended", "part": part, "pid": pid, "at": 9000, "why": "status 1"}
 
 
+def down(begun: int, for_s: float = LONG["down", "job"]) -> Entry:
+    """The job, for a while: bounds are of another time than that."""
+    return {**killed(begun, "job", 5), "what": "down", "for_s": for_s}
+
+
+def fired(name: str, at: int, part: str = "job") -> Entry:
+    """An alert, for half a minute."""
+    return {
+        "kind": "alert", "name": name, "part": part, "severity": "info", "begun": at, "ended": at + 30_000
+    }
+
+
 def sample(number: int, rss: int, descriptors: int = 10) -> Entry:
     """What a process takes."""
     return {"kind": "sample", "part": "one", "pid": 7, "at": number, "rss": rss, "descriptors": descriptors}
@@ -100,6 +115,8 @@ GOOD: list[Entry] = [
     {"kind": "back", "what": "kill", "target": "one", "took_s": 3.0},
     *(sample(number, 100 << 20) for number in range(SAMPLES_MIN)),
     {"kind": "replay", "status": 0, "said": ""},
+    {"kind": "watched", "begun": 0, "ended": HOUR_MS}, down(10_000),
+    fired("WeirJobDown", 70_000), fired("WeirJobRestarts", 400_000), fired("WeirEntityThrottled", 100),
 ]  # fmt: skip
 
 
@@ -182,6 +199,13 @@ OTHER = {"kind": "decision", "at": 2000, "decision": {
         pytest.param("ended", [*GOOD, {"kind": "failed", "who": "p", "why": "?"}], id="a client failed"),
         pytest.param("ended", [*GOOD, found_ended("two", 8)], id="a proxy ended by itself"),
         pytest.param("ended", [*GOOD, found_ended("one", 9)], id="its next life did"),
+        pytest.param("alerts", without("watched", 0), id="no rule was evaluated"),
+        pytest.param("alerts", without("alert", 0), id="a long fault raised nothing"),
+        pytest.param("alerts", changed("alert", 0, begun=HOUR_MS), id="it fired much too late"),
+        pytest.param("alerts", [*GOOD, fired("WeirJobBehind", 5_000)], id="it fired when all was well"),
+        pytest.param("alerts", [*GOOD, fired("WeirJobDown", 2_000_000)], id="long after a fault"),
+        pytest.param("alerts", [*GOOD, fired("WeirAdminDown", 90_000)], id="of a part that nothing befell"),
+        pytest.param("alerts", [*GOOD, fired("WeirProxyMistake", 90_000)], id="one that may never fire"),
         pytest.param("undone", [*GOOD, load("made", "m-one", DEMANDED_S)], id="a fault was never done"),
     ],
 )
@@ -193,6 +217,39 @@ def test_each_rule_finds_its_violation(rule: str, entries: list[Entry]) -> None:
 def test_a_good_history_breaks_no_rule() -> None:
     """Unanswered requests, refunds, records read again and acknowledged without a place are no violations."""
     assert check(History.of(GOOD)) == {rule: [] for rule in RULES}
+
+
+def test_an_alert_is_demanded_where_there_was_time_for_it() -> None:
+    """Not of a short fault, nor of one at the end of the watch."""
+    silent = [one for one in without("alert", 0) if one["kind"] != "watched"]
+    watched = {"kind": "watched", "begun": 0, "ended": 60_000}
+
+    assert check(History.of([*silent, watched]))["alerts"] == []
+    assert check(History.of([*GOOD, down(2_000_000, 9.0)]))["alerts"] == []
+
+
+def test_the_tables_name_alerts_and_faults_that_are_there() -> None:
+    """Each long fault has to raise some, and may."""
+    assert set(DEMANDED) == set(LONG)
+    assert {name for names in DEMANDED.values() for name in names} <= set(EXPLAINED) < set(patience())
+    assert patience()["WeirBrokerUnreachable"] == (300_000, 300_000)
+
+
+def test_each_time_in_which_an_alert_fired_is_noted(tmp_path: Path) -> None:
+    """Prometheus gives a value for each step while it fires."""
+
+    class Watched:
+        def ask_range(self, *_: object) -> list[Entry]:
+            labels = {"alertname": "WeirJobDown", "severity": "critical", "instance": "h:1"}
+            return [{"metric": labels, "values": [[at, "1"] for at in (10, 15, 20, 90, 95)]}]
+
+    with Recorder(tmp_path / "h") as told:
+        note_alerts(Watched(), told, {"h:1": "job"}, 0, 100_000)  # type: ignore[arg-type]  # what it asks
+
+    noted = History.read(tmp_path / "h")["alert"]
+    assert [(one["part"], one["begun"], one["ended"]) for one in noted] == [
+        ("job", 10_000, 20_000), ("job", 90_000, 95_000)
+    ]  # fmt: skip
 
 
 def test_every_rule_has_a_case() -> None:
