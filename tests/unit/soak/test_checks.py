@@ -307,6 +307,24 @@ def test_bounds_follow_how_long_faults_lasted() -> None:
     assert [found["g"][0] > 1 for found in by_time] == [True, True, False]
 
 
+def test_what_holds_nothing_back_widens_no_bound_of_deliveries() -> None:
+    """The JVM may stand still, and a part be down, for minutes."""
+    read = [placed("read", 3, 4) for _ in range(9)]
+    for what, target in (("stop", "jvm"), ("down", "cluster")):
+        long = {"kind": "fault", "what": what, "target": target, "for_s": 0.0, "begun": 0, "ended": 280_000}
+        assert most_above(History.of([*GOOD, *read, long]))["g"][0] > 1
+
+
+def test_a_crowd_of_clients_is_no_growth() -> None:
+    """While it is there; what stays afterwards is."""
+    more = [sample(99 + number, 400 << 20, 5_000) for number in range(SAMPLES_MIN)]
+    crowd = {"kind": "fault", "what": "crowd", "target": "one", "for_s": 0.0, "begun": 90, "ended": 200}
+
+    assert check(History.of([*GOOD, *more, crowd]))["grown"] == []
+    later = [{**one, "at": one["at"] + 10 * SOON_MS} for one in more]
+    assert check(History.of([*GOOD, *later, crowd]))["grown"]
+
+
 def test_only_what_lies_within_a_stretch_counts_for_it() -> None:
     """An answer that took long may have been let through at any time since it was asked for."""
     assert beyond([0, 0, 0, 0], [0, 1000, 2000, 3000], rate=1, burst=1) == 0
