@@ -146,6 +146,7 @@ AGAIN = [
 ]  # fmt: skip
 NOBODY = {"type": "admission", "id": "r-a", "ts": 0, "subject": "", "mutations": 1, "rejected": []}
 TOLD = [{**entry, "begun": 40, "ended": 50} for entry in 3 * made("a", 0) if entry["kind"] == "made"]
+AWAY = {**killed(1500, "cluster"), "what": "down"}
 LATER = [{**entry, "code": 89} if entry["kind"] == "made" else entry for entry in made("later", 10_000)]
 """Refused when its proxy had been killed and was there again."""
 OTHER = {"kind": "decision", "at": 2000, "decision": {
@@ -266,6 +267,9 @@ def test_every_rule_has_a_case() -> None:
         pytest.param({"pid": 8, "at": 1000}, killed(1500), 1, id="in doubt in another life"),
         pytest.param({"pid": 7, "at": 1000}, killed(2000 + SOON_MS), 1, id="killed long after"),
         pytest.param({"pid": 7, "at": 1000}, killed(1500, "two"), 1, id="another proxy was killed"),
+        pytest.param({"pid": 7, "at": 1000}, killed(1500, "cluster"), 1, id="Kafka was away for a moment"),
+        pytest.param({"pid": 7, "at": 1000}, AWAY, 0, id="Kafka was away for long"),
+        pytest.param({"pid": 7, "at": -SOON_MS}, AWAY, 1, id="long after it was in doubt"),
     ],
 )
 def test_what_is_in_doubt_may_be_uncharged(doubt: Entry, kill: Entry, wrong: int) -> None:
