@@ -32,6 +32,7 @@ EXPLAINED: dict[str, tuple[str, ...]] = {
     "WeirCollectorDown": ("collect", "kafka"),
     "WeirDecisionsLate": _ALL,
     "WeirAnswersUnacknowledged": _ALL,
+    "WeirEventsLost": ("kafka",),
     "WeirMutationsChargedLater": _ALL,
     "WeirJobStopped": ("job", "kafka"),
     "WeirJobBehind": ("job", "kafka"),
@@ -60,7 +61,7 @@ DEMANDED: dict[tuple[str, str], tuple[str, ...]] = {
     ("down", "one"): ("WeirProxyDown",),
     ("down", "admin"): ("WeirAdminDown",),
     ("down", "collect"): ("WeirCollectorDown",),
-    ("down", "cluster"): ("WeirBrokerUnreachable",),
+    ("down", "cluster"): ("WeirBrokerUnreachable", "WeirEventsLost"),
     ("stop", "jvm"): ("WeirJobStopped", "WeirDecisionsLate", "WeirSharesExpired"),
 }
 """What a long fault has to raise."""
@@ -109,7 +110,7 @@ def alerts(history: History) -> Iterator[str]:
         yield "no rule was evaluated"
     for one in history["alert"]:
         of = EXPLAINED.get(one["name"], ())
-        since = one["begun"] - sum(patience()[one["name"]]) - BACK_MS
+        since = one["begun"] - sum(patience().get(one["name"], ())) - BACK_MS
         targets = {target for group in of if group != LOAD for target in _OF[group]}
         if LOAD not in of and not any(
             fault["target"] in targets and since <= fault["ended"] and fault["begun"] <= one["begun"]

@@ -85,8 +85,8 @@ def gone(history: History) -> Iterator[str]:
 def charged(history: History) -> Iterator[str]:
     """A topic that was promised is charged once, and to whom it is to be; none more than once.
 
-    Only those may be missing that a proxy answered soon before it was killed, and as many as it counted then
-    as answered before Kafka had their events.
+    Only those may be missing that a proxy answered soon before it was killed, or before Kafka was away for
+    longer than events wait (60 s), and as many as it counted then as answered before Kafka had their events.
     """
     charges = list(admitted(history))
     counts = Counter(name for name, _, _, _ in charges)
@@ -95,12 +95,15 @@ def charged(history: History) -> Iterator[str]:
     if wrong:
         yield f"{len(wrong)} were charged to somebody else, or to nobody: {wrong[:9]}"
     missing = [one for one in history["made"] if one["code"] == 0 and not counts[one["name"]]]
-    for kill in kills(history):
-        since = kill["begun"] - SOON_MS
+    outages = (one for one in history["fault"] if (one["what"], one["target"]) == ("down", "cluster"))
+    for kill in (*kills(history), *outages):
+        since, all_of_them = kill["begun"] - SOON_MS, kill["target"] == "cluster"
         doubt = sum(
-            one["count"] for one in history["doubt"] if one["pid"] == kill["pid"] and one["at"] >= since
+            one["count"]
+            for one in history["doubt"]
+            if (all_of_them or one["pid"] == kill["pid"]) and since <= one["at"] <= kill["ended"] + SOON_MS
         )
-        before = [one for one in missing if proxy_of(one) == kill["target"]]
+        before = [one for one in missing if all_of_them or proxy_of(one) == kill["target"]]
         for one in [one for one in before if since <= one["ended"] and one["begun"] <= kill["ended"]][:doubt]:
             missing.remove(one)
     if missing:

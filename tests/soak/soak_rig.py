@@ -250,7 +250,7 @@ class Rig:
         if target == "jvm":
             return [int((self.parts["job"].ready or {})["jvm_pid"])]
         if target == "worker":
-            return below(*self.pids("jvm", draw))[-1:]
+            return [below(*self.pids("jvm", draw))[-1]]
         return [self.parts[target].child.pid]
 
     def make(self, fault: Fault, draw: float) -> tuple[int | None, Callable[[], object]]:

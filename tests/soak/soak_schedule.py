@@ -33,7 +33,7 @@ KILLS = ("kill", "down")
 LONG = {
     ("down", "job"): 95.0,
     ("down", "one"): 100.0,
-    ("stop", "jvm"): 260.0,
+    ("stop", "jvm"): 280.0,
     ("down", "admin"): 160.0,
     ("down", "cluster"): 120.0,
     ("down", "collect"): 160.0,

@@ -146,6 +146,7 @@ AGAIN = [
 ]  # fmt: skip
 NOBODY = {"type": "admission", "id": "r-a", "ts": 0, "subject": "", "mutations": 1, "rejected": []}
 TOLD = [{**entry, "begun": 40, "ended": 50} for entry in 3 * made("a", 0) if entry["kind"] == "made"]
+AWAY = {**killed(1500, "cluster"), "what": "down"}
 LATER = [{**entry, "code": 89} if entry["kind"] == "made" else entry for entry in made("later", 10_000)]
 """Refused when its proxy had been killed and was there again."""
 OTHER = {"kind": "decision", "at": 2000, "decision": {
@@ -266,6 +267,9 @@ def test_every_rule_has_a_case() -> None:
         pytest.param({"pid": 8, "at": 1000}, killed(1500), 1, id="in doubt in another life"),
         pytest.param({"pid": 7, "at": 1000}, killed(2000 + SOON_MS), 1, id="killed long after"),
         pytest.param({"pid": 7, "at": 1000}, killed(1500, "two"), 1, id="another proxy was killed"),
+        pytest.param({"pid": 7, "at": 1000}, killed(1500, "cluster"), 1, id="Kafka was away for a moment"),
+        pytest.param({"pid": 7, "at": 1000}, AWAY, 0, id="Kafka was away for long"),
+        pytest.param({"pid": 7, "at": -SOON_MS}, AWAY, 1, id="long after it was in doubt"),
     ],
 )
 def test_what_is_in_doubt_may_be_uncharged(doubt: Entry, kill: Entry, wrong: int) -> None:
@@ -305,6 +309,24 @@ def test_bounds_follow_how_long_faults_lasted() -> None:
     ]
     assert [found["group"][1] for found in by_time] == [51, 251, 2_051]
     assert [found["g"][0] > 1 for found in by_time] == [True, True, False]
+
+
+def test_what_holds_nothing_back_widens_no_bound_of_deliveries() -> None:
+    """The JVM may stand still, and a part be down, for minutes."""
+    read = [placed("read", 3, 4) for _ in range(9)]
+    for what, target in (("stop", "jvm"), ("down", "cluster")):
+        long = {"kind": "fault", "what": what, "target": target, "for_s": 0.0, "begun": 0, "ended": 280_000}
+        assert most_above(History.of([*GOOD, *read, long]))["g"][0] > 1
+
+
+def test_a_crowd_of_clients_is_no_growth() -> None:
+    """While it is there; what stays afterwards is."""
+    more = [sample(99 + number, 400 << 20, 5_000) for number in range(SAMPLES_MIN)]
+    crowd = {"kind": "fault", "what": "crowd", "target": "one", "for_s": 0.0, "begun": 90, "ended": 200}
+
+    assert check(History.of([*GOOD, *more, crowd]))["grown"] == []
+    later = [{**one, "at": one["at"] + 10 * SOON_MS} for one in more]
+    assert check(History.of([*GOOD, *later, crowd]))["grown"]
 
 
 def test_only_what_lies_within_a_stretch_counts_for_it() -> None:
