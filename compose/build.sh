@@ -6,6 +6,9 @@ cd "$(dirname "$0")/.."
 engine=${ENGINE:-docker} tag=${TAG:-latest}
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 
+# Secrets of a build (BUILD_ARGS) are BuildKit's; older ones of Docker have it, and ask to be told.
+export DOCKER_BUILDKIT=1
+
 format=
 # Podman's own format has no health checks.
 [ "${engine##*/}" != podman ] || format="--format docker"

@@ -103,14 +103,14 @@ class Reports:
     def send_first(
         self, event: Mapping[str, Any], key: str, topic: str, acked: Acknowledged | None = None
     ) -> bool:
-        """As `send`, before `start`: at once, and maybe twice.
+        """As `send`, before `start`: at once, maybe twice, and what is not sent within a second is no loss.
 
         A producer that writes once only waits half a second after it has connected to be told its id.
         """
         hasty = self._connect(self._properties, {**self._own, "enable.idempotence": False})
         self._dead.append(hasty)
         name = str(event.get("id", ""))
-        return self._produce(hasty, topic, key, orjson.dumps(event), None, name, acked)
+        return self._produce(hasty, topic, key, orjson.dumps(event), None, name, acked, counted=False)
 
     def room(self) -> bool:
         """Whether one more event can wait to be sent; after a dropped one, once another has left."""
@@ -129,6 +129,8 @@ class Reports:
         headers: list[tuple[str, str | bytes | None]] | None,
         event_id: str,
         acked: Acknowledged | None,
+        *,
+        counted: bool = True,
     ) -> bool:
         if producer is None:
             self._metrics.events.labels("dropped").inc()
@@ -139,7 +141,7 @@ class Reports:
                 value=value,
                 key=key.encode(),
                 headers=headers or [],
-                on_delivery=partial(self._done, producer, event_id, acked),
+                on_delivery=partial(self._done, producer, event_id, acked, counted),
             )
         except BufferError:
             self._crowded = True
@@ -184,6 +186,7 @@ class Reports:
         producer: Producer,
         event_id: str,
         acked: Acknowledged | None,
+        counted: bool,
         error: KafkaError | None,
         message: Message,
     ) -> None:
@@ -206,7 +209,8 @@ class Reports:
             self._metrics.events.labels("too_large").inc()
             logger.warning("an event was refused: its topic takes no records of 1 MB (max.message.bytes)")
             return
-        self._metrics.events.labels("failed").inc()
+        if counted:
+            self._metrics.events.labels("failed").inc()
         self._replace_if_fatal(producer, error)
 
     def _replace_if_fatal(self, producer: Producer, error: KafkaError) -> None:

@@ -96,9 +96,12 @@ def images(archive: Path) -> set[str]:
     found = set()
     for name, text in texts.items():
         if "/k8s/" in name and name.endswith(".yaml"):
-            specs = [one.get("spec", {}) for one in yaml.safe_load_all(text)]
+            documents = list(yaml.safe_load_all(text))
+            specs = [one.get("spec", {}) for one in documents]
             pods = [spec["template"]["spec"] for spec in specs if "template" in spec]
             found |= {one["image"] for pod in pods for one in pod["containers"]}
+            # An overlay's tag goes before what the base says.
+            found |= {f"{one['name']}:{one['newTag']}" for each in documents for one in each.get("images", [])}
         elif name.endswith(("compose.yaml", ".env.example", "secrets.sh")):
             assert not re.search(r"(?<!grafana:)\blatest\b", text), name
             assert name.endswith("secrets.sh") or f"weir-prometheus:{VERSION}" in text

@@ -37,7 +37,7 @@ def ensure_topics(
         WeirError: the cluster does not answer, refuses, or has a topic with other settings than ours.
     """
     # The job comes before its broker does, and shall not look for it ever more seldom.
-    prompt = {**cluster.properties, "reconnect.backoff.max.ms": 250}
+    prompt = {**cluster.properties, "reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 250}
     admin, topics = AdminClient(prompt, logger=NO_LOG), cluster.topics
     deadline = time.monotonic() + limit_s
     settings = topic_settings(topics)
