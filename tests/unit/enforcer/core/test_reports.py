@@ -114,7 +114,7 @@ def test_events_are_bounded_and_counted(bench: Bench) -> None:
 
 
 def test_the_first_event_waits_for_no_id(bench: Bench) -> None:
-    """It goes before the start, by a producer of its own, and is told of as others are; that it fails loses nothing."""
+    """It goes before the start, by a producer of its own; that it fails is told, and is no lost event."""
     told: list[int | None] = []
     assert bench.reports.send_first({"id": "a"}, "k", "weir.usage", told.append)
     assert bench.own["enable.idempotence"] is False
