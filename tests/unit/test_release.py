@@ -101,7 +101,8 @@ def images(archive: Path) -> set[str]:
             pods = [spec["template"]["spec"] for spec in specs if "template" in spec]
             found |= {one["image"] for pod in pods for one in pod["containers"]}
             # An overlay's tag goes before what the base says.
-            found |= {f"{one['name']}:{one['newTag']}" for each in documents for one in each.get("images", [])}
+            tags = [one for each in documents for one in each.get("images", [])]
+            found |= {f"{one['name']}:{one['newTag']}" for one in tags}
         elif name.endswith(("compose.yaml", ".env.example", "secrets.sh")):
             assert not re.search(r"(?<!grafana:)\blatest\b", text), name
             assert name.endswith("secrets.sh") or f"weir-prometheus:{VERSION}" in text
