@@ -16,7 +16,7 @@ from stack_kit import until
 from weir.stack.kafka import free_port
 
 _STARTS_S = 30.0
-_ASK_S = 10.0
+_ASK_S = 30.0
 
 
 class Prometheus:

@@ -122,7 +122,11 @@ def run(
         for client in every:
             told.note("load", who=client.who, what=client.wants, begun=begun_ms, ended=now_ms())
         parts = {at: name for name, at in rig.metrics.items()}
-        note_alerts(watching, told, parts, begun_ms, now_ms())
+        try:
+            note_alerts(watching, told, parts, begun_ms, now_ms())
+        except OSError as error:
+            # All else of the hour is judged, and this as a broken rule.
+            say(f"Prometheus: {error!r}")
 
 
 def targets(rig: Rig) -> dict[str, str]:

@@ -78,9 +78,12 @@ def note_alerts(
         told: takes them.
         parts: HOST:PORT of metrics -> whose.
         begun, ended: of the watch.
+
+    Raises:
+        OSError: it does not answer.
     """
-    told.note("watched", begun=begun, ended=ended)
     firing = prometheus.ask_range('ALERTS{alertstate="firing"}', begun / 1000, ended / 1000, STEP_S)
+    told.note("watched", begun=begun, ended=ended)
     for series in firing:
         labels, times = series["metric"], [round(1000 * at) for at, _ in series["values"]]
         gaps = [n for n in range(1, len(times)) if times[n] - times[n - 1] > 1500 * STEP_S]
