@@ -62,7 +62,7 @@ DEMANDED: dict[tuple[str, str], tuple[str, ...]] = {
     ("down", "admin"): ("WeirAdminDown",),
     ("down", "collect"): ("WeirCollectorDown",),
     ("down", "cluster"): ("WeirBrokerUnreachable", "WeirEventsLost"),
-    ("stop", "jvm"): ("WeirJobStopped", "WeirDecisionsLate", "WeirSharesExpired"),
+    ("stop", "jvm"): ("WeirJobStopped", "WeirSharesExpired"),
 }
 """What a long fault has to raise."""
 _UNIT_MS = {"m": 60_000, "h": 3_600_000}
