@@ -96,6 +96,7 @@ def images(archive: Path) -> set[str]:
     found = set()
     for name, text in texts.items():
         if "/k8s/" in name and name.endswith(".yaml"):
+            assert not re.search(r"newTag: (?!" + re.escape(VERSION) + ")", text), name
             specs = [one.get("spec", {}) for one in yaml.safe_load_all(text)]
             pods = [spec["template"]["spec"] for spec in specs if "template" in spec]
             found |= {one["image"] for pod in pods for one in pod["containers"]}
