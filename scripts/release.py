@@ -22,8 +22,8 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 IMAGES: Final = ("weir", "weir-enforcer", "weir-prometheus")
-_LATEST: Final = re.compile(r"(?<=WEIR_TAG:-)latest|(?<=WEIR_TAG=)latest|(?<=weir:)latest|(?<=newTag: )latest"
-                            r"|(?<=tag:-)latest|(?<=weir-prometheus:)latest")  # fmt: skip
+_LATEST: Final = re.compile(r"(?<=WEIR_TAG:-)latest|(?<=WEIR_TAG=)latest|(?<=weir:)latest"
+                            r"|(?<=tag:-)latest|(?<=weir-prometheus:)latest|(?<=newTag: )latest")  # fmt: skip
 """Weir's own images in the manifests of a clone."""
 _ENGINE_S: Final = 30
 _EPOCH: Final = "SOURCE_DATE_EPOCH"
