@@ -5,13 +5,19 @@ cost about a millisecond each (measured). Columns belong to the law; this module
 into bytes and back, exactly.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Final
 
 import pyarrow as pa
 
 from streaming.columns.packed import stream_of
 from streaming.contract.errors import StateError
+
+_NO_STATE: Final = (
+    pa.ArrowException, AttributeError, LookupError, OSError, StopIteration, TypeError, ValueError
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +43,16 @@ def encode(body: Body) -> bytes:
     return packed(batch, compression="lz4")
 
 
+@contextmanager
+def reading() -> Iterator[None]:
+    """Have whatever bytes that are no state make their reader raise as a StateError; a decorator, too."""
+    try:
+        yield
+    except _NO_STATE as error:
+        raise StateError(f"a shard's state cannot be read ({error}); the checkpoint is damaged") from error
+
+
+@reading()
 def decode(raw: bytes) -> Body:
     """The body that `encode` wrote.
 
@@ -44,6 +60,8 @@ def decode(raw: bytes) -> Body:
         StateError: the bytes are not such a body, so the checkpoint is damaged or foreign.
     """
     batch = unpacked(pa.py_buffer(raw))
+    # Nobody has digested these bytes, and Arrow follows a wrong length to wherever it leads.
+    batch.validate(full=True)
     columns = {name: batch.column(number) for number, name in enumerate(batch.schema.names)}
     notes = {name.decode(): value for name, value in (batch.schema.metadata or {}).items()}
     return Body(columns=columns, notes=notes)
@@ -54,14 +72,12 @@ def packed(rows: pa.RecordBatch, compression: str | None = None) -> bytes:
     return stream_of(rows, pa.ipc.IpcWriteOptions(compression=compression))
 
 
+@reading()
 def unpacked(content: pa.Buffer) -> pa.RecordBatch:
     """The rows that `packed` wrote, in place.
 
     Raises:
         StateError: the bytes are not such rows.
     """
-    try:
-        with pa.ipc.open_stream(content) as reader:
-            return reader.read_next_batch()
-    except (pa.ArrowException, StopIteration, OSError) as error:
-        raise StateError(f"a shard's state cannot be read ({error}); the checkpoint is damaged") from error
+    with pa.ipc.open_stream(content) as reader:
+        return reader.read_next_batch()

@@ -24,7 +24,7 @@ from streaming.columns.byte_strings import SEED, Bytes, Integers, bytes_in, mixe
 from streaming.columns.compiled import compiled
 from streaming.contract.errors import StateError
 from streaming.state.blob_store import NO_BLOB_STORE, BlobStore, DiscardedNames
-from streaming.state.body import Body, decode, encode, packed
+from streaming.state.body import Body, decode, encode, packed, reading
 
 Columns = Mapping[str, pa.Array]
 Flags = NDArray[np.bool_]
@@ -69,9 +69,10 @@ class ColdRows:
         blobs: where segments lie; None: nowhere, so no row can rest.
 
     Raises:
-        StateError: rows rest on a blob store that there is not.
+        StateError: it cannot be read, or rows rest on a blob store that there is not.
     """
 
+    @reading()
     def __init__(self, raw: bytes | None = None, blobs: BlobStore | None = None) -> None:
         self._blobs = blobs
         self._segments: list[_Segment] = []
@@ -81,6 +82,8 @@ class ColdRows:
         body = decode(raw)
         self._discarded = DiscardedNames(int(body.notes["batch"]), orjson.loads(body.notes["dropped"]))
         for name, rows, live in zip(*(body.columns[key].to_pylist() for key in _STATE), strict=True):
+            if len(live) != -(-rows // 8):
+                raise ValueError(f"{len(live)} bytes for {rows} rows")
             bits = np.unpackbits(np.frombuffer(live, dtype=np.uint8), count=rows)
             self._segments.append(_Segment(name, bits.astype(np.bool_)))
         if self._segments and blobs is None:

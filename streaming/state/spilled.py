@@ -15,7 +15,7 @@ from cachetools import LRUCache
 
 from streaming.contract.errors import StateError
 from streaming.state.blob_store import NO_BLOB_STORE, BlobStore, DiscardedNames
-from streaming.state.body import Body, decode, encode, packed
+from streaming.state.body import Body, decode, encode, packed, reading
 
 BLOB_BYTES: Final = 256 * 2**10
 """A part of so many bytes or more goes to the blob store: carrying it would cost 12 ms, a file costs 1."""
@@ -44,6 +44,7 @@ class SpilledBody:
     discarded: DiscardedNames = field(default_factory=DiscardedNames)
 
     @classmethod
+    @reading()
     def of(cls, raw: bytes | None, blobs: BlobStore | None) -> "SpilledBody":
         """What `to_bytes` wrote; None: the shard has no state yet.
 

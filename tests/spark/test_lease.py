@@ -122,7 +122,7 @@ def test_another_program_with_the_old_process_id_is_no_reason_to_wait(checkpoint
         pass
 
 
-@pytest.mark.parametrize("text", ["", '{"pid": 1, "jv', "[]"])
+@pytest.mark.parametrize("text", ["", '{"pid": 1, "jv', "[]", '{"pid": Infinity}', 100_000 * "["])
 def test_a_note_cut_short_by_a_crash_is_ignored(checkpoint: Path, text: str) -> None:
     """It is written before the query starts, so that job cannot have touched the checkpoint."""
     note(checkpoint, text)

@@ -1,6 +1,8 @@
 """`weir state show` on the checkpoint of a real job: what it says is so, and it changes nothing."""
 
 import hashlib
+import json
+import os
 import shutil
 import signal
 from collections.abc import Iterator
@@ -96,7 +98,10 @@ def test_it_says_what_is_there(made: Bench, capsys: pytest.CaptureFixture[str]) 
         (lambda path: shutil.rmtree(path), f"holds no checkpoint; expected a checkpoint of layout {LAYOUT}"),
         (lambda path: _each(path, "state/0/0/*.*"), "cannot be read (it has no blocks of LZ4)"),
         (lambda path: _each(path, "state/0/0/*.*", None), ".delta is missing; the checkpoint is damaged"),
+        (lambda path: shutil.rmtree(path / "state"), ".delta is missing; the checkpoint is damaged"),
         (lambda path: _each(path, "segments/*/*", None), "missing"),
+        (lambda path: _each(path, "segments/*/*"), "does not hold what its name says"),
+        (lambda path: Path(f"{path}.pid").unlink() or Path(f"{path}.pid").mkdir(), "Is a directory"),
         (lambda path: _each(path, "offsets/*", b"v2\n{}"), "cannot be read (it is of version b'v2'"),
         (lambda path: _each(path, "offsets/*", b'v1\n{"batchTimestampMs":1e30}'), "its batch has no time"),
         (lambda path: _each(path, "offsets/*", b"v1\n[]"), "cannot be read ("),
@@ -116,6 +121,33 @@ def test_what_cannot_be_read_is_one_line(
     said = capsys.readouterr()
     assert told in said.err and said.err.startswith("weir: ") and said.err.count("\n") == 1
     assert "\x1b" not in said.err and said.out == ""
+
+
+def test_one_that_cannot_be_read_hides_no_other(
+    made: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A line in its place, and status 1."""
+    shutil.copytree(base(made), tmp_path, dirs_exist_ok=True)
+    (path,) = (path for path in tmp_path.iterdir() if path.is_dir())
+    (tmp_path / f"v{LAYOUT}-shards7-partitions7").mkdir()
+    for words, shown in (([], f"{path}\nlayout "), (["--json"], f'[{{"path": "{path}"')):
+        assert cli.main(["state", "show", *words, str(tmp_path)]) == cli.FAILED
+        said = capsys.readouterr()
+        assert said.out.startswith(shown) and "-shards7-partitions7 has no complete batch" in said.err
+
+
+def test_a_strange_path_and_note_are_json(
+    made: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Names that are not UTF-8, numbers beyond 64 bits."""
+    copy = Path(os.fsdecode(bytes(tmp_path) + b"/\xff"))
+    shutil.copytree(base(made), copy)
+    (note,) = copy.glob("*.pid")
+    note.write_text(json.dumps({"host": "\udcff", "pid": 2**70}))
+    assert cli.main(["state", "show", "--json", str(copy)]) == cli.DONE
+    (one,) = json.loads(capsys.readouterr().out)
+    assert one["path"] == str(note.with_suffix("")) and one["note"]["host"] == "\udcff"
+    assert one["note"]["pid"] == 2**70
 
 
 def test_a_state_that_spark_alone_reads_is_said(

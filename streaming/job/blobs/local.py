@@ -151,7 +151,7 @@ def _map(path: str) -> pa.RecordBatch:
         known = version(path)
         with pa.memory_map(path) as file:
             content = file.read_buffer()
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise StateError(f"a segment of the state is missing ({error}); the checkpoint is damaged") from error
     if _checked.get(path) != known and digest(content) != Path(path).stem:
         raise StateError(f"the segment {path} does not hold what its name says; the checkpoint is damaged")

@@ -149,7 +149,7 @@ def _sizes(folder: Path) -> dict[str, int]:
 
 def _shards(path: Path, version: int, shards: int, tasks: int) -> Iterator[ShardRead]:
     stores = BlobStores(folder=segments_folder(path), batches_kept=0)
-    for key, made, raw in states(path / "state" / "0", version):
+    for key, made, raw in states(path / "state" / "0", version, tasks):
         if made > STATE_VERSION:
             raise StateError(
                 f"{path}: a state of version {made}, written by a later Weir; expected up to {STATE_VERSION}"
@@ -162,9 +162,8 @@ def _shards(path: Path, version: int, shards: int, tasks: int) -> Iterator[Shard
         body = SpilledBody.of(raw, store).body
         resting = ColdRows(body.notes.get(COLD), store)
         files = _sizes(store.folder)
-        if missing := [name for name in resting.segments if not files.get(name)]:
-            where = store.folder / f"{missing[0]}{SUFFIX}"
-            raise StateError(f"{where} is missing; the checkpoint is damaged")
+        for name in resting.segments:
+            store.read(name)
         yield ShardRead(
             law=law, shard=shard, candidate=0 if candidate is None else candidate + 1, state_bytes=len(raw),
             subjects=len(next(iter(body.columns.values()), ())),

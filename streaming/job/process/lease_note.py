@@ -113,7 +113,7 @@ class Notes:
         """
         try:
             return _note(json.loads(self.path.read_bytes()), self.here)
-        except (FileNotFoundError, ValueError, TypeError, AttributeError):
+        except (FileNotFoundError, ValueError, TypeError, AttributeError, OverflowError, RecursionError):
             return Note(place=self.here)
 
     def write(self, note: Note) -> None:

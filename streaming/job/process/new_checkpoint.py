@@ -63,8 +63,8 @@ class NewCheckpoint:
             return "All records of the topics are read again"
         seconds = math.ceil(self.records / RECORDS_S)
         return (
-            f"All {self.records:,} records of the topics are read again, for {seconds:,} s at least"
-            f" ({RECORDS_S:,} a second were measured on two cores; packed ones take longer)"
+            f"All {self.records:,} records of the topics are read again, about {seconds:,} s on two cores and"
+            " longer where they are packed"
         )
 
 

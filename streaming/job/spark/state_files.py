@@ -43,17 +43,18 @@ def numbers_in(folder: Path, suffix: str = "") -> list[int]:
     return sorted(int(stem) for stem in stems if stem.isascii() and stem.isdecimal())
 
 
-def states(folder: Path, version: int) -> Iterator[tuple[int, int, bytes]]:
+def states(folder: Path, version: int, tasks: int) -> Iterator[tuple[int, int, bytes]]:
     """What an operator of `schemas.STATE` remembers: number of the group, version and body.
 
     Args:
         folder: of the operator, with a folder for each of its tasks.
         version: of the state: the batch's number and one.
+        tasks: of the operator.
 
     Raises:
         StateError: a file is missing or damaged.
     """
-    for task in (folder / str(number) for number in numbers_in(folder)):
+    for task in (folder / str(number) for number in range(tasks)):
         for key, value in _rows(task, version).items():
             try:
                 (number,) = struct.unpack_from("<i", key, _WORD)

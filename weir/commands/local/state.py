@@ -1,14 +1,14 @@
 """`weir state show`: what a checkpoint holds (docs/operate/checkpoints.md)."""
 
 import argparse
+import json
+import sys
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
-from streaming.contract.errors import WeirError
-from streaming.contract.printable import printable, printable_array
+from streaming.contract.errors import StateError, WeirError
+from streaming.contract.printable import printable, printable_array, printable_lines
 from streaming.policy.settings import read_settings
 from weir.log import aligned
 from weir.options import add, add_flag
@@ -34,7 +34,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print it; raises WeirError if it cannot be read."""
+    """Print it, of what cannot be read why; raises WeirError if there is none."""
     # Imported here: the laws load Numba, which `weir --help` need not wait for.
     from streaming.job.blobs.local import local_folder
     from streaming.job.process.checkpoint_read import found, read
@@ -44,12 +44,19 @@ def run(args: argparse.Namespace) -> int:
     folder = local_folder(given)
     if folder is None:
         raise WeirError(f"{given}: expected a folder; copy it into one (`hdfs dfs -get`, `aws s3 sync`)")
-    checkpoints = [read(path) for path in found(folder)]
+    paths, whole = found(folder), []
+    for path in paths:
+        try:
+            whole.append(read(path))
+        except (StateError, OSError) as error:
+            print(printable_lines(f"weir: {error}"), file=sys.stderr)
+            continue
+        if not args.json:
+            print(*([""] if whole[1:] else []), *_lines(whole[-1]), sep="\n", flush=True)
     if args.json:
-        print(printable_array(orjson.dumps(_fields(one)) for one in checkpoints))
-    else:
-        print("\n\n".join("\n".join(_lines(one)) for one in checkpoints))
-    return 0
+        # Not orjson, which has neither names that are not UTF-8 nor numbers beyond 64 bits.
+        print(printable_array(json.dumps(_fields(one)).encode() for one in whole))
+    return 0 if len(whole) == len(paths) else 1
 
 
 def _fields(one: "CheckpointRead") -> dict[str, Any]:

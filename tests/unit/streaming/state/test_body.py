@@ -1,10 +1,12 @@
 """A shard's state as bytes."""
 
+import struct
+
 import pyarrow as pa
 import pytest
 
 from streaming.contract.errors import WeirError
-from streaming.state.body import Body, decode, encode
+from streaming.state.body import Body, decode, encode, packed
 
 BODY = Body(
     columns={"subject": pa.array(["a", "b"]), "tokens": pa.array([0.1 + 0.2, float("inf")])},
@@ -26,7 +28,20 @@ def test_an_empty_table_comes_back_empty() -> None:
     assert len(decode(encode(empty)).columns["subject"]) == 0
 
 
-@pytest.mark.parametrize("raw", [b"", b"garbage", encode(BODY)[:50]])
+TEXTS = packed(pa.RecordBatch.from_pydict({"subject": ["a", "b"]}))
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"garbage",
+        encode(BODY)[:50],
+        encode(BODY).replace(b"newest", b"\xffewest"),
+        TEXTS.replace(struct.pack("<3i", 0, 1, 2), struct.pack("<3i", 0, 1, 2**30)),
+        TEXTS.replace(b"ab", b"a\xff"),
+    ],
+)
 def test_damaged_bytes_are_named_as_such(raw: bytes) -> None:
     """One error that says what is wrong with the checkpoint."""
     with pytest.raises(WeirError, match="checkpoint is damaged"):

@@ -12,6 +12,7 @@ from property_kit import tries
 
 from streaming.contract.errors import StateError
 from streaming.state import cold_rows as segments
+from streaming.state.body import Body, encode
 from streaming.state.cold_rows import FANOUT, FIRST_ROWS, ColdRows
 
 NAMES = [f"user=u{number}" for number in range(12)] + ["", "user=Zoë", "user=a", "client-id=" + 99 * "c"]
@@ -140,3 +141,20 @@ def test_rows_without_their_shelf_are_not_forgotten_silently() -> None:
     cold.add(columns({"user=a": 1.0}))
     with pytest.raises(StateError, match="beside the checkpoint"):
         ColdRows(cold.to_bytes(), None)
+
+
+@pytest.mark.parametrize(
+    ("columns", "notes"),
+    [
+        ({}, {}),
+        ({}, {"batch": b"1", "dropped": b"[]"}),
+        ({"name": ["a"], "rows": [8], "live": [b"\xff"]}, {"batch": b"1", "dropped": b"[1]"}),
+        ({"name": ["a"], "rows": [8], "live": [None]}, {"batch": b"1", "dropped": b"[]"}),
+        ({"name": ["a"], "rows": [2**50], "live": [b"\xff"]}, {"batch": b"1", "dropped": b"[]"}),
+    ],
+)
+def test_what_is_none_is_named_as_such(columns: dict[str, list[Any]], notes: dict[str, bytes]) -> None:
+    """Whatever a damaged file holds."""
+    raw = encode(Body(columns={name: pa.array(values) for name, values in columns.items()}, notes=notes))
+    with pytest.raises(StateError, match="checkpoint is damaged"):
+        ColdRows(raw, MemoryBlobStore())

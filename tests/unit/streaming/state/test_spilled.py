@@ -15,7 +15,7 @@ from streaming.laws.law import StepContext
 from streaming.laws.shard import LATENESS_MS, SWEEP_MS, step
 from streaming.policy.timeline import PolicyTimeline
 from streaming.state import spilled as spilled
-from streaming.state.body import Body, decode
+from streaming.state.body import Body, decode, encode
 from streaming.state.spilled import SpilledBody
 
 POLICIES = {"resourcegroups.rg1": {"publishRateInMsgs": 5}}
@@ -164,3 +164,11 @@ def test_a_shard_steps_alike_with_and_without_a_blob_store(law: str, monkeypatch
         assert written[0] == written[1]
         assert equal(SpilledBody.of(bodies[0], blobs).body, SpilledBody.of(bodies[1], None).body)
     assert blobs.contents and orjson.loads(decode(bodies[0] or b"").notes["in_blobs"])[0]
+
+
+@pytest.mark.parametrize("names", [b"", b"[]", b"[1,2,3]", b"[[],0,[]]"])
+def test_names_that_are_none_are_named_as_such(names: bytes) -> None:
+    """Whatever a damaged file holds."""
+    raw = encode(Body(columns={}, notes={"in_blobs": names}))
+    with pytest.raises(StateError, match="checkpoint is damaged"):
+        SpilledBody.of(raw, MemoryBlobStore())

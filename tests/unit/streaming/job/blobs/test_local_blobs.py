@@ -68,8 +68,9 @@ def test_what_killed_workers_left_is_deleted(tmp_path: Path) -> None:
 
 def test_a_missing_segment_is_named_as_such(tmp_path: Path) -> None:
     """The query must end: deciding without the rows would forget debts."""
-    with pytest.raises(StateError, match="missing"):
-        FileBlobStore(tmp_path, 100).get("0" * 32)
+    for name in ("0" * 32, "0\0"):
+        with pytest.raises(StateError, match="missing"):
+            FileBlobStore(tmp_path, 100).get(name)
 
 
 @pytest.mark.parametrize("damage", [b"", b"\0" * 800, packed(ROWS)[:-8], packed(ROWS)[:-9] + b"\1" * 9])
