@@ -149,7 +149,7 @@ class FileBlobStore:
 def _map(path: str) -> pa.RecordBatch:
     try:
         known = version(path)
-        with pa.memory_map(path) as file:
+        with pa.memory_map(os.fsencode(path)) as file:
             content = file.read_buffer()
     except (OSError, ValueError) as error:
         raise StateError(f"a segment of the state is missing ({error}); the checkpoint is damaged") from error

@@ -61,6 +61,7 @@ OPTIONS: Final = (
     ("propose", "--events", EVENTS, ("--out", "OUT")),
     ("propose", "--policies", READ, ("--events", "EVENTS", "--out", "OUT")),
     ("propose", "--settings", READ, ("--from-kafka", NOBODY[1], "--out", "OUT")),
+    ("state show", "--settings", READ, ()),
     ("replay", "--out", WRITE, ("--policies", "POLICIES", "--events", "EVENTS")),
     ("replay", "--dead-letters", WRITE, ("--policies", "POLICIES", "--events", "EVENTS", "--out", "OUT")),
     ("replay", "--summary", WRITE, ("--policies", "POLICIES", "--events", "EVENTS", "--out", "OUT")),

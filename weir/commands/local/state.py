@@ -25,7 +25,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "show",
         help="how far it has read, and what the laws remember",
         description="Reads a checkpoint in a folder, beside a job that runs too, without Spark, and changes"
-        " nothing. Exit status 1: there is none of this Weir's layout, or it is damaged.",
+        " nothing. Exit status 1: there is none of this Weir's layout, or one cannot be read.",
     )
     add(show, "checkpoint", "its folder, or the one it lies in (default: job.checkpoint_dir)", nargs="?")
     add(show, "--settings", "settings file, such as conf/weir.yaml", metavar="FILE")
