@@ -140,6 +140,7 @@ def columns_in(
         table.validate(full=True)
         # One batch is the rule; where there are more, theirs are put together.
         columns = [pa.concat_arrays(table[name].unify_dictionaries().chunks) for name in found]
+        _check_decoded(sum(map(_bytes_of, columns)))
     except (pa.ArrowException, OSError, struct.error, UnicodeDecodeError, OverflowError) as error:
         raise BadEvent(f"not an Arrow IPC stream: {error}; {CONTENT_TYPE} was expected") from error
     return {name: _decoded(plain_form(column)) for name, column in zip(found, columns, strict=True)}
@@ -164,9 +165,7 @@ def _unpack(value: bytes | pa.Buffer) -> tuple[str, pa.RecordBatch]:
     if len(batches) > 1:
         batches = pa.Table.from_batches(batches).unify_dictionaries().combine_chunks().to_batches()
     rows = _of_one_type(type, batches[0])
-    decoded = decoded_bytes(rows)
-    if decoded > DECODED_BYTES:
-        raise BadEvent(f"{decoded} bytes decompressed; at most {DECODED_BYTES} was expected")
+    _check_decoded(decoded_bytes(rows))
     columns = [plain_form(column) for column in rows.columns]
     return type, pa.RecordBatch.from_arrays(columns, rows.schema.names)
 
@@ -304,10 +303,14 @@ def _check_size(value: bytes | pa.Buffer) -> None:
         BadEvent: it has too many bytes or rows.
     """
     count, size = announced(value)
-    if size > DECODED_BYTES:
-        raise BadEvent(f"{size} bytes decompressed; at most {DECODED_BYTES} was expected")
+    _check_decoded(size)
     if count > ROWS_MAX:
         raise BadEvent(f"{count} rows; at most {ROWS_MAX} were expected")
+
+
+def _check_decoded(size: int) -> None:
+    if size > DECODED_BYTES:
+        raise BadEvent(f"{size} bytes decompressed; at most {DECODED_BYTES} was expected")
 
 
 def _written(type: str, rows: pa.RecordBatch, options: pa.ipc.IpcWriteOptions) -> bytes:

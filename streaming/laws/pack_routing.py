@@ -163,7 +163,11 @@ def _only_shard(value: pa.Buffer, shards: int) -> tuple[LawSpec, int | None]:
     place = schema.get_field_index(law.key_column)
     if place < 0 or not is_text(schema.field(place).type):
         return law, None
-    keys = columns_in(value, type, [law.key_column])[law.key_column]
+    try:
+        keys = columns_in(value, type, [law.key_column])[law.key_column]
+    except BadEvent:
+        # `unpack` takes more than it does, and says what is wrong.
+        return law, None
     if keys.null_count or not pc.all(pc.greater(pc.binary_length(keys), 0)).as_py():
         return law, None
     found = partition_of(keys, shards)
@@ -301,10 +305,10 @@ def _map_entries(column: pa.MapArray, shards: int) -> Entries:
 def _struct_entries(column: pa.StructArray, shards: int) -> Entries:
     """The same of structs, a field a key; null is no entry."""
     names = [column.type.field(number).name for number in range(column.type.num_fields)]
-    members = column.flatten()
+    members, homes = column.flatten(), partition_of(pa.array(names, pa.string()), shards)
 
     def cut(number: int) -> tuple[Integers, pa.Array]:
-        own = [place for place, name in enumerate(names) if shard_of(name, shards) == number]
+        own = np.flatnonzero(homes == number).tolist()
         there = np.zeros(len(column), dtype=np.bool_)
         for place in own:
             there |= members[place].is_valid().to_numpy(zero_copy_only=False)

@@ -14,6 +14,7 @@ from streaming.columns.packed import (
     CONTENT_TYPE,
     DECODED_BYTES,
     ROWS_MAX,
+    columns_in,
     is_packed,
     pack,
     plain_form,
@@ -162,8 +163,10 @@ def test_the_type_is_told_without_reading_rows() -> None:
 
 def test_a_bomb_of_references_is_refused() -> None:
     large = pa.DictionaryArray.from_arrays(pa.array([0] * 1000), pa.array(["a" * 100_000]))
-    with pytest.raises(BadEvent, match=f"at most {DECODED_BYTES}"):
-        unpack(stream_of(pa.record_batch({"id": large})))
+    value = stream_of(pa.record_batch({"id": large}))
+    for read in (unpack, lambda value: columns_in(value, "request", ["id"])):
+        with pytest.raises(BadEvent, match=f"at most {DECODED_BYTES}"):
+            read(value)
     nulls = pa.array([[None]], pa.list_(pa.null())).take(pa.array([0] * 10))
     assert objects_of(stream_of(pa.record_batch({"items": nulls})))[0] == b'{"type":"request","items":[null]}'
 

@@ -177,3 +177,16 @@ def test_records_with_a_null_among_their_names_go_together() -> None:
     found = list(parts(records, topic="t", shards=SHARDS))
     assert found and all(part.cut for part in found)
     assert sum(len(opened(part.value)[1]) for part in found) == 4
+
+
+def test_names_that_only_unpack_can_read_lead_rows_to_their_shards() -> None:
+    """Of two batches the second has a null in its dictionary: the record is looked at row by row."""
+    event = request("r", 0, 1, subject="user=alice")
+    rows = columns_of([event]).drop_columns("type")
+    place = rows.schema.get_field_index("subject")
+    subject = pa.DictionaryArray.from_arrays(pa.array([0], pa.int32()), pa.array(["user=alice", None]))
+    named = rows.set_column(place, "subject", subject)
+    table = pa.Table.from_batches([named.slice(0, 0), named])
+    (part,) = cut(stream_of(table, "request"))
+    assert (part.law, part.shard) == (LAWS.on_requests.name, shard_of("user=alice", SHARDS))
+    assert part.cut

@@ -1,6 +1,5 @@
 """Properties of the concurrency law, for any numbers: bounds, and what must never change a decision."""
 
-import zlib
 from math import isfinite
 from typing import Any
 
@@ -25,6 +24,7 @@ from property_kit import tries
 from streaming.contract.errors import BadEvent
 from streaming.laws.concurrency.table import ConcurrencyTable
 from streaming.laws.law import LawState
+from streaming.laws.name_hashes import shard_of
 
 ALL = "backpressure.partitions.*"
 PARTITIONS = ["a", "b", "c"]
@@ -145,7 +145,7 @@ def test_sharding_changes_nothing(value: dict[str, Any], events: list[Event], sh
     """Partitions do not know of each other."""
     found: dict[str, Decision] = {}
     for shard in range(shards):
-        mine = [e for e in events if zlib.crc32(e["partition"].encode()) % shards == shard]
+        mine = [e for e in events if shard_of(e["partition"], shards) == shard]
         found |= {d["id"]: d for d in (replay(mine, {ALL: value}) if mine else [])}
     assert [found[str(number)] for number in range(len(events))] == replay(events, {ALL: value})
 
