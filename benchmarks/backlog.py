@@ -36,7 +36,7 @@ from streaming.contract.topics import Cluster, Topics
 from weir.stack.process import die_with_parent
 
 TITLE: Final = "Backlogs: one check of a Kafka cluster"
-DURATION_S: Final = 50
+DURATION_S: Final = 64
 GROUPS: Final = 3
 """Of each topic."""
 CHECK_S: Final = 5.0

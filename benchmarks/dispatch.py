@@ -13,7 +13,7 @@ from benchmarks.load.subscribers import Subscribers, fill
 from streaming.contract.errors import WeirError
 
 TITLE: Final = "Dispatch limits: 10,000 subscriptions through one proxy"
-DURATION_S: Final = 90
+DURATION_S: Final = 80
 _LIMIT_S: Final = 60.0
 _SETTLE_S: Final = 5.0
 _NAMESPACE: Final = "namespaces.public/default"

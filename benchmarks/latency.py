@@ -15,7 +15,7 @@ from streaming.contract.errors import WeirError
 from streaming.contract.events import ANONYMOUS
 
 TITLE = "Strict latency: request sent to decision received"
-DURATION_S = 266
+DURATION_S = 264
 WARM_RATE: Final = 200.0
 DRY_RATE: Final = 50.0
 CREATION_RATE: Final = 8.0

@@ -29,7 +29,7 @@ from benchmarks.peers.kroxylicious import HEAP_MB, VERSION
 from weir.stack.kafka import Sasl
 
 TITLE = "The Kafka proxy: through it and straight to Kafka"
-DURATION_S = 540
+DURATION_S = 510
 SMALL_PER_CORE: Final = 60_000.0
 CONNECTIONS: Final = 32
 IDLE_MB: Final = 300

@@ -22,7 +22,7 @@ from weir.stack import pulsar as broker
 from weir.stack.pulsar import LocalPulsar
 
 TITLE: Final = "The Pulsar proxy: through it and straight to Pulsar"
-DURATION_S: Final = 90
+DURATION_S: Final = 140
 SETUP_LIMIT_S: Final = 600
 """For the jars of Pulsar and of its tools, in a first run."""
 SHARE: Final = 0.8
@@ -57,7 +57,7 @@ class _Plan:
     warm_s: int
 
 
-_FULL: Final = _Plan(rounds=1, produce_s=3, consume=300_000, send_s=3, rate=200, warm_s=2)
+_FULL: Final = _Plan(rounds=2, produce_s=2, consume=100_000, send_s=2, rate=200, warm_s=2)
 _SMOKE: Final = _Plan(rounds=1, produce_s=1, consume=2_000, send_s=1, rate=200, warm_s=0)
 
 

@@ -19,7 +19,7 @@ from streaming.job.spark.settings import Profile
 from weir.stack.kafka import HOST
 
 TITLE: Final = "The job on a Spark cluster: executors of one core each"
-DURATION_S: Final = 240
+DURATION_S: Final = 210
 TASKS: Final = 2
 """Of the stateful stage, on one executor too: what was chosen for two is kept."""
 _LIMIT_S: Final = 240.0

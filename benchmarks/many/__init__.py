@@ -25,7 +25,7 @@ from benchmarks.load.frames import (
 )
 
 TITLE: Final = "Many connections, and limits in force"
-DURATION_S: Final = 60
+DURATION_S: Final = 87
 NONE: Final = "no limits"
 _WORKERS: Final = 2
 _ONE_PROCESS, _FIRST = "one process", "the fewest connections"
@@ -67,7 +67,7 @@ class _Plan:
 
     connections: tuple[int, ...] = (1, 100, 1_000, 5_000)
     window_s: float = 1.0
-    rounds: int = 2
+    rounds: int = 1
     clients: int = 32
     record_bytes: int = 1_000
 
@@ -93,7 +93,8 @@ class _Bench:
         request, lines = api_versions_request(), list[socket.socket]()
         size = self._answer_bytes(address, request)
         before = resident_bytes(pid)
-        for count in self._plan.connections:
+        # As many as there can be only once: it is their connecting that takes long.
+        for count in self._plan.connections[: None if workers == 1 else -1]:
             self._tell(f"{count:,} connections{side}")
             lines += [connect(address) for _ in range(count - len(lines))]
             # The first answers are those that a proxy has to find out.

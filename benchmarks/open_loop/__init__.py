@@ -18,7 +18,7 @@ from benchmarks.open_loop.pace import delays_ms
 from benchmarks.peers.kafka_proxies import KafkaProxies
 
 TITLE: Final = "Open loop: what the proxy adds to a record's way, at rates that wait for nobody"
-DURATION_S: Final = 480
+DURATION_S: Final = 445
 LIMITED: Final = "through the proxy, limits in force"
 SIZE: Final = 1_000
 _ENDLESS: Final = 1_000_000_000_000

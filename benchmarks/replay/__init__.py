@@ -19,7 +19,7 @@ from streaming.columns.json_rows import objects
 from streaming.policy.files import policy_file
 
 TITLE = "Replay: event files to decisions, in one process"
-DURATION_S = 80
+DURATION_S = 96
 _FULL, _SMOKE = (10_000_000, 100_000), (20_000, 500)
 """Requests, and principals among whom they are drawn."""
 _ROWS: Final = 262_144
