@@ -7,7 +7,7 @@ from functools import cache
 from monitoring_kit import alerts as rules
 from prometheus_kit import Prometheus
 from soak_history import Entry, History, Recorder
-from soak_schedule import LONG, PROXIES
+from soak_schedule import PROXIES, kind_of
 
 STEP_S = 5.0
 BACK_MS = 300_000
@@ -126,10 +126,8 @@ def alerts(history: History) -> Iterator[str]:
 
 def _silent(history: History, until: int) -> Iterator[str]:
     for fault in history["fault"]:
-        place = (fault["what"], fault["target"])
-        if place not in LONG or fault["for_s"] < LONG[place]:
-            continue
-        for name in DEMANDED[place]:
+        what, target, long = kind_of(fault)
+        for name in DEMANDED[what, target] if long else ():
             for_ms, range_ms = patience()[name]
             if until < fault["begun"] + for_ms + range_ms + SLACK_MS:
                 continue
@@ -139,7 +137,7 @@ def _silent(history: History, until: int) -> Iterator[str]:
                 and one["ended"] >= fault["begun"]
                 for one in history["alert"]
             ):
-                yield f"{name} did not fire after {fault['what']} {fault['target']}, {fault['for_s']:.0f} s"
+                yield f"{name} did not fire after {what} {target}, {fault['for_s']:.0f} s"
 
 
 def spans(history: History) -> Iterator[tuple[str, list[Entry]]]:

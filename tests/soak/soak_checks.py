@@ -9,7 +9,7 @@ from statistics import median
 import numpy as np
 from soak_alerts import alerts
 from soak_history import Entry, History
-from soak_schedule import KILLS, PROXIES
+from soak_schedule import KILLS, PROXIES, kind_of
 
 REFUSED = 89
 """THROTTLING_QUOTA_EXCEEDED."""
@@ -315,13 +315,13 @@ def got_through(one: Entry) -> bool:
 
 
 def undone(history: History) -> Iterator[str]:
-    """In a long run each fault that was planned was made once at least."""
+    """In a long run each fault that was planned was made once at least, a long one as long."""
     if max(((one["ended"] - one["begun"]) / 1000 for one in history["load"]), default=0) < DEMANDED_S:
         return
-    made = {(one["what"], one["target"]) for one in history["fault"]}
+    made = set(map(kind_of, history["fault"]))
     for one in history["planned"]:
-        if (one["what"], one["target"]) not in made:
-            yield f"{one['what']} {one['target']} was never done"
+        if (one["what"], one["target"], one["long"]) not in made:
+            yield f"{one['what']} {one['target']} was never done" + one["long"] * " for long"
 
 
 RULES: dict[str, Rule] = {

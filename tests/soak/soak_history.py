@@ -34,7 +34,7 @@ class History:
         doubt      answers of a proxy before Kafka had their events: pid, count, at
         load       what a client wants all the time: who, what (made, sent, read), begun, ended
         failed     a client that ended by an error: who, why
-        planned    a fault of the schedule, each once: what, target
+        planned    a fault of the schedule, each once: what, target, long
         fault      what was done: all of Fault, begun, ended (as it came), pid (of a kill)
         not_done   a fault that could not be made: what, target, why
         ended      a part that was found to have ended: part, pid, at, why

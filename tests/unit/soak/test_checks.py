@@ -111,7 +111,7 @@ GOOD: list[Entry] = [
     limit("mutation", WHOSE), {**limit("shares", "group"), "rate": 100, "burst": 100}, limit("dispatch", "g"),
     {"kind": "fault", "what": "cut", "target": "client-two", "for_s": 0.5, "begun": 3000, "ended": 3500},
     killed(9000), found_ended("one", 7), found_ended("job", 8), load("made", "m-one"), load("sent", "p"),
-    load("read", "r"), {"kind": "planned", "what": "stop", "target": "one"},
+    load("read", "r"), {"kind": "planned", "what": "cut", "target": "client-two", "long": False},
     {"kind": "back", "what": "kill", "target": "one", "took_s": 3.0},
     *(sample(number, 100 << 20) for number in range(SAMPLES_MIN)),
     {"kind": "replay", "status": 0, "said": ""},
@@ -152,6 +152,15 @@ LATER = [{**entry, "code": 89} if entry["kind"] == "made" else entry for entry i
 OTHER = {"kind": "decision", "at": 2000, "decision": {
     "type": "admission", "id": "r-c", "ts": 2000, "subject": WHOSE, "mutations": 0, "rejected": [], "x": 1,
 }}  # fmt: skip
+
+
+MINUTES = [*GOOD, load("made", "m-one", DEMANDED_S)]
+SHORT = {**down(20_000, 9.0), "what": "stop", "target": "jvm"}
+
+
+def planned(what: str, long: bool) -> Entry:
+    """A fault of the JVM."""
+    return {"kind": "planned", "what": what, "target": "jvm", "long": long}
 
 
 @pytest.mark.parametrize(
@@ -207,7 +216,8 @@ OTHER = {"kind": "decision", "at": 2000, "decision": {
         pytest.param("alerts", [*GOOD, fired("WeirJobDown", 2_000_000)], id="long after a fault"),
         pytest.param("alerts", [*GOOD, fired("WeirAdminDown", 90_000)], id="of a part that nothing befell"),
         pytest.param("alerts", [*GOOD, fired("WeirProxyMistake", 90_000)], id="one that may never fire"),
-        pytest.param("undone", [*GOOD, load("made", "m-one", DEMANDED_S)], id="a fault was never done"),
+        pytest.param("undone", [*MINUTES, planned("stop", False)], id="a fault was never done"),
+        pytest.param("undone", [*MINUTES, SHORT, planned("stop", True)], id="a short one is no long one"),
     ],
 )
 def test_each_rule_finds_its_violation(rule: str, entries: list[Entry]) -> None:
