@@ -33,6 +33,7 @@ EXPLAINED: dict[str, tuple[str, ...]] = {
     "WeirDecisionsLate": _ALL,
     "WeirAnswersUnacknowledged": _ALL,
     "WeirEventsLost": ("kafka",),
+    "WeirLocalDecisionsLost": ("kafka",),
     "WeirMutationsChargedLater": _ALL,
     "WeirJobStopped": ("job", "kafka"),
     "WeirJobBehind": ("job", "kafka"),

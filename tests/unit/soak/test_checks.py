@@ -239,6 +239,14 @@ def test_an_alert_is_demanded_where_there_was_time_for_it() -> None:
     assert check(History.of([*GOOD, down(2_000_000, 9.0)]))["alerts"] == []
 
 
+def test_what_kafka_did_not_take_may_be_lost_sight_of() -> None:
+    """An event that waited for a minute, so a local decision too; of the job's end alone none is."""
+    lost = fired("WeirLocalDecisionsLost", 60_000, "one")
+
+    assert check(History.of([*GOOD, lost]))["alerts"]
+    assert check(History.of([*GOOD, lost, AWAY]))["alerts"] == []
+
+
 def test_the_tables_name_alerts_and_faults_that_are_there() -> None:
     """Each long fault has to raise some, and may."""
     assert set(DEMANDED) == set(LONG)
