@@ -8,6 +8,7 @@ Exit status 1: a rule was broken; the history and all logs are then kept in .wei
 
 import argparse
 import random
+import resource
 import shutil
 import signal
 import subprocess
@@ -64,6 +65,9 @@ def main() -> int:
         return judge(History.read(args.check / "history.jsonl"))
     # What is started is stopped by whatever ends it.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    # A crowd of clients and all relays are here.
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     faults = schedule(args.seed, 60 * args.minutes)
     if args.shrink is None:
         return once(args.seed, 60 * args.minutes, faults)
