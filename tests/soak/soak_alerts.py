@@ -15,7 +15,7 @@ BACK_MS = 300_000
 SLACK_MS = 60_000
 """Beside its `for`: for scrapes, evaluations, and what has to be counted first."""
 LOAD = "load"
-_OF = {
+OF = {
     "proxy": (*PROXIES, *(f"{end}-{name}" for name in PROXIES for end in ("client", "broker"))),
     "job": ("job", "jvm", "worker", "checkpoint", "job-broker"),
     "kafka": ("kafka", "controller", "cluster"),
@@ -115,7 +115,7 @@ def alerts(history: History) -> Iterator[str]:
     for one in history["alert"]:
         of = EXPLAINED.get(one["name"], ())
         since = one["begun"] - sum(patience().get(one["name"], ())) - BACK_MS
-        targets = {target for group in of if group != LOAD for target in _OF[group]}
+        targets = {target for group in of if group != LOAD for target in OF[group]}
         if LOAD not in of and not any(
             fault["target"] in targets and since <= fault["ended"] and fault["begun"] <= one["begun"]
             for fault in history["fault"]

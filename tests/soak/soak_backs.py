@@ -102,7 +102,9 @@ class Backs:
                 left.append((fault, ended))
                 continue
             said = f"back after {took_s:.1f} s" if there else f"not back after {took_s:.0f} s"
-            self._told.note("back", what=fault.what, target=fault.target, took_s=took_s if there else None)
+            self._told.note(
+                "back", what=fault.what, target=fault.target, at=now_ms(), took_s=took_s if there else None
+            )
             self._say(f"{fault.what} {fault.target}: {said}")
         if left:
             # Where Kafka was away, what is decided from now on counts.

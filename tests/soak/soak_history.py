@@ -39,7 +39,7 @@ class History:
         not_done   a fault that could not be made: what, target, why
         ended      a part that was found to have ended: part, pid, at, why
         stopped    a part that was asked to end when the load was over: part, at
-        back       a part, or a path, is there again: what, target, took_s (None: never within the limit)
+        back       a part, or a path, is there again: what, target, at, took_s (None: never within the limit)
         sample     of a process: part, pid, at, rss, descriptors
         replay     of the dump: status, said
         left       a process that outlived the run: part, pid

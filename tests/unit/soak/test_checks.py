@@ -112,7 +112,7 @@ GOOD: list[Entry] = [
     {"kind": "fault", "what": "cut", "target": "client-two", "for_s": 0.5, "begun": 3000, "ended": 3500},
     killed(9000), found_ended("one", 7), found_ended("job", 8), load("made", "m-one"), load("sent", "p"),
     load("read", "r"), {"kind": "planned", "what": "cut", "target": "client-two", "long": False},
-    {"kind": "back", "what": "kill", "target": "one", "took_s": 3.0},
+    {"kind": "back", "what": "kill", "target": "one", "at": 12_000, "took_s": 3.0},
     *(sample(number, 100 << 20) for number in range(SAMPLES_MIN)),
     {"kind": "replay", "status": 0, "said": ""},
     {"kind": "watched", "begun": 0, "ended": HOUR_MS}, down(10_000),
@@ -277,6 +277,11 @@ def test_every_rule_has_a_case() -> None:
     assert {case.values[0] for case in mark.args[1]} == set(RULES)
 
 
+def back(target: str, took_s: float) -> Entry:
+    """A part is there again after a kill."""
+    return {"kind": "back", "what": "kill", "target": target, "at": 1500 + 1000 * took_s, "took_s": took_s}
+
+
 @pytest.mark.parametrize(
     ("doubt", "kill", "wrong"),
     [
@@ -286,6 +291,9 @@ def test_every_rule_has_a_case() -> None:
         pytest.param({"pid": 7, "at": 1000}, killed(2000 + SOON_MS), 1, id="killed long after"),
         pytest.param({"pid": 7, "at": 1000}, killed(1500, "two"), 1, id="another proxy was killed"),
         pytest.param({"pid": 7, "at": 1000}, killed(1500, "cluster"), 1, id="Kafka was away for a moment"),
+        pytest.param({"pid": 7, "at": 1000}, back("cluster", 59.0), 1, id="Kafka was back soon"),
+        pytest.param({"pid": 7, "at": 1000}, back("cluster", 61.0), 0, id="Kafka was back late"),
+        pytest.param({"pid": 7, "at": 1000}, back("job", 61.0), 1, id="the job was back late"),
         pytest.param({"pid": 7, "at": 1000}, AWAY, 0, id="Kafka was away for long"),
         pytest.param({"pid": 7, "at": -SOON_MS}, AWAY, 1, id="long after it was in doubt"),
     ],
@@ -296,6 +304,16 @@ def test_what_is_in_doubt_may_be_uncharged(doubt: Entry, kill: Entry, wrong: int
     doubted = History.of([*others, {"kind": "doubt", "count": 1, **doubt}, kill])
 
     assert len(check(doubted)["charged"]) == wrong
+
+
+def test_one_doubt_is_forgiven_once() -> None:
+    """Not by a kill, and by an outage once more."""
+    others = [entry for entry in GOOD if entry["kind"] not in ("event", "fault")]
+    doubt = {"kind": "doubt", "pid": 7, "at": 1000, "count": 1}
+    twice = [*others, killed(1500), AWAY]
+
+    assert len(check(History.of([*twice, doubt]))["charged"]) == 1
+    assert check(History.of([*twice, doubt, doubt]))["charged"] == []
 
 
 def test_what_a_proxy_did_not_live_to_give_back_may_be_charged() -> None:
