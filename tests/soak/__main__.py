@@ -69,8 +69,9 @@ def main() -> int:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     faults = schedule(args.seed, 60 * args.minutes)
-    if args.shrink is None:
-        return once(args.seed, 60 * args.minutes, faults)
+    status = once(args.seed, 60 * args.minutes, faults)
+    if args.shrink is None or not status:
+        return status
     until = time.monotonic() + 60 * args.shrink
     left = smaller(
         faults, lambda some: once(args.seed, 60 * args.minutes, some) == 1, lambda: time.monotonic() > until
@@ -128,7 +129,7 @@ def run(
         parts = {at: name for name, at in rig.metrics.items()}
         try:
             note_alerts(watching, told, parts, begun_ms, now_ms())
-        except OSError as error:
+        except (OSError, AssertionError) as error:
             # All else of the hour is judged, and this as a broken rule.
             say(f"Prometheus: {error!r}")
 

@@ -81,7 +81,7 @@ def note_alerts(
         begun, ended: of the watch.
 
     Raises:
-        OSError: it does not answer.
+        OSError, AssertionError: it does not answer, or by an error.
     """
     firing = prometheus.ask_range('ALERTS{alertstate="firing"}', begun / 1000, ended / 1000, STEP_S)
     told.note("watched", begun=begun, ended=ended)
@@ -132,10 +132,12 @@ def _silent(history: History, until: int) -> Iterator[str]:
             for_ms, range_ms = patience()[name]
             if until < fault["begun"] + for_ms + range_ms + SLACK_MS:
                 continue
+            # One that fired before counts where it does so still when this fault would raise it.
             if not any(
                 one["name"] == name
+                and (one["part"] == target or target in ("cluster", "jvm"))
                 and one["begun"] <= fault["ended"] + for_ms + range_ms
-                and one["ended"] >= fault["begun"]
+                and (one["begun"] >= fault["begun"] or one["ended"] >= fault["begun"] + for_ms)
                 for one in history["alert"]
             ):
                 yield f"{name} did not fire after {what} {target}, {fault['for_s']:.0f} s"
