@@ -213,7 +213,9 @@ def planned(what: str, long: bool) -> Entry:
         pytest.param("alerts", without("alert", 0), id="a long fault raised nothing"),
         pytest.param("alerts", changed("alert", 0, begun=HOUR_MS), id="it fired much too late"),
         pytest.param("alerts", changed("alert", 0, part="one"), id="it fired for another part"),
-        pytest.param("alerts", changed("alert", 0, begun=9_000, ended=11_000), id="for what was before"),
+        pytest.param(
+            "alerts", [*changed("alert", 0, begun=9_000, ended=11_000), killed(5_000, "job")], id="for a kill"
+        ),
         pytest.param("alerts", [*GOOD, fired("WeirJobBehind", 5_000)], id="it fired when all was well"),
         pytest.param("alerts", [*GOOD, fired("WeirJobDown", 2_000_000)], id="long after a fault"),
         pytest.param("alerts", [*GOOD, fired("WeirAdminDown", 90_000)], id="of a part that nothing befell"),
