@@ -1,7 +1,9 @@
 """Relays before a broker's port; one answers commits of transactions with an error."""
 
+import errno
 import socket
 import threading
+import time
 from abc import ABC, abstractmethod
 from contextlib import suppress
 from typing import Self
@@ -10,6 +12,8 @@ END_TXN = 26
 UNKNOWN_SERVER_ERROR = (-1).to_bytes(2, "big", signed=True)
 _NO_THROTTLE = bytes(4)
 _LIMIT_S = 30.0
+_FULL = (errno.EMFILE, errno.ENFILE)
+_FULL_S = 0.1
 
 
 class Relay(ABC):
@@ -52,8 +56,12 @@ class Relay(ABC):
         while True:
             try:
                 client, _ = self._listener.accept()
-            except OSError:
-                return
+            except OSError as error:
+                if error.errno not in _FULL:
+                    return
+                # Descriptors are left again soon.
+                time.sleep(_FULL_S)
+                continue
             self._open.append(client)
             if not self.admits():
                 client.close()

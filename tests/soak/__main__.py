@@ -8,6 +8,7 @@ Exit status 1: a rule was broken; the history and all logs are then kept in .wei
 
 import argparse
 import random
+import resource
 import shutil
 import signal
 import subprocess
@@ -34,7 +35,7 @@ from soak_checks import check, got_through, most_above, successes  # noqa: E402
 from soak_clients import SIZE, Client, Maker, Reader, Sender  # noqa: E402
 from soak_history import Entry, History, Recorder, now_ms  # noqa: E402
 from soak_rig import AHEAD_MS, CHANGED, CHECKPOINT, Rig, let_go, let_go_of_dead  # noqa: E402
-from soak_schedule import KILLS, PROXIES, Fault, schedule, smaller  # noqa: E402
+from soak_schedule import KILLS, PROXIES, Fault, kind_of, schedule, smaller  # noqa: E402
 
 from weir.logs.topic_reader import Record, TopicReader  # noqa: E402
 
@@ -64,9 +65,13 @@ def main() -> int:
         return judge(History.read(args.check / "history.jsonl"))
     # What is started is stopped by whatever ends it.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    # A crowd of clients and all relays are here.
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     faults = schedule(args.seed, 60 * args.minutes)
-    if args.shrink is None:
-        return once(args.seed, 60 * args.minutes, faults)
+    status = once(args.seed, 60 * args.minutes, faults)
+    if args.shrink is None or not status:
+        return status
     until = time.monotonic() + 60 * args.shrink
     left = smaller(
         faults, lambda some: once(args.seed, 60 * args.minutes, some) == 1, lambda: time.monotonic() > until
@@ -102,8 +107,8 @@ def run(
     if not rig.small_disk:
         say("no small disk can be mounted here: the checkpoint's is not filled, nor made read-only")
         faults = [fault for fault in faults if fault.target != "checkpoint"]
-    for what, target in sorted({(fault.what, fault.target) for fault in faults}):
-        told.note("planned", what=what, target=target)
+    for what, target, long in sorted({kind_of(asdict(fault)) for fault in faults}):
+        told.note("planned", what=what, target=target, long=long)
     limits(rig, told, faults)
     rig.start()
     say(f"all parts are there; {len(faults)} faults, {kills_of(asdict(one) for one in faults)} of them kills")
@@ -117,14 +122,14 @@ def run(
             backs.befall(fault, random.Random(f"{seed} {fault.at_s}").random())
         backs.wait(begun + seconds)
         # Producers end with what they have: they must reach the proxies for that.
-        backs.wait(time.monotonic() + BACK_S, all_back=True)
+        backs.wait(time.monotonic() + BACK_S, backs.all_back)
         say("load ends")
         for client in every:
             told.note("load", who=client.who, what=client.wants, begun=begun_ms, ended=now_ms())
         parts = {at: name for name, at in rig.metrics.items()}
         try:
             note_alerts(watching, told, parts, begun_ms, now_ms())
-        except OSError as error:
+        except (OSError, AssertionError) as error:
             # All else of the hour is judged, and this as a broken rule.
             say(f"Prometheus: {error!r}")
 

@@ -7,7 +7,7 @@ from functools import cache
 from monitoring_kit import alerts as rules
 from prometheus_kit import Prometheus
 from soak_history import Entry, History, Recorder
-from soak_schedule import LONG, PROXIES
+from soak_schedule import PROXIES, kind_of
 
 STEP_S = 5.0
 BACK_MS = 300_000
@@ -15,7 +15,7 @@ BACK_MS = 300_000
 SLACK_MS = 60_000
 """Beside its `for`: for scrapes, evaluations, and what has to be counted first."""
 LOAD = "load"
-_OF = {
+OF = {
     "proxy": (*PROXIES, *(f"{end}-{name}" for name in PROXIES for end in ("client", "broker"))),
     "job": ("job", "jvm", "worker", "checkpoint", "job-broker"),
     "kafka": ("kafka", "controller", "cluster"),
@@ -33,6 +33,7 @@ EXPLAINED: dict[str, tuple[str, ...]] = {
     "WeirDecisionsLate": _ALL,
     "WeirAnswersUnacknowledged": _ALL,
     "WeirEventsLost": ("kafka",),
+    "WeirLocalDecisionsLost": ("kafka",),
     "WeirMutationsChargedLater": _ALL,
     "WeirJobStopped": ("job", "kafka"),
     "WeirJobBehind": ("job", "kafka"),
@@ -80,7 +81,7 @@ def note_alerts(
         begun, ended: of the watch.
 
     Raises:
-        OSError: it does not answer.
+        OSError, AssertionError: it does not answer, or by an error.
     """
     firing = prometheus.ask_range('ALERTS{alertstate="firing"}', begun / 1000, ended / 1000, STEP_S)
     told.note("watched", begun=begun, ended=ended)
@@ -114,7 +115,7 @@ def alerts(history: History) -> Iterator[str]:
     for one in history["alert"]:
         of = EXPLAINED.get(one["name"], ())
         since = one["begun"] - sum(patience().get(one["name"], ())) - BACK_MS
-        targets = {target for group in of if group != LOAD for target in _OF[group]}
+        targets = {target for group in of if group != LOAD for target in OF[group]}
         if LOAD not in of and not any(
             fault["target"] in targets and since <= fault["ended"] and fault["begun"] <= one["begun"]
             for fault in history["fault"]
@@ -126,20 +127,20 @@ def alerts(history: History) -> Iterator[str]:
 
 def _silent(history: History, until: int) -> Iterator[str]:
     for fault in history["fault"]:
-        place = (fault["what"], fault["target"])
-        if place not in LONG or fault["for_s"] < LONG[place]:
-            continue
-        for name in DEMANDED[place]:
+        what, target, long = kind_of(fault)
+        for name in DEMANDED[what, target] if long else ():
             for_ms, range_ms = patience()[name]
             if until < fault["begun"] + for_ms + range_ms + SLACK_MS:
                 continue
+            # One that fired before counts where it does so still when this fault would raise it.
             if not any(
                 one["name"] == name
+                and (one["part"] == target or target in ("cluster", "jvm"))
                 and one["begun"] <= fault["ended"] + for_ms + range_ms
-                and one["ended"] >= fault["begun"]
+                and (one["begun"] >= fault["begun"] or one["ended"] >= fault["begun"] + for_ms)
                 for one in history["alert"]
             ):
-                yield f"{name} did not fire after {fault['what']} {fault['target']}, {fault['for_s']:.0f} s"
+                yield f"{name} did not fire after {what} {target}, {fault['for_s']:.0f} s"
 
 
 def spans(history: History) -> Iterator[tuple[str, list[Entry]]]:

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 from soak_history import Recorder, now_ms
 from soak_rig import Rig
-from soak_schedule import PROXIES, Fault
+from soak_schedule import PROXIES, Fault, kind_of
 
 BACK_S = 300.0
 SAMPLE_S, POLL_S = 2.0, 0.5
@@ -31,9 +31,13 @@ class Backs:
         # What lasts while others happen: until when, and its end.
         self._beside: list[tuple[float, Callable[[], None]]] = []
 
-    def wait(self, until: float, *, all_back: bool = False) -> None:
-        """Until a time, or until all are back."""
-        while time.monotonic() < until and (self._due or self._beside or not all_back):
+    def all_back(self) -> bool:
+        """Whether nothing is befallen any more."""
+        return not self._due and not self._beside
+
+    def wait(self, until: float, enough: Callable[[], bool] = lambda: False) -> None:
+        """Until a time, or until it is enough."""
+        while time.monotonic() < until and not enough():
             for one in [one for one in self._beside if one[0] <= time.monotonic()]:
                 self._beside.remove(one)
                 one[1]()
@@ -48,6 +52,9 @@ class Backs:
     def befall(self, fault: Fault, draw: float) -> None:
         """Make a fault and end it, or have it end while others happen."""
         what = f"{fault.what} {fault.target}" + (f" for {fault.for_s} s" if fault.for_s else "")
+        if kind_of(asdict(fault))[2]:
+            # It comes once: a part that is not back from the fault before cannot be killed or stopped.
+            self.wait(time.monotonic() + BACK_S, lambda: self._is_there(fault.target))
         begun = now_ms()
         try:
             pid, end = self._rig.make(fault, draw)
@@ -71,6 +78,9 @@ class Backs:
         finally:
             over()
 
+    def _is_there(self, target: str) -> bool:
+        return reached(target) not in self._due and self._rig.there(target)
+
     def _await(self, fault: Fault) -> None:
         ended = time.monotonic()
         # What was on its way is written by then.
@@ -92,7 +102,9 @@ class Backs:
                 left.append((fault, ended))
                 continue
             said = f"back after {took_s:.1f} s" if there else f"not back after {took_s:.0f} s"
-            self._told.note("back", what=fault.what, target=fault.target, took_s=took_s if there else None)
+            self._told.note(
+                "back", what=fault.what, target=fault.target, at=now_ms(), took_s=took_s if there else None
+            )
             self._say(f"{fault.what} {fault.target}: {said}")
         if left:
             # Where Kafka was away, what is decided from now on counts.

@@ -7,9 +7,9 @@ from itertools import pairwise
 from statistics import median
 
 import numpy as np
-from soak_alerts import alerts
+from soak_alerts import OF, alerts
 from soak_history import Entry, History
-from soak_schedule import KILLS, PROXIES
+from soak_schedule import KILLS, PROXIES, kind_of
 
 REFUSED = 89
 """THROTTLING_QUOTA_EXCEEDED."""
@@ -95,17 +95,21 @@ def charged(history: History) -> Iterator[str]:
     if wrong:
         yield f"{len(wrong)} were charged to somebody else, or to nobody: {wrong[:9]}"
     missing = [one for one in history["made"] if one["code"] == 0 and not counts[one["name"]]]
-    outages = (one for one in history["fault"] if (one["what"], one["target"]) == ("down", "cluster"))
-    for kill in (*kills(history), *outages):
-        since, all_of_them = kill["begun"] - SOON_MS, kill["target"] == "cluster"
-        doubt = sum(
-            one["count"]
-            for one in history["doubt"]
+    doubts = [dict(one) for one in history["doubt"]]
+    for kill in (*kills(history), *outages(history)):
+        since, all_of_them = kill["begun"] - SOON_MS, kill["target"] not in PROXIES
+        left = [
+            one
+            for one in doubts
             if (all_of_them or one["pid"] == kill["pid"]) and since <= one["at"] <= kill["ended"] + SOON_MS
-        )
+        ]
         before = [one for one in missing if all_of_them or proxy_of(one) == kill["target"]]
-        for one in [one for one in before if since <= one["ended"] and one["begun"] <= kill["ended"]][:doubt]:
-            missing.remove(one)
+        for one in [one for one in before if since <= one["ended"] and one["begun"] <= kill["ended"]]:
+            # What is forgiven is used up: another kill or outage does not forgive it again.
+            doubt = next((doubt for doubt in left if doubt["count"]), None)
+            if doubt is not None:
+                doubt["count"] -= 1
+                missing.remove(one)
     if missing:
         names = [one["name"] for one in missing[:9]]
         yield f"{len(missing)} were made and not charged, and in doubt at no proxy that was killed: {names}"
@@ -128,6 +132,15 @@ def refused(history: History) -> Iterator[str]:
 def kills(history: History) -> Iterator[Entry]:
     """Those of proxies."""
     return (one for one in history["fault"] if one["what"] in KILLS and one["target"] in PROXIES)
+
+
+def outages(history: History) -> Iterator[Entry]:
+    """When Kafka was away, or not whole, for longer than events wait, whether that was meant or not."""
+    yield from (one for one in history["fault"] if (one["what"], one["target"]) == ("down", "cluster"))
+    for one in history["back"]:
+        took_ms = 1000 * (one["took_s"] or 0)
+        if one["target"] in OF["kafka"] and took_ms > SOON_MS:
+            yield {**one, "begun": one["at"] - took_ms, "ended": one["at"]}
 
 
 def proxy_of(one: Entry) -> str:
@@ -315,13 +328,13 @@ def got_through(one: Entry) -> bool:
 
 
 def undone(history: History) -> Iterator[str]:
-    """In a long run each fault that was planned was made once at least."""
+    """In a long run each fault that was planned was made once at least, a long one as long."""
     if max(((one["ended"] - one["begun"]) / 1000 for one in history["load"]), default=0) < DEMANDED_S:
         return
-    made = {(one["what"], one["target"]) for one in history["fault"]}
+    made = set(map(kind_of, history["fault"]))
     for one in history["planned"]:
-        if (one["what"], one["target"]) not in made:
-            yield f"{one['what']} {one['target']} was never done"
+        if (one["what"], one["target"], one["long"]) not in made:
+            yield f"{one['what']} {one['target']} was never done" + one["long"] * " for long"
 
 
 RULES: dict[str, Rule] = {

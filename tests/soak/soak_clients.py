@@ -1,5 +1,7 @@
 """Clients that note what they asked, what they were told, and when."""
 
+import os
+import resource
 import socket
 import struct
 import time
@@ -171,7 +173,7 @@ class Crowd(Threaded):
 
     Args:
         to: where they connect.
-        count: how many; fewer, where that is the limit of descriptors.
+        count: how many; fewer, where that is half of the descriptors that are left.
     """
 
     def __init__(self, to: str, count: int) -> None:
@@ -179,8 +181,9 @@ class Crowd(Threaded):
         self._to, self._count = to, count
 
     def _run(self) -> None:
+        left = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - len(os.listdir("/dev/fd"))
         with ExitStack() as held:
-            for _ in range(self._count):
+            for _ in range(min(self._count, left // 2)):
                 if self._stopping.is_set():
                     return
                 with suppress(OSError):

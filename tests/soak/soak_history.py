@@ -34,12 +34,12 @@ class History:
         doubt      answers of a proxy before Kafka had their events: pid, count, at
         load       what a client wants all the time: who, what (made, sent, read), begun, ended
         failed     a client that ended by an error: who, why
-        planned    a fault of the schedule, each once: what, target
+        planned    a fault of the schedule, each once: what, target, long
         fault      what was done: all of Fault, begun, ended (as it came), pid (of a kill)
         not_done   a fault that could not be made: what, target, why
         ended      a part that was found to have ended: part, pid, at, why
         stopped    a part that was asked to end when the load was over: part, at
-        back       a part, or a path, is there again: what, target, took_s (None: never within the limit)
+        back       a part, or a path, is there again: what, target, at, took_s (None: never within the limit)
         sample     of a process: part, pid, at, rss, descriptors
         replay     of the dump: status, said
         left       a process that outlived the run: part, pid

@@ -1,10 +1,10 @@
 """What befalls which part, and when: all of it follows from a seed."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from random import Random
-from typing import TypeVar
+from typing import Any, TypeVar
 
 _One = TypeVar("_One")
 
@@ -95,6 +95,12 @@ def schedule(seed: int, seconds: float) -> list[Fault]:
         if not beside:
             at_s += for_s + (RECOVERS_S if for_s > HELD_S[1] else 0.0)
     raise AssertionError("numbers do not end")
+
+
+def kind_of(fault: Mapping[str, Any]) -> tuple[str, str, bool]:
+    """What, whom, and whether as long as its alert needs: a short one is none of these."""
+    what, target = fault["what"], fault["target"]
+    return what, target, (what, target) in LONG and fault["for_s"] >= LONG[what, target]
 
 
 def smaller(

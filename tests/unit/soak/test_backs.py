@@ -7,23 +7,25 @@ import pytest
 import soak_backs
 from soak_backs import Backs
 from soak_history import History, Recorder
-from soak_schedule import Fault
+from soak_schedule import LONG, Fault
 
 
 class FakeRig:
-    """Is back when a test says so; one of its faults cannot be made."""
+    """Is back when a test says so, or when it was asked so often; one of its faults cannot be made."""
 
-    def __init__(self) -> None:
-        self.back = False
+    def __init__(self, asks: int = 10**9) -> None:
+        self.back, self._asks = False, asks
 
     def make(self, fault: Fault, draw: float) -> tuple[int | None, Any]:
         """See Rig."""
-        if fault.what == "stop":
+        if fault.what == "stop" or (fault.what == "down" and not self.back):
             raise LookupError("nobody")
         return (7 if fault.what == "kill" else None), lambda: None
 
     def there(self, target: str) -> bool:
         """See Rig."""
+        self._asks -= 1
+        self.back |= self._asks < 0
         return self.back
 
     def decided(self) -> int:
@@ -51,7 +53,7 @@ def test_each_fault_is_back_under_its_own_name(file: Path) -> None:
         for fault in (Fault(0, "cut", "client-one", 0.1), Fault(1, "stop", "one"), Fault(2, "kill", "one")):
             backs.befall(fault, 0.5)
         rig.back = True
-        backs.wait(soak_backs.time.monotonic() + 60, all_back=True)
+        backs.wait(soak_backs.time.monotonic() + 60, backs.all_back)
     history = History.read(file)
 
     back = [(one["what"], one["target"]) for one in history["back"]]
@@ -70,12 +72,24 @@ def test_others_happen_beside_what_lasts_long(file: Path) -> None:
         backs = Backs(rig, told, lambda _: None)  # type: ignore[arg-type]  # what it asks of a rig
         backs.befall(Fault(0, "down", "admin", 0.3, beside=True), 0.5)
         backs.befall(Fault(1, "kill", "one"), 0.5)
-        backs.wait(soak_backs.time.monotonic() + 60, all_back=True)
+        backs.wait(soak_backs.time.monotonic() + 60, backs.all_back)
     history = History.read(file)
 
     assert [(one["what"], one["target"]) for one in history["fault"]] == [("kill", "one"), ("down", "admin")]
     assert {one["target"] for one in history["back"]} == {"one", "admin"}
     assert history["fault"][1]["ended"] - history["fault"][1]["begun"] >= 300
+
+
+def test_what_lasts_long_befalls_a_part_that_is_there(file: Path) -> None:
+    """It comes once: right after a kill there would be nobody."""
+    with Recorder(file) as told:
+        backs = Backs(FakeRig(2), told, lambda _: None)  # type: ignore[arg-type]  # what it asks of a rig
+        for fault in (Fault(0, "kill", "admin"), Fault(2, "down", "admin", LONG["down", "admin"], True)):
+            backs.befall(fault, 0.5)
+    history = History.read(file)
+
+    assert [one["what"] for one in history["back"]] == ["kill"]
+    assert history["not_done"] == []
 
 
 def test_what_is_not_back_in_time_is_given_up(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,6 +98,6 @@ def test_what_is_not_back_in_time_is_given_up(file: Path, monkeypatch: pytest.Mo
     with Recorder(file) as told:
         backs = Backs(FakeRig(), told, lambda _: None)  # type: ignore[arg-type]  # what it asks of a rig
         backs.befall(Fault(0, "kill", "admin"), 0.5)
-        backs.wait(soak_backs.time.monotonic() + 60, all_back=True)
+        backs.wait(soak_backs.time.monotonic() + 60, backs.all_back)
 
     assert [one["took_s"] for one in History.read(file)["back"]] == [None]

@@ -111,8 +111,8 @@ GOOD: list[Entry] = [
     limit("mutation", WHOSE), {**limit("shares", "group"), "rate": 100, "burst": 100}, limit("dispatch", "g"),
     {"kind": "fault", "what": "cut", "target": "client-two", "for_s": 0.5, "begun": 3000, "ended": 3500},
     killed(9000), found_ended("one", 7), found_ended("job", 8), load("made", "m-one"), load("sent", "p"),
-    load("read", "r"), {"kind": "planned", "what": "stop", "target": "one"},
-    {"kind": "back", "what": "kill", "target": "one", "took_s": 3.0},
+    load("read", "r"), {"kind": "planned", "what": "cut", "target": "client-two", "long": False},
+    {"kind": "back", "what": "kill", "target": "one", "at": 12_000, "took_s": 3.0},
     *(sample(number, 100 << 20) for number in range(SAMPLES_MIN)),
     {"kind": "replay", "status": 0, "said": ""},
     {"kind": "watched", "begun": 0, "ended": HOUR_MS}, down(10_000),
@@ -152,6 +152,15 @@ LATER = [{**entry, "code": 89} if entry["kind"] == "made" else entry for entry i
 OTHER = {"kind": "decision", "at": 2000, "decision": {
     "type": "admission", "id": "r-c", "ts": 2000, "subject": WHOSE, "mutations": 0, "rejected": [], "x": 1,
 }}  # fmt: skip
+
+
+MINUTES = [*GOOD, load("made", "m-one", DEMANDED_S)]
+SHORT = {**down(20_000, 9.0), "what": "stop", "target": "jvm"}
+
+
+def planned(what: str, long: bool) -> Entry:
+    """A fault of the JVM."""
+    return {"kind": "planned", "what": what, "target": "jvm", "long": long}
 
 
 @pytest.mark.parametrize(
@@ -203,11 +212,16 @@ OTHER = {"kind": "decision", "at": 2000, "decision": {
         pytest.param("alerts", without("watched", 0), id="no rule was evaluated"),
         pytest.param("alerts", without("alert", 0), id="a long fault raised nothing"),
         pytest.param("alerts", changed("alert", 0, begun=HOUR_MS), id="it fired much too late"),
+        pytest.param("alerts", changed("alert", 0, part="one"), id="it fired for another part"),
+        pytest.param(
+            "alerts", [*changed("alert", 0, begun=9_000, ended=11_000), killed(5_000, "job")], id="for a kill"
+        ),
         pytest.param("alerts", [*GOOD, fired("WeirJobBehind", 5_000)], id="it fired when all was well"),
         pytest.param("alerts", [*GOOD, fired("WeirJobDown", 2_000_000)], id="long after a fault"),
         pytest.param("alerts", [*GOOD, fired("WeirAdminDown", 90_000)], id="of a part that nothing befell"),
         pytest.param("alerts", [*GOOD, fired("WeirProxyMistake", 90_000)], id="one that may never fire"),
-        pytest.param("undone", [*GOOD, load("made", "m-one", DEMANDED_S)], id="a fault was never done"),
+        pytest.param("undone", [*MINUTES, planned("stop", False)], id="a fault was never done"),
+        pytest.param("undone", [*MINUTES, SHORT, planned("stop", True)], id="a short one is no long one"),
     ],
 )
 def test_each_rule_finds_its_violation(rule: str, entries: list[Entry]) -> None:
@@ -227,6 +241,14 @@ def test_an_alert_is_demanded_where_there_was_time_for_it() -> None:
 
     assert check(History.of([*silent, watched]))["alerts"] == []
     assert check(History.of([*GOOD, down(2_000_000, 9.0)]))["alerts"] == []
+
+
+def test_what_kafka_did_not_take_may_be_lost_sight_of() -> None:
+    """An event that waited for a minute, so a local decision too; of the job's end alone none is."""
+    lost = fired("WeirLocalDecisionsLost", 60_000, "one")
+
+    assert check(History.of([*GOOD, lost]))["alerts"]
+    assert check(History.of([*GOOD, lost, AWAY]))["alerts"] == []
 
 
 def test_the_tables_name_alerts_and_faults_that_are_there() -> None:
@@ -259,6 +281,11 @@ def test_every_rule_has_a_case() -> None:
     assert {case.values[0] for case in mark.args[1]} == set(RULES)
 
 
+def back(target: str, took_s: float) -> Entry:
+    """A part is there again after a kill."""
+    return {"kind": "back", "what": "kill", "target": target, "at": 1500 + 1000 * took_s, "took_s": took_s}
+
+
 @pytest.mark.parametrize(
     ("doubt", "kill", "wrong"),
     [
@@ -268,6 +295,9 @@ def test_every_rule_has_a_case() -> None:
         pytest.param({"pid": 7, "at": 1000}, killed(2000 + SOON_MS), 1, id="killed long after"),
         pytest.param({"pid": 7, "at": 1000}, killed(1500, "two"), 1, id="another proxy was killed"),
         pytest.param({"pid": 7, "at": 1000}, killed(1500, "cluster"), 1, id="Kafka was away for a moment"),
+        pytest.param({"pid": 7, "at": 1000}, back("cluster", 59.0), 1, id="Kafka was back soon"),
+        pytest.param({"pid": 7, "at": 1000}, back("cluster", 61.0), 0, id="Kafka was back late"),
+        pytest.param({"pid": 7, "at": 1000}, back("job", 61.0), 1, id="the job was back late"),
         pytest.param({"pid": 7, "at": 1000}, AWAY, 0, id="Kafka was away for long"),
         pytest.param({"pid": 7, "at": -SOON_MS}, AWAY, 1, id="long after it was in doubt"),
     ],
@@ -278,6 +308,16 @@ def test_what_is_in_doubt_may_be_uncharged(doubt: Entry, kill: Entry, wrong: int
     doubted = History.of([*others, {"kind": "doubt", "count": 1, **doubt}, kill])
 
     assert len(check(doubted)["charged"]) == wrong
+
+
+def test_one_doubt_is_forgiven_once() -> None:
+    """Not by a kill, and by an outage once more."""
+    others = [entry for entry in GOOD if entry["kind"] not in ("event", "fault")]
+    doubt = {"kind": "doubt", "pid": 7, "at": 1000, "count": 1}
+    twice = [*others, killed(1500), AWAY]
+
+    assert len(check(History.of([*twice, doubt]))["charged"]) == 1
+    assert check(History.of([*twice, doubt, doubt]))["charged"] == []
 
 
 def test_what_a_proxy_did_not_live_to_give_back_may_be_charged() -> None:

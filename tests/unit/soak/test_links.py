@@ -1,8 +1,10 @@
 """What a relay does to what passes (tests/soak)."""
 
+import errno
 import socket
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from proxy_kit import until
@@ -90,3 +92,28 @@ def test_a_reset_ends_all_and_nothing_is_kept_of_them(link: Link) -> None:
         one.close()
     until(lambda: len(link._open) == 1, what="nothing but the listener")
     client(link).close()
+
+
+def test_a_relay_lives_on_without_descriptors() -> None:
+    """Until there are some."""
+
+    class Full:
+        def __init__(self, listener: socket.socket) -> None:
+            self._listener, self._fails = listener, [errno.EMFILE, errno.ENFILE]
+
+        def accept(self) -> Any:
+            if self._fails:
+                raise OSError(self._fails.pop(), "too many open files")
+            return self._listener.accept()
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._listener, name)
+
+    with socket.create_server((HOST, 0)) as server:
+        relay = Link((HOST, 0), server.getsockname())
+        relay._listener = Full(relay._listener)  # type: ignore[assignment]  # what is asked of it
+        with relay, socket.create_connection(relay.listens, 10) as one:
+            one.sendall(b"here")
+            server.settimeout(10)
+            with server.accept()[0] as other:
+                assert other.recv(100) == b"here"
