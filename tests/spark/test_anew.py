@@ -60,7 +60,7 @@ def test_nothing_is_said_of_days_ago(begun: Bench) -> None:
     """No share and no limit whose life time is over; shares of now come, and the limit that was learned."""
     note = begun.job.start()
     told = next(line for line in begun.job.log.read_text().splitlines() if "BEGINS ANEW" in line)
-    assert f"{LAST} (batch 41: layout of this Weir {LAYOUT - 1}, now {LAYOUT})" in told
+    assert f"{LAST} (batch 41: layout of this Weir {LAYOUT - 1}, now {LAYOUT}" in told
     assert " records of the topics are read again, about 1 s on two cores" in told
     assert "proxies go on as without a job" in told
     began_ms = time.time_ns() // 1_000_000
