@@ -79,7 +79,8 @@ class Backs:
             over()
 
     def _is_there(self, target: str) -> bool:
-        return reached(target) not in self._due and self._rig.there(target)
+        part = reached(target)
+        return part not in self._due and self._rig.there(part)
 
     def _await(self, fault: Fault) -> None:
         ended = time.monotonic()
