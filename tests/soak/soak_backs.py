@@ -80,7 +80,7 @@ class Backs:
 
     def _is_there(self, target: str) -> bool:
         part = reached(target)
-        return part not in self._due and self._rig.there(part)
+        return part not in self._due and self._rig.there(target if part == DECIDING else part)
 
     def _await(self, fault: Fault) -> None:
         ended = time.monotonic()
