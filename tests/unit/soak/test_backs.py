@@ -23,7 +23,8 @@ class FakeRig:
         return (7 if fault.what == "kill" else None), lambda: None
 
     def there(self, target: str) -> bool:
-        """See Rig."""
+        """See Rig, which knows these."""
+        assert target in ("kafka", "one", "two", "admin", "collect", "job", "jvm")
         self._asks -= 1
         self.back |= self._asks < 0
         return self.back
@@ -90,6 +91,16 @@ def test_what_lasts_long_befalls_a_part_that_is_there(file: Path) -> None:
 
     assert [one["what"] for one in history["back"]] == ["kill"]
     assert history["not_done"] == []
+
+
+@pytest.mark.parametrize(("what", "target"), LONG)
+def test_whatever_lasts_long_is_asked_for_by_a_name_that_is_known(file: Path, what: str, target: str) -> None:
+    """All brokers are Kafka, the JVM is of the job."""
+    rig = FakeRig(0)
+    with Recorder(file) as told:
+        backs = Backs(rig, told, lambda _: None)  # type: ignore[arg-type]  # what it asks of a rig
+        backs.befall(Fault(0, what, target, LONG[what, target], True), 0.5)
+    assert rig.back
 
 
 def test_what_is_not_back_in_time_is_given_up(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
