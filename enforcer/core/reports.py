@@ -64,6 +64,8 @@ class Reports:
             "queue.buffering.max.kbytes": _QUEUE_KB,
             "message.timeout.ms": event_timeout_ms,
             "topic.metadata.refresh.fast.interval.ms": 250,
+            # Both, as the library takes no least wait of the settings that is above this longest one.
+            "reconnect.backoff.ms": 100,
             "reconnect.backoff.max.ms": 1_000,
         }
         self._topic = topic
@@ -97,20 +99,24 @@ class Reports:
             acked: told what came of it, if it was not dropped.
         """
         name = str(event.get("id", ""))
-        to = topic or self._topic
-        return self._produce(self._producer, to, key, orjson.dumps(event), None, name, acked)
+        return self._produce(topic or self._topic, key, orjson.dumps(event), None, name, acked)
 
-    def send_first(
-        self, event: Mapping[str, Any], key: str, topic: str, acked: Acknowledged | None = None
-    ) -> bool:
+    def send_first(self, event: Mapping[str, Any], key: str, topic: str, acked: Acknowledged) -> bool:
         """As `send`, before `start`: at once, maybe twice, and what is not sent within a second is no loss.
 
         A producer that writes once only waits half a second after it has connected to be told its id.
         """
         hasty = self._connect(self._properties, {**self._own, "enable.idempotence": False})
         self._dead.append(hasty)
-        name = str(event.get("id", ""))
-        return self._produce(hasty, topic, key, orjson.dumps(event), None, name, acked, counted=False)
+
+        def told(error: KafkaError | None, message: Message) -> None:
+            if error is None:
+                self._done(hasty, "", acked, None, message)
+            else:
+                acked(None)
+
+        hasty.produce(topic, value=orjson.dumps(event), key=key.encode(), headers=[], on_delivery=told)
+        return True
 
     def room(self) -> bool:
         """Whether one more event can wait to be sent; after a dropped one, once another has left."""
@@ -118,20 +124,18 @@ class Reports:
 
     def send_packed(self, value: bytes, key: str, topic: str) -> bool:
         """Hand a packed record over, as `send` an event."""
-        return self._produce(self._producer, topic, key, value, [(HEADER, CONTENT_TYPE)], "", None)
+        return self._produce(topic, key, value, [(HEADER, CONTENT_TYPE)], "", None)
 
     def _produce(
         self,
-        producer: Producer | None,
         topic: str,
         key: str,
         value: bytes,
         headers: list[tuple[str, str | bytes | None]] | None,
         event_id: str,
         acked: Acknowledged | None,
-        *,
-        counted: bool = True,
     ) -> bool:
+        producer = self._producer
         if producer is None:
             self._metrics.events.labels("dropped").inc()
             return False
@@ -141,7 +145,7 @@ class Reports:
                 value=value,
                 key=key.encode(),
                 headers=headers or [],
-                on_delivery=partial(self._done, producer, event_id, acked, counted),
+                on_delivery=partial(self._done, producer, event_id, acked),
             )
         except BufferError:
             self._crowded = True
@@ -186,7 +190,6 @@ class Reports:
         producer: Producer,
         event_id: str,
         acked: Acknowledged | None,
-        counted: bool,
         error: KafkaError | None,
         message: Message,
     ) -> None:
@@ -209,8 +212,7 @@ class Reports:
             self._metrics.events.labels("too_large").inc()
             logger.warning("an event was refused: its topic takes no records of 1 MB (max.message.bytes)")
             return
-        if counted:
-            self._metrics.events.labels("failed").inc()
+        self._metrics.events.labels("failed").inc()
         self._replace_if_fatal(producer, error)
 
     def _replace_if_fatal(self, producer: Producer, error: KafkaError) -> None:

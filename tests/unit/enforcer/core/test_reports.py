@@ -113,6 +113,16 @@ def test_events_are_bounded_and_counted(bench: Bench) -> None:
     assert bench.count("failed") == 3
 
 
+def test_a_least_wait_of_the_settings_is_no_reason_not_to_start() -> None:
+    """The library refuses one that is above the longest: ours are taken, both."""
+    reports = Reports(
+        {"bootstrap.servers": "127.0.0.1:1", "reconnect.backoff.ms": "2000"}, "weir.requests", events_max=2,
+        event_timeout_ms=1_000, metrics=Metrics(10), refused=print, learn=print,
+    )  # fmt: skip
+    reports.start()
+    reports.stop(0.0)
+
+
 def test_the_first_event_waits_for_no_id(bench: Bench) -> None:
     """It goes before the start, by a producer of its own; that it fails is told, and is no lost event."""
     told: list[int | None] = []
