@@ -7,7 +7,7 @@ from functools import cache
 from monitoring_kit import alerts as rules
 from prometheus_kit import Prometheus
 from soak_history import Entry, History, Recorder
-from soak_schedule import PROXIES, kind_of
+from soak_schedule import LINKS, PROXIES, kind_of
 
 STEP_S = 5.0
 BACK_MS = 300_000
@@ -16,8 +16,8 @@ SLACK_MS = 60_000
 """Beside its `for`: for scrapes, evaluations, and what has to be counted first."""
 LOAD = "load"
 OF = {
-    "proxy": (*PROXIES, *(f"{end}-{name}" for name in PROXIES for end in ("client", "broker"))),
-    "job": ("job", "jvm", "worker", "checkpoint", "job-broker"),
+    "proxy": (*PROXIES, *LINKS[1:]),
+    "job": ("job", "jvm", "worker", "checkpoint", LINKS[0]),
     "kafka": ("kafka", "controller", "cluster"),
     "admin": ("admin",),
     "collect": ("collect",),
