@@ -202,6 +202,6 @@ kube-test: setup kube
 
 export ENGINE BASE TAG BUILD_ARGS
 
-# All of them take half an hour; NAME=throughput (or any other, or several) runs less.
+# All of them take forty minutes; NAME=throughput (or any other, or several) runs less.
 bench: setup
 	@$(VENV)/bin/python -m benchmarks $(NAME)
