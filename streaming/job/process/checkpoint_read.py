@@ -103,7 +103,7 @@ def read(path: Path) -> CheckpointRead:
     if not commits:
         raise StateError(f"{path} has no complete batch; expected one in commits/ (its job begins anew)")
     batch, begun = commits[-1], numbers_in(path / "offsets")[-1:]
-    told, offsets = _offsets(path / "offsets" / str(batch))
+    told, offsets = offsets_of(path / "offsets" / str(batch))
     unread = why_not(told["conf"])
     notes = Notes(path.parent / f"{path.name}.pid", ProcessIdentity.here())
     shards = [] if unread else list(_shards(path, batch + 1, int(match[2]), int(match[3])))
@@ -119,8 +119,12 @@ def _begun(path: Path) -> bool:
     return (path / "commits").is_dir()
 
 
-def _offsets(file: Path) -> tuple[dict[str, Any], dict[str, dict[str, int]]]:
-    """What Spark's log of offsets says of a batch: its metadata, and where each topic is read on."""
+def offsets_of(file: Path) -> tuple[dict[str, Any], dict[str, dict[str, int]]]:
+    """What Spark's log of offsets says of a batch: its metadata, and where each topic is read on.
+
+    Raises:
+        StateError: it cannot be read.
+    """
     try:
         version, told, *sources = file.read_bytes().splitlines()
         if version != b"v1":

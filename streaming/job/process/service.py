@@ -28,6 +28,7 @@ from streaming.job.process.lease import Lease
 from streaming.job.process.new_checkpoint import warn_of_new
 from streaming.job.process.progress import JobMetrics, ProgressReader
 from streaming.job.process.ticker import Ticker
+from streaming.job.process.whole_batches import go_back
 from streaming.job.query import sources_of, start_query
 from streaming.job.spark.counts import BatchCounts, CountsParam
 from streaming.job.spark.session import (
@@ -91,6 +92,8 @@ def serve(settings: JobSettings, options: JobOptions) -> None:
     options.work_dir.mkdir(parents=True, exist_ok=True)
     lease = _lease(checkpoint, settings)
     with _signals(stop), lease as held:
+        if held is not None and (torn := go_back(Path(checkpoint))):
+            _LOG.warning("%s", torn)
         session = build_session(settings, jars=options.jars, work_dir=options.work_dir, checkpoint=checkpoint)
         # pyspark puts its own handler of SIGINT in place when it starts.
         with _signals(stop), _stopping(session, settings):

@@ -8,7 +8,7 @@ lie and how many).
 
 import os
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +23,7 @@ READABLE: Final = {
     "spark.sql.streaming.stateStore.rowChecksum.enabled": "false",
 }
 """How the state must be kept, by the end of what a batch's configuration says; a key may be missing."""
+SUFFIXES: Final = (".snapshot", ".delta")
 _MAGIC: Final = b"LZ4Block"
 _BLOCK: Final = struct.Struct("<8sBiii")
 _RAW, _METHOD, _SIZE, _LEAST_SIZE = 0x10, 0xF0, 0x0F, 10
@@ -41,6 +42,28 @@ def numbers_in(folder: Path, suffix: str = "") -> list[int]:
     names = os.listdir(folder) if folder.is_dir() else []
     stems = [name.removesuffix(suffix) for name in names if name.endswith(suffix)]
     return sorted(int(stem) for stem in stems if stem.isascii() and stem.isdecimal())
+
+
+def is_whole(path: Path) -> bool:
+    """Whether a snapshot or a delta can be read to its end.
+
+    Raises:
+        OSError: it is not there, or the disk does not give it.
+    """
+    try:
+        return all(True for _ in _changes(_plain(path.read_bytes())))
+    except (ValueError, struct.error):
+        return False
+
+
+def loadable(paths: Iterable[Path]) -> set[int]:
+    """Versions of a task's state that these files are enough for."""
+    found = {0}
+    numbers = {(int(path.stem), path.suffix) for path in paths}
+    for version, suffix in sorted(numbers):
+        if suffix == ".snapshot" or version - 1 in found:
+            found.add(version)
+    return found
 
 
 def states(folder: Path, version: int, tasks: int) -> Iterator[tuple[int, int, bytes]]:
