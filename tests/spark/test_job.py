@@ -28,8 +28,8 @@ from weir.stack.topics import ensure_topics
 
 @pytest.fixture
 def job(bootstrap: str, tmp_path: Path) -> Iterator[Job]:
-    """A job that is not started yet."""
-    made = Job(tmp_path, bootstrap)
+    """A job that is not started yet; its checkpoint is a URI, as Spark's users write them."""
+    made = Job(tmp_path, bootstrap, checkpoint=(tmp_path / "checkpoint").as_uri())
     try:
         yield made
     finally:

@@ -10,7 +10,7 @@ import pytest
 from streaming.contract.errors import ConfigError, WeirError
 from streaming.job.checkpoint_name import LAYOUT, checkpoint_path
 from streaming.job.spark import session
-from streaming.job.spark.session import build_session, find_java, is_local_path, reason_of
+from streaming.job.spark.session import build_session, find_java, reason_of
 from streaming.job.spark.settings import JobSettings, Profile
 from streaming.policy.settings import read_settings
 
@@ -123,12 +123,6 @@ def test_the_users_own_environment_does_not_choose_python_or_spark(monkeypatch: 
     remote = session._environment(JobSettings(master="yarn", executor_python="./env/bin/python"))
     assert "SPARK_LOCAL_IP" not in remote
     assert (remote["PYSPARK_PYTHON"], remote["PYSPARK_DRIVER_PYTHON"]) == ("./env/bin/python", sys.executable)
-
-
-def test_paths_of_this_machine_are_told_from_others() -> None:
-    """By their scheme."""
-    assert is_local_path("/a/b") and is_local_path("a") and is_local_path("file:///a")
-    assert not is_local_path("hdfs://host/a") and not is_local_path("s3a://bucket/a")
 
 
 def test_a_reason_is_one_line() -> None:

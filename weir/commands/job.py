@@ -43,8 +43,8 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 def run(args: argparse.Namespace) -> int:
     """Run the job until SIGINT or SIGTERM; raises WeirError if it cannot start or fails."""
     # Imported here: pyspark and pandas take seconds that `weir job --help` need not wait for.
+    from streaming.job.blobs.local import local_folder
     from streaming.job.process.service import JobOptions, serve
-    from streaming.job.spark.session import is_local_path
     from streaming.job.spark.settings import JobSettings
     from weir.jars.folders import jars_dir
     from weir.stack.topics import ensure_topics
@@ -55,8 +55,8 @@ def run(args: argparse.Namespace) -> int:
     settings = _overridden(read_settings(JobSettings, "job", args.settings), args)
     local, cluster = read_settings(LocalSettings, "local", args.settings), cluster_of(args, "job")
     make_folder(args.log_dir)
-    if is_local_path(settings.checkpoint_dir):
-        make_folder(settings.checkpoint_dir)
+    if (folder := local_folder(settings.checkpoint_dir)) is not None:
+        make_folder(folder)
     jars = jars_dir("spark")
     ensure_topics(cluster, partitions=local.partitions, limit_s=settings.topics_timeout_s)
     options = JobOptions(

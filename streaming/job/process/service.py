@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -22,6 +22,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster
+from streaming.job.blobs.local import local_folder
 from streaming.job.checkpoint_name import checkpoint_path
 from streaming.job.process.host_clock import HostClock
 from streaming.job.process.lease import Lease
@@ -34,7 +35,6 @@ from streaming.job.spark.counts import BatchCounts, CountsParam
 from streaming.job.spark.session import (
     Session,
     build_session,
-    is_local_path,
     log_warnings_only,
     reason_of,
     stop_session,
@@ -90,10 +90,7 @@ def serve(settings: JobSettings, options: JobOptions) -> None:
     sources = hashlib.sha256(" ".join(ids.values()).encode()).hexdigest()[:8]
     checkpoint = checkpoint_path(settings, sources)
     options.work_dir.mkdir(parents=True, exist_ok=True)
-    lease = _lease(checkpoint, settings)
-    with _signals(stop), lease as held:
-        if held is not None and (torn := go_back(Path(checkpoint))):
-            _LOG.warning("%s", torn)
+    with _signals(stop), _taken(checkpoint, settings) as held:
         session = build_session(settings, jars=options.jars, work_dir=options.work_dir, checkpoint=checkpoint)
         # pyspark puts its own handler of SIGINT in place when it starts.
         with _signals(stop), _stopping(session, settings):
@@ -129,11 +126,17 @@ def serve(settings: JobSettings, options: JobOptions) -> None:
             _LOG.info("stopping")
 
 
-def _lease(checkpoint: str, settings: JobSettings) -> Lease | nullcontext[None]:
-    """The right to a checkpoint; of what is no file system of ours there is none."""
-    if not is_local_path(checkpoint):
-        return nullcontext()
-    return Lease(Path(checkpoint), _GONE_S, settings.lease_silence_s)
+@contextmanager
+def _taken(checkpoint: str, settings: JobSettings) -> Iterator[Lease | None]:
+    """The right to a checkpoint that is whole; of one that is no folder there is none."""
+    folder = local_folder(checkpoint)
+    if folder is None:
+        yield None
+        return
+    with Lease(folder, _GONE_S, settings.lease_silence_s) as lease:
+        if torn := go_back(folder):
+            _LOG.warning("%s", torn)
+        yield lease
 
 
 def _topics_seen(options: JobOptions, limit_s: float) -> TopicsSeen:

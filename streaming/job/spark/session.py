@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pyspark
 from py4j.protocol import Py4JError
@@ -22,6 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from streaming.contract.errors import WeirError
+from streaming.job.blobs.local import local_folder
 from streaming.job.spark.class_archive import shared_classes
 from streaming.job.spark.remote import further_jars, remote_conf
 from streaming.job.spark.settings import JobSettings, Profile
@@ -182,11 +182,6 @@ def is_local_master(master: str) -> bool:
     return master == "local" or master.startswith("local[")
 
 
-def is_local_path(path: str) -> bool:
-    """True if a checkpoint path names this machine's file system."""
-    return urlsplit(path).scheme in ("", "file")
-
-
 def find_java() -> Path:
     """Home of a Java that Spark can use: $JAVA_HOME, then the path, then the usual folders.
 
@@ -270,7 +265,7 @@ def _conf(settings: JobSettings, *, jars: Path, log_config: Path, checkpoint: st
         conf |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
     else:
         conf |= {"spark.jars": ",".join(paths)} | _cluster_conf(settings)
-    if is_local_path(checkpoint):
+    if local_folder(checkpoint) is not None:
         # Hadoop's own local file system forks chmod for every checkpoint file: 35 ms a log entry, not 2.
         conf |= {
             "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",
