@@ -43,9 +43,8 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 def run(args: argparse.Namespace) -> int:
     """Run the job until SIGINT or SIGTERM; raises WeirError if it cannot start or fails."""
     # Imported here: pyspark and pandas take seconds that `weir job --help` need not wait for.
-    from streaming.job.blobs.local import local_folder
     from streaming.job.process.service import JobOptions, serve
-    from streaming.job.spark.settings import JobSettings
+    from streaming.job.spark.settings import JobSettings, local_folder
     from weir.jars.folders import jars_dir
     from weir.stack.topics import ensure_topics
 

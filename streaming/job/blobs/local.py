@@ -10,13 +10,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
-from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
 import pyarrow as pa
 from cachetools import LRUCache
 
 from streaming.contract.errors import StateError
+from streaming.job.spark.settings import local_folder
 from streaming.state.body import unpacked
 
 MAPPED_MAX: Final = 256
@@ -62,14 +62,6 @@ def blob_stores_of(checkpoint: str, batches_kept: int) -> BlobStores | None:
     """
     folder = local_folder(checkpoint)
     return None if folder is None else BlobStores(folder=segments_folder(folder), batches_kept=batches_kept)
-
-
-def local_folder(checkpoint: str) -> Path | None:
-    """The folder that a path or URI names; None if that is in no file system of this machine's."""
-    parts = urlsplit(checkpoint)
-    if parts.scheme not in ("", "file"):
-        return None
-    return Path(unquote(parts.path) if parts.scheme else checkpoint).absolute()
 
 
 def segments_folder(checkpoint: Path) -> Path:

@@ -22,7 +22,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster
-from streaming.job.blobs.local import local_folder
 from streaming.job.checkpoint_name import checkpoint_path
 from streaming.job.process.host_clock import HostClock
 from streaming.job.process.lease import Lease
@@ -39,7 +38,7 @@ from streaming.job.spark.session import (
     reason_of,
     stop_session,
 )
-from streaming.job.spark.settings import JobSettings
+from streaming.job.spark.settings import JobSettings, local_folder
 from streaming.kafka_io.reader import NO_LOG
 from streaming.kafka_io.topic_watch import TopicWatch
 from streaming.kafka_io.weir_topics import TopicsSeen, look

@@ -21,10 +21,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from streaming.contract.errors import WeirError
-from streaming.job.blobs.local import local_folder
 from streaming.job.spark.class_archive import shared_classes
 from streaming.job.spark.remote import further_jars, remote_conf
-from streaming.job.spark.settings import JobSettings, Profile
+from streaming.job.spark.settings import JobSettings, Profile, local_folder
 
 # Spark 4.1 runs on 17 and 21; Hadoop's client calls Subject.getSubject, which 24 removed.
 JAVA_OLDEST, JAVA_NEWEST = 17, 23

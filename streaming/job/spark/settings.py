@@ -1,7 +1,9 @@
 """Settings of the Spark job: section `job:` of weir.yaml."""
 
 from enum import Enum
+from pathlib import Path
 from typing import Literal
+from urllib.parse import unquote, urlsplit
 
 from streaming.contract.events import MAX_AHEAD_MS
 from streaming.policy.secrets import OpenText, SecretText
@@ -139,3 +141,11 @@ class JobSettings(Settings):
         One a task: each costs a batch milliseconds, and packed records are cut up for each, coming and going.
         """
         return self.shards or self.shuffle_partitions
+
+
+def local_folder(checkpoint: str) -> Path | None:
+    """The folder that a path or URI names; None if that is in no file system of this machine's."""
+    parts = urlsplit(checkpoint)
+    if parts.scheme not in ("", "file"):
+        return None
+    return Path(unquote(parts.path) if parts.scheme else checkpoint).absolute()

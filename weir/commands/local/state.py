@@ -36,9 +36,8 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 def run(args: argparse.Namespace) -> int:
     """Print it, of what cannot be read why; raises WeirError if there is none."""
     # Imported here: the laws load Numba, which `weir --help` need not wait for.
-    from streaming.job.blobs.local import local_folder
     from streaming.job.process.checkpoint_read import found, read
-    from streaming.job.spark.settings import JobSettings
+    from streaming.job.spark.settings import JobSettings, local_folder
 
     given = args.checkpoint or read_settings(JobSettings, "job", args.settings).checkpoint_dir
     folder = local_folder(given)
