@@ -45,7 +45,10 @@ def _gone_back(checkpoint: Path) -> str:
     found = [path for name in ("offsets/*", "commits/*", "state/0/*/*") for path in checkpoint.glob(name)]
     logs = [path for path in found if path.name.isdecimal()]
     state = [path for path in found if path.suffix in SUFFIXES and path.stem.isdecimal()]
-    once = [path for pattern in _ONCE for path in checkpoint.glob(pattern)]
+    once = [
+        path for name in _ONCE for path in checkpoint.glob(name)
+        if path.suffix != ".crc" and path.is_file()
+    ]
     torn = _torn(logs, state, once)
     last = _last_whole(checkpoint, logs, state, torn)
     beyond = {path for path in (*logs, *state) if _follows(path) > last}

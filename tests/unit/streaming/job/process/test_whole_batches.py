@@ -77,6 +77,8 @@ def told(path: Path, said: str) -> None:
         lambda path: [(path / f"state/0/{task}/6.delta").write_bytes(b"") for task in TASKS],
         lambda path: (path / "offsets/5").unlink(),
         lambda path: (path / "offsets/.6.tmp").write_bytes(b""),
+        # Hadoop reads a file without the sum that it cannot read.
+        torn("sources/0/.0.crc", "state/0/_metadata/.metadata.crc", "offsets/.5.crc"),
     ],
 )
 def test_what_a_kill_leaves_is_left_as_it_is(tmp_path: Path, change: Tear) -> None:
