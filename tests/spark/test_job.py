@@ -79,7 +79,7 @@ def tear(checkpoint: Path) -> None:
 def test_a_job_killed_under_load_decides_as_one_that_was_not(
     job: Job, broker: Broker, tmp_path: Path
 ) -> None:
-    """kill -9, then a power cut, and restarts: every request decided, repeats equal, all as in one run."""
+    """kill -9 of the driver, of the JVM and a power cut, and restarts: every request decided, repeats equal, all as in one run."""
     for user in range(USERS):
         broker.limit(f"u{user}", 1 + user)
     broker.flush()
@@ -95,10 +95,14 @@ def test_a_job_killed_under_load_decides_as_one_that_was_not(
     assert gone(first["jvm_pid"]) and second["jvm_pid"] != first["jvm_pid"]
     names |= load(broker, len(names), 1.0)
     broker.wait_for(names)
-    job.end(signal.SIGKILL)
+    os.kill(second["jvm_pid"], signal.SIGKILL)
+    assert job.ended(WAIT_S) == 1
+    last = job.log.read_text().splitlines()[-1]
+    assert last.startswith("weir: the JVM is gone: ") and last.endswith("spark.log")
     tear(tmp_path / "checkpoint")
     second = job.start()
     assert "TORN: " in (said := job.log.read_text()) and " to batch " in said
+    assert "Exception while sending command" not in said
     names |= load(broker, len(names), 1.0)
     values = broker.wait_for(names)
     expected = uninterrupted(broker)

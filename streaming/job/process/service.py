@@ -182,7 +182,7 @@ def _start(
             checkpoint=checkpoint,
             candidates=options.candidates,
         )
-    except (PySparkException, Py4JError) as error:
+    except (PySparkException, Py4JError, ConnectionError) as error:
         raise WeirError(f"the query did not start: {reason_of(error)}; see {session.log}") from error
 
 
@@ -217,8 +217,8 @@ def _watch(
                 ready = True
                 log_warnings_only(session.spark)
                 announce()
-    except Py4JError as error:
-        # It was killed for that.
+    except (Py4JError, ConnectionError) as error:
+        # It was killed for that; a call that finds it gone already raises the second.
         lost = lease.lost if lease is not None else ""
         raise WeirError(lost or f"the JVM is gone: {reason_of(error)}; see {session.log}") from error
 

@@ -3,6 +3,7 @@
 Why each setting is there: docs/decisions.md, "Job" and "Dependencies".
 """
 
+import logging
 import os
 import re
 import shutil
@@ -116,6 +117,8 @@ def build_session(settings: JobSettings, *, jars: Path, work_dir: Path, checkpoi
     log = (work_dir / "spark.log").absolute()
     log_config = (work_dir / "log4j2.properties").absolute()
     log_config.write_text(_LOG_CONFIG.format(log=log))
+    # What it logs, with its traceback, is in what it raises.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     os.environ |= _environment(settings)
     builder = SparkSession.builder.appName("weir").master(_with_retries(settings.master))
     conf = _conf(settings, jars=jars, log_config=log_config, checkpoint=checkpoint)
