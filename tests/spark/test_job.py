@@ -79,7 +79,7 @@ def tear(checkpoint: Path) -> None:
 def test_a_job_killed_under_load_decides_as_one_that_was_not(
     job: Job, broker: Broker, tmp_path: Path
 ) -> None:
-    """kill -9 of the driver, of the JVM and a power cut, and restarts: every request decided, repeats equal, all as in one run."""
+    """kill -9 of the driver, of the JVM, a power cut: every request decided, repeats equal, as in one run."""
     for user in range(USERS):
         broker.limit(f"u{user}", 1 + user)
     broker.flush()
