@@ -117,8 +117,8 @@ def build_session(settings: JobSettings, *, jars: Path, work_dir: Path, checkpoi
     log = (work_dir / "spark.log").absolute()
     log_config = (work_dir / "log4j2.properties").absolute()
     log_config.write_text(_LOG_CONFIG.format(log=log))
-    # What it logs, with its traceback, is in what it raises.
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    # What py4j logs, with its traceback and by the root's name, is in what it raises.
+    logging.getLogger().addFilter(_is_not_py4j)
     os.environ |= _environment(settings)
     builder = SparkSession.builder.appName("weir").master(_with_retries(settings.master))
     conf = _conf(settings, jars=jars, log_config=log_config, checkpoint=checkpoint)
@@ -141,6 +141,10 @@ def log_warnings_only(spark: SparkSession) -> None:
     """
     if not is_local_master(spark.sparkContext.master or ""):
         spark.sparkContext.setLogLevel("WARN")
+
+
+def _is_not_py4j(record: logging.LogRecord) -> bool:
+    return record.module != "java_gateway"
 
 
 def stop_session(session: Session, batch_s: float) -> None:
