@@ -68,7 +68,7 @@ class Counted:
         self.topics, self.subscriptions, self.broker = dict(topics or {}), dict(subscriptions or {}), broker
         self.active, self.by_subscription = True, bool(subscriptions)
         self.by_entry, self.all_charged = False, True
-        self.generation = self.others = 0
+        self.generation, self.others, self.begun = 0, 0, 1
         self.lines = Lines(now_ms)
         for name, value in fields.items():
             setattr(self, name, value)

@@ -85,6 +85,8 @@ class BlocksPart(Part):
         self._proven = False
         self._asking = False
         self._absent: dict[bytes, float] = {}
+        # For the request at the head: each once, however many the broker does not know.
+        self._asked: set[bytes] = set()
 
     @property
     def asked(self) -> frozenset[int]:  # type: ignore[override]
@@ -229,8 +231,10 @@ class BlocksPart(Part):
         unknown: list[bytes] = []
         if request.header.api_version >= PRODUCE_IDS_FROM:
             topics = self._partitions.unknown(topic for topic, _ in asked.places)
+            topics = [topic for topic in topics if topic not in self._asked]
             unknown = [topic for topic in topics if self._absent.get(topic, 0.0) <= now_ms]
         if not unknown and not self._asking and (self._proven or request.user != ANONYMOUS):
+            self._asked.clear()
             return False
         self._link.pacer.pause(self._ask_again_ms)
         if not self._asking:
@@ -250,6 +254,7 @@ class BlocksPart(Part):
         for topic in topics:
             if topic not in names:
                 # No topic of the broker's, or not this client's to see: it is the broker's to refuse.
+                self._asked.add(topic)
                 self._absent.pop(topic, None)
                 if len(self._absent) >= ABSENT_MAX:
                     del self._absent[next(iter(self._absent))]

@@ -36,15 +36,12 @@ FRAME_MAX: Final = 65_536
 class Session:
     """The topics of one connection's fetch session, or of its last request where it has none.
 
-    Attributes:
-        known: it began when Fetch requests were read already.
-
     Args:
         context: knows the limits.
     """
 
     def __init__(self, context: FetchContext) -> None:
-        self.known = False
+        self._begun = 0
         self._context = context
         self._topics: dict[str, None] = {}
         # What the last request that lists all topics named, if all of that has names: nearly always the next
@@ -54,21 +51,26 @@ class Session:
         self._state: tuple[int, int, int, Client | None] = _NEW
         self._limited = False
 
+    @property
+    def known(self) -> bool:
+        """Whether all its requests were read: none has passed while there was no limit."""
+        return self._begun == self._context.dispatch.begun
+
     def begin(self, topics: Sequence[bytes], ids: bool) -> None:
         """A request lists all topics: a session begins with it, or there is none."""
-        self.known = True
         listed = ids, frozenset(topics)
+        if self._listed != listed:
+            self.forget()
+        self._begun = self._context.dispatch.begun
         if self._listed == listed:
             self._state = _NEW
             return
-        self.forget()
-        self.known = True
         self.add(topics, ids)
         self._listed = listed if not self._unnamed and not self._overflown else None
 
     def forget(self) -> None:
         """It shall go on no more."""
-        self.known = False
+        self._begun = 0
         self._overflown = False
         self._topics.clear()
         self._state = _NEW

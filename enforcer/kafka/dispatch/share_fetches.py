@@ -54,7 +54,7 @@ class ShareFetches:
         self._naming = naming
         self.claims = Claims(context, pause, context.new_trail())
         """What it waits for."""
-        self._sessions = ShareSessions()
+        self._sessions, self._begun = ShareSessions(), 0
         self._topics: set[str] = set()
         # Requests whose answers are to be counted, and whether the last one is one of them.
         self._under_way, self._counted = 0, False
@@ -89,6 +89,9 @@ class ShareFetches:
             BadFrame: it cannot be read.
         """
         asked = sharing(frame, header)
+        if self._begun != self._context.dispatch.begun:
+            # They have gone on unread.
+            self._sessions, self._begun = ShareSessions(), self._context.dispatch.begun
         session = self._sessions.of(asked)
         if not asked.acquires:
             return self._go(frame)

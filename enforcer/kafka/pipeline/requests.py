@@ -242,7 +242,7 @@ class Requests(Unread):
         """Undo the last `next`, and what was done for the request since: it stays at the front."""
         if request.undo is not None:
             request.undo()
-        size = LENGTH_BYTES + len(request.whole)
+        request.ends, size = "", LENGTH_BYTES + len(request.whole)
         self.pos -= size
         self.waiting += 1
         self.waiting_bytes += size

@@ -82,8 +82,7 @@ class ConnectionMeter:
         self._absent: dict[bytes, float] = {}
         self._session: dict[bytes, None] = {}
         self._session_ids = False
-        # Whether it has topics that were not read, and those of them that brought something.
-        self._more = False
+        # Topics that were in no request that was read, and have brought something.
         self._unnamed: list[bytes] = []
         self._accounts: set[Account] = set()
         self._generation = -1
@@ -189,13 +188,13 @@ class ConnectionMeter:
         bill = self._frames.fetched(response, passed, header, user)
         now_ms = self._steady_ms()
         debt = self._line_up.fetched(bill.owed, now_ms)
-        if self._more:
-            self._unnamed = [topic for topic in bill.unknown if self._absent.get(topic, 0.0) <= now_ms]
+        self._unnamed = [topic for topic in bill.unknown if self._absent.get(topic, 0.0) <= now_ms]
         if self._unnamed:
-            # Not read in the request, so not looked up: they are before the next one, which brings it again.
+            # Of too many, or of a session that began unread: they are looked up before the next request,
+            # which brings it again.
             self._metrics.traffic.emptied += 1
             return emptied(response, version), 0
-        # Looked up when the session began; who has no name then has none.
+        # Looked up a moment ago; who has no name then has none.
         self._meter.unmetered += len(bill.unknown)
         if debt is not None:
             if not self._meter.grouped:
@@ -270,8 +269,7 @@ class ConnectionMeter:
     def _note_session(self, asked: FetchSummary, ids: bool) -> None:
         if asked.full:
             self._session.clear()
-            self._generation, self._more = -1, False
-        self._more |= asked.more
+            self._generation = -1
         if not asked.topics:
             return
         self._generation, self._session_ids = -1, ids

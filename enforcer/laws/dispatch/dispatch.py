@@ -35,6 +35,7 @@ class Dispatch(EnforcerLaw):
     Attributes:
         active: some policy in force sets a dispatch rate; while none does nothing else here need be called.
         generation: goes up when limits may have changed.
+        begun: how often it has become active: before, nobody looked at what passes.
         by_entry: entries are counted, not messages (dispatchThrottlingOnBatchMessageEnabled).
         all_charged: deliveries without a backlog too (dispatchThrottlingOnNonBacklogConsumerEnabled).
         precise: preciseDispatcherFlowControl.
@@ -52,7 +53,8 @@ class Dispatch(EnforcerLaw):
 
     def __init__(self, context: Context, accounts: Accounts) -> None:
         settings, policies, proxy_id = context.settings, context.policies, context.proxy_id
-        self.generation = 0
+        self.active = False
+        self.generation = self.begun = 0
         self.lines = Lines(context.clock.steady_ms)
         self._accounts = accounts
         self._shares = DispatchShares(accounts, context.clock)
@@ -225,6 +227,7 @@ class Dispatch(EnforcerLaw):
     def _use(self, policies: PolicySet) -> None:
         self._in_force = policies
         self._terms = terms = terms_of(policies)
+        self.begun += terms.active and not self.active
         self.active, self.by_subscription = terms.active, terms.by_subscription
         self.by_entry, self.all_charged, self.precise = terms.by_entry, terms.all_charged, terms.precise
         self.generation += 1

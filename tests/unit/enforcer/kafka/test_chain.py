@@ -58,6 +58,15 @@ class ToyPart(Part):
         return response + b"read"
 
 
+class EndingPart(ToyPart):
+    """Lets all pass, as the last of its connection."""
+
+    def take(self, request: Request) -> bool:
+        """See there."""
+        request.ends = "toy"
+        return True
+
+
 def said(number: int, what: bytes) -> bytes:
     """A request that the toy is to treat so."""
     return framed(header(LIST_GROUPS, 0, number) + what)
@@ -84,3 +93,17 @@ def test_a_limit_is_one_concern() -> None:
     rig.lose_client()
     rig.answer([struct.pack(">i", 6)])
     assert part.closed
+
+
+def test_who_is_held_by_a_later_part_is_not_ended_by_an_earlier_one() -> None:
+    """As a Produce without acks that is blocked in part, and whose rest has to wait: that would be lost."""
+    rig, ending, toy = Rig(), ToyLimit(), ToyLimit()
+    ending.part = EndingPart  # type: ignore[method-assign, assignment]
+    ending.law.active = toy.law.active = True
+    rig.concerns = (*rig.concerns, ending, toy)
+    rig.connect()
+    rig.connection.data_received(said(1, b"h"))
+    rig.run_timers()
+    assert toy.parts[0].taken == 2 and not rig.client.closed and not rig.upstream.sent
+    rig.run_timers()
+    assert toy.parts[0].taken == 3 and rig.client.closed and len(rig.upstream.sent) == 1

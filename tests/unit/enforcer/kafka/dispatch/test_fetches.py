@@ -111,6 +111,19 @@ def test_sessions_that_must_end() -> None:
         rig.fetches.close()
 
 
+def test_a_session_that_went_on_unread_must_end() -> None:
+    """While there was no limit at all nothing was read: it may have got any topic meanwhile."""
+    rig = Rig(World())
+    rig.sent({"u": 1}, epoch=0)
+    request, _ = rig.sent({}, epoch=1, session=9)
+    assert request.session_id == 9
+    rig.world.counted.begun += 1
+    request, _ = rig.sent({}, epoch=7, session=9)
+    assert request.session_id == -1
+    request, plan = rig.sent({"t": 1, "u": 1}, epoch=0, session=9)
+    assert request.session_epoch == -1 and plan.cut is not None
+
+
 def test_more_topics_than_are_remembered() -> None:
     """Such a connection has no session, so that each request lists all topics."""
     rig = Rig(World())

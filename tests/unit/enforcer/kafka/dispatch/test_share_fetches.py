@@ -110,6 +110,17 @@ def test_what_acquires_nothing_passes(fields: dict[str, Any]) -> None:
     assert plan == Plan(frame)
 
 
+def test_a_session_that_went_on_unread_has_unknown_topics() -> None:
+    """While there was no limit at all nothing was read: what it brings tells, one record at a time."""
+    rig = Rig(World())
+    assert rig.room("u", epoch=0) == (500, 1 << 20)
+    rig.world.counted.begun += 1
+    plan = rig.plan(epoch=7)
+    assert plan is not None and plan.cut is not None
+    plan.cut(share_response({"t": (batch(1), [(0, 0, 1)])}))
+    assert rig.room(epoch=8) == (9, FETCH_LIMIT_MAX)
+
+
 def test_a_topic_that_left_the_session_is_waited_for_no_more() -> None:
     """Nor one of a session that is over; it leaves the line."""
     rig = Rig(World())

@@ -182,10 +182,28 @@ def test_one_request_with_many_ids_ends_asking(desk: Desk, line: Line) -> None:
 
 def test_a_fetched_topic_without_a_name_is_counted_as_not_metered(desk: Desk, line: Line) -> None:
     """The look-up at the begin of the session did not help."""
-    header = RequestHeader(FETCH, 16, 1, "c", 0)
+    frame, header = fetch_request(16, {TOPIC: 1})
     response = fetch_response(16, {TOPIC: [batch(1)]})
+    assert line.connection_meter.fetch(frame, header, "bob") is None
+    line.asked[0][1]({})
+    assert line.connection_meter.fetch(frame, header, "bob") is not None
     assert whole(line.connection_meter.fetched(response, header, "bob")) == (response, 0)
     assert desk.meter.unmetered == 1
+
+
+def test_a_session_that_began_unread_is_metered_all_the_same(desk: Desk, line: Line) -> None:
+    """As all are that were there before a first group: nobody has seen which topics they have."""
+    frame, header = fetch_request(16, {}, epoch=7, session=9)
+    data = fetch_response(16, {TOPIC: [batch(9)]}, session_id=9)
+    assert line.connection_meter.fetch(frame, header, "bob") is not None
+    brought, _ = whole(line.connection_meter.fetched(data, header, "bob"))
+    assert decode(FetchResponse, 16, bytes(brought)).responses == [] and not used(desk.meter)
+    assert line.connection_meter.fetch(frame, header, "bob") is None
+    ((ids, done),) = line.asked
+    done({ids[0]: TOPIC})
+    assert line.connection_meter.fetch(frame, header, "bob") is not None
+    assert whole(line.connection_meter.fetched(data, header, "bob"))[0] == data
+    assert used(desk.meter)["rg1"][2] == 9 and desk.meter.unmetered == 0
 
 
 def test_the_table_of_a_session_is_bounded(line: Line) -> None:

@@ -140,6 +140,17 @@ def test_tracked_all_is_counted_and_nothing_held_back() -> None:
     assert desk.dispatch.table.counters["broker-0", *PLACE].acquired == [15, 0]
 
 
+def test_it_tells_how_often_it_began() -> None:
+    """Whoever has seen all that passed since then knows all of it."""
+    desk, begun = Desk({}), []
+    for rate in (10, 5, None, 5):
+        desk.now += 1_000
+        desk.change({"broker": {} if rate is None else {PER_SUBSCRIPTION: rate}}, desk.now)
+        desk.dispatch.look()
+        begun.append(desk.dispatch.begun)
+    assert begun == [1, 1, 1, 2]
+
+
 def test_policies_come_into_force_at_their_time() -> None:
     """What is asked goes by the time; what stands as an attribute follows with the next look."""
     desk = Desk({})
