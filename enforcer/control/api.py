@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, FastAPI, Request, Response, Security
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Match
@@ -149,6 +150,13 @@ def _meant(scope: Scope) -> str:
     return "/" + "/".join(quote(segment, safe="") for segment in _segments(scope))
 
 
+def _meant_method(scope: Scope) -> str:
+    """The method; where a browser asks on behalf of a page (CORS), the one that it would send."""
+    method: str = scope["method"].upper()
+    asked = Headers(scope=scope).get("access-control-request-method", method)
+    return asked.upper() if method == "OPTIONS" else method
+
+
 def _segments(scope: Scope) -> tuple[str, ...]:
     try:
         return segments_of(plain(scope["raw_path"].decode("latin-1")))
@@ -158,7 +166,7 @@ def _segments(scope: Scope) -> tuple[str, ...]:
 
 def _answers(app: FastAPI, scope: Scope, path: str) -> bool:
     """Whether an endpoint of Weir's answers at a path; not so for the settings of another broker."""
-    read = {**scope, "path": path, "method": scope["method"].upper()}
+    read = {**scope, "path": path, "method": _meant_method(scope)}
     if not any(route.matches(read)[0] is Match.FULL for route in app.router.routes):
         return False
     if not path.startswith(NAMES_PATH):

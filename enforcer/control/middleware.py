@@ -116,18 +116,30 @@ class AccessControl:
             # Strangers must not be able to fill the log that tells of those who have a token.
             self._refusals[refused.status].warn(line)
             who = ""
-            await _refuse(scope, note, refused.status, refused.reason)
+            await self._refuse(scope, note, refused.status, refused.reason)
         except Exception:
             # A mistake of ours costs this request, and the log says what it was.
             logger.exception("%s %s failed", scope["method"], scope["path"])
             if not status:
-                await _refuse(scope, note, 500, "The admin API made a mistake; its log says which")
+                await self._refuse(scope, note, 500, "The admin API made a mistake; its log says which")
         finally:
             self._requests -= 1
             route = route or getattr(scope.get("route"), "path", _UNKNOWN)
             self._metrics.answered(scope["method"], route, status, time.monotonic() - begun)
         if who and scope["method"] not in SAFE_METHODS:
             logger.info("%s %s by %s: %s", scope["method"], _path(scope), who, status)
+
+    async def _refuse(self, scope: Scope, send: Send, status: int, reason: str) -> None:
+        asked, headers = Headers(scope=scope), [(b"content-type", b"application/json")]
+        if status == HTTPStatus.UNAUTHORIZED:
+            headers.append((b"www-authenticate", _CHALLENGES[ASKS_FIRST_HEADER in asked]))
+        if (origin := asked.get("origin", "")) in self._settings.allowed_origins:
+            # Else its browser does not show a listed page why it was refused.
+            headers += [(b"access-control-allow-origin", origin.encode()), (b"vary", b"Origin")]
+        body = reason_body(reason)
+        headers.append((b"content-length", str(len(body)).encode()))
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
 
     def _in_force(self) -> Sequence[Grant]:
         return self._tokens.in_force(self._metrics.token_reads)
@@ -168,14 +180,3 @@ def _asked(scope: Scope) -> str:
 def _path(scope: Scope) -> str:
     """As it was sent."""
     return str(scope.get("raw_path", b"")[:_SHOWN_BYTES].decode("latin-1"))
-
-
-async def _refuse(scope: Scope, send: Send, status: int, reason: str) -> None:
-    headers = [(b"content-type", b"application/json")]
-    if status == HTTPStatus.UNAUTHORIZED:
-        by_page = ASKS_FIRST_HEADER in Headers(scope=scope)
-        headers.append((b"www-authenticate", _CHALLENGES[by_page]))
-    body = reason_body(reason)
-    headers.append((b"content-length", str(len(body)).encode()))
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

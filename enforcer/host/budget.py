@@ -152,6 +152,9 @@ class Seat:
         if need <= LARGE_BYTES:
             self.leave()
             return True
+        if 0 < self.held < need:
+            # Another message, behind the one that it was for: it stands in line anew.
+            self.leave()
         if not self.held and self._budget.take(self, need):
             self.held = need
         self.waiting = not self.held

@@ -10,7 +10,7 @@ import socket
 import ssl
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -328,19 +328,25 @@ class Host(ABC, Generic[C]):
         unread: dict[int, bool] = {}
         whose: dict[int, C] = {}
         for connection in list(self.connections):
-            try:
+            with _watched():
                 connection.check(now_ms)
                 self._ages.look(connection, now_ms)
                 if self._users.is_late(connection, now_ms):
                     connection.end("no_login")
                 found = connection.unread
-            except Exception:
-                # One client's trouble must not end the watch over all.
-                logger.exception("a connection could not be looked at")
-                continue
-            unread.update(found)
-            whose.update(dict.fromkeys(found, connection))
+                unread.update(found)
+                whose.update(dict.fromkeys(found, connection))
         # Without a socket there is no end.
         unread.pop(-1, None)
         for descriptor in ended(unread):
-            whose[descriptor].notice()
+            with _watched():
+                whose[descriptor].notice()
+
+
+@contextlib.contextmanager
+def _watched() -> Iterator[None]:
+    """One client's trouble must not end the watch over all."""
+    try:
+        yield
+    except Exception:
+        logger.exception("a connection could not be looked at")

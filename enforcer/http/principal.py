@@ -81,12 +81,18 @@ class Principals:
             made_up = secrets.token_hex(16).encode()
             if scheme == _BASIC:
                 made_up = base64.b64encode(made_up + b":" + made_up)
-            wrong = self._wrong[scheme] = await self._ask(scheme + b" " + made_up)
+            wrong = self._wrong[scheme] = await self._status(scheme + b" " + made_up)
         if wrong not in _REFUSALS:
             return False
-        status = await self._ask(authorization)
         # Who may not do this may be known all the same, if strangers are answered otherwise.
-        return status < 500 and status != wrong and status != 401
+        return await self._status(authorization) not in (wrong, 401)
+
+    async def _status(self, authorization: bytes) -> int:
+        status = await self._ask(authorization)
+        if status == 429 or status >= 500:
+            # It says nothing of the credential, and is soon over.
+            raise UpstreamFailed(status, "The upstream does not say who asks", "busy", sent=False)
+        return status
 
 
 def claimed(authorization: bytes, claim: str) -> str | None:

@@ -14,6 +14,7 @@ from typing import Any, Final
 import orjson
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from enforcer.control.access.tokens import Grant
 from enforcer.control.answers.reach import check_seen, seen_by
@@ -66,9 +67,29 @@ def stream_routes(parts: Parts) -> APIRouter:
             raise Refusal(503, f"{STREAMS_MAX} streams are open already", retry_after_s=10)
         request.scope[LASTS] = True
         events = _Events(parts, caller_of(request), by, law, name, int(limit), watched)
-        return StreamingResponse(events.told(request), media_type="text/event-stream", headers=_HEADERS)
+        return _Counted(parts, events.told(request))
 
     return router
+
+
+class _Counted(StreamingResponse):
+    """One stream; it counts from the step on in which there was found to be room for it."""
+
+    def __init__(self, parts: Parts, events: AsyncIterator[bytes]) -> None:
+        super().__init__(events, media_type="text/event-stream", headers=_HEADERS)
+        self._parts = parts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """See Response."""
+        self._count(1)
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._count(-1)
+
+    def _count(self, more: int) -> None:
+        self._parts.streams.open += more
+        self._parts.metrics.streams.set(self._parts.streams.open)
 
 
 class _Events:
@@ -89,8 +110,6 @@ class _Events:
     async def told(self, request: Request) -> AsyncIterator[bytes]:
         """Until the client leaves, takes too long, loses its token, or the process ends."""
         parts, ended = self._parts, "gone"
-        parts.streams.open += 1
-        parts.metrics.streams.set(parts.streams.open)
         if self._watched is not None:
             parts.view.watch[self._take] = None
         try:
@@ -112,8 +131,6 @@ class _Events:
                 await self._wait(next_s)
         finally:
             parts.view.watch.pop(self._take, None)
-            parts.streams.open -= 1
-            parts.metrics.streams.set(parts.streams.open)
             parts.metrics.streams_ended.labels(ended).inc()
 
     def _take(self, entity: Entity, fields: Fields) -> None:

@@ -70,6 +70,7 @@ class DeliveryContext:
         self._throttled = metrics.throttled_frames
         self._call_later = call_later
         self._lookers: dict[Looker, None] = {}
+        self._looking = False
         self._generation = laws.generation
         # Whose room was asked for last, and for what; who got what passed since the last count.
         self._room_of: tuple[Taker, bool, bool] | None = None
@@ -161,9 +162,9 @@ class DeliveryContext:
 
     def follow(self, looker: Looker) -> None:
         """Tell a connection of changes."""
-        if not self._lookers:
-            self._call_later(_LOOK_MS, self._look)
         self._lookers[looker] = None
+        if not self._looking:
+            self._look_later()
 
     def leave(self, looker: Looker) -> None:
         """Do not, any more."""
@@ -171,12 +172,17 @@ class DeliveryContext:
 
     def _look(self) -> None:
         if not self._lookers:
+            self._looking = False
             return
-        self._call_later(_LOOK_MS, self._look)
+        self._look_later()
         generation = self.laws.generation
         if generation != self._generation:
             self._generation = generation
             self._tell(list(self._lookers))
+
+    def _look_later(self) -> None:
+        self._looking = True
+        self._call_later(_LOOK_MS, self._look)
 
     def _tell(self, lookers: list[Looker]) -> None:
         """Some now, the rest in the next steps: clients' bytes come in between."""

@@ -55,6 +55,7 @@ class LookupClient(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._open: asyncio.Future[None] | None = None
         self._waiting: dict[int, asyncio.Future[bytes]] = {}
+        self._heard = 0
         self.over = False
 
     def idle_ms(self, now_ms: float) -> float:
@@ -71,6 +72,7 @@ class LookupClient(asyncio.Protocol):
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[bytes] = loop.create_future()
         self._waiting[request_id] = answer
+        heard = self._heard
         try:
             if self._open is None:
                 self._open = loop.create_future()
@@ -79,7 +81,13 @@ class LookupClient(asyncio.Protocol):
             if self._transport is None:
                 raise AskingFailed("the broker closed the connection")
             self._transport.write(lookup)
+            heard = self._heard
             return await answer
+        except asyncio.CancelledError:
+            if heard == self._heard:
+                # Nothing has come in all that time: its host may be gone, and this way to it dead.
+                self.close()
+            raise
         finally:
             self._used_ms = self._now_ms()
             if self._waiting.get(request_id) is answer:
@@ -116,6 +124,7 @@ class LookupClient(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes from the broker."""
+        self._heard += 1
         try:
             self._splitter.feed(data)
         except BadFrame:

@@ -26,15 +26,10 @@ _TYPES: Final = {
 MESSAGES: Final[dict[str, dict[str, tuple[int, str]]]] = {
     "Empty": {},
     "FeatureFlags": {
-        "auth_refresh": (1, "b"),
-        "broker_entry_metadata": (2, "b"),
-        "partial_producer": (3, "b"),
-        "topic_watchers": (4, "b"),
         "get_partitioned_metadata_without_auto_creation": (5, "b"),
     },
     "Connect": {
         "client_version": (1, "s"),
-        "auth_method": (2, "i32"),
         "auth_data": (3, "by"),
         "protocol_version": (4, "i32"),
         "auth_method_name": (5, "s"),
@@ -55,7 +50,6 @@ MESSAGES: Final[dict[str, dict[str, tuple[int, str]]]] = {
         "topic": (1, "s"),
         "request_id": (2, "u"),
         "authoritative": (3, "b"),
-        "advertised_listener_name": (7, "s"),
     },
     "LookupResponse": {
         "brokerServiceUrl": (1, "s"),
@@ -84,7 +78,6 @@ MESSAGES: Final[dict[str, dict[str, tuple[int, str]]]] = {
         "producer_id": (2, "u"),
         "request_id": (3, "u"),
         "producer_name": (4, "s"),
-        "access_mode": (10, "i32"),
         "initial_subscription_name": (13, "s"),
     },
     "ProducerSuccess": {
@@ -103,11 +96,7 @@ MESSAGES: Final[dict[str, dict[str, tuple[int, str]]]] = {
         "producer_id": (1, "u"),
         "sequence_id": (2, "u"),
         "num_messages": (3, "i32"),
-        "txnid_least_bits": (4, "u"),
-        "txnid_most_bits": (5, "u"),
         "highest_sequence_id": (6, "u"),
-        "is_chunk": (7, "b"),
-        "marker": (8, "b"),
     },
     "SendReceipt": {
         "producer_id": (1, "u"),
@@ -123,9 +112,7 @@ MESSAGES: Final[dict[str, dict[str, tuple[int, str]]]] = {
         "consumer_id": (4, "u"),
         "request_id": (5, "u"),
         "consumer_name": (6, "s"),
-        "priority_level": (7, "i32"),
         "durable": (8, "b"),
-        "read_compacted": (11, "b"),
         "force_topic_creation": (15, "b"),
     },
     "Unsubscribe": {"consumer_id": (1, "u"), "request_id": (2, "u")},
@@ -135,9 +122,8 @@ MESSAGES: Final[dict[str, dict[str, tuple[int, str]]]] = {
         "message_id": (2, "MessageId"),
         "redelivery_count": (3, "u32"),
         "ack_set": (4, "i64*"),
-        "consumer_epoch": (5, "u"),
     },
-    "Redeliver": {"consumer_id": (1, "u"), "message_ids": (2, "MessageId*"), "consumer_epoch": (3, "u")},
+    "Redeliver": {"consumer_id": (1, "u"), "message_ids": (2, "MessageId*")},
     "Seek": {"consumer_id": (1, "u"), "request_id": (2, "u")},
     "ConsumerStats": {"request_id": (1, "u"), "consumer_id": (4, "u")},
     "ConsumerStatsResponse": {
@@ -176,9 +162,6 @@ MESSAGES: Final[dict[str, dict[str, tuple[int, str]]]] = {
         "compression": (8, "i32"),
         "num_messages_in_batch": (11, "i32"),
         "marker_type": (20, "i32"),
-        "num_chunks_from_msg": (27, "i32"),
-        "total_chunk_msg_size": (28, "i32"),
-        "chunk_id": (29, "i32"),
     },
 }
 """Message -> field -> its number and type: s string, by bytes, b bool, u uint64, u32, i32 (enums too), i64,

@@ -223,3 +223,15 @@ def test_the_page_needs_nothing_from_elsewhere(api: TestClient) -> None:
         for method, operation in operations.items():
             assert f"{method.upper()} {path}" in page.text
             assert not {"422", "500"} & set(operation["responses"])
+
+
+@pytest.mark.parametrize("origin", ["http://ours", "http://other"])
+def test_a_listed_page_is_shown_why_it_was_refused(origin: str) -> None:
+    """Its browser tells any other page only that nothing came."""
+    grant = Grant(name="team", role=Role.TENANT, digest=digest_of("s"), tenants=frozenset({"acme"}))
+    api = client(parts(grant, allowed_origins=["http://ours"]))
+    shown = origin if origin == "http://ours" else None
+    for token, path, status in (("no", "", 401), ("s", "/rg1", 403)):
+        headers = {"origin": origin, "authorization": f"Bearer {token}"}
+        told = api.get(f"/admin/v2/resourcegroups{path}", headers=headers)
+        assert (told.status_code, told.headers.get("access-control-allow-origin")) == (status, shown)

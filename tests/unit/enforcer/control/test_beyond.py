@@ -87,6 +87,22 @@ def test_whose_a_request_is(method: str, path: str, ours: bool) -> None:
     assert (api.request(method, path, json={}).status_code == 418) is not ours
 
 
+@pytest.mark.parametrize(
+    ("path", "asked", "status"),
+    [
+        ("/admin/v2/resourcegroups/rg1", "PUT", 200),
+        (f"{TOPIC}/a%2Fb/dispatchRate", "POST", 200),
+        ("/admin/v2/resourcegroups/", "PATCH", 418),
+        ("/admin/v2/tenants/acme", "PUT", 418),
+    ],
+)
+def test_a_browser_that_asks_first_is_told_by_whose_it_is(path: str, asked: str, status: int) -> None:
+    """Else a listed page could change nothing: Pulsar does not know that it is one."""
+    api = client(replace(parts(allowed_origins=["http://ours"]), beyond=beyond))
+    headers = {"origin": "http://ours", "access-control-request-method": asked}
+    assert api.request("OPTIONS", path, headers=headers).status_code == status
+
+
 def made_anew() -> FastAPI:
     """The API in front of another one, with nothing set."""
     return create_app(replace(parts(), beyond=beyond))

@@ -61,6 +61,17 @@ def test_places_are_taken_in_turn() -> None:
     assert woken == [1, 2] and seats[2].fits(LARGE) and not budget.crowded
 
 
+def test_a_larger_message_behind_one_needs_its_own_room() -> None:
+    """Else whoever sends 2 MiB first would gather 100 MiB by that; others who wait come before it."""
+    budget = rooms(4 * LARGE)
+    one, other = Seat(budget, lambda: None), Seat(budget, lambda: None)
+    assert one.fits(LARGE) and one.fits(4 * LARGE) and not other.fits(LARGE)
+    one.leave()
+    other.leave()
+    assert one.fits(LARGE) and not other.fits(4 * LARGE)
+    assert not one.fits(2 * LARGE) and one.waiting and other.fits(4 * LARGE)
+
+
 def test_who_leaves_the_queue_makes_room_for_the_next() -> None:
     """A connection that ends while it waits holds up nobody."""
     budget, woken = rooms(LARGE), list[str]()

@@ -1,6 +1,7 @@
 """The process around the connections: what ends in it is told, and a stop waits for its clients."""
 
 import asyncio
+import socket
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -46,6 +47,10 @@ class Client:
         """See server.Client."""
         self.said.append("check")
 
+    def notice(self) -> None:
+        """See server.Client."""
+        self.said.append("notice")
+
     def drain(self, why: str = "stop") -> None:
         """See server.Client."""
         self.said.append(f"drain {why}")
@@ -58,6 +63,24 @@ async def test_a_connection_that_cannot_be_looked_at_ends_no_watch(caplog: pytes
     host.connections = cast(Any, [bad, good, bad])
     host._look_at_connections()
     assert good.said == ["check"]
+    host._listener.close()
+    assert caplog.text.count("could not be looked at") == 2
+
+
+async def test_an_end_that_cannot_be_told_ends_no_watch(caplog: pytest.LogCaptureFixture) -> None:
+    """The others hear of theirs: else nobody would be looked at any more, until the process is restarted."""
+    host, clients = BareHost(), [Client(), Client(), Client()]
+    host.connections = cast(Any, clients)
+    ends = [socket.socketpair() for _ in clients]
+    for client, (ours, theirs) in zip(clients, ends, strict=True):
+        client.unread = {ours.fileno(): False}
+        theirs.close()
+    # Whichever is told first, another one stands behind it.
+    clients[0].notice = clients[2].notice = cast(Any, None)
+    host._look_at_connections()
+    assert clients[1].said == ["check", "notice"]
+    for ours, _ in ends:
+        ours.close()
     host._listener.close()
     assert caplog.text.count("could not be looked at") == 2
 

@@ -123,6 +123,21 @@ async def test_an_upstream_that_is_down_says_nothing() -> None:
     assert await principals.user(None) == "ANONYMOUS"
 
 
+@pytest.mark.parametrize("status", [429, 502, 503])
+async def test_an_upstream_in_trouble_says_nothing_for_long(status: int) -> None:
+    """Whichever question met it: a restart would have all go by nobody's quota for a minute more."""
+    asked = Asked(status, 401)
+    principals = asked.principals()
+    assert await principals.user(jwt(sub="ann").encode()) == "ANONYMOUS"
+    asked.right = 200
+    assert await principals.user(jwt(sub="ann").encode()) == "ann"
+    asked = Asked(200, status)
+    principals = asked.principals()
+    assert await principals.user(jwt(sub="ann").encode()) == "ANONYMOUS"
+    asked.wrong = 401
+    assert await principals.user(jwt(sub="ann").encode()) == "ann"
+
+
 async def test_who_is_not_accepted_uses_nobodys_quota_up(front: Front) -> None:
     """A forged token is charged to nobody in particular, and given back as it is refused."""
     front.pulsar.known = {jwt(sub="ann"): "ann"}

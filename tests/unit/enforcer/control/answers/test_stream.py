@@ -147,3 +147,18 @@ async def test_there_are_few_and_a_tenant_sees_its_own(made: Parts, monkeypatch:
         await opened(made, listener)
         assert listener.status == status, query
     assert ended(made, "full") == 1
+
+
+async def test_streams_that_come_at_once_have_the_same_bound(
+    made: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else they could be all requests that may be under way, and nobody else would ever be answered."""
+    monkeypatch.setattr(stream, "STREAMS_MAX", 2)
+    listeners = [Listener() for _ in range(5)]
+    tasks = [opened(made, listener) for listener in listeners]
+    await until(lambda: all(listener.status for listener in listeners))
+    assert sorted(listener.status for listener in listeners) == [200, 200, 503, 503, 503]
+    for listener in listeners:
+        listener.left.set()
+    await asyncio.gather(*tasks)
+    assert made.streams.open == 0

@@ -354,3 +354,16 @@ def test_frames_of_nobody_pass() -> None:
     assert part.take_up(frames.FLOW, flow) is flow
     broken = message(1, 1)[:32]
     assert part.take_down(frames.MESSAGE, broken) is None or world.count("unreadable_messages_total") == 1
+
+
+def test_clients_that_come_and_go_leave_no_looks_behind() -> None:
+    """However often the last one goes and another one comes, policies are followed by one timer."""
+    world = World()
+    for _ in range(50):
+        ModelLink(world).part.close()
+    link = ModelLink(world)
+    world.run(1_000)
+    assert world.waiting == 1
+    link.part.close()
+    world.run(1_000)
+    assert world.waiting == 0

@@ -217,6 +217,37 @@ def test_redirects_that_lead_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     run(test)
 
 
+def test_a_broker_that_fell_silent_is_asked_over_a_new_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its host went without a word: else whoever asks again and again would ask nobody for many minutes."""
+
+    async def test() -> None:
+        monkeypatch.setattr("enforcer.pulsar.lookup.part.LOOKUP_TIMEOUT_MS", 200)
+        said = answer(LookupType.CONNECT, "pulsar://b-9:6650", request_id=2)
+        async with Broker(lambda asked: said if len(other.connects) > 1 else None) as other:
+            rig = asking()
+            for number, outcome in ((1, LookupType.FAILED), (2, LookupType.CONNECT)):
+                rig.client.data = b""
+                rig.up(lookup(number))
+                rig.down(answer(LookupType.REDIRECT, other.url, request_id=number))
+                await until(lambda: rig.client.data)
+                assert parse(rig.client.data).response == outcome
+            # One that speaks, and only does not answer this one, is kept.
+            other.answers = lambda asked: command(frames.PING)
+            rig.client.data = b""
+            rig.up(lookup(3))
+            rig.down(answer(LookupType.REDIRECT, other.url, request_id=3))
+            await until(lambda: rig.client.data)
+            other.answers = lambda asked: answer(LookupType.CONNECT, "pulsar://b-9:6650", request_id=4)
+            rig.client.data = b""
+            rig.up(lookup(4))
+            rig.down(answer(LookupType.REDIRECT, other.url, request_id=4))
+            await until(lambda: rig.client.data)
+            assert len(other.connects) == 2
+            rig.connection.end("tests")
+
+    run(test)
+
+
 def test_the_end_of_a_client_ends_its_questions() -> None:
     """Nothing is asked or said for who is gone; brokers that are not asked any more are let go."""
 
