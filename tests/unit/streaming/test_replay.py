@@ -10,7 +10,7 @@ from law_kit import T0, policy, quota, refund, request
 
 from streaming.contract.errors import WeirError
 from streaming.log.deciding import Replay
-from streaming.log.reading import read_lines
+from streaming.log.reading import Line, read_lines
 from streaming.replay import read_timeline, replay_local, replaying, summarise
 from weir.cli import main
 
@@ -125,6 +125,15 @@ def test_the_summary_counts_events_and_charged_mutations(tmp_path: Path, policie
     assert summary["subjects"][""]["mutations"] == 3
 
 
+def test_sums_of_the_summary_stop_at_64_bits(tmp_path: Path, policies: str) -> None:
+    """JSON has no larger ones."""
+    events = write(tmp_path / "e.jsonl", *(request(name, 0, 2**63 - 1, user="bob") for name in "abc"))
+    words = ["replay", "--policies", policies, "--events", events, "--out", "/dev/null"]
+    assert main([*words, "--summary", str(tmp_path / "s.json")]) == 0
+    summary = orjson.loads((tmp_path / "s.json").read_bytes())
+    assert summary["subjects"][""]["mutations"] == 2**63 - 1
+
+
 DELIVERY = {"topic": "t", "subscription": "s"}
 BACKLOG = {"topic": "t"}
 
@@ -211,6 +220,25 @@ def test_an_interrupted_replay_leaves_nothing(
     words = ["replay", "--policies", policies, "--events", events, "--out", str(tmp_path / "out.jsonl")]
     assert main([*words, "--summary", str(tmp_path / "s.json"), *also, *([policies] if also else [])]) == 1
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_policy_is_one_however_its_type_is_written() -> None:
+    """Both engines have the same policies; JSON may write any letter by its number."""
+    change = orjson.dumps(policy(0, "quotas[user=bob]", quota(1)))
+    for value in (change, change.replace(b'"policy"', b'"\\u0070olicy"')):
+        line = Line(file=0, base="e.jsonl", number=1, value=value)
+        assert "quotas[user=bob]" in read_timeline({}, [line]).at(T0).entries
+
+
+def test_two_outputs_are_two_files(
+    tmp_path: Path, policies: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Else the dead letters would take the place of the decisions; nobody reads what goes to /dev/null."""
+    events, out = write(tmp_path / "e.jsonl", request("a", 0, 1)), str(tmp_path / "out.jsonl")
+    words = ["replay", "--policies", policies, "--events", events]
+    assert main([*words, "--out", out, "--dead-letters", str(tmp_path / "." / "out.jsonl")]) == 1
+    assert "two options name it" in capsys.readouterr().err and not Path(out).exists()
+    assert main([*words, "--out", "/dev/null", "--dead-letters", "/dev/null"]) == 0
 
 
 def test_progress_tells_rate_and_part(tmp_path: Path, policies: str) -> None:
