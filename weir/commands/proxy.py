@@ -89,6 +89,7 @@ def run(args: argparse.Namespace) -> int:
         "topics": cluster.topics,
         "connection": cluster.client,
         "topics_check_ms": cluster.topics_check_ms,
+        "topics_kept_ms": cluster.topics_kept_ms,
         "settings": settings,
         "shared": args.worker,
     }

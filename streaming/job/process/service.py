@@ -138,7 +138,7 @@ def _topics_seen(options: JobOptions, limit_s: float) -> TopicsSeen:
     cluster, deadline = options.cluster, time.monotonic() + limit_s
     admin = AdminClient(cluster.properties, logger=NO_LOG)
     while True:
-        seen = look(admin, cluster.bootstrap, cluster.topics, limit_s)
+        seen = look(admin, cluster, limit_s)
         # They exist, but not every broker may know that yet.
         if seen.ids.keys() >= {*sources_of(cluster.topics), cluster.topics.decisions}:
             return seen
