@@ -61,6 +61,20 @@ class Readings:
         return self._days[name]
 
 
+def policies_of(day: int, comers: int) -> dict[str, Any]:
+    """What changes on a day: its comers have limits of their own, those of the day before no more."""
+    changes: dict[str, Any] = {"quotas[user=s0]": quota(1 + day % 2, 20)}
+    for since, comes in ((day - 1, False), (day, True)):
+        for comer in range(comers if since >= 0 else 0):
+            limits = {
+                f"quotas[user={since}-{comer}]": quota(0.01 + comer, 30, producer_byte_rate=1_000),
+                f"resourcegroups.{since}-{comer}": {"publishRateInMsgs": 90},
+                f"namespaces.d{since}/n{comer}": _OF_A_NAMESPACE,
+            }
+            changes |= limits if comes else dict.fromkeys(limits)
+    return changes
+
+
 class Month:
     """The events of a month, in batches.
 
@@ -82,25 +96,13 @@ class Month:
         at = day * DAY_MS + number * DAY_MS // self._batches
         yield tick(at)
         if not number:
-            yield from self._policies(day, at)
+            yield from (policy(at, path, value) for path, value in policies_of(day, self._comers).items())
         for comer in range(self._comers):
             yield from self._of(f"{day}-{comer}", f"d{day}/n{comer}", f"p{day}", at + _APART_MS * comer)
         at += _APART_MS * self._comers
         for stays in range(STAYING):
             yield from self._of(f"s{stays}", "acme/stays", "p", at + _APART_MS * stays, "stays")
         yield tick(at + 90_000)
-
-    def _policies(self, day: int, at: int) -> Iterator[Event]:
-        """A day's own limits, and no more those of the day before; one that stays becomes another."""
-        yield policy(at, "quotas[user=s0]", quota(1 + day % 2, 20))
-        for since, comes in ((day, True), (day - 1, False)):
-            for comer in range(self._comers if since >= 0 else 0):
-                for path, limits in (
-                    (f"quotas[user={since}-{comer}]", quota(0.01 + comer, 30)),
-                    (f"resourcegroups.{since}-{comer}", {"publishRateInMsgs": 90}),
-                    (f"namespaces.d{since}/n{comer}", _OF_A_NAMESPACE),
-                ):
-                    yield policy(at, path, limits if comes else None)
 
     def _of(self, name: str, namespace: str, proxy: str, at: int, group: str = "") -> Iterator[Event]:
         """What one of them does in a batch, once for each law, and more than it may."""

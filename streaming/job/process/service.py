@@ -25,7 +25,7 @@ from streaming.contract.topics import Cluster
 from streaming.job.checkpoint_name import checkpoint_path
 from streaming.job.process.host_clock import HostClock
 from streaming.job.process.lease import Lease
-from streaming.job.process.new_checkpoint import warn_of_new
+from streaming.job.process.new_checkpoint import first_offsets, warn_of_new
 from streaming.job.process.progress import JobMetrics, ProgressReader
 from streaming.job.process.ticker import Ticker
 from streaming.job.query import sources_of, start_query
@@ -108,13 +108,14 @@ def serve(settings: JobSettings, options: JobOptions) -> None:
             )
             # More partitions of decisions count from the next start on.
             partitions = seen.partitions[options.cluster.topics.decisions]
+            first = first_offsets(options.cluster, settings.topics_timeout_s)
             query = _start(session, settings, options, partitions, counts, checkpoint)
             clock = HostClock(metrics.brokers_clock_ahead_seconds)
             ticker = Ticker(options.cluster, settings.tick_interval_ms, clock)
             with closing(ticker), _looking(options, metrics, ids) as watch:
                 _watch(
                     query,
-                    ProgressReader(query, counts, metrics),
+                    ProgressReader(query, counts, metrics, first),
                     session,
                     stop,
                     ticker,

@@ -31,7 +31,7 @@ class Broker:
     def __init__(self, cluster: Cluster, **others: dict[str, str]) -> None:
         self._settings = topic_settings(cluster.topics, KEPT_MS)
         for name, settings in others.items():
-            self._settings[f"weir.{name}"] |= settings
+            self._settings[f"weir.{name}"] = self._settings[f"weir.{name}"] | settings
 
     def describe_topics(self, topics: Any, **_: Any) -> dict[str, Future[Any]]:
         """One partition each."""
