@@ -48,8 +48,8 @@ class KafkaSettings(Settings):
     )
     topics_kept_ms: int = setting(
         KEPT_MS,
-        "how long Weir's topics hold events and decisions, ms; they are made so, and parts complain of one that "
-        "holds less. A job that was away for longer misses what it did not read",
+        "how long Weir's topics hold events and decisions, ms; they are made so, and parts complain of one "
+        "that holds less. A job that was away for longer misses what it did not read",
         minimum=3_600_000,
     )
 

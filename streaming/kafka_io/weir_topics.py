@@ -20,8 +20,8 @@ from streaming.contract.topics import KEPT_MS, Cluster, Topics
 READ_BACK_MS: Final = 600_000
 """The most that a part reads back when it starts: a proxy what was decided, a collector what it had begun."""
 SEGMENT_MS: Final = 24 * 3600 * 1000
-"""Whole segments leave, and are compacted: a topic then holds a day more than it must, not a week more, which is
-Kafka's own setting."""
+"""Whole segments leave, and are compacted: a topic then holds a day more than it must, not a week more, which
+is Kafka's own setting."""
 TIMESTAMP_TYPE: Final = "message.timestamp.type"
 CLEANUP_POLICY: Final = "cleanup.policy"
 RETENTION_MS: Final = "retention.ms"
@@ -44,7 +44,7 @@ class Fault(StrEnum):
     FORGETS = "forgets"
     """It holds less than parts read back when they start, or the policies less than the job may be behind."""
     KEEPS_LESS = "keeps_less"
-    """It holds less than `kafka.topics_kept_ms`, or as much as its size allows: an absence may cost events."""
+    """It holds less than `kafka.topics_kept_ms`, or what its size allows: an absence may cost events."""
     NOT_OURS = "broker_defaults"
     """Its settings do for now, but are the broker's: it was made by some client's request, not by Weir."""
     UNREADABLE = "unreadable"
@@ -204,8 +204,8 @@ def _wrong(
 ) -> list[TopicFault]:
     add = ",".join(f"{key}={value}" for key, value in settings.items())
     mend = (
-        f"kafka-configs --bootstrap-server {cluster.bootstrap} --alter --entity-type topics --entity-name {name}"
-        f" --add-config {add}"
+        f"kafka-configs --bootstrap-server {cluster.bootstrap} --alter --entity-type topics"
+        f" --entity-name {name} --add-config {add}"
     )
     faults = [
         TopicFault(

@@ -14,7 +14,7 @@ DAYS: Final = 28
 DAY_MS: Final = 24 * 3_600_000
 WEEK: Final = 7
 GROWTH_MAX: Final = 1.1
-"""What the last two weeks may have more than the second one: no two days are quite alike."""
+"""What the last two weeks may have more than the second one, and one: no two days are quite alike."""
 STAYING: Final = 3
 _APART_MS: Final = 1_000
 POLICIES: Final[dict[str, Any]] = {
@@ -55,7 +55,7 @@ class Readings:
         weeks = {
             name: (max(days[WEEK : 2 * WEEK]), max(days[2 * WEEK :])) for name, days in self._days.items()
         }
-        return {name: week for name, week in weeks.items() if week[1] > GROWTH_MAX * week[0]}
+        return {name: week for name, week in weeks.items() if week[1] > GROWTH_MAX * week[0] + 1}
 
     def __getitem__(self, name: str) -> list[float]:
         return self._days[name]

@@ -22,8 +22,8 @@ enough for it."""
 INFLIGHT_QUEUE_MAX: Final = 1_000
 """Connections that wait for a slot of one partition; further requests fail at once."""
 IDLE_MS: Final = 3_600_000.0
-"""A partition without a request for so long is forgotten unless somebody is connected: brokers come and go under
-new names, and the job says no more of them either."""
+"""A partition without a request for so long is forgotten unless somebody is connected: brokers come and go
+under new names, and the job says no more of them either."""
 UNLIMITED: Final = 2**31 - 1
 """More than are ever in flight."""
 _ROUNDING: Final = 1e-6
@@ -211,7 +211,7 @@ class Partitions:
             self._tell(samples, {name: self.known[name].fraction for name in samples})
 
     def forget_idle(self, connected: Callable[[], Collection[str | None]]) -> None:
-        """Forget whom nobody uses; `connected` tells the partitions that have connections, and is rarely asked."""
+        """Forget whom nobody uses; `connected`, rarely asked, tells which have connections."""
         now_ms = self._clock.steady_ms()
         idle = [name for name, each in self.known.items() if now_ms - each.used_ms >= IDLE_MS]
         if not idle:

@@ -141,8 +141,8 @@ class ProgressReader:
         if new and not self._seen:
             for topic, gone in gone_unread(new[0], self._first):
                 _LOG.error(
-                    "%d records of %s were gone before this job read them, so nothing is decided on them: it was"
-                    " away for longer than the topic holds events (kafka.topics_kept_ms)", gone, topic,
+                    "%d records of %s were gone before this job read them, so nothing is decided on them: it"
+                    " was away for longer than the topic holds events (kafka.topics_kept_ms)", gone, topic,
                 )  # fmt: skip
         if new:
             self._seen = _name(new[-1])

@@ -1,6 +1,6 @@
 """What enforcers and the admin API keep of a month: no more after four weeks than after two.
 
-Their tables are small here, so that all are full after a few days; what is not in a table has to go by itself.
+Their tables are small here, so that all are full after a few days; all else has to go by itself.
 """
 
 import gc

@@ -1,4 +1,4 @@
-"""What is wrong with a topic of Weir by its settings; as a real broker has them: tests/kafka/test_weir_topics.py."""
+"""What is wrong with a topic of Weir by its settings; on a real broker: tests/kafka/test_weir_topics.py."""
 
 import re
 from concurrent.futures import Future
@@ -65,7 +65,7 @@ class Broker:
 def test_a_topic_that_forgets_too_soon_is_named(
     topic: str, key: str, value: int, fault: Fault, wanted: int
 ) -> None:
-    """With its key, what that is and what was expected; what parts read back stops a start, the rest is said."""
+    """With key, value and what was expected; what is shorter than parts read back stops a start."""
     cluster = Cluster("b:1")
     broker: Any = Broker(cluster, **{topic: {key: str(value)}})
     (found,) = look(broker, cluster, 1.0).faults
@@ -95,4 +95,4 @@ def test_an_administrator_makes_them_as_weir_does() -> None:
 
 def test_what_is_read_back_is_what_parts_read_back() -> None:
     """A proxy's decisions, a collector's evictions."""
-    assert READ_BACK_MS == max(BACK_MAX_MS, open_orders.READ_BACK_MS)
+    assert max(BACK_MAX_MS, open_orders.READ_BACK_MS) == READ_BACK_MS
