@@ -79,6 +79,7 @@ def cluster_of(args: argparse.Namespace, part: str = "") -> Cluster:
         topics=Topics(settings.topic_prefix),
         client=settings.client_of(part),
         topics_check_ms=settings.topics_check_ms,
+        topics_kept_ms=settings.topics_kept_ms,
     )
 
 

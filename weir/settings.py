@@ -1,6 +1,6 @@
 """Sections `kafka:`, `local:` and `collect:` of weir.yaml, and how our own connections are made."""
 
-from streaming.contract.topics import CHECK_MS
+from streaming.contract.topics import CHECK_MS, KEPT_MS
 from streaming.policy.secrets import SecretText
 from streaming.policy.settings import Settings, setting
 
@@ -45,6 +45,12 @@ class KafkaSettings(Settings):
         CHECK_MS,
         "how often job, proxy and admin API look whether Weir's topics are as they must be, ms",
         minimum=100,
+    )
+    topics_kept_ms: int = setting(
+        KEPT_MS,
+        "how long Weir's topics hold events and decisions, ms; they are made so, and parts complain of one "
+        "that holds less. A job that was away for longer misses what it did not read",
+        minimum=3_600_000,
     )
 
     def client_of(self, part: str) -> dict[str, str]:

@@ -33,7 +33,7 @@ from enforcer.host.moving import Mover
 from enforcer.host.sockets import Address, ended
 from enforcer.host.tasks import Tasks
 from enforcer.host.turns import Turns
-from streaming.contract.topics import CHECK_MS, Cluster, Topics
+from streaming.contract.topics import CHECK_MS, KEPT_MS, Cluster, Topics
 from streaming.metrics_server import serve_metrics
 
 logger = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class ProxyConfig:
         metrics: where /metrics is served; None: nowhere.
         topics: names of Weir's topics.
         connection: librdkafka properties of our own connections; bootstrap.servers is `kafka` if absent.
-        topics_check_ms: how often Weir's topics are looked at, ms.
+        topics_check_ms, topics_kept_ms: see Cluster.
         settings: all else.
         shared: other processes listen on the same ports.
     """
@@ -62,6 +62,7 @@ class ProxyConfig:
     topics: Topics = field(default_factory=Topics)
     connection: Mapping[str, str] = field(default_factory=dict)
     topics_check_ms: int = CHECK_MS
+    topics_kept_ms: int = KEPT_MS
     settings: ProxySettings = field(default_factory=ProxySettings)
     shared: bool = False
 
@@ -168,6 +169,7 @@ class Host(ABC, Generic[C]):
             config.topics,
             config.connection,
             config.topics_check_ms,
+            config.topics_kept_ms,
         )
         self.connections: set[C] = set()
         self.turns = Turns(self._loop.call_soon, time.perf_counter)

@@ -101,7 +101,7 @@ class TopicWatch:
             if self._admin is None:
                 self._admin = AdminClient(self._cluster.properties, logger=NO_LOG)
             try:
-                seen = look(self._admin, self._cluster.bootstrap, self._cluster.topics, LOOK_LIMIT_S)
+                seen = look(self._admin, self._cluster, LOOK_LIMIT_S)
             except WeirError as error:
                 self._logger.debug("the topics could not be looked at: %s", error)
                 return

@@ -5,7 +5,7 @@ them again and again (topic_watch). A topic that was deleted and that some clien
 the broker's settings, not these; it takes records as before, and nobody would notice.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from enum import StrEnum
@@ -15,11 +15,19 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, ResourceType
 
 from streaming.contract.errors import WeirError
-from streaming.contract.topics import Topics
+from streaming.contract.topics import KEPT_MS, Cluster, Topics
 
-KEPT_MS: Final = 7 * 24 * 3600 * 1000
+READ_BACK_MS: Final = 600_000
+"""The most that a part reads back when it starts: a proxy what was decided, a collector what it had begun."""
+SEGMENT_MS: Final = 24 * 3600 * 1000
+"""Whole segments leave, and are compacted: a topic then holds a day more than it must, not a week more, which
+is Kafka's own setting."""
 TIMESTAMP_TYPE: Final = "message.timestamp.type"
 CLEANUP_POLICY: Final = "cleanup.policy"
+RETENTION_MS: Final = "retention.ms"
+RETENTION_BYTES: Final = "retention.bytes"
+COMPACTION_LAG_MS: Final = "min.compaction.lag.ms"
+_FOR_EVER: Final = -1
 
 
 class Fault(StrEnum):
@@ -33,13 +41,17 @@ class Fault(StrEnum):
     """It loses what is needed, or keeps what is not."""
     PARTITIONS = "partitions"
     """Its records have no order."""
+    FORGETS = "forgets"
+    """It holds less than parts read back when they start, or the policies less than the job may be behind."""
+    KEEPS_LESS = "keeps_less"
+    """It holds less than `kafka.topics_kept_ms`, or what its size allows: an absence may cost events."""
     NOT_OURS = "broker_defaults"
     """Its settings do for now, but are the broker's: it was made by some client's request, not by Weir."""
     UNREADABLE = "unreadable"
     """The cluster does not tell its settings."""
 
 
-STOPPING: Final = frozenset({Fault.TIMESTAMPS, Fault.CLEANUP, Fault.PARTITIONS})
+STOPPING: Final = frozenset({Fault.TIMESTAMPS, Fault.CLEANUP, Fault.PARTITIONS, Fault.FORGETS})
 """With these decisions are wrong: `weir up`, `weir job` and `weir admin` do not start."""
 
 
@@ -97,31 +109,34 @@ def topic_settings(topics: Topics, kept_ms: int = KEPT_MS) -> dict[str, dict[str
         topics: the names.
         kept_ms: how long events and decisions are kept.
     """
-    kept = {CLEANUP_POLICY: "delete", "retention.ms": str(kept_ms)}
+    rolled = {"segment.ms": str(SEGMENT_MS)}
+    kept = {
+        CLEANUP_POLICY: "delete", RETENTION_MS: str(kept_ms), RETENTION_BYTES: str(_FOR_EVER), **rolled,
+    }  # fmt: skip
     # One clock for all proxies: the broker's, at the moment of the append.
     arrival = {TIMESTAMP_TYPE: "LogAppendTime"}
     return {
         topics.requests: kept | arrival,
         topics.usage: kept | arrival,
         # Compacted away sooner than the requests, a change of limits would be missing in a replay.
-        topics.policies: {CLEANUP_POLICY: "compact", "min.compaction.lag.ms": str(kept_ms)} | arrival,
+        topics.policies: {CLEANUP_POLICY: "compact", COMPACTION_LAG_MS: str(kept_ms)} | rolled | arrival,
         topics.decisions: kept,
         topics.deadletter: kept,
     }
 
 
-def look(admin: AdminClient, bootstrap: str, topics: Topics, limit_s: float) -> TopicsSeen:
+def look(admin: AdminClient, cluster: Cluster, limit_s: float) -> TopicsSeen:
     """Look at the topics once; creates none, also where the broker would.
 
     Args:
         admin: asks.
-        bootstrap: `HOST:PORT` of the cluster, for the commands in messages.
-        topics: the names.
+        cluster: that holds the topics.
         limit_s: of each of two questions.
 
     Raises:
         WeirError: the cluster does not answer in time.
     """
+    bootstrap, topics = cluster.bootstrap, cluster.topics
     partitions: dict[str, int] = {}
     ids: dict[str, str] = {}
     faults: list[TopicFault] = []
@@ -132,12 +147,12 @@ def look(admin: AdminClient, bootstrap: str, topics: Topics, limit_s: float) -> 
         if error is not None:
             faults.append(_unseen(name, error, bootstrap))
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in partitions]
-    settings = topic_settings(topics)
+    settings = topic_settings(topics, cluster.topics_kept_ms)
     configs = admin.describe_configs(resources, request_timeout=limit_s) if resources else {}
     for resource, future in configs.items():
         name = resource.name
         error = _take(
-            future, lambda found, name=name: faults.extend(_wrong(name, found, settings[name], bootstrap))
+            future, lambda found, name=name: faults.extend(_wrong(name, found, settings[name], cluster))
         )
         if error is not None:
             faults.append(_unseen(name, error, bootstrap))
@@ -185,12 +200,12 @@ def _unseen(name: str, error: KafkaError, bootstrap: str) -> TopicFault:
 
 
 def _wrong(
-    name: str, found: Mapping[str, Any], settings: Mapping[str, str], bootstrap: str
+    name: str, found: Mapping[str, Any], settings: Mapping[str, str], cluster: Cluster
 ) -> list[TopicFault]:
     add = ",".join(f"{key}={value}" for key, value in settings.items())
     mend = (
-        f"kafka-configs --bootstrap-server {bootstrap} --alter --entity-type topics --entity-name {name}"
-        f" --add-config {add}"
+        f"kafka-configs --bootstrap-server {cluster.bootstrap} --alter --entity-type topics"
+        f" --entity-name {name} --add-config {add}"
     )
     faults = [
         TopicFault(
@@ -202,11 +217,33 @@ def _wrong(
         for key, fault in ((TIMESTAMP_TYPE, Fault.TIMESTAMPS), (CLEANUP_POLICY, Fault.CLEANUP))
         if key in settings and found[key].value != settings[key]
     ]
+    # Where something else is wrong the same command mends both.
+    forgets = [] if faults else _forgets(found, settings, read_back=name != cluster.topics.deadletter)
+    faults += [
+        TopicFault(topic=name, fault=fault, what=f"topic {name} exists with {what}", mend=mend)
+        for fault, what in forgets
+    ]
     # Whoever creates a topic of Weir sets this one on it; it is the broker's where a request created it.
     if not faults and found[CLEANUP_POLICY].source != ConfigSource.DYNAMIC_TOPIC_CONFIG.value:
         what = f"topic {name} has the broker's settings, since a client's request made it, not Weir"
         faults.append(TopicFault(topic=name, fault=Fault.NOT_OURS, what=what, mend=mend))
     return faults
+
+
+def _forgets(
+    found: Mapping[str, Any], settings: Mapping[str, str], *, read_back: bool
+) -> Iterator[tuple[Fault, str]]:
+    """Whether a topic forgets too soon."""
+    for key in (RETENTION_MS, COMPACTION_LAG_MS, RETENTION_BYTES):
+        if key not in settings or int(found[key].value) == _FOR_EVER:
+            continue
+        held, wanted = int(found[key].value), int(settings[key])
+        if key == RETENTION_BYTES:
+            yield Fault.KEEPS_LESS, f"{key}={held}; Weir needs {wanted}: by size it may forget at any time"
+        elif held < READ_BACK_MS and read_back:
+            yield Fault.FORGETS, f"{key}={held}; Weir needs {READ_BACK_MS} to read back, {wanted} to keep"
+        elif held < wanted:
+            yield Fault.KEEPS_LESS, f"{key}={held}; Weir needs {wanted} (kafka.topics_kept_ms)"
 
 
 def _too_many(name: str, count: int, bootstrap: str) -> TopicFault:

@@ -144,7 +144,7 @@ def proxy(secured: Secured) -> Iterator[ProxyThread]:
 def test_the_topics_of_the_page_are_as_they_must_be(secured: Secured) -> None:
     """Nothing is wrong with them, and whoever starts the job creates none and needs no right to."""
     login = secured.login("weir-job")
-    assert look(AdminClient(login), "", TOPICS, LIMIT_S).faults == ()
+    assert look(AdminClient(login), Cluster("", TOPICS), LIMIT_S).faults == ()
     assert ensure_topics(Cluster(login["bootstrap.servers"], TOPICS, login)) == []
 
 
@@ -301,7 +301,7 @@ def test_nobody_else_gets_at_a_topic(secured: Secured, topic: str) -> None:
         codes |= {"read": fetched(client, topic), "empty": emptied(client, topic)}
     assert codes == dict.fromkeys(codes, KafkaError.TOPIC_AUTHORIZATION_FAILED)
     assert topic not in admin.list_topics(timeout=LIMIT_S).topics
-    assert look(AdminClient(secured.login("weir-job")), "", TOPICS, LIMIT_S).faults == ()
+    assert look(AdminClient(secured.login("weir-job")), Cluster("", TOPICS), LIMIT_S).faults == ()
 
 
 def test_nobody_else_takes_a_turn_or_makes_a_topic_of_that_name(secured: Secured) -> None:

@@ -91,7 +91,7 @@ def test_our_own_parts_bring_no_topic_back(
     code, told = api.ask("PUT", f"{GROUPS}/rg1", {"publishRateInMsgs": 1})
     assert code == 503 and f"topic {topics.policies} is not there" in str(told)
     time.sleep(1.0)  # as long as a producer of ours would need to bring one back
-    assert look(broker, where, topics, LIMIT_S).ids == {}
+    assert look(broker, Home(where, topics), LIMIT_S).ids == {}
     ticker.close()
 
 

@@ -30,7 +30,7 @@ def admin(cluster: Cluster) -> AdminClient:
 
 def seen(cluster: Cluster, admin: AdminClient, topics: Topics) -> TopicsSeen:
     """One look."""
-    return look(admin, cluster.kafka.bootstrap, topics, LIMIT_S)
+    return look(admin, Where(cluster.kafka.bootstrap, topics), LIMIT_S)
 
 
 def faults(found: TopicsSeen) -> set[tuple[str, Fault]]:
@@ -91,8 +91,33 @@ def test_the_commands_that_are_told_mend_it(cluster: Cluster, admin: AdminClient
     until(lambda: seen(cluster, admin, topics).faults == (), what="topics as they must be")
 
 
+def test_topics_that_forget_too_soon(cluster: Cluster, admin: AdminClient) -> None:
+    """What parts read back stops a start, what is only shorter than it is to be is said."""
+    topics = Topics(f"{fresh('forgets')}.")
+    where = Where(cluster.kafka.bootstrap, topics, topics_kept_ms=4_000_000)
+    ensure_topics(where)
+    alter(admin, topics.usage, "retention.bytes", "1000000")
+    alter(admin, topics.requests, "retention.ms", "3999999")
+    said = {(topics.usage, Fault.KEEPS_LESS), (topics.requests, Fault.KEEPS_LESS)}
+    until(lambda: faults(look(admin, where, LIMIT_S)) == said, what="topics that hold less")
+    assert ensure_topics(where) == []
+    check_topics(where)
+    alter(admin, topics.decisions, "retention.ms", "60000")
+    until(lambda: (topics.decisions, Fault.FORGETS) in faults(look(admin, where, LIMIT_S)))
+    for refused in (lambda: ensure_topics(where), lambda: check_topics(where)):
+        with pytest.raises(WeirError, match=r"decisions exists with retention.ms=60000; Weir needs 600000"):
+            refused()
+
+
+def alter(admin: AdminClient, topic: str, key: str, value: str) -> None:
+    """One setting of a topic."""
+    entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    admin.incremental_alter_configs([resource])[resource].result(LIMIT_S)
+
+
 def test_an_absent_cluster_keeps_nobody_from_starting(admin: AdminClient) -> None:
     """Whoever waits for it may start; a look itself says that nobody answers."""
     check_topics(Where(bootstrap="127.0.0.1:1", topics=Topics(), client={}), limit_s=1)
     with pytest.raises(WeirError, match="does not answer"):
-        look(AdminClient({"bootstrap.servers": "127.0.0.1:1"}), "127.0.0.1:1", Topics(), 1)
+        look(AdminClient({"bootstrap.servers": "127.0.0.1:1"}), Where("127.0.0.1:1"), 1)

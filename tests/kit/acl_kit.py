@@ -137,7 +137,7 @@ def unneeded(granted: Iterable[Acl], allowed: Collection[Asked]) -> set[Acl]:
 async def collect_of_pulsar(login: dict[str, str]) -> None:
     """Do what `weir collect pulsar` does on Kafka, as somebody who has these properties."""
     topics, bootstrap = Topics(), login["bootstrap.servers"]
-    assert look(AdminClient(login), "", topics, _LIMIT_S).faults == ()
+    assert look(AdminClient(login), Cluster(bootstrap, topics), _LIMIT_S).faults == ()
     unusable: list[None] = []
     cluster = Cluster(bootstrap=bootstrap, topics=topics, client=login)
     policies = PolicyFeed(cluster, lambda: unusable.append(None))

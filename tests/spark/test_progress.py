@@ -12,7 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.columns.outputs import DecisionRows, Outputs
 from streaming.columns.records import Records
-from streaming.job.process.progress import JobMetrics, ProgressReader
+from streaming.job.process.progress import JobMetrics, ProgressReader, gone_unread
 from streaming.job.spark.counts import (
     BATCHES_KEPT,
     OTHER_SUBJECTS,
@@ -80,6 +80,19 @@ def test_a_report_of_an_idle_query_is_no_batch() -> None:
     assert value(metrics, "batch_seconds_count", phase="total") is None
     assert value(metrics, "decisions_total") == 0
     assert value(metrics, "state_rows") == 8
+
+
+def test_records_that_were_gone_before_they_were_read_are_counted() -> None:
+    """Those between where the query would have gone on and the first that is there; a new one misses none."""
+    began = [
+        {"startOffset": {"weir.requests": {"0": 40, "1": 7}}},
+        {"startOffset": '{"weir.usage":{"0":5}}'},
+        {"startOffset": {"weir.policies": {"0": 3}}},
+        {"startOffset": None},
+    ]
+    first = {"weir.requests": {"0": 50, "1": 6}, "weir.usage": {"0": 5}}
+    assert list(gone_unread(report(1, sources=began), first)) == [("weir.requests", 10)]
+    assert list(gone_unread(report(1), first)) == []
 
 
 def test_tallies_add_up() -> None:

@@ -83,15 +83,10 @@ def run(args: argparse.Namespace) -> int:
         print(f"weir proxy: {error}", file=sys.stderr)
         return 2
     common: dict[str, Any] = {
-        "kafka": kafka,
-        "listen": args.listen,
-        "metrics": args.metrics,
-        "topics": cluster.topics,
-        "connection": cluster.client,
-        "topics_check_ms": cluster.topics_check_ms,
-        "settings": settings,
-        "shared": args.worker,
-    }
+        "kafka": kafka, "listen": args.listen, "metrics": args.metrics, "topics": cluster.topics,
+        "connection": cluster.client, "topics_check_ms": cluster.topics_check_ms,
+        "topics_kept_ms": cluster.topics_kept_ms, "settings": settings, "shared": args.worker,
+    }  # fmt: skip
     if pulsar:
         from enforcer.pulsar.proxy import PulsarProxy, PulsarProxyConfig
 

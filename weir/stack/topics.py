@@ -40,10 +40,10 @@ def ensure_topics(
     prompt = {**cluster.properties, "reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 250}
     admin, topics = AdminClient(prompt, logger=NO_LOG), cluster.topics
     deadline = time.monotonic() + limit_s
-    settings = topic_settings(topics)
+    settings = topic_settings(topics, cluster.topics_kept_ms)
     # First, since "timed out waiting for the controller" is no way to say that the address is wrong.
     _reach(admin, cluster, limit_s)
-    seen = look(admin, cluster.bootstrap, topics, _left(deadline))
+    seen = look(admin, cluster, _left(deadline))
     seen.check()
     if unreadable := [each.text for each in seen.faults if each.fault is Fault.UNREADABLE]:
         raise WeirError("\n".join(unreadable))
@@ -74,7 +74,7 @@ def check_topics(cluster: Cluster, limit_s: float = CHECK_LIMIT_S) -> None:
     """
     admin = AdminClient(cluster.properties, logger=NO_LOG)
     try:
-        seen = look(admin, cluster.bootstrap, cluster.topics, limit_s)
+        seen = look(admin, cluster, limit_s)
     except WeirError:
         return
     seen.check()

@@ -77,6 +77,9 @@ class ConcurrencyLimits(EnforcerLaw):
             for connection in list(context.connections()):
                 connection.count_by(self._limiter_of(connection.address))
         partitions.look()
+        partitions.forget_idle(
+            lambda: {context.upstreams.partition_at(each.address) for each in context.connections()}
+        )
         now_ms = context.clock.steady_ms()
         if partitions.unheard_ms >= self._ask_ms and now_ms - self._asked_ms >= self._ask_ms:
             # A limit that does not change is not said, so that silence alone says nothing.

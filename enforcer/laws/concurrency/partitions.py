@@ -1,7 +1,7 @@
 """All partitions whose requests in flight are limited at this enforcer (docs/contract.md 3.4)."""
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final, Protocol
 
 from enforcer.core import bounds
@@ -21,6 +21,9 @@ SAMPLES_MAX: Final = 200
 enough for it."""
 INFLIGHT_QUEUE_MAX: Final = 1_000
 """Connections that wait for a slot of one partition; further requests fail at once."""
+IDLE_MS: Final = 3_600_000.0
+"""A partition without a request for so long is forgotten unless somebody is connected: brokers come and go
+under new names, and the job says no more of them either."""
 UNLIMITED: Final = 2**31 - 1
 """More than are ever in flight."""
 _ROUNDING: Final = 1e-6
@@ -53,13 +56,15 @@ class Partition:
         in_force: the limit of all enforcers together.
         fraction: our part of it.
         tracked: nobody is to wait: the mode is `track`.
+        used_ms: when a request was under way last, on the steady clock.
     """
 
-    def __init__(self, limiter: Limiter, in_force: LimitInForce) -> None:
+    def __init__(self, limiter: Limiter, in_force: LimitInForce, now_ms: float) -> None:
         self.limiter = limiter
         self.in_force = in_force
         self.fraction = 1.0
         self.tracked = False
+        self.used_ms = now_ms
 
     def set_fraction(self, fraction: float) -> None:
         """Our part of the limit, or the limit itself, may have changed."""
@@ -144,7 +149,7 @@ class Partitions:
             deadline_ns=bounds.SLOT_DEADLINE_MS * 1_000_000,
         )
         limiter.exempt = exempt_of(entry)
-        partition = self.known[name] = Partition(limiter, in_force)
+        partition = self.known[name] = Partition(limiter, in_force, self._clock.steady_ms())
         partition.tracked = self._policies.tracks
         early = self._early.pop(name, None)
         if early is not None:
@@ -193,6 +198,8 @@ class Partitions:
             taken = limiter.samples.take()
             if taken:
                 samples[name] = taken
+            if taken or limiter.in_flight:
+                partition.used_ms = now_ms
             if self._heard:
                 in_force.heard(now_ms)
             in_force.feed(taken, partition.fraction, now_ms)
@@ -202,6 +209,20 @@ class Partitions:
         self._heard = False
         if samples:
             self._tell(samples, {name: self.known[name].fraction for name in samples})
+
+    def forget_idle(self, connected: Callable[[], Collection[str | None]]) -> None:
+        """Forget whom nobody uses; `connected`, rarely asked, tells which have connections."""
+        now_ms = self._clock.steady_ms()
+        idle = [name for name, each in self.known.items() if now_ms - each.used_ms >= IDLE_MS]
+        if not idle:
+            return
+        there = connected()
+        for name in idle:
+            if name in there:
+                # Its connections count by this limiter.
+                self.known[name].used_ms = now_ms
+            else:
+                del self.known[name]
 
 
 def exempt_of(entry: Mapping[str, Any]) -> frozenset[str]:

@@ -74,9 +74,13 @@ class Groups(EnforcerLaw):
                 # After a stall the next round is a whole one again: a rate over a few ms says nothing.
                 late = now_ms >= next_ms + self.meter.interval_ms
                 next_ms = (now_ms if late else next_ms) + self.meter.interval_ms
-                self.reports.report()
-                for group in self._members.keys() - self.meter.accounts.keys():
-                    del self._members[group]
+                self.end_round()
+
+    def end_round(self) -> None:
+        """Report, and forget the members of groups that have no account any more."""
+        self.reports.report()
+        for group in self._members.keys() - self.meter.accounts.keys():
+            del self._members[group]
 
     def stop(self) -> None:
         """Tell the job that this proxy needs no shares any more."""

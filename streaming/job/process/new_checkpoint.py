@@ -96,6 +96,18 @@ def warn_of_new(
         _LOG.warning("%s", new.text())
 
 
+def first_offsets(cluster: Cluster, limit_s: float) -> dict[str, dict[str, int]]:
+    """The first record that is there of the topics of events, by topic and partition; none: not known."""
+    with closing(Reader(cluster.bootstrap, cluster.client)) as reader:
+        try:
+            return {
+                topic: {str(span.partition): span.start for span in reader.spans(topic, limit_s=limit_s)}
+                for topic in (cluster.topics.requests, cluster.topics.usage)
+            }
+        except WeirError:
+            return {}
+
+
 def _why(other: str, name: str) -> str:
     theirs, ours = (NAME.fullmatch(each) for each in (other, name))
     if theirs is None or ours is None:

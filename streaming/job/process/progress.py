@@ -1,8 +1,10 @@
 """Prometheus metrics of the job: reports of its query, and its tally. Names are in docs/metrics.md."""
 
 import json
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterator, Mapping
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any
 
 from pyspark.accumulators import Accumulator
@@ -13,6 +15,7 @@ from streaming.kafka_io.topic_watch import TopicMetrics
 from streaming.laws.registry import LAWS
 from streaming.metrics import MetricTable, counter, gauge, histogram
 
+_LOG = logging.getLogger("weir.job")
 Report = Mapping[str, Any]
 _BATCH_S = (0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 # The names of Spark's `durationMs`, in the order in which a batch goes through them.
@@ -115,12 +118,17 @@ class ProgressReader:
         query: the running query.
         counts: what it counts.
         metrics: what counts them.
+        first: the first offsets of the topics when the query began, by topic and partition.
     """
 
-    def __init__(self, query: StreamingQuery, counts: Accumulator[BatchCounts], metrics: JobMetrics) -> None:
+    def __init__(
+        self, query: StreamingQuery, counts: Accumulator[BatchCounts], metrics: JobMetrics,
+        first: Mapping[str, Mapping[str, int]] = MappingProxyType({}),
+    ) -> None:  # fmt: skip
         self._query = query
         self._counts = counts
         self._metrics = metrics
+        self._first = first
         self._seen = ""
 
     def poll(self) -> bool:
@@ -130,6 +138,12 @@ class ProgressReader:
         self._metrics.count(counts)
         for report in new:
             self._metrics.take(report, counts.oldest)
+        if new and not self._seen:
+            for topic, gone in gone_unread(new[0], self._first):
+                _LOG.error(
+                    "%d records of %s were gone before this job read them, so nothing is decided on them: it"
+                    " was away for longer than the topic holds events (kafka.topics_kept_ms)", gone, topic,
+                )  # fmt: skip
         if new:
             self._seen = _name(new[-1])
         return bool(new)
@@ -149,6 +163,23 @@ class ProgressReader:
 
 def _name(report: Report) -> str:
     return f"{report['batchId']} {report['timestamp']}"
+
+
+def gone_unread(
+    report: Report, first: Mapping[str, Mapping[str, int]]
+) -> Iterator[tuple[str, int]]:
+    """How many records of each topic a query would have begun with, and they are not there any more.
+
+    Args:
+        report: its first one.
+        first: the first offsets when it began, by topic and partition.
+    """
+    for source in report.get("sources", ()):
+        for topic, partitions in _offsets(source.get("startOffset")).items():
+            there = first.get(topic, {})
+            gone = sum(max(0, there.get(number, 0) - begin) for number, begin in partitions.items())
+            if gone:
+                yield topic, gone
 
 
 def _lags(source: Report) -> list[tuple[str, int]]:

@@ -25,7 +25,7 @@ from streaming.contract.topics import Cluster
 from streaming.job.checkpoint_name import checkpoint_path
 from streaming.job.process.host_clock import HostClock
 from streaming.job.process.lease import Lease
-from streaming.job.process.new_checkpoint import warn_of_new
+from streaming.job.process.new_checkpoint import first_offsets, warn_of_new
 from streaming.job.process.progress import JobMetrics, ProgressReader
 from streaming.job.process.ticker import Ticker
 from streaming.job.process.whole_batches import go_back
@@ -107,13 +107,14 @@ def serve(settings: JobSettings, options: JobOptions) -> None:
             )
             # More partitions of decisions count from the next start on.
             partitions = seen.partitions[options.cluster.topics.decisions]
+            first = first_offsets(options.cluster, settings.topics_timeout_s)
             query = _start(session, settings, options, partitions, counts, checkpoint)
             clock = HostClock(metrics.brokers_clock_ahead_seconds)
             ticker = Ticker(options.cluster, settings.tick_interval_ms, clock)
             with closing(ticker), _looking(options, metrics, ids) as watch:
                 _watch(
                     query,
-                    ProgressReader(query, counts, metrics),
+                    ProgressReader(query, counts, metrics, first),
                     session,
                     stop,
                     ticker,
@@ -143,7 +144,7 @@ def _topics_seen(options: JobOptions, limit_s: float) -> TopicsSeen:
     cluster, deadline = options.cluster, time.monotonic() + limit_s
     admin = AdminClient(cluster.properties, logger=NO_LOG)
     while True:
-        seen = look(admin, cluster.bootstrap, cluster.topics, limit_s)
+        seen = look(admin, cluster, limit_s)
         # They exist, but not every broker may know that yet.
         if seen.ids.keys() >= {*sources_of(cluster.topics), cluster.topics.decisions}:
             return seen

@@ -57,6 +57,9 @@ from streaming.laws.concurrency.algorithms import (
 
 LONGEST_NS: Final = 2**63 - 1
 """Sums of ns stop here: a round trip of centuries must not turn into a negative one."""
+FORGET_MS: Final = 7 * 24 * 3_600_000
+"""A partition that was idle for so long starts afresh: as long as Weir's topics remember. Brokers come and go
+under new names, and what is kept of each is carried through every batch."""
 NOT_LIMITED: Final = -1
 """Row of an event whose partition no policy matches."""
 Integers = NDArray[np.int64]
@@ -168,6 +171,8 @@ def walk(
         r = row[i]
         if r == NOT_LIMITED:
             continue
+        if at[i] - state[r]["last"] >= FORGET_MS:
+            start(state[r], settings[setting[i]])
         state[r]["last"] = max(state[r]["last"], at[i])
         take(state[r], settings[setting[i]], start_ns[i], rtt[i], inflight[i], drop[i])
         estimate[i] = state[r]["estimate"]

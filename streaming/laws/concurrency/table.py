@@ -20,7 +20,7 @@ from streaming.columns.outputs import DecisionRows
 from streaming.laws.concurrency import law
 from streaming.laws.concurrency.algorithms import STATE
 from streaming.laws.concurrency.by_policy import settings_of
-from streaming.laws.concurrency.law import NOT_LIMITED, Doubles, Flags, Integers
+from streaming.laws.concurrency.law import FORGET_MS, NOT_LIMITED, Doubles, Flags, Integers
 from streaming.laws.concurrency.samples import Samples
 from streaming.laws.concurrency.settings import NUMBERS, SETTINGS, LimitSettings
 from streaming.laws.law import FOR_EVER, Batch, DecisionForm, LawState
@@ -35,8 +35,7 @@ TTL_MS: Final = 60_000
 STANDS_MS: Final = 3_600_000
 """How long a limit is said again after the newest sample of its partition."""
 MAX_PARTITIONS: Final = 65_536
-"""Rows of one shard. A learned limit is not forgotten for being idle, since a partition that comes back would
-start from `initialLimit` again; beyond this number those idle longest are, ties by name."""
+"""Rows of one shard; beyond this number those idle longest are forgotten, ties by name."""
 NO_KEY: Final = 0
 """No LimitSettings has it: the partition is not limited."""
 DECISION: Final = DecisionForm(type="limit", subject=("partition",), standing=("partition",), timely=True)
@@ -103,13 +102,12 @@ class ConcurrencyTable(SubjectTable, LawState):
         return _decisions(samples, chosen, results)
 
     def sweep(self, timeline: PolicyTimeline, horizon: int) -> None:
-        """Let rows go that are as if never seen: those at their start, and those of an era that ended.
+        """Let rows go that are as if never seen: at their start, of an era that ended, idle for FORGET_MS.
 
-        A learned limit stays however long its partition is idle, up to MAX_PARTITIONS. What changed up to
-        `horizon` is settled for all, so that the timeline may forget it.
+        What changed up to `horizon` is settled for all, so that the timeline may forget it.
         """
         idle = np.flatnonzero(self.state["last"] < horizon)
-        afresh = self._ended(idle, horizon, timeline)
+        afresh = self._ended(idle, horizon, timeline) | (self.state["last"][idle] <= horizon - FORGET_MS)
         limits = settings_of(timeline.at(horizon))
         number = limits.of(self.names.take(pa.array(idle)))
         keep = np.ones(len(self), dtype=np.bool_)

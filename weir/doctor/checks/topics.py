@@ -16,7 +16,7 @@ def check_topics(patient: Patient) -> Iterator[Finding]:
     """As every part looks at them while it runs."""
     cluster = patient.cluster
     patient.once(metadata)
-    seen = look(patient.once(client), cluster.bootstrap, cluster.topics, LIMIT_S)
+    seen = look(patient.once(client), cluster, LIMIT_S)
     for each in seen.faults:
         yield (error if each.fault in _ERRORS else warning)(each.what, each.mend)
     if not seen.faults:

@@ -84,7 +84,7 @@ def test_a_topic_made_again_is_counted_and_told_once(monkeypatch: pytest.MonkeyP
 def test_only_what_makes_decisions_wrong_keeps_a_part_from_starting(fault: Fault) -> None:
     """A topic that is missing may come, one with the broker's settings does for now."""
     found = seen(TopicFault(topic="weir.usage", fault=fault, what="wrong", mend="what mends it"))
-    if fault in (Fault.TIMESTAMPS, Fault.CLEANUP, Fault.PARTITIONS):
+    if fault in (Fault.TIMESTAMPS, Fault.CLEANUP, Fault.PARTITIONS, Fault.FORGETS):
         with pytest.raises(WeirError, match="what mends it"):
             found.check()
     else:

@@ -18,6 +18,8 @@ IDS = {"weir.usage": "1"}
         (Fault.TIMESTAMPS, "error"),
         (Fault.CLEANUP, "error"),
         (Fault.PARTITIONS, "error"),
+        (Fault.FORGETS, "error"),
+        (Fault.KEEPS_LESS, "warning"),
         (Fault.NOT_OURS, "warning"),
         (Fault.UNREADABLE, "warning"),
     ],

@@ -5,7 +5,7 @@ from clock_kit import Waiter
 from concurrency_kit import FIXED_2, Parts, Times, partitions_at, policies_of
 
 from enforcer.core import bounds
-from enforcer.laws.concurrency.partitions import UNLIMITED
+from enforcer.laws.concurrency.partitions import IDLE_MS, UNLIMITED
 from streaming.contract.decisions import LimitDecision
 from streaming.policy.policy_set import PolicySet
 
@@ -51,6 +51,24 @@ def test_a_part_of_the_limit_is_this_enforcers_and_one_at_least() -> None:
     parts.fraction = 1.0
     partitions.look()
     assert found.limiter.limit == 2
+
+
+def test_a_partition_that_nobody_uses_is_forgotten_after_an_hour() -> None:
+    """Not while a request is under way, nor while somebody is connected, whose connection counts by it."""
+    times = Times()
+    partitions, _ = partitions_at(times, {"*": AIMD})
+    used = partitions.find("broker-1")
+    assert used is not None and partitions.find("broker-2") is not None
+    times.now_ms += IDLE_MS - 1
+    partitions.forget_idle(lambda: pytest.fail("nobody is idle yet"))
+    used.limiter.begin("produce")
+    times.now_ms += 1
+    partitions.look()
+    partitions.forget_idle(lambda: {None, "broker-2"})
+    assert partitions.known.keys() == {"broker-1", "broker-2"}
+    times.now_ms += IDLE_MS
+    partitions.forget_idle(lambda: {"broker-1"})
+    assert partitions.known.keys() == {"broker-1"} and partitions.find("broker-1") is used
 
 
 def test_tracked_nobody_waits_and_the_limit_is_learned_on() -> None:

@@ -8,12 +8,13 @@ from broker_law_kit import NOW, T0, Event, fold, limit_policy, replay, through_b
 from event_kit import sample
 
 from streaming.laws.concurrency import table as concurrency_table
+from streaming.laws.concurrency.law import FORGET_MS
 from streaming.laws.concurrency.table import STANDS_MS, ConcurrencyTable
 from streaming.policy.timeline import PolicyTimeline
 
 PLAIN = {"algorithm": "aimd", "useWindowed": False}
 ALL, ORDERS = "backpressure.partitions.*", "backpressure.partitions.orders-3"
-FOREVER = 10**9
+LONG = FORGET_MS - 1
 
 
 def bad(at_ms: int, partition: str = "orders-3") -> Event:
@@ -125,16 +126,34 @@ def test_live_tells_of_a_fresh_start() -> None:
 
 
 def test_only_rows_that_say_nothing_are_swept() -> None:
-    """A learned limit stays for as long as the partition is idle; one at its start leaves."""
+    """A learned limit stays for a week in which the partition is idle; one at its start leaves."""
     timeline = timeline_of({ALL: PLAIN, "backpressure.partitions.c": {"algorithm": "fixed"}})
     table = ConcurrencyTable()
     fold(table, [bad(0, "a"), sample("b", 1, 14, 1, partition="b"), bad(2, "c")], timeline, NOW)
     assert len(table) == 3
     table.sweep(timeline, T0)
     assert len(table) == 3, "too young to be judged"
-    table.sweep(timeline, T0 + FOREVER)
+    table.sweep(timeline, T0 + LONG)
     assert table.names.to_pylist() == ["a"]
-    assert [d["limit"] for d in fold(table, [bad(FOREVER, "a")], timeline)] == [81]
+    assert [d["limit"] for d in fold(table, [bad(LONG, "a")], timeline)] == [81]
+
+
+@pytest.mark.parametrize("swept", [False, True])
+def test_a_week_without_a_sample_starts_a_partition_afresh(swept: bool) -> None:
+    """Also within one batch, as in a replay, and whether its row has left meanwhile or not."""
+    timeline = timeline_of({ALL: PLAIN})
+    assert limits([bad(0), bad(LONG), bad(LONG + FORGET_MS), bad(LONG + FORGET_MS + 1)], timeline) == [
+        90, 81, 90, 81
+    ]  # fmt: skip
+    table = ConcurrencyTable()
+    fold(table, [bad(0), bad(1)], timeline, NOW)
+    if swept:
+        table.sweep(timeline, T0 + FORGET_MS)
+        assert len(table) == 1
+        table.sweep(timeline, T0 + 1 + FORGET_MS)
+        assert len(table) == 0
+    # Written though it is the limit that was written last but one.
+    assert [d["limit"] for d in fold(table, [bad(1 + FORGET_MS)], timeline, NOW)] == [90]
 
 
 def stands(table: ConcurrencyTable, at_ms: int, timeline: PolicyTimeline, *partitions: str) -> list[bool]:
