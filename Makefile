@@ -15,18 +15,21 @@
 PYTHON ?= python3
 VENV := .venv
 JARS := $(CURDIR)/.weir/jars
-STAMPS := $(VENV)/.installed .weir/jars/kafka/.fetched .weir/jars/spark/.fetched $(VENV)/.compiled .weir/jars/.archived
+FETCHED := .weir/jars/kafka/.fetched .weir/jars/spark/.fetched
+STAMPS := $(VENV)/.installed $(FETCHED) $(VENV)/.compiled .weir/jars/.archived
 PULSAR_JARS := .weir/jars/pulsar/.fetched .weir/jars/pulsar_broker/.fetched
 STREAMS_JARS := .weir/jars/streams43/.fetched
 TESTS_JARS := $(patsubst %,.weir/jars/%/.fetched,hdfs kafka39 kafka41 streams43)
 MATRIX_JARS := $(patsubst %,.weir/jars/%/.fetched,clients28 kafka39 kafka40 kafka41 kafka44)
 AXE := .weir/tools/axe/.fetched
 PYTEST := $(VENV)/bin/python -m pytest
+PIP = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
 # A commit of MinIO, 2026-02-12.
 MINIO := v0.0.0-20260212201848-7aac2a2c5b7c
 KUBE := v1.34.1
 MINUTES ?= 60
-SIDE_BY_SIDE := -n 2 --dist loadfile
+# A file is one worker's; which one is begun when says tests/conftest.py.
+SIDE_BY_SIDE := --dist loadfile --no-loadscope-reorder
 SECURE := secure attack kafka/test_tls.py kafka/test_sasl.py kafka/test_doors.py kafka/test_certificate_users.py pulsar/test_tls.py unit/enforcer/host unit/enforcer/control unit/enforcer/kafka/guard unit/test_jars.py unit/test_sbom.py unit/test_rows_have_tests.py
 
 # Where it is set, as in some containers, every start of Python compiles all of its modules anew.
@@ -39,15 +42,27 @@ unexport CI
 
 # Python's libraries and Kafka's jars come from two places, so they come at a time.
 setup:
-	@$(MAKE) -s -j2 $(STAMPS)
+	@$(MAKE) -s -j3 $(STAMPS)
 
 # Stamps: a second run compares a few file times and does nothing.
-$(VENV)/.installed: requirements.lock pyproject.toml
+$(VENV)/.installed: $(VENV)/.libraries $(VENV)/.pyspark pyproject.toml
+	@$(PIP) --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/bin/python:
 	@scripts/prerequisites.sh $(PYTHON) java mvn
 	@echo "setup: creating $(VENV) (a few minutes the first time)"
-	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
-	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@$(PYTHON) -m venv $(VENV)
+
+# PySpark has no wheel, and building one takes nearly as long as all else: beside it, and not compressed on its way.
+$(VENV)/.libraries: requirements.lock | $(VENV)/bin/python
+	@awk '/^[^ #]/ { on = !/^pyspark==/ } on' $< > $@.lock && $(PIP) --require-hashes -r $@.lock
+	@touch $@
+
+$(VENV)/.pyspark: requirements.lock | $(VENV)/bin/python
+	@awk '/^[^ #]/ { on = /^pyspark==/ } on' $< > $@.lock
+	@printf '[bdist_wheel]\ncompression = stored\n' > $@.cfg
+	@DIST_EXTRA_CONFIG=$(abspath $@.cfg) $(PIP) --no-deps --require-hashes -r $@.lock
 	@touch $@
 
 # Numba keeps machine code on disk: compiled here, or the first job would spend half a minute on it.
@@ -97,7 +112,7 @@ kube: .weir/tools/kube/.built
 	@touch $@
 
 # Kafka and the job start in half the time with it, and work as well without, so a failure stops nothing.
-.weir/jars/.archived: .weir/jars/kafka/.fetched .weir/jars/spark/.fetched | $(VENV)/.compiled
+.weir/jars/.archived: $(FETCHED) | $(VENV)/.compiled
 	@echo "setup: archiving the classes of Kafka and Spark (half a minute)"
 	@$(VENV)/bin/python -m weir.stack.archive || echo "setup: going on without archives; starts take twice as long"
 	@touch $@
@@ -119,41 +134,48 @@ lint: $(VENV)/.installed
 types: lint
 	@echo "== types" && $(VENV)/bin/mypy
 
-units: types $(STAMPS)
-	@echo "== unit tests and traces" && $(PYTEST) tests/unit tests/traces -m "not soak" -n 2
+# Two processes, each with its part: two workers of one would both collect all of it, and a third process hand it out.
+units: units-of-enforcer units-of-others
+
+units-of-enforcer: types $(VENV)/.compiled
+	@$(PYTEST) tests/unit/enforcer -m "not soak" > $(VENV)/.$@ 2>&1; status=$$?; \
+		echo "== unit tests of the enforcer" && cat $(VENV)/.$@; exit $$status
+
+units-of-others: types $(VENV)/.compiled $(FETCHED)
+	@echo "== unit tests and traces" && $(PYTEST) tests/unit tests/traces --ignore tests/unit/enforcer -m "not soak"
 
 check: setup
-	@$(MAKE) -s units
+	@$(MAKE) -s -j2 units
 
 # From the quick to the slow, stops at the first kind that fails: side by side with others, brokers miss their times.
-# Jars and axe come meanwhile.
+# Jars, archives and axe come meanwhile.
 test:
-	@$(MAKE) -s -j2 whole-stack
+	@$(MAKE) -s -j3 whole-stack
 
-.PHONY: on-spark real-kafka real-pulsar console whole-stack tests-jars
+.PHONY: units-of-enforcer units-of-others on-spark real-kafka real-pulsar console whole-stack tests-jars
 tests-jars: .weir/jars/spark/.fetched
 	@for made in $(PULSAR_JARS) $(STREAMS_JARS) $(AXE); do $(MAKE) -s $$made || exit; done
 
-on-spark: units
-	@echo "== the job in Spark" && $(PYTEST) tests/spark -m "not soak" $(SIDE_BY_SIDE) --durations=3
+on-spark: units $(STAMPS)
+	@echo "== the job in Spark" && $(PYTEST) tests/spark -m "not soak" -n 2 $(SIDE_BY_SIDE) --durations=3
 
 real-kafka: on-spark tests-jars
 	@echo "== the proxy and the tools against a real Kafka" && \
-		$(PYTEST) tests/kafka tests/attack -m "not soak" -n 3 --dist loadfile --durations=3
+		$(PYTEST) tests/kafka tests/attack -m "not soak" -n 3 $(SIDE_BY_SIDE) --durations=3
 
 real-pulsar: real-kafka
-	@echo "== Pulsar" && $(PYTEST) tests/pulsar -m "not soak" $(SIDE_BY_SIDE) --durations=3
+	@echo "== Pulsar" && $(PYTEST) tests/pulsar -m "not soak" -n 2 $(SIDE_BY_SIDE) --durations=3
 
 console: real-pulsar
 	@scripts/prerequisites.sh $(PYTHON) chromium
 	@echo "== the console in a browser" && $(PYTEST) tests/browser -m "not soak" --durations=3
 
 whole-stack: console
-	@echo "== the whole stack" && $(PYTEST) tests/end_to_end -m "not soak" $(SIDE_BY_SIDE) --durations=3
+	@echo "== the whole stack" && $(PYTEST) tests/end_to_end -m "not soak" -n 2 $(SIDE_BY_SIDE) --durations=3
 
 secure: setup $(PULSAR_JARS)
 	@scripts/prerequisites.sh $(PYTHON) testssl go
-	@$(PYTEST) $(SECURE:%=tests/%) -m "not soak" $(SIDE_BY_SIDE) --durations=3
+	@$(PYTEST) $(SECURE:%=tests/%) -m "not soak" -n 2 $(SIDE_BY_SIDE) --durations=3
 
 # Nothing side by side with what measures. Needs Debian's package prometheus, with promtool; go for an S3
 # store and for Kubernetes, half an hour the first time; and root, for a second host.
