@@ -5,7 +5,7 @@ from typing import Any
 
 from soak_checks import SAMPLES_MIN
 from soak_history import Entry
-from soak_schedule import LONG, PROXIES
+from soak_schedule import LIMITING, LONG
 
 WHOSE = "user=ANONYMOUS,client-id=a"
 HOUR_MS = 3_600_000
@@ -128,7 +128,7 @@ GOOD: list[Entry] = [
     limit("dispatch", "g"), *lagging("hold"), *lagging("refuse"), limit("concurrency", "broker-1"),
     flight(100, 200), flight(200, 900), flight(150, 250), flight(700, 800, over=True),
     {"kind": "held", "who": "h", "begun": 100, "ended": 200, "code": 0},
-    *({"kind": "slots", "part": name, "taken": 0, "waiting": 0} for name in PROXIES),
+    *({"kind": "slots", "part": name, "taken": 0, "waiting": 0} for name in LIMITING),
     {"kind": "fault", "what": "cut", "target": "client-two", "for_s": 0.5, "begun": 3000, "ended": 3500},
     killed(9000), found_ended("one", 7), found_ended("job", 8), load("made", "m-one"), load("sent", "p"),
     load("read", "r"), {"kind": "planned", "what": "cut", "target": "client-two", "long": False},

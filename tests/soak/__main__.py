@@ -35,7 +35,7 @@ from soak_bounds import most_above  # noqa: E402
 from soak_checks import check, got_through, successes  # noqa: E402
 from soak_disks import let_go, let_go_of_dead  # noqa: E402
 from soak_history import Entry, History, Recorder, now_ms  # noqa: E402
-from soak_load import TOPICS, clients, limits  # noqa: E402
+from soak_load import PULSAR_TOPIC, TOPICS, clients, limits  # noqa: E402
 from soak_rig import CHECKPOINT, Rig  # noqa: E402
 from soak_schedule import KILLS, PROXIES, Fault, kind_of, schedule, smaller  # noqa: E402
 
@@ -157,6 +157,8 @@ def settle(rig: Rig, told: Recorder, folder: Path) -> None:
         for record in records(rig, name):
             value = record.value.decode().rstrip()
             told.note("record", topic=name, offset=record.offset, value=value)
+    for offset, value in rig.pulsar.records(PULSAR_TOPIC):
+        told.note("record", topic=PULSAR_TOPIC, offset=offset, value=value)
     status, said = replay(rig, folder, recorded)
     told.note("replay", status=status, said=said)
 

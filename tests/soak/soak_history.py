@@ -28,7 +28,7 @@ class History:
         read       a consumer's record: who, group, topic, offset, value, at
         committed  where a consumer that lags stands: group, topic, offset, begun, ended
         topic      one that the broker has in the end: name
-        record     what a topic holds in the end: topic, offset, value
+        record     what a topic holds in the end: topic, offset (of Pulsar ledger and entry), value
         event      of weir.requests: event
         decision   of weir.decisions: decision, without `repeat`, and at: when it was written first
         limit      what holds: law, subject, rate, burst, bound, topics (of a group)

@@ -21,13 +21,15 @@ from soak_history import Recorder, now_ms
 from soak_kafka import BROKERS, Brokers
 from soak_links import Link
 from soak_processes import Seen, below
-from soak_schedule import KILLS, LINKS, PROXIES, Fault
+from soak_pulsar import Pulsar, answers
+from soak_schedule import KILLS, LIMITING, LINKS, PROXIES, PULSAR, Fault
 from wire_client import Closed, WireClient
 
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster, Topics
 from weir.stack.kafka import HOST, free_port, port_is_free
 from weir.stack.parts import Change, Limits, Part
+from weir.stack.process import Child
 from weir.stack.topics import ensure_topics
 
 OUTSIDE = "127.0.0.2"
@@ -50,7 +52,7 @@ _READY_PART = {"checkpoint": "job", "jvm": "job", "worker": "job"}
 
 
 class Rig:
-    """Brokers, job, two proxies, admin API and collector; a context manager that leaves nothing behind.
+    """Brokers, job, proxies, admin API and collector; a context manager that leaves nothing behind.
 
     Its methods are called from one thread: see weir.stack.process.Child.
 
@@ -76,6 +78,8 @@ class Rig:
         self.reached: dict[str, str] = {}
         for name in PROXIES:
             self.parts[name] = self._proxy(name)
+        self.pulsar, self.pulsar_at = Pulsar(folder / "pulsar"), f"{HOST}:{free_row(1)}"
+        self.parts["pulsar-proxy"] = self._pulsar_proxy()
         self._ended: dict[str, Part] = {}
         self._held: set[str] = set()
         self._killed: set[int] = set()
@@ -130,12 +134,18 @@ class Rig:
         kafka = self._relay(f"broker-{name}")
         return self._part(name, "proxy", *words, "--settings", str(settings), kafka=kafka)
 
+    def _pulsar_proxy(self) -> Part:
+        words = ("--id", "pulsar-proxy", "--listen", self.pulsar_at, "--pulsar", self.pulsar.service)
+        return self._part("pulsar-proxy", "proxy", *words, kafka=self.kafka.bootstrap)
+
     def __enter__(self) -> Self:
         with ExitStack() as starting:
             for link in (one for links in self.links.values() for one in links):
                 starting.enter_context(link)
             starting.callback(self.kafka.stop)
             self.kafka.start()
+            starting.callback(self.pulsar.stop)
+            self.pulsar.start()
             ensure_topics(Cluster(self.kafka.bootstrap, self.topics))
             self.policies = PolicyWriter(self.kafka.bootstrap, self.topics)
             self.checkpoint.mkdir()
@@ -153,7 +163,7 @@ class Rig:
         """All parts, until they are ready."""
         for part in self.parts.values():
             part.start()
-        every = (*self.parts, "kafka")
+        every = (*self.parts, "kafka", "pulsar")
         if self.await_that(lambda: all(map(self.there, every)), "all parts", 2 * START_S) is None:
             raise WeirError(f"not all parts have started; see {self._folder / 'logs'}")
 
@@ -173,7 +183,7 @@ class Rig:
         found: dict[str, tuple[float, float] | None] = {}
 
         def free() -> bool:
-            found.update({name: slots(self.parts[name], _LAST_LOOK_S) for name in PROXIES})
+            found.update({name: slots(self.parts[name], _LAST_LOOK_S) for name in LIMITING})
             return all(one == (0, 0) for one in found.values())
 
         self.await_that(free, "all slots free", FREE_S)
@@ -183,7 +193,7 @@ class Rig:
 
     def quiet(self) -> None:
         """All but broker and job end, so that nothing new is asked, nor probed."""
-        for name in (*PROXIES, "admin", "collect"):
+        for name in (*LIMITING, "admin", "collect"):
             part = self._ended[name] = self.parts.pop(name)
             self._told.note("stopped", part=name, at=now_ms())
             if not part.child.stop(STOP_S):
@@ -191,8 +201,9 @@ class Rig:
 
     def look(self) -> None:
         """Start again what has ended."""
-        for broker in self.kafka.children:
-            if not broker.alive() and "cluster" not in self._held:
+        for broker in self._brokers():
+            held = "cluster" in self._held and broker in self.kafka.children
+            if not broker.alive() and not held:
                 if broker.pid not in self._killed:
                     self._told.note("ended", part=broker.name, pid=broker.pid, at=now_ms(), why="")
                 broker.start()
@@ -204,10 +215,16 @@ class Rig:
                 time.sleep(0.5)
                 part.start()
 
+    def _brokers(self) -> list[Child]:
+        return [*self.kafka.children, *self.pulsar.children]
+
     def there(self, target: str) -> bool:
         """Whether a part does its work, as far as can be seen from outside."""
         if target == "kafka":
             return self.kafka.whole()
+        if target in PULSAR:
+            one = self.pulsar
+            return one.whole(_ANSWER_S) if target == "pulsar" else answers(self.pulsar_at, _ANSWER_S)
         if target in PROXIES:
             try:
                 with WireClient(self.reached[target]) as client:
@@ -229,7 +246,7 @@ class Rig:
 
     def sample(self) -> None:
         """Note what each process takes, and what proxies count."""
-        for name, pid in [*self._processes(), *((one.name, one.pid) for one in self.kafka.children)]:
+        for name, pid in [*self._processes(), *((one.name, one.pid) for one in self._brokers())]:
             with suppress(OSError, IndexError):
                 rss = int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
                 descriptors = len(os.listdir(f"/proc/{pid}/fd"))
@@ -253,6 +270,8 @@ class Rig:
             return self.kafka.pids
         if target == "kafka":
             return [self.kafka.pids[int(draw * BROKERS)]]
+        if target == "pulsar":
+            return self.pulsar.pids
         if target == "controller":
             return [self.kafka.leader().pid]
         if target == "jvm":

@@ -1,13 +1,14 @@
 """What clients want, what policies allow them, and how far that may be exceeded (docs/laws.md)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from confluent_kafka.admin import AdminClient, NewTopic
 from soak_clients import SIZE, Client, Holder, Laggard, Maker, Reader, Sender
 from soak_history import Recorder
 from soak_kafka import BROKERS
+from soak_pulsar_clients import PulsarReader, PulsarSender
 from soak_rig import AHEAD_MS, CHANGED, Rig
-from soak_schedule import KILLS, PROXIES, Fault
+from soak_schedule import KILLS, LIMITING, PROXIES, Fault
 
 CUT_OFF_S = 15.0
 """A proxy that is cut off admits nothing after so long (docs/laws.md): L of the bounds."""
@@ -18,7 +19,10 @@ BYTES_S, DISPATCH_S = 9_000.0, 2
 JOINING = 0.05
 """proxy.joining_fraction."""
 WANTED_S = 20.0
-NAMESPACE, KEPT = "acme/soak", "acme/kept"
+NAMESPACE, KEPT, PULSAR_NAMESPACE = "acme/soak", "acme/kept", "acme/pulsar"
+PULSAR_TOPIC = f"persistent://{PULSAR_NAMESPACE}/t"
+PULSAR_BYTES_S, PULSAR_WANTED_S = 2_000.0, 10.0
+"""Few, and more of these than of those: a Pulsar beside all else takes enough of a small machine."""
 SLOTS, HOLDERS, HOLD_MS = 4, 5, 150
 """Requests in flight at a broker; what so many clients at each proxy want, who have it for so long."""
 EXEMPT = ("heartbeat", "group", "sasl", "api_versions", "metadata", "admin")
@@ -50,8 +54,9 @@ def limits(rig: Rig, told: Recorder, faults: list[Fault]) -> None:
     precise = {"backlogQuotaCheckIntervalInSeconds": CHECK_S, "preciseBacklogSize": True}
     rig.policies.put("broker", {"resourceUsagePublishIntervalInSecs": 1, **precise})
     mutations(rig, told)
-    joins = len(PROXIES) + sum(fault.what in KILLS and fault.target in PROXIES for fault in faults)
-    records(rig, told, joins)
+    rig.pulsar.make(PULSAR_TOPIC)
+    records(rig, told, "soak", PROXIES, faults)
+    records(rig, told, "pulsar", ("pulsar-proxy",), faults)
     fixed = {"algorithm": "fixed", "fixed": {"limit": SLOTS}, "exempt": list(EXEMPT)}
     rig.policies.put("backpressure.partitions.*", fixed)
     for broker in range(1, BROKERS + 1):
@@ -68,7 +73,8 @@ def limits(rig: Rig, told: Recorder, faults: list[Fault]) -> None:
 
 def mutations(rig: Rig, told: Recorder) -> None:
     """Quotas of partition mutations."""
-    proxies = len(PROXIES)
+    # All that live have their part, whatever stands behind them.
+    proxies = len(LIMITING)
     for name, rate in RATES.items():
         where = {"decide": "strict"} if name == "strict" else {}
         rig.policies.put(
@@ -84,21 +90,23 @@ def mutations(rig: Rig, told: Recorder) -> None:
         )  # fmt: skip
 
 
-def records(rig: Rig, told: Recorder, joins: int) -> None:
-    """A group of producers, and what each of their consumers may be sent."""
-    rig.policies.put("resourcegroups.soak", {"publishRateInBytes": BYTES_S})
+def records(rig: Rig, told: Recorder, group: str, proxies: Sequence[str], faults: list[Fault]) -> None:
+    """A group of producers, and what each of their consumers may be sent, at these proxies."""
+    bytes_s, namespace = (BYTES_S, NAMESPACE) if group == "soak" else (PULSAR_BYTES_S, PULSAR_NAMESPACE)
+    topics = [topic(name) for name in proxies] if group == "soak" else [PULSAR_TOPIC]
+    rig.policies.put(f"resourcegroups.{group}", {"publishRateInBytes": bytes_s})
     dispatch = {"dispatchThrottlingRateInMsg": DISPATCH_S}
-    own = {"resourcegroup": "soak", "subscriptionDispatchRate": dispatch}
-    rig.policies.put(f"namespaces.{NAMESPACE}", own)
-    proxies = len(PROXIES)
+    own = {"resourcegroup": group, "subscriptionDispatchRate": dispatch}
+    rig.policies.put(f"namespaces.{namespace}", own)
+    joins = len(proxies) + sum(fault.what in KILLS and fault.target in proxies for fault in faults)
     told.note(
-        "limit", law="shares", subject="soak", rate=BYTES_S, burst=BYTES_S / 2,
-        bound=proxies * 10 * SIZE + joins * JOINING * BYTES_S * 2, topics=[topic(name) for name in PROXIES],
+        "limit", law="shares", subject=group, rate=bytes_s, burst=bytes_s / 2,
+        bound=len(proxies) * 10 * SIZE + joins * JOINING * bytes_s * 2, topics=topics,
     )  # fmt: skip
-    for name in PROXIES:
+    for name in proxies:
         told.note(
             "limit", law="dispatch", subject=f"read-{name}", rate=DISPATCH_S, burst=DISPATCH_S,
-            bound=proxies * 10 + DISPATCH_S * CUT_OFF_S,
+            bound=len(proxies) * 10 + DISPATCH_S * CUT_OFF_S,
         )  # fmt: skip
 
 
@@ -114,6 +122,8 @@ def clients(rig: Rig, told: Recorder) -> Iterator[Client]:
             yield Holder(told, f"held{number}-{name}", at, EMPTY, HOLD_MS)
         for kept in QUOTAS:
             yield Sender(told, f"{kept}-{name}", at, topic(kept, KEPT), KEPT_S)
+    yield PulsarSender(told, "send-pulsar-proxy", rig.pulsar_at, PULSAR_TOPIC, PULSAR_WANTED_S)
+    yield PulsarReader(told, "read-pulsar-proxy", rig.pulsar_at, PULSAR_TOPIC)
     # They end first, so that producers are let through before they end.
     for kept, at in zip(QUOTAS, rig.reached.values(), strict=True):
         yield Laggard(told, f"lag-{kept}", at, topic(kept, KEPT), LAG_S)

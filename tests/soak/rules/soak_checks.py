@@ -9,7 +9,7 @@ from soak_alerts import OF, alerts
 from soak_backlogs import freed, kept, outcome
 from soak_bounds import above, admitted, held_s
 from soak_history import Entry, History
-from soak_schedule import KILLS, PROXIES, kind_of
+from soak_schedule import KILLS, LIMITING, PROXIES, kind_of
 from soak_slots import full, leaked
 
 REFUSED = 89
@@ -60,16 +60,20 @@ def twice(history: History) -> Iterator[str]:
 
 def skipped(history: History) -> Iterator[str]:
     """What a consumer reads is what is there, and it passes over none."""
-    there = {(one["topic"], one["offset"]): one["value"] for one in history["record"]}
-    next_offset: dict[tuple[str, str], int] = {}
+    every: dict[str, dict[int, tuple[int, str]]] = defaultdict(dict)
+    for one in sorted(history["record"], key=lambda one: one["offset"]):
+        own = every[one["topic"]]
+        own[one["offset"]] = len(own), one["value"]
+    next_number: dict[tuple[str, str], int] = defaultdict(int)
     for one in history["read"]:
-        key, offset = (one["group"], one["topic"]), one["offset"]
-        if there.get((one["topic"], offset)) != one["value"]:
-            yield f"{one['who']} read {one['value']} at {one['topic']} {offset}"
-        if offset > next_offset.get(key, 0):
-            yield f"{one['who']} passed over {one['topic']} {next_offset.get(key, 0)} to {offset - 1}"
+        key, place = (one["group"], one["topic"]), f"{one['topic']} {one['offset']}"
+        number, value = every[one["topic"]].get(one["offset"], (-1, ""))
+        if value != one["value"]:
+            yield f"{one['who']} read {one['value']} at {place}"
+        if number > next_number[key]:
+            yield f"{one['who']} passed over {number - next_number[key]} before {place}"
         # It may begin again where it had committed, of which nothing is missed.
-        next_offset[key] = max(next_offset.get(key, 0), offset + 1)
+        next_number[key] = max(next_number[key], number + 1)
 
 
 def gone(history: History) -> Iterator[str]:
@@ -206,7 +210,7 @@ def ended(history: History) -> Iterator[str]:
     yield from (f"{one['who']}: {one['why']}" for one in history["failed"])
     killed = {one["pid"] for one in history["fault"] if one["what"] in KILLS}
     for one in history["ended"]:
-        if one["part"] in (*PROXIES, "admin", "collect") and one["pid"] not in killed:
+        if one["part"] in (*LIMITING, "admin", "collect") and one["pid"] not in killed:
             yield f"{one['part']} was not killed: {one['why']}"
 
 

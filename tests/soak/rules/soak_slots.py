@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from soak_alerts import OF
 from soak_calm import Span, common_ms, disturbed
 from soak_history import Entry, History
-from soak_schedule import LINKS, PROXIES
+from soak_schedule import LIMITING, LINKS, PROXIES
 
 CLOSING_MS = 1_000
 """A relay may see so much later than the proxy that a connection is over."""
@@ -66,7 +66,7 @@ def leaked(history: History) -> Iterator[str]:
     But where faults kept answers back for much of that time.
     """
     seen = {one["part"] for one in history["slots"]}
-    yield from (f"nobody looked at the slots of {name}" for name in PROXIES if name not in seen)
+    yield from (f"nobody looked at the slots of {name}" for name in LIMITING if name not in seen)
     for one in history["slots"]:
         if one["taken"] or one["waiting"]:
             yield f"{one['part']}: {one['taken']:.0f} slots are taken, {one['waiting']:.0f} clients wait"

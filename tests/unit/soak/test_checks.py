@@ -242,12 +242,21 @@ def test_what_holds_nothing_back_widens_no_bound_of_deliveries() -> None:
 
 @pytest.mark.parametrize(("target", "wrong"), [("collect", False), ("admin", True)])
 def test_what_a_check_takes_longer_by_troubles_is_forgiven(target: str, wrong: bool) -> None:
-    """While nobody checks one record is taken, one refused, and one held; of other parts that is no excuse."""
+    """While nobody checks one record is taken, one refused, one held; of other parts that is no excuse."""
     long = {**killed(5_000, target), "what": "down", "ended": 99_000}
     late = [*GOOD, *kept("hold", 10, 40_000, 9), load("sent", "m", 99), OTHERS, *TOO_SOON, long]
 
     found = check(History.of(late))
     assert [bool(found[rule]) for rule in ("kept", "freed", "outcome")] == [wrong] * 3
+
+
+def test_places_of_records_may_have_gaps() -> None:
+    """As Pulsar's have between two ledgers: what is there counts."""
+    far = [placed("record", 1 << 32, 5), placed("record", 1 << 33, 6)]
+
+    read = [placed("read", 1 << 32, 5), placed("read", 1 << 33, 6)]
+    assert check(History.of([*GOOD, *far, *read]))["skipped"] == []
+    assert len(check(History.of([*GOOD, *far, *read[1:]]))["skipped"]) == 1
 
 
 def test_a_connection_may_be_over_before_it_is_seen() -> None:
