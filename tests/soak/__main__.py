@@ -101,7 +101,7 @@ def run(
         faults = [fault for fault in faults if fault.target != "checkpoint"]
     for what, target, long in sorted({kind_of(asdict(fault)) for fault in faults}):
         told.note("planned", what=what, target=target, long=long)
-    limits(rig, told, faults)
+    limits(rig, told)
     rig.start()
     say(f"all parts are there; {len(faults)} faults, {kills_of(asdict(one) for one in faults)} of them kills")
     with ExitStack() as load:

@@ -8,7 +8,7 @@ from soak_history import Recorder
 from soak_kafka import BROKERS
 from soak_pulsar_clients import PulsarReader, PulsarSender
 from soak_rig import AHEAD_MS, CHANGED, Rig
-from soak_schedule import KILLS, LIMITING, PROXIES, Fault
+from soak_schedule import LIMITING, PROXIES
 
 CUT_OFF_S = 15.0
 """A proxy that is cut off admits nothing after so long (docs/laws.md): L of the bounds."""
@@ -16,8 +16,8 @@ RATES = {"hurry": 0.5, "strict": 0.2, "changed": max(each["controller_mutation_r
 BURST_TIMES = 11
 BYTES_S, DISPATCH_S = 9_000.0, 2
 """The second is less than half of what producers get through."""
-JOINING = 0.05
-"""proxy.joining_fraction."""
+JOINING, HEARD_S = 0.05, 2.0
+"""proxy.joining_fraction; when all have heard of their shares, while all is well."""
 WANTED_S = 20.0
 NAMESPACE, KEPT, PULSAR_NAMESPACE = "acme/soak", "acme/kept", "acme/pulsar"
 PULSAR_TOPIC = f"persistent://{PULSAR_NAMESPACE}/t"
@@ -46,7 +46,7 @@ TOPICS = (*map(topic, PROXIES), *(topic(name, KEPT) for name in QUOTAS))
 """All that hold records."""
 
 
-def limits(rig: Rig, told: Recorder, faults: list[Fault]) -> None:
+def limits(rig: Rig, told: Recorder) -> None:
     """Topics, policies, and what they may come to at most."""
     admin = AdminClient({"bootstrap.servers": rig.kafka.bootstrap})
     for done in admin.create_topics([NewTopic(name, 1, BROKERS) for name in (*TOPICS, EMPTY)]).values():
@@ -55,8 +55,8 @@ def limits(rig: Rig, told: Recorder, faults: list[Fault]) -> None:
     rig.policies.put("broker", {"resourceUsagePublishIntervalInSecs": 1, **precise})
     mutations(rig, told)
     rig.pulsar.make(PULSAR_TOPIC)
-    records(rig, told, "soak", PROXIES, faults)
-    records(rig, told, "pulsar", ("pulsar-proxy",), faults)
+    records(rig, told, "soak", PROXIES)
+    records(rig, told, "pulsar", ("pulsar-proxy",))
     fixed = {"algorithm": "fixed", "fixed": {"limit": SLOTS}, "exempt": list(EXEMPT)}
     rig.policies.put("backpressure.partitions.*", fixed)
     for broker in range(1, BROKERS + 1):
@@ -90,7 +90,7 @@ def mutations(rig: Rig, told: Recorder) -> None:
         )  # fmt: skip
 
 
-def records(rig: Rig, told: Recorder, group: str, proxies: Sequence[str], faults: list[Fault]) -> None:
+def records(rig: Rig, told: Recorder, group: str, proxies: Sequence[str]) -> None:
     """A group of producers, and what each of their consumers may be sent, at these proxies."""
     bytes_s, namespace = (BYTES_S, NAMESPACE) if group == "soak" else (PULSAR_BYTES_S, PULSAR_NAMESPACE)
     topics = [topic(name) for name in proxies] if group == "soak" else [PULSAR_TOPIC]
@@ -98,10 +98,9 @@ def records(rig: Rig, told: Recorder, group: str, proxies: Sequence[str], faults
     dispatch = {"dispatchThrottlingRateInMsg": DISPATCH_S}
     own = {"resourcegroup": group, "subscriptionDispatchRate": dispatch}
     rig.policies.put(f"namespaces.{namespace}", own)
-    joins = len(proxies) + sum(fault.what in KILLS and fault.target in proxies for fault in faults)
     told.note(
         "limit", law="shares", subject=group, rate=bytes_s, burst=bytes_s / 2,
-        bound=len(proxies) * 10 * SIZE + joins * JOINING * bytes_s * 2, topics=topics,
+        bound=len(proxies) * (10 * SIZE + JOINING * bytes_s * 2) + bytes_s * HEARD_S, topics=topics,
     )  # fmt: skip
     for name in proxies:
         told.note(

@@ -4,9 +4,10 @@ import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+from soak_calm import disturbed, slowed
 from soak_history import Entry, History
 from soak_schedule import KILLS
-from soak_slots import in_flight
+from soak_slots import AFTER_MS, DISTURB, in_flight
 
 STARTS_MAX = 20_000
 
@@ -21,6 +22,7 @@ def above(history: History) -> Iterator[str]:
 def most_above(history: History) -> dict[str, tuple[float, float]]:
     """How far each limit was exceeded at most, and its bound."""
     found = {}
+    spans = disturbed(history, DISTURB, AFTER_MS)
     for limit in history["limit"]:
         subject, rate, burst = limit["subject"], limit["rate"], limit["burst"]
         if limit["law"] == "mutation":
@@ -32,10 +34,9 @@ def most_above(history: History) -> dict[str, tuple[float, float]]:
         elif limit["law"] == "shares":
             told = [one for one in history["sent"] if one["topic"] in limit["topics"]]
             told = [one for one in told if one["offset"] is not None]
-            times = ([one["begun"] for one in told], [one["ended"] for one in told])
             # While a fault lasts, shares that were taken away may be used besides.
-            bound = limit["bound"] + rate * held_s(history)
-            found[subject] = (beyond(*times, rate, burst, [one["size"] for one in told]), bound)
+            times = (slowed([one[end] for one in told], spans) for end in ("begun", "ended"))
+            found[subject] = (beyond(*times, rate, burst, [one["size"] for one in told]), limit["bound"])
         elif limit["law"] == "dispatch":
             came = [one["at"] for one in history["read"] if one["group"] == subject]
             # What was let through may have been held back on its way, by two faults.
@@ -57,7 +58,7 @@ def held_s(history: History, since: float = -math.inf, until: float = math.inf) 
 
 
 def beyond(
-    begun: Sequence[int], ended: Sequence[int], rate: float, burst: float, sizes: Sequence[int] = ()
+    begun: Sequence[float], ended: Sequence[float], rate: float, burst: float, sizes: Sequence[int] = ()
 ) -> float:
     """The most that was let through above rate x time + burst, over any stretch of time.
 

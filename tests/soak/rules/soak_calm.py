@@ -1,7 +1,8 @@
 """When something was disturbed, and when all was well."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
+import numpy as np
 from soak_history import Entry, History
 
 Span = tuple[float, float]
@@ -42,6 +43,13 @@ def joined(spans: Iterable[Span]) -> Iterator[Span]:
         newest = begun, ended
     if newest is not None:
         yield newest
+
+
+def slowed(at: Sequence[int], spans: Iterable[Span]) -> list[float]:
+    """Times, ms, by a clock that goes twice as fast in some spans: there twice as much may come to pass."""
+    every = np.asarray(at, dtype=np.float64)
+    shown: list[float] = sum((np.clip(every, *span) - span[0] for span in spans), every).tolist()
+    return shown
 
 
 def common_ms(spans: Iterable[Span], begun: float, ended: float) -> float:

@@ -16,14 +16,14 @@ DEADLINE_MS, SEEN_MS = 30_000, 5_000
 """A proxy gives a slot back by itself then, which hides one that was forgotten; it is seen so late."""
 _HOLD_BACK = (*OF["kafka"], *PROXIES, *(link for link in LINKS if link.startswith("broker")))
 """What may keep a broker's answer back."""
-_DISTURB = (*OF["job"], *_HOLD_BACK)
+DISTURB = (*OF["job"], *OF["pulsar"], *_HOLD_BACK)
 """What may keep proxies from hearing of their parts."""
 
 
 def in_flight(history: History) -> dict[str, tuple[float, float]]:
     """How far above a broker's limit requests were in flight, and the bound: in calm times, and else."""
     found = {}
-    spans = disturbed(history, _DISTURB, AFTER_MS)
+    spans = disturbed(history, DISTURB, AFTER_MS)
     for limit in (one for one in history["limit"] if one["law"] == "concurrency"):
         broker, whole = limit["subject"], limit["burst"]
         calm, else_ = most([one for one in history["flight"] if one["broker"] == broker], spans)

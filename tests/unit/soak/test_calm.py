@@ -1,6 +1,6 @@
 """When something was disturbed (tests/soak)."""
 
-from soak_calm import common_ms, disturbed, joined
+from soak_calm import common_ms, disturbed, joined, slowed
 from soak_histories import found_ended, killed
 from soak_history import History
 
@@ -28,3 +28,10 @@ def test_times_that_overlap_are_one() -> None:
     assert list(joined([])) == []
     assert common_ms(spans, 2, 6) == 2
     assert common_ms(spans, 3, 5) == common_ms(spans, 10, 20) == 0
+
+
+def test_a_clock_goes_faster_where_something_is_disturbed() -> None:
+    """In each such time by as much as that lasts."""
+    assert slowed([0, 10, 15, 20, 35], [(10.0, 20.0), (30.0, 40.0)]) == [0, 10, 20, 30, 50]
+    assert slowed([3], []) == [3]
+    assert slowed([], [(0.0, 1.0)]) == []
