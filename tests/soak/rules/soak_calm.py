@@ -26,9 +26,8 @@ def disturbed(history: History, targets: Iterable[str], after_ms: float) -> list
 
 
 def back(one: Entry) -> Span:
-    """How long a part took to be back; for ever, if it never came."""
-    took_ms = 1000 * one["took_s"] if one["took_s"] is not None else 0.0
-    return one["at"] - took_ms, one["at"]
+    """How long a part took to be back; one that never came breaks another rule (`away`)."""
+    return one["at"] - 1000 * (one["took_s"] or 0), one["at"]
 
 
 def joined(spans: Iterable[Span]) -> Iterator[Span]:
