@@ -274,7 +274,7 @@ class PolicyTimeline:
         return PolicySet(entries, self._version_after(made), self._newest(made))
 
     def _newest(self, made: int) -> int:
-        """Time of the newest of so many changes: a late one may be older than what was forgotten before it."""
+        """Time of the newest of so many changes: a late one may be older than what was forgotten before."""
         return max(self._folded, self._times[made - 1]) if made else self._folded
 
 

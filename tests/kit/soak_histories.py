@@ -5,7 +5,7 @@ from typing import Any
 
 from soak_checks import SAMPLES_MIN
 from soak_history import Entry
-from soak_schedule import LONG
+from soak_schedule import LIMITING, LONG
 
 WHOSE = "user=ANONYMOUS,client-id=a"
 HOUR_MS = 3_600_000
@@ -36,7 +36,7 @@ def sent(number: int, offset: int | None) -> Entry:
     """A record that was acknowledged, or not."""
     return {
         "kind": "sent", "who": "p", "topic": "t", "value": f"p {number}", "size": 100,
-        "begun": 1000 * number, "ended": 1000 * number, "offset": offset,
+        "begun": 1000 * number, "ended": 1000 * number, "offset": offset, "code": 0,
     }  # fmt: skip
 
 
@@ -88,13 +88,47 @@ def sample(number: int, rss: int, descriptors: int = 10) -> Entry:
     return {"kind": "sample", "part": "one", "pid": 7, "at": number, "rss": rss, "descriptors": descriptors}
 
 
+def flight(begun: int, ended: int, over: bool = False) -> Entry:
+    """A request at a broker."""
+    return {"kind": "flight", "broker": "broker-1", "begun": begun, "ended": ended, "over": over}
+
+
+def kept(policy: str, number: int, at: int, offset: int | None, code: int = 0) -> list[Entry]:
+    """A record for a topic with a quota of 3,000 bytes, and where it stands."""
+    topic, value = f"k-{policy}", f"{policy}-one {number}"
+    asked = {
+        "kind": "sent", "who": f"{policy}-one", "topic": topic, "value": value, "size": 400, "begun": at,
+        "ended": at, "offset": offset, "code": code,
+    }  # fmt: skip
+    stands = {"kind": "record", "topic": topic, "offset": offset, "value": value}
+    return [asked, *([] if offset is None else [stands])]
+
+
+def lagging(policy: str) -> list[Entry]:
+    """A consumer that stands still for a minute: beyond the quota from 3 s on, which is known 20 s later."""
+    group, topic = f"lag-{policy}", f"k-{policy}"
+    quota = {"topic": topic, "group": group, "policy": policy, "bytes": 3_000, "bound_s": 10}
+    stands = [
+        {"kind": "committed", "group": group, "topic": topic, "offset": offset, "begun": at, "ended": at}
+        for offset, at in ((0, 0), (8, 60_000))
+    ]
+    written = [each for number in range(8) for each in kept(policy, number, 1_250 + 250 * number, number)]
+    refused = kept(policy, 8, 40_000, None, 44) if policy == "refuse" else []
+    own = load("sent", f"{policy}-one", 100)
+    return [{"kind": "quota", **quota}, *stands, *written, *refused, *kept(policy, 9, 62_000, 8), own]
+
+
 GOOD: list[Entry] = [
     *made("a", 0), *made("b", 1000), *made("c", 2000, 89), *made("unanswered", 5000, None),
     {"kind": "event", "event": {"type": "refund", "id": "back", "of": "r-unanswered"}},
     *(sent(number, number) for number in range(3)), sent(3, None), sent(4, -1),
     *(placed("record", number, number) for number in range(3)), placed("record", 3, 4),
     *(placed("read", number, number) for number in (0, 1, 0, 1, 2)), placed("read", 3, 4),
-    limit("mutation", WHOSE), {**limit("shares", "group"), "rate": 100, "burst": 100}, limit("dispatch", "g"),
+    limit("mutation", WHOSE), {**limit("shares", "group"), "rate": 100, "burst": 100, "topics": ["t"]},
+    limit("dispatch", "g"), *lagging("hold"), *lagging("refuse"), limit("concurrency", "broker-1"),
+    flight(100, 200), flight(200, 900), flight(150, 250), flight(700, 800, over=True),
+    {"kind": "held", "who": "h", "begun": 100, "ended": 200, "code": 0},
+    *({"kind": "slots", "part": name, "taken": 0, "waiting": 0} for name in LIMITING),
     {"kind": "fault", "what": "cut", "target": "client-two", "for_s": 0.5, "begun": 3000, "ended": 3500},
     killed(9000), found_ended("one", 7), found_ended("job", 8), load("made", "m-one"), load("sent", "p"),
     load("read", "r"), {"kind": "planned", "what": "cut", "target": "client-two", "long": False},

@@ -105,7 +105,7 @@ def fetch_response(version: int, topics: Topics, aborted: int = 0, **fields: Any
 
 def fetch_request(
     version: int, topics: Mapping[str, int], max_bytes: int = 1 << 20, epoch: int = 0, session: int = 0,
-    offset: int = 0, min_bytes: int = 1,
+    offset: int = 0, min_bytes: int = 1, max_wait_ms: int = 500,
 ) -> tuple[bytes, RequestHeader]:  # fmt: skip
     """A Fetch request v4-18 for topics with so many partitions."""
     part = {"fetch_offset": offset, "partition_max_bytes": 1 << 20}
@@ -113,7 +113,7 @@ def fetch_request(
         _named(name, version, "topic") | {"partitions": [part | {"partition": one} for one in range(count)]}
         for name, count in topics.items()
     ]
-    values: dict[str, Any] = {"max_wait_ms": 500, "min_bytes": min_bytes, "max_bytes": max_bytes}
+    values: dict[str, Any] = {"max_wait_ms": max_wait_ms, "min_bytes": min_bytes, "max_bytes": max_bytes}
     if version >= 7:
         values |= {"session_epoch": epoch, "session_id": session}
     return request(build(FetchRequest, version, topics=data, **values))

@@ -25,31 +25,23 @@ from statistics import median
 import orjson
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "kit")]
+sys.path[:0] = [str(ROOT), *(str(ROOT / "tests" / one) for one in ("kit", "soak/load", "soak/rules"))]
 
-from confluent_kafka.admin import AdminClient, NewTopic  # noqa: E402  # the kits must be found first
+from confluent_kafka.admin import AdminClient  # noqa: E402  # the kits must be found first
 from prometheus_kit import Prometheus  # noqa: E402
 from soak_alerts import note_alerts, spans  # noqa: E402
 from soak_backs import BACK_S, POLL_S, Backs  # noqa: E402
-from soak_checks import check, got_through, most_above, successes  # noqa: E402
-from soak_clients import SIZE, Client, Maker, Reader, Sender  # noqa: E402
+from soak_bounds import most_above  # noqa: E402
+from soak_checks import check, got_through, successes  # noqa: E402
+from soak_disks import let_go, let_go_of_dead  # noqa: E402
 from soak_history import Entry, History, Recorder, now_ms  # noqa: E402
-from soak_rig import AHEAD_MS, CHANGED, CHECKPOINT, Rig, let_go, let_go_of_dead  # noqa: E402
+from soak_load import PULSAR_TOPIC, TOPICS, clients, limits  # noqa: E402
+from soak_rig import CHECKPOINT, Rig  # noqa: E402
 from soak_schedule import KILLS, PROXIES, Fault, kind_of, schedule, smaller  # noqa: E402
 
 from weir.logs.topic_reader import Record, TopicReader  # noqa: E402
 
 SETTLE_S, REPLAY_S, SCRAPE_S = 240.0, 900.0, 5
-CUT_OFF_S = 15.0
-"""A proxy that is cut off admits nothing after so long (docs/laws.md): L of the bounds."""
-RATES = {"hurry": 0.5, "strict": 0.2, "changed": max(each["controller_mutation_rate"] for each in CHANGED)}
-BURST_TIMES = 11
-BYTES_S, DISPATCH_S = 9_000.0, 2
-"""The second is less than half of what producers get through."""
-JOINING = 0.05
-"""proxy.joining_fraction."""
-WANTED_S = 20.0
-NAMESPACE = "acme/soak"
 _begun = time.monotonic()
 
 
@@ -109,7 +101,7 @@ def run(
         faults = [fault for fault in faults if fault.target != "checkpoint"]
     for what, target, long in sorted({kind_of(asdict(fault)) for fault in faults}):
         told.note("planned", what=what, target=target, long=long)
-    limits(rig, told, faults)
+    limits(rig, told)
     rig.start()
     say(f"all parts are there; {len(faults)} faults, {kills_of(asdict(one) for one in faults)} of them kills")
     with ExitStack() as load:
@@ -140,57 +132,6 @@ def targets(rig: Rig) -> dict[str, str]:
     return {**jobs, "weir-proxy": ",".join(rig.metrics[name] for name in PROXIES)}
 
 
-def limits(rig: Rig, told: Recorder, faults: list[Fault]) -> None:
-    """Topics, policies, and what they may come to at most (docs/laws.md)."""
-    admin = AdminClient({"bootstrap.servers": rig.kafka.bootstrap})
-    for done in admin.create_topics([NewTopic(topic(name), 1, 3) for name in PROXIES]).values():
-        done.result(30)
-    rig.policies.put("broker", {"resourceUsagePublishIntervalInSecs": 1})
-    rig.policies.put("resourcegroups.soak", {"publishRateInBytes": BYTES_S})
-    dispatch = {"dispatchThrottlingRateInMsg": DISPATCH_S}
-    own = {"resourcegroup": "soak", "subscriptionDispatchRate": dispatch}
-    rig.policies.put(f"namespaces.{NAMESPACE}", own)
-    proxies = len(PROXIES)
-    for name, rate in RATES.items():
-        where = {"decide": "strict"} if name == "strict" else {}
-        rig.policies.put(
-            f"quotas[user=ANONYMOUS,client-id={name}]", {"controller_mutation_rate": rate, **where}
-        )
-        burst = BURST_TIMES * rate
-        # What lets it through a second time is a clock that is ahead.
-        skewed = rate * max(AHEAD_MS.values()) / 1000
-        local = proxies + 1 + (proxies - 1) / proxies * (burst + rate * CUT_OFF_S) + rate * CUT_OFF_S + skewed
-        told.note(
-            "limit", law="mutation", subject=f"user=ANONYMOUS,client-id={name}", rate=rate, burst=burst,
-            bound=1 + rate * CUT_OFF_S + skewed if where else local,
-        )  # fmt: skip
-    joins = proxies + sum(fault.what in KILLS and fault.target in PROXIES for fault in faults)
-    told.note(
-        "limit", law="shares", subject="soak", rate=BYTES_S, burst=BYTES_S / 2,
-        bound=proxies * 10 * SIZE + joins * JOINING * BYTES_S * 2,
-    )  # fmt: skip
-    for name in PROXIES:
-        told.note(
-            "limit", law="dispatch", subject=f"read-{name}", rate=DISPATCH_S, burst=DISPATCH_S,
-            bound=proxies * 10 + DISPATCH_S * CUT_OFF_S,
-        )  # fmt: skip
-
-
-def topic(name: str) -> str:
-    """Of the records that come by a proxy, in Kafka's form of the namespace."""
-    return f"{NAMESPACE.replace('/', '.')}.{name}"
-
-
-def clients(rig: Rig, told: Recorder) -> Iterator[Client]:
-    """Of all laws, at both proxies."""
-    for name, at in rig.reached.items():
-        yield Maker(told, f"hurry-{name}", "hurry", at, 0.3)
-        yield Maker(told, f"strict-{name}", "strict", at, 2.0)
-        yield Maker(told, f"changed-{name}", "changed", at, 0.7)
-        yield Sender(told, f"send-{name}", at, topic(name), WANTED_S)
-        yield Reader(told, f"read-{name}", at, topic(name))
-
-
 def settle(rig: Rig, told: Recorder, folder: Path) -> None:
     """Wait until all is decided, and read what is there."""
 
@@ -200,6 +141,7 @@ def settle(rig: Rig, told: Recorder, folder: Path) -> None:
         made = {one["id"] for one in objects(rig, rig.topics.decisions) if one["type"] == "admission"}
         return asked <= made
 
+    rig.note_slots()
     rig.quiet()
     say("waiting until all is decided")
     rig.await_that(settled, "all decisions", SETTLE_S)
@@ -211,10 +153,12 @@ def settle(rig: Rig, told: Recorder, folder: Path) -> None:
         told.note("decision", decision=decision, at=at)
     for name in AdminClient({"bootstrap.servers": rig.kafka.bootstrap}).list_topics(timeout=60).topics:
         told.note("topic", name=name)
-    for name in map(topic, PROXIES):
+    for name in TOPICS:
         for record in records(rig, name):
             value = record.value.decode().rstrip()
             told.note("record", topic=name, offset=record.offset, value=value)
+    for offset, value in rig.pulsar.records(PULSAR_TOPIC):
+        told.note("record", topic=PULSAR_TOPIC, offset=offset, value=value)
     status, said = replay(rig, folder, recorded)
     told.note("replay", status=status, said=said)
 

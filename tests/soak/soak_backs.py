@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 from soak_history import Recorder, now_ms
 from soak_rig import Rig
-from soak_schedule import PROXIES, Fault, kind_of
+from soak_schedule import PROXIES, PULSAR, Fault, kind_of
 
 BACK_S = 300.0
 SAMPLE_S, POLL_S = 2.0, 0.5
@@ -116,5 +116,5 @@ def reached(target: str) -> str:
     """What is to be seen from outside again."""
     if target in ("controller", "cluster"):
         return "kafka"
-    proxy = target.rpartition("-")[2]
-    return proxy if proxy in PROXIES else target if target in ("kafka", "admin", "collect") else DECIDING
+    seen, proxy = ("kafka", "admin", "collect", *PULSAR), target.rpartition("-")[2]
+    return proxy if proxy in PROXIES else target if target in seen else DECIDING

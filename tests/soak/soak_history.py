@@ -24,15 +24,22 @@ class History:
 
     Kinds, beside what names itself:
         made       a request for a topic: who (NAME-PROXY), subject, name, begun, ended, code (None: nothing)
-        sent       a producer's record: who, topic, value, begun, ended, offset (None: not acknowledged)
+        sent       a producer's record: who, topic, value, begun, ended, offset (None: not acknowledged), code
         read       a consumer's record: who, group, topic, offset, value, at
+        committed  where a consumer that lags stands: group, topic, offset, begun, ended
         topic      one that the broker has in the end: name
-        record     what a topic holds in the end: topic, offset, value
+        record     what a topic holds in the end: topic, offset (of Pulsar ledger and entry), value
         event      of weir.requests: event
         decision   of weir.decisions: decision, without `repeat`, and at: when it was written first
-        limit      what holds: law, subject, rate, burst, bound
-        doubt      answers of a proxy before Kafka had their events: pid, count, at
-        load       what a client wants all the time: who, what (made, sent, read), begun, ended
+        limit      what holds: law, subject, rate, burst, bound, topics (of a group)
+        quota      of a backlog: topic, group, policy, bytes, bound_s
+        doubt      answers of a proxy before Kafka had their events: part, pid, count, at
+        expired    slots that a proxy gave back by their deadline: part, pid, count, at
+        held       a request that waits at the broker: who, begun, ended, code
+        flight     a request at a broker, as the relay before it saw that: broker, begun, ended, over (the
+                   connection was, before an answer)
+        slots      of a proxy when the load was over: part, taken, waiting
+        load       what a client wants all the time: who, what (made, sent, read, held), begun, ended
         failed     a client that ended by an error: who, why
         planned    a fault of the schedule, each once: what, target, long
         fault      what was done: all of Fault, begun, ended (as it came), pid (of a kill)

@@ -59,15 +59,27 @@ class Link(Path):
         self.mend()
         super().__exit__()
 
+    def came(self, source: socket.socket, data: bytes) -> None:
+        """A piece has come, and is not passed on yet."""
+
+    def went(self, source: socket.socket) -> None:
+        """The newest piece from there was passed on whole."""
+
+    def over(self, source: socket.socket) -> None:
+        """Nothing more comes from there."""
+
     def _pass(self, source: socket.socket, to: socket.socket) -> None:
         with suppress(OSError):
             while data := source.recv(_AT_ONCE_BYTES):
+                self.came(source, data)
                 self._whole.wait()
                 time.sleep(self._delay_s)
                 if self._halving:
                     to.sendall(data[: len(data) // 2])
                     break
                 to.sendall(data)
+                self.went(source)
+        self.over(source)
         shut(source)
         shut(to)
         with self._lock:

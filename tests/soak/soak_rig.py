@@ -4,37 +4,40 @@ import os
 import random
 import resource
 import signal
-import subprocess
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import yaml
 from confluent_kafka import Consumer, TopicPartition
-from process_kit import series_at
 from proxy_kit import PolicyWriter
 from soak_clients import Bad, Crowd
+from soak_counts import Counts, slots
+from soak_disks import fill, forbid_files, let_go, make_read_only, small_disk
+from soak_flights import CountedLink
 from soak_history import Recorder, now_ms
 from soak_kafka import BROKERS, Brokers
 from soak_links import Link
 from soak_processes import Seen, below
-from soak_schedule import KILLS, LINKS, PROXIES, Fault
+from soak_pulsar import Pulsar, answers
+from soak_schedule import KILLS, LIMITING, LINKS, PROXIES, PULSAR, Fault
 from wire_client import Closed, WireClient
 
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster, Topics
 from weir.stack.kafka import HOST, free_port, port_is_free
 from weir.stack.parts import Change, Limits, Part
-from weir.stack.process import running
+from weir.stack.process import Child
 from weir.stack.topics import ensure_topics
 
 OUTSIDE = "127.0.0.2"
 """Where relays before the proxies listen, on the proxies' own ports: the address that clients are told."""
 START_S, STOP_S, GONE_S = 300.0, 20.0, 5.0
+FREE_S = 15.0
+"""Half of the time after which a proxy gives a slot back by itself."""
 CHECKPOINT = "checkpoint"
-CHECKPOINT_BYTES = 32 << 20
 BAD_CLIENTS = 200
 IDLE_CLIENTS = 5_000
 AHEAD_MS = {"two": 700}
@@ -43,16 +46,13 @@ _SKEWED = str(Path(__file__).parents[1] / "kit" / "skewed_proxy.py")
 _PORTS = range(20_000, 32_000)
 """Below those that the kernel gives to whoever connects: a part finds its own free whenever it is back."""
 CHANGED = ({"controller_mutation_rate": 0.2}, {"controller_mutation_rate": 0.4})
-_DISK = "soak-of-"
-"""A disk's name goes on with the process that mounted it."""
 _LOOK_S, _ANSWER_S, _LAST_LOOK_S = 1.0, 2.0, 5.0
 """How long a part may take to say something: who is stopped is not waited for."""
-_DOUBT = "weir_unacknowledged_answers_total"
 _READY_PART = {"checkpoint": "job", "jvm": "job", "worker": "job"}
 
 
 class Rig:
-    """Brokers, job, two proxies, admin API and collector; a context manager that leaves nothing behind.
+    """Brokers, job, proxies, admin API and collector; a context manager that leaves nothing behind.
 
     Its methods are called from one thread: see weir.stack.process.Child.
 
@@ -68,7 +68,7 @@ class Rig:
         self.links: dict[str, list[Link]] = {}
         behind: list[dict[int, int]] = [{} for _ in range(BROKERS)]
         for name in (one for one in LINKS if "broker" in one):
-            self.links[name] = [Link((HOST, 0), (HOST, free_port())) for _ in behind]
+            self.links[name] = [self._link(name, at) for at in range(BROKERS)]
             for ports, link in zip(behind, self.links[name], strict=True):
                 ports[link.to[1]] = link.listens[1]
         self.kafka = Brokers(folder / "kafka", behind)
@@ -78,12 +78,24 @@ class Rig:
         self.reached: dict[str, str] = {}
         for name in PROXIES:
             self.parts[name] = self._proxy(name)
+        self.pulsar, self.pulsar_at = Pulsar(folder / "pulsar"), f"{HOST}:{free_row(1)}"
+        self.parts["pulsar-proxy"] = self._pulsar_proxy()
         self._ended: dict[str, Part] = {}
         self._held: set[str] = set()
         self._killed: set[int] = set()
-        self._doubts: dict[int, float] = {}
+        self._counts = Counts(told)
         self._seen = Seen()
         self.running = ExitStack()
+
+    def _link(self, name: str, at: int) -> Link:
+        ends = (HOST, 0), (HOST, free_port())
+        if not name.startswith("broker-"):
+            return Link(*ends)
+
+        def note(begun: int, ended: int, over: bool) -> None:
+            self._told.note("flight", broker=f"broker-{at + 1}", begun=begun, ended=ended, over=over)
+
+        return CountedLink(*ends, note)
 
     def _relay(self, link: str) -> str:
         return ",".join("{}:{}".format(*one.listens) for one in self.links[link])
@@ -122,17 +134,22 @@ class Rig:
         kafka = self._relay(f"broker-{name}")
         return self._part(name, "proxy", *words, "--settings", str(settings), kafka=kafka)
 
+    def _pulsar_proxy(self) -> Part:
+        words = ("--id", "pulsar-proxy", "--listen", self.pulsar_at, "--pulsar", self.pulsar.service)
+        return self._part("pulsar-proxy", "proxy", *words, kafka=self.kafka.bootstrap)
+
     def __enter__(self) -> Self:
         with ExitStack() as starting:
             for link in (one for links in self.links.values() for one in links):
                 starting.enter_context(link)
             starting.callback(self.kafka.stop)
             self.kafka.start()
+            starting.callback(self.pulsar.stop)
+            self.pulsar.start()
             ensure_topics(Cluster(self.kafka.bootstrap, self.topics))
             self.policies = PolicyWriter(self.kafka.bootstrap, self.topics)
             self.checkpoint.mkdir()
-            disk = ("-o", f"size={CHECKPOINT_BYTES}", f"{_DISK}{os.getpid()}", self.checkpoint)
-            self.small_disk = _mount("-t", "tmpfs", *disk)
+            self.small_disk = small_disk(self.checkpoint)
             if self.small_disk:
                 starting.callback(let_go, self.checkpoint)
             starting.callback(self._end)
@@ -146,7 +163,7 @@ class Rig:
         """All parts, until they are ready."""
         for part in self.parts.values():
             part.start()
-        every = (*self.parts, "kafka")
+        every = (*self.parts, "kafka", "pulsar")
         if self.await_that(lambda: all(map(self.there, every)), "all parts", 2 * START_S) is None:
             raise WeirError(f"not all parts have started; see {self._folder / 'logs'}")
 
@@ -161,9 +178,22 @@ class Rig:
             time.sleep(0.1)
         return time.monotonic() - begun
 
+    def note_slots(self) -> None:
+        """Note what is taken of the proxies' slots, when no client is left: soon nothing."""
+        found: dict[str, tuple[float, float] | None] = {}
+
+        def free() -> bool:
+            found.update({name: slots(self.parts[name], _LAST_LOOK_S) for name in LIMITING})
+            return all(one == (0, 0) for one in found.values())
+
+        self.await_that(free, "all slots free", FREE_S)
+        for name, one in found.items():
+            if one is not None:
+                self._told.note("slots", part=name, taken=one[0], waiting=one[1])
+
     def quiet(self) -> None:
         """All but broker and job end, so that nothing new is asked, nor probed."""
-        for name in (*PROXIES, "admin", "collect"):
+        for name in (*LIMITING, "admin", "collect"):
             part = self._ended[name] = self.parts.pop(name)
             self._told.note("stopped", part=name, at=now_ms())
             if not part.child.stop(STOP_S):
@@ -171,8 +201,9 @@ class Rig:
 
     def look(self) -> None:
         """Start again what has ended."""
-        for broker in self.kafka.children:
-            if not broker.alive() and "cluster" not in self._held:
+        for broker in self._brokers():
+            held = "cluster" in self._held and broker in self.kafka.children
+            if not broker.alive() and not held:
                 if broker.pid not in self._killed:
                     self._told.note("ended", part=broker.name, pid=broker.pid, at=now_ms(), why="")
                 broker.start()
@@ -184,10 +215,16 @@ class Rig:
                 time.sleep(0.5)
                 part.start()
 
+    def _brokers(self) -> list[Child]:
+        return [*self.kafka.children, *self.pulsar.children]
+
     def there(self, target: str) -> bool:
         """Whether a part does its work, as far as can be seen from outside."""
         if target == "kafka":
             return self.kafka.whole()
+        if target in PULSAR:
+            one = self.pulsar
+            return one.whole(_ANSWER_S) if target == "pulsar" else answers(self.pulsar_at, _ANSWER_S)
         if target in PROXIES:
             try:
                 with WireClient(self.reached[target]) as client:
@@ -208,14 +245,14 @@ class Rig:
             consumer.close()
 
     def sample(self) -> None:
-        """Note what each process takes, and what answers of proxies leave in doubt."""
-        for name, pid in [*self._processes(), *((one.name, one.pid) for one in self.kafka.children)]:
+        """Note what each process takes, and what proxies count."""
+        for name, pid in [*self._processes(), *((one.name, one.pid) for one in self._brokers())]:
             with suppress(OSError, IndexError):
                 rss = int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
                 descriptors = len(os.listdir(f"/proc/{pid}/fd"))
                 self._told.note("sample", part=name, pid=pid, at=now_ms(), rss=rss, descriptors=descriptors)
         for name in PROXIES:
-            self._look_at_doubts(self.parts[name], _LOOK_S)
+            self._counts.look(name, self.parts[name], _LOOK_S)
 
     def _processes(self) -> list[tuple[str, int]]:
         """Of all parts, with what is below them: JVM and workers."""
@@ -227,24 +264,14 @@ class Rig:
             self._seen.add(name, pid)
         return found
 
-    def _look_at_doubts(self, part: Part, limit_s: float) -> None:
-        pid, url = part.child.pid, (part.ready or {}).get("metrics")
-        if url is None:
-            return
-        # One that is stopped says nothing.
-        with suppress(OSError):
-            count = series_at(url, limit_s).get(_DOUBT, 0.0)
-            if count > self._doubts.get(pid, 0.0):
-                more = int(count - self._doubts.get(pid, 0.0))
-                self._told.note("doubt", pid=pid, count=more, at=now_ms())
-                self._doubts[pid] = count
-
     def pids(self, target: str, draw: float) -> list[int]:
         """The processes that are meant: all brokers, or one of them by draw."""
         if target == "cluster":
             return self.kafka.pids
         if target == "kafka":
             return [self.kafka.pids[int(draw * BROKERS)]]
+        if target == "pulsar":
+            return self.pulsar.pids
         if target == "controller":
             return [self.kafka.leader().pid]
         if target == "jvm":
@@ -267,7 +294,7 @@ class Rig:
             raise LookupError("it is down")
         if fault.what in KILLS:
             if fault.target in PROXIES:
-                self._look_at_doubts(self.parts[fault.target], _LAST_LOOK_S)
+                self._counts.look(fault.target, self.parts[fault.target], _LAST_LOOK_S)
             if fault.target == "job" and not self.there("job"):
                 raise LookupError("it has not started yet")
             pids = self.pids(fault.target, draw)
@@ -296,32 +323,14 @@ class Rig:
             more = Bad(to, BAD_CLIENTS) if fault.what == "clients" else Crowd(to, IDLE_CLIENTS)
             more.__enter__()
             return lambda: more.__exit__()
-        return self._spoil_disk(fault, draw)
+        if fault.target == "kafka":
+            return forbid_files(*self.pids("kafka", draw))
+        return fill(self.checkpoint) if fault.what == "full" else make_read_only(self.checkpoint)
 
     def _disturb(self, links: list[Link], what: str) -> Callable[[], object]:
         for link in links:
             link.make(what)
         return lambda: [link.mend() for link in links]
-
-    def _spoil_disk(self, fault: Fault, draw: float) -> Callable[[], object]:
-        if fault.target == "kafka":
-            # What the kernel says of a file beyond the limit, Kafka takes as it takes a full disk.
-            pid, *_ = self.pids("kafka", draw)
-            before = resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
-            return lambda: _limit_files(pid, before)
-        if fault.what == "full":
-            filling = self.checkpoint / "filling"
-            with suppress(OSError), filling.open("wb", buffering=0) as file:
-                while file.write(bytes(1 << 16)):
-                    pass
-            return lambda: filling.unlink(missing_ok=True)
-        # A disk on which the job's lease is open for writing cannot be made read-only: a view of it can.
-        if not _mount("--bind", self.checkpoint, self.checkpoint):
-            raise OSError("the checkpoint's disk cannot be mounted once more")
-        if not _mount("-o", "remount,bind,ro", self.checkpoint):
-            _unmount(self.checkpoint)
-            raise OSError("the checkpoint cannot be made read-only")
-        return lambda: _unmount(self.checkpoint)
 
     def _end(self) -> None:
         self._processes()
@@ -351,34 +360,6 @@ def free_row(count: int) -> int:
             return first
 
 
-def _mount(*words: Any) -> bool:
-    return subprocess.run(["mount", *map(str, words)], capture_output=True, check=False).returncode == 0
-
-
-def _unmount(folder: Path) -> bool:
-    return subprocess.run(["umount", "-l", folder], capture_output=True, check=False).returncode == 0
-
-
-def let_go(folder: Path) -> None:
-    """Unmount all that is mounted there."""
-    while _unmount(folder):
-        pass
-
-
-def let_go_of_dead(folder: Path) -> None:
-    """Unmount the disks that runs which were killed have left below a folder."""
-    with suppress(OSError):
-        for source, where, *_ in map(str.split, Path("/proc/mounts").read_text().splitlines()):
-            pid = source.removeprefix(_DISK)
-            if pid != source and where.startswith(f"{folder}/") and not running(int(pid)):
-                let_go(Path(where))
-
-
 def _continue(pid: int) -> None:
     with suppress(OSError):
         os.kill(pid, signal.SIGCONT)
-
-
-def _limit_files(pid: int, limits: tuple[int, int]) -> None:
-    with suppress(OSError):
-        resource.prlimit(pid, resource.RLIMIT_FSIZE, limits)

@@ -9,11 +9,16 @@ from typing import Any, TypeVar
 _One = TypeVar("_One")
 
 PROXIES = ("one", "two")
+"""Before Kafka."""
+PULSAR = ("pulsar", "pulsar-proxy")
+"""One broker, and what stands before it."""
+LIMITING = (*PROXIES, PULSAR[1])
+"""All that carry limits out."""
 LINKS = ("job-broker", *(f"{end}-{name}" for name in PROXIES for end in ("client", "broker")))
 """Relays by the name of their ends: what a proxy has to the broker is cut all at once, as a host's cable."""
 TARGETS: dict[str, tuple[str, ...]] = {
-    "kill": ("kafka", "controller", "cluster", "job", "jvm", "worker", "admin", "collect", *PROXIES),
-    "stop": ("kafka", "cluster", "jvm", "worker", *PROXIES),
+    "kill": ("kafka", "controller", "cluster", "job", "jvm", "worker", "admin", "collect", *PROXIES, *PULSAR),
+    "stop": ("kafka", "cluster", "jvm", "worker", *PROXIES, *PULSAR),
     "cut": LINKS,
     "reset": LINKS,
     "delay": LINKS,
@@ -41,7 +46,7 @@ LONG = {
 """What lasts as long as its alert needs (soak_alerts.DEMANDED), s; down: killed, and not started again."""
 BESIDE = ("one", "admin", "collect")
 """While these are down, others are killed too."""
-LONG_EVERY, LONG_FROM_S, RECOVERS_S = 4, 1_200.0, 30.0
+LONG_EVERY, LONG_FROM_S, RECOVERS_S = 3, 1_200.0, 30.0
 """After so many short ones a long one; all of them in a run of that length, fewer in a shorter one."""
 BEGIN_S, BEGIN_PART = 240.0, 0.1
 """All is well for so long at first, in a short run for so much of it."""

@@ -5,9 +5,18 @@ import resource
 import socket
 import threading
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
-from soak_clients import Client, Crowd
+import pytest
+import soak_clients
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from kafka_kit import build
+from proxy_kit import until
+from soak_clients import Client, Crowd, Holder, Laggard
 from soak_history import History, Recorder
+
+NOT_LEADER = 6
 
 
 class Failing(Client):
@@ -48,3 +57,88 @@ def test_a_crowd_leaves_descriptors_to_others() -> None:
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     assert there == [before + 20]
+
+
+class Broker:
+    """A connection to a broker that leads for three requests, if somebody asks the right one."""
+
+    def __init__(self, to: str, _who: str) -> None:
+        self.to, self._left = to, 3
+
+    def __enter__(self) -> "Broker":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """See WireClient."""
+
+    def metadata(self, names: list[str]) -> Any:
+        """See WireClient."""
+        brokers = [SimpleNamespace(node_id=node, host="h", port=node) for node in (1, 2)]
+        parts = [SimpleNamespace(leader_id=2)]
+        return SimpleNamespace(brokers=brokers, topics=[SimpleNamespace(partitions=parts)])
+
+    def send_frame(self, frame: bytes) -> None:
+        """See WireClient."""
+        assert (self.to, frame[:4]) == ("h:2", b"\0\1\0\x0c")
+
+    def receive(self, kind: Any, version: int) -> Any:
+        """See WireClient."""
+        self._left -= 1
+        code = 0 if self._left else NOT_LEADER
+        parts = [{"partition_index": 0, "error_code": code}]
+        return build(kind, version, error_code=0, responses=[{"topic": "t", "partitions": parts}])
+
+
+def test_who_holds_slots_follows_the_leader(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Each request is noted with what became of it."""
+    monkeypatch.setattr(soak_clients, "WireClient", Broker)
+    monkeypatch.setattr(soak_clients, "_CRAWL_S", 0.01)
+    with Recorder(tmp_path / "h") as told:
+        holder = Holder(told, "h", "first:1", "t", 100)
+        noted: list[Any] = []
+        monkeypatch.setattr(told, "note", lambda kind, **fields: noted.append(fields["code"]))
+        with holder:
+            until(lambda: len(noted) > 6, what="requests")
+    assert noted[:6] == [0, 0, NOT_LEADER, 0, 0, NOT_LEADER]
+
+
+class Records:
+    """A consumer of one record at a time, which Kafka lets commit at the second try."""
+
+    there, refused = 1, 0
+
+    def __init__(self, _properties: object) -> None:
+        self._offset = -1
+
+    def assign(self, places: list[TopicPartition]) -> None:
+        """See Consumer."""
+        self._offset = places[0].offset
+
+    def poll(self, _s: float) -> Any:
+        """See Consumer."""
+        at_end = self._offset == Records.there
+        number, self._offset = self._offset, self._offset + 1
+        error = KafkaError(KafkaError._PARTITION_EOF) if at_end else None
+        return SimpleNamespace(error=lambda: error, offset=lambda: number, value=lambda: b"v ")
+
+    def commit(self, offsets: list[TopicPartition], asynchronous: bool) -> None:
+        """See Consumer."""
+        Records.refused += 1
+        if Records.refused % 2:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+    def close(self) -> None:
+        """See Consumer."""
+
+
+def test_who_lags_reads_all_when_it_is_told_to_stop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its producers wait for that; else it stands where it said."""
+    monkeypatch.setattr(soak_clients, "Consumer", Records)
+    monkeypatch.setattr(soak_clients, "_CRAWL_S", 0.01)
+    with Recorder(tmp_path / "h") as told, Laggard(told, "g", "h:1", "t", 600.0):
+        until(lambda: Records.refused == 2, what="the first look")
+        Records.there = 3
+
+    history = History.read(tmp_path / "h")
+    assert [one["offset"] for one in history["committed"]] == [1, 3]
+    assert [(one["offset"], one["value"]) for one in history["read"]] == [(0, "v"), (1, "v"), (2, "v")]

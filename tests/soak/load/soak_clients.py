@@ -7,15 +7,20 @@ import struct
 import time
 from abc import ABC, abstractmethod
 from contextlib import ExitStack, suppress
+from itertools import chain, repeat
 
 from cluster_kit import address
-from confluent_kafka import Consumer, Message, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from kafka.protocol.consumer import FetchResponse
 from soak_history import Recorder, now_ms
 from threaded import Threaded
+from traffic_kit import fetch_request
 from wire_client import Closed, WireClient, errors
 
 _LIMIT_S = 90.0
 _CRAWL_S = 0.5
+_FETCH, _NO_SESSION = 12, -1
+"""A version of Fetch that names topics."""
 SIZE = 400
 """Bytes of a record's value."""
 BATCH = 10
@@ -117,11 +122,13 @@ class Sender(Client):
         while not self._stopping.is_set():
             value, begun = f"{self.who} {number}", now_ms()
 
-            def delivered(error: object, message: Message, value: str = value, begun: int = begun) -> None:
+            def delivered(
+                error: KafkaError | None, message: Message, value: str = value, begun: int = begun
+            ) -> None:
                 offset = None if error is not None else message.offset()
                 self.told.note(
                     self.wants, who=self.who, topic=self._topic, value=value, size=SIZE, begun=begun,
-                    ended=now_ms(), offset=offset,
+                    ended=now_ms(), offset=offset, code=error.code() if error is not None else 0,
                 )  # fmt: skip
 
             with suppress(BufferError):
@@ -166,6 +173,118 @@ class Reader(Client):
                         offset=message.offset(), value=(message.value() or b"").decode().rstrip(),
                     )  # fmt: skip
         consumer.close()
+
+
+class Holder(Client):
+    """Asks for records of an empty topic, one request after the other: each waits at the broker.
+
+    Args:
+        told: takes what comes of it.
+        who: names it.
+        bootstrap: where it connects.
+        topic: it exists.
+        wait_ms: how long the broker is to wait.
+    """
+
+    wants = "held"
+
+    def __init__(self, told: Recorder, who: str, bootstrap: str, topic: str, wait_ms: int) -> None:
+        super().__init__(told, who)
+        self._bootstrap, self._topic = bootstrap, topic
+        self._frame, _ = fetch_request(
+            _FETCH, {topic: 1}, epoch=_NO_SESSION, min_bytes=1 << 20, max_wait_ms=wait_ms
+        )
+
+    def run(self) -> None:
+        """See Client."""
+        while not self._stopping.is_set():
+            with suppress(Closed, OSError), WireClient(self._leader(), self.who) as client:
+                while not self._stopping.is_set():
+                    self._hold(client)
+            self._stopping.wait(_CRAWL_S)
+
+    def _leader(self) -> str:
+        with WireClient(self._bootstrap, self.who) as client:
+            told = client.metadata([self._topic])
+        (partition,) = told.topics[0].partitions or [None]
+        for one in told.brokers:
+            if partition is not None and one.node_id == partition.leader_id:
+                return f"{one.host}:{one.port}"
+        raise Closed("nobody leads it")
+
+    def _hold(self, client: WireClient) -> None:
+        code, begun = None, now_ms()
+        try:
+            client.send_frame(self._frame)
+            answer = client.receive(FetchResponse, _FETCH)
+            code = answer.error_code or answer.responses[0].partitions[0].error_code
+        finally:
+            self.told.note(self.wants, who=self.who, begun=begun, ended=now_ms(), code=code)
+        if code:
+            raise Closed("it has another leader")
+
+
+class Laggard(Client):
+    """A consumer that reads all, says so, and then nothing for a while.
+
+    Args:
+        told: takes what comes.
+        group: of it; it has no members.
+        bootstrap: where it connects.
+        topic: it reads.
+        lag_s: how long it stands still.
+    """
+
+    wants = "read"
+
+    def __init__(self, told: Recorder, group: str, bootstrap: str, topic: str, lag_s: float) -> None:
+        super().__init__(told, group)
+        self._topic, self._lag_s, self._offset = topic, lag_s, 0
+        self._properties = {
+            "bootstrap.servers": bootstrap, "group.id": group, "client.id": group, "log_level": 0,
+            "enable.auto.commit": False, "enable.partition.eof": True, "reconnect.backoff.max.ms": 1_000,
+            "socket.timeout.ms": 20_000,
+        }  # fmt: skip
+
+    def run(self) -> None:
+        """See Client."""
+        for lag_s in chain([0.0], repeat(self._lag_s)):
+            # What came until it was told to stop is read too: producers wait for that.
+            last = self._stopping.wait(lag_s)
+            consumer = Consumer(self._properties)
+            consumer.assign([TopicPartition(self._topic, 0, self._offset)])
+            while not self._is_last(consumer.poll(1.0)):
+                pass
+            self._commit(consumer)
+            consumer.close()
+            if last:
+                return
+
+    def _is_last(self, message: Message | None) -> bool:
+        """Note what came; whether that was the end."""
+        if message is None:
+            return False
+        if message.error() is not None:
+            return bool(message.error().code() == KafkaError._PARTITION_EOF)
+        self._offset = message.offset() + 1
+        self.told.note(
+            self.wants, who=self.who, group=self.who, topic=self._topic, at=now_ms(), offset=message.offset(),
+            value=(message.value() or b"").decode().rstrip(),
+        )  # fmt: skip
+        return False
+
+    def _commit(self, consumer: Consumer) -> None:
+        place = TopicPartition(self._topic, 0, self._offset)
+        while True:
+            begun = now_ms()
+            with suppress(KafkaException):
+                consumer.commit(offsets=[place], asynchronous=False)
+                self.told.note(
+                    "committed", group=self.who, topic=self._topic, offset=self._offset, begun=begun,
+                    ended=now_ms(),
+                )  # fmt: skip
+                return
+            time.sleep(_CRAWL_S)
 
 
 class Crowd(Threaded):

@@ -1,21 +1,21 @@
 """Whether a history may have been, in Jepsen's manner: each rule says what it has found against it."""
 
-import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from statistics import median
 
-import numpy as np
 from soak_alerts import OF, alerts
+from soak_backlogs import freed, kept, outcome
+from soak_bounds import above, admitted, held_s
 from soak_history import Entry, History
-from soak_schedule import KILLS, PROXIES, kind_of
+from soak_schedule import KILLS, LIMITING, PROXIES, kind_of
+from soak_slots import full, leaked
 
 REFUSED = 89
 """THROTTLING_QUOTA_EXCEEDED."""
 GROWN_BYTES, GROWN_TIMES = 96 << 20, 1.5
 DESCRIPTORS_GROWN = 100
-STARTS_MAX = 20_000
 SAMPLES_MIN = 30
 """Of one process, before something is said of its growth."""
 SOON_MS = 60_000
@@ -60,16 +60,20 @@ def twice(history: History) -> Iterator[str]:
 
 def skipped(history: History) -> Iterator[str]:
     """What a consumer reads is what is there, and it passes over none."""
-    there = {(one["topic"], one["offset"]): one["value"] for one in history["record"]}
-    next_offset: dict[tuple[str, str], int] = {}
+    every: dict[str, dict[int, tuple[int, str]]] = defaultdict(dict)
+    for one in sorted(history["record"], key=lambda one: one["offset"]):
+        own = every[one["topic"]]
+        own[one["offset"]] = len(own), one["value"]
+    next_number: dict[tuple[str, str], int] = defaultdict(int)
     for one in history["read"]:
-        key, offset = (one["group"], one["topic"]), one["offset"]
-        if there.get((one["topic"], offset)) != one["value"]:
-            yield f"{one['who']} read {one['value']} at {one['topic']} {offset}"
-        if offset > next_offset.get(key, 0):
-            yield f"{one['who']} passed over {one['topic']} {next_offset.get(key, 0)} to {offset - 1}"
+        key, place = (one["group"], one["topic"]), f"{one['topic']} {one['offset']}"
+        number, value = every[one["topic"]].get(one["offset"], (-1, ""))
+        if value != one["value"]:
+            yield f"{one['who']} read {one['value']} at {place}"
+        if number > next_number[key]:
+            yield f"{one['who']} passed over {number - next_number[key]} before {place}"
         # It may begin again where it had committed, of which nothing is missed.
-        next_offset[key] = max(next_offset.get(key, 0), offset + 1)
+        next_number[key] = max(next_number[key], number + 1)
 
 
 def gone(history: History) -> Iterator[str]:
@@ -161,98 +165,6 @@ def decided(history: History) -> Iterator[str]:
     yield from (f"{name} was decided and not asked" for name in made.keys() - asked.keys())
 
 
-def above(history: History) -> Iterator[str]:
-    """No limit is exceeded beyond its bound in any stretch of time: by the decisions, and by the answers."""
-    for subject, (most, bound) in most_above(history).items():
-        if most > bound:
-            yield f"{subject}: {most:.2f} above its limit, {bound:.2f} at most"
-
-
-def most_above(history: History) -> dict[str, tuple[float, float]]:
-    """How far each limit was exceeded at most, and its bound."""
-    found = {}
-    for limit in history["limit"]:
-        subject, rate, burst = limit["subject"], limit["rate"], limit["burst"]
-        if limit["law"] == "mutation":
-            every = [ts for _, ts, whose, _ in admitted(history) if whose == subject]
-            by_decisions = beyond(every, every, rate, burst)
-            told = [one for one in history["made"] if one["subject"] == subject and one["code"] == 0]
-            by_answers = beyond([one["begun"] for one in told], [one["ended"] for one in told], rate, burst)
-            found[subject] = (max(by_decisions, by_answers), limit["bound"])
-        elif limit["law"] == "shares":
-            told = [one for one in history["sent"] if one["offset"] is not None]
-            times = ([one["begun"] for one in told], [one["ended"] for one in told])
-            # While a fault lasts, shares that were taken away may be used besides.
-            bound = limit["bound"] + rate * held_s(history)
-            found[subject] = (beyond(*times, rate, burst, [one["size"] for one in told]), bound)
-        else:
-            came = [one["at"] for one in history["read"] if one["group"] == subject]
-            # What was let through may have been held back on its way, by two faults.
-            held = [one["ended"] - one["begun"] for one in history["fault"] if holds_back(one)]
-            late_ms = 2 * max(held, default=0)
-            found[subject] = (beyond([at - late_ms for at in came], came, rate, burst), limit["bound"])
-    return found
-
-
-def holds_back(fault: Entry) -> bool:
-    """Whether what is on its way to a consumer waits behind it, and goes on."""
-    return fault["what"] not in KILLS and fault["target"] not in ("jvm", "worker", "checkpoint", "job-broker")
-
-
-def held_s(history: History, since: float = -math.inf, until: float = math.inf) -> float:
-    """How long the faults lasted, seconds, that lie in a time, ms, at least in part."""
-    within = [one for one in history["fault"] if one["begun"] <= until and one["ended"] >= since]
-    return sum(one["ended"] - one["begun"] for one in within) / 1000
-
-
-def beyond(
-    begun: Sequence[int], ended: Sequence[int], rate: float, burst: float, sizes: Sequence[int] = ()
-) -> float:
-    """The most that was let through above rate x time + burst, over any stretch of time.
-
-    What happened at some time from `begun` to `ended` counts for the stretches that hold all of that.
-
-    Args:
-        begun: ms, of each.
-        ended: ms, of each.
-        rate: per second.
-        burst: besides.
-        sizes: of each; left out: 1.
-    """
-    if not begun:
-        return 0.0
-    # A start takes 1 ms where there are 80,000, as in an hour: beyond STARTS_MAX each k-th is tried.
-    order = np.argsort(np.asarray(ended, dtype=np.int64), kind="stable")
-    since, until = np.asarray(begun, dtype=np.int64)[order], np.asarray(ended, dtype=np.int64)[order]
-    weights = np.asarray(sizes or [1] * len(begun), dtype=np.int64)[order]
-    most = 0.0
-    starts = np.unique(since)
-    for start in starts[:: 1 + len(starts) // STARTS_MAX]:
-        within = np.cumsum(weights * (since >= start))
-        after = until >= start
-        over = within[after] - rate * (until[after] - start) / 1000 - burst
-        most = max(most, float(over.max()))
-    return most
-
-
-def admitted(history: History) -> Iterator[tuple[str, int, str, int]]:
-    """Of each mutation that was charged and not given back: name, time, subject, when that was written."""
-    decisions = {
-        one["decision"]["id"]: one for one in history["decision"] if one["decision"]["type"] == "admission"
-    }
-    back = {one["event"]["of"] for one in history["event"] if one["event"]["type"] == "refund"}
-    for one in history["event"]:
-        event = one["event"]
-        if event["type"] != "request" or event["id"] not in decisions or event["id"] in back:
-            continue
-        decision = decisions[event["id"]]["decision"]
-        if not decision["mutations"]:
-            continue
-        for item in event["items"]:
-            if item["name"] not in decision["rejected"]:
-                yield item["name"], decision["ts"], decision["subject"], decisions[event["id"]]["at"]
-
-
 def replayed(history: History) -> Iterator[str]:
     """The dump gives the decisions that were made."""
     if not history["replay"]:
@@ -298,16 +210,18 @@ def ended(history: History) -> Iterator[str]:
     yield from (f"{one['who']}: {one['why']}" for one in history["failed"])
     killed = {one["pid"] for one in history["fault"] if one["what"] in KILLS}
     for one in history["ended"]:
-        if one["part"] in (*PROXIES, "admin", "collect") and one["pid"] not in killed:
+        if one["part"] in (*LIMITING, "admin", "collect") and one["pid"] not in killed:
             yield f"{one['part']} was not killed: {one['why']}"
 
 
 def idle(history: History) -> Iterator[str]:
     """Each client gets on with it: a history in which nothing happened would pass every other rule."""
     yield from (f"no {kind}" for kind in ("fault", "load") if not history[kind])
-    for kind in ("made", "sent", "read"):
+    for kind in ("made", "sent", "read", "held"):
         if not any(map(got_through, history[kind])):
             yield f"no {kind}"
+    if not full(history):
+        yield "no broker had as many requests in flight as it may"
     for load in history["load"]:
         left_s = max((b - a) / 1000 - held_s(history, a, b) for a, b in pairwise(successes(history, load)))
         if left_s > IDLE_S:
@@ -323,8 +237,8 @@ def successes(history: History, load: Entry) -> list[int]:
 
 
 def got_through(one: Entry) -> bool:
-    """Whether a topic was made, a record acknowledged or read."""
-    return one.get("code") == 0 or one.get("offset") is not None
+    """Whether a topic was made, a record acknowledged or read, a request answered."""
+    return one.get("offset") is not None if "offset" in one else one["code"] == 0
 
 
 def undone(history: History) -> Iterator[str]:
@@ -341,6 +255,6 @@ RULES: dict[str, Rule] = {
     rule.__name__: rule
     for rule in (
         lost, twice, skipped, gone, charged, refused, decided, above, replayed, away, grown, left_over, ended,
-        idle, undone, alerts,
+        idle, undone, leaked, kept, freed, outcome, alerts,
     )
 }  # fmt: skip

@@ -7,7 +7,7 @@ from functools import cache
 from monitoring_kit import alerts as rules
 from prometheus_kit import Prometheus
 from soak_history import Entry, History, Recorder
-from soak_schedule import LINKS, PROXIES, kind_of
+from soak_schedule import LINKS, PROXIES, PULSAR, kind_of
 
 STEP_S = 5.0
 BACK_MS = 300_000
@@ -19,14 +19,15 @@ OF = {
     "proxy": (*PROXIES, *LINKS[1:]),
     "job": ("job", "jvm", "worker", "checkpoint", LINKS[0]),
     "kafka": ("kafka", "controller", "cluster"),
+    "pulsar": PULSAR,
     "admin": ("admin",),
     "collect": ("collect",),
 }
 """What is befallen, by the part that suffers."""
-_ALL = ("proxy", "job", "kafka")
+_ALL = ("proxy", "job", "kafka", "pulsar")
 EXPLAINED: dict[str, tuple[str, ...]] = {
-    "WeirProxyDown": ("proxy", "kafka"),
-    "WeirProxyRestarts": ("proxy",),
+    "WeirProxyDown": ("proxy", "kafka", "pulsar"),
+    "WeirProxyRestarts": ("proxy", "pulsar"),
     "WeirJobDown": ("job", "kafka"),
     "WeirAdminDown": ("admin", "kafka"),
     "WeirCollectorDown": ("collect", "kafka"),
@@ -42,11 +43,16 @@ EXPLAINED: dict[str, tuple[str, ...]] = {
     "WeirCheckpointSlow": ("job", "kafka"),
     "WeirProxyLoopSlow": _ALL,
     "WeirRequestsDropped": _ALL,
-    "WeirBrokerUnreachable": ("proxy", "kafka"),
+    "WeirBrokerUnreachable": ("proxy", "kafka", "pulsar"),
     "WeirSharesExpired": _ALL,
     "WeirSharesUnfair": _ALL,
     "WeirGroupOvershoot": _ALL,
     "WeirDispatchUnlimited": _ALL,
+    "WeirConcurrencyLocal": ("job", "kafka"),
+    "WeirSlotsExpired": ("proxy", "kafka", "pulsar"),
+    "WeirProducersBlocked": (*_ALL, "collect"),
+    "WeirBlocksStale": ("job", "kafka", "collect"),
+    "WeirBlocksNotLogged": ("kafka",),
     "WeirBacklogChecksFail": ("kafka",),
     "WeirBacklogChecksSlow": ("kafka",),
     "WeirBacklogTopicsUnread": ("kafka",),

@@ -1,0 +1,133 @@
+"""Backlog quotas: producers beyond one stand still or fail, and go on when it was read."""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from soak_alerts import OF
+from soak_calm import Span, common_ms, disturbed
+from soak_history import Entry, History
+
+POLICY_VIOLATION = 44
+LARGEST_BYTES = 600
+"""No record takes more on a broker's disk; the value alone is `size`."""
+_DISTURB = (*OF["kafka"], *OF["job"], *OF["collect"], *OF["proxy"])
+"""What may keep a check, its decision or a proxy's knowledge of it from being there: until all is back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """A time in which a consumer stood still.
+
+    Attributes:
+        quota: what holds.
+        since: its consumer had read all by then, ms.
+        until: it read again, ms.
+        acknowledged: of the records that came meanwhile, in order of that.
+        beyond_at: so much was unread by then that the quota was exceeded; None: never.
+    """
+
+    quota: Entry
+    since: float
+    until: float
+    acknowledged: list[Entry]
+    beyond_at: float | None
+
+    def surely_inside(self, at: float) -> bool:
+        """Whether what was unread then was within the quota, as much as each may take."""
+        place = bisect_left(self.acknowledged, at, key=lambda one: one["ended"])
+        # Those that are written and not acknowledged yet: a client has five batches on its way.
+        return bool((place + 1) * LARGEST_BYTES <= self.quota["bytes"] / 2)
+
+
+def lags(history: History) -> Iterator[Lag]:
+    """All of them, by quotas."""
+    for quota in history["quota"]:
+        stands = [one for one in history["committed"] if one["group"] == quota["group"]]
+        sent = [one for one in sent_to(history, quota) if one["offset"] is not None]
+        sent.sort(key=lambda one: one["ended"])
+        for one, next_one in pairwise(stands):
+            until = next_one["begun"]
+            # One without a place (-1) may have stood before.
+            came = [each for each in sent if each["offset"] >= one["offset"] and each["ended"] <= until]
+            unread, beyond_at = 0, None
+            for each in came:
+                unread += each["size"]
+                if unread > quota["bytes"]:
+                    beyond_at = each["ended"]
+                    break
+            yield Lag(quota, one["ended"], until, came, beyond_at)
+
+
+def sent_to(history: History, quota: Entry) -> list[Entry]:
+    """All that was sent to its topic."""
+    return [one for one in history["sent"] if one["topic"] == quota["topic"]]
+
+
+def late_ms(spans: list[Span], quota: Entry, since: float, until: float) -> float:
+    """How much longer than it may something took, beside the time of troubles; below 0: not too long."""
+    return until - since - 1000 * quota["bound_s"] - common_ms(spans, since, until)
+
+
+def kept(history: History) -> Iterator[str]:
+    """Beyond its quota a topic takes nothing, once that has to be known: until it is read."""
+    spans = troubles(history)
+    found = list(lags(history))
+    for lag in found:
+        if lag.beyond_at is None:
+            continue
+        for one in lag.acknowledged:
+            late = late_ms(spans, lag.quota, lag.beyond_at, one["begun"])
+            if late > 0:
+                yield f"{one['value']} was taken {late / 1000:.0f} s after it had to be known to be too much"
+                break
+    beyond = {lag.quota["topic"] for lag in found if lag.beyond_at is not None}
+    topics = [quota["topic"] for quota in history["quota"]]
+    yield from (f"{topic} was never beyond its quota" for topic in topics if topic not in beyond)
+
+
+def freed(history: History) -> Iterator[str]:
+    """When a topic was read each of its producers gets something through again."""
+    spans = troubles(history)
+    ends = max((one["ended"] for one in history["load"]), default=0)
+    for quota in history["quota"]:
+        stands = [one for one in history["committed"] if one["group"] == quota["group"]]
+        sent = sent_to(history, quota)
+        for who in sorted({one["who"] for one in sent}):
+            through = sorted(one["ended"] for one in sent if one["who"] == who and one["offset"] is not None)
+            for at in (one["ended"] for one in stands):
+                place = bisect_left(through, at)
+                until = min(ends, through[place] if place < len(through) else ends)
+                late = late_ms(spans, quota, at, until)
+                if late > 0:
+                    yield f"{who} got nothing through after the read at {at}, {late / 1000:.0f} s too long"
+
+
+def outcome(history: History) -> Iterator[str]:
+    """Producers are told what the policy says, only beyond the quota, and what was refused is not written."""
+    spans = troubles(history)
+    there = {(one["topic"], one["value"]) for one in history["record"]}
+    every = list(lags(history))
+    for quota in history["quota"]:
+        refused = [one for one in sent_to(history, quota) if one["code"] == POLICY_VIOLATION]
+        if quota["policy"] == "hold":
+            yield from (f"{one['value']} was refused, and not held" for one in refused[:1])
+            continue
+        written = [one["value"] for one in refused if (one["topic"], one["value"]) in there]
+        yield from (f"{value} was refused and is there" for value in written)
+        for lag in (lag for lag in every if lag.quota is quota):
+            within = [one for one in refused if lag.since <= one["begun"] and one["ended"] <= lag.until]
+            for one in within:
+                if lag.surely_inside(one["ended"]) and late_ms(spans, quota, lag.since, one["begun"]) > 0:
+                    yield f"{one['value']} was refused within the quota"
+                    break
+            known = lag.beyond_at is not None and late_ms(spans, quota, lag.beyond_at, lag.until) > 0
+            if known and not within:
+                yield f"nobody was refused at {quota['topic']}, from {lag.beyond_at} to {lag.until}"
+
+
+def troubles(history: History) -> list[Span]:
+    """When a check may have failed, its decision or the way to a producer: the next check sees to it."""
+    after_ms = max((1000 * quota["bound_s"] / 2 for quota in history["quota"]), default=0)
+    return disturbed(history, _DISTURB, after_ms)

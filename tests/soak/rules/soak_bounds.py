@@ -1,0 +1,105 @@
+"""How far limits were exceeded, and what faults explain of it."""
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from soak_calm import disturbed, slowed
+from soak_history import Entry, History
+from soak_schedule import KILLS
+from soak_slots import AFTER_MS, DISTURB, in_flight
+
+STARTS_MAX = 20_000
+
+
+def above(history: History) -> Iterator[str]:
+    """No limit is exceeded beyond its bound in any stretch of time: by decisions, by answers, at brokers."""
+    for subject, (most, bound) in most_above(history).items():
+        if most > bound:
+            yield f"{subject}: {most:.2f} above its limit, {bound:.2f} at most"
+
+
+def most_above(history: History) -> dict[str, tuple[float, float]]:
+    """How far each limit was exceeded at most, and its bound."""
+    found = {}
+    spans = disturbed(history, DISTURB, AFTER_MS)
+    for limit in history["limit"]:
+        subject, rate, burst = limit["subject"], limit["rate"], limit["burst"]
+        if limit["law"] == "mutation":
+            every = [ts for _, ts, whose, _ in admitted(history) if whose == subject]
+            by_decisions = beyond(every, every, rate, burst)
+            told = [one for one in history["made"] if one["subject"] == subject and one["code"] == 0]
+            by_answers = beyond([one["begun"] for one in told], [one["ended"] for one in told], rate, burst)
+            found[subject] = (max(by_decisions, by_answers), limit["bound"])
+        elif limit["law"] == "shares":
+            told = [one for one in history["sent"] if one["topic"] in limit["topics"]]
+            told = [one for one in told if one["offset"] is not None]
+            # While a fault lasts, shares that were taken away may be used besides.
+            times = (slowed([one[end] for one in told], spans) for end in ("begun", "ended"))
+            found[subject] = (beyond(*times, rate, burst, [one["size"] for one in told]), limit["bound"])
+        elif limit["law"] == "dispatch":
+            came = [one["at"] for one in history["read"] if one["group"] == subject]
+            # What was let through may have been held back on its way, by two faults.
+            held = [one["ended"] - one["begun"] for one in history["fault"] if holds_back(one)]
+            late_ms = 2 * max(held, default=0)
+            found[subject] = (beyond([at - late_ms for at in came], came, rate, burst), limit["bound"])
+    return found | in_flight(history)
+
+
+def holds_back(fault: Entry) -> bool:
+    """Whether what is on its way to a consumer waits behind it, and goes on."""
+    return fault["what"] not in KILLS and fault["target"] not in ("jvm", "worker", "checkpoint", "job-broker")
+
+
+def held_s(history: History, since: float = -math.inf, until: float = math.inf) -> float:
+    """How long the faults lasted, seconds, that lie in a time, ms, at least in part."""
+    within = [one for one in history["fault"] if one["begun"] <= until and one["ended"] >= since]
+    return sum(one["ended"] - one["begun"] for one in within) / 1000
+
+
+def beyond(
+    begun: Sequence[float], ended: Sequence[float], rate: float, burst: float, sizes: Sequence[int] = ()
+) -> float:
+    """The most that was let through above rate x time + burst, over any stretch of time.
+
+    What happened at some time from `begun` to `ended` counts for the stretches that hold all of that.
+
+    Args:
+        begun: ms, of each.
+        ended: ms, of each.
+        rate: per second.
+        burst: besides.
+        sizes: of each; left out: 1.
+    """
+    if not begun:
+        return 0.0
+    # A start takes 1 ms where there are 80,000, as in an hour: beyond STARTS_MAX each k-th is tried.
+    order = np.argsort(np.asarray(ended, dtype=np.int64), kind="stable")
+    since, until = np.asarray(begun, dtype=np.int64)[order], np.asarray(ended, dtype=np.int64)[order]
+    weights = np.asarray(sizes or [1] * len(begun), dtype=np.int64)[order]
+    most = 0.0
+    starts = np.unique(since)
+    for start in starts[:: 1 + len(starts) // STARTS_MAX]:
+        within = np.cumsum(weights * (since >= start))
+        after = until >= start
+        over = within[after] - rate * (until[after] - start) / 1000 - burst
+        most = max(most, float(over.max()))
+    return most
+
+
+def admitted(history: History) -> Iterator[tuple[str, int, str, int]]:
+    """Of each mutation that was charged and not given back: name, time, subject, when that was written."""
+    decisions = {
+        one["decision"]["id"]: one for one in history["decision"] if one["decision"]["type"] == "admission"
+    }
+    back = {one["event"]["of"] for one in history["event"] if one["event"]["type"] == "refund"}
+    for one in history["event"]:
+        event = one["event"]
+        if event["type"] != "request" or event["id"] not in decisions or event["id"] in back:
+            continue
+        decision = decisions[event["id"]]["decision"]
+        if not decision["mutations"]:
+            continue
+        for item in event["items"]:
+            if item["name"] not in decision["rejected"]:
+                yield item["name"], decision["ts"], decision["subject"], decisions[event["id"]]["at"]

@@ -1,0 +1,54 @@
+"""What proxies count, noted where it has grown."""
+
+from collections import defaultdict
+from contextlib import suppress
+
+from process_kit import series_at
+from soak_history import Recorder, now_ms
+
+from weir.stack.parts import Part
+
+_GROWING = {
+    "doubt": "weir_unacknowledged_answers_total",
+    "expired": "weir_concurrency_slots_expired_total",
+}
+"""By the kind of its entries."""
+_TAKEN = "zeebe_backpressure_inflight_requests_count"
+_WAITING = "weir_concurrency_queue_length"
+
+
+class Counts:
+    """Reads the metrics of parts.
+
+    Args:
+        told: takes what has grown.
+    """
+
+    def __init__(self, told: Recorder) -> None:
+        self._told = told
+        self._known: dict[tuple[int, str], float] = {}
+
+    def look(self, name: str, part: Part, limit_s: float) -> None:
+        """Note what has grown since the last look; of a part that is stopped nothing is known."""
+        found, pid = counted(part, limit_s), part.child.pid
+        for kind, series in _GROWING.items():
+            count, before = found.get(series, 0.0), self._known.get((pid, kind), 0.0)
+            if count > before:
+                self._told.note(kind, part=name, pid=pid, count=int(count - before), at=now_ms())
+                self._known[pid, kind] = count
+
+
+def slots(part: Part, limit_s: float) -> tuple[float, float] | None:
+    """How many slots are taken at a proxy, and how many clients wait for one; None: it says nothing."""
+    found = counted(part, limit_s)
+    return (found[_TAKEN], found[_WAITING]) if found else None
+
+
+def counted(part: Part, limit_s: float) -> dict[str, float]:
+    """Its series, those of one name together; none: it says nothing within the limit."""
+    url, found = (part.ready or {}).get("metrics"), defaultdict[str, float](float)
+    if url is not None:
+        with suppress(OSError):
+            for series, value in series_at(url, limit_s).items():
+                found[series.partition("{")[0]] += value
+    return found
