@@ -61,7 +61,7 @@ class PolicyTimeline:
     def __init__(self, initial: Mapping[str, Any] | None = None, version: int = 1) -> None:
         self._initial: Mapping[str, Any] = dict(initial or {})  # replaced, never changed
         self._version = version
-        self._folded = -1  # the time of the last change that is among the first entries
+        self._folded = -1  # the newest time of a change that counts as made at all times
         self._changes: list[Change] = []  # in order of time, then of arrival
         self._times: list[int] = []  # of _changes, for bisect
         self._versions: list[int] = []  # of _changes as far as computed; a late change cuts it
@@ -141,7 +141,7 @@ class PolicyTimeline:
     def since(self, ts: int) -> int:
         """Since when what applies at `ts` has been so, ms; -1: ever."""
         made = bisect_right(self._times, ts, self._past)
-        return self._times[made - 1] if made > self._past else -1
+        return self._newest(made) if made > self._past else -1
 
     def changes(self, after: int, upto: int) -> list[int]:
         """Distinct times of change in (after, upto], ascending."""
@@ -170,10 +170,10 @@ class PolicyTimeline:
         folded = self.at(ts) if counted or made * FOLD_PARTS >= len(self._initial) else None
         self._json = self._json[0] if folded is None or counted else None, None
         self._since = self._until = 0.0
-        self._past = made
+        self._past, self._folded = made, max(self._folded, self._times[made - 1])
         if folded is None:
             return
-        self._initial, self._version, self._folded = folded.written, folded.version, self._times[made - 1]
+        self._initial, self._version = folded.written, folded.version
         self._sets = {count - made: kept for count, kept in self._sets.items() if count >= made}
         self._changes, self._times = self._changes[made:], self._times[made:]
         self._versions = self._versions[made:]
@@ -271,8 +271,11 @@ class PolicyTimeline:
                 else:
                     altered[change.path] = change.value
             entries = altered
-        at = self._times[made - 1] if made else self._folded
-        return PolicySet(entries, self._version_after(made), at)
+        return PolicySet(entries, self._version_after(made), self._newest(made))
+
+    def _newest(self, made: int) -> int:
+        """Time of the newest of so many changes: a late one may be older than what was forgotten before."""
+        return max(self._folded, self._times[made - 1]) if made else self._folded
 
 
 def _raised(changes: Iterable[Change]) -> set[str]:

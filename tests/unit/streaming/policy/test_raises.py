@@ -5,6 +5,7 @@ from typing import Any
 
 import mode_kit
 import orjson
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mode_kit import STRETCHES, TOPIC
@@ -63,6 +64,18 @@ def test_a_raise_ends_by_itself_and_is_no_version(changes: list[Any], ts: int) -
     copy.apply("broker", {}, 13)
     for at in range(ts, 13):
         assert (dict(copy.at(at).entries), copy.at(at).version) == reference(changes, at)
+
+
+@pytest.mark.parametrize("others", [0, 100], ids=["folded", "kept"])
+def test_a_change_that_comes_late_revives_no_raise(others: int) -> None:
+    """Be it older than what was forgotten, and be that folded into the first entries or not."""
+    timeline = PolicyTimeline({f"quotas[user=u{number}]": {RATE: 1} for number in range(others)})
+    timeline.apply(PATHS[0], raised(7), 3)
+    timeline.forget_before(9)
+    timeline.apply(PATHS[1], {RATE: 1}, 5)
+    for each in (timeline, PolicyTimeline.from_json(*timeline.to_json())):
+        assert each.at(10).entries[PATHS[0]] == {RATE: 1}
+        assert each.since(10) == 7
 
 
 @given(CHANGES)
