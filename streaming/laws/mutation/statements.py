@@ -93,7 +93,8 @@ def waits(column: pa.Array, horizon: int) -> Flags:
     """The rows with a refund that an admission at `horizon` (ms) or later may still list."""
     found: Flags = np.zeros(len(column), dtype=np.bool_)
     for row, refunds in waiting_of(column).items():
-        found[row] = refunds[-1].at + LISTED_MS >= horizon
+        # One with a name beyond LISTED_BYTES leaves none.
+        found[row] = bool(refunds) and refunds[-1].at + LISTED_MS >= horizon
     return found
 
 

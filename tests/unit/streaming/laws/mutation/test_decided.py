@@ -153,6 +153,15 @@ def test_few_refunds_wait_and_not_for_ever() -> None:
         assert "refunds" not in shard.step([own(request("c", 7 + 2 * LISTED_MS, 1))])[0]
 
 
+def test_a_refund_with_a_name_without_end_ends_no_batch() -> None:
+    """It is listed by no admission; its subject may leave all the same."""
+    shard = live()
+    shard.step([own(request("a", 0, 1))])
+    shard.step([own(refund(1, 0, 1, name="x" * (LISTED_BYTES + 1)))])
+    assert len(shard.step([request("b", LISTED_MS, 1, user="bob", subject="user=bob")])) == 1
+    assert "refunds" not in shard.step([own(request("c", LISTED_MS + 1, 1))])[0]
+
+
 def test_a_subject_that_went_back_in_time_says_when_it_was_applied(shard: Shard) -> None:
     """And so does one of a proxy whose clock is ahead of its record."""
     shard.step([own(request("a", 1000, 1))])
