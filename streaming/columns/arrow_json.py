@@ -17,6 +17,7 @@ import pyarrow.json as pj
 from numpy.typing import NDArray
 
 from streaming.columns.byte_strings import Integers, bytes_in
+from streaming.contract.events import DEPTH_MAX
 
 Flags = NDArray[np.bool_]
 LINES_AT_ONCE: Final = 4096
@@ -28,8 +29,6 @@ THREADS: Final = 2
 _LAX: Final = (b"null", b"NaN", b"Inf")
 """Arrow does not tell null from absent, and takes numbers for which JSON has no word."""
 _LAX_WORDS: Final = "null|NaN|Inf"
-_DEPTH: Final = 1024
-"""orjson refuses what is nested deeper; Arrow reads over it."""
 _KINDS: Final = {str: pa.string(), int: pa.int64(), bool: pa.bool_()}
 """Types of keys that nobody asks for, which are read nevertheless where all lines say them."""
 _OPEN, _CLOSE = ord("{"), ord("}")
@@ -149,9 +148,12 @@ def _sure(lines: pa.Array) -> Flags:
         sure &= ~pc.match_substring_regex(lines, _LAX_WORDS).to_numpy(zero_copy_only=False)
     if not whole.isascii():
         sure &= np.array([_is_text(line) for line in lines.to_numpy(zero_copy_only=False)])
-    for number in np.flatnonzero(sizes > 2 * _DEPTH).tolist():
-        line = lines[number].as_py()
-        sure[number] &= line.count(b"[") + line.count(b"{") <= _DEPTH
+    # Arrow reads over what is nested too deeply for the parser.
+    long = sizes > 2 * DEPTH_MAX
+    if long.any():
+        some = lines.filter(pa.array(long))
+        begun = pc.add(pc.count_substring(some, "["), pc.count_substring(some, "{"))
+        sure[long] &= begun.to_numpy() <= DEPTH_MAX
     return sure
 
 

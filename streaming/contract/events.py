@@ -26,6 +26,8 @@ VERSION_MAX: Final = 2**48
 end of all numbers would leave none for whoever writes next."""
 REASON_MAX: Final = 1024
 """Characters of the reason that a writer of policies may give."""
+DEPTH_MAX: Final = 254
+"""Objects and lists within each other: what is nested deeper can be read and not be written again."""
 ANONYMOUS: Final = "ANONYMOUS"
 """Kafka's principal of an unauthenticated client (docs/protocol_notes.md 1.5)."""
 
@@ -176,7 +178,7 @@ def load_object(value: bytes) -> dict[str, Any]:
     """The JSON object in a record's bytes.
 
     Raises:
-        BadEvent: not UTF-8, not JSON, or JSON but no object.
+        BadEvent: not UTF-8, not JSON, or JSON but no object, or one that is nested too deeply.
     """
     try:
         loaded = orjson.loads(value)
@@ -184,6 +186,11 @@ def load_object(value: bytes) -> dict[str, Any]:
         raise BadEvent(f"not JSON: {error}; a JSON object was expected") from error
     if type(loaded) is not dict:
         raise BadEvent("not a JSON object; a JSON object was expected")
+    if value.count(b"[") + value.count(b"{") > DEPTH_MAX:
+        try:
+            orjson.dumps(loaded)
+        except orjson.JSONEncodeError as error:
+            raise BadEvent(f"nested too deeply; at most {DEPTH_MAX} levels were expected") from error
     return loaded
 
 

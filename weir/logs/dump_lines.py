@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from streaming.contract.decisions import CANDIDATE
-from streaming.contract.errors import WeirError
-from streaming.contract.events import MAX_AHEAD_MS, own_at
+from streaming.contract.errors import BadEvent, WeirError
+from streaming.contract.events import MAX_AHEAD_MS, load_object, own_at
 from streaming.laws.mutation.statements import LISTED_MS
 from weir.logs.topic_reader import Record
 
@@ -226,10 +226,9 @@ class Annotator:
 
 def _object(value: bytes) -> dict[str, Any] | None:
     try:
-        loaded = orjson.loads(value)
-    except orjson.JSONDecodeError:
+        return load_object(value)
+    except BadEvent:
         return None
-    return loaded if isinstance(loaded, dict) else None
 
 
 def _time(event: dict[str, Any], default: int, name: str = "ts") -> int:

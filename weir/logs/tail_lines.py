@@ -10,6 +10,7 @@ import orjson
 from streaming.contract.backlog import actions
 from streaming.contract.decisions import CANDIDATE
 from streaming.contract.errors import BadEvent
+from streaming.contract.events import load_object
 from streaming.contract.names import is_probe
 from streaming.contract.printable import printable, printable_json
 from streaming.contract.times import clock
@@ -90,10 +91,8 @@ def render(
     that of a proxy's probe, unless `probes` or `as_json` does.
     """
     try:
-        decision = orjson.loads(value)
-    except orjson.JSONDecodeError:
-        decision = None
-    if not isinstance(decision, dict):
+        decision = load_object(value)
+    except BadEvent:
         return None if subject or kind else printable(_cut(value.decode("utf-8", "replace")))
     if subject is not None and subject_of(decision) != subject:
         return None

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from property_kit import tries
 
 from streaming.columns.arrow_json import LINES_AT_ONCE, LINES_MIN, read
+from streaming.contract.events import DEPTH_MAX
 
 SCHEMA = pa.schema([("n", pa.int64()), ("a", pa.list_(pa.struct([("b", pa.string())])))])
 FILLING = [b'{"n":%d}' % number for number in range(LINES_MIN)]
@@ -69,6 +70,7 @@ def test_most_lines_are_read_whatever_stands_between_them() -> None:
     [
         b'{"n":1,"x":null}', b'{"n":1,"x":NaN}', b'{"n":1,"x":-Infinity}', b'{"n":1,"x":"\xff"}', b' {"n":1}',
         b"", b"{", b'{"n":1,"x":%s}' % (b"[" * 2000 + b"]" * 2000),
+        b'{"n":1,"x":%s}' % (b"[" * DEPTH_MAX + b"]" * DEPTH_MAX),
     ],
 )  # fmt: skip
 def test_what_arrow_takes_and_the_parser_does_not_is_left_alone(value: bytes) -> None:

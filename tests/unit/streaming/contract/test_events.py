@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from streaming.contract.errors import BadEvent
-from streaming.contract.events import PolicyChange, Refund, Request
+from streaming.contract.events import DEPTH_MAX, PolicyChange, Refund, Request
 from streaming.laws.registry import LAWS
 
 REQUEST = {
@@ -138,3 +138,12 @@ def test_a_broken_event_is_refused_with_its_reason(name: str) -> None:
     with pytest.raises(BadEvent) as refused:
         LAWS.parse(raw, default_id="x", default_ts=None)
     assert reason in refused.value.reason
+
+
+@pytest.mark.parametrize(("more", "fits"), [(DEPTH_MAX - 1, True), (DEPTH_MAX, False)])
+def test_what_is_nested_too_deeply_is_refused(more: int, fits: bool) -> None:
+    """Whatever nobody asks for, too; what is taken can be written again."""
+    value = b'{"type":"request","ts":1,"items":[],"note":%s}' % (b"[" * more + b"]" * more)
+    with nullcontext() if fits else pytest.raises(BadEvent, match="nested too deeply"):
+        LAWS.parse(value, default_id="x", default_ts=None)
+        orjson.dumps(orjson.loads(value))

@@ -1,6 +1,7 @@
 """Where records go: law, routing key, shard."""
 
 import orjson
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from law_kit import T0, policy, quota, request
@@ -130,6 +131,18 @@ def test_garbage_goes_to_the_shard_of_its_id() -> None:
     for event in (request("a", 60_001, 1), {"type": "tick", "ts": T0 + 60_001}, broken | {"usage": {}}):
         far = event | {"ts": T0 + 60_001}
         assert only(far, None) == (LAWS.reporting.name, shard_of("f:1", SHARDS))
+
+
+DEEP = b"[" * 300 + b"]" * 300
+
+
+@pytest.mark.parametrize("event", [
+    b'{"type":%s}', b'{"type":"tick","v":%s}', b'{"type":"request","items":[],"subject":%s}',
+    b'{"type":"group_usage","broker":"b","period_ms":1,"usage":{"g":{"publishedMsg":1,"more":%s}}}',
+])  # fmt: skip
+def test_what_is_nested_too_deeply_is_garbage_too(event: bytes) -> None:
+    """It can be read and not be written again, in a dead letter's reason or in parts: no batch ends of it."""
+    assert only(event % DEEP) == (LAWS.reporting.name, shard_of("f:1", SHARDS))
 
 
 @given(st.text(), st.integers(1, 64))

@@ -164,6 +164,14 @@ def test_what_is_no_json_stays_as_it_is_if_it_is_one_line() -> None:
     assert (counts.not_json, counts.left_out) == (1, 2)
 
 
+def test_what_is_nested_too_deeply_stays_as_it_is() -> None:
+    """The job has buried it, and so does the replay."""
+    value = b'{"type":"request","note":%s}' % (b"[" * 300 + b"]" * 300)
+    counts = DumpSummary()
+    line = Annotator(History(), counts).line(record(0, None)._replace(value=value))
+    assert (line is not None and line.text, counts.not_json) == (value, 1)
+
+
 @pytest.mark.parametrize("event", [{"ts": True}, {"ts": "x", "id": 5}, {}, {"id": None}, {"ts": 1.5}])
 def test_unusable_events_are_written_for_the_replay_to_refuse(event: dict[str, Any]) -> None:
     """Wrong types stay, missing ones are filled in; nothing raises."""

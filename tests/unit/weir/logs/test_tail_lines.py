@@ -294,3 +294,9 @@ def test_what_is_long_is_cut_for_people_and_whole_as_json() -> None:
     for value in (b"x" * 5_000, orjson.dumps({"type": "admission", "x": "y" * 5_000})):
         shown = render(value, as_json=False, **given)
         assert shown is not None and len(shown) < 1_200 and "characters more" in shown
+
+
+def test_what_is_nested_too_deeply_is_shown_as_it_is() -> None:
+    """Whoever writes it ends nobody's tail."""
+    value = b'{"type":"limit","x":%s}' % (b"[" * 300 + b"]" * 300)
+    assert render(value, as_json=False, subject=None, kind=None) == value.decode()
