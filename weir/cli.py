@@ -70,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = build_parser(first).parse_args(words)
     try:
         status: int = args.run(args)
-        sys.stdout.flush()
+        print(end="", flush=True)
     except ConfigError as error:
         print("\n".join(printable(str(problem)) for problem in error.problems), file=sys.stderr)
         return BAD_USAGE

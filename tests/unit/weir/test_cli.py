@@ -69,6 +69,15 @@ def test_who_was_taken_over_ends_with_3(command: Any, capsys: Any) -> None:
     assert capsys.readouterr().err == "weir: another one has taken over\n"
 
 
+def test_a_command_without_standard_output_is_done_all_the_same(command: Any, capsys: Any) -> None:
+    """As a shell's `>&-` leaves it."""
+    command(lambda args: 0)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sys, "stdout", None)
+        assert cli.main(["up"]) == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_options_of_the_collector_may_stand_before_its_cluster() -> None:
     """As in the unit of systemd: what is absent behind the word does not undo them."""
     words = ["collect", "--settings", "f.yaml", "--once", "kafka", "--stand-by"]
