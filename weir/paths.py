@@ -62,7 +62,7 @@ def check_writable(path: Path | str) -> None:
 
 
 def check_files(written: Iterable[Path | str | None], read: Iterable[Path | str | None]) -> None:
-    """Return if files can be written, as `check_writable`, and none of them is read, too.
+    """Return if files can be written, as `check_writable`, each once, and none of them is read, too.
 
     Args:
         written: None: nothing, as of an option that was not given.
@@ -72,10 +72,15 @@ def check_files(written: Iterable[Path | str | None], read: Iterable[Path | str 
         WeirError: why not.
     """
     sources = [each for each in read if each is not None and os.path.isfile(each)]
+    places = set[str]()
     for target in written:
         if target is None:
             continue
         check_writable(target)
+        place = os.path.realpath(target)
+        if place in places and (os.path.isfile(place) or not os.path.exists(place)):
+            raise WeirError(f"{target}: cannot be written: two options name it; name another file")
+        places.add(place)
         if os.path.isfile(target) and any(os.path.samefile(target, source) for source in sources):
             raise WeirError(f"{target}: cannot be written: it is read, too; name another file")
 

@@ -213,6 +213,17 @@ def test_an_interrupted_replay_leaves_nothing(
     assert sorted(tmp_path.iterdir()) == before
 
 
+def test_two_outputs_are_two_files(
+    tmp_path: Path, policies: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Else the dead letters would take the place of the decisions; nobody reads what goes to /dev/null."""
+    events, out = write(tmp_path / "e.jsonl", request("a", 0, 1)), str(tmp_path / "out.jsonl")
+    words = ["replay", "--policies", policies, "--events", events]
+    assert main([*words, "--out", out, "--dead-letters", str(tmp_path / "." / "out.jsonl")]) == 1
+    assert "two options name it" in capsys.readouterr().err and not Path(out).exists()
+    assert main([*words, "--out", "/dev/null", "--dead-letters", "/dev/null"]) == 0
+
+
 def test_progress_tells_rate_and_part(tmp_path: Path, policies: str) -> None:
     """As lines of files are read; files of a log that is not in order are read once before."""
     told: list[tuple[int, float]] = []
