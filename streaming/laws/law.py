@@ -14,6 +14,7 @@ from streaming.columns.byte_strings import Integers
 from streaming.columns.outputs import Decided, DecisionTexts
 from streaming.columns.records import Records
 from streaming.contract.events import MAX_AHEAD_MS, Event, Reader, Tick
+from streaming.contract.fields import INT64_MAX
 from streaming.policy.policy_set import EntryPath, PolicySet, Section
 from streaming.policy.timeline import PolicyTimeline
 from streaming.state.blob_store import BlobStore
@@ -29,9 +30,9 @@ SHOWN_MAX: Final = 10
 
 
 def count_up(totals: dict[str, Any], **counts: int) -> None:
-    """Add to the totals of one subject (`weir replay --summary`); what is not there yet is 0."""
+    """Add to the totals of one subject (`weir replay --summary`), up to 64 bits; what is not there is 0."""
     for name, count in counts.items():
-        totals[name] = totals.get(name, 0) + count
+        totals[name] = min(INT64_MAX, totals.get(name, 0) + count)
 
 
 def few(shown: Sequence[str], most: int = SHOWN_MAX) -> list[str]:

@@ -125,6 +125,15 @@ def test_the_summary_counts_events_and_charged_mutations(tmp_path: Path, policie
     assert summary["subjects"][""]["mutations"] == 3
 
 
+def test_sums_of_the_summary_stop_at_64_bits(tmp_path: Path, policies: str) -> None:
+    """JSON has no larger ones."""
+    events = write(tmp_path / "e.jsonl", *(request(name, 0, 2**63 - 1, user="bob") for name in "abc"))
+    words = ["replay", "--policies", policies, "--events", events, "--out", "/dev/null"]
+    assert main([*words, "--summary", str(tmp_path / "s.json")]) == 0
+    summary = orjson.loads((tmp_path / "s.json").read_bytes())
+    assert summary["subjects"][""]["mutations"] == 2**63 - 1
+
+
 DELIVERY = {"topic": "t", "subscription": "s"}
 BACKLOG = {"topic": "t"}
 
