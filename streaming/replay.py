@@ -201,7 +201,8 @@ def read_timeline(initial: Mapping[str, Any], lines: Iterable[Line]) -> PolicyTi
     """
     timeline = PolicyTimeline(initial)
     for line in lines:
-        if b"policy" not in line.value:
+        # Whatever is escaped may be that word.
+        if b"policy" not in line.value and b"\\u" not in line.value:
             continue
         try:
             event = parse(line.value, default_id=line.name, default_ts=None)

@@ -10,7 +10,7 @@ from law_kit import T0, policy, quota, refund, request
 
 from streaming.contract.errors import WeirError
 from streaming.log.deciding import Replay
-from streaming.log.reading import read_lines
+from streaming.log.reading import Line, read_lines
 from streaming.replay import read_timeline, replay_local, replaying, summarise
 from weir.cli import main
 
@@ -220,6 +220,14 @@ def test_an_interrupted_replay_leaves_nothing(
     words = ["replay", "--policies", policies, "--events", events, "--out", str(tmp_path / "out.jsonl")]
     assert main([*words, "--summary", str(tmp_path / "s.json"), *also, *([policies] if also else [])]) == 1
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_policy_is_one_however_its_type_is_written() -> None:
+    """Both engines have the same policies; JSON may write any letter by its number."""
+    change = orjson.dumps(policy(0, "quotas[user=bob]", quota(1)))
+    for value in (change, change.replace(b"policy", b"\\u0070olicy")):
+        line = Line(file=0, base="e.jsonl", number=1, value=value)
+        assert "quotas[user=bob]" in read_timeline({}, [line]).at(T0).entries
 
 
 def test_two_outputs_are_two_files(
