@@ -3,7 +3,7 @@
 import numpy as np
 
 from streaming.columns.outputs import Outputs
-from streaming.columns.records import Records
+from streaming.columns.records import NO_ROW, Records
 from streaming.contract.decisions import DECISIONS, dead_letter
 
 RECORD_BYTES_MAX = 1_000_000
@@ -28,7 +28,7 @@ def limit_record_size(outputs: Outputs, records: Records) -> None:
     for position in too_large:
         what = "decision" if sinks[position] == DECISIONS else "dead letter"
         source = sources[position]
-        whole = records.value_of(source)
+        whole, row = records.value_of(source), records.row_of(source)
         kept = whole[:VALUE_BYTES_KEPT]
         letter = dead_letter(
             reason=f"its {what} has {len(values[position])} bytes, more than {RECORD_BYTES_MAX}; the first "
@@ -38,5 +38,6 @@ def limit_record_size(outputs: Outputs, records: Records) -> None:
             offset=int(records.offset[source]),
             ts=records.ts_of(source),
             value=kept,
+            row=None if row == NO_ROW else row,
         )
         outputs.bury(position, letter)

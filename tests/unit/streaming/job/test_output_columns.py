@@ -12,7 +12,7 @@ from streaming.columns.json_columns import columns_of
 from streaming.columns.json_rows import objects
 from streaming.columns.outputs import DecisionRows, DecisionTexts, Outputs
 from streaming.columns.packed import CONTENT_TYPE, HEADER, is_packed, unpack
-from streaming.columns.records import Records
+from streaming.columns.records import Pack, Records
 from streaming.contract.topics import Topics
 from streaming.job.output_columns import NEVER, PackRule, output_columns
 from streaming.job.record_size_limit import RECORD_BYTES_MAX, limit_record_size
@@ -149,6 +149,15 @@ def test_what_is_too_large_is_found_without_writing_the_others(size: int) -> Non
     records = Records(topic=["t"] * 3, partition=[0] * 3, offset=[0, 1, 2], ts=[0] * 3, value=[b"{}"] * 3)
     limit_record_size(outputs, records)
     assert outputs.type == ["dead_letter" if size > 100 else "admission"] * 3
+
+
+def test_a_dead_letter_for_a_row_that_says_too_much_names_the_row() -> None:
+    """As one for a row that cannot be used."""
+    pack = Pack(0, "request", pa.record_batch({"id": ["a", "b", "c"]}), np.array([4, 5, 6]))
+    records = Records(topic=["t"] * 3, partition=[0] * 3, offset=[9] * 3, ts=[0] * 3, value=[], packs=[pack])
+    outputs = Outputs(columns=[admissions(3, rejected=["x" * RECORD_BYTES_MAX])])
+    limit_record_size(outputs, records)
+    assert [orjson.loads(value)["row"] for value in outputs.value] == [4, 5, 6]
 
 
 def test_some_decisions_are_what_they_were() -> None:
