@@ -9,7 +9,7 @@ half minute. Time moves by events and ticks, never by a
 clock, so a log is repeated alike however it is cut into batches, except for the repeats themselves.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from streaming.columns.outputs import Decided, DecisionRows, DecisionTexts
 from streaming.laws.law import Decision, DecisionForm, Flags
+from streaming.laws.sheet import words_of
 from streaming.state.body import Body, decode, encode
 
 MAX_STANDING: Final = 131_072
@@ -61,7 +62,7 @@ class Refresh:
         return int(self._rows.num_rows)
 
     def to_bytes(self) -> bytes:
-        """For the checkpoint; `Standing(raw)` gives it back."""
+        """For the checkpoint; `Refresh(form, raw)` gives it back."""
         rows = self._rows.combine_chunks()
         columns = {name: _whole(rows[name]) for name in _SCHEMA.names}
         return encode(Body(columns=columns, notes={}))
@@ -73,7 +74,7 @@ class Refresh:
         for value in _latest(decided, self._form).column("value"):
             decision = orjson.loads(bytes(value.as_py()))
             if "ttl_ms" in decision:
-                key = " ".join(decision[name] for name in self._form.standing)
+                key = _key([decision[name] for name in self._form.standing])
                 newest.pop(key, None)
                 newest[key] = value.as_py(), decision
         if not newest:
@@ -125,15 +126,25 @@ class Refresh:
         return due
 
 
+def _key(names: Sequence[str]) -> str:
+    """Whom a decision is about: one name, or several that spaces part, and those within one do not."""
+    if len(names) == 1:
+        return names[0]
+    return " ".join(name.replace("%", "%25").replace(" ", "%20") for name in names)
+
+
 def _latest(decided: Decided, form: DecisionForm) -> Decided:
     """The decisions that can still stand: of columns each subject's last one, in their order."""
     if not isinstance(decided, DecisionRows):
         return decided
-    names = [pc.cast(decided.rows[name], pa.string()) for name in form.standing]
-    subject = pc.binary_join_element_wise(*names, " ").dictionary_encode()
-    last = np.empty(len(subject.dictionary), dtype=np.int64)
+    number = np.zeros(len(decided), dtype=np.int64)
+    for name in form.standing:
+        words = words_of(decided.rows[name])
+        number = number * len(words.dictionary) + words.indices.to_numpy()
+    known, subject = np.unique(number, return_inverse=True)
+    last = np.empty(len(known), dtype=np.int64)
     # Of what is assigned to one place the last remains.
-    last[subject.indices.to_numpy()] = np.arange(len(subject))
+    last[subject] = np.arange(len(subject))
     return decided.take(np.sort(last))
 
 

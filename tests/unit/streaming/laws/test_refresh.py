@@ -72,6 +72,23 @@ def test_a_newer_decision_takes_the_place_of_the_older() -> None:
     assert len(repeated(held, 30_000)) == 2
 
 
+def test_spaces_in_names_mix_nobody_up() -> None:
+    """Topics and subscriptions of Pulsar may have them; of objects and of columns."""
+    named = [(f"{TOPIC} x", "y"), (TOPIC, "x y"), (TOPIC, "x%20y")]
+    debts = [debt(0, 90_000) | {"topic": topic, "subscription": name} for topic, name in named]
+    assert len(repeated(held_of(DISPATCH, *debts, now=0), 30_000)) == len(named)
+    limits = {"namespaces.acme/orders": {"subscriptionDispatchRate": {"dispatchThrottlingRateInMsg": 1}}}
+    live = StepContext(initial=limits, processed_ts=T0, fail_fast=True)
+    deliveries = [
+        {"type": "dispatch_usage", "id": "d", "ts": T0, "broker": "b1", "topic": topic, "subscription": name,
+         "msgs": 90, "bytes": 1, "entries": 1, "backlog": True}
+        for topic, name in named
+    ]  # fmt: skip
+    body, _ = step("dispatch", 0, None, records_of(deliveries), live)
+    _, told = step("dispatch", 0, body, records_of([{"type": "tick", "ts": T0 + 30_000}]), live)
+    assert [(one["topic"], one["subscription"]) for one in map(orjson.loads, told.value)] == named
+
+
 def test_a_debt_is_repeated_each_half_minute_until_it_is_paid() -> None:
     """However long that takes; after that it says nothing."""
     held = held_of(DISPATCH, debt(1000, 90_000), debt(1000, 30_000, "b2"), now=1000)
