@@ -216,8 +216,7 @@ def backlog(fields: Fields, name: str, ts: int) -> Backlog:
     try:
         namespace_of(topic)
     except BadEvent as error:  # a topic without a namespace has no policies: better refused than not limited
-        expected = "a full name such as persistent://TENANT/NAMESPACE/TOPIC"
-        raise BadEvent(f"topic: {shown(topic)}; {expected} was expected") from error
+        raise BadEvent(f"topic: {shown(topic)}; {_TOPIC_NAME} was expected") from error
     ledgers = _list(fields, "ledgers", _ledger)
     for number, (before, after) in enumerate(pairwise(ledgers), start=1):
         if after.id <= before.id:

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import ceil
-from typing import Final
 
 from enforcer.core.law import EnforcerLaw
 from enforcer.laws.dispatch.dispatch import Dispatch
@@ -18,8 +17,6 @@ from weir.simulate.failures.excess import Found, S
 from weir.simulate.failures.proxy import Proxy
 from weir.simulate.failures.scenario import Facts
 from weir.simulate.failures.world import Timer, Traffic, World
-
-_LEVELS: Final = ("broker", "topic", "subscription")
 
 
 @dataclass(slots=True)
