@@ -88,7 +88,7 @@ def unpack(value: bytes | pa.Buffer) -> tuple[str, pa.RecordBatch]:
     strings, list, map, struct, null.
 
     Raises:
-        BadEvent: it is none, says no type, has no row, or is too large decompressed.
+        BadEvent: it is none, says no type, has no row or column, or is too large decompressed.
     """
     try:
         return _unpack(value)
@@ -165,6 +165,9 @@ def _unpack(value: bytes | pa.Buffer) -> tuple[str, pa.RecordBatch]:
     if len(batches) > 1:
         batches = pa.Table.from_batches(batches).unify_dictionaries().combine_chunks().to_batches()
     rows = _of_one_type(type, batches[0])
+    if not rows.num_columns:
+        # Arrow takes what has no columns for no rows, and nobody would hear of them.
+        raise BadEvent("no column; those of the events were expected")
     _check_decoded(decoded_bytes(rows))
     columns = [plain_form(column) for column in rows.columns]
     return type, pa.RecordBatch.from_arrays(columns, rows.schema.names)

@@ -13,6 +13,7 @@ from streaming.contract.broker_events import Backlog
 from streaming.contract.decisions import CANDIDATE
 from streaming.contract.errors import BadEvent, WeirError
 from streaming.contract.events import Event, Refund, Request
+from streaming.contract.fields import INT64_MAX
 from streaming.contract.names import GROUP_PREFIXES, QUOTA_GROUP_PREFIX, namespace_of, subject_of
 from streaming.contract.printable import printable
 from streaming.contract.topics import Cluster
@@ -178,7 +179,11 @@ HEAD: Final = tuple(field.name for field in fields(Charges))
 
 def lines(rows: Iterable[Charges], form: str) -> list[str]:
     """The rows as `json`, `csv` or, for people, a `table`."""
-    values = [asdict(row) for row in rows]
+    values = [
+        # Sums stop there, as all do: JSON has no larger ones.
+        {name: min(INT64_MAX, value) if type(value) is int else value for name, value in asdict(row).items()}
+        for row in rows
+    ]
     if form == "json":
         return [orjson.dumps(values, option=orjson.OPT_INDENT_2).decode()]
     if form == "csv":

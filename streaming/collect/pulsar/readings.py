@@ -46,7 +46,7 @@ class BrokerReading:
         concerns: of which namespaces.
         brokers: who answered, by their names in events.
         counters: of their topics (published) and subscriptions (dispatched).
-        unread: topics that failed by themselves, whoever has them.
+        unread: topics that failed by themselves, whoever has them, and namespaces and tenants.
         failures: why these did, and brokers that did not answer.
     """
 
@@ -58,7 +58,9 @@ class BrokerReading:
 
     def shows(self, topic: str) -> bool:
         """Whether a topic would be among the counters if these brokers had it."""
-        return topic not in self.unread and self.concerns(namespace_of(topic))
+        namespace = namespace_of(topic)
+        names = {topic, namespace, namespace.partition("/")[0]}
+        return self.unread.isdisjoint(names) and self.concerns(namespace)
 
 
 def broker_name(address: str) -> str:
@@ -150,29 +152,38 @@ def _counts(topic: str, subscription: str = "") -> bool:
 async def _by_topics(rest: Rest, brokers: Iterable[str], concerns: Concerns) -> BrokerReading:
     """`stats` of each topic; who owns it stands there."""
     reading = BrokerReading(concerns, {broker_name(one) for one in brokers})
-    namespaces = [one async for one in _namespaces(rest) if concerns(one)]
-    lists = await asyncio.gather(*(rest.get(f"{namespace_path(one)}/topics") for one in namespaces))
-    topics = [str(topic) for found in lists for topic in found or () if _counts(str(topic))]
-    answers = await asyncio.gather(*(_stats(rest, one) for one in topics))
-    for topic, stats in zip(topics, answers, strict=True):
-        if not isinstance(stats, RestError):
-            reading.counters.update(counters_of(topic, stats))
-        elif not stats.absent:
-            # Else it was deleted meanwhile, or is partitioned and nothing else.
+    tenants = [str(one) for one in await rest.get("/admin/v2/tenants") or ()]
+    found = await _told(rest, reading, {one: f"/admin/v2/namespaces/{part(one)}" for one in tenants})
+    namespaces = [str(one) for each in found.values() for one in each or () if concerns(str(one))]
+    lists = await _told(rest, reading, {one: f"{namespace_path(one)}/topics" for one in namespaces})
+    topics = [str(topic) for found in lists.values() for topic in found or () if _counts(str(topic))]
+    stats = await _told(rest, reading, {one: f"{topic_path(one)}/stats" for one in topics})
+    for topic, answer in stats.items():
+        try:
+            reading.counters |= dict(counters_of(topic, answer))
+        except BadEvent as error:
             reading.unread.add(topic)
-            reading.failures.append(stats)
+            reading.failures.append(RestError(error.reason, None))
     return reading
 
 
-async def _namespaces(rest: Rest) -> Any:
-    for tenant in await rest.get("/admin/v2/tenants") or ():
-        for namespace in await rest.get(f"/admin/v2/namespaces/{part(str(tenant))}") or ():
-            yield str(namespace)
+async def _told(rest: Rest, reading: BrokerReading, paths: Mapping[str, str]) -> dict[str, Any]:
+    """What is told of some names, each at its path; a failure of one is noted, and costs no other."""
+    answers = await asyncio.gather(*(_try(rest, path) for path in paths.values()))
+    told = {}
+    for name, answer in zip(paths, answers, strict=True):
+        if not isinstance(answer, RestError):
+            told[name] = answer
+        elif not answer.absent:
+            # Else it was deleted meanwhile, or is partitioned and nothing else.
+            reading.unread.add(name)
+            reading.failures.append(answer)
+    return told
 
 
-async def _stats(rest: Rest, topic: str) -> Any:
+async def _try(rest: Rest, path: str) -> Any:
     try:
-        return await rest.get(f"{topic_path(topic)}/stats")
+        return await rest.get(path)
     except RestError as failure:
         return failure
 

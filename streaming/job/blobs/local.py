@@ -131,8 +131,15 @@ class FileBlobStore:
         return _map(str(self.folder / f"{name}{SUFFIX}"))
 
     def drop(self, name: str) -> None:
-        """Delete the file of this name, if it is there."""
-        (self.folder / f"{name}{SUFFIX}").unlink(missing_ok=True)
+        """Delete the file of this name, if it is there.
+
+        Raises:
+            StateError: it cannot be deleted: else it would stay for ever, since nobody names it any more.
+        """
+        try:
+            (self.folder / f"{name}{SUFFIX}").unlink(missing_ok=True)
+        except OSError as error:
+            raise StateError(f"a segment of the state cannot be deleted: {error}") from error
         # Those that other workers have deleted too: the disk gets the room back that nobody has mapped.
         for path in [path for path in _mapped if not os.path.exists(path)]:
             del _mapped[path]

@@ -127,6 +127,7 @@ def test_a_column_that_says_the_type_again_is_left_out() -> None:
         (b'{"type":"request"}', "not an Arrow IPC stream"),
         (stream_of(pa.record_batch({"id": ["a"]}), None), "weir.type: missing"),
         (stream_of(pa.record_batch({"id": pa.array([], pa.string())})), "no row"),
+        (stream_of(pa.record_batch({"type": ["request"]})), "no column"),
         (stream_of(pa.record_batch({"id": [b"a"]})), "id: binary"),
         (stream_of(pa.record_batch({"ts": pa.array([1], pa.timestamp("ms"))})), "ts: timestamp"),
         (stream_of(pa.RecordBatch.from_arrays([pa.array([1])] * 2, ["a", "a"])), "twice"),

@@ -8,7 +8,7 @@ import pytest
 
 from streaming.contract.errors import WeirError
 from weir.bill import adding
-from weir.bill.adding import Bill, lines
+from weir.bill.adding import Bill, Charges, lines
 from weir.logs.topic_reader import Record
 
 TOPIC = "persistent://acme/orders/t1"
@@ -84,6 +84,12 @@ def test_bytes_are_those_of_users_and_of_groups() -> None:
         name: (row["bytes_in"], row["bytes_out"], row["throttled_ms"]) for name, row in rows(bill).items()
     }
     assert found == {"acme": (20, 6, 14), "resourcegroup=shared": (10, 3, 9), "user=alice": (20, 6, 9)}
+
+
+def test_sums_stop_at_64_bits() -> None:
+    """JSON has no larger ones."""
+    (line,) = lines([Charges("a", bytes_in=3 * (2**63 - 1))], "json")
+    assert orjson.loads(line)[0]["bytes_in"] == 2**63 - 1
 
 
 def test_storage_is_what_topics_had_at_their_checks() -> None:

@@ -122,6 +122,29 @@ def test_a_stats_call_that_fails_is_no_traffic(failing: set[int]) -> None:
     assert counted == [1] * len(counted) and counted
 
 
+def test_who_cannot_be_read_costs_no_other() -> None:
+    """A tenant, a namespace, a topic of another form; what they hold is not taken for gone."""
+    answers: dict[str, Any] = {
+        "/admin/v2/brokers": ["broker1:8080"],
+        "/admin/v2/tenants": ["a", "lost", "gone"],
+        "/admin/v2/namespaces/a": ["a/b", "a/lost", "a/gone"],
+        "/admin/v2/namespaces/a/b/topics": [T, "persistent://a/b/odd"],
+        "/admin/v2/persistent/a/b/t/stats": STATS,
+        "/admin/v2/persistent/a/b/odd/stats": {"msgInCounter": 1},
+    }
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        if (found := answers.get(request.url.path)) is not None:
+            return httpx2.Response(200, json=found)
+        return httpx2.Response(500 if "lost" in request.url.path else 404, json={"reason": "no"})
+
+    reading = run(read_counters(rest_of(answer), Source.STATS, lambda _namespace: True))
+    assert {place.topic for place in reading.counters} == {T}
+    assert reading.unread == {"lost", "a/lost", "persistent://a/b/odd"} and len(reading.failures) == 3
+    unseen = [f"persistent://{place}/t" for place in ("lost/n", "a/lost")]
+    assert reading.shows(T) and not any(map(reading.shows, [*unseen, "persistent://a/b/odd"]))
+
+
 @pytest.mark.parametrize(
     "stats", [None, [], {}, {**STATS, "msgInCounter": "x"}, {**STATS, "subscriptions": 3}]
 )

@@ -110,6 +110,14 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int]]:
     return seen
 
 
+def test_what_cannot_be_deleted_ends_the_query(tmp_path: Path) -> None:
+    """And buries no events: the batch is run again once that is mended."""
+    blobs = FileBlobStore(tmp_path, 100)
+    (tmp_path / "x.arrow").mkdir()
+    with pytest.raises(StateError, match=r"x\.arrow"):
+        blobs.drop("x")
+
+
 def test_what_is_named_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A power cut loses nothing that a checkpoint names: first the file, then its name, then `put` ends.
 
