@@ -18,6 +18,10 @@ logger = logging.getLogger(__name__)
 LARGE_BYTES: Final = 1_048_576
 """Up to this size a message needs no seat."""
 _PAGE_BYTES: Final = resource.getpagesize()
+_GROWN: Final = 64
+"""While the process grows all are asked again for each such part of their half,"""
+_LOOKS: Final = 20
+"""and else once in so many looks, a second: to ask ten thousand takes longer than the time between two."""
 
 
 class Holder(Protocol):
@@ -71,12 +75,18 @@ class Budget:
         self._measure = measure
         self._queue: deque[Seat] = deque()
         self._waking = False
+        # What the process had when all were asked, or less if it had since; looks since then.
+        self._asked_bytes = self._looks = 0
 
     def look(self) -> None:
         """End those who hold most, until the rest fits."""
-        self._traffic.resident = self._measure()
-        if self._traffic.resident <= self._half_bytes:
+        resident = self._traffic.resident = self._measure()
+        self._asked_bytes = min(self._asked_bytes, resident)
+        self._looks += 1
+        grown = (resident - self._asked_bytes) * _GROWN >= self._half_bytes
+        if resident <= self._half_bytes or not (grown or self._looks >= _LOOKS):
             return
+        self._asked_bytes, self._looks = resident, 0
         holdings = [(holder.held_bytes, holder) for holder in self._holders()]
         total = sum(size for size, _ in holdings)
         if total <= self._half_bytes:

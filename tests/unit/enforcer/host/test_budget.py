@@ -39,6 +39,15 @@ def test_nobody_is_asked_while_the_process_is_small() -> None:
     assert look(100, 500) == [False]
 
 
+def test_a_large_process_that_does_not_grow_asks_rarely() -> None:
+    """To ask all again and again could take all of its time; while it grows they are, and where it shrank."""
+    asked, resident = [0], [150]
+    budget = Budget(200, 0, lambda: asked.append(resident[0]) or (), Traffic(), lambda: resident[0])
+    for resident[0] in (150, *[151] * 30, 153, 153, 151, 153, 90, 150):
+        budget.look()
+    assert asked == [0, 150, 151, 153, 153, 150]
+
+
 def test_the_process_is_measured() -> None:
     """A page at least, and less than the machine has."""
     assert 1 << 20 < resident_bytes() < 1 << 40
