@@ -86,7 +86,8 @@ def _decision(reader: DecisionReader, fields: Fields, said_ms: int, latest_ms: i
     if at > latest_ms:
         raise BadEvent(f"of {at}, which is too far ahead; {latest_ms} at most was expected")
     if reader.timely and said_ms - at > max(decision.ttl_ms, LATE_MS) and not flag(fields, "repeat", False):
-        raise BadEvent(f"of {at} and written at {said_ms}, when its life time was over")
+        # As if it had been withheld: its life time was over, but its batch was held up after the job looked.
+        return None
     return decision
 
 
