@@ -28,7 +28,9 @@ class Pulsar(LocalPulsar):
     def __init__(self, data_dir: Path) -> None:
         # What a producer sends once more, since its connection was over, is stored once.
         once = {"brokerDeduplicationEnabled": "true"}
-        super().__init__(data_dir, properties=once, heap_mb=_HEAP_MB)
+        # A topic is made before anybody comes, and its records are read when all have gone.
+        kept = {"brokerDeleteInactiveTopicsEnabled": "false"}
+        super().__init__(data_dir, properties={**once, **kept}, heap_mb=_HEAP_MB)
 
     def whole(self, limit_s: float) -> bool:
         """Whether it stores and delivers."""

@@ -136,7 +136,9 @@ class Sender(Client):
                 number += 1
             # Nothing is caught up with: what waits is what the limit leaves.
             due = max(due + 1 / self._rate, time.monotonic())
-            self._producer.poll(max(0.0, due - time.monotonic()))
+            # A poll ends with what it hears.
+            while (left_s := due - time.monotonic()) > 0:
+                self._producer.poll(left_s)
         self._producer.flush(2 * _LIMIT_S)
 
 
