@@ -1,9 +1,10 @@
 """The admin API on this machine."""
 
+import pickle
 from collections.abc import Iterator
-from copy import deepcopy
 from typing import Any
 
+import fastapi._compat.v2
 import fastapi.applications
 import pytest
 from admin_api_kit import client, parts
@@ -12,19 +13,31 @@ from fastapi.testclient import TestClient
 
 @pytest.fixture(scope="session", autouse=True)
 def described_once() -> Iterator[None]:
-    """Each application describes itself when it is made, for most of that time: here once of each kind."""
-    known: dict[int, dict[str, Any]] = {}
-    describe = fastapi.applications.get_openapi
+    """Applications describe themselves, and compile what they take, when they are made, for most of that
+    time: here once of each kind.
+    """
+    described: dict[int, bytes] = {}
+    compiled: dict[str, Any] = {}
+    describe, compile_it = fastapi.applications.get_openapi, fastapi._compat.v2.TypeAdapter
 
-    def again(**own: Any) -> dict[str, Any]:
+    def described_again(**own: Any) -> Any:
         """Those with another API behind them have fewer routes."""
         count = len(own["routes"])
-        if count not in known:
-            known[count] = describe(**own)
-        return deepcopy(known[count])
+        if count not in described:
+            described[count] = pickle.dumps(describe(**own))
+        return pickle.loads(described[count])
+
+    def compiled_again(kind: Any, config: Any = None) -> Any:
+        key = f"{kind!r} {config!r}"
+        if " at 0x" in key:  # of one application alone
+            return compile_it(kind, config=config)
+        if key not in compiled:
+            compiled[key] = compile_it(kind, config=config)
+        return compiled[key]
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(fastapi.applications, "get_openapi", again)
+        patched.setattr(fastapi.applications, "get_openapi", described_again)
+        patched.setattr(fastapi._compat.v2, "TypeAdapter", compiled_again)
         yield
 
 
