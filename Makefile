@@ -22,6 +22,7 @@ TESTS_JARS := $(patsubst %,.weir/jars/%/.fetched,hdfs kafka39 kafka41 streams43)
 MATRIX_JARS := $(patsubst %,.weir/jars/%/.fetched,clients28 kafka39 kafka40 kafka41 kafka44)
 AXE := .weir/tools/axe/.fetched
 PYTEST := $(VENV)/bin/python -m pytest
+PIP = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
 # A commit of MinIO, 2026-02-12.
 MINIO := v0.0.0-20260212201848-7aac2a2c5b7c
 KUBE := v1.34.1
@@ -39,15 +40,27 @@ unexport CI
 
 # Python's libraries and Kafka's jars come from two places, so they come at a time.
 setup:
-	@$(MAKE) -s -j2 $(STAMPS)
+	@$(MAKE) -s -j3 $(STAMPS)
 
 # Stamps: a second run compares a few file times and does nothing.
-$(VENV)/.installed: requirements.lock pyproject.toml
+$(VENV)/.installed: $(VENV)/.libraries $(VENV)/.pyspark pyproject.toml
+	@$(PIP) --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/bin/python:
 	@scripts/prerequisites.sh $(PYTHON) java mvn
 	@echo "setup: creating $(VENV) (a few minutes the first time)"
-	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
-	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@$(PYTHON) -m venv $(VENV)
+
+# PySpark has no wheel, and building one takes nearly as long as all else: beside it, and not compressed on its way.
+$(VENV)/.libraries: requirements.lock | $(VENV)/bin/python
+	@awk '/^[^ #]/ { on = !/^pyspark==/ } on' $< > $@.lock && $(PIP) --require-hashes -r $@.lock
+	@touch $@
+
+$(VENV)/.pyspark: requirements.lock | $(VENV)/bin/python
+	@awk '/^[^ #]/ { on = /^pyspark==/ } on' $< > $@.lock
+	@printf '[bdist_wheel]\ncompression = stored\n' > $@.cfg
+	@DIST_EXTRA_CONFIG=$(abspath $@.cfg) $(PIP) --no-deps --require-hashes -r $@.lock
 	@touch $@
 
 # Numba keeps machine code on disk: compiled here, or the first job would spend half a minute on it.
