@@ -15,7 +15,8 @@
 PYTHON ?= python3
 VENV := .venv
 JARS := $(CURDIR)/.weir/jars
-STAMPS := $(VENV)/.installed .weir/jars/kafka/.fetched .weir/jars/spark/.fetched $(VENV)/.compiled .weir/jars/.archived
+FETCHED := .weir/jars/kafka/.fetched .weir/jars/spark/.fetched
+STAMPS := $(VENV)/.installed $(FETCHED) $(VENV)/.compiled .weir/jars/.archived
 PULSAR_JARS := .weir/jars/pulsar/.fetched .weir/jars/pulsar_broker/.fetched
 STREAMS_JARS := .weir/jars/streams43/.fetched
 TESTS_JARS := $(patsubst %,.weir/jars/%/.fetched,hdfs kafka39 kafka41 streams43)
@@ -110,7 +111,7 @@ kube: .weir/tools/kube/.built
 	@touch $@
 
 # Kafka and the job start in half the time with it, and work as well without, so a failure stops nothing.
-.weir/jars/.archived: .weir/jars/kafka/.fetched .weir/jars/spark/.fetched | $(VENV)/.compiled
+.weir/jars/.archived: $(FETCHED) | $(VENV)/.compiled
 	@echo "setup: archiving the classes of Kafka and Spark (half a minute)"
 	@$(VENV)/bin/python -m weir.stack.archive || echo "setup: going on without archives; starts take twice as long"
 	@touch $@
@@ -132,22 +133,29 @@ lint: $(VENV)/.installed
 types: lint
 	@echo "== types" && $(VENV)/bin/mypy
 
-units: types $(STAMPS)
-	@echo "== unit tests and traces" && $(PYTEST) tests/unit tests/traces -m "not soak" -n 2
+# Two processes, each with its part: two workers of one would both collect all of it, and a third process hand it out.
+units: units-of-enforcer units-of-others
+
+units-of-enforcer: types $(VENV)/.compiled
+	@$(PYTEST) tests/unit/enforcer -m "not soak" > $(VENV)/.$@ 2>&1; status=$$?; \
+		echo "== unit tests of the enforcer" && cat $(VENV)/.$@; exit $$status
+
+units-of-others: types $(VENV)/.compiled $(FETCHED)
+	@echo "== unit tests and traces" && $(PYTEST) tests/unit tests/traces --ignore tests/unit/enforcer -m "not soak"
 
 check: setup
-	@$(MAKE) -s units
+	@$(MAKE) -s -j2 units
 
 # From the quick to the slow, stops at the first kind that fails: side by side with others, brokers miss their times.
-# Jars and axe come meanwhile.
+# Jars, archives and axe come meanwhile.
 test:
-	@$(MAKE) -s -j2 whole-stack
+	@$(MAKE) -s -j3 whole-stack
 
-.PHONY: on-spark real-kafka real-pulsar console whole-stack tests-jars
+.PHONY: units-of-enforcer units-of-others on-spark real-kafka real-pulsar console whole-stack tests-jars
 tests-jars: .weir/jars/spark/.fetched
 	@for made in $(PULSAR_JARS) $(STREAMS_JARS) $(AXE); do $(MAKE) -s $$made || exit; done
 
-on-spark: units
+on-spark: units $(STAMPS)
 	@echo "== the job in Spark" && $(PYTEST) tests/spark -m "not soak" $(SIDE_BY_SIDE) --durations=3
 
 real-kafka: on-spark tests-jars
