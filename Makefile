@@ -28,7 +28,8 @@ PIP = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
 MINIO := v0.0.0-20260212201848-7aac2a2c5b7c
 KUBE := v1.34.1
 MINUTES ?= 60
-SIDE_BY_SIDE := -n 2 --dist loadfile
+# A file is one worker's; which one is begun when says tests/conftest.py.
+SIDE_BY_SIDE := --dist loadfile --no-loadscope-reorder
 SECURE := secure attack kafka/test_tls.py kafka/test_sasl.py kafka/test_doors.py kafka/test_certificate_users.py pulsar/test_tls.py unit/enforcer/host unit/enforcer/control unit/enforcer/kafka/guard unit/test_jars.py unit/test_sbom.py unit/test_rows_have_tests.py
 
 # Where it is set, as in some containers, every start of Python compiles all of its modules anew.
@@ -156,25 +157,25 @@ tests-jars: .weir/jars/spark/.fetched
 	@for made in $(PULSAR_JARS) $(STREAMS_JARS) $(AXE); do $(MAKE) -s $$made || exit; done
 
 on-spark: units $(STAMPS)
-	@echo "== the job in Spark" && $(PYTEST) tests/spark -m "not soak" $(SIDE_BY_SIDE) --durations=3
+	@echo "== the job in Spark" && $(PYTEST) tests/spark -m "not soak" -n 2 $(SIDE_BY_SIDE) --durations=3
 
 real-kafka: on-spark tests-jars
 	@echo "== the proxy and the tools against a real Kafka" && \
-		$(PYTEST) tests/kafka tests/attack -m "not soak" -n 3 --dist loadfile --durations=3
+		$(PYTEST) tests/kafka tests/attack -m "not soak" -n 3 $(SIDE_BY_SIDE) --durations=3
 
 real-pulsar: real-kafka
-	@echo "== Pulsar" && $(PYTEST) tests/pulsar -m "not soak" $(SIDE_BY_SIDE) --durations=3
+	@echo "== Pulsar" && $(PYTEST) tests/pulsar -m "not soak" -n 2 $(SIDE_BY_SIDE) --durations=3
 
 console: real-pulsar
 	@scripts/prerequisites.sh $(PYTHON) chromium
 	@echo "== the console in a browser" && $(PYTEST) tests/browser -m "not soak" --durations=3
 
 whole-stack: console
-	@echo "== the whole stack" && $(PYTEST) tests/end_to_end -m "not soak" $(SIDE_BY_SIDE) --durations=3
+	@echo "== the whole stack" && $(PYTEST) tests/end_to_end -m "not soak" -n 2 $(SIDE_BY_SIDE) --durations=3
 
 secure: setup $(PULSAR_JARS)
 	@scripts/prerequisites.sh $(PYTHON) testssl go
-	@$(PYTEST) $(SECURE:%=tests/%) -m "not soak" $(SIDE_BY_SIDE) --durations=3
+	@$(PYTEST) $(SECURE:%=tests/%) -m "not soak" -n 2 $(SIDE_BY_SIDE) --durations=3
 
 # Nothing side by side with what measures. Needs Debian's package prometheus, with promtool; go for an S3
 # store and for Kubernetes, half an hour the first time; and root, for a second host.
