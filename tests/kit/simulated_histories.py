@@ -3,14 +3,14 @@
 import gc
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import orjson
 from law_kit import replay_all
-from simulated_case import JOB, Case, Fault, befalls_job, draw
+from simulated_case import JOB, Case, Fault, befalls_job, draw, shown
 from simulated_job import Job
+from simulated_life import METRICS
 from simulated_rules import check
-from simulated_town import METRICS, Town
+from simulated_town import Town
 from soak_schedule import smaller
 
 from streaming.columns.records import Records
@@ -42,8 +42,8 @@ def run(cases: Sequence[Case], faults: Sequence[Fault] | None = None) -> list[To
     job.doubts = METRICS.unacknowledged._value.get()
     towns = [Town(case, job) for case in cases]
     for town in towns:
-        town.note("begin", links=town.case.links, quota=town.case.quota, batch_ms=job.batch_ms,
-                  job=[fault_of(one) for one in befalls])  # fmt: skip
+        case, of_job = town.case, [{**shown(fault), "begins": fault.at} for fault in befalls]
+        town.note("begin", links=case.links, quota=case.quota, batch_ms=job.batch_ms, job=of_job)
     # What a history leaves it leaves together, when it is over.
     gc.disable()
     try:
@@ -54,11 +54,6 @@ def run(cases: Sequence[Case], faults: Sequence[Fault] | None = None) -> list[To
     finally:
         gc.enable()
     return towns
-
-
-def fault_of(fault: Fault) -> dict[str, Any]:
-    """As JSON has it."""
-    return {"fault": fault.what, "begins": fault.at, "for_ms": fault.for_ms, "how": fault.how}
 
 
 def alone(seed: int, faults: Sequence[Fault] | None = None) -> Town:
