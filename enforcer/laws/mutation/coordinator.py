@@ -100,9 +100,8 @@ class QuotaCoordinator:
         if not dry_run or quota is None or not verdict.asks:
             return verdict
         wait_ms = self.free.dry_runs.wait_ms(quota)
-        if not wait_ms:
-            return verdict
-        return Verdict(Action.REFUSE if strict else Action.HOLD, ceil(wait_ms), dry=True)
+        action = Action.REFUSE if strict else Action.HOLD
+        return Verdict(action, ceil(wait_ms), dry=True) if wait_ms else verdict
 
     def must_line_up(self, quota: MutationQuota, verdict: Verdict, *, strict: bool) -> bool:
         """Whether a request must wait for its turn among those of its subject."""
@@ -201,8 +200,7 @@ class QuotaCoordinator:
         if decided is not None:
             # It is carried out, and must be charged: by an event that names nothing.
             self.local_decisions.withdraw(decided.subject, decided.id)
-            charged = decided.charged
-            if any(charged.values()):
+            if any((charged := decided.charged).values()):
                 self._charge(decided, "sum", {f"{len(charged)} items": sum(charged.values())})
             return
         request = self.undecided.refused(event_id)
@@ -233,7 +231,8 @@ class QuotaCoordinator:
                 event["ts"] = self.local_decisions.refunded(request.subject, refund_id, now_ms, mutations)
             self.outgoing.send(event, request.home)
             self.metrics.corrected_mutations.labels("refunded").inc(mutations)
-            self._drop(request.subject)
+            self.not_before.give_back(request.subject, mutations)
+            self.questions.wake(request.subject)
         if charge:
             self._charge(request, "late", charge)
             self.metrics.corrected_mutations.labels("charged").inc(sum(charge.values()))
@@ -246,8 +245,10 @@ class QuotaCoordinator:
                 request = self.undecided.decide(decision)
                 self._unacknowledged.pop(decision.id, None)  # its acknowledgement may come later
                 self._membership.decided(decision.id)
-            if decision.subject:
-                (self.local_decisions.stated if self.reading is None else self.reading.admission)(decision)
+            if self.reading is not None:
+                self.reading.admission(decision)
+            elif decision.subject or (decision.proxy == self.proxy_id and (not request or request.subject)):
+                self.local_decisions.stated(decision)
             # Before the client is told: its next request may come at once.
             self._note_wait(decision, request)
             if request is not None and request.decision is not None:
@@ -297,10 +298,9 @@ class QuotaCoordinator:
         self.questions.wake(subject)
 
     def _decided(self, request: Request, decision: Decision) -> None:
-        waited_ms = self.clock.steady_ms() - request.sent_ms
         if not request.id.endswith(PROBE_SUFFIX):
             # A probe may wait for the job's start; clients do not.
-            self.metrics.decision_wait_seconds.observe(waited_ms / 1000)
+            self.metrics.decision_wait_seconds.observe((self.clock.steady_ms() - request.sent_ms) / 1000)
         if decision.subject:
             self.metrics.decided(decision.subject, decision.tokens, decision.rate, decision.throttle_time_ms)
         told, request.told = request.told, None

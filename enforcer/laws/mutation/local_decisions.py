@@ -176,6 +176,11 @@ class LocalDecisions:
 
     def stated(self, statement: Decision) -> None:
         """Take an admission, our own or another's; one that was read already is passed over."""
+        if not statement.subject:
+            # Our own event's quota was removed before it was decided: nobody was charged.
+            name = next((one.name for one in self._tails.values() if statement.id in one.tail), "")
+            self.withdraw(name, statement.id)
+            return
         subject = self._subjects.get(statement.subject)
         balance = self._balance_of(statement)
         self._newest = max(self._newest, statement.at)

@@ -60,7 +60,8 @@ class ReadBack:
             # Many at once: a dict steps over all that left before the first.
             for name in list(self._included)[: INCLUDED_MAX // 2]:
                 self._dropped_ts = max(self._dropped_ts, self._included.pop(name))
-        self._local_decisions.stated(statement)
+        if statement.subject:
+            self._local_decisions.stated(statement)
 
     def event(self, charge: Charge) -> None:
         """Take a decided request, or a refund, in order; one that an admission holds is passed over."""

@@ -76,8 +76,17 @@ class NotBefore:
             return None
         return wait[0]
 
+    def give_back(self, subject: str, mutations: int) -> None:
+        """So much of what a subject was charged is given back: so much shorter is its wait, and no more.
+
+        Else who cannot be refused would go on for ever by what fails.
+        """
+        until_ms, quota = self._waits.get(subject, (0.0, None))
+        if quota is not None:
+            self._waits[subject] = until_ms - mutations * 1000 / quota.rate, quota
+
     def drop(self, subject: str) -> None:
-        """Forget a subject's wait: its balance was corrected."""
+        """Forget a subject's wait: it was let through after all."""
         self._waits.pop(subject, None)
 
     def expire(self, now_ms: float) -> None:

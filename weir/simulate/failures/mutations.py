@@ -22,6 +22,7 @@ from weir.simulate.failures.world import HISTORY_MS, Traffic, World
 CLUSTER_MS: Final = 5
 """How long the cluster takes to carry a request out."""
 _LINE_MS: Final = 100
+_HOLD_MS: Final = 1_000
 _VERSIONS: Final = {True: 7, False: 5}
 """Of CreateTopics: with error 89, and before it."""
 
@@ -42,6 +43,7 @@ class Mutations(Traffic):
         self._coordinators: dict[str, QuotaCoordinator] = {}
         self._strict: set[str] = set()
         self._sampled: set[str] = set()
+        self._forced: set[str] = set()
         self._timeout_s = 0.0
 
     def enforce(self, proxy: Proxy) -> list[EnforcerLaw]:
@@ -72,21 +74,25 @@ class Mutations(Traffic):
         if name in self._strict:
             # The job is asked: what it answers is up to L old, and what it answers too late passes.
             open_s = max(facts.away_s, facts.cut_s, facts.late_s - self._timeout_s)
-            return inf if open_s > 0 else most + late
+            return inf if open_s > 0 or name in self._forced else most + late
+        # What cannot be refused passes whole at each proxy, before its subject must wait there.
+        forced = proxies * most if name in self._forced else 0.0
         if proxies == 1:
-            return most
+            return most + forced
         # Who comes reads ten minutes back.
         unknown = burst if facts.joins and burst > rate * HISTORY_MS / 1000 else 0.0
-        return (proxies + 1) * most + (proxies - 1) / proxies * (burst + late) + late + unknown
+        return (proxies + 1) * most + (proxies - 1) / proxies * (burst + late) + late + unknown + forced
 
     def _ask(self, number: int, asked: Asked) -> None:
         proxy = self.world.home(number)
         if proxy is not None:
-            _Asking(self, proxy, self._coordinators[proxy.name], asked).go()
+            Asking(self, proxy, self._coordinators[proxy.name], asked).go()
 
-    def passed(self, now: int, quota: MutationQuota, mutations: int) -> None:
+    def passed(self, now: int, quota: MutationQuota, mutations: int, *, strict: bool) -> None:
         """The cluster is asked for so many."""
         found = self.found.of(quota.subject)
+        if not strict:
+            self._forced.add(quota.subject)
         if quota.algorithm != Algorithm.TOKEN_BUCKET:
             self._sampled.add(quota.subject)
         elif quota.decide == Decide.STRICT:
@@ -94,68 +100,83 @@ class Mutations(Traffic):
         found.even(now, mutations, quota.rate, quota.burst)
 
 
-class _Asking:
-    """One request: the shell of its admission (enforcer/laws/mutation/admission.py)."""
+class Asking:
+    """One request: the shell of its admission (enforcer/laws/mutation/admission.py).
+
+    Attributes:
+        proxy, coordinator: where it came.
+        asked: what was recorded of it.
+        items: name -> mutations.
+        quota: in force for it when it had its turn.
+        admission: None until then.
+    """
 
     too_large = "{}"
 
     def __init__(
         self, traffic: Mutations, proxy: Proxy, coordinator: QuotaCoordinator, asked: Asked
     ) -> None:
-        self._traffic, self._proxy, self._coordinator, self._asked = traffic, proxy, coordinator, asked
+        self._traffic, self.proxy, self.coordinator, self.asked = traffic, proxy, coordinator, asked
         self._until = proxy.world.now + coordinator.settings.decision_timeout_ms
-        self._quota: MutationQuota | None = None
-        self._admission: Admission | None = None
-        self._items = dict(zip(asked.names, map(int, asked.mutations), strict=True))
+        self.quota: MutationQuota | None = None
+        self.admission: Admission | None = None
+        self.items = dict(zip(asked.names, map(int, asked.mutations), strict=True))
 
     def go(self) -> None:
         """Come to the proxy, or have its turn."""
-        asked, coordinator = self._asked, self._coordinator
-        self._quota = quota = coordinator.quota(asked.user, asked.client_id)
-        verdict = coordinator.judge(quota, strict=asked.strict)
+        asked, coordinator = self.asked, self.coordinator
+        self.quota = quota = coordinator.quota(asked.user, asked.client_id)
+        verdict = coordinator.judge(quota, strict=asked.strict, dry_run=asked.validate_only)
         if verdict.action is Action.HOLD:
-            self._proxy.after(verdict.wait_ms, self.go)
+            # It may end sooner: by a refund, or another quota.
+            self.proxy.after(min(verdict.wait_ms, _HOLD_MS), self.go)
             return
-        in_time = self._proxy.world.now < self._until
+        in_time = self.proxy.world.now < self._until
         lines_up = quota is not None and coordinator.must_line_up(quota, verdict, strict=asked.strict)
         if lines_up and (in_time or not asked.strict):
-            self._proxy.after(_LINE_MS, self.go)
+            self.proxy.after(_LINE_MS, self.go)
             return
         request = Request(
             user=asked.user, client_id=asked.client_id, api="CreateTopics",
-            api_version=_VERSIONS[asked.strict], strict=asked.strict, items=self._items,
+            api_version=_VERSIONS[asked.strict], strict=asked.strict, dry_run=asked.validate_only,
+            items=self.items,
         )  # fmt: skip
-        self._admission = Admission(coordinator, self, request, quota, verdict)
+        self.admission = Admission(coordinator, self, request, quota, verdict)
         if lines_up:
-            self._admission.late()
+            self.admission.late()
         else:
-            self._admission.start()
+            self.admission.start()
 
     def look_up(self) -> None:
         """See admission.Shell: it is counted already."""
-        assert self._admission is not None
-        self._admission.counted(self._items)
+        assert self.admission is not None
+        self.admission.counted(self.items)
 
     def stated(self) -> Mapping[str, int]:
         """See admission.Shell."""
-        return self._items
+        return self.items
 
     def leaves(self, rejected: Collection[str]) -> bool:
         """See admission.Shell."""
-        return len(rejected) < len(self._items)
+        return len(rejected) < len(self.items)
 
     def carry_out(self, rejected: Collection[str]) -> bool:
-        """See admission.Shell: the cluster does all of it."""
-        done = {name: count for name, count in self._items.items() if name not in rejected}
-        if self._quota is not None and not self._quota.shadow:
-            self._traffic.passed(self._proxy.world.now, self._quota, sum(done.values()))
-        self._proxy.after(CLUSTER_MS, partial(self._done, done))
+        """See admission.Shell."""
+        done = self.made(rejected)
+        if self.quota is not None and not self.quota.shadow:
+            now, mutations = self.proxy.world.now, sum(done.values())
+            self._traffic.passed(now, self.quota, mutations, strict=self.asked.strict)
+        self.proxy.after(CLUSTER_MS, partial(self._done, done))
         return True
 
+    def made(self, rejected: Collection[str]) -> Mapping[str, int]:
+        """What the cluster does of it: all but these."""
+        return {name: count for name, count in self.items.items() if name not in rejected}
+
     def _done(self, done: Mapping[str, int]) -> None:
-        assert self._admission is not None
-        self._admission.carried_out(done)
-        self._admission.finish()
+        assert self.admission is not None
+        self.admission.carried_out(done)
+        self.admission.finish()
 
     def answer(self, told: Reply) -> Callable[[float], None]:
         """See admission.Shell: what was recorded comes when it came."""
@@ -166,4 +187,4 @@ class _Asking:
 
     def call_later(self, delay_ms: float, function: Callable[[], None]) -> TimerHandle:
         """See admission.Shell, which does no more with it than cancel it."""
-        return cast(TimerHandle, self._proxy.after(delay_ms, function))
+        return cast(TimerHandle, self.proxy.after(delay_ms, function))

@@ -59,9 +59,17 @@ class Proxy:
         laws: what enforces.
         on: it runs.
         open: clients are let in.
+
+    Args:
+        world, name, place: see there.
+        settings: of it.
+        metrics: of it; None: it makes its own.
     """
 
-    def __init__(self, world: World, name: str, place: Place) -> None:
+    def __init__(
+        self, world: World, name: str, place: Place, settings: ProxySettings | None = None,
+        metrics: Metrics | None = None,
+    ) -> None:  # fmt: skip
         self.world, self.name, self.place = world, name, place
         self.on = self.open = False
         clock = Clock(
@@ -79,9 +87,9 @@ class Proxy:
         policies.apply(list(world.setting.changes))
         self.membership = Membership(name, SPEAKS, self._brokers.now_ms, self._read_to_ms)
         self.context = Context(
-            proxy_id=name, settings=ProxySettings(), metrics=Metrics(1), topics=TOPICS, connection={},
-            clock=clock, brokers_ms=self._brokers.now_ms, policies=policies, membership=self.membership,
-            requests=_Requests(self), send_usage=self._send_usage,
+            proxy_id=name, settings=settings or ProxySettings(), metrics=metrics or Metrics(1), topics=TOPICS,
+            connection={}, clock=clock, brokers_ms=self._brokers.now_ms, policies=policies,
+            membership=self.membership, requests=_Requests(self), send_usage=self._send_usage,
             send_usage_pack=lambda value, _key: self._send_pack(value),
             send_action=self._send_action, soon=lambda function: function(),
             call_later=self.after, call_at=lambda ts, function: world.at(ts, self._while_on(function)),

@@ -252,6 +252,27 @@ def test_a_refund_names_the_request_and_drops_the_wait(desk: Desk) -> None:
     assert judged(desk) is Action.ASK
 
 
+@pytest.mark.parametrize("decide", ["local", "strict"])
+def test_who_cannot_be_refused_does_not_go_on_by_what_fails(decide: str) -> None:
+    """Some of each request fails, and is given back: the rest is owed all the same."""
+    desk = Desk()
+    desk.stand_alone()
+    desk.limit(controller_mutation_rate=1, decide=decide)
+    ask = asked({"x": 30, "fails": 1}, strict=False)
+    if decide == "local":
+        desk.coordinator.decide(ask, desk.quota, lambda _: None, lambda _: None)
+    else:
+        desk.coordinator.ask(ask, desk.quota, lambda _: None)
+        desk.decide(ask, throttle_time_ms=20_000)
+    assert judged(desk, strict=False) is Action.HOLD
+    ask.executed = {"x": 30}
+    desk.coordinator.settle(ask)
+    desk.pass_ms(18_990)
+    assert judged(desk, strict=False) is Action.HOLD
+    desk.pass_ms(20)
+    assert judged(desk, strict=False) is not Action.HOLD
+
+
 def test_answered_without_decision_is_reconciled_when_it_comes(desk: Desk) -> None:
     """Let through but rejected by the decision: charged. Refused but admitted by it: given back."""
     allowed, refused = desk.ask({"x": 5}), desk.ask({"y": 3})

@@ -90,6 +90,18 @@ def test_a_wait_ends_with_time_and_with_its_quota() -> None:
     assert waits.until_ms("user=a", quota(), 0.0) is None
 
 
+def test_what_is_given_back_shortens_a_wait_by_as_much() -> None:
+    """By what the quota's rate takes to fill it up; nobody waits who did not."""
+    waits, slow = NotBefore(2), quota(rate=0.5)
+    waits.postpone("user=a", 9_000.0, slow)
+    waits.give_back("user=a", 2)
+    waits.give_back("user=b", 2)
+    assert waits.until_ms("user=a", slow, 0.0) == 5_000.0
+    assert len(waits) == 1
+    waits.give_back("user=a", 3)
+    assert waits.until_ms("user=a", slow, 0.0) is None
+
+
 def test_the_newest_wait_counts() -> None:
     """A later decision replaces the wait even if it is shorter."""
     waits = NotBefore(2)

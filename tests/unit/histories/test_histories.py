@@ -1,0 +1,69 @@
+"""Whole histories on a simulated clock and network break no rule (docs/reliability.md).
+
+By itself, one history: SEED=468 .venv/bin/python -m pytest tests/unit/histories -k alone
+"""
+
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from simulated_case import JOB, OWN, befalls_job, draw
+from simulated_histories import SIDE_BY_SIDE, alone, broken, company, failing, run, shrunk
+
+COUNT, MANY = 750, 10_000
+ROOT = Path(__file__).resolve().parents[3]
+DIGEST = "from test_histories import digest; print(digest())"
+
+
+def told(seeds: Sequence[int]) -> str:
+    """What the first of some histories breaks, and how to see it by itself."""
+    for seed, found in failing(seeds):
+        least = shrunk(seed)
+        how = "only among those beside it" if least is None else f"with no more than {least}"
+        return f"{found}\n{how}\nSEED={seed} .venv/bin/python -m pytest tests/unit/histories -k alone"
+    return ""
+
+
+def digest() -> str:
+    """Of some histories, byte by byte."""
+    towns = run([draw(seed) for seed in range(8)])
+    return hashlib.sha256(b"\n\n".join(town.to_bytes() for town in towns)).hexdigest()
+
+
+def test_histories_break_no_rule() -> None:
+    """Whatever befalls their proxies and their job."""
+    assert told(range(COUNT)) == ""
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("first", range(COUNT, MANY, SIDE_BY_SIDE))
+def test_many_histories_break_no_rule(first: int) -> None:
+    """The same for long."""
+    assert told(range(first, first + SIDE_BY_SIDE)) == ""
+
+
+def test_one_history_alone_breaks_no_rule() -> None:
+    """That of SEED, with nobody beside it."""
+    town = alone(int(os.environ.get("SEED", "0")))
+    assert broken(town) == {}, town.to_bytes().decode()
+
+
+def test_a_seed_says_all() -> None:
+    """Another process, with other hashes, has the same history byte by byte."""
+    paths = [str(ROOT), *(str(ROOT / "tests" / name) for name in ("kit", "soak")), str(Path(__file__).parent)]
+    given = {**os.environ, "PYTHONPATH": ":".join(paths), "PYTHONHASHSEED": "7"}
+    other = subprocess.run(
+        [sys.executable, "-c", DIGEST], env=given, capture_output=True, text=True, timeout=300, check=True
+    )
+    assert other.stdout.strip() == digest()
+
+
+def test_each_fault_befalls_some_history() -> None:
+    """Of those that make test runs."""
+    own = {fault.what for seed in range(COUNT) for fault in draw(seed).faults}
+    of_job = {fault.what for number in range(company(MANY)) for fault in befalls_job(number)}
+    assert own == set(OWN) and of_job == set(JOB)
