@@ -26,6 +26,7 @@ TARGET_PACKED_S: Final = 1_000_000
 TARGET_RATIO: Final = 300.0
 """Of packed requests to the idiom."""
 TARGET_JSON_S: Final = 60_000
+SKEW: Final = 1.1
 PARTITIONS: Final = 2
 """Of Weir's topics, and tasks of the stateful stage: one a core of the machine that the target is for."""
 _LIMIT_S: Final = 150.0
@@ -41,12 +42,16 @@ class _Load:
         warm: batches that are not counted: for so long the JVM's compilers take a third of the processor, and
             a job runs for months.
         measured: batches that are.
+        skew: exponent of Zipf's law by which principals are drawn; 0: all alike.
+        target: decisions per second; 0: it is shown beside, nothing was aimed at.
     """
 
     rows: int
     batch: int
     warm: int
     measured: int
+    skew: float = 0.0
+    target: int = 0
 
     @property
     def total(self) -> int:
@@ -61,12 +66,13 @@ class _Load:
     @property
     def what(self) -> str:
         """For people."""
-        return f"packs of {self.rows:,}" if self.rows else "single JSON"
+        packs = f"packs of {self.rows:,}" if self.rows else "single JSON"
+        return f"{packs}, Zipf {self.skew}" if self.skew else packs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Scale:
-    """How much: what the jobs find (the first as JSON, the second for the target), principals, and events of
+    """How much: what the jobs find (the first as JSON, the second as packs), principals, and events of
     the other parts.
     """
 
@@ -79,8 +85,9 @@ class _Scale:
 
 _FULL = _Scale(
     loads=(
-        _Load(rows=0, batch=250_000, warm=4, measured=4),
-        _Load(rows=20_000, batch=2_000_000, warm=3, measured=3),
+        _Load(rows=0, batch=250_000, warm=4, measured=4, target=TARGET_JSON_S),
+        _Load(rows=20_000, batch=2_000_000, warm=3, measured=3, target=TARGET_PACKED_S),
+        _Load(rows=20_000, batch=2_000_000, warm=3, measured=3, skew=SKEW),
         _Load(rows=500, batch=500_000, warm=2, measured=3),
     ),
     principals=100_000,
@@ -92,6 +99,7 @@ _SMOKE = _Scale(
     loads=(
         _Load(rows=0, batch=3_000, warm=1, measured=1),
         _Load(rows=1_000, batch=4_000, warm=1, measured=1),
+        _Load(rows=1_000, batch=4_000, warm=1, measured=1, skew=SKEW),
     ),
     principals=500,
     staged=6_000,
@@ -107,7 +115,7 @@ def run(smoke: bool, progress: Progress) -> Result:
     jobs: list[CaughtUp] = []
     for number, load in enumerate(scale.loads):
         with _stack(folder / str(number), load) as stack:
-            jobs.append(_job(stack, load, scale.principals, progress, 0.02 + 0.17 * number))
+            jobs.append(_job(stack, load, scale.principals, progress, 0.02 + 0.13 * number))
             if not load.rows:
                 found = _in_session(stack, scale, progress)
     progress.step("the step alone", 0.92)
@@ -139,7 +147,9 @@ def _job(stack: Stack, load: _Load, principals: int, progress: Progress, begin: 
     # All is written beforehand: a producer would take processor time from what is measured.
     progress.step(f"writing {load.total:,} events, {load.what}", begin)
     if load.rows:
-        records = packed_requests(load.total, principals, partitions=PARTITIONS, rows=load.rows)
+        records = packed_requests(
+            load.total, principals, partitions=PARTITIONS, rows=load.rows, skew=load.skew
+        )
         with Writer(stack.bootstrap) as writer:
             writer.write(stack.topics.requests, records, packed=True)
     else:
@@ -215,19 +225,27 @@ def _rows(scale: _Scale, jobs: list[CaughtUp], idiom: float, local: float) -> li
     single, best = jobs[:2]
     rows: list[Row] = []
     for load, job in zip(scale.loads, jobs, strict=True):
-        # Small packs are shown beside, nothing was aimed at.
-        target = {0: TARGET_JSON_S, scale.loads[1].rows: TARGET_PACKED_S}.get(load.rows)
         rows += [
             Row(
                 what=f"job, {load.what}: decisions per second",
                 value=job.events_s,
                 unit="events/s",
-                target=f">= {target:,} events/s" if target else "",
-                met=job.events_s >= target if target else None,
+                target=f">= {load.target:,} events/s" if load.target else "",
+                met=job.events_s >= load.target if load.target else None,
             ),
             Row(what=f"job, {load.what}: processor time", value=job.job_us, unit="us/event"),
             Row(what=f"broker beside it, {load.what}: processor time", value=job.broker_us, unit="us/event"),
         ]
+    skewed = next(job for load, job in zip(scale.loads, jobs, strict=True) if load.skew)
+    rows.append(
+        Row(
+            what=f"job, packed, principals by Zipf {SKEW}",
+            value=skewed.events_s,
+            unit="events/s",
+            baseline=best.events_s,
+            baseline_what="principals drawn evenly",
+        )
+    )
     for job, what, ratio in ((best, "packed", TARGET_RATIO), (single, "single JSON", None)):
         rows.append(
             Row(

@@ -53,6 +53,7 @@ class Result:
         notes: what has to be known to read them: load, window, warm-up, limits.
         series: samples by name, in the unit that the name ends with (`..., ms`), for percentiles and plots.
         skipped: what was not run, each with the reason.
+        curves: points (x, y) by what x is and what y is, with its unit (`..., ms`); drawn, both logarithmic.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Result:
     notes: list[str] = field(default_factory=list)
     series: dict[str, list[float]] = field(default_factory=dict)
     skipped: list[str] = field(default_factory=list)
+    curves: dict[str, dict[str, list[list[float]]]] = field(default_factory=dict)
 
 
 def percentile(ordered: Sequence[float], percent: float) -> float:
@@ -97,6 +99,7 @@ def to_line(result: Result, run: Mapping[str, Any]) -> dict[str, Any]:
             name: [[percent, round(percentile(values, percent), 4)] for percent in QUANTILES]
             for name, values in samples.items()
         },
+        "curves": result.curves,
     }
 
 

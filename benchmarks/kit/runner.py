@@ -25,7 +25,7 @@ STOP_LIMIT_S: Final = 30.0
 """How long a benchmark that is told to stop may take to take down what it started."""
 SMOKE_LIMIT_S: Final = 100.0
 """Of one in a smoke run."""
-_IN_SPARK: Final = frozenset({"scale", "state", "throughput"})
+_IN_SPARK: Final = frozenset({"scale", "throughput"})
 """Those that start Spark themselves. In a smoke run they share it, in one process beside that of the rest."""
 _POLL_S: Final = 0.05
 _LIMIT_FACTOR, _LIMIT_EXTRA_S = 2.0, 120.0

@@ -6,9 +6,11 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from benchmarks.load.events import T0
 from enforcer.laws.shares.usage_packs import report_rows
+from streaming.columns.byte_strings import Integers
 from streaming.columns.packed import pack
 
 ROUND_MS: Final = 60_000
@@ -51,7 +53,7 @@ class Cluster:
         for broker in range(self.brokers):
             name = f"proxy-{broker:03d}"
             for part, entries in enumerate(self._cut(broker, number)):
-                ts = (self.start + number) * ROUND_MS + broker
+                ts = self.begin(number) + broker
                 head = _HEAD % (name, number * 100 + part, ts, name, ROUND_MS)
                 yield name.encode(), f"{head}{','.join(entries)}}}}}".encode()
 
@@ -65,23 +67,26 @@ class Cluster:
 
     def _rows(self, name: str, broker: int, number: int) -> pa.RecordBatch:
         """The report of one broker, as `enforcer.laws.shares.usage_packs` makes its columns."""
-        groups, uses, held = zip(*self._used(broker, number), strict=True)
-        use, times = np.array(uses, dtype=np.int64), np.array(held, dtype=np.int64)
+        groups, use, times = self._used(broker, number)
         counts = np.stack([use, use * 100, use // 2, use * 50], axis=1)
         throttled = np.stack([np.full(len(use), -1), times, *[np.full(len(use), -1)] * 2], axis=1)
         return report_rows(
             id=f"{name}-usage-{number * 100}",
-            ts=(self.start + number) * ROUND_MS + broker,
+            ts=self.begin(number) + broker,
             broker=name,
             period_ms=ROUND_MS,
-            groups=[group_name(group) for group in groups],
+            groups=group_names(groups),
             counts=counts,
             throttled_ms=throttled,
         )
 
+    def begin(self, number: int) -> int:
+        """When round `number` begins, ms."""
+        return (self.start + number) * ROUND_MS
+
     def tick(self, number: int) -> bytes:
         """What closes round `number`."""
-        return b'{"type":"tick","ts":%d}' % ((self.start + number + 1) * ROUND_MS)
+        return b'{"type":"tick","ts":%d}' % self.begin(number + 1)
 
     def _cut(self, broker: int, number: int) -> Iterator[list[str]]:
         """Entries of one report, as many to a record as a proxy puts there."""
@@ -96,21 +101,23 @@ class Cluster:
         yield entries
 
     def _entries(self, broker: int, number: int) -> Iterator[str]:
-        for group, use, held in self._used(broker, number):
-            yield _ENTRY % (group_name(group), use, use * 100, use // 2, use * 50, held)
+        groups, uses, times = self._used(broker, number)
+        names = group_names(groups).to_pylist()
+        for name, use, held in zip(names, uses.tolist(), times.tolist(), strict=True):
+            yield _ENTRY % (name, use, use * 100, use // 2, use * 50, held)
 
-    def _used(self, broker: int, number: int) -> Iterator[tuple[int, int, int]]:
-        """(group, use, time held back in ms) of all groups of a broker."""
+    def _used(self, broker: int, number: int) -> tuple[Integers, Integers, Integers]:
+        """Group, use and time held back in ms of all groups of a broker."""
         apart = self.brokers // self.spread
-        for turn in range(self.spread):
-            first = (broker - turn * apart) % self.brokers
-            for group in range(first, self.groups, self.brokers):
-                use = (group * 7919 + turn * 104_729 + number * 1299) % 9000 + 1000
-                # A third of the brokers are held back, so shares move by stealing too.
-                held = use if (group + turn + number) % 3 == 0 else 0
-                yield group, use, held
+        firsts = [(broker - turn * apart) % self.brokers for turn in range(self.spread)]
+        own = [np.arange(first, self.groups, self.brokers) for first in firsts]
+        group, turn = np.concatenate(own), np.repeat(np.arange(self.spread), list(map(len, own)))
+        use = (group * 7919 + turn * 104_729 + number * 1299) % 9000 + 1000
+        # A third of the brokers are held back, so shares move by stealing too.
+        return group, use, np.where((group + turn + number) % 3 == 0, use, 0)
 
 
-def group_name(number: int) -> str:
-    """Name of the group that shares out one principal's byte rates."""
-    return f"quota/user=ns-{number:08d}"
+def group_names(numbers: Integers) -> pa.Array:
+    """Names of the groups that share out one principal's byte rates each."""
+    digits = pc.utf8_lpad(pa.array(numbers).cast(pa.string()), 8, "0")
+    return pc.binary_join_element_wise("quota/user=ns-", digits, "")

@@ -117,75 +117,7 @@ def produce(
         return writer.write(topic, records, done=done)
 
 
-class _Reading:
-    """A topic's partitions and a consumer for them; a context manager."""
-
-    def __init__(self, bootstrap: str, topic: str, **properties: int) -> None:
-        self._consumer = Consumer(
-            {"bootstrap.servers": bootstrap, "group.id": "weir-benchmark", **properties}
-        )
-        self._topic = topic
-        try:
-            found = self._consumer.list_topics(topic, timeout=_ASK_LIMIT_S).topics[topic].partitions
-        except KafkaException as error:
-            raise WeirError(f"{topic} cannot be read on {bootstrap}: {error}") from error
-        self._partitions = sorted(found)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._consumer.close()
-
-
-class Counter(_Reading):
-    """Counts the records of a topic by its end offsets; a context manager.
-
-    Args:
-        bootstrap: `HOST:PORT` of the cluster.
-        topic: it exists; nothing is ever removed from it.
-    """
-
-    def count(self) -> int:
-        """Records written so far."""
-        ends = []
-        for number in self._partitions:
-            span = self._consumer.get_watermark_offsets(
-                TopicPartition(self._topic, number), timeout=_ASK_LIMIT_S
-            )
-            if span is None:
-                raise WeirError(f"{self._topic} did not say its end within {_ASK_LIMIT_S:.0f} s")
-            ends.append(span[1])
-        return sum(ends)
-
-    def wait(self, wanted: int, limit_s: float, look: Callable[[int], None]) -> list[tuple[float, int]]:
-        """Wait until so many records stand there.
-
-        Args:
-            wanted: how many.
-            limit_s: for all of it.
-            look: called with the count at every look, twenty times a second; may raise.
-
-        Returns:
-            Every look at which the count had grown: (monotonic s, count); the first one is the start.
-
-        Raises:
-            WeirError: not so many came in time.
-        """
-        begun = time.monotonic()
-        seen = [(begun, self.count())]
-        while seen[-1][1] < wanted:
-            time.sleep(_POLL_S)
-            count, now = self.count(), time.monotonic()
-            if count > seen[-1][1]:
-                seen.append((now, count))
-            look(count)
-            if now - begun > limit_s:
-                raise WeirError(f"{count} of {wanted} records stand on {self._topic} after {limit_s:.0f} s")
-        return seen
-
-
-class RowCounter(_Reading):
+class RowCounter:
     """Counts the rows that come to a topic, of packed records and single ones; a context manager.
 
     Args:
@@ -195,10 +127,22 @@ class RowCounter(_Reading):
     """
 
     def __init__(self, bootstrap: str, topic: str, column: int) -> None:
-        super().__init__(bootstrap, topic, **{"fetch.wait.max.ms": 20})
         self._options = pa.ipc.IpcReadOptions(included_fields=[column], use_threads=False)
-        self._consumer.assign([TopicPartition(topic, n, OFFSET_BEGINNING) for n in self._partitions])
+        self._consumer = Consumer(
+            {"bootstrap.servers": bootstrap, "group.id": "weir-benchmark", "fetch.wait.max.ms": 20}
+        )
+        try:
+            found = self._consumer.list_topics(topic, timeout=_ASK_LIMIT_S).topics[topic].partitions
+        except KafkaException as error:
+            raise WeirError(f"{topic} cannot be read on {bootstrap}: {error}") from error
+        self._consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in sorted(found)])
         self.count = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._consumer.close()
 
     def wait(self, wanted: int, limit_s: float, look: Callable[[], None]) -> None:
         """Wait until so many rows have come in all.

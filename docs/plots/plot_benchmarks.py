@@ -23,7 +23,9 @@ def pictures(results: Path = RESULTS) -> Iterator[tuple[str, str]]:
     for file in sorted(results.glob("*.jsonl")):
         line = orjson.loads(file.read_bytes())
         parts = [row for row in line["rows"] if row["what"].startswith(WHERE)]
-        if line["quantiles"]:
+        if line.get("curves"):
+            yield f"{PREFIX}{line['name']}.svg", growth(line["title"], line["curves"])
+        elif line["quantiles"]:
             yield f"{PREFIX}{line['name']}.svg", distribution(line["title"], line["quantiles"])
         elif parts:
             yield f"{PREFIX}{line['name']}.svg", where_it_goes(parts)
@@ -45,6 +47,19 @@ def distribution(title: str, quantiles: Mapping[str, list[list[float]]]) -> str:
         Plot(title=title, x_label=unit, y_label="percent of the samples", curves=within(curves)),
         log_x=far_apart(curves),
     )
+
+
+def growth(title: str, curves: Mapping[str, Mapping[str, list[list[float]]]]) -> str:
+    """What each thing costs that grows, one below the other; bytes are dashed."""
+    plot = None
+    for axis, own in reversed(curves.items()):
+        lines = [
+            Curve(name=name, points=[(x, y) for x, y in points], dashed=name.endswith("MB"))
+            for name, points in own.items()
+        ]
+        plot = Plot(title="", x_label=axis, y_label="as the line's name says", curves=lines, below=plot)
+    assert plot is not None
+    return draw(replace(plot, title=title), log_x=True, log_y=True)
 
 
 def within(curves: list[Curve]) -> list[Curve]:

@@ -94,11 +94,16 @@ class LearntLimits(LimitIndex[Said]):
 
     Args:
         find: what is said of a name, None for nothing; asked once a name.
+        alike: a number for each name, from 0 on the same number only where the same is said; one below 0 is
+            that name's alone, and another time another's. None: nobody knows.
     """
 
-    def __init__(self, find: Callable[[str], Said | None]) -> None:
+    def __init__(
+        self, find: Callable[[str], Said | None], alike: Callable[[pa.Array], Integers] | None = None
+    ) -> None:
         super().__init__()
-        self._find = find
+        self._find, self._alike = find, alike
+        self._of_kind: dict[int, int] = {}
         self._known: dict[str, int] = {}
         self._chars = 0
 
@@ -108,11 +113,24 @@ class LearntLimits(LimitIndex[Said]):
         numbers = np.empty(len(names), dtype=np.int64)
         if _find_all(self.index, self.number, text, ends, numbers):
             missing = np.flatnonzero(numbers == _UNKNOWN)
-            numbers[missing] = self._learn(names.take(pa.array(missing)).to_pylist())
+            numbers[missing] = self._learnt(names.take(pa.array(missing)))
             # Not for every name: an index of all costs as much as learning a part of them.
             if (len(self._known) - len(self.number)) * FRESH_PARTS > len(self._known):
                 self._fill(self._known, np.fromiter(self._known.values(), np.int64, len(self._known)))
         return numbers
+
+    def _learnt(self, names: pa.Array) -> Integers:
+        """Numbers of what is said of names that the index lacks; of those that are alike one is learnt."""
+        if self._alike is None:
+            return np.array(self._learn(names.to_pylist()), dtype=np.int64)
+        kinds, first, kind = np.unique(self._alike(names), return_index=True, return_inverse=True)
+        numbers = np.array([self._of_kind.get(one, _UNKNOWN) for one in kinds.tolist()], dtype=np.int64)
+        fresh = np.flatnonzero(numbers == _UNKNOWN)
+        numbers[fresh] = self._learn(names.take(pa.array(first[fresh])).to_pylist())
+        fresh = fresh[kinds[fresh] >= 0]
+        learnt = zip(kinds[fresh].tolist(), numbers[fresh].tolist(), strict=True)
+        self._of_kind |= islice(learnt, MAX_NAMES - len(self._of_kind))
+        return numbers[kind]
 
     def _learn(self, names: list[str]) -> list[int]:
         """Numbers of what is said of names that the index lacks; they are noted while there is room."""

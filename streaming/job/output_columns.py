@@ -73,11 +73,12 @@ def _singly(outputs: Outputs, topics: Topics) -> Columns:
 
 
 def _packed(decided: DecisionRows, topics: Topics, packing: PackRule) -> Iterator[Columns]:
-    """The decisions in order of their partitions and receivers, those packed that are enough together."""
+    """The decisions in order of their partitions and receivers: packed where they are enough, then others."""
     receiver = _form(decided).receiver
+    few: list[Integers] = []
     for partition, which, rows in _together(decided, receiver, packing.partitions):
         if len(which) < packing.least:
-            yield _decisions_singly(decided.take(which), topics, packing)
+            few.append(which)
             continue
         # What is for one alone is much and comes rarely, and all others' readers fetch it too.
         values = list(pack(decided.type, rows, small=bool(receiver)))
@@ -89,6 +90,9 @@ def _packed(decided: DecisionRows, topics: Topics, packing: PackRule) -> Iterato
             pa.repeat(pa.scalar(partition, pa.int32()), len(values)),
             pa.repeat(_PACKED, len(values)),
         ]
+    if few:
+        # Of all receivers at once: written one after the other a few rows cost as much as thousands.
+        yield _decisions_singly(decided.take(np.concatenate(few)), topics, packing)
 
 
 def _together(

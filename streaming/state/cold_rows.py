@@ -48,7 +48,7 @@ class _Segment:
 
     @property
     def rows(self) -> int:
-        return int(self.live.sum())
+        return int(np.count_nonzero(self.live))
 
     @property
     def size(self) -> int:
@@ -85,7 +85,7 @@ class ColdRows:
             if len(live) != -(-rows // 8):
                 raise ValueError(f"{len(live)} bytes for {rows} rows")
             bits = np.unpackbits(np.frombuffer(live, dtype=np.uint8), count=rows)
-            self._segments.append(_Segment(name, bits.astype(np.bool_)))
+            self._segments.append(_Segment(name, bits.view(np.bool_)))
         if self._segments and blobs is None:
             raise StateError(NO_BLOB_STORE)
 

@@ -6,16 +6,15 @@ policies columns.
 
 from collections.abc import Mapping
 from math import nan
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import numpy as np
 import pyarrow as pa
 
 from streaming.columns.byte_strings import Integers
-from streaming.columns.limit_index import NOTHING, LearntLimits
+from streaming.columns.limit_index import NOTHING
 from streaming.columns.outputs import DecisionRows
 from streaming.contract.events import Tick
-from streaming.contract.names import GROUP_PREFIXES
 from streaming.laws.law import Batch, Entry, LawState
 from streaming.laws.shares.accelerator import share_all, walk
 from streaming.laws.shares.columns import (
@@ -36,40 +35,17 @@ from streaming.laws.shares.columns import (
     steps_of,
 )
 from streaming.laws.shares.intake import ReportBatch
+from streaming.laws.shares.limits import limits_of
 from streaming.laws.shares.rounds import NO_SOURCE
 from streaming.laws.shares.share_rows import rows_of
 from streaming.laws.shares.state import State
-from streaming.policy.derived import PolicyCache
-from streaming.policy.groups import LIFE_ROUNDS, GroupLimits, group_limits, round_rules
+from streaming.policy.groups import LIFE_ROUNDS, round_rules
 from streaming.policy.policy_set import PolicySet, Section
 from streaming.policy.timeline import PolicyTimeline
 
 REPEAT_PARTS: Final = 4
 """Repeated at a quarter of the life time: the next tick then comes before half of it has passed."""
-MAX_CACHED: Final = 64
-"""Sets of policies whose limits are remembered: those of a worker's shards have a part of the groups each,
-and a batch rarely sees more than two of one shard."""
 _FOR_EVER: Final = 2**62
-
-
-def _limits(policies: PolicySet) -> LearntLimits[GroupLimits]:
-    known: dict[tuple[Any, ...], GroupLimits | None] = {}
-
-    def find(group: str) -> GroupLimits | None:
-        value = policies.entries.get(f"{Section.RESOURCE_GROUPS}.{group}")
-        if value is None or group.startswith(GROUP_PREFIXES):
-            return group_limits(policies, group)
-        # Many entries say the same, and looking up what one says is much cheaper than working it out.
-        said = tuple(value.items())
-        if said not in known:
-            known[said] = group_limits(policies, group)
-        return known[said]
-
-    return LearntLimits(find)
-
-
-limits_of: Final = PolicyCache(_limits, MAX_CACHED)
-"""The limits of groups under a set of policies."""
 
 
 class SharesTable(LawState):

@@ -3,14 +3,27 @@
 import asyncio
 import time
 
+import numpy as np
 import orjson
+import pyarrow as pa
 import pytest
 
 from benchmarks.load import asking
 from benchmarks.load.asking import drive, settled
-from benchmarks.load.events import POLICIES, request, requests, user
+from benchmarks.load.events import (
+    POLICIES,
+    drawn,
+    packed_by,
+    packed_requests,
+    request,
+    requests,
+    user,
+    users_of,
+)
+from streaming.columns.packed import unpack
 from streaming.contract.errors import WeirError
 from streaming.contract.events import Request
+from streaming.laws.name_hashes import partition_of
 from streaming.laws.registry import LAWS
 from streaming.policy.policy_set import PolicySet
 
@@ -48,6 +61,41 @@ def test_events_without_a_time_take_the_records() -> None:
     """As the proxy writes them: the broker's clock is the clock of all."""
     assert "ts" not in orjson.loads(request("a", 1, "u"))
     assert orjson.loads(request("a", 1, "u", 5))["ts"] == 5
+
+
+def test_packed_events_are_those_that_were_asked_for() -> None:
+    """One a principal, in their order, ids going on from the first."""
+    (value,) = packed_by(np.array([3, 1_234_567, 0]), name="a", first=7)
+    type, rows = unpack(value)
+    names = [user(3), user(1_234_567), user(0)]
+    assert type == "request" and rows["user"].to_pylist() == users_of(np.array([3, 1_234_567, 0])).to_pylist()
+    assert rows["user"].to_pylist() == names and rows["id"].to_pylist() == ["a-7", "a-8", "a-9"]
+    assert rows["subject"].to_pylist() == [f"user={name}" for name in names]
+
+
+@pytest.mark.parametrize("skew", [0.0, 1.1])
+def test_a_partition_has_as_much_as_its_principals_ask(skew: float) -> None:
+    """Each record is of one partition; by Zipf's law the first asks most, and its partition gets more."""
+    asked = np.zeros(2)
+    first = 0
+    for _, value, partition in packed_requests(20_000, 50, partitions=2, rows=500, skew=skew):
+        subjects = unpack(value)[1]["subject"]
+        assert set(partition_of(subjects, 2).tolist()) == {partition}
+        asked[partition] += len(subjects)
+        first += subjects.to_pylist().count(f"user={user(0)}")
+    weights = np.arange(1.0, 51) ** -skew
+    assert asked.sum() == 20_000 and first == pytest.approx(20_000 * weights[0] / weights.sum(), rel=0.15)
+    places = partition_of(pa.array([f"user={user(number)}" for number in range(50)]), 2)
+    wanted = [weights[places == partition].sum() / weights.sum() for partition in (0, 1)]
+    assert asked / 20_000 == pytest.approx(wanted, abs=0.03)
+
+
+def test_principals_are_drawn_evenly_or_by_zipf() -> None:
+    """Evenly no two are alike; by Zipf's law the second is drawn half as often as the first, about."""
+    draw = np.random.default_rng(1)
+    assert len(set(drawn(draw, 1_000, 900, 0.0).tolist())) == 900
+    often = np.bincount(drawn(draw, 1_000, 100_000, 1.1), minlength=1_000)
+    assert often[1] / often[0] == pytest.approx(2**-1.1, rel=0.1) and len(often) == 1_000
 
 
 def test_drive_asks_no_more_than_was_said() -> None:

@@ -115,6 +115,17 @@ def test_bars_show_each_part(plots: ModuleType) -> None:
     assert words == ["Kafka in", "law & state", "overlap", "0.5", "2", "0", title]
 
 
+def test_what_grows_is_drawn_one_below_the_other(plots: ModuleType) -> None:
+    """Each with its curves, logarithmic both ways; the title stands above them all."""
+    points = [[10, 0.5], [1_000, 40.0]]
+    curves = {"groups": {"a round, s": points, "reports, MB": points}, "proxies": {"a round, s": points}}
+    drawn = ElementTree.fromstring(plots.growth("Growth", curves))
+    words = [text.text for text in drawn.iter(f"{SVG}text")]
+    assert [word for word in words if word in (*curves, "a round, s", "reports, MB", "Growth")] == [
+        "groups", "Growth", "a round, s", "reports, MB", "proxies", "a round, s"
+    ]  # fmt: skip
+
+
 def test_blocks_are_replaced_and_the_rest_is_left() -> None:
     """What has no results says so; the text between the blocks stays."""
     page = "a\n<!-- bench all -->\nold\n<!-- end all -->\nb\n<!-- bench x --><!-- end x -->\nc\n"

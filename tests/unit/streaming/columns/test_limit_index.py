@@ -1,5 +1,6 @@
 """What is said of names: by number, once a name, and never another name's."""
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -62,6 +63,23 @@ def test_names_that_are_remembered_are_bounded_by_their_length(monkeypatch: pyte
     for _ in range(2):
         assert limits.of(pa.array(["aaaa", "bbbb", "cccc"])).tolist() == [0, 1, 2]
     assert asked == ["aaaa", "bbbb", "cccc", "cccc"]
+
+
+def test_of_names_that_are_alike_one_is_asked_for() -> None:
+    """By their first letter here; each finds what is said of its kind, whatever came before."""
+    asked: list[str] = []
+
+    def find(name: str) -> str | None:
+        asked.append(name)
+        return None if name[0] == "b" else name[0]
+
+    limits = LearntLimits(find, lambda names: np.array([ord(name[0]) for name in names.to_pylist()]))
+    for names in (["ab", "b", "ac"], ["ad", "c", "ab", "bx"]):
+        numbers = limits.of(pa.array(names)).tolist()
+        assert [None if number == NOTHING else limits.kinds[number] for number in numbers] == [
+            None if name[0] == "b" else name[0] for name in names
+        ]
+    assert asked == ["ab", "b", "c"]
 
 
 def test_equal_sayings_have_one_number() -> None:

@@ -8,6 +8,7 @@ import orjson
 import pyarrow as pa
 import pytest
 
+from streaming.columns import outputs as outputs_module
 from streaming.columns.json_columns import columns_of
 from streaming.columns.json_rows import objects
 from streaming.columns.outputs import DecisionRows, DecisionTexts, Outputs
@@ -35,8 +36,8 @@ def admissions(count: int, subjects: int = 7, **fields: Any) -> DecisionRows:
     )  # fmt: skip
 
 
-def shares(count: int) -> DecisionRows:
-    rows = [{"id": f"s{n}", "ts": n, "group": f"g{n}", "broker": f"b{n % 2}"} for n in range(count)]
+def shares(count: int, brokers: int = 2) -> DecisionRows:
+    rows = [{"id": f"s{n}", "ts": n, "group": f"g{n}", "broker": f"b{n % brokers}"} for n in range(count)]
     keys = pa.array([f"{row['group']}/{row['broker']}" for row in rows])
     return DecisionRows(type="share", rows=columns_of(rows), source=np.arange(count), keys=keys)
 
@@ -92,6 +93,20 @@ def test_shares_are_packed_by_the_one_that_they_are_for() -> None:
         assert {row["key"].decode()} == brokers or row["headers"] is None
     assert sum(map(len, map(written, rows))) == 60
     assert {row["key"] for row in rows if row["headers"] is not None} == {b"b0", b"b1"}
+
+
+def test_few_for_each_of_many_are_written_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To write a row alone costs as much as thousands at once: many proxies of few groups would cost that."""
+    made: list[int] = []
+
+    def noted(type: str, rows: pa.RecordBatch, end: str) -> pa.Array:
+        made.append(len(rows))
+        return objects(type, rows, end=end)
+
+    monkeypatch.setattr(outputs_module, "objects", noted)
+    rows = sent(Outputs(columns=[shares(60, brokers=20)]))
+    assert made == [60]
+    assert sorted(orjson.loads(row["value"])["id"] for row in rows) == sorted(f"s{n}" for n in range(60))
 
 
 @pytest.mark.parametrize("least", [4, NEVER])

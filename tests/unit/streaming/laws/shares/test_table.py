@@ -11,11 +11,17 @@ from property_kit import tries
 
 from streaming.contract.usage_events import DIMENSIONS
 from streaming.laws.shares.columns import Limits, no_limits
+from streaming.laws.shares.limits import limits_of
 from streaming.laws.shares.table import put_limits
 from streaming.policy.groups import GroupLimits, group_limits
 from streaming.policy.policy_set import PolicySet
 
-NAMES = ["rg1", "rg2", "rg", "", "é", "quota/user=alice", "quota/user=bob", "quota/nonsense", "quota/"]
+NAMES = [
+    "rg1", "rg2", "rg", "", "é", "quota/user=alice", "quota/user=bob", "quota/nonsense", "quota/",
+    "quota/user=carol", "quota/user=%2C", "quota/user=<default>", "quota/client-id=app", "quota/client-id=x",
+    "quota/client-id=y", "quota/user=alice,client-id=app", "quota/user=alice,client-id=x",
+    "quota/user=bob,client-id=app", "quota/user=bob,client-id=x", "quota/user=carol,client-id=x",
+]  # fmt: skip
 rates = st.sampled_from([-1, 5, 0.3, 1e300, 1e-300])
 groups = st.fixed_dictionaries({}, optional=dict.fromkeys(DIMENSIONS, rates) | {"shadow": st.booleans()})
 quotas = st.fixed_dictionaries(
@@ -25,6 +31,12 @@ PATHS: dict[str, st.SearchStrategy[Any]] = {
     **{f"resourcegroups.{name}": groups for name in NAMES},
     "quotas[user=alice]": quotas,
     "quotas[user=<default>]": quotas,
+    "quotas[user=alice,client-id=app]": quotas,
+    "quotas[user=alice,client-id=<default>]": quotas,
+    "quotas[user=<default>,client-id=app]": quotas,
+    "quotas[user=<default>,client-id=<default>]": quotas,
+    "quotas[client-id=app]": quotas,
+    "quotas[client-id=<default>]": quotas,
     "tenants.rg1": st.just({"resourcegroup": "rg1"}),
 }
 
@@ -49,3 +61,13 @@ def test_columns_say_what_the_policies_say(
     for part in np.array_split(np.arange(len(names)), data.draw(st.integers(1, 3))):
         put_limits(found, part, pa.array(names, pa.string()), policies)
     assert [said(found, row) for row in range(len(names))] == [group_limits(policies, name) for name in names]
+
+
+def test_groups_of_one_default_are_worked_out_and_remembered_once() -> None:
+    """A million principals may have one each; those with an entry of their own are others."""
+    rate = {"producer_byte_rate": 1}
+    limits = limits_of(PolicySet({"quotas[user=a]": rate, "quotas[user=<default>]": rate}))
+    names = pa.array(["quota/user=a", *(f"quota/user=u{number}" for number in range(1000))])
+    for _ in range(2):
+        assert set(limits.of(names).tolist()) == {0}
+    assert len(limits._known) == 2
