@@ -4,6 +4,7 @@ import os
 import resource
 import socket
 import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +14,7 @@ import soak_clients
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from kafka_kit import build
 from proxy_kit import until
-from soak_clients import Client, Crowd, Holder, Laggard
+from soak_clients import Client, Crowd, Holder, Laggard, Sender
 from soak_history import History, Recorder
 
 NOT_LEADER = 6
@@ -142,3 +143,27 @@ def test_who_lags_reads_all_when_it_is_told_to_stop(monkeypatch: pytest.MonkeyPa
     history = History.read(tmp_path / "h")
     assert [one["offset"] for one in history["committed"]] == [1, 3]
     assert [(one["offset"], one["value"]) for one in history["read"]] == [(0, "v"), (1, "v"), (2, "v")]
+
+
+def test_a_sender_wants_as_many_records_as_it_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """However often it hears of what became of them."""
+
+    class Heard:
+        def __init__(self, _properties: object) -> None:
+            self.count = 0
+
+        def produce(self, _topic: str, _value: bytes, on_delivery: Any) -> None:
+            self.count += 1
+
+        def poll(self, limit_s: float) -> int:
+            time.sleep(min(limit_s, 0.001))
+            return 1
+
+        def flush(self, _s: float) -> int:
+            return 0
+
+    monkeypatch.setattr(soak_clients, "Producer", Heard)
+    begun = time.monotonic()
+    with Recorder(tmp_path / "h") as told, Sender(told, "p", "h:1", "t", 20.0) as sender:
+        until(lambda: sender._producer.count >= 5, what="records")
+    assert time.monotonic() - begun >= 4 / 20
