@@ -101,12 +101,17 @@ class Sender(Client):
         bootstrap: where it connects.
         topic: it exists.
         rate: records per second that it wants.
+        patience_s: how long it waits for what is under way when it is told to stop.
     """
 
     wants = "sent"
 
-    def __init__(self, told: Recorder, who: str, bootstrap: str, topic: str, rate: float) -> None:
+    def __init__(
+        self, told: Recorder, who: str, bootstrap: str, topic: str, rate: float,
+        patience_s: float = 2 * _LIMIT_S,
+    ) -> None:  # fmt: skip
         super().__init__(told, who, 3 * _LIMIT_S)
+        self._patience_s = patience_s
         self._topic, self._rate = topic, rate
         self._producer = Producer(
             {
@@ -139,7 +144,9 @@ class Sender(Client):
             # A poll ends with what it hears.
             while (left_s := due - time.monotonic()) > 0:
                 self._producer.poll(left_s)
-        self._producer.flush(2 * _LIMIT_S)
+        if self._producer.flush(self._patience_s):
+            self._producer.purge()
+            self._producer.flush(_LIMIT_S)
 
 
 class Reader(Client):
@@ -251,7 +258,7 @@ class Laggard(Client):
     def run(self) -> None:
         """See Client."""
         for lag_s in chain([0.0], repeat(self._lag_s)):
-            # What came until it was told to stop is read too: producers wait for that.
+            # What came until it was told to stop is read too.
             last = self._stopping.wait(lag_s)
             consumer = Consumer(self._properties)
             consumer.assign([TopicPartition(self._topic, 0, self._offset)])

@@ -120,9 +120,9 @@ def clients(rig: Rig, told: Recorder) -> Iterator[Client]:
         for number in range(HOLDERS):
             yield Holder(told, f"held{number}-{name}", at, EMPTY, HOLD_MS)
         for kept in QUOTAS:
-            yield Sender(told, f"{kept}-{name}", at, topic(kept, KEPT), KEPT_S)
+            # When nobody reads any more they may be held for good.
+            yield Sender(told, f"{kept}-{name}", at, topic(kept, KEPT), KEPT_S, 0.0)
     yield PulsarSender(told, "send-pulsar-proxy", rig.pulsar_at, PULSAR_TOPIC, PULSAR_WANTED_S)
     yield PulsarReader(told, "read-pulsar-proxy", rig.pulsar_at, PULSAR_TOPIC)
-    # They end first, so that producers are let through before they end.
     for kept, at in zip(QUOTAS, rig.reached.values(), strict=True):
         yield Laggard(told, f"lag-{kept}", at, topic(kept, KEPT), LAG_S)

@@ -133,7 +133,7 @@ class Records:
 
 
 def test_who_lags_reads_all_when_it_is_told_to_stop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Its producers wait for that; else it stands where it said."""
+    """Else it stands where it said."""
     monkeypatch.setattr(soak_clients, "Consumer", Records)
     monkeypatch.setattr(soak_clients, "_CRAWL_S", 0.01)
     with Recorder(tmp_path / "h") as told, Laggard(told, "g", "h:1", "t", 600.0):
