@@ -139,7 +139,7 @@ def _weights(principals: int, skew: float) -> NDArray[np.float64]:
 
 def _drawn(draw: np.random.Generator, often: NDArray[np.float64], count: int) -> Integers:
     """Places drawn with the weights whose sums these are."""
-    return np.searchsorted(often, draw.random(count) * often[-1], side="right")
+    return np.asarray(np.searchsorted(often, draw.random(count) * often[-1], side="right"), np.int64)
 
 
 def _columns(name: str, first: int, users: pa.Array, subjects: pa.Array) -> dict[str, pa.Array]:

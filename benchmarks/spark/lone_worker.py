@@ -31,7 +31,8 @@ from streaming.laws.mutation.table import COLD
 from streaming.state.cold_rows import ColdRows
 from streaming.state.spilled import SpilledBody
 
-P, T = ParamSpec("P"), TypeVar("T")
+P = ParamSpec("P")
+T = TypeVar("T")
 _BATCHES_KEPT: Final = 2
 """So many batches back what was discarded stays on the disk; the job keeps 100, and nothing is seen of it."""
 
