@@ -79,7 +79,7 @@ def test_a_partition_has_as_much_as_its_principals_ask(skew: float) -> None:
     asked = np.zeros(2)
     first = 0
     for _, value, partition in packed_requests(20_000, 50, partitions=2, rows=500, skew=skew):
-        subjects = unpack(value)[1]["subject"]
+        subjects = pa.array(unpack(value)[1]["subject"].to_pylist())
         assert set(partition_of(subjects, 2).tolist()) == {partition}
         asked[partition] += len(subjects)
         first += subjects.to_pylist().count(f"user={user(0)}")
