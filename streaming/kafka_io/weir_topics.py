@@ -42,7 +42,7 @@ class Fault(StrEnum):
     PARTITIONS = "partitions"
     """Its records have no order."""
     FORGETS = "forgets"
-    """It holds less than parts read back when they start, or the policies less than the job may be behind."""
+    """It holds less than parts read back when they start."""
     KEEPS_LESS = "keeps_less"
     """It holds less than `kafka.topics_kept_ms`, or what its size allows: an absence may cost events."""
     NOT_OURS = "broker_defaults"
@@ -240,7 +240,7 @@ def _forgets(
         held, wanted = int(found[key].value), int(settings[key])
         if key == RETENTION_BYTES:
             yield Fault.KEEPS_LESS, f"{key}={held}; Weir needs {wanted}: by size it may forget at any time"
-        elif held < READ_BACK_MS and read_back:
+        elif held < READ_BACK_MS and key == RETENTION_MS and read_back:
             yield Fault.FORGETS, f"{key}={held}; Weir needs {READ_BACK_MS} to read back, {wanted} to keep"
         elif held < wanted:
             yield Fault.KEEPS_LESS, f"{key}={held}; Weir needs {wanted} (kafka.topics_kept_ms)"
