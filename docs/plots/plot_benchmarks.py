@@ -50,9 +50,9 @@ def distribution(title: str, quantiles: Mapping[str, list[list[float]]]) -> str:
 
 
 def growth(title: str, curves: Mapping[str, Mapping[str, list[list[float]]]]) -> str:
-    """What each thing costs that grows, one below the other; bytes are dashed."""
+    """What two things cost that grow, one below the other; bytes are dashed. Of a third the table tells."""
     plot = None
-    for axis, own in reversed(curves.items()):
+    for axis, own in reversed([*curves.items()][:2]):
         lines = [
             Curve(name=name, points=[(x, y) for x, y in points], dashed=name.endswith("MB"))
             for name, points in own.items()
