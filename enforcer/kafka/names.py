@@ -1,6 +1,6 @@
 """The names of topic ids, asked of a broker where nobody has said them yet."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from enforcer.kafka.part import Link, Request, Slot
@@ -47,3 +47,41 @@ class NameQuestions:
         question = topics_request(header.correlation_id, self._client_id, (), topics)
         slot = Slot(*header[:3], lambda response: done(decode_topics(response, bool(topics)).names))
         self._link.send(slot, question)
+
+
+class NamelessTopics:
+    """Topic ids that the broker did not name to a connection: it has no such topic, or none for this user.
+
+    Args:
+        steady_ms: the clock.
+    """
+
+    def __init__(self, steady_ms: Callable[[], float]) -> None:
+        self._steady_ms = steady_ms
+        self._until_ms: dict[bytes, float] = {}
+        # For the request at the head: each once, however many the broker does not know.
+        self._asked: set[bytes] = set()
+
+    def others(self, topics: Iterable[bytes]) -> list[bytes]:
+        """Those of some that may have a name by now."""
+        now_ms = self._steady_ms()
+        return [topic for topic in topics if self._until_ms.get(topic, 0.0) <= now_ms]
+
+    def to_ask(self, topics: Iterable[bytes]) -> list[bytes]:
+        """Those of some that are to be asked for, each once for the request at the head."""
+        return [topic for topic in self.others(topics) if topic not in self._asked]
+
+    def handled(self) -> None:
+        """The request at the head is another one from now on."""
+        self._asked.clear()
+
+    def learn(self, asked_for: Iterable[bytes], names: Mapping[bytes, str]) -> None:
+        """Take an answer."""
+        until_ms = self._steady_ms() + ABSENT_MS
+        for topic in asked_for:
+            if topic not in names:
+                self._asked.add(topic)
+                self._until_ms.pop(topic, None)
+                if len(self._until_ms) >= ABSENT_MAX:
+                    del self._until_ms[next(iter(self._until_ms))]
+                self._until_ms[topic] = until_ms

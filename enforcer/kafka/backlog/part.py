@@ -17,7 +17,7 @@ from enforcer.kafka.backlog.produce import (
     merged,
     without,
 )
-from enforcer.kafka.names import ABSENT_MAX, ABSENT_MS, ASKED_AT_ONCE, NameQuestions
+from enforcer.kafka.names import ASKED_AT_ONCE, NamelessTopics, NameQuestions
 from enforcer.kafka.part import NO_KEYS, Behind, Limit, Link, Part, Request
 from enforcer.laws.backlog.block import Block
 from enforcer.wire.kafka.frames import PRODUCE, BadFrame, RequestHeader, parse_header
@@ -84,9 +84,7 @@ class BlocksPart(Part):
         # The broker has answered what it answers only to those whom it lets in.
         self._proven = False
         self._asking = False
-        self._absent: dict[bytes, float] = {}
-        # For the request at the head: each once, however many the broker does not know.
-        self._asked: set[bytes] = set()
+        self._nameless = NamelessTopics(now_ms)
 
     @property
     def asked(self) -> frozenset[int]:  # type: ignore[override]
@@ -227,14 +225,11 @@ class BlocksPart(Part):
 
         Nobody who was not let in learns of a backlog, or has a request held.
         """
-        now_ms = self._now_ms()
         unknown: list[bytes] = []
         if request.header.api_version >= PRODUCE_IDS_FROM:
-            topics = self._partitions.unknown(topic for topic, _ in asked.places)
-            topics = [topic for topic in topics if topic not in self._asked]
-            unknown = [topic for topic in topics if self._absent.get(topic, 0.0) <= now_ms]
+            unknown = self._nameless.to_ask(self._partitions.unknown(topic for topic, _ in asked.places))
         if not unknown and not self._asking and (self._proven or request.user != ANONYMOUS):
-            self._asked.clear()
+            self._nameless.handled()
             return False
         self._link.pacer.pause(self._ask_again_ms)
         if not self._asking:
@@ -250,13 +245,6 @@ class BlocksPart(Part):
     def _learn(self, topics: list[bytes], names: Mapping[bytes, str]) -> None:
         self._asking, self._proven = False, True
         self._partitions.learn(names)
-        until_ms = self._now_ms() + ABSENT_MS
-        for topic in topics:
-            if topic not in names:
-                # No topic of the broker's, or not this client's to see: it is the broker's to refuse.
-                self._asked.add(topic)
-                self._absent.pop(topic, None)
-                if len(self._absent) >= ABSENT_MAX:
-                    del self._absent[next(iter(self._absent))]
-                self._absent[topic] = until_ms
+        # What has no name is the broker's to refuse.
+        self._nameless.learn(topics, names)
         self._link.pacer.wake()

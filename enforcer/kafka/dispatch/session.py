@@ -11,7 +11,7 @@ from enforcer.core.lines import Claim, Counter, Pause
 from enforcer.kafka.dispatch.context import FetchContext
 from enforcer.kafka.dispatch.fetch_requests import FetchRequest, TopicRequest
 from enforcer.kafka.groups.readers import Client
-from enforcer.kafka.names import ABSENT_MAX, ABSENT_MS, ASKED_AT_ONCE
+from enforcer.kafka.names import ASKED_AT_ONCE, NamelessTopics
 
 LookUp = Callable[[list[bytes], Callable[[Mapping[bytes, str]], None]], None]
 W = TypeVar("W", bound=Mapping[bytes, Any])
@@ -130,11 +130,8 @@ class NameResolver:
         self._names = names
         self._pause = pause
         self._look_up = look_up
-        self._steady_ms = steady_ms
         self._asking = False
-        self._absent: dict[bytes, float] = {}
-        # For the request at the head: each once, however many the broker does not know.
-        self._asked: set[bytes] = set()
+        self._nameless = NamelessTopics(steady_ms)
         self.proven = False
         """Whether the broker has answered what it answers only to those whom it lets in."""
 
@@ -150,23 +147,15 @@ class NameResolver:
 
         What the broker does not know, or not for this user, is not asked for again for a while.
         """
-        now_ms = self._steady_ms()
-        unknown = [
-            topic_id
-            for topic_id in topic_ids
-            if topic_id not in self._names
-            and topic_id not in self._asked
-            and self._absent.get(topic_id, 0.0) <= now_ms
-        ]
+        unknown = self._nameless.to_ask(topic_id for topic_id in topic_ids if topic_id not in self._names)
         if unknown or self._asking:
             return self._must_ask(unknown[:ASKED_AT_ONCE])
-        self._asked.clear()
+        self._nameless.handled()
         return False
 
     def lacks(self, topic_ids: Iterable[bytes]) -> bool:
         """Whether any of these is to be asked for, where nothing may wait for the answer."""
-        now_ms, absent = self._steady_ms(), self._absent
-        return any(each not in self._names and absent.get(each, 0.0) <= now_ms for each in topic_ids)
+        return bool(self._nameless.others(each for each in topic_ids if each not in self._names))
 
     def _must_ask(self, topic_ids: list[bytes]) -> bool:
         self._pause.pause(_AGAIN_MS)
@@ -181,14 +170,7 @@ class NameResolver:
             self._asking = False
             self.proven = True
             self._names.update(names)
-            until_ms = self._steady_ms() + ABSENT_MS
-            for topic_id in topic_ids:
-                if topic_id not in names:
-                    self._asked.add(topic_id)
-                    self._absent.pop(topic_id, None)
-                    if len(self._absent) >= ABSENT_MAX:
-                        del self._absent[next(iter(self._absent))]
-                    self._absent[topic_id] = until_ms
+            self._nameless.learn(topic_ids, names)
             self._pause.wake()
 
         self._look_up(topic_ids, learn)

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from enforcer.core.account import DISPATCH, PUBLISH, Account, Wait
 from enforcer.core.lines import Pause
 from enforcer.core.metrics import Metrics
-from enforcer.kafka.names import ABSENT_MAX, ABSENT_MS, ASKED_AT_ONCE
+from enforcer.kafka.names import ASKED_AT_ONCE, NamelessTopics
 from enforcer.kafka.shares.frame_meter import FrameMeter
 from enforcer.kafka.shares.tails import whole_batches
 from enforcer.kafka.shares.topic_ids import described
@@ -78,8 +78,7 @@ class ConnectionMeter:
         self._look_up = look_up
         self._line_up = LineUp(frames.meter.lines, pause, frames.split_ms, frames.slice_ms)
         self._asking = False
-        self._asked: set[bytes] = set()
-        self._absent: dict[bytes, float] = {}
+        self._nameless = NamelessTopics(self._steady_ms)
         self._session: dict[bytes, None] = {}
         self._session_ids = False
         # Topics that were in no request that was read, and have brought something.
@@ -102,7 +101,7 @@ class ConnectionMeter:
             return None
         # What a look-up did not help is not metered: the broker does not know it, or not for this user.
         self._meter.unmetered += len(bill.unknown)
-        self._asked.clear()
+        self._nameless.handled()
         now_ms = self._steady_ms()
         if not self._line_up.admits(bill.owed, now_ms):
             return None
@@ -150,7 +149,7 @@ class ConnectionMeter:
         ids = header.api_version >= FETCH_IDS_FROM
         if ids and self._must_ask(self._frames.unknown_ids([*self._unnamed, *asked.topics])):
             return None
-        self._asked.clear()
+        self._nameless.handled()
         self._unnamed.clear()
         self._note_session(asked, ids)
         accounts = self._frames.fetching(self._session_accounts(), user, header.client_id or "")
@@ -188,7 +187,7 @@ class ConnectionMeter:
         bill = self._frames.fetched(response, passed, header, user)
         now_ms = self._steady_ms()
         debt = self._line_up.fetched(bill.owed, now_ms)
-        self._unnamed = [topic for topic in bill.unknown if self._absent.get(topic, 0.0) <= now_ms]
+        self._unnamed = self._nameless.others(bill.unknown)
         if self._unnamed:
             # Of too many, or of a session that began unread: they are looked up before the next request,
             # which brings it again.
@@ -230,10 +229,7 @@ class ConnectionMeter:
 
     def _must_ask(self, topics: list[bytes]) -> bool:
         """Whether the names of some topic ids are asked for, each once for the request at the head."""
-        now_ms = self._steady_ms()
-        unknown = [
-            topic for topic in topics if topic not in self._asked and self._absent.get(topic, 0.0) <= now_ms
-        ]
+        unknown = self._nameless.to_ask(topics)
         if unknown or self._asking:
             self._ask(unknown[:ASKED_AT_ONCE])
             return True
@@ -257,14 +253,7 @@ class ConnectionMeter:
         self.proven = True
         self._generation = -1
         self._frames.learn(names)
-        until_ms = self._steady_ms() + ABSENT_MS
-        for topic in asked_for:
-            if topic not in names:
-                self._asked.add(topic)
-                self._absent.pop(topic, None)
-                if len(self._absent) >= ABSENT_MAX:
-                    del self._absent[next(iter(self._absent))]
-                self._absent[topic] = until_ms
+        self._nameless.learn(asked_for, names)
 
     def _note_session(self, asked: FetchSummary, ids: bool) -> None:
         if asked.full:

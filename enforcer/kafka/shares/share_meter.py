@@ -74,7 +74,7 @@ class ShareMeter(ConnectionMeter):
             return None
         accounts = self._frames.fetching(self._session_accounts(), user, header.client_id or "")
         if may_wait:
-            self._asked.clear()
+            self._nameless.handled()
             self._unnamed.clear()
             self._short.most_ms = left_ms
             goes = self._line_up.admits_fetch(accounts, now_ms)
@@ -83,7 +83,7 @@ class ShareMeter(ConnectionMeter):
                 self._held_since_ms = min(self._held_since_ms, now_ms)
                 return None
         else:
-            lacks = any(self._absent.get(topic, 0.0) <= now_ms for topic in unknown)
+            lacks = self._nameless.others(unknown)
             goes = self.proven and not lacks and not self._line_up.must_wait(accounts, now_ms)
             self._line_up.step_aside()
             if not goes:

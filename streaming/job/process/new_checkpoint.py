@@ -14,7 +14,7 @@ from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster
 from streaming.job.checkpoint_name import NAME
 from streaming.job.spark.session import reason_of
-from streaming.kafka_io.reader import Reader
+from streaming.kafka_io.reader import Reader, Span
 
 _LOG = logging.getLogger("weir.job")
 RECORDS_S: Final = 129_000
@@ -96,16 +96,10 @@ def warn_of_new(
         _LOG.warning("%s", new.text())
 
 
-def first_offsets(cluster: Cluster, limit_s: float) -> dict[str, dict[str, int]]:
+def first_offsets(cluster: Cluster) -> dict[str, dict[str, int]]:
     """The first record that is there of the topics of events, by topic and partition; none: not known."""
-    with closing(Reader(cluster.bootstrap, cluster.client)) as reader:
-        try:
-            return {
-                topic: {str(span.partition): span.start for span in reader.spans(topic, limit_s=limit_s)}
-                for topic in (cluster.topics.requests, cluster.topics.usage)
-            }
-        except WeirError:
-            return {}
+    spans = _spans(cluster, (cluster.topics.requests, cluster.topics.usage))
+    return {topic: {str(span.partition): span.start for span in each} for topic, each in spans.items()}
 
 
 def _why(other: str, name: str) -> str:
@@ -141,9 +135,14 @@ def _last_batch(files: Any, jvm: Any, checkpoint: Any) -> int | None:
 
 
 def _records(cluster: Cluster, topics: Iterable[str]) -> int | None:
+    spans = _spans(cluster, topics)
+    return sum(span.end - span.start for each in spans.values() for span in each) if spans else None
+
+
+def _spans(cluster: Cluster, topics: Iterable[str]) -> dict[str, list[Span]]:
+    """What each topic holds; none: the cluster does not say in time, for which no start waits long."""
     with closing(Reader(cluster.bootstrap, cluster.client)) as reader:
         try:
-            spans = [span for topic in topics for span in reader.spans(topic, limit_s=_LIMIT_S)]
+            return {topic: reader.spans(topic, limit_s=_LIMIT_S) for topic in topics}
         except WeirError:
-            return None
-    return sum(span.end - span.start for span in spans)
+            return {}

@@ -107,7 +107,7 @@ def serve(settings: JobSettings, options: JobOptions) -> None:
             )
             # More partitions of decisions count from the next start on.
             partitions = seen.partitions[options.cluster.topics.decisions]
-            first = first_offsets(options.cluster, settings.topics_timeout_s)
+            first = first_offsets(options.cluster)
             query = _start(session, settings, options, partitions, counts, checkpoint)
             clock = HostClock(metrics.brokers_clock_ahead_seconds)
             ticker = Ticker(options.cluster, settings.tick_interval_ms, clock)

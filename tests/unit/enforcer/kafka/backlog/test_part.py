@@ -313,7 +313,7 @@ def test_ids_are_asked_for_once() -> None:
 
 def test_more_ids_that_nobody_knows_than_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each is asked for once for a request, and then it goes on: one request is not work without end."""
-    monkeypatch.setattr("enforcer.kafka.backlog.part.ABSENT_MAX", 2)
+    monkeypatch.setattr("enforcer.kafka.names.ABSENT_MAX", 2)
     monkeypatch.setattr("enforcer.kafka.backlog.part.ASKED_AT_ONCE", 2)
     rig = Blocked(proven=False)
     frame = rig.produce(1, {f"t{number}": 1 for number in range(5)}, version=13)
