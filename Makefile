@@ -134,25 +134,18 @@ lint: $(VENV)/.installed
 types: lint
 	@echo "== types" && $(VENV)/bin/mypy
 
-# Two processes, each with its part: two workers of one would both collect all of it, and a third process hand it out.
-units: units-of-enforcer units-of-others
-
-units-of-enforcer: types $(VENV)/.compiled
-	@$(PYTEST) tests/unit/enforcer -m "not soak" > $(VENV)/.$@ 2>&1; status=$$?; \
-		echo "== unit tests of the enforcer" && cat $(VENV)/.$@; exit $$status
-
-units-of-others: types $(VENV)/.compiled $(FETCHED)
-	@echo "== unit tests and traces" && $(PYTEST) tests/unit tests/traces --ignore tests/unit/enforcer -m "not soak"
+units: types $(VENV)/.compiled $(FETCHED)
+	@echo "== unit tests and traces" && $(PYTEST) tests/unit tests/traces -m "not soak" -n 2
 
 check: setup
-	@$(MAKE) -s -j2 units
+	@$(MAKE) -s units
 
 # From the quick to the slow, stops at the first kind that fails: side by side with others, brokers miss their times.
 # Jars, archives and axe come meanwhile.
 test:
 	@$(MAKE) -s -j3 whole-stack
 
-.PHONY: units-of-enforcer units-of-others on-spark real-kafka real-pulsar console whole-stack tests-jars
+.PHONY: on-spark real-kafka real-pulsar console whole-stack tests-jars
 tests-jars: .weir/jars/spark/.fetched
 	@for made in $(PULSAR_JARS) $(STREAMS_JARS) $(AXE); do $(MAKE) -s $$made || exit; done
 
