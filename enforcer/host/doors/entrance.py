@@ -6,6 +6,7 @@ import logging
 import socket
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from ipaddress import ip_network
 from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
@@ -68,7 +69,7 @@ class Entrance:
         # TLS takes no 0.
         self._goodbye_s = max(0.001, goodbye_s)
         self._servers: list[asyncio.Server] = []
-        self._accepting: set[asyncio.Task[None]] = set()
+        self._listeners: list[socket.socket] = []
         self._coming: dict[asyncio.Task[None], str] = {}
         self._guests: WeakKeyDictionary[object, _Guest] = WeakKeyDictionary()
         self._closed = False
@@ -82,14 +83,18 @@ class Entrance:
                 server.close()
             self._servers.append(server)
         elif not self._closed:
-            self._accepting.add(loop.create_task(self._accept_on(listener, accept)))
+            self._listeners.append(listener)
+            self._listen(listener, accept)
 
     def close(self) -> None:
         """Let nobody in any more; who is not in yet is sent away."""
         self._closed = True
         for server in self._servers:
             server.close()
-        for task in (*self._accepting, *self._coming):
+        for listener in self._listeners:
+            asyncio.get_running_loop().remove_reader(listener)
+            listener.close()
+        for task in self._coming:
             task.cancel()
 
     def greet(self, connection: object) -> Address | None:
@@ -117,24 +122,34 @@ class Entrance:
         if connection is not None and (guest := self._guests.pop(connection, None)) is not None:
             self._sources.leave(guest.source)
 
-    async def _accept_on(self, listener: socket.socket, accept: Accept) -> None:
-        with listener:
-            while True:
-                try:
-                    client, peer = await asyncio.get_running_loop().sock_accept(listener)
-                except OSError:
-                    await asyncio.sleep(_PAUSE_S)
-                    continue
-                if self._room() <= len(self._coming) and not self._make_room():
-                    self._count_full()
-                    client.close()
-                    continue
-                task = asyncio.get_running_loop().create_task(self._let_in(client, peer[:2], accept))
-                self._coming[task] = source_of(peer[0])
-                task.add_done_callback(self._forget)
+    def _listen(self, listener: socket.socket, accept: Accept) -> None:
+        if not self._closed:
+            asyncio.get_running_loop().add_reader(listener, self._come, listener, accept)
 
-    def _forget(self, task: asyncio.Task[None]) -> None:
+    def _come(self, listener: socket.socket, accept: Accept) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            client, peer = listener.accept()
+        except BlockingIOError:  # it has gone again
+            return
+        except OSError:
+            loop.remove_reader(listener)
+            loop.call_later(_PAUSE_S, self._listen, listener, accept)
+            return
+        if self._room() <= len(self._coming) and not self._make_room():
+            self._count_full()
+            client.close()
+            return
+        client.setblocking(False)
+        task = loop.create_task(self._let_in(client, peer[:2], accept))
+        self._coming[task] = source_of(peer[0])
+        task.add_done_callback(partial(self._forget, client))
+
+    def _forget(self, client: socket.socket, task: asyncio.Task[None]) -> None:
         self._coming.pop(task, None)
+        # Also where it had not begun: then nothing of it has run.
+        if task.cancelled():
+            client.close()
 
     def _make_room(self) -> bool:
         """End the oldest handshake of whoever has most of them; False: there is none."""

@@ -348,6 +348,28 @@ def test_clients_without_a_header_make_room() -> None:
     assert not mistakes
 
 
+def test_who_comes_while_it_closes_is_sent_away(recwarn: pytest.WarningsRecorder) -> None:
+    """Also before its turn has come: no socket is left to the collector of garbage."""
+
+    async def run() -> None:
+        door = Door(**REQUIRED)
+        await door.open()
+        loop = asyncio.get_running_loop()
+        with socket.socket() as client:
+            client.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                client.connect(door.address)
+            # One turn of the loop takes it, and the next one would begin with it.
+            while not door.entrance._coming:
+                await asyncio.sleep(0)
+            await door.close()
+            assert await asyncio.wait_for(loop.sock_recv(client, 1), LIMIT_S) == b""
+
+    in_loop(run())
+    gc.collect()
+    assert not [str(one.message) for one in recwarn]
+
+
 @pytest.mark.parametrize("doors", [{}, REQUIRED, {"connection_creation_rate": 9}])
 def test_small_answers_leave_at_once(doors: Any) -> None:
     """However a client comes in: its socket does not wait to fill a packet."""
