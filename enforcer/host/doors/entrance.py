@@ -82,7 +82,9 @@ class Entrance:
             if self._closed:
                 server.close()
             self._servers.append(server)
-        elif not self._closed:
+        elif self._closed:
+            listener.close()
+        else:
             self._listeners.append(listener)
             self._listen(listener, accept)
 
@@ -123,6 +125,7 @@ class Entrance:
             self._sources.leave(guest.source)
 
     def _listen(self, listener: socket.socket, accept: Accept) -> None:
+        # By a reader: of a task that is cancelled as it accepts, the client would be nobody's.
         if not self._closed:
             asyncio.get_running_loop().add_reader(listener, self._come, listener, accept)
 

@@ -16,6 +16,7 @@ from tls_kit import LOOPBACK, Authority
 
 from enforcer.core.security.doors import DoorSettings
 from enforcer.host.doors import entrance, sources
+from enforcer.host.doors.listening import listen_at
 from enforcer.host.doors.sources import Sources, TurnedAway
 
 FIRST = b"\0\0\0\x0a the first request"
@@ -349,7 +350,7 @@ def test_clients_without_a_header_make_room() -> None:
 
 
 def test_who_comes_while_it_closes_is_sent_away(recwarn: pytest.WarningsRecorder) -> None:
-    """Also before its turn has come: no socket is left to the collector of garbage."""
+    """Also before its turn has come: no socket is left to the collector of garbage, nor one that listens."""
 
     async def run() -> None:
         door = Door(**REQUIRED)
@@ -365,6 +366,9 @@ def test_who_comes_while_it_closes_is_sent_away(recwarn: pytest.WarningsRecorder
                     await asyncio.sleep(0)
             await door.close()
             assert await asyncio.wait_for(loop.sock_recv(client, 1), LIMIT_S) == b""
+        late = listen_at((LOOPBACK, 0))
+        await door.entrance.open(late, lambda: Came(door))
+        assert late.fileno() == -1
 
     in_loop(run())
     gc.collect()
