@@ -20,6 +20,7 @@ from streaming.kafka_io.policy_turn import (
     Attempt,
     NotInForce,
     OutcomeUnknown,
+    TooSlow,
     Turn,
     TurnLost,
     pause_s,
@@ -137,14 +138,15 @@ class KafkaPolicyStore:
     async def _change(
         self, decide: Callable[[Entries], Changes], author: Author, deadline: float
     ) -> None:
-        self._unseen = None
+        self._unseen, slow = None, 0
         for lost in itertools.count():
             try:
-                await self._attempt(decide, author, deadline)
+                await self._attempt(decide, author, slow, deadline)
             except Refusal:
                 raise
             except (TurnLost, OutcomeUnknown, _Behind) as failure:
                 self._turn = None
+                slow += isinstance(failure, TooSlow)
                 pause = pause_s(lost)
                 if time.monotonic() + pause > deadline:
                     raise self._unavailable(failure) from failure
@@ -161,7 +163,7 @@ class KafkaPolicyStore:
                 return
 
     async def _attempt(
-        self, decide: Callable[[Entries], Changes], author: Author, deadline: float
+        self, decide: Callable[[Entries], Changes], author: Author, slow: int, deadline: float
     ) -> None:
         """One turn: write, or see that what was written in the one before has come."""
 
@@ -176,7 +178,7 @@ class KafkaPolicyStore:
             updates = updates_of(self._log, decide(self.entries))
             if not updates:
                 return
-            await self._write(self._turn, Attempt.of(self._log, updates, author), left())
+            await self._write(self._turn, Attempt.of(self._log, updates, author, slow), left())
             await self._catch_up(left())
         assert self._unseen is not None
         written, self._unseen = self._unseen, None
@@ -186,7 +188,7 @@ class KafkaPolicyStore:
     async def _write(self, turn: Turn, attempt: Attempt, limit_s: float) -> None:
         try:
             self._unseen = attempt
-            await asyncio.to_thread(turn.write, attempt.lines, limit_s)
+            await asyncio.to_thread(turn.write, attempt.lines, limit_s, attempt.within_s)
         except OutcomeUnknown:
             raise
         except WeirError:

@@ -35,8 +35,10 @@ from streaming.kafka_io.policy_topic import (
 )
 from streaming.kafka_io.writer import OVER, NotWritten, Record, Transactions
 
-# A change is in force so long after it is published: by then every reader has it (docs/contract.md 2).
+# A change is in force so long after it is published: by then every reader has it (docs/contract.md 2). Where
+# Kafka takes more than half of that to write it, it is published anew with twice the time.
 EFFECTIVE_AFTER_MS = 2_000
+_DOUBLINGS_MAX = 5
 CLOCKS_APART_MS = 120_000
 """A change that is dated this much later than ours was published by a fast clock, and ours waits for it."""
 TURNS_MAX = 20
@@ -50,6 +52,10 @@ _ABORT_LIMIT_S = 3.0
 
 class TurnLost(WeirError):
     """Nothing was written: somebody else took their turn."""
+
+
+class TooSlow(TurnLost):
+    """Nothing was written: Kafka took so long that it would have been in force before readers had it."""
 
 
 class OutcomeUnknown(WeirError):
@@ -71,6 +77,7 @@ class Attempt:
         lines: the records, as `Turn.write` takes them.
         version: the last version.
         bad_before: how many records of the topic could not be used before.
+        within_s: Kafka has to take it in so long; None: of the first change of all nobody has another one.
     """
 
     before: Mapping[str, Any]
@@ -79,13 +86,22 @@ class Attempt:
     lines: Sequence[tuple[str, bytes]]
     version: int
     bad_before: int
+    within_s: float | None
 
     @classmethod
-    def of(cls, log: PolicyLog, updates: Sequence[Update], author: Author) -> Self:
-        """What to write behind all that was read; whether that came is then known by `log.arrived`."""
+    def of(cls, log: PolicyLog, updates: Sequence[Update], author: Author, slow: int = 0) -> Self:
+        """What to write behind all that was read; whether that came is then known by `log.arrived`.
+
+        Args:
+            log: the topic.
+            updates: what changes, in order.
+            author: who does it.
+            slow: how often Kafka was too slow for it before.
+        """
+        after_ms = EFFECTIVE_AFTER_MS << min(slow, _DOUBLINGS_MAX)
         # What takes long comes first: readers have their time from when it is published.
         said = changes_of(log, updates, author)
-        effective_ts = effective_from(log, updates, _now_ms())
+        effective_ts = effective_from(log, updates, _now_ms(), after_ms)
         lines = records(log, said, effective_ts, author)
         if lines:
             # One transaction: if its last record came, all did.
@@ -97,6 +113,7 @@ class Attempt:
             lines=lines,
             version=log.newest_version + len(lines),
             bad_before=log.bad_records,
+            within_s=after_ms / 2000 if log.records else None,
         )
 
     def check_in_force(self, log: PolicyLog) -> None:
@@ -153,10 +170,13 @@ class Turn:
         self._where = f"{name} on {cluster.bootstrap}"
         self._transactions = Transactions(cluster, name, name, _TRANSACTION_LIMIT_S, timeout_s)
 
-    def write(self, records: Sequence[tuple[str, bytes]], timeout_s: float) -> None:
-        """Write (key, value) pairs, all or none.
+    def write(
+        self, records: Sequence[tuple[str, bytes]], timeout_s: float, within_s: float | None = None
+    ) -> None:
+        """Write (key, value) pairs, all or none; what Kafka does not take within a time is not committed.
 
         Raises:
+            TooSlow: it did not.
             TurnLost: nothing was written, and the writer may begin again.
             OutcomeUnknown: see there.
             WeirError: the cluster refuses; this turn is of no use now.
@@ -164,8 +184,10 @@ class Turn:
         what = f"{len(records)} policies"
         try:
             lines = (Record(value=value, key=key.encode()) for key, value in records)
-            self._transactions.write(lines, timeout_s)
+            self._transactions.write(lines, timeout_s, within_s)
         except NotWritten as failure:
+            if failure.late:
+                raise TooSlow(f"{what} were not written to {self._where}: {failure}") from failure
             if failure.unknown:
                 # Also if the turn is over: an earlier try of the same commit may have been carried out. And
                 # a broker that another writer came to in the middle answers with UNKNOWN_SERVER_ERROR.
@@ -235,17 +257,19 @@ def _in_turn(
     """Take a turn, read what has come since, decide and write, until it is seen to be written."""
     lost: WeirError | None = None
     attempt: Attempt | None = None
+    slow = 0
     for number in range(TURNS_MAX):
         try:
             with take_turn() as turn:
                 log = reader.read(left())
                 if attempt is None or not log.arrived:
                     # What was tried before is known not to be there.
-                    attempt, lost = Attempt.of(log, decide(log), author), None
+                    attempt, lost = Attempt.of(log, decide(log), author, slow), None
                     if attempt.lines:
-                        turn.write(attempt.lines, left())
+                        turn.write(attempt.lines, left(), attempt.within_s)
         except (TurnLost, OutcomeUnknown) as failure:
             lost = failure
+            slow += isinstance(failure, TooSlow)
             time.sleep(min(left(), pause_s(number)))
             continue
         except WeirError as failure:
@@ -279,13 +303,13 @@ def pause_s(lost: int) -> float:
     return random.uniform(0, min(_PAUSE_MAX_S, _PAUSE_S * 2.0**lost))
 
 
-def effective_from(log: PolicyLog, updates: Sequence[Update], now_ms: int) -> int:
-    """When updates take effect, all at one time: two seconds from now, ms since the epoch.
+def effective_from(log: PolicyLog, updates: Sequence[Update], now_ms: int, after_ms: int) -> int:
+    """When updates take effect, all at one time: so long from now, ms since the epoch.
 
     Now if nobody has set any policy yet, since then nobody can be behind. Not before an entry's last change
     where that is near, whatever the other writer's clock: the later record must be the one in force.
     """
-    soon = now_ms + (EFFECTIVE_AFTER_MS if log.records else 0)
+    soon = now_ms + (after_ms if log.records else 0)
     last = [log.effective.get(update.path, 0) for update in updates]
     return max([soon, *(ts for ts in last if ts <= soon + CLOCKS_APART_MS)])
 

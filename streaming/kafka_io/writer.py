@@ -6,6 +6,7 @@ try (KIP-98).
 """
 
 import contextlib
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -67,14 +68,15 @@ class NotWritten(Exception):
     Attributes:
         codes: of all that went wrong.
         unknown: it may have been written all the same.
+        late: Kafka did not take the records in time, and nothing was committed.
 
     Args:
         why: for people.
     """
 
-    def __init__(self, why: str, codes: set[int], *, unknown: bool) -> None:
+    def __init__(self, why: str, codes: set[int], *, unknown: bool = False, late: bool = False) -> None:
         super().__init__(why)
-        self.codes, self.unknown = codes, unknown
+        self.codes, self.unknown, self.late = codes, unknown, late
 
 
 class Transactions:
@@ -104,12 +106,18 @@ class Transactions:
         except KafkaException as error:
             raise WeirError(f"cannot write to {topic} on {cluster.bootstrap}: {reason_of(error)}") from error
 
-    def write(self, records: Iterable[Record], timeout_s: float) -> None:
+    def write(self, records: Iterable[Record], timeout_s: float, within_s: float | None = None) -> None:
         """Write records, all or none.
+
+        Args:
+            records: what to write.
+            timeout_s: limit of each step.
+            within_s: what Kafka does not take in so long is not committed.
 
         Raises:
             NotWritten: nothing was written, or it is not known; the transaction may be open.
         """
+        begun = time.monotonic()
         refused: list[KafkaError] = []
         committing = False
 
@@ -121,6 +129,10 @@ class Transactions:
             self.producer.begin_transaction()
             for record in records:
                 self._produce(record, delivered, timeout_s)
+            if within_s is not None:
+                self.producer.flush(within_s)
+                if time.monotonic() - begun > within_s:
+                    raise NotWritten(f"Kafka took longer than {within_s:g} s", set(), late=True)
             committing = True
             self.producer.commit_transaction(timeout_s)
         except (KafkaException, BufferError) as error:

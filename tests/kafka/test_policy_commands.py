@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -34,6 +35,7 @@ from streaming.kafka_io.policy_turn import (
     changes_of,
     records,
 )
+from streaming.kafka_io.writer import Transactions
 from streaming.policy.files import load_policies
 from weir.cli import main
 from weir.stack.kafka import free_port
@@ -249,6 +251,25 @@ def test_the_admin_api_looks_such_a_commit_up(
         assert admin.ask("DELETE", "/admin/v2/resourcegroups/rg1") == (204, "")
     log = read_policies(Home(cluster.kafka.bootstrap, topics))
     assert (relay.failed, log.records, log.entries) == (1, 2, {})
+
+
+def test_what_kafka_takes_too_late_is_published_anew(
+    cluster: Cluster, topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would be in force before its readers have it; the next time it has four seconds."""
+    home, produce, slow = Home(cluster.kafka.bootstrap, topics), Transactions._produce, [1.1]
+    change_policies(home, counted, origin="apply")
+
+    def late(*given: Any) -> None:
+        produce(*given)
+        time.sleep(slow.pop() if slow else 0)
+
+    monkeypatch.setattr(Transactions, "_produce", late)
+    begun_ms = time.time_ns() // 1_000_000
+    written = change_policies(home, counted, origin="apply")
+    assert 5_100 <= written.effective_ts - begun_ms < 15_000
+    log = read_policies(home)
+    assert (log.records, log.entries["resourcegroups.rg1"]) == (2, {"publishRateInMsgs": 2})
 
 
 def on_nothing(updates: Sequence[Update], effective_ts: int, origin: str) -> list[tuple[str, bytes]]:

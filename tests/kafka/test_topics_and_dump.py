@@ -123,6 +123,23 @@ def test_dump_writes_events_in_applied_order(kafka: LocalKafka, tmp_path: Path) 
     assert (counts.events, counts.policies, counts.late, counts.not_json, counts.left_out) == (4, 1, 1, 1, 1)
 
 
+def test_a_dump_has_what_the_job_decided_by(kafka: LocalKafka, tmp_path: Path) -> None:
+    """Reports of a collector whose transaction was ended, which the job does not wait for; no such policy."""
+    cluster = cluster_for(kafka, "ended.")
+    topics, out = cluster.topics, tmp_path / "events.jsonl"
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": "ended"})
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    producer.produce(topics.usage, orjson.dumps({"type": "backlog", "id": "ended", "topic": "t", "ts": NOW}))
+    producer.produce(topics.policies, orjson.dumps({"type": "policy", "path": "broker", "value": None}))
+    assert producer.flush(20) == 0
+    producer.abort_transaction(20)
+    write(cluster, topics.usage, {"type": "backlog", "id": "whole", "topic": "t", "ts": NOW})
+
+    dump(cluster, 0, 2 * NOW, out, progress=lambda _line: None)
+    assert [orjson.loads(line)["id"] for line in out.read_bytes().splitlines()] == ["ended", "whole"]
+
+
 def test_dump_of_a_stretch_has_its_events_and_all_policies(kafka: LocalKafka, tmp_path: Path) -> None:
     """[from, to) by record time; policies from the beginning, since they may be older."""
     cluster = cluster_for(kafka, "stretch.")

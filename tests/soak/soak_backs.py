@@ -8,6 +8,8 @@ from soak_history import Recorder, now_ms
 from soak_rig import Rig
 from soak_schedule import PROXIES, PULSAR, Fault, kind_of
 
+from streaming.contract.errors import WeirError
+
 BACK_S = 300.0
 SAMPLE_S, POLL_S = 2.0, 0.5
 DECIDING = "decisions"
@@ -58,7 +60,7 @@ class Backs:
         begun = now_ms()
         try:
             pid, end = self._rig.make(fault, draw)
-        except (OSError, LookupError, AssertionError) as error:
+        except (OSError, LookupError, AssertionError, WeirError) as error:
             self._say(f"{what}: not done ({error!r})")
             self._told.note("not_done", what=fault.what, target=fault.target, why=repr(error))
             return

@@ -29,7 +29,8 @@ class Pulsar(LocalPulsar):
         # What a producer sends once more, since its connection was over, is stored once.
         once = {"brokerDeduplicationEnabled": "true"}
         # A topic is made before anybody comes, and its records are read when all have gone.
-        kept = {"brokerDeleteInactiveTopicsEnabled": "false"}
+        for_ever = {"defaultRetentionTimeInMinutes": "-1", "defaultRetentionSizeInMB": "-1"}
+        kept = {"brokerDeleteInactiveTopicsEnabled": "false", **for_ever}
         super().__init__(data_dir, properties={**once, **kept}, heap_mb=_HEAP_MB)
 
     def whole(self, limit_s: float) -> bool:

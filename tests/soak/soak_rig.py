@@ -27,6 +27,8 @@ from wire_client import Closed, WireClient
 
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster, Topics
+from streaming.kafka_io.policy_topic import Update
+from streaming.kafka_io.policy_turn import change_policies
 from weir.stack.kafka import HOST, free_port, port_is_free
 from weir.stack.parts import Change, Limits, Part
 from weir.stack.process import Child
@@ -46,7 +48,7 @@ _SKEWED = str(Path(__file__).parents[1] / "kit" / "skewed_proxy.py")
 _PORTS = range(20_000, 32_000)
 """Below those that the kernel gives to whoever connects: a part finds its own free whenever it is back."""
 CHANGED = ({"controller_mutation_rate": 0.2}, {"controller_mutation_rate": 0.4})
-_LOOK_S, _ANSWER_S, _LAST_LOOK_S = 1.0, 2.0, 5.0
+_LOOK_S, _ANSWER_S, _LAST_LOOK_S, CHANGE_S = 1.0, 2.0, 5.0, 20.0
 """How long a part may take to say something: who is stopped is not waited for."""
 _READY_PART = {"checkpoint": "job", "jvm": "job", "worker": "job"}
 
@@ -289,6 +291,7 @@ class Rig:
 
         Raises:
             OSError, LookupError: who is meant is not there.
+            WeirError: Kafka did not take a changed quota.
         """
         if fault.target in self._held:
             raise LookupError("it is down")
@@ -315,7 +318,9 @@ class Rig:
         if fault.target in LINKS:
             return self._disturb(self.links[fault.target], fault.what)
         if fault.what == "policy":
-            self.policies.put("quotas[user=ANONYMOUS,client-id=changed]", CHANGED[round(draw)])
+            update = Update(path="quotas[user=ANONYMOUS,client-id=changed]", value=CHANGED[round(draw)])
+            home = Cluster(self.kafka.bootstrap, self.topics)
+            change_policies(home, lambda _log: [update], origin="apply", timeout_s=CHANGE_S)
             return lambda: None
         if fault.what in ("clients", "crowd"):
             # Not by the relay: it would make an end of each reset, and hold as many connections once more.

@@ -8,12 +8,13 @@ from typing import IO
 from streaming.contract.errors import BadEvent, WeirError
 from streaming.contract.events import MAX_AHEAD_MS, load_object
 from streaming.contract.topics import Cluster
+from streaming.kafka_io.reader import Reader
 from streaming.log.reading import is_parquet
 from streaming.log.writing import whole, write_lines
 from weir.logs.dump_lines import Annotator, DumpSummary, History, Line
 from weir.logs.sorted_lines import SortedLines
 from weir.logs.times import BEGINNING_MS
-from weir.logs.topic_reader import TopicReader
+from weir.logs.topic_reader import TopicReader, records_of
 
 _PROGRESS_EVERY = 50_000
 
@@ -37,6 +38,8 @@ def dump(
     """
     topics, counts, history = cluster.topics, DumpSummary(), History(max_ahead_ms)
     reader = TopicReader(cluster.bootstrap, cluster.client)
+    # Of policies the job, too, takes what is committed alone.
+    committed = Reader(cluster.bootstrap, cluster.client)
 
     try:
         spans = [s for topic in (topics.requests, topics.usage) for s in reader.spans(topic, from_ms, to_ms)]
@@ -48,11 +51,12 @@ def dump(
         for span in reader.spans(topics.decisions, from_ms, None):
             history.read_decisions(record.value for record in reader.read(span))
         history.place_others()
-        policies = reader.spans(topics.policies, BEGINNING_MS, to_ms)
+        policies = committed.spans(topics.policies, BEGINNING_MS, to_ms)
         with SortedLines() as lines:
-            for each, is_policy in ((policies, True), (spans, False)):
+            for each, by, is_policy in ((policies, committed, True), (spans, reader, False)):
                 annotator = Annotator(history, counts, is_policy=is_policy)
-                for line in (annotator.line(record) for span in each for record in reader.read(span)):
+                messages = (message for span in each for message in by.messages(span))
+                for line in (annotator.line(one) for message in messages for one in records_of(message)):
                     if line is not None:
                         lines.add(line)
             if is_parquet(out.name):
@@ -63,6 +67,7 @@ def dump(
         raise WeirError(f"the dump could not be sorted: {failure.strerror}") from failure
     finally:
         reader.close()
+        committed.close()
     return counts
 
 

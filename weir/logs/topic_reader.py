@@ -1,8 +1,8 @@
 """The records of Kafka topics as commands show them: packed ones row by row."""
 
 import logging
-from collections.abc import Collection, Iterable, Iterator
-from typing import NamedTuple, cast
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, cast
 
 from confluent_kafka import Message, TopicPartition
 
@@ -40,7 +40,16 @@ class Record(NamedTuple):
 
 
 class TopicReader(Reader):
-    """Reads records as our own data."""
+    """Reads records as our own data, those of transactions that were ended too, as the job does.
+
+    Waiting for the end of a transaction of a collector that was killed would hold up all else on its topic.
+
+    Args:
+        bootstrap, client: as of Reader.
+    """
+
+    def __init__(self, bootstrap: str, client: Mapping[str, Any]) -> None:
+        super().__init__(bootstrap, client, {"isolation.level": "read_uncommitted"})
 
     def read(self, span: Span, types: Collection[str] = ()) -> Iterator[Record]:
         """The records of one span, in order.

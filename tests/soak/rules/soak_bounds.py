@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from soak_calm import disturbed, slowed
+from soak_calm import disturbed, limited, requests, slowed
 from soak_history import Entry, History
 from soak_schedule import KILLS
 from soak_slots import AFTER_MS, DISTURB, in_flight
@@ -26,19 +26,24 @@ def most_above(history: History) -> dict[str, tuple[float, float]]:
     for limit in history["limit"]:
         subject, rate, burst = limit["subject"], limit["rate"], limit["burst"]
         if limit["law"] == "mutation":
-            every = [ts for _, ts, whose, _ in admitted(history) if whose == subject]
+            asked = [one for one in history["made"] if one["subject"] == subject]
+            told = limited(history, asked)
+            passed = {one["name"] for one in asked} - {one["name"] for one in told}
+            # A topic is made once, however often it was charged.
+            charged = {name: ts for name, ts, whose, _ in admitted(history) if whose == subject}
+            every = [ts for name, ts in charged.items() if name not in passed]
             by_decisions = beyond(every, every, rate, burst)
-            told = [one for one in history["made"] if one["subject"] == subject and one["code"] == 0]
+            told = [one for one in told if one["code"] == 0]
             by_answers = beyond([one["begun"] for one in told], [one["ended"] for one in told], rate, burst)
             found[subject] = (max(by_decisions, by_answers), limit["bound"])
         elif limit["law"] == "shares":
-            told = [one for one in history["sent"] if one["topic"] in limit["topics"]]
+            told = [one for one in limited(history, history["sent"]) if one["topic"] in limit["topics"]]
             told = [one for one in told if one["offset"] is not None]
             # While a fault lasts, shares that were taken away may be used besides.
             times = (slowed([one[end] for one in told], spans) for end in ("begun", "ended"))
             found[subject] = (beyond(*times, rate, burst, [one["size"] for one in told]), limit["bound"])
         elif limit["law"] == "dispatch":
-            came = [one["at"] for one in history["read"] if one["group"] == subject]
+            came = [one["at"] for one in limited(history, history["read"]) if one["group"] == subject]
             # What was let through may have been held back on its way, by two faults.
             held = [one["ended"] - one["begun"] for one in history["fault"] if holds_back(one)]
             late_ms = 2 * max(held, default=0)
@@ -89,17 +94,12 @@ def beyond(
 
 def admitted(history: History) -> Iterator[tuple[str, int, str, int]]:
     """Of each mutation that was charged and not given back: name, time, subject, when that was written."""
-    decisions = {
-        one["decision"]["id"]: one for one in history["decision"] if one["decision"]["type"] == "admission"
-    }
+    events = {event["id"]: event for event in requests(history)}
     back = {one["event"]["of"] for one in history["event"] if one["event"]["type"] == "refund"}
-    for one in history["event"]:
-        event = one["event"]
-        if event["type"] != "request" or event["id"] not in decisions or event["id"] in back:
+    for one in history["decision"]:
+        decision = one["decision"]
+        if decision["type"] != "admission" or decision["id"] in back or not decision["mutations"]:
             continue
-        decision = decisions[event["id"]]["decision"]
-        if not decision["mutations"]:
-            continue
-        for item in event["items"]:
+        for item in events.get(decision["id"], {"items": ()})["items"]:
             if item["name"] not in decision["rejected"]:
-                yield item["name"], decision["ts"], decision["subject"], decisions[event["id"]]["at"]
+                yield item["name"], decision["ts"], decision["subject"], one["at"]

@@ -1,12 +1,17 @@
 """When something was disturbed, and when all was well."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 from soak_history import Entry, History
+from soak_schedule import KILLS, PROXIES
 
 Span = tuple[float, float]
 """Begin and end, ms."""
+SOON_MS = 60_000
+"""What a proxy wants to write may wait for so long: Kafka is away for that after a kill. One that starts
+waits as long for policies, then it is open (docs/failures.md)."""
 
 
 def disturbed(history: History, targets: Iterable[str], after_ms: float) -> list[Span]:
@@ -28,6 +33,57 @@ def disturbed(history: History, targets: Iterable[str], after_ms: float) -> list
 def back(one: Entry) -> Span:
     """How long a part took to be back; one that never came breaks another rule (`away`)."""
     return one["at"] - 1000 * (one["took_s"] or 0), one["at"]
+
+
+def without_kafka(history: History) -> list[Span]:
+    """When all brokers fell, until they were back."""
+    fell = [one for one in history["fault"] if one["target"] == "cluster" and one["what"] in KILLS]
+    spans = [(one["begun"], one["ended"]) for one in fell]
+    return list(joined(spans + [back(one) for one in history["back"] if one["target"] == "cluster"]))
+
+
+def requests(history: History) -> Iterator[Entry]:
+    """Their events, each as often as it stands on its topic."""
+    return (one["event"] for one in history["event"] if one["event"]["type"] == "request")
+
+
+def written_again(history: History) -> dict[str, int]:
+    """How often an event stands on its topic that librdkafka wrote again, since all brokers had fallen.
+
+    They forget what they had not on disk, so it begins anew (docs/failures.md).
+    """
+    spans = [(begun - SOON_MS, ended + SOON_MS) for begun, ended in without_kafka(history)]
+    asked = Counter(event["id"] for event in requests(history))
+    return {
+        event["id"]: asked[event["id"]]
+        for event in requests(history)
+        if asked[event["id"]] > 1 and any(begun <= event["ts"] <= ended for begun, ended in spans)
+    }
+
+
+def limited(history: History, asked: Iterable[Entry]) -> list[Entry]:
+    """Those of what clients asked that no proxy let pass since it had no policies, all brokers being away."""
+    spans = without_kafka(history)
+    opened = [
+        (fault["target"], fault["ended"] + SOON_MS, ended + SOON_MS)
+        for fault in history["fault"]
+        if fault["what"] in KILLS and fault["target"] in PROXIES
+        for begun, ended in spans
+        if begun <= fault["ended"] + SOON_MS <= ended + SOON_MS and fault["ended"] <= ended
+    ]
+    return [
+        one
+        for one in asked
+        if not any(
+            proxy == proxy_of(one) and since <= one.get("ended", one.get("at")) <= until
+            for proxy, since, until in opened
+        )
+    ]
+
+
+def proxy_of(one: Entry) -> str:
+    """By which one a client goes."""
+    return str(one["who"]).rpartition("-")[2]
 
 
 def joined(spans: Iterable[Span]) -> Iterator[Span]:

@@ -8,6 +8,7 @@ from statistics import median
 from soak_alerts import OF, alerts
 from soak_backlogs import freed, kept, outcome
 from soak_bounds import above, admitted, held_s
+from soak_calm import SOON_MS, proxy_of, requests, written_again
 from soak_history import Entry, History
 from soak_schedule import KILLS, LIMITING, PROXIES, kind_of
 from soak_slots import full, leaked
@@ -18,8 +19,6 @@ GROWN_BYTES, GROWN_TIMES = 96 << 20, 1.5
 DESCRIPTORS_GROWN = 100
 SAMPLES_MIN = 30
 """Of one process, before something is said of its growth."""
-SOON_MS = 60_000
-"""What a proxy wants to write may wait for so long: Kafka is away for that after a kill."""
 IDLE_S = 360.0
 """A client may get nothing for so long, beside the time of faults: parts may take 300 s to be back."""
 DEMANDED_S = 1_800.0
@@ -87,7 +86,7 @@ def gone(history: History) -> Iterator[str]:
 
 
 def charged(history: History) -> Iterator[str]:
-    """A topic that was promised is charged once, and to whom it is to be; none more than once.
+    """A topic that was promised is charged once, to whom it is to be; none more often than it was written.
 
     Only those may be missing that a proxy answered soon before it was killed, or before Kafka was away for
     longer than events wait (60 s), and as many as it counted then as answered before Kafka had their events.
@@ -117,7 +116,11 @@ def charged(history: History) -> Iterator[str]:
     if missing:
         names = [one["name"] for one in missing[:9]]
         yield f"{len(missing)} were made and not charged, and in doubt at no proxy that was killed: {names}"
-    yield from (f"{name} was charged {count} times" for name, count in counts.items() if count > 1)
+    again = written_again(history)
+    for event in requests(history):
+        for name in (item["name"] for item in event["items"]):
+            if counts.pop(name, 0) > again.get(event["id"], 1):
+                yield f"{name} was charged more than {again.get(event['id'], 1)} times"
 
 
 def refused(history: History) -> Iterator[str]:
@@ -147,20 +150,21 @@ def outages(history: History) -> Iterator[Entry]:
             yield {**one, "begun": one["at"] - took_ms, "ended": one["at"]}
 
 
-def proxy_of(one: Entry) -> str:
-    """By which one a client goes."""
-    return str(one["who"]).rpartition("-")[2]
-
-
 def decided(history: History) -> Iterator[str]:
-    """Each request has one decision, however often it was written."""
-    made: dict[str, Entry] = {}
+    """Each request has one decision, however often that was written, and as often as it was itself."""
+    again = written_again(history)
+    made: dict[str, list[Entry]] = defaultdict(list)
     for one in history["decision"]:
         decision = one["decision"]
-        if decision["type"] == "admission" and made.setdefault(decision["id"], decision) != decision:
-            yield f"two decisions of {decision['id']}: {made[decision['id']]} and {decision}"
-    asked = Counter(one["event"]["id"] for one in history["event"] if one["event"]["type"] == "request")
-    yield from (f"{name} was asked {count} times" for name, count in asked.items() if count > 1)
+        if decision["type"] == "admission" and decision not in made[decision["id"]]:
+            made[decision["id"]].append(decision)
+    for name, every in made.items():
+        if len(every) > again.get(name, 1):
+            yield f"{len(every)} decisions of {name}: {every}"
+    asked = Counter(event["id"] for event in requests(history))
+    for name, count in asked.items():
+        if count > again.get(name, 1):
+            yield f"{name} was asked {count} times"
     yield from (f"{name} was not decided" for name in asked.keys() - made.keys())
     yield from (f"{name} was decided and not asked" for name in made.keys() - asked.keys())
 

@@ -201,6 +201,29 @@ def test_one_doubt_is_forgiven_once() -> None:
     assert check(History.of([*twice, doubt, doubt]))["charged"] == []
 
 
+@pytest.mark.parametrize(("fault", "wrong"), [(AWAY, 0), (killed(1500), 1), (killed(-90_000, "cluster"), 1)])
+def test_what_was_written_again_when_all_brokers_fell_may_be_charged_again(fault: Entry, wrong: int) -> None:
+    """Its decisions differ, and the first one was refused; for all else once is once."""
+    (asked,) = (one for one in made("a", 1500) if one["kind"] == "event")
+    again = {"kind": "decision", "at": 9000, "decision": {**NOBODY, "subject": WHOSE, "late": True}}
+    found = check(History.of([*GOOD, asked, again, fault]))
+
+    assert [min(1, len(found[rule])) for rule in ("charged", "decided")] == [wrong, wrong]
+
+
+def test_a_proxy_without_policies_limits_nobody() -> None:
+    """It was started while all brokers were away, and waited for a minute."""
+    many = [{**one, "who": "m-two"} for n in range(9) for one in made(f"n{n}", 70_000)]
+    away = {**AWAY, "begun": 1500, "ended": 90_000}
+
+    def most(*faults: Entry) -> float:
+        return most_above(History.of([*GOOD, *many, *faults]))[WHOSE][0]
+
+    assert most(away, killed(3_000, "two")) < 1
+    for faults in [away], [killed(3_000, "two")], [away, killed(3_000)], [away, killed(29_000, "two")]:
+        assert most(*faults) > 1
+
+
 def test_what_a_proxy_did_not_live_to_give_back_may_be_charged() -> None:
     """Killed, or at its end."""
     stopped = {"kind": "stopped", "part": "one", "at": 9_999}
