@@ -32,6 +32,7 @@ class Chain:
         limits = [concern for concern in concerns if isinstance(concern, Limit)]
         self.laws = tuple(limit.law for limit in limits)
         self._limits = limits
+        self._asking = [one for one in concerns if one.asked and one not in limits]
         self._asked = frozenset[int]().union(*(concern.asked for concern in concerns))
 
     @property
@@ -49,12 +50,14 @@ class Chain:
     def must_read(self, key: int, client_id: bytes) -> bool:
         """Whether a part wants a request of this client (requests.MustRead)."""
         user, name = self._link.user, client_name(client_id)
-        return any(key in part.asked for part in self._wanted) or any(
-            key in (concern.keys if isinstance(concern, Limit) else concern.asked)
-            and concern.active
-            and concern.reads(key, user, name)
-            for concern in self._concerns
-        )
+        # Each request asks: loops cost a third of any() here.
+        for part in self._wanted:
+            if key in part.asked:
+                return True
+        for limit in self._limits:
+            if limit.active and key in limit.keys and limit.reads(key, user, name):
+                return True
+        return any(key in one.asked and one.active and one.reads(key, user, name) for one in self._asking)
 
     def handle(self, frame: bytes) -> None:
         """Let the parts have a request, and send on what they leave of it.
