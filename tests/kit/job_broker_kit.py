@@ -1,5 +1,6 @@
 """Events and policies into Weir's topics and decisions out of them, as proxies and their users do it."""
 
+import base64
 import time
 from typing import Any
 
@@ -92,3 +93,32 @@ def load(broker: Broker, first: int, seconds: float) -> set[str]:
         time.sleep(0.02)
     broker.flush()
     return names
+
+
+def check_dead_letters(broker: Broker) -> None:
+    """Records that cannot be used, without keys, values or sense, each become one dead letter."""
+    bad: list[tuple[str, str | None, bytes | None]] = [
+        (TOPICS[0], None, b"\xff\x00 not JSON"),
+        (TOPICS[0], "", None),
+        (TOPICS[0], None, b"[" * 3000),
+        (TOPICS[0], "user=u1", b'{"type":"unheard-of"}'),
+        (TOPICS[0], None, b"x" * 900_000),
+        (TOPICS[1], "quotas[user=u1]", b'{"type":"policy","path":"quotas[user=u1]","value":{"rate":1}}'),
+        (TOPICS[1], "no path", b""),
+    ]
+    for topic, key, value in bad:
+        broker.write(topic, key, value)
+    # Without a key, by the fields that say whose it is; decided, so the query goes on.
+    broker.write(
+        TOPICS[0], None, b'{"type":"request","id":"keyless","user":"u3","items":[],"subject":"user=u3"}'
+    )
+    broker.flush()
+    broker.wait_for({"keyless"})
+    deadline = time.monotonic() + WAIT_S
+    while len(letters := broker.values("weir.deadletter", 0)) < len(bad):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    found = [orjson.loads(letter) for letter in letters]
+    assert sorted(letter["topic"] for letter in found) == sorted(topic for topic, _, _ in bad)
+    values = {base64.b64decode(letter["value_base64"])[:1000] for letter in found}
+    assert values == {(value or b"")[:1000] for _, _, value in bad}

@@ -56,6 +56,7 @@ def begun(tmp_path: Path) -> Iterator[Bench]:
         yield made
 
 
+@pytest.mark.soak
 def test_nothing_is_said_of_days_ago(begun: Bench) -> None:
     """No share and no limit whose life time is over; shares of now come, and the limit that was learned."""
     note = begun.job.start()

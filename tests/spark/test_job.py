@@ -1,6 +1,5 @@
 """`weir job` against a real broker: events in, decisions out, killed under load, stopped."""
 
-import base64
 import os
 import signal
 import subprocess
@@ -14,7 +13,7 @@ from typing import Any
 import orjson
 import pytest
 from confluent_kafka.admin import AdminClient
-from job_broker_kit import USERS, WAIT_S, Broker, load
+from job_broker_kit import USERS, WAIT_S, Broker, check_dead_letters, load
 from job_kit import Job
 from spark_kit import TOPICS
 
@@ -76,6 +75,7 @@ def tear(checkpoint: Path) -> None:
             path.write_bytes(b"")
 
 
+@pytest.mark.soak
 def test_a_job_killed_under_load_decides_as_one_that_was_not(
     job: Job, broker: Broker, tmp_path: Path
 ) -> None:
@@ -114,35 +114,6 @@ def test_a_job_killed_under_load_decides_as_one_that_was_not(
     assert metric(second["metrics"], "weir_job_decisions_total") > 0
     assert job.end(signal.SIGTERM) == 0
     assert gone(second["jvm_pid"])
-
-
-def check_dead_letters(broker: Broker) -> None:
-    """Records that cannot be used, without keys, values or sense, each become one dead letter."""
-    bad: list[tuple[str, str | None, bytes | None]] = [
-        (TOPICS[0], None, b"\xff\x00 not JSON"),
-        (TOPICS[0], "", None),
-        (TOPICS[0], None, b"[" * 3000),
-        (TOPICS[0], "user=u1", b'{"type":"unheard-of"}'),
-        (TOPICS[0], None, b"x" * 900_000),
-        (TOPICS[1], "quotas[user=u1]", b'{"type":"policy","path":"quotas[user=u1]","value":{"rate":1}}'),
-        (TOPICS[1], "no path", b""),
-    ]
-    for topic, key, value in bad:
-        broker.write(topic, key, value)
-    # Without a key, by the fields that say whose it is; decided, so the query goes on.
-    broker.write(
-        TOPICS[0], None, b'{"type":"request","id":"keyless","user":"u3","items":[],"subject":"user=u3"}'
-    )
-    broker.flush()
-    broker.wait_for({"keyless"})
-    deadline = time.monotonic() + WAIT_S
-    while len(letters := broker.read("weir.deadletter")) < len(bad):
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
-    found = [orjson.loads(message.value()) for message in letters]
-    assert sorted(letter["topic"] for letter in found) == sorted(topic for topic, _, _ in bad)
-    values = {base64.b64decode(letter["value_base64"])[:1000] for letter in found}
-    assert values == {(value or b"")[:1000] for _, _, value in bad}
 
 
 @pytest.mark.soak

@@ -77,9 +77,9 @@ def in_one_step(busy: Bench) -> dict[str, bytes]:
     return {name: value for name, value in zip(outputs.id, outputs.value, strict=True) if name}
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("settings", [
-    pytest.param("job: {}\n", id="one-shard", marks=pytest.mark.soak),
-    pytest.param(SEVERAL, id="several-shards"),
+    pytest.param("job: {}\n", id="one-shard"), pytest.param(SEVERAL, id="several-shards"),
 ])  # fmt: skip
 def test_packed_and_single_events_are_decided_alike(settings: str, tmp_path: Path) -> None:
     events = asked(300)

@@ -1,10 +1,12 @@
 """What proxies measure and deliver, packed, through `weir job` on a real broker."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
 from bench_kit import PACKED, TOPICS, Bench, Event, bench
+from job_broker_kit import Broker, check_dead_letters
 from packed_events_kit import rows_of
 
 from streaming.columns.packed import pack
@@ -88,6 +90,12 @@ def test_deliveries_in_packs_are_answered_with_counters(busy: Bench) -> None:
     assert all(set(one["acquired"]) == {"broker", "subscription"} for one in decided)
     # 180 of 100 a day: the day after tomorrow at the latest.
     assert 86_400_000 < decided[-1]["ttl_ms"] <= 2 * 86_400_000
+
+
+def test_what_cannot_be_used_is_a_dead_letter(busy: Bench) -> None:
+    """Each record of such, beside those that can."""
+    with closing(Broker(busy.bootstrap)) as broker:
+        check_dead_letters(broker)
 
 
 @pytest.mark.soak
