@@ -4,6 +4,7 @@ import ssl
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from http.server import BaseHTTPRequestHandler
 from urllib.request import HTTPSHandler, ProxyHandler, build_opener
 
@@ -15,6 +16,7 @@ TEXT_MAX_BYTES = 16 * 1024 * 1024
 SECOND = ("pulsar_proxy", "collect_pulsar")
 """Parts whose series another part has too."""
 _UP = "weir_part_up"
+_POLL_S = 0.1
 # The parts are on this machine: an HTTP proxy of the environment could not reach them.
 # Their certificates, where they have any, are for the names that clients use.
 _OPENER = build_opener(ProxyHandler({}), HTTPSHandler(context=ssl._create_unverified_context()))
@@ -117,7 +119,9 @@ class MetricsServer:
             raise WeirError(
                 f"{address[0]}:{address[1]} cannot be used for metrics: {taken.strerror}"
             ) from taken
-        self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
+        # Who stops it waits for so long.
+        serve = partial(self._server.serve_forever, poll_interval=_POLL_S)
+        self._thread = threading.Thread(target=serve, name="metrics", daemon=True)
         self._thread.start()
 
     @property

@@ -26,16 +26,16 @@ LOGS = [
     for policies in sorted(TRACES.glob("*/*.policies.yaml"))
 ]
 NAMES = [f"{policies.parent.name}/{policies.stem.removesuffix('.policies')}" for policies, _ in LOGS]
-of_all_traces = pytest.mark.parametrize(("policies", "log"), LOGS, ids=NAMES)
-QUICK = {"backlog/precise-both", "dispatch/precise", "mutation/both-defaults", "shares/minute"}
-"""A trace of each law; to try them in other orders is dear, and what cuts a log knows no law."""
-of_each_law = pytest.mark.parametrize(
-    ("policies", "log"),
-    [
-        pytest.param(*one, id=name, marks=[pytest.mark.soak] * (name not in QUICK))
+OF_EACH_LAW = ("backlog/precise-both", "dispatch/precise", "mutation/both-defaults", "shares/minute")
+
+
+def of_traces(*quick: str) -> pytest.MarkDecorator:
+    """All are dear, and what cuts a log knows no law: these with every change, the others in `make soak`."""
+    every = [
+        pytest.param(*one, id=name, marks=[pytest.mark.soak] * (name not in quick))
         for one, name in zip(LOGS, NAMES, strict=True)
-    ],
-)
+    ]
+    return pytest.mark.parametrize(("policies", "log"), every)
 
 
 @pytest.fixture(autouse=True)
@@ -66,12 +66,12 @@ def at_once(policies: str, files: list[str]) -> ReplayResult:
     return in_order(records, replay_all(records, context))
 
 
-@of_all_traces
+@of_traces(*OF_EACH_LAW)
 def test_a_trace_in_stretches(policies: Path, log: Path) -> None:
     assert replay_local(str(policies), [str(log)]) == at_once(str(policies), [str(log)])
 
 
-@of_each_law
+@of_traces("shares/minute")
 def test_a_trace_in_any_order_and_number_of_files(policies: Path, log: Path, tmp_path: Path) -> None:
     """Dealt out to three files of the same time, and to two in which nothing is where it was."""
     lines, draw = lines_of(log), random.Random(29)
@@ -83,7 +83,7 @@ def test_a_trace_in_any_order_and_number_of_files(policies: Path, log: Path, tmp
     assert replay_local(str(policies), mixed) == at_once(str(policies), mixed)
 
 
-@of_each_law
+@of_traces("dispatch/precise")
 def test_a_trace_as_columns_in_any_order(policies: Path, log: Path, tmp_path: Path) -> None:
     events = [orjson.loads(line) for line in lines_of(log) if line.strip()]
     files = [str(tmp_path / "in.parquet"), str(tmp_path / "mixed.parquet"), str(tmp_path / "more.jsonl")]

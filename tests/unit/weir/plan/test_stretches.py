@@ -27,9 +27,10 @@ def told(folder: Path, *log: str, today: Any = TODAY, tomorrow: Any = TOMORROW) 
         return summary(made.plans, made.proven), list(made.replayed.decisions)
 
 
-def test_a_plan_in_stretches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("count", [300, pytest.param(1200, marks=pytest.mark.soak)])
+def test_a_plan_in_stretches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     """However the log is cut, and whether it is in order: who waits goes on in the next stretch."""
-    events = mixed(1200, seed=29)
+    events = mixed(count, seed=29)
     log = file_of(tmp_path, "log.jsonl", *events)
     whole = told(tmp_path, log)
     random.Random(30).shuffle(events)

@@ -42,7 +42,10 @@ def by_long_topic(number: int) -> tuple[bytes, RequestHeader]:
 
 @pytest.mark.parametrize(
     "attack",
-    [by_client_id, by_short_client_id, pytest.param(by_topic, marks=pytest.mark.soak), by_long_topic],
+    [
+        by_client_id, by_long_topic,
+        *(pytest.param(one, marks=pytest.mark.soak) for one in (by_short_client_id, by_topic)),
+    ],
 )
 def test_names_that_clients_make_up(
     attack: Callable[[int], tuple[bytes, RequestHeader]], monkeypatch: pytest.MonkeyPatch

@@ -227,7 +227,7 @@ def _damaged(data: Any, frame: bytes) -> bytes:
     return bytes(changed[: data.draw(st.integers(0, len(changed)))])
 
 
-@pytest.mark.parametrize("version", [4, 11, 12, 16])
+@pytest.mark.parametrize("version", [*(pytest.param(old, marks=pytest.mark.soak) for old in (4, 11, 12)), 16])
 def test_of_very_many_topics_the_first_are_read(version: int) -> None:
     """Honest clients may have as many; partitions cost nothing, as long as they have no tags."""
     few, _ = fetch_request(version, {"t": 1})

@@ -94,6 +94,11 @@ def tried(law: str, *scenarios: str, policies: Mapping[str, Any] = POLICIES, **g
     return {row["scenario"]: row for row in rows if row["law"] == law}
 
 
+def of_laws(*quick: str) -> list[Any]:
+    """Of each law; the others take long, and `test_command.py` has a failure of each."""
+    return [pytest.param(law, marks=[pytest.mark.soak] * (law not in quick)) for law in LOGS]
+
+
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rounds are 10 s here: three of them before a failure, six while it lasts, three after it."""
@@ -101,7 +106,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(SPANS, law, (30, 60, 30))
 
 
-@pytest.mark.parametrize("law", LOGS)
+@pytest.mark.parametrize("law", of_laws("shares", "backlog"))
 def test_bounds_hold_whatever_fails(law: str) -> None:
     """Of each law that a failure can touch; what is missed is some of what one proxy would let through."""
     rows = tried(law)
@@ -158,12 +163,15 @@ def test_a_quota_that_is_raised_meanwhile_is_the_raised_one(monkeypatch: pytest.
 
 
 def test_what_cannot_be_simulated_says_why() -> None:
-    """No events, no policy, or all of them only tracked."""
+    """No events, or no policy."""
     assert tried("mutation", "none", policies={})["none"]["why"] == "no policy limits what came then"
     assert tried("dispatch", "none", at=T0 + 10**9)["none"]["verdict"] == NOTHING
-    tracked = POLICIES | {"mode": "track"}
-    for law in LOGS:
-        assert tried(law, "none", policies=tracked)["none"]["verdict"] == NOTHING, law
+
+
+@pytest.mark.parametrize("law", of_laws("shares"))
+def test_what_is_only_tracked_limits_nobody(law: str) -> None:
+    """Of each law."""
+    assert tried(law, "none", policies=POLICIES | {"mode": "track"})["none"]["verdict"] == NOTHING
 
 
 def test_policies_change_as_in_the_log() -> None:
