@@ -43,8 +43,8 @@ def by_long_topic(number: int) -> tuple[bytes, RequestHeader]:
 @pytest.mark.parametrize(
     "attack",
     [
-        by_client_id, by_long_topic,
-        *(pytest.param(one, marks=pytest.mark.soak) for one in (by_short_client_id, by_topic)),
+        by_long_topic,
+        *(pytest.param(one, marks=pytest.mark.soak) for one in (by_client_id, by_short_client_id, by_topic)),
     ],
 )
 def test_names_that_clients_make_up(

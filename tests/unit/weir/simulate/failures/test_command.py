@@ -70,6 +70,7 @@ def test_a_seed_says_all(day: list[str], tmp_path: Path, capsys: pytest.CaptureF
     assert told[0] == told[1] != told[2]
 
 
+@pytest.mark.soak
 def test_a_table(day: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """For people, with where the picture is."""
     assert main([*day, "--only", "none", "--out", str(tmp_path / "out.svg")]) == 0
