@@ -174,6 +174,19 @@ def test_what_a_proxy_decided_is_found_without_the_job(
     assert "the law would have said allow" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("wrong", [{"items": [5]}, {"items": 7}, {"decided": {"tokens": "a"}}, {"user": 1}])
+def test_what_others_write_is_refused_in_words(
+    wrong: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Who may write to Weir's topics may write anything."""
+    event = request("p1-7", T, 3, decided={"outcome": "allow", "rejected": [], "tokens": 1.0}) | wrong
+    for name, line in (("events.jsonl", json.dumps(event) + "\n"), ("decisions.jsonl", "")):
+        (tmp_path / name).write_text(line)
+    files = ["--decisions", str(tmp_path / "decisions.jsonl"), "--events", str(tmp_path / "events.jsonl")]
+    status = main(["explain", "--id", "p1-7", *files])
+    assert status in (0, 1) and "Traceback" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "words",
     [
