@@ -34,7 +34,7 @@ _ALL: Final = frozenset(range(128))
 _NOWHERE: Address = ("", 0)
 _PONG: Final = command(PONG)
 _PONG_EVERY_MS: Final = 20_000.0
-"""A client that is not read, or whose broker is not, hears no PONG; it gives up after 60 s without a frame."""
+"""A client that is not read, or whose broker is not, hears no PONG; it gives up after 60 s without any."""
 _FULL: Final = "full"
 """Objects to reading one side while the other takes nothing."""
 _DIAL: Final = "dial"

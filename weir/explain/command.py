@@ -1,8 +1,10 @@
 """`weir explain`: why a request was decided as it was (docs/contract.md 4)."""
 
 import argparse
+from contextlib import ExitStack, closing
 from typing import Final
 
+from streaming.contract.errors import WeirError
 from weir.logs.times import EXPECTED
 from weir.options import add, add_cluster_options, add_flag, cluster_of, time_argument
 
@@ -50,18 +52,21 @@ def run(args: argparse.Namespace) -> int:
         args.usage_error("--at belongs to --subject")
     # Here and not above: `weir --help` must not load a Kafka client, nor the laws.
     from weir.explain.finding import Wanted, find
-    from weir.explain.sources import FileSource, TopicSource
+    from weir.explain.sources import FileSource, Source, TopicSource
     from weir.explain.words import as_json, lines
 
     at = time_argument("now") if args.at is None else args.at
     wanted = Wanted(name=args.id, subject=args.subject, at=at)
-    if args.decisions is not None:
-        told = find(FileSource(args.decisions, args.events), wanted)
-    else:
-        source = TopicSource(cluster_of(args))
+    with ExitStack() as held:
+        if args.decisions is not None:
+            source: Source = FileSource(args.decisions, args.events)
+        else:
+            source = held.enter_context(closing(TopicSource(cluster_of(args))))
         try:
             told = find(source, wanted)
-        finally:
-            source.close()
-    print(as_json(told) if args.json else "\n".join(lines(told)))
+            said = as_json(told) if args.json else "\n".join(lines(told))
+        except (TypeError, ValueError) as error:
+            # Decisions are the job's, but a file may have been written by hand.
+            raise WeirError(f"the decision, or the one before it, cannot be read: {error}") from error
+    print(said)
     return 0

@@ -81,7 +81,7 @@ class Redirects:
             raise self._refused("The upstream sent it on to no address") from None
         if not self._is_known(to):
             where = f"{to.scheme}://{to.authority}"
-            raise self._refused(f"The upstream sent it on to {where}: not in http.allowed_hosts, or not by TLS")
+            raise self._refused(f"The upstream sent it on to {where}: not in http.allowed_hosts, or no TLS")
         path = parts.path or "/"
         return to, f"{path}?{parts.query}".encode("latin-1") if parts.query else path.encode("latin-1")
 

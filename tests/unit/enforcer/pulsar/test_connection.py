@@ -242,7 +242,7 @@ def test_who_sends_large_frames_one_after_the_other_is_not_slow(
 
 @pytest.mark.parametrize("side", ["", "_broker"])
 def test_a_client_hears_a_pong_while_a_part_reads_no_frames(side: str) -> None:
-    """Of it or of its broker: every 20 s, and only then; the broker gets none that its client did not send."""
+    """Of it or of its broker: every 20 s, and only then; the broker gets none of ours."""
     part = Seeing(set(), set())
     rig = PulsarRig(part)
     rig.open()
