@@ -20,8 +20,8 @@ from enforcer.pulsar.context import Context
 from enforcer.pulsar.handshake import Handshake
 from enforcer.pulsar.inlet import Inlet
 from enforcer.pulsar.link import Features, Part
-from enforcer.wire.pulsar.commands import CONNECTION, ServerError, error
-from enforcer.wire.pulsar.frames import FRAME_OVERHEAD, BadFrame, Reason
+from enforcer.wire.pulsar.commands import CONNECTION, ServerError, command, error
+from enforcer.wire.pulsar.frames import FRAME_OVERHEAD, PONG, BadFrame, Reason
 from streaming.contract.errors import WeirError
 from streaming.contract.events import ANONYMOUS
 
@@ -32,6 +32,9 @@ logger = logging.getLogger(__name__)
 
 _ALL: Final = frozenset(range(128))
 _NOWHERE: Address = ("", 0)
+_PONG: Final = command(PONG)
+_PONG_EVERY_MS: Final = 20_000.0
+"""A client that is not read, or whose broker is not, hears no PONG; it gives up after 60 s without any."""
 _FULL: Final = "full"
 """Objects to reading one side while the other takes nothing."""
 _DIAL: Final = "dial"
@@ -84,7 +87,7 @@ class Connection(asyncio.Protocol):
         self._began_ms = context.now_ms()
         # Which frame has come in part, by how many came, and when it was first seen so.
         self._partial_frame, self._partial_ms = -1, 0.0
-        self._over_ms = 0.0
+        self._over_ms = self._pong_ms = 0.0
         self._dialing = self.over = False
 
     # What the parts see ------------------------------------------------------------------------------------
@@ -196,6 +199,11 @@ class Connection(asyncio.Protocol):
             return
         for part in self._parts:
             self._guarded(lambda part=part: part.check(now_ms), "bad_frame")  # type: ignore[misc]
+        if (self._up.objections | self._down.objections).isdisjoint(self._parts):
+            self._pong_ms = now_ms
+        elif now_ms - self._pong_ms >= _PONG_EVERY_MS:
+            self._pong_ms = now_ms
+            self.to_client(_PONG)
 
     # The client's side -------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """`weir explain`: why a request was decided as it was (docs/contract.md 4)."""
 
 import argparse
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from typing import Final
 
 from streaming.contract.errors import WeirError
@@ -57,16 +57,16 @@ def run(args: argparse.Namespace) -> int:
 
     at = time_argument("now") if args.at is None else args.at
     wanted = Wanted(name=args.id, subject=args.subject, at=at)
-    with ExitStack() as closing:
+    with ExitStack() as held:
         if args.decisions is not None:
             source: Source = FileSource(args.decisions, args.events)
         else:
-            source = topics = TopicSource(cluster_of(args))
-            closing.callback(topics.close)
+            source = held.enter_context(closing(TopicSource(cluster_of(args))))
         try:
             told = find(source, wanted)
-            print(as_json(told) if args.json else "\n".join(lines(told)))
-        except (AttributeError, KeyError, TypeError, ValueError) as wrong:
-            what = f"what is said of it is in no form of Weir (docs/contract.md): {wrong!r}"
-            raise WeirError(what) from wrong
+            said = as_json(told) if args.json else "\n".join(lines(told))
+        except (TypeError, ValueError) as error:
+            # Decisions are the job's, but a file may have been written by hand.
+            raise WeirError(f"the decision, or the one before it, cannot be read: {error}") from error
+    print(said)
     return 0

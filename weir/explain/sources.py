@@ -13,6 +13,7 @@ from streaming.contract.events import load_object
 from streaming.contract.fields import TS_MAX_MS, integer
 from streaming.contract.topics import Cluster
 from streaming.kafka_io.policy_turn import EFFECTIVE_AFTER_MS
+from streaming.laws.registry import LAWS
 from streaming.log.reading import read_lines
 from streaming.policy.timeline import PolicyTimeline
 from streaming.replay import read_timeline
@@ -79,12 +80,12 @@ class TopicSource:
 
     def decisions(self, from_ms: int, to_ms: int, holding: bytes) -> Iterator[Told]:
         """See Source."""
-        return self._read((self._cluster.topics.decisions,), from_ms, to_ms, holding)
+        return self._read((self._cluster.topics.decisions,), from_ms, to_ms, holding, event=False)
 
     def events(self, from_ms: int, to_ms: int, holding: bytes) -> Iterator[Told]:
         """See Source."""
         topics = self._cluster.topics
-        return self._read((topics.requests, topics.usage), from_ms, to_ms, holding)
+        return self._read((topics.requests, topics.usage), from_ms, to_ms, holding, event=True)
 
     def policies(self) -> PolicyTimeline:
         """See Source; what compaction took is known as far as later records tell of it."""
@@ -98,13 +99,15 @@ class TopicSource:
             timeline.apply(path, last["value"], log.effective[path], last["version"] or None)
         return timeline
 
-    def _read(self, topics: Sequence[str], from_ms: int, to_ms: int, holding: bytes) -> Iterator[Told]:
+    def _read(
+        self, topics: Sequence[str], from_ms: int, to_ms: int, holding: bytes, *, event: bool
+    ) -> Iterator[Told]:
         now_ms = time.time_ns() // 1_000_000
         for topic in topics:
             for span in self._reader.spans(topic, from_ms, to_ms if to_ms <= now_ms else None):
                 for record in self._reader.read(span):
                     if holding in record.value:
-                        yield from _told(record.value, record.name, record.ts)
+                        yield from _told(record.value, record.name, record.ts, event=event)
 
 
 class FileSource:
@@ -123,30 +126,35 @@ class FileSource:
 
     def decisions(self, from_ms: int, to_ms: int, holding: bytes) -> Iterator[Told]:
         """See Source."""
-        return self._read(self._decisions, from_ms, to_ms, holding)
+        return self._read(self._decisions, from_ms, to_ms, holding, event=False)
 
     def events(self, from_ms: int, to_ms: int, holding: bytes) -> Iterator[Told]:
         """See Source."""
-        return self._read(self._events, from_ms, to_ms, holding)
+        return self._read(self._events, from_ms, to_ms, holding, event=True)
 
     def policies(self) -> PolicyTimeline:
         """See Source."""
         return read_timeline({}, read_lines(self._events))
 
-    def _read(self, files: Sequence[str], from_ms: int, to_ms: int, holding: bytes) -> Iterator[Told]:
+    def _read(
+        self, files: Sequence[str], from_ms: int, to_ms: int, holding: bytes, *, event: bool
+    ) -> Iterator[Told]:
         for line in read_lines(files):
             if holding in line.value:
-                for told in _told(line.value, line.name, 0):
+                for told in _told(line.value, line.name, 0, event=event):
                     if from_ms <= told.ts < to_ms:
                         yield told
 
 
-def _told(value: bytes, name: str, written_ms: int) -> Iterator[Told]:
-    """What a record or line says, if it is a JSON object with a time; what is none is of no use here."""
+def _told(value: bytes, name: str, written_ms: int, *, event: bool) -> Iterator[Told]:
+    """What a record or line says, if it can be used; what cannot is of no use here."""
     with contextlib.suppress(BadEvent):
         fields = load_object(value)
         ts = integer(fields, "ts", written_ms, maximum=TS_MAX_MS)
-        # What is only tried explains nothing of what happened.
+        if event:
+            # What the job buries explains nothing.
+            LAWS.parse(value, default_id=name, default_ts=written_ms)
+        # Nor does what is only tried of what happened.
         if fields.get("type") != "policy" and CANDIDATE not in fields:
             own = fields.get("id")
             yield Told(own if isinstance(own, str) else name, ts, fields)

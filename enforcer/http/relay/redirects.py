@@ -31,7 +31,8 @@ class Redirects:
     Args:
         upstream: sends them.
         home: the upstream's own address.
-        allowed: hosts that they may be sent to, HOST or HOST:PORT with `*`; `home`'s host always.
+        allowed: hosts that they may be sent to, HOST or HOST:PORT with `*`; `home`'s host always; from https
+            to https alone.
         most: of one request.
         metrics: counts.
     """
@@ -79,11 +80,15 @@ class Redirects:
         except (BadAddress, ValueError):
             raise self._refused("The upstream sent it on to no address") from None
         if not self._is_known(to):
-            raise self._refused(f"The upstream sent it on to {to.authority}: not in http.allowed_hosts")
+            where = f"{to.scheme}://{to.authority}"
+            raise self._refused(f"The upstream sent it on to {where}: not in http.allowed_hosts, or no TLS")
         path = parts.path or "/"
         return to, f"{path}?{parts.query}".encode("latin-1") if parts.query else path.encode("latin-1")
 
     def _is_known(self, to: Address) -> bool:
+        if to.scheme != self._home.scheme == "https":
+            # Its credential would go there in the clear.
+            return False
         if to.host == self._home.host and to.scheme == self._home.scheme:
             return True
         names = to.host, f"{to.host}:{to.port}"

@@ -141,7 +141,9 @@ class Limits:
         place = self._broker, self.topic, self.subscription
         self.counters = [place, place[:2], place[:1]] if self._rated else []
         self.counters += [(level, account.name) for level, account in limiting]
-        self._generation = dispatch.generation, meter.generation
+        # Who found no room for its account asks again.
+        homeless = any(account is meter.nowhere for _, account in self._accounts)
+        self._generation = (-1, -1) if homeless else (dispatch.generation, meter.generation)
         return True
 
     @property

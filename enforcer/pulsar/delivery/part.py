@@ -136,7 +136,7 @@ class DeliveryPart:
                 del requests[number]
         if self.up is not _UP:
             self._asking.watch(self._consumers.values(), now_ms)
-            self._see()
+            self.look()
 
     def close(self) -> None:
         """See link.Part."""

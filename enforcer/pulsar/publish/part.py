@@ -5,7 +5,6 @@ other producers, its consumers and their acks are not touched. No SEND is refuse
 one of its producer. Producers whose topic is blocked are closed, and not made (shutting.ProducerClosures).
 """
 
-from math import inf
 from typing import Any, Final
 
 from enforcer.core import bounds
@@ -53,9 +52,6 @@ _SWEEP_MS: Final = 10_000.0
 """How often what is over is forgotten."""
 _PRODUCER_BYTES: Final = 2_048
 """What a producer takes."""
-_PONG: Final = bytes.fromhex("00000009 00000005 0813 9a0100")
-_PONG_EVERY_MS: Final = 20_000.0
-"""A client that is not read hears nothing of its PINGs; it would give up after 60 s without a frame."""
 
 
 class PublishingPart:
@@ -94,7 +90,6 @@ class PublishingPart:
         self._looks = False
         self._shutting = ProducerClosures(link, context.closer, self._set_kinds)
         self._sweep_ms = 0.0
-        self._pong_ms = inf
         self._closed = False
 
     @property
@@ -149,9 +144,6 @@ class PublishingPart:
         if now_ms >= self._sweep_ms:
             self._sweep_ms = now_ms + _SWEEP_MS
             self._sweep(now_ms)
-        if now_ms >= self._pong_ms:
-            self._pong_ms = now_ms + _PONG_EVERY_MS
-            self._link.to_client(_PONG)
 
     def close(self) -> None:
         """See link.Part."""
@@ -162,12 +154,10 @@ class PublishingPart:
 
     def stop_reading(self) -> None:
         """Too much of its waits (room.Holder)."""
-        self._pong_ms = self._link.now_ms() + _PONG_EVERY_MS
         self._link.pause(self)
 
     def read_on(self) -> None:
         """It does not any more (room.Holder)."""
-        self._pong_ms = inf
         if not self._closed:
             self._link.resume(self)
 

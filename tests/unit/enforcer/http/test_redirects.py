@@ -55,6 +55,15 @@ async def test_only_known_hosts(location: str) -> None:
     assert front.count("weir_http_redirects_total", result="refused") == 1
 
 
+async def test_a_credential_that_came_by_tls_does_not_leave_without() -> None:
+    """Even to a host that is allowed; by TLS it goes there."""
+    front = Front(upstream="https://pulsar", allowed_hosts=["broker-*"])
+    for scheme, status in (("http", 502), ("https", 204)):
+        front.pulsar.answers[f"PUT pulsar{TOPIC}"] = sent_on(f"{scheme}://broker-2{TOPIC}")
+        assert (await front.ask("PUT", TOPIC, authorization="Bearer t")).status == status
+    assert [seen.host for seen in front.pulsar.seen] == ["pulsar", "pulsar", "broker-2"]
+
+
 async def test_a_relative_address_is_of_the_same_server() -> None:
     """As HTTP has it."""
     front = Front(upstream="http://pulsar:8080/base")

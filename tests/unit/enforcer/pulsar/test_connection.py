@@ -240,6 +240,23 @@ def test_who_sends_large_frames_one_after_the_other_is_not_slow(
     assert rig.client.closed and rig.metric("proxy_closed_connections_total", reason="slow_sender") == 1
 
 
+@pytest.mark.parametrize("side", ["", "_broker"])
+def test_a_client_hears_a_pong_while_a_part_reads_no_frames(side: str) -> None:
+    """Of it or of its broker: every 20 s, and only then; the broker gets none of ours."""
+    part = Seeing(set(), set())
+    rig = PulsarRig(part)
+    rig.open()
+    said = []
+    for second in range(0, 100, 5):
+        if second in (30, 75):
+            getattr(rig.connection, ("pause" if second == 30 else "resume") + side)(part)
+        rig.client.data = b""
+        rig.connection.check(second * 1_000)
+        said += [second] * len(kinds(rig.client.data))
+        assert set(kinds(rig.client.data)) <= {frames.PONG}
+    assert said == [45, 65] and not rig.broker.data
+
+
 def test_a_client_that_takes_nothing_more_after_the_end() -> None:
     """What is written already may leave for stop_timeout_ms."""
     rig = PulsarRig(stop_timeout_ms=1_000)

@@ -174,17 +174,32 @@ def test_what_a_proxy_decided_is_found_without_the_job(
     assert "the law would have said allow" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("wrong", [{"items": [5]}, {"items": 7}, {"decided": {"tokens": "a"}}, {"user": 1}])
-def test_what_others_write_is_refused_in_words(
-    wrong: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"items": "none"}, {"items": [{"name": "t"}]}, {"items": [7]}, {"items": None}, {"decided": {}},
+        {"decided": {"outcome": "allow", "rejected": 7}}, {"type": ["request"]},
+    ],
+)  # fmt: skip
+def test_an_event_that_the_job_buries_explains_nothing(
+    bad: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Who may write to Weir's topics may write anything."""
-    event = request("p1-7", T, 3, decided={"outcome": "allow", "rejected": [], "tokens": 1.0}) | wrong
-    for name, line in (("events.jsonl", json.dumps(event) + "\n"), ("decisions.jsonl", "")):
-        (tmp_path / name).write_text(line)
-    files = ["--decisions", str(tmp_path / "decisions.jsonl"), "--events", str(tmp_path / "events.jsonl")]
-    status = main(["explain", "--id", "p1-7", *files])
-    assert status in (0, 1) and "Traceback" not in capsys.readouterr().err
+    """Nor is it in the way of the others, whatever its fields are."""
+    events, decisions = tmp_path / "events.jsonl", tmp_path / "decisions.jsonl"
+    told = [request("p1-8", T, 3) | bad, request("p1-7", T - 1, 3)]
+    events.write_text("".join(json.dumps(event) + "\n" for event in told))
+    admission = {
+        "type": "admission", "id": "p1-8", "ts": T, "proxy": "p1", "subject": "user=alice", "limit": 5.0,
+        "outcome": "allow", "rejected": [], "throttle_time_ms": 0, "tokens": 4.5,
+    }  # fmt: skip
+    decisions.write_text(json.dumps(admission) + "\n")
+    files = ["--decisions", str(decisions), "--events", str(events)]
+    found = explained(capsys, files, "--id", "p1-8")
+    assert found["event"] is None and [event["id"] for event in found["events"]] == ["p1-7"]
+    assert main(["explain", "--id", "p1-8", *files]) == 0
+    for malformed in ({"tokens": "many"}, {"applied_ts": 10**18}):
+        decisions.write_text(json.dumps(admission | malformed) + "\n")
+        assert main(["explain", "--id", "p1-8", *files]) == 1 and "cannot be read" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

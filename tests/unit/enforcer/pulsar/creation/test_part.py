@@ -14,6 +14,8 @@ from enforcer.wire.pulsar.frames import (
     CLOSE_PRODUCER,
     PARTITIONED_METADATA_RESPONSE,
     PRODUCER,
+    PRODUCER_SUCCESS,
+    SUCCESS,
 )
 
 
@@ -81,6 +83,30 @@ async def test_a_client_that_stops_waiting(yard: Yard, kind: int) -> None:
     await yard.bureau.pass_ms(9_000)
     assert [client.asked().topic] == (["c"] if kind == CLOSE_PRODUCER else ["p"])
     assert len(yard.charged()) == 1 and not client.wire.up
+
+
+async def test_a_client_that_closes_before_it_hears_the_answer() -> None:
+    """What was withheld is for nobody; what it made is paid, and its next producer of that number has its own."""
+    yard, client = asking(acknowledges=False)
+    publishing = PublishingPart(client.wire, World().desk)
+    client.wire.parts.insert(0, publishing)
+    await client.produce("p", request_id=1)
+    await client.answer(None)
+    await client.made(1)
+    assert not client.wire.down
+    # In one read: nothing of ours runs between them.
+    close, again = (
+        command(CLOSE_PRODUCER, request_id=2, producer_id=1),
+        command(PRODUCER, request_id=3, producer_id=1, topic="p"),
+    )
+    assert [client.wire.shown(frame, up=True) for frame in (close, again)] == [close, again]
+    assert await client.reply(SUCCESS, request_id=2)
+    assert await client.reply(PRODUCER_SUCCESS, request_id=3, producer_name="n")
+    yard.desk.acknowledge()
+    await settle_down()
+    assert not client.wire.down and not client.part._tasks and not client.part._withheld
+    assert yard.charged() == [{"p": 1}] and yard.refunded() == 0
+    assert list(publishing._by_id) == [1] and publishing._by_id[1].ready and not publishing._asked
 
 
 async def test_a_client_that_goes_away() -> None:

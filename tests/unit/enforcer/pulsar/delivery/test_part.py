@@ -299,6 +299,31 @@ def test_a_group_and_a_user_are_charged_and_waited_for() -> None:
     assert world.events == []
 
 
+def test_who_found_no_room_for_its_account_gets_one_later() -> None:
+    """Not only when the policies change: till then it would read without a limit."""
+    groups = {f"resourcegroups.rg{number}": {"dispatchRateInMsgs": 100} for number in (1, 2)}
+    world = World({**groups, NAMESPACE: {"resourcegroup": "rg1"}})
+    world.meter._table._max = 1
+    other = world.meter.of_group("rg2")
+    assert other is not None
+    other.charge(2, 20, 0, world.now_ms)
+    link = ModelLink(world)
+    link.subscribe(1)
+    link.publish(1, 50_000)
+    world.run(100)
+    link.part.check(world.now_ms)
+    assert list(world.meter.accounts) == ["rg2"]
+    for _ in range(10):
+        world.run(1_000)
+        # As its use is reported.
+        other.period(world.now_ms)
+        link.part.check(world.now_ms)
+    assert list(world.meter.accounts) == ["rg1"]
+    came = len(link.got[1])
+    world.run(5_000)
+    assert came > 300 and len(link.got[1]) - came <= 50
+
+
 def test_who_has_no_backlog_may_be_left_alone() -> None:
     """With the broker's flag off young messages pass uncharged; once they are old, the rate holds."""
     flag = {"broker": {"dispatchThrottlingOnNonBacklogConsumerEnabled": False}}
