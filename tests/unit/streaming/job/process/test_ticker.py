@@ -37,7 +37,7 @@ def broker(value: object) -> bytes:
     ],
 )
 def test_the_round_follows_the_broker_policy(record: bytes | None, round_ms: int) -> None:
-    """What is no usable policy changes nothing; what leaves the key out has the default, and a raise counts."""
+    """What is no usable policy changes nothing; what leaves the key out has the default; a raise counts."""
     assert _round_ms(record, KNOWN) == round_ms
 
 
