@@ -201,6 +201,7 @@ def test_changes_are_seen_at_once_take_effect_in_two_seconds_and_stay(
         assert admin.ask("GET", ORDERS) == (200, "rg1")
 
 
+@pytest.mark.soak
 def test_writers_at_a_time_lose_nothing(cluster: Cluster, topics: Topics, tmp_path: Path) -> None:
     """Two processes of the API change one group's fields, and `weir policy apply` a quota, all at once."""
     policies = tmp_path / "policies.yaml"

@@ -100,6 +100,7 @@ def test_a_wait_holds_at_every_broker(pair: LocalKafka, proxy: ProxyThread) -> N
         assert errors(answer) == {f"{name}-b": 89} and answer.throttle_time_ms > 5_000
 
 
+@pytest.mark.soak
 def test_a_broker_that_joins_has_a_port_at_every_proxy(tmp_path: Path) -> None:
     """A client that heard of it from one may come to another, whichever listener that uses itself."""
     with ExitStack() as stack:

@@ -71,6 +71,7 @@ def started(cluster: Cluster, folder: Path, name: str) -> Iterator[Command]:
         yield Command(process, listen, ready, log)
 
 
+@pytest.mark.soak
 def test_a_name_that_is_taken(cluster: Cluster, tmp_path: Path) -> None:
     """Who has it goes on, who comes later ends and says what to do; who was killed comes back under it."""
     with apart(cluster, "taken") as own, ExitStack() as running:
@@ -103,6 +104,7 @@ def test_who_is_alone_waits_for_nobody_to_hear_of_it(
             until(lambda: first.metric("proxies_alive") == 2, what="it has heard of the second")
 
 
+@pytest.mark.soak
 def test_a_proxy_that_starts_while_the_job_is_away(cluster: Cluster, tmp_path: Path, capsys: Any) -> None:
     """It goes by what was decided before, and says that it is alone until the job is there."""
     name = fresh("alone")

@@ -105,6 +105,7 @@ def test_rates(
     holds(lambda: measured(cluster, proxy_with, client, limit, per_batch, count), limit)
 
 
+@pytest.mark.soak
 def test_several_topics_of_one_member(cluster: Cluster, proxy_with: Start) -> None:
     """They do not wait for each other under one rate of their broker: it is theirs, within 2 %."""
 

@@ -159,6 +159,7 @@ def test_dump_of_a_stretch_has_its_events_and_all_policies(kafka: LocalKafka, tm
     assert [line.get("path", line["id"]) for line in found] == ["broker", "within"]
 
 
+@pytest.mark.soak
 def test_topics_replay_as_their_dump_does(kafka: LocalKafka, tmp_path: Path) -> None:
     """--from-kafka reads what `weir dump` would have written, dead letters too; so does `weir propose`."""
     cluster = cluster_for(kafka, "replayed.")
