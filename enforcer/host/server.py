@@ -265,6 +265,8 @@ class Host(ABC, Generic[C]):
                 await asyncio.wait_for(self._empty.wait(), self.settings.stop_timeout_ms / 1000)
         for connection in list(self.connections):
             connection.drop("stop")
+        # What was spawned in this very turn begins first: cancelled before, it would not close what it has.
+        await asyncio.sleep(0)
         self._tasks.cancel()
         self._heartbeat.stop()
         await self.enforcement.stop()

@@ -63,8 +63,10 @@ class Connection(asyncio.Protocol):
             pump=self._pump, over=lambda: proxy.forget(self),
         )  # fmt: skip
         # Of part.Link and server.Client.
-        self.user = ANONYMOUS
-        self.call_later, self.end = proxy.call_later, self.ending.close_client
+        self.peer: object = object()
+        self.user, self.server_name, self.address, self.secure = ANONYMOUS, "", ("", 0), False
+        self._troubles = Troubles(proxy, self.ending, lambda: f"{self.user!r} at {self.peer}")
+        self.call_later, self.end = self._troubles.call_later, self.ending.close_client
         self.end_session = self.ending.end_session
         self.reserve, self.forgo = self._responses.answers.append, self._responses.answers.remove
         self.hold, self.respond = self._requests.put_back, self._responses.respond
@@ -74,8 +76,6 @@ class Connection(asyncio.Protocol):
         self._upstream: Upstream | None = None
         self._seat = Seat(proxy.budget, self._set_reading)
         self._reading, self._full, self._pumping = True, False, False
-        self.peer, self.server_name, self.address, self.secure = object(), "", ("", 0), False
-        self._troubles = Troubles(proxy, self.ending, lambda: f"{self.user!r} at {self.peer}")
         self._incoming = Inbox(proxy.turns, self._take_answers, self._pause_broker, self._resume_broker)
         self._partial_since: float | None = None
 

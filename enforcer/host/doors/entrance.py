@@ -77,13 +77,13 @@ class Entrance:
     async def open(self, listener: socket.socket, accept: Accept) -> None:
         """Let clients in on one more socket."""
         loop = asyncio.get_running_loop()
-        if self._tls is None and not self._announcing and not self._sources.bounded:
+        if self._closed:
+            listener.close()
+        elif self._tls is None and not self._announcing and not self._sources.bounded:
             server = await loop.create_server(accept, sock=listener)
             if self._closed:
                 server.close()
             self._servers.append(server)
-        elif self._closed:
-            listener.close()
         else:
             self._listeners.append(listener)
             self._listen(listener, accept)

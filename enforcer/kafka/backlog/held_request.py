@@ -38,6 +38,7 @@ class HoldTimes:
 
     Attributes:
         since_ms: since when the request at the head is held; None: it is not.
+        correlation_id: of that request.
         gives_way: others stand behind it.
 
     Args:
@@ -48,6 +49,7 @@ class HoldTimes:
 
     def __init__(self, blocks: Blocks, settings: ProxySettings, is_held: IsHeld) -> None:
         self.since_ms: float | None = None
+        self.correlation_id = 0
         self.gives_way = False
         self._blocks = blocks
         self._settings = settings
@@ -75,7 +77,7 @@ class HoldTimes:
         self._shared = any(
             now_ms - went_ms < SHARED_MS and place not in places for place, went_ms in self._others.items()
         )
-        self.since_ms = self._arrived.pop(correlation_id, now_ms)
+        self.since_ms, self.correlation_id = self._arrived.pop(correlation_id, now_ms), correlation_id
         return True
 
     def end(self) -> None:

@@ -93,6 +93,9 @@ class BlocksPart(Part):
 
     def take(self, request: Request) -> bool:
         header = request.header
+        if header.correlation_id != self._waiting.correlation_id:
+            # The one that was held was answered since it found no slot (slots.Flow).
+            self._end(FAILED)
         asked = asked_in(request.frame, header)
         if self._must_ask(asked, request):
             self._link.hold(request)

@@ -158,9 +158,7 @@ class Claims:
         left_ms = self._held_since_ms + most_ms - now_ms
         if left_ms > 0:
             self._pause.pause(min(wait_ms, left_ms))
-            return True
-        self.release()
-        return False
+        return left_ms > 0
 
     def release(self) -> None:
         """The request is not kept any more."""

@@ -91,11 +91,14 @@ class Fetches:
             BadFrame: it cannot be read.
         """
         try:
-            return self._plan(frame, header, client, address)
+            plan = self._plan(frame, header, client, address)
         except BadFrame as bad:
             if bad.reason is not Reason.TOO_MANY_ITEMS:
                 raise
-            return self._by_itself(frame, header)
+            plan = self._by_itself(frame, header)
+        if plan is not None:
+            self.claims.release()
+        return plan
 
     def _plan(
         self, frame: bytes, header: RequestHeader, client: Client, address: tuple[str, int]
@@ -241,7 +244,6 @@ class Fetches:
         waiting, limits = divided(asked, wanted)
         if waiting and len(waiting) == len(asked.topics):
             return self._hold(frame, header, asked, wanted, soonest_ms)
-        claims.release()
         if claims.waits:
             for want in wants:
                 if want.most and not want.wait_ms:

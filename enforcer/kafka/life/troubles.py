@@ -1,7 +1,9 @@
 """Why a connection is ended by the proxy, counted and said."""
 
+import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 
 from enforcer.kafka.context import Context
 from enforcer.kafka.life.connection_end import ConnectionEnd
@@ -24,6 +26,16 @@ class Troubles:
         self._context = context
         self._ending = ending
         self._who = who
+
+    def call_later(self, delay_ms: float, function: Callable[[], None]) -> asyncio.TimerHandle:
+        """Call it after a delay; what it raises ends the connection: it might wait for an answer for ever."""
+        return self._context.call_later(delay_ms, partial(self._call, function))
+
+    def _call(self, function: Callable[[], None]) -> None:
+        try:
+            function()
+        except Exception as error:  # noqa: BLE001  # one client's trouble must not be everybody's
+            self.no_answer(error)
 
     def broken(self) -> None:
         """A mistake of ours, which must not concern anybody else: to be called where it was caught."""

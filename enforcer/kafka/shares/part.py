@@ -3,7 +3,6 @@
 Every request is forwarded, and every response reaches the client: a group in debt costs time, nothing else.
 """
 
-import logging
 from collections.abc import Generator
 from functools import partial
 from typing import Final
@@ -18,10 +17,7 @@ from enforcer.kafka.shares.share_meter import ShareMeter
 from enforcer.wire.kafka.frames import FETCH, METADATA, PRODUCE, SHARE_FETCH, Frame
 from enforcer.wire.kafka.outcomes import patch_throttle, with_acks
 from enforcer.wire.kafka.traffic import produce_acks
-from streaming.contract.errors import WeirError
 from streaming.contract.events import ANONYMOUS
-
-logger = logging.getLogger(__name__)
 
 _KEYS: Final = frozenset({PRODUCE, FETCH, SHARE_FETCH, METADATA})
 
@@ -185,13 +181,7 @@ class SharesPart(Part):
         return None
 
     def _read_on(self, slot: Slot, steps: Generator[None, None, tuple[Frame, int]]) -> None:
-        try:
-            response = self._read(slot, steps)
-            if response is None:
-                return
+        response = self._read(slot, steps)
+        if response is not None:
             self._link.respond(slot, response)
-        except WeirError as error:
-            logger.warning("a response cannot be read: %s", error)
-            self._link.end("bad_response")
-            return
-        self._link.finish(slot, 0.0)
+            self._link.finish(slot, 0.0)

@@ -19,6 +19,7 @@ from streaming.contract.topics import Cluster
 from streaming.job.process.host_clock import HostClock
 from streaming.kafka_io.reader import NoTopic, Reader, Span
 from streaming.kafka_io.writer import connected
+from streaming.policy.policy_set import RAISE
 
 _LOG = logging.getLogger("weir.job")
 ROUND_DEFAULT_S: Final = 60
@@ -128,5 +129,8 @@ def _round_ms(record: bytes | None, known: int) -> int:
     value = policy.get("value") or {}
     if not isinstance(value, dict):
         return known
-    seconds = value.get("resourceUsagePublishIntervalInSecs", ROUND_DEFAULT_S)
-    return seconds * 1000 if type(seconds) is int and seconds > 0 else known
+    # Also of a raise, whenever it ends: a tick that comes too soon does no harm.
+    raised = value.get(RAISE)
+    both = value, {**value, **raised} if isinstance(raised, dict) else value
+    seconds = [each.get("resourceUsagePublishIntervalInSecs", ROUND_DEFAULT_S) for each in both]
+    return min(seconds) * 1000 if all(type(each) is int and each > 0 for each in seconds) else known

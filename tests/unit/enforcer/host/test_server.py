@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from enforcer.core.settings import ProxySettings
+from enforcer.host.doors.listening import listen_at
 from enforcer.host.server import Host, ProxyConfig
 from streaming.contract.events import ANONYMOUS
 
@@ -101,6 +102,15 @@ async def test_a_stop_waits_for_clients(in_time: bool) -> None:
     with pytest.raises(OSError):
         await asyncio.open_connection(*host.listen)
     writer.close()
+
+
+async def test_a_socket_of_the_turn_of_a_stop_is_closed() -> None:
+    """A broker became known in the last answer: what lets its clients in has not begun."""
+    host, late = BareHost(), listen_at(("127.0.0.1", 0))
+    await host.start()
+    host.spawn(host.serve(late, host.accept))
+    await host.stop()
+    assert late.fileno() == -1
 
 
 @pytest.mark.parametrize("age_max_s", [100, 0])

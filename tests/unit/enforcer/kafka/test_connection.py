@@ -285,6 +285,14 @@ def test_a_mistake_of_ours_ends_one_connection(rig: Rig, monkeypatch: pytest.Mon
     assert rig.client.closed and rig.closed("internal") == 1 and bad == 1
 
 
+def test_so_does_one_in_what_a_part_does_later(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its client would wait for an answer that nobody gives."""
+    monkeypatch.setattr(rig.client, "get_extra_info", lambda _name: ("127.0.0.1", 1), raising=False)
+    rig.connection.call_later(0.0, lambda: {}["a mistake"])
+    rig.run_timers()
+    assert rig.client.closed and rig.closed("internal") == 1
+
+
 def test_an_answer_of_ours_says_what_was_taken_out() -> None:
     """A topic of Weir's among more others than are read: they have one error, and it has its own."""
     rig = Rig(max_items=2)

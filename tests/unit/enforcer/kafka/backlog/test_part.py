@@ -167,6 +167,18 @@ def test_the_setting_bounds_it() -> None:
     assert rig.errors() == [(1, {HELD: [7]})]
 
 
+def test_who_follows_one_that_found_no_slot_has_its_own_time(rig: Blocked) -> None:
+    """What waits for a slot for too long is answered before any part sees it again."""
+    rig.produce(1, {HELD: 1})
+    rig.later(500)
+    assert rig.connection._requests.next() is not None
+    rig.produce(2, {HELD: 1})
+    rig.later(400)
+    assert rig.errors() == [] and rig.held_now == 1
+    rig.later(900)
+    assert rig.errors() == [(2, {HELD: [7]})] and rig.held_now == 0
+
+
 def test_it_gives_way_to_others_behind_it() -> None:
     """To another API's, and to a Produce of a free topic; not to one that is held too."""
     rig = Blocked()

@@ -84,6 +84,21 @@ def test_all_must_wait(version: int) -> None:
     assert rig.world.counter("held") == 1
 
 
+@pytest.mark.parametrize("passes", [{"u": 1}, {"t": FETCH_PARTS_MAX + 1}])
+def test_what_passes_is_not_kept_any_more(passes: dict[str, int]) -> None:
+    """Whatever let it pass: the next one that waits has its own time."""
+    rig = Rig(World())
+    _, plan = rig.sent({"t": 1})
+    rig.got(plan, {"t": [SIX * 3]})
+    assert rig.plan({"t": 1}) is None
+    rig.world.now_ms += 500
+    rig.sent(passes)
+    rig.world.counted.deliver(BROKER, full("t"), "", msgs=90, size=1, entries=1, backlog=True)
+    rig.world.change()
+    rig.world.now_ms += 2_000
+    assert rig.plan({"t": 1}) is None and rig.world.counter("held") == 2
+
+
 def test_nothing_limited_passes_in_its_session() -> None:
     """As it came; also what only tells what changes."""
     rig = Rig(World())
@@ -331,7 +346,7 @@ def test_an_error_of_the_broker_passes() -> None:
     assert rig.got(plan, {}, error_code=70).error_code == 70
 
 
-@pytest.mark.parametrize("version", [4, *(pytest.param(one, marks=pytest.mark.soak) for one in (11, 12, 16))])
+@pytest.mark.parametrize("version", [11, *(pytest.param(one, marks=pytest.mark.soak) for one in (4, 12, 16))])
 def test_requests_of_too_many_partitions_go_on_one_by_one(version: int) -> None:
     """Outside of sessions, with one batch, one a second of all connections; nobody's connection ends."""
     world = World()

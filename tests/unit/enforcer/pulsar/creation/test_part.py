@@ -86,7 +86,7 @@ async def test_a_client_that_stops_waiting(yard: Yard, kind: int) -> None:
 
 
 async def test_a_client_that_closes_before_it_hears_the_answer() -> None:
-    """What was withheld is for nobody; what it made is paid, and the next of its number has its own."""
+    """What was withheld is for nobody; what it made is paid; its next producer of that number has its own."""
     yard, client = asking(acknowledges=False)
     publishing = PublishingPart(client.wire, World().desk)
     client.wire.parts.insert(0, publishing)

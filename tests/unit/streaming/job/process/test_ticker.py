@@ -25,6 +25,8 @@ def broker(value: object) -> bytes:
     [
         (broker({"resourceUsagePublishIntervalInSecs": 2}), 2000),
         (broker({"preciseBacklogSize": True}), ROUND_DEFAULT_S * 1000),
+        (broker({"raise": {"resourceUsagePublishIntervalInSecs": 2}}), 2000),
+        (broker({"raise": {"resourceUsagePublishIntervalInSecs": 90}}), ROUND_DEFAULT_S * 1000),
         (broker(None), ROUND_DEFAULT_S * 1000),
         (broker({"resourceUsagePublishIntervalInSecs": "soon"}), KNOWN),
         (broker({"resourceUsagePublishIntervalInSecs": 0}), KNOWN),
@@ -35,7 +37,7 @@ def broker(value: object) -> bytes:
     ],
 )
 def test_the_round_follows_the_broker_policy(record: bytes | None, round_ms: int) -> None:
-    """What is no usable policy changes nothing; what leaves the key out has the default."""
+    """What is no usable policy changes nothing; what leaves the key out has the default; a raise counts."""
     assert _round_ms(record, KNOWN) == round_ms
 
 
