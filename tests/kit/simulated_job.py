@@ -16,10 +16,8 @@ from simulated_case import END_MS, Fault
 from enforcer.core.feeds.decisions import Read, decisions_in
 from enforcer.laws.mutation.decisions import READER
 from streaming.columns.outputs import DEAD_LETTER
-from streaming.columns.records import Records
 from streaming.laws.law import StepContext
-from streaming.laws.shard import step
-from weir.simulate.failures.world import TOPICS, Agenda, Record
+from weir.simulate.failures.world import TOPICS, Agenda, Record, stepped
 
 TICK_MS = 1_000
 READERS = {READER.type: READER}
@@ -126,12 +124,8 @@ class Job:
         self._planned = self._said = None
 
     def _decide(self, begin: int, end: int, processed_ts: int) -> tuple[bytes, list[bytes]]:
-        topics, times, values = (list(column) for column in zip(*self.log[begin:end], strict=True))
-        records = Records(
-            topic=topics, partition=[0] * len(topics), offset=list(range(begin, end)), ts=times, value=values
-        )
         context = StepContext(initial=self._initial, processed_ts=processed_ts, fail_fast=True)
-        body, outputs = step("mutation", 0, self._body, records, context)
+        body, outputs = stepped("mutation", self._body, begin, self.log[begin:end], context)
         rows = list(zip(outputs.type, outputs.value, strict=True))
         for kind, value in rows:
             if kind == DEAD_LETTER:

@@ -22,6 +22,8 @@ from weir.plan.verdicts import THROTTLED, Verdicts
 from weir.plan.waiting.queues import HELD_MAX, NOBODY, NOT_DUE, deliver
 
 _deliver = machine(deliver)
+RATES_MAX: Final = 2**22
+"""Rates of counters between changes of policy that are laid out at once."""
 _GIVEN: Final = np.dtype(
     [
         ("own_at", np.int64), ("due", np.int64), ("units", np.int64), ("size", np.int64),
@@ -97,7 +99,23 @@ class DeliveriesThatWait:
     ) -> NDArray[np.bool_]:
         """Deliver all that are made before a time; which ones still wait."""
         since = max(self._since, int(np.maximum(held["own_at"], held["due"]).min()))
-        changes = self._timeline.changes(since, upto)
+        changes, waits = self._timeline.changes(since, upto), np.ones(len(held), dtype=np.bool_)
+        at_once = max(1, RATES_MAX // len(self._counters))
+        for end in (*changes[at_once::at_once], upto):
+            which = np.flatnonzero(waits)
+            some, said, waited = held[which], outcome[which], delay_ms[which]
+            waits[which] = self._deliver_some(some, since, end, said, waited)
+            held[which], outcome[which], delay_ms[which], since = some, said, waited, end
+        self._since = upto
+        return waits
+
+    def _deliver_some(
+        self, held: NDArray[np.void], since: int, upto: int, outcome: NDArray[np.int8], delay_ms: Integers
+    ) -> NDArray[np.bool_]:
+        """The same from a time on, between which there are few changes of policy."""
+        if not len(held):
+            return np.zeros(0, dtype=np.bool_)
+        changes = [at for at in self._timeline.changes(since, upto) if at < upto]
         present = np.unique(held["rows"])
         names = self._counters.names.take(pa.array(present))
         rate = np.zeros((1 + len(changes), len(self._counters), len(DIMENSIONS)), dtype=np.int64)
@@ -116,5 +134,5 @@ class DeliveriesThatWait:
             own["charged"], own["rows"], np.array(changes, dtype=np.int64), rate, period_ms,
             state["acquired"], state["rolled_at"], outcome, delay_ms, waits,
         )  # fmt: skip
-        held["due"], self._since = own["due"], upto
+        held["due"] = own["due"]
         return waits

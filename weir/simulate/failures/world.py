@@ -17,7 +17,7 @@ import orjson
 from enforcer.core.feeds.decisions import Read, decisions_in
 from enforcer.core.law import EnforcerLaw
 from streaming.columns.json_rows import objects
-from streaming.columns.outputs import DEAD_LETTER
+from streaming.columns.outputs import DEAD_LETTER, Outputs
 from streaming.columns.packed import unpack
 from streaming.columns.records import Records
 from streaming.contract.events import PolicyChange
@@ -168,6 +168,16 @@ class Traffic(ABC):
         """Decisions were read there, or time has passed."""
 
 
+def stepped(
+    law: str, body: bytes | None, offset: int, given: Sequence[tuple[str, int, bytes]], context: StepContext
+) -> tuple[bytes, Outputs]:
+    """A law's shard one batch further: topic, time and bytes of each record, the first of this offset."""
+    topics, times, values = (list(column) for column in zip(*given, strict=True))
+    offsets = list(range(offset, offset + len(given)))
+    records = Records(topic=topics, partition=[0] * len(given), offset=offsets, ts=times, value=values)
+    return step(law, 0, body, records, context)
+
+
 @dataclass(slots=True)
 class _Job:
     """The live job's shards, one for each law.
@@ -194,13 +204,8 @@ class _Job:
                 own = [(TOPICS.policies, now, change) for change in self.changes] + own
             if not own:
                 continue
-            topics, times, values = (list(column) for column in zip(*own, strict=True))
-            offsets = range(self._offset, self._offset + len(own))
+            self._bodies[law], outputs = stepped(law, self._bodies.get(law), self._offset, own, context)
             self._offset += len(own)
-            records = Records(
-                topic=topics, partition=[0] * len(own), offset=list(offsets), ts=times, value=values
-            )
-            self._bodies[law], outputs = step(law, 0, self._bodies.get(law), records, context)
             rows = zip(outputs.type, outputs.value, strict=True)
             said += [value for kind, value in rows if kind != DEAD_LETTER]
         return said

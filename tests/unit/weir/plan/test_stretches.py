@@ -44,6 +44,29 @@ def test_a_plan_in_stretches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, co
     assert told(tmp_path, disorder) == other
 
 
+def test_rates_between_changes_of_policy_have_a_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table of all changes and all counters would have none; in parts it comes to the same."""
+    limits = [{"subscriptionDispatchRate": {"dispatchThrottlingRateInMsg": rate}} for rate in (5, 40)]
+    events = [policy(500 * n + 7, "namespaces.acme/orders", limits[n % 2]) for n in range(20)]
+    events += [delivery(at, 2 + at % 3, subscription=f"s{at % 7}") for at in range(0, 10_000, 50)]
+    log = file_of(tmp_path, "log.jsonl", *sorted(events, key=lambda event: event["ts"]))
+    made, deliver = list[tuple[int, ...]](), deliveries._deliver
+
+    def noted(*given: Any) -> None:
+        made.append(given[9].shape)
+        deliver(*given)
+
+    monkeypatch.setattr(deliveries, "_deliver", noted)
+    whole = told(tmp_path, log)
+    counters = max(width for _, width, _ in made)
+    assert max(made)[0] == 21
+    monkeypatch.setattr(deliveries, "RATES_MAX", 3 * counters)
+    made.clear()
+    assert told(tmp_path, log) == whole and max(made)[0] == 4
+
+
 def shared(rate: int, seconds: int = 5) -> Any:
     """So many messages a second for the group rg1, shared out each time so many seconds are over."""
     return grouped(rate) | {"broker": {"resourceUsagePublishIntervalInSecs": seconds}}
