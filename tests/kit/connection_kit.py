@@ -225,7 +225,7 @@ class Rig:
 
     def prove(self) -> None:
         """The broker has answered before."""
-        self.part(SharesLimit, make=True)._connection_meter.proven = True
+        self.part(SharesLimit, make=True)._connection_meter.naming.proven = True
 
     def run_timers(self) -> None:
         """All that were asked for until now."""

@@ -214,7 +214,7 @@ class Client:
         self._until_ms = 0.0
         self._paused = False
         self._connection_meter = ConnectionMeter(desk.frames, desk.metrics, self, _no_look_up)
-        self._connection_meter.proven = True
+        self._connection_meter.naming.proven = True
 
     def pause(self, wait_ms: float) -> None:
         """Wait (line_up.Pause)."""
@@ -361,7 +361,7 @@ class Line(Waiter):
     def __init__(self, desk: "Desk", proven: bool = True) -> None:
         super().__init__()
         self.connection_meter = ConnectionMeter(desk.frames, desk.metrics, self, self.look_up)
-        self.connection_meter.proven = proven
+        self.connection_meter.naming.proven = proven
 
     def produce(
         self, count: int, topic: str = TOPIC, version: int = 9, user: str = "bob"

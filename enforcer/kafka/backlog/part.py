@@ -1,10 +1,8 @@
 """Produce requests of one connection while some topic is blocked (docs/backlog/producers.md)."""
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Final
 
-from enforcer.core import bounds
 from enforcer.core.settings import ProxySettings
 from enforcer.kafka.backlog.held_request import HoldTimes
 from enforcer.kafka.backlog.partition_blocks import PartitionBlocks
@@ -17,7 +15,7 @@ from enforcer.kafka.backlog.produce import (
     merged,
     without,
 )
-from enforcer.kafka.names import ASKED_AT_ONCE, NamelessTopics, NameQuestions
+from enforcer.kafka.names import NameQuestions, NameResolver
 from enforcer.kafka.part import NO_KEYS, Behind, Limit, Link, Part, Request
 from enforcer.laws.backlog.block import Block
 from enforcer.wire.kafka.frames import PRODUCE, BadFrame, RequestHeader, parse_header
@@ -76,15 +74,11 @@ class BlocksPart(Part):
         self._blocks = partitions.blocks
         self._metrics = self._blocks.metrics
         self._now_ms = now_ms
-        self._ask_again_ms = bounds.MUTE_SPLIT_MS
         self._questions = NameQuestions(link)
         self._waiting = HoldTimes(self._blocks, settings, self._is_held)
         self._kinds: set[tuple[str, str]] = set()
         self._over = False
-        # The broker has answered what it answers only to those whom it lets in.
-        self._proven = False
-        self._asking = False
-        self._nameless = NamelessTopics(now_ms)
+        self._naming = NameResolver(partitions.names, link.pacer, self._questions.ask, now_ms)
 
     @property
     def asked(self) -> frozenset[int]:  # type: ignore[override]
@@ -226,28 +220,14 @@ class BlocksPart(Part):
     def _must_ask(self, asked: ProduceTopics, request: Request) -> bool:
         """Whether the broker is asked first: who the client is, or what its topic ids are called.
 
-        Nobody who was not let in learns of a backlog, or has a request held.
+        Nobody who was not let in learns of a backlog, or has a request held. What has no name is the
+        broker's to refuse.
         """
-        unknown: list[bytes] = []
-        if request.header.api_version >= PRODUCE_IDS_FROM:
-            unknown = self._nameless.to_ask(self._partitions.unknown(topic for topic, _ in asked.places))
-        if not unknown and not self._asking and (self._proven or request.user != ANONYMOUS):
-            self._nameless.handled()
-            return False
-        self._link.pacer.pause(self._ask_again_ms)
-        if not self._asking:
-            self._asking = True
-            topics = unknown[:ASKED_AT_ONCE]
-            self._questions.begin(request)
-            try:
-                self._questions.ask(topics, partial(self._learn, topics))
-            finally:
-                self._questions.end()
-        return True
-
-    def _learn(self, topics: list[bytes], names: Mapping[bytes, str]) -> None:
-        self._asking, self._proven = False, True
-        self._partitions.learn(names)
-        # What has no name is the broker's to refuse.
-        self._nameless.learn(topics, names)
-        self._link.pacer.wake()
+        naming = self._naming
+        naming.proven = naming.proven or request.user != ANONYMOUS
+        by_id = request.header.api_version >= PRODUCE_IDS_FROM
+        self._questions.begin(request)
+        try:
+            return naming.must_wait(topic for topic, _ in asked.places if by_id) or naming.must_prove()
+        finally:
+            self._questions.end()

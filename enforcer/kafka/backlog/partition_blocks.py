@@ -1,6 +1,5 @@
 """Blocks of producers as Kafka's partitions know them, for all connections of a proxy."""
 
-from collections.abc import Iterable, Mapping
 from typing import Final
 
 from cachetools import LRUCache
@@ -53,11 +52,3 @@ class PartitionBlocks:
         if found is None or (whole is not None and found.holds):
             return whole or found
         return found
-
-    def learn(self, names: Mapping[bytes, str]) -> None:
-        """Topic ids and their names, as a broker said."""
-        self.names.update(names)
-
-    def unknown(self, topics: Iterable[bytes]) -> list[bytes]:
-        """Those of some topic ids whose name must be looked up."""
-        return [topic for topic in dict.fromkeys(topics) if topic not in self.names]

@@ -27,8 +27,9 @@ from enforcer.kafka.dispatch.fetch_requests import (
 )
 from enforcer.kafka.dispatch.fetch_responses import nothing_yet
 from enforcer.kafka.dispatch.limited_topics import Ample, LimitedTopic, divided, most_of
-from enforcer.kafka.dispatch.session import LookUp, NameResolver, PeerWait, Session, TopicCache, TopicReading
+from enforcer.kafka.dispatch.session import PeerWait, Session, TopicCache, TopicReading
 from enforcer.kafka.groups.readers import Client
+from enforcer.kafka.names import LookUp, NameResolver
 from enforcer.kafka.part import FETCH_LIMIT_MAX, PART_BYTES_MIN
 from enforcer.wire.kafka.frames import BadFrame, Reason, RequestHeader
 from enforcer.wire.kafka.traffic import FETCH_IDS_FROM, fetching, with_limit

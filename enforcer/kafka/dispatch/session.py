@@ -1,9 +1,6 @@
-"""What a connection fetches: the names of its topics, and whether anything limits them.
+"""What a connection fetches, and whether anything limits it (KIP-227)."""
 
-KIP-227 for sessions, KIP-516 for topic ids.
-"""
-
-from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import inf
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
@@ -11,13 +8,9 @@ from enforcer.core.lines import Claim, Counter, Pause
 from enforcer.kafka.dispatch.context import FetchContext
 from enforcer.kafka.dispatch.fetch_requests import FetchRequest, TopicRequest
 from enforcer.kafka.groups.readers import Client
-from enforcer.kafka.names import ASKED_AT_ONCE, NamelessTopics
 
-LookUp = Callable[[list[bytes], Callable[[Mapping[bytes, str]], None]], None]
 W = TypeVar("W", bound=Mapping[bytes, Any])
 """What is wanted of a request, by topic."""
-_AGAIN_MS: Final = 1_000.0
-"""How often it is looked whether an answer has come, though nobody said so."""
 
 TOPICS_MAX: Final = 1_000
 """Topics of a session that are remembered; with more it is taken to be limited, and has no session."""
@@ -108,72 +101,6 @@ class Session:
                 for topic in self._topics
             )
         return self._limited
-
-
-class NameResolver:
-    """The names that one connection needs.
-
-    Args:
-        names: topic id -> name, of all connections.
-        pause: holds the connection back until they are known.
-        look_up: asks the broker, on this connection, before anything sent later.
-        steady_ms: the clock.
-    """
-
-    def __init__(
-        self,
-        names: MutableMapping[bytes, str],
-        pause: Pause,
-        look_up: LookUp,
-        steady_ms: Callable[[], float],
-    ) -> None:
-        self._names = names
-        self._pause = pause
-        self._look_up = look_up
-        self._asking = False
-        self._nameless = NamelessTopics(steady_ms)
-        self.proven = False
-        """Whether the broker has answered what it answers only to those whom it lets in."""
-
-    def must_prove(self) -> bool:
-        """Whether the client is to be let in first; it waits until that is known.
-
-        Where a broker demands SASL, anybody may send anything, and is cut off; nobody shall wait for that.
-        """
-        return not self.proven and self._must_ask([])
-
-    def must_wait(self, topic_ids: Sequence[bytes]) -> bool:
-        """Whether names of these are being asked for; the connection waits until they have come.
-
-        What the broker does not know, or not for this user, is not asked for again for a while.
-        """
-        unknown = self._nameless.to_ask(topic_id for topic_id in topic_ids if topic_id not in self._names)
-        if unknown or self._asking:
-            return self._must_ask(unknown[:ASKED_AT_ONCE])
-        self._nameless.handled()
-        return False
-
-    def lacks(self, topic_ids: Iterable[bytes]) -> bool:
-        """Whether any of these is to be asked for, where nothing may wait for the answer."""
-        return bool(self._nameless.others(each for each in topic_ids if each not in self._names))
-
-    def _must_ask(self, topic_ids: list[bytes]) -> bool:
-        self._pause.pause(_AGAIN_MS)
-        if not self._asking:
-            self._ask(topic_ids)
-        return True
-
-    def _ask(self, topic_ids: list[bytes]) -> None:
-        self._asking = True
-
-        def learn(names: Mapping[bytes, str]) -> None:
-            self._asking = False
-            self.proven = True
-            self._names.update(names)
-            self._nameless.learn(topic_ids, names)
-            self._pause.wake()
-
-        self._look_up(topic_ids, learn)
 
 
 class PeerWait:

@@ -17,8 +17,9 @@ from enforcer.kafka.dispatch.context import LARGE_MS, UNHEARD_MS, FetchContext
 from enforcer.kafka.dispatch.fetch_requests import TopicRequest
 from enforcer.kafka.dispatch.fetches import Plan
 from enforcer.kafka.dispatch.limited_topics import LimitedTopic
-from enforcer.kafka.dispatch.session import NameResolver, TopicReading
+from enforcer.kafka.dispatch.session import TopicReading
 from enforcer.kafka.groups.readers import Client, short
+from enforcer.kafka.names import NameResolver
 from enforcer.kafka.part import FETCH_LIMIT_MAX, PART_BYTES_MIN, Behind
 from enforcer.kafka.share_sessions import ShareSession, ShareSessions, may_acknowledge
 from enforcer.wire.kafka.frames import BadFrame, Reason, RequestHeader
@@ -103,7 +104,7 @@ class ShareFetches:
         keys = list(session.topics)
         if may_wait and (self._naming.must_wait(keys) or self._naming.must_prove()):
             return None
-        if not may_wait and self._naming.lacks(keys):
+        if not may_wait and self._naming.lacking(keys):
             # Asked for before the next one, which brings no acknowledgements.
             return self._go(with_share(frame, asked, records=0, size=PART_BYTES_MIN))
         broker, group = self._context.broker(address), short(asked.group or "")

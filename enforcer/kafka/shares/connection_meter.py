@@ -1,12 +1,12 @@
 """One connection's part in metering: its requests wait while those who are charged for them owe."""
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator
 from typing import Final, NamedTuple
 
 from enforcer.core.account import DISPATCH, PUBLISH, Account, Wait
 from enforcer.core.lines import Pause
 from enforcer.core.metrics import Metrics
-from enforcer.kafka.names import ASKED_AT_ONCE, NamelessTopics
+from enforcer.kafka.names import LookUp, NameResolver
 from enforcer.kafka.shares.frame_meter import FrameMeter
 from enforcer.kafka.shares.tails import whole_batches
 from enforcer.kafka.shares.topic_ids import described
@@ -35,8 +35,6 @@ LEARN_MAX_BYTES: Final = 262_144
 _HEADS_MAX_BYTES: Final = 262_144
 """A response with more beyond its limit has too many partitions to be cut at once, or one batch above it."""
 
-LookUp = Callable[[list[bytes], Callable[[Mapping[bytes, str]], None]], None]
-
 
 class AdmittedProduce(NamedTuple):
     """A Produce request that goes on.
@@ -58,8 +56,7 @@ class ConnectionMeter:
     """A connection as the meter sees it.
 
     Attributes:
-        proven: the broker has answered what it answers only to those whom it lets in. Before that nothing is
-            charged: where it demands SASL, anybody may send anything and will be cut off.
+        naming: the names of its topics, and whether it was let in: before that nothing is charged.
 
     Args:
         frames: says whom to charge, for all connections.
@@ -69,22 +66,19 @@ class ConnectionMeter:
     """
 
     def __init__(self, frames: FrameMeter, metrics: Metrics, pause: Pause, look_up: LookUp) -> None:
-        self.proven = False
+        self.naming = NameResolver(frames.names, pause, look_up, frames.meter.clock.steady_ms)
         self._frames = frames
         self._meter = frames.meter
         self._steady_ms = frames.meter.clock.steady_ms
         self._metrics = metrics
         self._pause = pause
-        self._look_up = look_up
         self._line_up = LineUp(frames.meter.lines, pause, frames.split_ms, frames.slice_ms)
-        self._asking = False
-        self._nameless = NamelessTopics(self._steady_ms)
         self._session: dict[bytes, None] = {}
         self._session_ids = False
         # Topics that were in no request that was read, and have brought something.
         self._unnamed: list[bytes] = []
         self._accounts: set[Account] = set()
-        self._generation = -1
+        self._found_by: tuple[int, int] | None = None
 
     def produce(self, frame: Frame, header: RequestHeader, user: str) -> AdmittedProduce | None:
         """Charge a Produce request; None: it must wait, and is to be handled again when the pause is over.
@@ -92,16 +86,14 @@ class ConnectionMeter:
         Raises:
             BadFrame: it cannot be read.
         """
-        if not self.proven:
-            self._ask([])
+        if self.naming.must_prove():
             return None
         parts: list[Part] = []
         bill = self._frames.produced(frame, header, user, parts)
-        if bill.unknown and self._must_ask(bill.unknown):
+        if bill.unknown and self.naming.must_wait(bill.unknown):
             return None
         # What a look-up did not help is not metered: the broker does not know it, or not for this user.
         self._meter.unmetered += len(bill.unknown)
-        self._nameless.handled()
         now_ms = self._steady_ms()
         if not self._line_up.admits(bill.owed, now_ms):
             return None
@@ -142,14 +134,12 @@ class ConnectionMeter:
         Raises:
             BadFrame: it cannot be read.
         """
-        if not self.proven:
-            self._ask([])
+        if self.naming.must_prove():
             return None
         asked = fetching(frame, header)
         ids = header.api_version >= FETCH_IDS_FROM
-        if ids and self._must_ask(self._frames.unknown_ids([*self._unnamed, *asked.topics])):
+        if ids and self.naming.must_wait(self._frames.unknown_ids([*self._unnamed, *asked.topics])):
             return None
-        self._nameless.handled()
         self._unnamed.clear()
         self._note_session(asked, ids)
         accounts = self._frames.fetching(self._session_accounts(), user, header.client_id or "")
@@ -187,7 +177,7 @@ class ConnectionMeter:
         bill = self._frames.fetched(response, passed, header, user)
         now_ms = self._steady_ms()
         debt = self._line_up.fetched(bill.owed, now_ms)
-        self._unnamed = self._nameless.others(bill.unknown)
+        self._unnamed = self.naming.lacking(bill.unknown)
         if self._unnamed:
             # Of too many, or of a session that began unread: they are looked up before the next request,
             # which brings it again.
@@ -210,7 +200,7 @@ class ConnectionMeter:
         Raises:
             BadFrame: it cannot be read.
         """
-        self.proven = True
+        self.naming.proven = True
         if version >= METADATA_IDS_FROM and len(response) <= LEARN_MAX_BYTES:
             self._frames.learn(described(response, version))
 
@@ -227,47 +217,19 @@ class ConnectionMeter:
         self._metrics.throttled_frames.labels(by, DIMENSIONS[wait.dimension]).inc()
         return self._meter.told_ms(wait, queued_ms)
 
-    def _must_ask(self, topics: list[bytes]) -> bool:
-        """Whether the names of some topic ids are asked for, each once for the request at the head."""
-        unknown = self._nameless.to_ask(topics)
-        if unknown or self._asking:
-            self._ask(unknown[:ASKED_AT_ONCE])
-            return True
-        return False
-
-    def _ask(self, topics: list[bytes]) -> None:
-        """Ask for names, or only whether the broker answers, and wait for that."""
-        self._pause.pause(self._frames.split_ms)
-        if self._asking:
-            return
-        self._asking = True
-
-        def learn(names: Mapping[bytes, str]) -> None:
-            self._asking = False
-            self._learn(names, topics)
-            self._pause.wake()
-
-        self._look_up(topics, learn)
-
-    def _learn(self, names: Mapping[bytes, str], asked_for: list[bytes]) -> None:
-        self.proven = True
-        self._generation = -1
-        self._frames.learn(names)
-        self._nameless.learn(asked_for, names)
-
     def _note_session(self, asked: FetchSummary, ids: bool) -> None:
         if asked.full:
             self._session.clear()
-            self._generation = -1
+            self._found_by = None
         if not asked.topics:
             return
-        self._generation, self._session_ids = -1, ids
+        self._found_by, self._session_ids = None, ids
         for topic in asked.topics[: SESSION_TOPICS_MAX - len(self._session)]:
             self._session[topic] = None
 
     def _session_accounts(self) -> set[Account]:
-        if self._generation != self._meter.generation:
+        if self._found_by != (found_by := (self._meter.generation, self.naming.answers)):
             found = {self._frames.of_topic(topic, self._session_ids) for topic in self._session}
             self._accounts = {account for account in found if account is not None}
-            self._generation = self._meter.generation
+            self._found_by = found_by
         return self._accounts

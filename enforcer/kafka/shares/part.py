@@ -70,7 +70,7 @@ class SharesPart(Part):
             request.readers.append(self._described)
             return True
         if request.user != ANONYMOUS:
-            self._connection_meter.proven = True
+            self._connection_meter.naming.proven = True
         self._questions.begin(request)
         take = {PRODUCE: self._produce, SHARE_FETCH: self._share}.get(key, self._fetch)
         try:
@@ -155,7 +155,7 @@ class SharesPart(Part):
     def _share(self, request: Request) -> bool:
         header, user = request.header, request.user
         meter = self._shared = self._shared or self._make_shared()
-        meter.proven |= self._connection_meter.proven
+        meter.naming.proven |= self._connection_meter.naming.proven
         meter.deaf = self._deaf
         frame = meter.ask(request.frame, header, user)
         if frame is None:

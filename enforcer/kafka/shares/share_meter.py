@@ -11,9 +11,10 @@ from typing import Final
 from enforcer.core.account import DISPATCH
 from enforcer.core.lines import Pause
 from enforcer.core.metrics import Metrics
+from enforcer.kafka.names import LookUp
 from enforcer.kafka.part import PART_BYTES_MIN, Behind
 from enforcer.kafka.share_sessions import ShareSession, ShareSessions, may_acknowledge
-from enforcer.kafka.shares.connection_meter import ConnectionMeter, LookUp
+from enforcer.kafka.shares.connection_meter import ConnectionMeter
 from enforcer.kafka.shares.frame_meter import FrameMeter
 from enforcer.wire.kafka.frames import Frame, RequestHeader
 from enforcer.wire.kafka.traffic import (
@@ -67,14 +68,10 @@ class ShareMeter(ConnectionMeter):
         left_ms = min(self._held_since_ms, now_ms) + asked.kept_ms(HOLD_MS) - now_ms
         may_wait = not (asked.acknowledges or self._behind) and left_ms > 0
         unknown = self._frames.unknown_ids([*self._unnamed, *self._session])
-        if may_wait and not self.proven:
-            self._ask([])
-            return None
-        if may_wait and self._must_ask(unknown):
+        if may_wait and (self.naming.must_prove() or self.naming.must_wait(unknown)):
             return None
         accounts = self._frames.fetching(self._session_accounts(), user, header.client_id or "")
         if may_wait:
-            self._nameless.handled()
             self._unnamed.clear()
             self._short.most_ms = left_ms
             goes = self._line_up.admits_fetch(accounts, now_ms)
@@ -83,8 +80,8 @@ class ShareMeter(ConnectionMeter):
                 self._held_since_ms = min(self._held_since_ms, now_ms)
                 return None
         else:
-            lacks = self._nameless.others(unknown)
-            goes = self.proven and not lacks and not self._line_up.must_wait(accounts, now_ms)
+            lacks = self.naming.lacking(unknown)
+            goes = self.naming.proven and not lacks and not self._line_up.must_wait(accounts, now_ms)
             self._line_up.step_aside()
             if not goes:
                 return self._go(with_share(frame, asked, records=0, size=PART_BYTES_MIN))
@@ -124,7 +121,7 @@ class ShareMeter(ConnectionMeter):
         if self._seen != (session, session.changes):
             self._seen = session, session.changes
             self._session = dict.fromkeys(session.topics)
-            self._generation = -1
+            self._found_by = None
         return session
 
     def _go(self, frame: bytes) -> bytes:

@@ -48,7 +48,7 @@ class Blocked(Rig):
         frame = frame[:4] + struct.pack(">i", number) + frame[8:]
         self.connection.data_received(framed(frame))
         producing = self.part(BlocksLimit)
-        if self.proven and producing is not None and not producing._proven:
+        if self.proven and producing is not None and not producing._naming.proven:
             # Nobody has been asked yet who it is.
             assert self.upstream.sent[-1][:2] == struct.pack(">h", QUESTION)
             self.name({})
@@ -60,7 +60,7 @@ class Blocked(Rig):
         frame = frame.replace(struct.pack(">hi", 1, 1_000), struct.pack(">hi", 1, 30_000))
         self.connection.data_received(framed(frame[:4] + struct.pack(">i", number) + frame[8:]))
         producing = self.part(BlocksLimit)
-        if producing is not None and not producing._proven:
+        if producing is not None and not producing._naming.proven:
             self.name({})
 
     def name(self, topics: Mapping[str, Any]) -> None:
@@ -326,7 +326,7 @@ def test_ids_are_asked_for_once() -> None:
 def test_more_ids_that_nobody_knows_than_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each is asked for once for a request, and then it goes on: one request is not work without end."""
     monkeypatch.setattr("enforcer.kafka.names.ABSENT_MAX", 2)
-    monkeypatch.setattr("enforcer.kafka.backlog.part.ASKED_AT_ONCE", 2)
+    monkeypatch.setattr("enforcer.kafka.names.ASKED_AT_ONCE", 2)
     rig = Blocked(proven=False)
     frame = rig.produce(1, {f"t{number}": 1 for number in range(5)}, version=13)
     for _ in range(3):

@@ -225,7 +225,7 @@ def test_names_and_proof_are_asked_for_first() -> None:
 def test_more_ids_without_a_name_than_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each is asked for once for a request, and then it goes on: one request is not work without end."""
     monkeypatch.setattr("enforcer.kafka.names.ABSENT_MAX", 2)
-    monkeypatch.setattr("enforcer.kafka.dispatch.session.ASKED_AT_ONCE", 2)
+    monkeypatch.setattr("enforcer.kafka.names.ASKED_AT_ONCE", 2)
     rig = Rig(World(), 13)
     topics = {f"u{number}": 1 for number in range(7)}
     for round_number in range(4):

@@ -13,9 +13,8 @@ from traffic_kit import batch
 from enforcer.core.lines import RESERVED_MS
 from enforcer.kafka.dispatch.context import UNHEARD_MS
 from enforcer.kafka.dispatch.fetches import Plan
-from enforcer.kafka.dispatch.session import NameResolver
 from enforcer.kafka.dispatch.share_fetches import ALONE_MS, ShareFetches
-from enforcer.kafka.names import ABSENT_MS
+from enforcer.kafka.names import ABSENT_MS, NameResolver
 from enforcer.kafka.part import FETCH_LIMIT_MAX, PART_BYTES_MIN
 from enforcer.kafka.share_sessions import SHARE_PARTS_MAX, SHARE_SESSIONS_MAX, SHARE_TOPICS_MAX
 

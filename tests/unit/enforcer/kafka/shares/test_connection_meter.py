@@ -165,7 +165,7 @@ def test_ids_that_nobody_knows_are_bounded(line: Line) -> None:
         assert line.produce(1, f"t{number}", version=13) is None
         line.asked[-1][1]({})
         assert line.produce(1, f"t{number}", version=13) is not None
-    assert len(line.connection_meter._nameless._until_ms) == ABSENT_MAX
+    assert len(line.connection_meter.naming._until_ms) == ABSENT_MAX
     assert line.produce(1, "t0", version=13) is None
 
 
@@ -177,7 +177,7 @@ def test_one_request_with_many_ids_ends_asking(desk: Desk, line: Line) -> None:
         assert len(line.asked) == asked and len(line.asked[-1][0]) == ASKED_AT_ONCE
         line.asked[-1][1]({})
     assert line.connection_meter.produce(frame, header, "bob") is not None
-    assert desk.meter.unmetered == 3 * ASKED_AT_ONCE and not line.connection_meter._nameless._asked
+    assert desk.meter.unmetered == 3 * ASKED_AT_ONCE and not line.connection_meter.naming._asked
 
 
 def test_a_fetched_topic_without_a_name_is_counted_as_not_metered(desk: Desk, line: Line) -> None:

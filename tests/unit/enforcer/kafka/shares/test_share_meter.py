@@ -22,7 +22,7 @@ class Line(Waiter):
     def __init__(self, desk: Desk) -> None:
         super().__init__()
         self.meter = ShareMeter(desk.frames, desk.metrics, self, self.look_up)
-        self.meter.proven = True
+        self.meter.naming.proven = True
 
     def room(self, *topics: str, **fields: object) -> tuple[int, int] | None:
         """The records and bytes that a request asks for as it goes on; None: it waits."""
@@ -130,8 +130,8 @@ def test_an_answer_tells_the_topics_of_its_own_session() -> None:
 
 
 def test_names_are_asked_for_first() -> None:
-    """But who acknowledges gets nothing instead of waiting."""
-    desk = Desk(GROUPS)
+    """But who acknowledges gets nothing instead of waiting; and then they count, for debts too."""
+    desk = Desk({**GROUPS, "resourcegroups.rg1": {"dispatchRateInMsgs": 5}})
     line = Line(desk)
     assert line.room("t", epoch=0, acknowledged=["t"]) == NOTHING and line.asked == []
     assert line.room() is None
@@ -139,6 +139,8 @@ def test_names_are_asked_for_first() -> None:
     assert ids == [id_of("t")]
     done({id_of("t"): TOPIC})
     assert line.room() is not None
+    line.got()
+    assert line.room() is None
 
 
 def test_a_topic_without_a_name_holds_up_no_other() -> None:
