@@ -99,7 +99,8 @@ class Transactions:
         self._topic = topic
         limit_ms = int(limit_s * 1000)
         own = {"transactional.id": name, "transaction.timeout.ms": limit_ms, "message.timeout.ms": limit_ms}
-        self.producer = connected(cluster.properties, own)
+        # Without one the library raises what is fatal within a call for something else, and that call breaks.
+        self.producer = connected(cluster.properties, {**own, "error_cb": _told_by_each_call})
         """The library's."""
         try:
             self.producer.init_transactions(timeout_s)
@@ -165,6 +166,10 @@ class Transactions:
     def close(self) -> None:
         """Leave; what is under way is given up."""
         self.producer.purge()
+
+
+def _told_by_each_call(_error: KafkaError) -> None:
+    """What goes wrong with a transaction is raised by what is asked of it next."""
 
 
 def _codes(error: Exception) -> set[int]:

@@ -286,7 +286,7 @@ def test_a_turn_ends_when_another_begins(cluster: Cluster, topics: Topics) -> No
     first.write(lines, 10.0)
     second = Turn(Home(bootstrap, topics), 10.0)
     with pytest.raises((TurnLost, OutcomeUnknown)):
-        first.write(lines, 10.0)
+        first.write(lines, 10.0, 1.0)
     second.write(lines, 10.0)
     log = read_policies(Home(bootstrap, topics))
     assert (log.records, log.origins) == (2, {"resourcegroups.rg1": "admin"})
