@@ -18,7 +18,7 @@ def at_one(at: int) -> Entry:
 
 def made(name: str, at: int, code: int | None = 0) -> list[Entry]:
     """A topic that was asked for, and what Weir's topics and the broker have of it."""
-    asked = {"type": "request", "id": f"r-{name}", "ts": at, "items": [{"name": name, "mutations": 1}]}
+    asked = {"type": "request", "id": f"r-{name}", "items": [{"name": name, "mutations": 1}]}
     refused = code == 89
     decision = {
         "type": "admission", "id": f"r-{name}", "ts": at, "subject": WHOSE, "mutations": int(not refused),

@@ -54,10 +54,13 @@ def written_again(history: History) -> dict[str, int]:
     """
     spans = [(begun - SOON_MS, ended + SOON_MS) for begun, ended in without_kafka(history)]
     asked = Counter(event["id"] for event in requests(history))
+    # An event has the time at which it was written, which its decision says.
     return {
-        event["id"]: asked[event["id"]]
-        for event in requests(history)
-        if asked[event["id"]] > 1 and any(begun <= event["ts"] <= ended for begun, ended in spans)
+        one["decision"]["id"]: asked[one["decision"]["id"]]
+        for one in history["decision"]
+        if one["decision"]["type"] == "admission"
+        and asked[one["decision"]["id"]] > 1
+        and any(begun <= one["decision"]["ts"] <= ended for begun, ended in spans)
     }
 
 
