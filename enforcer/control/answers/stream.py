@@ -156,11 +156,13 @@ class _Events:
         """Until a decision comes, or the next round is due."""
         await asyncio.sleep(min(_SPACING_S, max(0.0, until_s - time.monotonic())))
         ends = [asyncio.ensure_future(event.wait()) for event in (self._came, self._parts.streams.stopping)]
-        await asyncio.wait(
-            ends, timeout=max(0.0, until_s - time.monotonic()), return_when=asyncio.FIRST_COMPLETED
-        )
-        for each in ends:
-            each.cancel()
+        try:
+            await asyncio.wait(
+                ends, timeout=max(0.0, until_s - time.monotonic()), return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            for each in ends:
+                each.cancel()
         self._came.clear()
 
 

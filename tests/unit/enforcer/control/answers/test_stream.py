@@ -162,3 +162,14 @@ async def test_streams_that_come_at_once_have_the_same_bound(
         listener.left.set()
     await asyncio.gather(*tasks)
     assert made.streams.open == 0
+
+
+async def test_nothing_of_it_stays_when_its_client_leaves(made: Parts) -> None:
+    """Each that has waited would wait for the end of the process."""
+    before = asyncio.all_tasks()
+    listener = Listener()
+    task = opened(made, listener)
+    await until(lambda: bool(listener.events))
+    listener.left.set()
+    await asyncio.wait_for(task, 20)
+    await until(lambda: asyncio.all_tasks() <= before)
