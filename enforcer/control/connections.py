@@ -23,7 +23,7 @@ from enforcer.host.sockets import Address
 _REASON: Final = b'{"reason":"All connections are at work"}'
 _FULL: Final = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nconnection: close\r\n"
-    b"content-length: %d\r\n\r\n%s" % (len(_REASON), _REASON)
+    b"retry-after: 1\r\ncontent-length: %d\r\n\r\n%s" % (len(_REASON), _REASON)
 )
 Greet = Callable[[object], Address | None]
 HEAD_MS: Final = 5_000

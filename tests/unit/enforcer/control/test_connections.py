@@ -348,7 +348,8 @@ def test_who_is_at_work_makes_no_room() -> None:
         working = [await server.connect(HEAD.replace(b"quick", b"slow")) for _ in range(2)]
         await asyncio.sleep(0.2)
         reader, _ = await server.connect()
-        assert (await reader.read(65_536)).startswith(b"HTTP/1.1 503 ")
+        answer = await reader.read(65_536)
+        assert answer.startswith(b"HTTP/1.1 503 ") and b"\r\nretry-after: 1\r\n" in answer
         assert all([await answered(client) for client in working])
         assert server.ended("full") == 1
 
