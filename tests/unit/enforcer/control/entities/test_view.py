@@ -126,7 +126,7 @@ def test_requests_in_flight_wait_when_all_slots_are_taken() -> None:
 
 
 def test_what_is_in_flight_is_read_as_the_job_reads_it() -> None:
-    """Flags of packed records are numbers there, samples may be objects, and no time is beyond all measure."""
+    """Flags of packed records are numbers, samples may be objects, and no time is beyond all measure."""
     made = view()
     decided(made, slots(T, 20))
     asked = {"rtt_ns": 9_000_000, "inflight": 20}
