@@ -52,7 +52,6 @@ from enforcer.control.parts import (
     Decide,
     Name,
     Parts,
-    Unavailable,
     add_change,
     body_of,
     namespace_holder,
@@ -80,7 +79,6 @@ def create_app(parts: Parts) -> FastAPI:
         responses=refusals(401, 403, 503),
         exception_handlers={
             Refusal: _refused,
-            Unavailable: _unavailable,
             HTTPException: _http_error,
         },
     )
@@ -271,10 +269,6 @@ async def _refused(_request: Request, error: Exception) -> Response:
         raise error  # for the guard around all of it, which tells the log
     later = {"Retry-After": str(error.retry_after_s)} if error.retry_after_s else None
     return _answer(error.status, error.reason, later)
-
-
-async def _unavailable(_request: Request, error: Exception) -> Response:
-    return _answer(503, str(error), {"Retry-After": "1"})
 
 
 async def _http_error(_request: Request, error: Exception) -> Response:

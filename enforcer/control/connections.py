@@ -23,7 +23,7 @@ from enforcer.host.sockets import Address
 _REASON: Final = b'{"reason":"All connections are at work"}'
 _FULL: Final = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nconnection: close\r\n"
-    b"content-length: %d\r\n\r\n%s" % (len(_REASON), _REASON)
+    b"retry-after: 1\r\ncontent-length: %d\r\n\r\n%s" % (len(_REASON), _REASON)
 )
 Greet = Callable[[object], Address | None]
 HEAD_MS: Final = 5_000
@@ -211,8 +211,11 @@ class GuardedProtocol(H11Protocol):
         self.transport.abort()
 
     def _retire(self) -> None:
-        """It has lasted long enough: what is under way is answered, and taken."""
+        """It has lasted long enough: what is under way is answered, and taken, unless it has no end."""
         if self.transport.is_closing():
+            return
+        if self._lasts:
+            self.cut(EndReason.AGE)
             return
         self._table.count(EndReason.AGE)
         if self._standing() is _Phase.IDLE and self.transport.get_write_buffer_size():
@@ -240,6 +243,11 @@ class GuardedProtocol(H11Protocol):
             return _Phase.IDLE
         return _Phase.HEAD
 
+    @property
+    def _lasts(self) -> bool:
+        """Whether it gives an answer that has no end."""
+        return self._standing() is _Phase.REQUEST and LASTS in self.cycle.scope
+
     def _set_timer(self, phase: _Phase) -> None:
         self._stop_timer()
         if phase is _Phase.IDLE:
@@ -251,8 +259,7 @@ class GuardedProtocol(H11Protocol):
 
     def _over(self, why: EndReason) -> None:
         """The time is over that it may stand so."""
-        lasts = self._standing() is _Phase.REQUEST and self.cycle.scope.get(LASTS, False)
-        if lasts and not self.flow.write_paused:
+        if self._lasts and not self.flow.write_paused:
             self._set_timer(_Phase.REQUEST)
         else:
             self.cut(why)

@@ -96,7 +96,7 @@ class AccessControl:
 
         try:
             if self._requests > REQUESTS_MAX:
-                raise Refusal(503, f"{REQUESTS_MAX} requests are under way already")
+                raise Refusal(503, f"{REQUESTS_MAX} requests are under way already", retry_after_s=1)
             if self._beyond is not None and not self._beyond.ours(scope):
                 if not self._settings.share_tokens and is_ours(self._in_force(), Request(scope)):
                     raise Refusal(401, "This is a token of Weir's, and is not shown to the API behind it")
@@ -116,12 +116,13 @@ class AccessControl:
             # Strangers must not be able to fill the log that tells of those who have a token.
             self._refusals[refused.status].warn(line)
             who = ""
-            await self._refuse(scope, note, refused.status, refused.reason)
+            await self._refuse(scope, note, refused)
         except Exception:
             # A mistake of ours costs this request, and the log says what it was.
             logger.exception("%s %s failed", scope["method"], scope["path"])
             if not status:
-                await self._refuse(scope, note, 500, "The admin API made a mistake; its log says which")
+                mistake = Refusal(500, "The admin API made a mistake; its log says which")
+                await self._refuse(scope, note, mistake)
         finally:
             self._requests -= 1
             route = route or getattr(scope.get("route"), "path", _UNKNOWN)
@@ -129,16 +130,18 @@ class AccessControl:
         if who and scope["method"] not in SAFE_METHODS:
             logger.info("%s %s by %s: %s", scope["method"], _path(scope), who, status)
 
-    async def _refuse(self, scope: Scope, send: Send, status: int, reason: str) -> None:
+    async def _refuse(self, scope: Scope, send: Send, refused: Refusal) -> None:
         asked, headers = Headers(scope=scope), [(b"content-type", b"application/json")]
-        if status == HTTPStatus.UNAUTHORIZED:
+        if refused.status == HTTPStatus.UNAUTHORIZED:
             headers.append((b"www-authenticate", _CHALLENGES[ASKS_FIRST_HEADER in asked]))
         if (origin := asked.get("origin", "")) in self._settings.allowed_origins:
             # Else its browser does not show a listed page why it was refused.
             headers += [(b"access-control-allow-origin", origin.encode()), (b"vary", b"Origin")]
-        body = reason_body(reason)
+        if refused.retry_after_s:
+            headers.append((b"retry-after", str(refused.retry_after_s).encode()))
+        body = reason_body(refused.reason)
         headers.append((b"content-length", str(len(body)).encode()))
-        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.start", "status": refused.status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
     def _in_force(self) -> Sequence[Grant]:

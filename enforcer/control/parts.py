@@ -25,7 +25,6 @@ from enforcer.control.metrics import AdminMetrics
 from enforcer.control.middleware import caller_of
 from enforcer.control.settings import AdminSettings
 from enforcer.control.usage import UsageTable
-from streaming.contract.errors import WeirError
 from streaming.contract.events import REASON_MAX
 from streaming.kafka_io.policy_topic import PolicyLog
 from streaming.kafka_io.weir_topics import TopicFault
@@ -55,8 +54,11 @@ Decide = Callable[[Entries], Changes]
 """The entries as they are -> what to change."""
 
 
-class Unavailable(WeirError):
+class Unavailable(Refusal):
     """Policies cannot be read or changed now; a change may have been made all the same."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(503, reason, retry_after_s=1)
 
 
 class PolicyStore(Protocol):

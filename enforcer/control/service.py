@@ -27,7 +27,6 @@ from enforcer.control.dispatch.records import DispatchDecision
 from enforcer.control.dispatch.table import DeliveryTable
 from enforcer.control.entities.feed import DECISIONS, REPORTS, Told, decisions_of, reports_of, told
 from enforcer.control.entities.view import EntityView
-from enforcer.control.groups import in_force
 from enforcer.control.metrics import AdminMetrics
 from enforcer.control.parts import Parts, Unavailable
 from enforcer.control.settings import AdminSettings
@@ -262,11 +261,12 @@ class AdminService:
     def _take_reports(self, reports: list[Told]) -> None:
         with self._counted():
             for report, _, ts in reports:
-                if isinstance(report, GroupUsage):
+                latest = ts + MAX_AHEAD_MS
+                if isinstance(report, GroupUsage) and report.ts <= latest:
                     self._usage.take_report(report)
                 elif isinstance(report, DispatchUsage):
                     self._deliveries.take_usage(report, report.proxy or "", ts)
-                elif isinstance(report, BacklogReport) and report.ts <= ts + MAX_AHEAD_MS:
+                elif isinstance(report, BacklogReport) and report.ts <= latest:
                     self._backlogs.take_report(report)
             self._view.take_reports(reports)
 
@@ -283,9 +283,8 @@ class AdminService:
         before, details = [rows.dropped for rows, _, _ in tables], self._view.details.dropped
         yield
         metrics.entity_details_dropped.inc(self._view.details.dropped - details)
-        # Before the policies are read nobody knows how long a check may take.
-        with contextlib.suppress(Unavailable):
-            self._backlogs.forget(kept_since(*in_force(self._store.entries)))
+        # Nothing is read before the policies are: they say how long a check may take.
+        self._backlogs.forget(kept_since(self._policies(), time.time_ns() // 1_000_000))
         for (rows, kept, dropped), dropped_before in zip(tables, before, strict=True):
             kept.set(len(rows))
             dropped.inc(rows.dropped - dropped_before)

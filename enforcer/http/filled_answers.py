@@ -11,9 +11,9 @@ from enforcer.http.rules import Pattern
 from enforcer.wire.http.paths import segments_of
 
 _LOOKUPS: Final = (
-    "/lookup/v2/{kind:topic|destination}/{domain:persistent|non-persistent}/{tenant}/{namespace}/{topic}",
-    "/lookup/v2/{kind:topic|destination}/{domain:persistent|non-persistent}/{tenant}/{cluster}/{namespace}"
-    "/{topic}",
+    "/lookup/v2/topic/{domain:persistent|non-persistent}/{tenant}/{namespace}/{topic}",
+    # Of version 1 alone: a topic's bundle has as many parts.
+    "/lookup/v2/destination/{domain:persistent|non-persistent}/{tenant}/{cluster}/{namespace}/{topic}",
 )
 _NOT_CONFIGURED: Final = (
     "Lookups are not answered here: http.binary_address does not say where clients are to go"

@@ -115,7 +115,7 @@ class _Events:
         try:
             next_s = 0.0
             while not await request.is_disconnected():
-                if parts.streams.stopping.is_set() or not self._still_known():
+                if parts.streams.stopping.is_set() or not self._still_allowed():
                     ended = "stopped"
                     return
                 begun = time.monotonic()
@@ -138,10 +138,10 @@ class _Events:
             self._decisions.append(fields)
             self._came.set()
 
-    def _still_known(self) -> bool:
-        """Whether its token is one still: a stream lasts longer than the look at one at its start."""
+    def _still_allowed(self) -> bool:
+        """Whether its token still is what it was: a stream lasts longer than the look at one at its start."""
         grants = self._parts.tokens.in_force(self._parts.metrics.token_reads)
-        return not grants or any(grant.digest == self._caller.digest for grant in grants)
+        return not grants or self._caller in grants
 
     def _round(self) -> bytes:
         parts, now = self._parts, now_ms()
@@ -149,6 +149,9 @@ class _Events:
             seen = seen_by(self._caller, parts.store.entries)
         except Unavailable:
             return b": the policies are not read\n\n"
+        if self._watched is not None and not seen(self._watched):
+            self._watched = None
+            self._decisions.clear()
         rows, _ = page(parts.view, now, **self._asked, seen=seen)
         return _event("summary", summary(parts.view, now, seen)) + _event("entities", rows)
 
@@ -156,11 +159,13 @@ class _Events:
         """Until a decision comes, or the next round is due."""
         await asyncio.sleep(min(_SPACING_S, max(0.0, until_s - time.monotonic())))
         ends = [asyncio.ensure_future(event.wait()) for event in (self._came, self._parts.streams.stopping)]
-        await asyncio.wait(
-            ends, timeout=max(0.0, until_s - time.monotonic()), return_when=asyncio.FIRST_COMPLETED
-        )
-        for each in ends:
-            each.cancel()
+        try:
+            await asyncio.wait(
+                ends, timeout=max(0.0, until_s - time.monotonic()), return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            for each in ends:
+                each.cancel()
         self._came.clear()
 
 

@@ -99,8 +99,9 @@ def policy_routes(parts: Parts) -> APIRouter:
     )
     async def check(request: Request) -> Response:
         entry, value = _wanted(await body_of(request, parts.settings))
+        entries = parts.store.entries
         try:
-            change_of(parts.store.entries, entry, value)
+            change_of(entries, entry, value)
         except Refusal as refused:
             return JSONResponse({"problems": refused.reason.split(" | ")})
         return JSONResponse({"problems": []})

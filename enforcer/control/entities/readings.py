@@ -2,12 +2,12 @@
 
 from typing import Any, Final, NamedTuple
 
+from streaming.contract.broker_events import Latency, latency
 from streaming.contract.decisions import CANDIDATE
 from streaming.contract.errors import BadEvent
 from streaming.contract.fields import TS_MAX_MS, Fields, choice, flag, integer, names, shown, signed, text
 
 _OUTCOMES: Final = ("allow", "reject", "throttle")
-_INFLIGHT, _DROPPED = 2, 3
 
 
 class Admission(NamedTuple):
@@ -94,24 +94,20 @@ def admission(fields: Fields) -> Admission:
     )
 
 
-def flight(fields: Fields, _name: str, _ts: int) -> Flight:
+def flight(fields: Fields, name: str, ts: int) -> Flight:
     """A `latency` event, its samples taken together.
 
     Raises:
         BadEvent: it is none.
     """
-    partition, samples = text(fields, "partition", None), fields.get("samples")
-    if type(samples) is not list:
-        samples = [[0, fields.get("rtt_ns"), fields.get("inflight"), fields.get("did_drop", False)]]
-    try:
-        return Flight(
-            partition=partition,
-            inflight=max((int(sample[_INFLIGHT]) for sample in samples), default=0),
-            rtt_ms=max(1, int(samples[-1][1]) // 1_000_000) if samples else 1,
-            dropped=sum(sample[_DROPPED] is True for sample in samples),
-        )
-    except (TypeError, ValueError, IndexError, KeyError, OverflowError) as wrong:
-        raise BadEvent(f"samples: {shown(samples)}; lists of four numbers were expected") from wrong
+    said = latency(fields, name, ts)
+    samples = [each for each in ((said,) if isinstance(said, Latency) else said.samples) if each is not None]
+    return Flight(
+        partition=said.partition,
+        inflight=max((sample.inflight for sample in samples), default=0),
+        rtt_ms=max(1, samples[-1].rtt_ns // 1_000_000) if samples else 1,
+        dropped=sum(sample.did_drop for sample in samples),
+    )
 
 
 def asked(fields: Fields, name: str, _ts: int) -> Asked:

@@ -106,8 +106,11 @@ def test_without_kafka_the_answer_is_503() -> None:
     made = parts()
     assert isinstance(made.store, MemoryStore)
     made.store.down = True
-    for method, path in (("GET", GROUPS), ("PUT", f"{GROUPS}/rg1"), ("DELETE", ORDERS)):
-        response = client(made).request(method, path, content=b"{}")
+    check = ("POST", "/weir/v1/policies/check", b'{"entry":"mode","value":"track"}')
+    for method, path, *body in (("GET", GROUPS), ("PUT", f"{GROUPS}/rg1"), ("DELETE", ORDERS), check):
+        response = client(made).request(
+            method, path, content=b"".join(body) or b"{}", headers={"content-type": "application/json"}
+        )
         assert (response.status_code, response.json()) == (503, {"reason": "Kafka does not answer"})
         assert response.headers["retry-after"] == "1"
 
@@ -164,6 +167,8 @@ def test_a_body_has_its_limits(monkeypatch: pytest.MonkeyPatch) -> None:
         return await asyncio.gather(*(unsent(made) for _ in range(3)))
 
     assert sorted(asyncio.run(slow())) == [408, 408, 503]
+    monkeypatch.setattr("enforcer.control.middleware.REQUESTS_MAX", 0)
+    assert client(parts()).get(GROUPS).headers["retry-after"] == "1"
 
 
 def test_a_mistake_of_ours_is_one_answer() -> None:

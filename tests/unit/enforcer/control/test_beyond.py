@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote, unquote
 
 import pytest
-from admin_api_kit import client, parts
+from admin_api_kit import MemoryStore, client, parts
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from hypothesis import given
@@ -300,3 +300,16 @@ def test_the_brokers_settings_are_both() -> None:
     values = {"other": "1", "dispatchThrottlingRateInMsg": "7", "dispatchThrottlingRateInByte": "8"}
     assert fill(made, f"{CONFIGURATION}/values", values) == {"other": "1", "dispatchThrottlingRateInMsg": "5"}
     assert fill(made, CONFIGURATION, None) is None and fill(made, f"{CONFIGURATION}/values", []) == []
+
+
+def test_what_cannot_be_filled_in_yet_is_not_shown_as_pulsars() -> None:
+    """503 until the policies are read, as for Weir's own."""
+    made = parts()
+    cast(MemoryStore, made.store).down = True
+
+    async def filling(_scope: Scope, _receive: Receive, _send: Send) -> None:
+        fill(made, f"{CONFIGURATION}/values", {})
+
+    answer = client(replace(made, beyond=filling)).get(f"{CONFIGURATION}/values")
+    assert (answer.status_code, answer.json()) == (503, {"reason": "Kafka does not answer"})
+    assert answer.headers["retry-after"] == "1"

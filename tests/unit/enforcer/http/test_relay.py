@@ -183,6 +183,14 @@ async def test_lookups_without_an_address_are_refused(front: Front) -> None:
     assert answer.status == 501 and "http.binary_address" in answer.json["reason"]
 
 
+async def test_the_bundle_of_a_topic_is_no_lookup(front: Front) -> None:
+    """A path of as many parts as a lookup of version 1 has, and an answer that is no JSON."""
+    path = "/lookup/v2/topic/persistent/acme/orders/t1/bundle"
+    front.pulsar.answers[f"GET {path}"] = lambda seen: reply(200, b"0x40000000_0x80000000")
+    answer = await front.ask("GET", path)
+    assert (answer.status, answer.body) == (200, b"0x40000000_0x80000000")
+
+
 async def test_answers_are_filled_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """By whoever the proxy belongs to; names of the path are decoded."""
 

@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 import orjson
 import pytest
-from admin_api_kit import parts
-from entity_kit import admission, decided, dispatch
+from admin_api_kit import MemoryStore, parts
+from entity_kit import admission, decided, dispatch, share
 
 from enforcer.control.access.tokens import Grant, Role, digest_of
 from enforcer.control.answers import stream
@@ -162,3 +163,43 @@ async def test_streams_that_come_at_once_have_the_same_bound(
         listener.left.set()
     await asyncio.gather(*tasks)
     assert made.streams.open == 0
+
+
+async def test_nothing_of_it_stays_when_its_client_leaves(made: Parts) -> None:
+    """Each that has waited would wait for the end of the process."""
+    before = asyncio.all_tasks()
+    listener = Listener()
+    task = opened(made, listener)
+    await until(lambda: bool(listener.events))
+    listener.left.set()
+    await asyncio.wait_for(task, 20)
+    await until(lambda: asyncio.all_tasks() <= before)
+
+
+async def test_it_goes_by_what_its_token_allows_now(made: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is for fewer tenants than when it began ends it: it would go on telling of the others."""
+    listener = Listener(token="acme")
+    task = opened(made, listener)
+    await until(lambda: bool(listener.events))
+    less = replace(TEAM, tenants=frozenset({"other"}))
+    monkeypatch.setattr(made.tokens, "in_force", lambda _reads: [LOOK, less])
+    await asyncio.wait_for(task, 20)
+    assert ended(made, "stopped") == 1
+
+
+async def test_decisions_end_where_an_entity_is_not_its_tenants_any_more(made: Parts) -> None:
+    """A group that it is detached from: what others use of it is theirs."""
+    held = cast(MemoryStore, made.store).held
+    held |= {"resourcegroups.rg1": {}, "tenants.acme": {"resourcegroup": "rg1"}}
+    listener = Listener("law=shares&entity=rg1", token="acme")
+    task = opened(made, listener)
+    await until(lambda: bool(listener.events))
+    del held["tenants.acme"]
+    count = len(listener.events)
+    await until(lambda: len(listener.events) > count + 3)
+    decided(made.view, share(1, "p1", 5.0))
+    count = len(listener.events)
+    await until(lambda: len(listener.events) > count + 3)
+    assert "decision" not in [name for name, _ in listener.events]
+    listener.left.set()
+    await asyncio.wait_for(task, 20)

@@ -3,6 +3,7 @@
 from typing import Any
 
 import orjson
+import pytest
 from entity_kit import (
     TOPIC,
     admission,
@@ -22,6 +23,7 @@ from message_kit import Record
 from enforcer.control.answers.shown import one, page, summary
 from enforcer.control.entities.feed import decisions_of
 from enforcer.control.entities.laws import Entity, Law
+from streaming.contract.errors import BadEvent
 
 T = 1_795_166_700_000
 DEBT = {"tokens": -60.0, "throttle_time_ms": 12_000, "rejected": ["t9"]}
@@ -121,6 +123,20 @@ def test_requests_in_flight_wait_when_all_slots_are_taken() -> None:
     assert found["entry"] == "backpressure.partitions.*"
     reported(made, latency(T + 1_000, 3))
     assert row(made, T + 1_100, Law.CONCURRENCY)["waiting_ms"] == 0
+
+
+def test_what_is_in_flight_is_read_as_the_job_reads_it() -> None:
+    """Flags of packed records are numbers, samples may be objects, and no time is beyond all measure."""
+    made = view()
+    decided(made, slots(T, 20))
+    asked = {"rtt_ns": 9_000_000, "inflight": 20}
+    for samples in ([[0, 9_000_000, 20, 1]], [{**asked, "did_drop": True}]):
+        reported(made, {**latency(T + 10, 0), "samples": samples})
+    found = row(made, T + 20, Law.CONCURRENCY)
+    assert (found["used"], found["waiting_ms"], found["refused"]) == (20.0, 9, 2)
+    with pytest.raises(BadEvent):
+        reported(made, {**latency(T + 30, 0), "samples": [[0, 1e300, 20, False]]})
+    assert row(made, T + 20, Law.CONCURRENCY) == found
 
 
 def test_a_backlog_over_its_quota_holds_producers() -> None:

@@ -1,0 +1,51 @@
+"""What the admin API takes of what is read of Weir's topics."""
+
+import time
+from typing import Any
+
+import pytest
+
+from enforcer.control.access.tokens import Tokens
+from enforcer.control.service import AdminService
+from enforcer.control.settings import AdminSettings
+from streaming.contract.topics import Cluster, Topics
+from streaming.contract.usage_events import GroupReport, GroupUsage
+from streaming.policy.policy_set import PolicySet
+
+
+def report(ts: int, msgs: int) -> GroupUsage:
+    """What broker b1 says that rg1 used in a second."""
+    used = GroupReport(counts=(msgs, 0, 0, 0), throttled_ms=(None,) * 4)
+    return GroupUsage(id="x", ts=ts, at=ts, broker="b1", period_ms=1_000, usage=(("rg1", used),))
+
+
+def service() -> AdminService:
+    """One that is not started."""
+    cluster = Cluster(bootstrap="127.0.0.1:1", topics=Topics(), client={})
+    return AdminService(cluster, AdminSettings(), Tokens(), ("127.0.0.1", 0), None, None, 1_000)
+
+
+async def test_a_report_from_far_ahead_is_none() -> None:
+    """As to the job; all that comes until then would be older, and a broker's use stand for an hour."""
+    made = service()
+    now = time.time_ns() // 1_000_000
+    made._take_reports([(report(now + 3_600_000, 9), {}, now), (report(now, 2), {}, now)])
+    ((_, row),) = made._usage.rows.items()
+    assert (row.reported_ts, row.counts[0]) == (now, 2)
+
+
+async def test_policies_are_made_once_for_all_that_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 100,000 entries each time takes longer than what is read."""
+    made, count = service(), 0
+
+    def counted(*given: Any, **named: Any) -> PolicySet:
+        nonlocal count
+        count += 1
+        return PolicySet(*given, **named)
+
+    made.read.set()
+    for place in ("groups", "service"):
+        monkeypatch.setattr(f"enforcer.control.{place}.PolicySet", counted)
+    for _ in range(3):
+        made._take_reports([])
+    assert count == 1
