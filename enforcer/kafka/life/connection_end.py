@@ -179,6 +179,9 @@ class ConnectionEnd:
         """Close both sides at once (`give_up`)."""
         self.give_up(reason)
         if self._transport is not None and not self.gone:
+            if not self.closing:
+                self.closing = True
+                self._context.metrics.closed_connections.labels(reason).inc()
             self._transport.abort()
 
     def give_up(self, reason: str) -> None:

@@ -52,7 +52,8 @@ class GatedLink:
         found = NOTHING_KNOWN
         missing = len(questions)
         if not questions:
-            done(found)
+            # Not within this turn: the next in line would have its own in it, and so on, beyond the stack.
+            self._link.call_later(0.0, partial(done, found))
 
         def take(ids: bool, response: bytes) -> None:
             nonlocal found, missing

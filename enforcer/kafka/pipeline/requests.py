@@ -205,7 +205,7 @@ class Requests(Unread):
             self.pos = pos
         if pos == start:
             return b""
-        if len(slots) == 1 and pos == end and not start:
+        if len(slots) == 1 == count + bool(self.passing) and pos == end and not start:
             # It came alone; the next one may be like it.
             self._known.keep(data, pos + self.passing, key, version, name_bytes)
         return data if pos - start == end else self.slice(start, pos)

@@ -263,6 +263,12 @@ def test_who_has_been_here_too_long_is_answered_first() -> None:
     idle = Rig()
     idle.connection.drain("age")
     assert idle.client.closed and idle.closed("age") == 1
+    late = Rig()
+    late.connection.data_received(opaque(1))
+    late.connection.drain("age")
+    for _ in range(2):
+        late.connection.drop("age")
+    assert late.client.aborted and late.closed("age") == 1
 
 
 def test_the_first_reason_to_end_is_counted() -> None:

@@ -4,8 +4,10 @@ from collections.abc import Callable
 
 import pytest
 from admission_kit import Scene
+from connection_kit import Rig, framed
 from kafka.protocol.admin import topics
-from kafka_kit import decode, request
+from kafka.protocol.metadata import MetadataResponse
+from kafka_kit import build, decode, request, response
 from wire_client import create_request
 
 from enforcer.core import bounds
@@ -238,3 +240,18 @@ def test_dry_runs_beyond_their_rate_are_refused_without_an_event() -> None:
     assert b"Dry runs of user=a are beyond 1 times" in scene.link.answers[0][0]
     assert len(scene.desk.of_type("request")) == 1
     assert scene.desk.metrics.unreported_requests._value.get() == 1
+
+
+def test_a_long_line_of_what_is_bound_to_fail() -> None:
+    """Nobody asks the broker of names that no topic can have; each has its turn, none within another's."""
+    first = Rig()
+    first.desk.limit("quotas[user=ANONYMOUS]", controller_mutation_rate=1)
+    first.desk.stand_alone()
+    line = [Rig(beside=first) for _ in range(200)]
+    first.connection.data_received(framed(request(create_request({"x": 5}, 4), None)[0]))
+    for rig in line:
+        rig.connection.data_received(framed(request(create_request({"no name": 5}, 4), None)[0]))
+    first.answer([response(build(MetadataResponse, 4, topics=[{"name": "x", "error_code": 3}]))])
+    first.desk.run(100)
+    assert [len(rig.upstream.sent) for rig in line] == [1] * len(line)
+    assert not any(rig.client.closed for rig in line)

@@ -115,6 +115,15 @@ def test_a_large_one_passes_while_it_comes() -> None:
     assert rig.metrics.traffic.frames_in == 6
 
 
+def test_of_two_in_one_piece_none_is_kept() -> None:
+    """The second is answered, the first is not: neither is one that is like the first."""
+    rig = Rig()
+    quiet, loud = produce(b"mine", acks=0), produce(b"mine")
+    rig.connection.data_received(numbered(quiet, 1) + numbered(loud, 2))
+    rig.connection.data_received(numbered(quiet, 3))
+    assert [slot.correlation_id for slot in rig.connection._responses.due] == [2]
+
+
 def test_what_is_kept_is_short() -> None:
     """A long request is not kept, and a set of policies is not kept alive."""
     protected, rules = OwnTopics(Topics(), active=True), [PolicySet()]
