@@ -2,9 +2,9 @@
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from hashlib import blake2b
 from itertools import count
 from typing import Final
-from zlib import crc32
 
 from cachetools import LRUCache
 
@@ -80,7 +80,6 @@ class FetchContext:
         self.hold_ms = float(settings.dispatch_hold_ms)
         self.names = names
         self._apart_from_ms: dict[float, float] = {}
-        self._seed = seed
         # Others know them by their numbers, and knew those of a process before us of our name.
         self._connections = count(seed << 20)
         self._brokers = brokers
@@ -194,8 +193,9 @@ class FetchContext:
         apart by them. So each leaves out a second now and then, by chance, but the same chance each time.
         """
         second, ms = divmod(self.steady_ms(), _SECOND_MS)
-        sits_out = crc32(b"%d %d %d" % (self._seed, trail.number, int(second))) % _SAT_OUT_OF == 0
-        return _SECOND_MS - ms if sits_out else 0.0
+        # By a CRC, which is linear, one of four pairs would leave out the same seconds for ever.
+        chance = blake2b(b"%d %d" % (trail.number, int(second)), digest_size=1).digest()[0]
+        return 0.0 if chance % _SAT_OUT_OF else _SECOND_MS - ms
 
     def look(self) -> None:
         """Once a second: conclude from what has settled; policies may have brought limits of groups."""

@@ -186,11 +186,12 @@ class Trails:
 
     def leave(self, trail: Trail) -> None:
         """The connection is gone."""
-        if trail.told_ms is None and not trail.ended and trail.topics():
+        if trail.ended:
+            return
+        if trail.told_ms is None and trail.topics():
             self.gone.append(trail.number)
-        self.left += not trail.ended and any(trail.acts.values())
-        if not trail.ended:
-            self._kept[trail] = self._steady_ms()
+        self.left += any(trail.acts.values())
+        self._kept[trail] = self._steady_ms()
         trail.ended = True
         for topic in trail.topics():
             self._changed(topic)

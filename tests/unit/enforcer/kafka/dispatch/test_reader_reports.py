@@ -105,7 +105,7 @@ def test_groups_are_told_apart_over_two_proxies(pair: tuple[Proxy, Proxy]) -> No
         a.desk.assigned(CLIENT, group, f"{group}-m", {"t": frozenset({0})})
     a.tells(b)
     for proxy, end in ((a, 12), (b, 6)):
-        proxy.world.now_ms = 12_000.0
+        proxy.world.now_ms = 13_000.0
         _, plan = rigs[proxy].sent({"t": 1})
         assert plan.cut is not None
         rigs[proxy].fetches._trail.had(T, 0, 0, end)

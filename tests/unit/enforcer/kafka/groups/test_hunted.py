@@ -88,6 +88,16 @@ def test_so_many_that_have_ended_are_kept(scene: Scene, monkeypatch: pytest.Monk
     assert list(scene.trails.on(T, "alice")) == ended[1:]
 
 
+def test_who_ends_twice_leaves_nothing(scene: Scene) -> None:
+    """Its client goes, and when what that sent was carried out its connection too."""
+    a = scene.connection()
+    scene.fetches(a, 0)
+    scene.trails.leave(a)
+    scene.forgets()
+    scene.trails.leave(a)
+    assert not scene.trails.changes
+
+
 def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond them nothing is told apart, or judged."""
     scene = Scene(SLOW, FREE)
