@@ -12,7 +12,7 @@ from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaExceptio
 
 from enforcer.core.metrics import Metrics
 from streaming.columns.packed import CONTENT_TYPE, HEADER
-from streaming.kafka_io.writer import connected, has_broken, serve
+from streaming.kafka_io.writer import connected
 
 EVENTS_MAX: Final = 20_000
 """Events waiting to be sent, twice the requests that may wait; further ones are dropped and counted."""
@@ -153,7 +153,7 @@ class Reports:
             return False
         except KafkaException as refused:
             self._metrics.events.labels("dropped").inc()
-            self._replace_if_broken(producer, refused.args[0])
+            self._replace_if_fatal(producer, refused.args[0])
             return False
         return True
 
@@ -170,11 +170,9 @@ class Reports:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            producer = self._producer
-            assert producer is not None
+            assert self._producer is not None
             self._let_go()
-            if (broken := serve(producer, _POLL_S)) is not None:
-                self._replace_if_broken(producer, broken)
+            self._producer.poll(_POLL_S)
 
     def _let_go(self) -> None:
         """Have producers that write no more tell what became of all that they hold; who waits knows then."""
@@ -182,7 +180,7 @@ class Reports:
             producer = self._dead.pop()
             until = time.monotonic() + LAST_S
             while len(producer) and time.monotonic() < until:
-                serve(producer, _POLL_S)
+                producer.poll(_POLL_S)
             if len(producer):
                 producer.purge()
                 producer.flush(LAST_S)
@@ -215,12 +213,12 @@ class Reports:
             logger.warning("an event was refused: its topic takes no records of 1 MB (max.message.bytes)")
             return
         self._metrics.events.labels("failed").inc()
-        self._replace_if_broken(producer, error)
+        self._replace_if_fatal(producer, error)
 
-    def _replace_if_broken(self, producer: Producer, error: KafkaError) -> None:
+    def _replace_if_fatal(self, producer: Producer, error: KafkaError) -> None:
         """An idempotent producer that lost its place refuses all further work: begin anew."""
         with self._replacing:
-            if has_broken(error) and self._producer is producer and not self._stopping.is_set():
+            if error.fatal() and self._producer is producer and not self._stopping.is_set():
                 logger.warning("the event producer starts again: %s", error)
                 self._dead.append(producer)
                 self._producer = self._connect(self._properties, self._own)

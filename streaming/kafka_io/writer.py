@@ -45,26 +45,6 @@ def connected(client: Mapping[str, Any], own: Mapping[str, Any]) -> Producer:
     return Producer({**client, **_OURS, **own}, logger=NO_LOG)
 
 
-def has_broken(error: KafkaError) -> bool:
-    """Whether a producer takes nothing any more, by what it says: why only once, later that it is so."""
-    return error.fatal() or error.code() == KafkaError._FATAL
-
-
-def serve(producer: Producer, limit_s: float) -> KafkaError | None:
-    """Have a producer tell what became of its records; what has broken it for good, if that comes now.
-
-    The library raises that whatever `error_cb` there is, maybe through a callback of ours, which breaks it.
-    """
-    try:
-        producer.poll(limit_s)
-    except KafkaException as broken:
-        error: KafkaError = broken.args[0]
-        return error
-    except SystemError:
-        return KafkaError(KafkaError._FATAL)
-    return None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """What is written.

@@ -82,7 +82,7 @@ class Ticker:
             self._send()
         except (WeirError, KafkaException, SystemError, BufferError) as error:
             if isinstance(error, KafkaException | SystemError):
-                # It has broken for good (writer.serve), or its successor will be refused the same.
+                # It has broken for good, as a rule: the library tells so once, and refuses ever after.
                 self._producer = self._connect()
             _LOG.warning("no tick: %s; rounds without reports stay open until the next one", error)
 

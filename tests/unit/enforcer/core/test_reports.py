@@ -22,7 +22,6 @@ class FakeProducer:
         self.queue: list[tuple[bytes, bytes, Callable[..., None]]] = []
         self.headers: list[object] = []
         self.fatal: KafkaError | None = None
-        self.raised: Exception | None = None
         self.told: list[KafkaError] = []
         self.purged = False
 
@@ -44,9 +43,6 @@ class FakeProducer:
     def poll(self, limit_s: float) -> int:
         """One report of those that a test has prepared."""
         time.sleep(0.001)
-        raised, self.raised = self.raised, None
-        if raised is not None:
-            raise raised
         if self.told and self.queue:
             self.queue.pop(0)[2](self.told.pop(0), None)
         return 0
@@ -173,26 +169,6 @@ def test_a_dead_producer_is_replaced_once(bench: Bench) -> None:
     assert not bench.reports.send({}, "user=a")
     assert len(bench.producers) == 3
     assert bench.reports.send({}, "user=a")
-    bench.reports.stop(0.1)
-
-
-@pytest.mark.parametrize("raised", [
-    KafkaException(KafkaError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, "desynchronised", True)),
-    SystemError("<method> returned a result with an exception set"),
-])  # fmt: skip
-def test_the_library_raises_what_breaks_a_producer(bench: Bench, raised: Exception) -> None:
-    """Once, to whoever polls, who goes on; a dead one tells what it held, and says the same itself."""
-    told = list[int | None]()
-    bench.reports.start()
-    assert bench.reports.send({}, "user=a", acked=told.append)
-    bench.producers[0].raised = raised
-    until(lambda: len(bench.producers) == 2, what="another one takes over")
-    bench.producers[0].raised = raised
-    bench.producers[0].told.append(KafkaError(KafkaError._PURGE_QUEUE))
-    until(lambda: told == [None], what="what the first one held is told")
-    bench.producers[1].fatal = KafkaError(KafkaError._FATAL, "Unable to produce message: Local: Fatal error")
-    assert not bench.reports.send({}, "user=a")
-    assert len(bench.producers) == 3 and bench.reports.send({}, "user=a")
     bench.reports.stop(0.1)
 
 
