@@ -134,6 +134,7 @@ class Tail(Generic[T]):
                     reader.consumer.unassign()
                     self._assigned, self._was_absent, next_look = set(), True, 0.0
                     self._reached_ms.clear()
+                    self._behind.clear()
                 if time.monotonic() >= next_look:
                     found = self._look_for_partitions(reader)
                     next_look = time.monotonic() + (self._look_s if found else _RETRY_S)

@@ -55,7 +55,8 @@ def routes(
         default_id: its id if it names none.
         default_ts: its timestamp; None for a line of a file.
         shards: shards per law.
-        timeline: resolves requests to their quota entity, whatever they say; None: they are trusted.
+        timeline: resolves requests to their quota entity, whatever they say; None: they are trusted, and
+            policies are not expected, which live have a topic of their own.
         max_ahead_ms: how far an event may lie after its record's timestamp; beyond, it cannot be used.
     """
     try:
@@ -63,6 +64,9 @@ def routes(
             value, default_id=default_id, default_ts=default_ts, max_ahead_ms=max_ahead_ms
         )
         if isinstance(event, PolicyChange):
+            if timeline is None:
+                # Proxies and collectors do not go by it.
+                raise BadEvent("type: a policy; on this topic none was expected")
             return _broadcast(_shards_of(event, shards), value)
         if isinstance(event, Tick):
             return _broadcast(_everywhere(tuple(LAWS.by_name.values()), shards), value)

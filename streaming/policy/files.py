@@ -5,7 +5,7 @@ A misspelt limit must not fail open, so everything that is not understood is ref
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from streaming.contract.errors import BadEvent, ConfigError
 from streaming.contract.names import full_topic
@@ -15,6 +15,8 @@ from streaming.policy.validation import Finding, sorted_problems, suggestion
 from streaming.policy.yaml.lines import YamlFile, dotted, read_yaml
 from streaming.policy.yaml.text import rendered
 
+_SUGGESTED_MAX: Final = 20
+"""Groups that are looked for among all others, by their letters; who misspells thousands has one mistake."""
 _NAMED = (Section.RESOURCE_GROUPS, Section.TENANTS, Section.NAMESPACES, Section.TOPICS)
 
 
@@ -181,14 +183,17 @@ def _missing_groups(document: Mapping[str, Any]) -> Iterator[Finding]:
     groups = document.get(Section.RESOURCE_GROUPS) or {}
     if not isinstance(groups, dict):
         return
+    known, near = sorted(groups), dict[str, str]()
     for section in (Section.TENANTS, Section.NAMESPACES):
         for name, value in _mapping(document.get(section)).items():
             for place, holder in (((), value), ((RAISE,), _mapping(value).get(RAISE))):
                 group = _mapping(holder).get("resourcegroup")
                 # What is no text has been reported by the section's own check.
                 if isinstance(group, str) and group and group not in groups:
-                    near = suggestion(group, sorted(groups)) if groups else "one that resourcegroups holds"
-                    message = f"names the group {group!r}, which this file does not have; expected {near}"
+                    if known and group not in near and len(near) < _SUGGESTED_MAX:
+                        near[group] = suggestion(group, known)
+                    words = near.get(group, "one that resourcegroups holds")
+                    message = f"names the group {group!r}, which this file does not have; expected {words}"
                     yield Finding((section.value, name, *place, "resourcegroup"), message)
 
 

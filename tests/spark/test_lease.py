@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from streaming.contract.errors import WeirError
+from streaming.job.process import lease as lease_module
 from streaming.job.process.lease import Lease
 from streaming.job.process.lease_note import ProcessIdentity
 
@@ -120,6 +121,23 @@ def test_another_program_with_the_old_process_id_is_no_reason_to_wait(checkpoint
     note(checkpoint, left_by(HERE, jvm_pid=os.getpid()))
     with lease(checkpoint, 0.2):
         pass
+
+
+def test_a_machine_that_is_too_busy_to_tell_of_the_jvm_is_asked_again(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As long as a JVM is waited for."""
+    answers = [subprocess.TimeoutExpired("ps", 5.0)] * 2
+
+    def ps(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        if answers:
+            raise answers.pop()
+        return subprocess.CompletedProcess(command, 1, stdout="")
+
+    note(checkpoint, left_by(HERE, jvm_pid=1))
+    monkeypatch.setattr(lease_module.subprocess, "run", ps)
+    with lease(checkpoint):
+        assert not answers
 
 
 @pytest.mark.parametrize("text", ["", '{"pid": 1, "jv', "[]", '{"pid": Infinity}', 100_000 * "["])

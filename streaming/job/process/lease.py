@@ -191,9 +191,13 @@ def _is_spark(pid: int) -> bool:
     """Whether that process is a living Spark driver: after a reboot the id may belong to anyone."""
     if not pid:
         return False
-    shown = subprocess.run(
-        ["ps", "-ww", "-o", "stat=,args=", "-p", str(pid)],
-        capture_output=True, text=True, check=False, timeout=_PS_LIMIT_S,
-    ).stdout  # fmt: skip
+    command = ["ps", "-ww", "-o", "stat=,args=", "-p", str(pid)]
+    try:
+        shown = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=_PS_LIMIT_S
+        ).stdout
+    except subprocess.TimeoutExpired:
+        # A machine that is too busy to tell is asked again.
+        return True
     # SparkSubmit, or YARN's ApplicationMaster.
     return "org.apache.spark.deploy." in shown and not shown.startswith("Z")

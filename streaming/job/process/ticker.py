@@ -9,6 +9,7 @@ batches, which run on any machine, how far the clock of the job's host is from t
 import contextlib
 import logging
 import threading
+from functools import partial
 from typing import Any, Final
 
 import orjson
@@ -49,7 +50,8 @@ class Ticker:
         self._next_ms = 0.0
         # A tick that cannot be sent in time is of no use later: the next one says more.
         own = {"message.timeout.ms": 5000, "queue.buffering.max.messages": 10}
-        self._producer = connected(cluster.properties, own)
+        self._connect = partial(connected, cluster.properties, own)
+        self._producer = self._connect()
         self._reader = Reader(cluster.bootstrap, cluster.client)
         self._in_use = False
 
@@ -78,12 +80,16 @@ class Ticker:
                 # It only shows what the next one says.
                 self._send()
             self._send()
-        except (WeirError, KafkaException, BufferError) as error:
+        except (WeirError, KafkaException, SystemError, BufferError) as error:
+            if isinstance(error, KafkaException | SystemError):
+                # It has broken for good, as a rule: the library tells so once, and refuses ever after.
+                self._producer = self._connect()
             _LOG.warning("no tick: %s; rounds without reports stay open until the next one", error)
 
     def close(self) -> None:
         """Leave the cluster, within two limits."""
-        self._producer.flush(_LIMIT_S)
+        with contextlib.suppress(KafkaException, SystemError):
+            self._producer.flush(_LIMIT_S)
         # It has no limit of its own, and a job whose policies were deleted was seen not to end.
         closing = threading.Thread(target=self._reader.close, name="ticker-close", daemon=True)
         closing.start()

@@ -179,13 +179,7 @@ class _Builder:
         return self.result
 
     def _value(self, node: yaml.Node, path: Path) -> Any:
-        self.nodes += 1
-        if self.nodes > self.most:
-            raise _unreadable(
-                self.result.file,
-                node.start_mark.line + 1,
-                f"is too large; expected at most {self.most} values",
-            )
+        self._count(node)
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node, path)
         # A tag is an order to construct something else; nothing of the kind is ever carried out.
@@ -199,6 +193,15 @@ class _Builder:
         value = self._mapping(node, path) if isinstance(node, yaml.MappingNode) else self._list(node, path)
         self.open.discard(id(node))
         return value
+
+    def _count(self, node: yaml.Node) -> None:
+        self.nodes += 1
+        if self.nodes > self.most:
+            raise _unreadable(
+                self.result.file,
+                node.start_mark.line + 1,
+                f"is too large; expected at most {self.most} values",
+            )
 
     def _list(self, node: yaml.Node, path: Path) -> list[Any]:
         values = []
@@ -246,6 +249,8 @@ class _Builder:
     def _merged(self, node: yaml.Node, path: Path) -> Iterator[tuple[str, int, yaml.Node, bool]]:
         sources = node.value if isinstance(node, yaml.SequenceNode) else [node]
         for source in sources:
+            # Also what is empty, or says again what stands there.
+            self._count(source)
             if not isinstance(source, yaml.MappingNode) or id(source) in self.open:
                 message = "merges something that is not a mapping of its own; expected an alias of a mapping"
                 line = node.start_mark.line + 1
@@ -255,6 +260,7 @@ class _Builder:
                 continue
             self.open.add(id(source))
             for name, line, value, _ in self._pairs(source, path):
+                self._count(value)
                 yield name, line, value, True
             self.open.discard(id(source))
 

@@ -102,6 +102,11 @@ def test_a_policy_of_nothing_goes_to_those_that_see_all() -> None:
     assert reached("nowhere", {}) == {"mutation": list(range(SHARDS))}
 
 
+def test_a_policy_among_live_reports_is_garbage() -> None:
+    """Who may write reports may not set limits, and no proxy would go by it."""
+    assert only(policy(0, "broker", {}), None) == (LAWS.reporting.name, shard_of("f:1", SHARDS))
+
+
 def test_on_the_topic_of_policies_all_else_goes_to_those_that_see_all() -> None:
     """As what came by the wrong topic; a tick ticks everybody."""
     for value in (b"{", orjson.dumps(request("a", 0, 1))):

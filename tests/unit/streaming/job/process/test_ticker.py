@@ -5,6 +5,7 @@ from typing import Any
 
 import orjson
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from prometheus_client import Gauge
 
 from streaming.contract.errors import WeirError
@@ -44,14 +45,42 @@ def test_the_round_follows_the_broker_policy(record: bytes | None, round_ms: int
 def test_it_ticks_though_the_policies_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """The last known length of a round holds: other rounds must not stay open for that."""
     sent = list[Any]()
+    producer = SimpleNamespace(produce=lambda *record, **_: sent.append(record), flush=lambda _s: 0)
+    a_ticker(monkeypatch, producer).poll(0.0)
+    assert [topic for topic, _ in sent] == [Topics().usage] * 2
+
+
+@pytest.mark.parametrize("broken", [
+    KafkaException(KafkaError(KafkaError._FATAL, "Unable to produce message: Local: Fatal error")),
+    SystemError("<method> returned a result with an exception set"),
+])  # fmt: skip
+def test_it_ticks_again_after_its_producer_has_broken(
+    monkeypatch: pytest.MonkeyPatch, broken: Exception
+) -> None:
+    """With another one: the first takes nothing any more, and rounds would stay open until a restart."""
+    sent = list[Any]()
+
+    def flush(_limit_s: float) -> int:
+        raise broken
+
+    ill = SimpleNamespace(produce=lambda *record, **_: None, flush=flush)
+    well = SimpleNamespace(produce=lambda *record, **_: sent.append(record), flush=lambda _s: 0)
+    its = a_ticker(monkeypatch, ill, well)
+    its.poll(0.0)
+    assert not sent
+    its.poll(2000.0)
+    assert [topic for topic, _ in sent] == [Topics().usage] * 2
+
+
+def a_ticker(monkeypatch: pytest.MonkeyPatch, *producers: Any) -> Ticker:
+    """One where there are events, and the policies cannot be read; with these producers, in turn."""
 
     def spans(topic: str, limit_s: float) -> list[Any]:
         if topic == Topics().policies:
             raise WeirError("no leader")
         return [SimpleNamespace(end=1)]
 
-    producer = SimpleNamespace(produce=lambda *record, **_: sent.append(record), flush=lambda _s: 0)
-    monkeypatch.setattr(ticker, "connected", lambda client, own: producer)
+    turns = iter(producers)
+    monkeypatch.setattr(ticker, "connected", lambda client, own: next(turns))
     monkeypatch.setattr(ticker, "Reader", lambda bootstrap, client: SimpleNamespace(spans=spans))
-    Ticker(Cluster("nowhere:1"), 1000, HostClock(Gauge("ahead", "s", registry=None))).poll(0.0)
-    assert [topic for topic, _ in sent] == [Topics().usage] * 2
+    return Ticker(Cluster("nowhere:1"), 1000, HostClock(Gauge("ahead", "s", registry=None)))

@@ -172,6 +172,15 @@ def test_aliases_cannot_blow_up(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "is too large; expected at most 1000 values" in refusal("\n".join(lines))
 
 
+@pytest.mark.parametrize("leaf", ["{}", "{x: 1}"])
+def test_merges_cannot_blow_up(leaf: str) -> None:
+    """Of what they bring most stands there already, or there is none; it is gone through all the same."""
+    lines = [f"a0: &a0 {leaf}"]
+    for level in range(1, 7):
+        lines.append(f"a{level}: &a{level} {{<<: [{', '.join([f'*a{level - 1}'] * 10)}]}}")
+    assert "is too large" in refusal("\n".join(lines))
+
+
 def test_numbers_and_files_have_a_size_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Digits without end are a problem, not a crash of int()."""
     assert messages(f"a: {'9' * 5000}") == ["f:1: a: is a number of 5000 characters; expected at most 400"]
