@@ -168,6 +168,13 @@ def test_a_mistake_in_a_part_ends_one_connection() -> None:
     assert rig.metric("proxy_closed_connections_total", reason="internal") == 1
 
 
+def test_a_mistake_in_what_a_part_does_later_ends_it_too(rig: PulsarRig) -> None:
+    """Its client would wait for ever for what was to be done."""
+    rig.open()
+    rig.connection.call_later(5, lambda: print(1 // 0)).fire()
+    assert rig.client.closed and rig.metric("proxy_bad_frames_total", reason="internal") == 1
+
+
 @pytest.mark.parametrize("from_client", [True, False])
 def test_garbage_ends_it(rig: PulsarRig, from_client: bool) -> None:
     """From either side; what came before it has passed."""
