@@ -12,7 +12,7 @@ from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaExceptio
 
 from enforcer.core.metrics import Metrics
 from streaming.columns.packed import CONTENT_TYPE, HEADER
-from streaming.kafka_io.writer import connected
+from streaming.kafka_io.writer import connected, served
 
 EVENTS_MAX: Final = 20_000
 """Events waiting to be sent, twice the requests that may wait; further ones are dropped and counted."""
@@ -170,9 +170,11 @@ class Reports:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            assert self._producer is not None
+            producer = self._producer
+            assert producer is not None
             self._let_go()
-            self._producer.poll(_POLL_S)
+            if (broken := served(producer, _POLL_S)) is not None:
+                self._replace_if_fatal(producer, broken)
 
     def _let_go(self) -> None:
         """Have producers that write no more tell what became of all that they hold; who waits knows then."""
@@ -180,7 +182,7 @@ class Reports:
             producer = self._dead.pop()
             until = time.monotonic() + LAST_S
             while len(producer) and time.monotonic() < until:
-                producer.poll(_POLL_S)
+                served(producer, _POLL_S)
             if len(producer):
                 producer.purge()
                 producer.flush(LAST_S)

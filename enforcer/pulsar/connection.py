@@ -77,7 +77,7 @@ class Connection(asyncio.Protocol):
         self.to_broker, self.to_client = self._upstream.send, self._to_client.send
         self.pause, self.resume = self._up.pause, self._up.resume
         self.pause_broker, self.resume_broker = self._down.pause, self._down.resume
-        self.call_later, self.now_ms = context.call_later, context.now_ms
+        self.now_ms = context.now_ms
         self._handshake: Handshake | None = Handshake(
             context, dial=self._dial, refuse=self.refuse, opened=self._opened
         )
@@ -101,6 +101,10 @@ class Connection(asyncio.Protocol):
         """See link.Link."""
         if not self.over:
             self._take_down(frame[9], frame)
+
+    def call_later(self, delay_ms: float, function: Callable[[], None]) -> asyncio.TimerHandle:
+        """See link.Link."""
+        return self._context.call_later(delay_ms, lambda: self._guarded(function, "bad_frame"))
 
     def look_again(self) -> None:
         """See link.Link."""

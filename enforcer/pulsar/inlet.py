@@ -56,7 +56,11 @@ class Inlet:
         self._set()
 
     def pause(self, who: object) -> None:
-        """Read no more until `resume`; frames that were read are still shown."""
+        """Read no more until `resume`; frames that were read are still shown.
+
+        One that has come in part is kept: behind its beginning nothing else could be sent to the other side,
+        and what is read again once that is sent would never be.
+        """
         self.objections.add(who)
         self._set()
 
@@ -123,6 +127,7 @@ class Inlet:
 
     def _set(self) -> None:
         transport, wanted = self._transport, not self.objections
+        self.splitter.whole = not wanted
         if transport is not None and wanted != self.reading and not transport.is_closing():
             self.reading = wanted
             (transport.resume_reading if wanted else transport.pause_reading)()

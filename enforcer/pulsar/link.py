@@ -122,7 +122,7 @@ class Link(Protocol):
         ...
 
     def call_later(self, delay_ms: float, function: Callable[[], None]) -> asyncio.TimerHandle:
-        """Call a function after a delay; it may find the connection over."""
+        """Call a function after a delay; it may find the connection over, and what it raises ends it."""
         ...
 
     def now_ms(self) -> float:

@@ -45,6 +45,20 @@ def connected(client: Mapping[str, Any], own: Mapping[str, Any]) -> Producer:
     return Producer({**client, **_OURS, **own}, logger=NO_LOG)
 
 
+def served(producer: Producer, limit_s: float) -> KafkaError | None:
+    """Take reports of deliveries for so long; what has broken the producer for good, if that is new.
+
+    The library tells it here alone, once, and raises it: of what it held it only says that it was purged, and
+    it refuses further work as _FATAL, by an error that is not fatal.
+    """
+    try:
+        producer.poll(limit_s)
+    except KafkaException as broken:
+        error: KafkaError = broken.args[0]
+        return error
+    return None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """What is written.

@@ -1,5 +1,6 @@
 """`weir bill`: what each tenant used in a stretch of time, added up from the log (docs/contract.md 4)."""
 
+import contextlib
 import csv
 import io
 from collections.abc import Iterable, Mapping
@@ -12,8 +13,8 @@ import orjson
 from streaming.contract.broker_events import Backlog
 from streaming.contract.decisions import CANDIDATE
 from streaming.contract.errors import BadEvent, WeirError
-from streaming.contract.events import Event, Refund, Request
-from streaming.contract.fields import INT64_MAX
+from streaming.contract.events import Event, Refund, Request, load_object
+from streaming.contract.fields import INT64_MAX, integer, text
 from streaming.contract.names import GROUP_PREFIXES, QUOTA_GROUP_PREFIX, namespace_of, subject_of
 from streaming.contract.printable import printable
 from streaming.contract.topics import Cluster
@@ -71,17 +72,20 @@ class Bill:
         """Records that could not be used, which no law has counted either."""
 
     def take_decision(self, value: bytes) -> None:
-        """Note an admission, once; other decisions cost nobody anything.
+        """Note an admission, once; other decisions, and what is none, cost nobody anything.
 
         Raises:
             WeirError: they are too many to remember.
         """
         if b'"admission"' not in value:
             return
-        said = orjson.loads(value)
-        if said["type"] != "admission" or said.get("repeat") is True or CANDIDATE in said:
-            return
-        self._admitted.setdefault(said["id"], (said["mutations"], said["throttle_time_ms"], said["ts"]))
+        with contextlib.suppress(BadEvent):
+            said = load_object(value)
+            if said.get("type") != "admission" or said.get("repeat") is True or CANDIDATE in said:
+                return
+            name, names = text(said, "id", None), ("mutations", "throttle_time_ms", "ts")
+            charged, wait_ms, ts = (integer(said, key, None) for key in names)
+            self._admitted.setdefault(name, (charged, wait_ms, ts))
         if len(self._admitted) > IDS_MAX:
             raise WeirError(f"more than {IDS_MAX} admissions to remember; bill a shorter stretch of time")
 

@@ -65,8 +65,8 @@ def run(args: argparse.Namespace) -> int:
         try:
             told = find(source, wanted)
             said = as_json(told) if args.json else "\n".join(lines(told))
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, LookupError, AttributeError) as error:
             # Decisions are the job's, but a file may have been written by hand.
-            raise WeirError(f"the decision, or the one before it, cannot be read: {error}") from error
+            raise WeirError(f"the decision, or the one before it, cannot be read: {error!r}") from error
     print(said)
     return 0

@@ -134,7 +134,8 @@ class History:
 
     def _follow(self, subject: str, name: str, ts: int, decision: dict[str, Any]) -> None:
         before = self._newest.get(subject, 0)
-        for refund in decision.get("refunds", ()):
+        refunds = decision.get("refunds")
+        for refund in refunds if isinstance(refunds, list) else ():
             before = self._place(subject, refund, before)
         at = _time(decision, ts, "applied_ts")
         if at != ts:
@@ -148,9 +149,9 @@ class History:
             self._newest[subject] = max(before, at)
             _check_size(self._newest)
 
-    def _place(self, subject: str, name: str, before: int) -> int:
+    def _place(self, subject: str, name: object, before: int) -> int:
         """Note when a refund that an admission lists was applied, not before `before`; that time."""
-        if name not in self._refunds:
+        if not isinstance(name, str) or name not in self._refunds:
             return before
         # Once, since a restarted job writes its last batch again.
         refund = self._refunds.pop(name)

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaException, Producer
 from streaming.contract.errors import WeirError
 from streaming.contract.times import clock
 from streaming.contract.topics import Cluster
-from streaming.kafka_io.writer import connected
+from streaming.kafka_io.writer import connected, served
 from weir.logs.send_lines import Addresser, OutgoingRecord, RecordedLine, shift_for
 
 BUFFER_MAX: Final = 10_000
@@ -71,10 +71,7 @@ class Sender:
                 )
                 break
             except KafkaException as refused:
-                error = refused.args[0]
-                if error.fatal():
-                    raise WeirError(f"sending broke off: {error.str()}") from refused
-                self._note(error, None)
+                self._note(refused.args[0], None)
                 break
             except BufferError:
                 if self._now_s() > deadline:
@@ -87,8 +84,13 @@ class Sender:
         self._progress(text)
 
     def idle(self, at_ms: int, limit_s: float) -> None:
-        """Take reports of deliveries for `limit_s` at most; `at_ms` is where the recording stands."""
-        self._producer.poll(limit_s)
+        """Take reports of deliveries for `limit_s` at most; `at_ms` is where the recording stands.
+
+        Raises:
+            WeirError: the producer has broken for good.
+        """
+        if (broken := served(self._producer, limit_s)) is not None:
+            raise WeirError(f"sending broke off: {broken.str()}")
         now_s = self._now_s()
         if now_s - self._said >= _PROGRESS_S:
             self._said = now_s

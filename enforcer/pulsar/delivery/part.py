@@ -180,7 +180,7 @@ class DeliveryPart:
         """See FLOW and MESSAGE while they matter to a consumer."""
         limited = any(
             consumer.limits.applies or consumer.busy for consumer in self._consumers.values()
-        ) or bool(self._asking or self._gone)
+        ) or bool(self._asking or self._asking.unanswered or self._gone)
         up, down = (_UP_LIMITED, _DOWN_LIMITED) if limited else (_UP, _DOWN)
         if up is not self.up:
             self.up, self.down = up, down

@@ -48,6 +48,9 @@ class _Question:
 class ConnectionQuestions:
     """The questions of one connection.
 
+    Attributes:
+        unanswered: those whose answer has not come, whoever may still wait for it: no client takes it.
+
     Args:
         link: the connection.
         metrics: counts answers.
@@ -59,6 +62,7 @@ class ConnectionQuestions:
         self._first = self._next = _HIGH | secrets.randbits(_RANDOM_BITS)
         self._open: dict[int, _Question] = {}
         self._waiting: dict[Consumer, _Question] = {}
+        self.unanswered = 0
         # Consumers for which nothing comes: what had moved by then, when to ask, and the pause before that.
         self._quiet: dict[Consumer, tuple[int, float, float]] = {}
 
@@ -101,10 +105,13 @@ class ConnectionQuestions:
             BadFrame: it cannot be read.
         """
         body = parse(frame)
+        if not self._first <= body.request_id < self._next:
+            return frame
+        self.unanswered -= 1
         question = self._open.pop(body.request_id, None)
         if question is None:
-            # One to a question that was given up is nobody's.
-            return None if self._first <= body.request_id < self._next else frame
+            # It was given up.
+            return None
         if body.HasField("error_code") or not body.HasField("availablePermits"):
             self._end(question, None)
             return None
@@ -137,6 +144,7 @@ class ConnectionQuestions:
         question.number += 1
         question.request_id = self._next
         self._open[self._next] = question
+        self.unanswered += 1
         self._link.to_broker(command(CONSUMER_STATS, request_id=self._next, consumer_id=question.consumer.id))
         self._next += 1
 

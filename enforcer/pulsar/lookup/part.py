@@ -6,6 +6,7 @@ another broker by themselves and ask nobody, so none reaches them: it is followe
 """
 
 import asyncio
+import logging
 from typing import Any, Final
 
 from enforcer.host.sockets import Address
@@ -23,6 +24,8 @@ LOOKUP_HOPS_MAX: Final = 20
 """Brokers that one lookup is followed to, as clients do."""
 LOOKUPS_MAX: Final = 1_000
 """Lookups of one connection that may be followed; with more, some fail and are tried again."""
+
+logger = logging.getLogger(__name__)
 
 _IDLE_MS: Final = 10_000
 _ASKED_MAX: Final = 8
@@ -82,7 +85,7 @@ class Lookups:
             return self._failed(body.request_id, "too many lookups at once")
         task = asyncio.get_running_loop().create_task(self._follow(parse(asked), body))
         self._following.add(task)
-        task.add_done_callback(self._following.discard)
+        task.add_done_callback(self._followed)
         return None
 
     def check(self, now_ms: float) -> None:
@@ -147,6 +150,12 @@ class Lookups:
             frame = self._failed(request_id, str(error) or "it took too long")
         self._metrics.redirects.labels(result).inc()
         self._link.to_client(frame)
+
+    def _followed(self, task: asyncio.Task[None]) -> None:
+        self._following.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("a lookup met a mistake of ours", exc_info=error)
+            self._link.end("internal")
 
     async def _serving(self, asked: Any, answer: Any) -> bytes:
         frame = b""

@@ -179,6 +179,7 @@ class Splitter:
         limit: the largest frame, bytes, without its size.
         partial: whether a frame has come in part.
         stopped: nothing is handed on; what comes is kept until `feed` is called when that is over.
+        whole: no frame begins to pass in part.
         frames: that have come and were handed on, whole or in part.
 
     Args:
@@ -186,7 +187,9 @@ class Splitter:
         take: gets a whole frame, and its kind.
     """
 
-    __slots__ = ("_held", "_need", "_pass_on", "_skip", "_take", "frames", "limit", "stopped", "wanted")
+    __slots__ = (
+        "_held", "_need", "_pass_on", "_skip", "_take", "frames", "limit", "stopped", "wanted", "whole",
+    )  # fmt: skip
 
     def __init__(
         self, pass_on: Callable[[bytes, bool], object], take: Callable[[int, bytes], None], limit: int
@@ -195,7 +198,7 @@ class Splitter:
         self._take = take
         self.limit = limit
         self.wanted: frozenset[int] = frozenset()
-        self.stopped = False
+        self.stopped = self.whole = False
         self.frames = 0
         self._held = bytearray()
         # Bytes that must be held before it is worth to look at them, if the last look found a frame in part;
@@ -249,7 +252,7 @@ class Splitter:
                 raise
             if not end:
                 break
-            if data[pos + 9] not in self.wanted:
+            if data[pos + 9] not in self.wanted and not (self.whole and end > size):
                 self.frames += 1
                 pos = end
                 continue

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import threading
+from functools import partial
 from typing import Final
 
 import orjson
@@ -12,7 +13,7 @@ from streaming.contract.backlog.actions import BacklogAction
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster
 from streaming.kafka_io.reader import reason_of
-from streaming.kafka_io.writer import connected
+from streaming.kafka_io.writer import connected, served
 
 _POLL_S: Final = 0.1
 
@@ -32,7 +33,8 @@ class ActionLog:
         self._topic = cluster.topics.decisions
         self._where = f"{self._topic} on {cluster.bootstrap}"
         own = {"message.timeout.ms": int(timeout_s * 1000), "linger.ms": 1}
-        self._producer = connected(cluster.properties, own)
+        self._connect, self._timeout_s = partial(connected, cluster.properties, own), timeout_s
+        self._producer = self._connect()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._poll, name="action log", daemon=True)
         self._thread.start()
@@ -72,4 +74,8 @@ class ActionLog:
 
     def _poll(self) -> None:
         while not self._stopping.is_set():
-            self._producer.poll(_POLL_S)
+            producer = self._producer
+            if served(producer, _POLL_S) is not None:
+                # It takes nothing more; who waits hears what became of what it has.
+                self._producer = self._connect()
+                producer.flush(self._timeout_s)

@@ -5,7 +5,7 @@ What fails costs that round its part of the work and no more:
 
 - no answer from the admin API: nothing is reported or pushed, what was pushed stays in force;
 - a report that Kafka does not take: nothing is pushed, since another collector might be at work meanwhile;
-- a broker that does not answer: the others are reported, and what it did counts once it answers.
+- a broker that does not answer: the others are reported; what it did counts if it answers within an hour.
 """
 
 import asyncio

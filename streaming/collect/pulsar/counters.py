@@ -7,6 +7,8 @@ from typing import Final, NamedTuple
 Counts = tuple[int, int, int, int]
 """Messages and bytes published, messages and bytes dispatched: the order of the four dimensions."""
 NOTHING: Final[Counts] = (0, 0, 0, 0)
+GONE_MS: Final = 3_600_000
+"""A broker that has not answered for so long is forgotten: it may have got another name."""
 Shows = Callable[[str], bool]
 """Whether a reading would show a topic that is there."""
 
@@ -116,6 +118,9 @@ class Differences:
         self._read_ms |= dict.fromkeys(answered, at_ms)
         self._shown |= dict.fromkeys(answered, shows)
         self._shown |= dict.fromkeys({place.broker for place in beyond}, _unsure)
+        for gone in [broker for broker, read_ms in self._read_ms.items() if at_ms - read_ms > GONE_MS]:
+            del self._read_ms[gone], self._shown[gone]
+            self._last = {place: last for place, last in self._last.items() if place.broker != gone}
         unknown = sum(place in counters for place in beyond)
         return Passage(period_ms=periods, counts=result, restarted=restarted, unknown=unknown)
 

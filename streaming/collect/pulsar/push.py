@@ -141,6 +141,10 @@ class Pusher:
                 due.append(Change(slot, rates))
         ours = {*self.pushed, *self._unsure}
         due += [Change(slot, None) for slot in ours if slot not in wanted and slot not in stay]
+        asked = wanted.keys() | stay
+        self._foreign = {slot: rates for slot, rates in self._foreign.items() if slot in asked}
+        self._last_ms = {slot: ms for slot, ms in self._last_ms.items() if now_ms - ms < PUSH_APART_MS}
+        self._later_ms = {slot: ms for slot, ms in self._later_ms.items() if ms > now_ms}
         ready = [change for change in due if self._may(change.slot, now_ms)]
         ready.sort(key=_turn)
         if ready and not self._crowded:

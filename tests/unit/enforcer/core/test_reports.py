@@ -1,18 +1,19 @@
 """Events out: a bounded buffer, and a producer that is replaced when it is dead."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import orjson
 import pytest
-from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaException
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaException, Producer
 from proxy_kit import until
 
 from enforcer.core import reports as module
 from enforcer.core.metrics import Metrics
 from enforcer.core.reports import Reports
 from streaming.columns.packed import CONTENT_TYPE, HEADER
+from streaming.kafka_io.writer import connected
 
 
 class FakeProducer:
@@ -170,6 +171,30 @@ def test_a_dead_producer_is_replaced_once(bench: Bench) -> None:
     assert len(bench.producers) == 3
     assert bench.reports.send({}, "user=a")
     bench.reports.stop(0.1)
+
+
+def test_a_producer_that_the_library_gives_up_is_replaced() -> None:
+    """It says so with the next poll, in the thread that polls for all; of what it held only that it went."""
+    made, told = list[Producer](), list[int | None]()
+
+    def connect(client: Mapping[str, Any], own: Mapping[str, Any]) -> Producer:
+        # For a broker without idempotence, which the library plays itself, it is of no use.
+        old = {} if made else {"api.version.request": False, "broker.version.fallback": "0.9.0"}
+        played = {"test.mock.num.brokers": 1, "allow.auto.create.topics": True, "log_level": 0}
+        made.append(connected(client, {**own, **old, **played}))
+        return made[-1]
+
+    reports = Reports(
+        {"bootstrap.servers": "x"}, "t", events_max=2, event_timeout_ms=5_000, metrics=Metrics(10),
+        refused=print, learn=lambda *_: None, connect=connect,
+    )  # fmt: skip
+    reports.start()
+    assert reports.send({}, "user=a", acked=told.append)
+    until(lambda: len(made) == 2 and told == [None], what="another one")
+    assert reports.send({}, "user=a", acked=told.append)
+    until(lambda: len(told) == 2, what="it takes events")
+    reports.stop(0.1)
+    assert told[1]
 
 
 @pytest.mark.parametrize("reports", [1, 2])

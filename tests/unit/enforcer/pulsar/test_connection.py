@@ -114,6 +114,21 @@ def test_what_a_part_sends_waits_for_the_end_of_a_frame() -> None:
     assert rig.client.data == MESSAGE + flow
 
 
+def test_while_a_part_reads_nothing_more_what_it_sends_waits_for_no_frame_in_part() -> None:
+    """What it keeps may have to leave before anything is read again; behind such a one it never could."""
+    part = Seeing({frames.SEND}, set())
+    rig = PulsarRig(part)
+    rig.open()
+    part.answer = lambda frame: rig.connection.pause(part)
+    passing = command(frames.GET_TOPICS_OF_NAMESPACE, request_id=1, namespace="a/" + "n" * 100)
+    rig.up(SEND + passing[:60])
+    rig.connection.to_broker(SEND)
+    assert not rig.client.reading and rig.broker.data == SEND
+    rig.connection.resume(part)
+    rig.up(passing[60:])
+    assert rig.broker.data == SEND + passing
+
+
 def test_back_pressure() -> None:
     """Each side is read while the other takes what comes and no part objects."""
     one, other = Seeing(set(), set()), Seeing(set(), set())
@@ -166,6 +181,13 @@ def test_a_mistake_in_a_part_ends_one_connection() -> None:
     rig.up(SEND)
     assert rig.client.closed and rig.metric("proxy_bad_frames_total", reason="internal") == 1
     assert rig.metric("proxy_closed_connections_total", reason="internal") == 1
+
+
+def test_a_mistake_in_what_a_part_does_later_ends_it_too(rig: PulsarRig) -> None:
+    """Its client would wait for ever for what was to be done."""
+    rig.open()
+    rig.connection.call_later(5, lambda: [][0]).fire()
+    assert rig.client.closed and rig.metric("proxy_bad_frames_total", reason="internal") == 1
 
 
 @pytest.mark.parametrize("from_client", [True, False])

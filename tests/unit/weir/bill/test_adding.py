@@ -49,7 +49,8 @@ def test_partitions_are_those_admitted_less_those_given_back() -> None:
     for decision in (
         admission("a", 5), admission("a", 5), admission("a", 5, repeat=True),
         admission("b", 0, 4000, 1000), admission("c", 0, 4000, 3000), admission("d", 7),
-        admission("e", 100, candidate="tighter"), b'{"type":"share"}',
+        admission("e", 100, candidate="tighter"), b'{"type":"share"}', b'not JSON, but "admission"',
+        b'{"type":"admission","id":"d"}', admission("undecided", 1) + b"}", b'["admission"]',
     ):  # fmt: skip
         bill.take_decision(decision)
     for event in (

@@ -197,8 +197,9 @@ def test_an_event_that_the_job_buries_explains_nothing(
     found = explained(capsys, files, "--id", "p1-8")
     assert found["event"] is None and [event["id"] for event in found["events"]] == ["p1-7"]
     assert main(["explain", "--id", "p1-8", *files]) == 0
-    for malformed in ({"tokens": "many"}, {"applied_ts": 10**18}):
-        decisions.write_text(json.dumps(admission | malformed) + "\n")
+    untyped = {name: value for name, value in admission.items() if name != "type"}
+    for malformed in (admission | {"tokens": "many"}, admission | {"applied_ts": 10**18}, untyped):
+        decisions.write_text(json.dumps(malformed) + "\n")
         assert main(["explain", "--id", "p1-8", *files]) == 1 and "cannot be read" in capsys.readouterr().err
 
 

@@ -61,6 +61,13 @@ def history() -> History:
     return History()
 
 
+@pytest.mark.parametrize("refunds", [None, 5, [["r"]], [{}]])
+def test_a_decision_that_lists_no_refunds_as_it_should_is_passed_over(history: History, refunds: Any) -> None:
+    """Others may write to the topic: the dump goes on."""
+    history.read_decisions([decision("a", 1, refunds=refunds, late=True)])
+    assert history.late == {"a"}
+
+
 def test_late_decisions_mark_their_requests(history: History) -> None:
     """Only those whose decision says so, and text in other fields does not confuse."""
     history.read_decisions(

@@ -57,7 +57,7 @@ class FakeProducer:
 
     def produce(self, topic: str, *, value: bytes, key: bytes, on_delivery: Callable[..., None]) -> None:
         if self.broken:
-            raise KafkaException(KafkaError(KafkaError._FENCED, "lost its place", True))
+            raise KafkaException(KafkaError(KafkaError._FATAL, "fatal"))
         if self.full:
             self.full -= 1
             raise BufferError
@@ -66,6 +66,8 @@ class FakeProducer:
 
     def poll(self, timeout: float) -> int:
         self.clock.s += timeout
+        if self.broken:
+            raise KafkaException(KafkaError(KafkaError._FENCED, "lost its place", True))
         while self._waiting:
             told, topic = self._waiting.pop()
             failed, self.fails = self.fails > 0, max(0, self.fails - 1)
@@ -159,7 +161,7 @@ def test_a_broken_producer_ends_it() -> None:
     """An idempotent producer that has lost its place takes nothing any more."""
     producer = FakeProducer(Clock(), broken=True)
     sender = Sender(producer, progress=lambda line: None, now_s=producer.clock.now)
-    with pytest.raises(WeirError, match="sending broke off: "):
+    with pytest.raises(WeirError, match="sending broke off: lost its place"):
         sender.send(OutgoingRecord(due=0, topic="t", key=b"", value=b""))
 
 

@@ -6,6 +6,9 @@ from hypothesis import strategies as st
 from property_kit import tries
 from pulsar_delivery_kit import NAMESPACE, ModelLink, World, per_subscription, reading
 
+from enforcer.wire.pulsar.commands import command
+from enforcer.wire.pulsar.frames import CONSUMER_STATS_RESPONSE
+
 RATE, QUEUE = 100, 1_000
 GROUP = {"resourcegroups.rg1": {"dispatchRateInMsgs": 10}, NAMESPACE: {"resourcegroup": "rg1"}}
 SHADOW = {"resourcegroups.rg1": {"dispatchRateInMsgs": 10, "shadow": True}}
@@ -92,6 +95,23 @@ def test_a_broker_that_does_not_answer_is_believed_to_count_as_we_do(monkeypatch
     link.publish(1, 1_000)
     seconds_pass(link, 5)
     assert RATE * 5 <= len(link.got[1]) <= RATE * 5 * 1.01 + 1
+
+
+def test_an_answer_that_comes_after_the_limit_has_ended_is_nobodys() -> None:
+    """No client has asked, and none knows what to do with it; afterwards nothing is looked at any more."""
+    world, link = reading(queue=QUEUE)
+    world.run(20)
+    link.answers_stats = False
+    world.put(GROUP)
+    world.run(50)
+    world.put({"resourcegroups.rg1": None, NAMESPACE: None})
+    world.run(50)
+    assert link.stats_asked == 1
+    number = link.part._asking._next - 1
+    link.from_broker(command(CONSUMER_STATS_RESPONSE, request_id=number, availablePermits=QUEUE))
+    assert [kind for kind, _ in link.other if kind == CONSUMER_STATS_RESPONSE] == []
+    seconds_pass(link, 1)
+    assert CONSUMER_STATS_RESPONSE not in link.part.down
 
 
 def test_a_consumer_that_its_broker_blocks_is_given_nothing_more() -> None:

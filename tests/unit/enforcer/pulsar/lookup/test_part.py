@@ -274,6 +274,19 @@ def test_the_end_of_a_client_ends_its_questions() -> None:
     run(test)
 
 
+def test_a_mistake_while_a_redirect_is_followed_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its client would wait for the answer as long as it waits for any."""
+
+    async def test() -> None:
+        rig = asking()
+        monkeypatch.setattr("enforcer.pulsar.lookup.part.LookupClient.ask", lambda *_: 1 // 0)
+        rig.down(answer(LookupType.REDIRECT, "pulsar://b:1"))
+        await until(lambda: rig.client.closed)
+        assert rig.metric("proxy_closed_connections_total", reason="internal") == 1
+
+    run(test)
+
+
 def test_only_so_many_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """A redirect of a lookup that was asked too long ago fails at once; nothing else is lost."""
     monkeypatch.setattr("enforcer.pulsar.lookup.part.LOOKUPS_MAX", 2)

@@ -47,6 +47,18 @@ def test_a_broker_that_does_not_answer_for_a_while_counts_when_it_does() -> None
     assert passed.period_ms == {"b1": 2_000, "b2": 1_000}
 
 
+def test_a_broker_that_is_gone_is_forgotten_after_an_hour() -> None:
+    """Where brokers are called by their addresses names are not used again, and each held a whole reading."""
+    differences = Differences(9)
+    differences.take(0, ["b1", "b2"], {T1: (5, 5, 0, 0), ELSEWHERE: (5, 5, 0, 0)}, whole)
+    differences.take(3_600_000, ["b2"], {ELSEWHERE: (6, 6, 0, 0)}, whole)
+    assert differences.take(3_600_000, ["b1"], {T1: (9, 9, 0, 0)}, whole).counts == {T1: (4, 4, 0, 0)}
+    differences.take(7_200_001, ["b2"], {ELSEWHERE: (7, 7, 0, 0)}, whole)
+    kept = differences._read_ms, differences._shown, differences._last
+    assert [list(one) for one in kept] == [["b2"], ["b2"], [ELSEWHERE]]
+    assert differences.take(7_200_002, ["b1"], {T1: (10, 10, 0, 0)}, whole).counts == {}
+
+
 def test_places_have_a_bound() -> None:
     """Beyond it they are counted, not kept."""
     differences = Differences(2)

@@ -98,6 +98,17 @@ def test_what_somebody_else_set_is_left_alone(fake: FakePulsar) -> None:
     assert pusher.foreign() == {}
 
 
+def test_what_was_pushed_once_is_not_remembered_for_ever(fake: FakePulsar) -> None:
+    """Topics come and go; of a limit of somebody else's that we do not want any more nothing is told."""
+    fake.hold(TOPIC, Rates(7, -1))
+    pusher = pusher_of(fake)
+    assert step(pusher, {TOPIC: 100, OTHER: 5}, 0) == {TOPIC: Result.FOREIGN, OTHER: Result.SET}
+    assert step(pusher, {}, PUSH_APART_MS) == {OTHER: Result.REMOVED}
+    assert pusher.foreign() == {} and pusher._metrics.foreign_limits._value.get() == 0
+    step(pusher, {}, 2 * LOOK_AGAIN_MS)
+    assert not pusher._last_ms and not pusher._later_ms
+
+
 def test_what_somebody_else_changed_is_left_alone_from_then_on() -> None:
     """Our own limit, altered by an operator, is the operator's."""
     fake, pusher = pushing()
