@@ -100,7 +100,7 @@ def _events(
                 raise BadEvent(line.trouble)
             for event in source.events(line):
                 yield totals.written(event)
-        except (BadEvent, KeyError, TypeError, ValueError, AttributeError) as error:
+        except (BadEvent, KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
             totals.dead += 1
             reason = _reason(error)
             totals.first = totals.first or f"; {line.name}: {reason}"
