@@ -96,6 +96,7 @@ def applying(lines: list[str], title: str) -> str:
         ("decide: strict", "a request waits for it"),
         ("algorithm: sampled_rate", "as always with this algorithm"),
         ("decide: local, shadow: true", "the entry is a shadow"),
+        ("algorithm: sampled_rate, shadow: true", "the entry is a shadow"),
     ],
 )
 def test_explain_says_where_it_is_decided(explain: Explain, keys: str, words: str) -> None:
