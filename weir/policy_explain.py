@@ -92,7 +92,8 @@ def explain_topic(policies: PolicySet, topic: str, subscription: str | None, fil
         level = LEVELS.index(winner.level) + 1
         lines = [f"level {level}: {winner.path}: {_dispatch(winner.value)} for {of}"]
     namespace = f"{Section.NAMESPACES}.{namespace_of(topic)}"
-    lines += _for_now(policies, [f"{Section.TOPICS}.{topic}", namespace, Section.BROKER])
+    group = [f"{Section.RESOURCE_GROUPS}.{found[0]}"] if (found := resource_group(policies, topic)) else []
+    lines += _for_now(policies, [f"{Section.TOPICS}.{topic}", namespace, Section.BROKER, *group])
     lines += ["", *_group_lines(policies, topic)]
     titles = {
         RateKind.TOPIC: "the topic, all subscriptions together",
