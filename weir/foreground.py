@@ -6,13 +6,13 @@ import json
 import os
 import signal
 import stat
-import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any
 from urllib.parse import urlsplit
 
+from streaming.job.process.stop import Stop
 from weir.paths import check_folder, named
 
 _PRIVATE = 0o700
@@ -30,14 +30,14 @@ class StopSignal:
     """Remembers the first SIGINT or SIGTERM; a second one calls `force`.
 
     Install it from the main thread. Python runs signal handlers between two instructions of the
-    main thread, so the handler only sets an event and the main loop does the stopping.
+    main thread, so the handler only says so and the main loop does the stopping.
 
     Args:
         force: what to do about a second signal, while the first one's orderly stop still runs.
     """
 
     def __init__(self, force: Callable[[], None] | None = None) -> None:
-        self._event = threading.Event()
+        self._stop = Stop()
         self._force = force
 
     def install(self) -> None:
@@ -48,16 +48,16 @@ class StopSignal:
     @property
     def requested(self) -> bool:
         """True from the first signal on."""
-        return self._event.is_set()
+        return self._stop.asked
 
     def wait(self, limit_s: float) -> bool:
         """Sleep until a stop is requested or `limit_s` has passed; returns `requested`."""
-        return self._event.wait(limit_s)
+        return self._stop.wait(limit_s)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self._event.is_set() and self._force:
+        if self._stop.asked and self._force:
             self._force()
-        self._event.set()
+        self._stop.ask()
 
 
 def write_ready_file(path: Path | str, content: Mapping[str, Any]) -> None:

@@ -11,7 +11,7 @@ from streaming.contract.topics import Cluster, Topics
 from streaming.policy.settings import read_settings
 from weir.foreground import host_port
 from weir.logs.times import parse_time
-from weir.settings import KafkaSettings
+from weir.settings import PORT_MAX, KafkaSettings
 
 
 def add_cluster_options(parser: argparse.ArgumentParser) -> None:
@@ -65,6 +65,10 @@ def number(least: float, most: float, read: Callable[[str], Any] = float) -> Cal
 def whole(least: int, most: int) -> Callable[[str], int]:
     """A reader of whole numbers within bounds."""
     return number(least, most, int)
+
+
+port_number = whole(0, PORT_MAX)
+"""A reader of ports; 0: any free one."""
 
 
 def cluster_of(args: argparse.Namespace, part: str = "") -> Cluster:

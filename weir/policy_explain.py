@@ -92,7 +92,8 @@ def explain_topic(policies: PolicySet, topic: str, subscription: str | None, fil
         level = LEVELS.index(winner.level) + 1
         lines = [f"level {level}: {winner.path}: {_dispatch(winner.value)} for {of}"]
     namespace = f"{Section.NAMESPACES}.{namespace_of(topic)}"
-    lines += _for_now(policies, [f"{Section.TOPICS}.{topic}", namespace, Section.BROKER])
+    group = [f"{Section.RESOURCE_GROUPS}.{found[0]}"] if (found := resource_group(policies, topic)) else []
+    lines += _for_now(policies, [f"{Section.TOPICS}.{topic}", namespace, Section.BROKER, *group])
     lines += ["", *_group_lines(policies, topic)]
     titles = {
         RateKind.TOPIC: "the topic, all subscriptions together",
@@ -150,7 +151,7 @@ def _what_it_means(quota: MutationQuota | None) -> list[str]:
             f"{_number(quota.burst)} partition mutations may be done at once; after that "
             f"{_number(quota.rate)} more come free each second."
         )
-        where = _SHADOW if quota.shadow else _WHERE[quota.decide]
+        where = _WHERE[quota.decide]
     user, client_id = "user=" in quota.subject, "client-id=" in quota.subject
     if user and client_id:
         shared = "This user's clients of this client-id share them."
@@ -158,7 +159,8 @@ def _what_it_means(quota: MutationQuota | None) -> list[str]:
         shared = (
             "All client-ids of this user share them." if user else "All users of this client-id share them."
         )
-    return [meaning, f"They are charged to {quota.subject}. {shared}", where]
+    charged = f"They are charged to {quota.subject}. {shared}"
+    return [meaning, charged, _SHADOW if quota.shadow else where]
 
 
 def _next_steps(quota: MutationQuota | None, user: str, client_id: str, file: str) -> Iterator[str]:

@@ -1,5 +1,7 @@
 """Sections `kafka:`, `local:` and `collect:` of weir.yaml, and how our own connections are made."""
 
+from typing import Any
+
 from streaming.contract.topics import CHECK_MS, KEPT_MS
 from streaming.policy.secrets import SecretText
 from streaming.policy.settings import Settings, setting
@@ -14,6 +16,11 @@ DEFAULT_ADMIN = "127.0.0.1:18080"
 DEFAULT_METRICS = "127.0.0.1:19100"
 """Where `weir up` shows the metrics of all parts."""
 LOCAL_PULSAR_PORT, LOCAL_PULSAR_ADMIN_PORT = 16750, 18180
+PORT_MAX = 65_535
+
+
+def _port(default: int, doc: str) -> Any:
+    return setting(default, f"{doc}; any free one if it is taken, or with 0", minimum=0, maximum=PORT_MAX)
 
 
 class PartClients(Settings):
@@ -61,15 +68,9 @@ class KafkaSettings(Settings):
 class LocalSettings(Settings):
     """The stack of `weir up`."""
 
-    kafka_port: int = setting(
-        LOCAL_KAFKA_PORT, "port of the local Kafka; any free one if it is taken, or with 0", minimum=0
-    )
-    pulsar_port: int = setting(
-        LOCAL_PULSAR_PORT, "port of the local Pulsar; any free one if it is taken, or with 0", minimum=0
-    )
-    pulsar_admin_port: int = setting(
-        LOCAL_PULSAR_ADMIN_PORT, "port of its admin API; any free one if it is taken, or with 0", minimum=0
-    )
+    kafka_port: int = _port(LOCAL_KAFKA_PORT, "port of the local Kafka")
+    pulsar_port: int = _port(LOCAL_PULSAR_PORT, "port of the local Pulsar")
+    pulsar_admin_port: int = _port(LOCAL_PULSAR_ADMIN_PORT, "port of its admin API")
     pulsar_heap_mb: int = setting(
         1_024, "limit of the local Pulsar's heap, MiB; it may use 1 GiB outside of it besides", minimum=256
     )

@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
                 raise WeirError("; ".join(failures))
             return True
         if not stop.requested:
-            how_to_go_on(stack, args.policies)
+            how_to_go_on(stack, args.policies, args.settings)
         return False
 
     return serve(args, args.policies, meanwhile=meanwhile)

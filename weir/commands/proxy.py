@@ -61,6 +61,13 @@ def run(args: argparse.Namespace) -> int:
     if not 1 <= args.workers <= WORKERS_MAX:
         print(f"weir proxy: --workers: expected 1 to {WORKERS_MAX}", file=sys.stderr)
         return 2
+    cluster = cluster_of(args, "proxy")
+    try:
+        kafka = _addresses(cluster.bootstrap, "--kafka")
+        pulsar = _addresses(args.pulsar.removeprefix("pulsar://"), "--pulsar") if args.pulsar else ()
+    except ValueError as error:
+        print(f"weir proxy: {error}", file=sys.stderr)
+        return 2
     if args.listen is None:
         args.listen = host_port(DEFAULT_PULSAR_LISTEN if args.pulsar else DEFAULT_LISTEN)
     if args.workers > 1:
@@ -75,13 +82,6 @@ def run(args: argparse.Namespace) -> int:
         return _run_workers(args, settings)
     given = {"advertise": args.advertise, "id": args.id}
     settings = settings.model_copy(update={name: value for name, value in given.items() if value})
-    cluster = cluster_of(args, "proxy")
-    try:
-        kafka = _addresses(cluster.bootstrap, "--kafka")
-        pulsar = _addresses(args.pulsar.removeprefix("pulsar://"), "--pulsar") if args.pulsar else ()
-    except ValueError as error:
-        print(f"weir proxy: {error}", file=sys.stderr)
-        return 2
     common: dict[str, Any] = {
         "kafka": kafka, "listen": args.listen, "metrics": args.metrics, "topics": cluster.topics,
         "connection": cluster.client, "topics_check_ms": cluster.topics_check_ms,

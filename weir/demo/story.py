@@ -12,13 +12,13 @@ import orjson
 from streaming.contract.errors import WeirError
 from streaming.contract.printable import printable
 from streaming.contract.times import clock
-from streaming.contract.topics import Topics
 from weir.demo.clients import CLIENTS, CONFLUENT, JAVA, KAFKA_PYTHON, Scene
 from weir.foreground import StopSignal
 from weir.jars.folders import is_clone
 from weir.logs.tail_lines import describe
 from weir.logs.topic_reader import TopicReader
 from weir.stack.local import POLL_S, Stack
+from weir.stack.serve import reached
 
 WORKLOAD_LIMIT_S = 120.0
 LINES_MAX = 10_000
@@ -87,9 +87,9 @@ def play(stack: Stack, stop: StopSignal, data: Path, policies: str) -> list[str]
     def act(client: Any) -> None:
         try:
             client(scene)
-        except WeirError as failure:
-            failures.append(str(failure))
-            screen.say(client.__name__.removeprefix("run_"), f"FAILED: {failure}")
+        except Exception as failure:  # noqa: BLE001  # of a library too: nobody else hears of it
+            failures.append(str(failure) if isinstance(failure, WeirError) else repr(failure))
+            screen.say(client.__name__.removeprefix("run_"), f"FAILED: {failures[-1]}")
 
     file = Path(policies).name
     print(f"\nThree clients, each allowed 1 partition a second and a burst of 11 (see {file}):")
@@ -114,10 +114,11 @@ def play(stack: Stack, stop: StopSignal, data: Path, policies: str) -> list[str]
 
 
 def _watch_decisions(stack: Stack, screen: Screen, prefix: str, over: threading.Event) -> None:
-    reader = TopicReader(stack.bootstrap, {})
+    cluster = stack.cluster
+    reader = TopicReader(cluster.bootstrap, cluster.client)
     mine = {f"user=ANONYMOUS,client-id={name}" for name in (JAVA, KAFKA_PYTHON, CONFLUENT)}
     try:
-        spans = [span.at_end() for span in reader.spans(Topics().decisions, 0, None)]
+        spans = [span.at_end() for span in reader.spans(cluster.topics.decisions, 0, None)]
         for batch in reader.follow(spans):
             for record in batch:
                 decision = orjson.loads(record.value)
@@ -131,19 +132,19 @@ def _watch_decisions(stack: Stack, screen: Screen, prefix: str, over: threading.
         reader.close()
 
 
-def how_to_go_on(stack: Stack, policies: str) -> None:
+def how_to_go_on(stack: Stack, policies: str, settings: str | None) -> None:
     """Say what to do with the stack that runs on, by the policies of this file."""
     weir = ".venv/bin/weir" if is_clone() else "weir"
     file = policies.removeprefix(f"{Path.cwd()}/")
     addresses = stack.addresses()
-    proxy, kafka = addresses["proxy"], addresses["kafka"]
+    proxy, there = addresses["proxy"], reached(addresses["kafka"], settings)
     print("\nEverything runs on. Point a client of your own at the proxy, and watch in a second terminal:")
     print(f"  your client             bootstrap.servers={proxy}")
-    print(f"  who waits, and why      {addresses['admin']}/ in a browser, or {weir} top --kafka {kafka}")
-    print(f"  the decisions           {weir} tail --kafka {kafka}")
+    print(f"  who waits, and why      {addresses['admin']}/ in a browser, or {weir} top {there}")
+    print(f"  the decisions           {weir} tail {there}")
     print(f"  other limits            edit {file}, or a copy of it, then")
-    print(f"                          {weir} policy apply {file} --kafka {kafka}")
-    print(f"  what was decided        {weir} dump --kafka {kafka} --out events.jsonl")
+    print(f"                          {weir} policy apply {file} {there}")
+    print(f"  what was decided        {weir} dump {there} --out events.jsonl")
     print(f"  decide it again         {weir} replay --policies {file} \\")
     print("                            --events events.jsonl --out decisions.jsonl")
     print("  stop                    Ctrl-C", flush=True)

@@ -62,8 +62,8 @@ class ByteUsage:
 
     def _close(self, broker: str, period: int) -> Iterator[dict[str, Any]]:
         counts = self._open[broker].pop(period)
-        before, used = self._last.get(broker, (period, {}))
-        if period < before:
+        before, used = self._last.get(broker, (period - 1, {}))
+        if period <= before:
             yield from self._report(broker, period, counts, f"+{self.late}")
             return
         self._last[broker] = period, counts

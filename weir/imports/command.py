@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from weir.log import teller
 from weir.options import add, whole
+from weir.paths import check_files
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
@@ -85,6 +86,7 @@ def _run(source: Any, args: argparse.Namespace) -> int:
     # Here and not above: what writes events loads the laws, which `weir --help` need not wait for.
     from weir.imports.run import run_import
 
+    check_files((args.out, args.dead_letters), (*args.files, getattr(args, "policies", None)))
     run_import(source(args), args.files, args.out, args.dead_letters, _say)
     return 0
 

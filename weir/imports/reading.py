@@ -92,9 +92,10 @@ def _begin(file: str, time_of: Callable[[bytes], int | None]) -> int:
         return 0
     with open(file, "rb") as raw:
         for (value, _), _ in zip(_read(raw, packed=file.endswith(".gz")), range(_HEAD_LINES), strict=False):
-            found = time_of(value)
-            if found is not None:
-                return found
+            # A time that is none is said of its line.
+            with suppress(ValueError, OverflowError):
+                if (found := time_of(value)) is not None:
+                    return found
     return 0
 
 

@@ -14,7 +14,7 @@ from streaming.log.writing import whole, write_lines
 from weir.imports.reading import LogFiles, LogLine
 from weir.imports.source import Event, Source
 from weir.log import unusable
-from weir.paths import check_files, check_readable, named
+from weir.paths import check_readable, named
 
 _KEPT: Final = 4_096
 """Bytes of a line that its dead letter holds."""
@@ -64,7 +64,6 @@ def run_import(
     """
     for file in files:
         check_readable(file)
-    check_files((out, dead_letters), files)
     totals = Totals()
     lines = _named_lines(LogFiles(files, say, source.time_of), files)
     with _letters(dead_letters) as letters:
@@ -100,7 +99,7 @@ def _events(
                 raise BadEvent(line.trouble)
             for event in source.events(line):
                 yield totals.written(event)
-        except (BadEvent, KeyError, TypeError, ValueError, AttributeError) as error:
+        except (BadEvent, KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
             totals.dead += 1
             reason = _reason(error)
             totals.first = totals.first or f"; {line.name}: {reason}"

@@ -41,7 +41,8 @@ class Source(ABC):
 
         Raises:
             BadEvent: it cannot be used, and why.
-            KeyError, TypeError, ValueError, AttributeError: it has not the form that it should have.
+            KeyError, TypeError, ValueError, OverflowError, AttributeError: it has not the form that it
+                should have.
         """
 
     def rest(self) -> Iterable[Event]:

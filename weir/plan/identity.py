@@ -15,6 +15,7 @@ from streaming.columns.byte_strings import Integers
 from streaming.contract.decisions import CANDIDATE
 from streaming.contract.errors import BadEvent, WeirError
 from streaming.contract.events import load_object
+from streaming.contract.fields import INT64_MAX
 from streaming.laws.registry import LAWS
 from streaming.log.reading import read_lines
 from streaming.replay import room_near
@@ -46,7 +47,7 @@ class _Said:
         kind, ts = str(decision["type"]), decision.get("ts")
         own = f"{kind} {decision.get('id')}".encode()
         said = orjson.dumps(decision, option=orjson.OPT_SORT_KEYS)
-        time = ts if type(ts) is int else 0
+        time = min(ts, INT64_MAX) if type(ts) is int else 0
         self._rows.append((_hash(own), _hash(said), time, place, kind in ANSWERS))
         if len(self._rows) == _AT_ONCE:
             self._write()

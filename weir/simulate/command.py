@@ -11,7 +11,7 @@ import orjson
 
 from streaming.contract.printable import printable
 from weir.options import add, add_file, add_flag, number, whole
-from weir.paths import check_writable
+from weir.paths import check_files
 from weir.simulate import failures_command
 from weir.simulate.scenario import (
     DEMAND,
@@ -105,8 +105,7 @@ def run(args: argparse.Namespace) -> int:
 
     given = {one.name: getattr(args, one.name) for one in fields(Scenario)}
     out = args.out or (None if args.json else DEFAULT_OUT)
-    if out is not None:
-        check_writable(out)
+    check_files((out,), (args.policies,))
     try:
         scenario = Scenario(**{name: value for name, value in given.items() if value is not None})
     except BadScenario as error:

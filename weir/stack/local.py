@@ -78,6 +78,7 @@ class StackSettings:
 
     Attributes:
         proxy_id: name of the proxy in events, empty: each makes its own.
+        binary_address: where lookups over HTTP lead, empty: to Pulsar's proxy.
         tls: that of the proxy, for /metrics too; None: plain text.
         pulsar_tls: Pulsar's proxy speaks TLS.
     """
@@ -87,6 +88,7 @@ class StackSettings:
     collect: CollectSettings
     backlog: BacklogSettings
     proxy_id: str
+    binary_address: str = ""
     tls: TlsSettings | None = None
     pulsar_tls: bool = False
 
@@ -297,7 +299,7 @@ class Stack:
         from weir.logs.policy_log import actor_here
         from weir.stack.topics import ensure_topics
 
-        created = ensure_topics(self._cluster, partitions=self._settings.local.partitions)
+        created = ensure_topics(self.cluster, partitions=self._settings.local.partitions)
         if created:
             self._say(f"created the topics {', '.join(created)}")
         wanted = self._options.policies
@@ -308,7 +310,7 @@ class Stack:
             # What was changed through the admin API since is newer than the file.
             return differences(log, wanted, ("file", "apply"), override=True, respected=("admin",))
 
-        written = change_policies(self._cluster, decide, origin="file", actor=actor_here("file"))
+        written = change_policies(self.cluster, decide, origin="file", actor=actor_here("file"))
         self._say(f"policies: {len(wanted)} entries, {len(written.updates)} of them changed")
         held = written.log.entries
         for path, value in wanted.items():
@@ -332,7 +334,7 @@ class Stack:
         if self._pulsar_admin:
             args["admin"] += ["--upstream", self._pulsar_admin]
         if self._pulsar:
-            if not self._options.pulsar_listen.endswith(":0"):
+            if not (self._settings.binary_address or self._options.pulsar_listen.endswith(":0")):
                 # Lookups over HTTP lead to the proxy as well.
                 args["admin"] += ["--binary-address", self._options.pulsar_listen]
             # The settings name one proxy, and this is another.
@@ -343,7 +345,7 @@ class Stack:
             args["collect"] = []
         if self._pulsar_admin and backlogs:
             args[PULSAR_COLLECTOR] = ["--no-usage", "--admin", self._pulsar_admin]
-        job = [] if self.parts else [self._make_job(cluster_id(self._cluster))]
+        job = [] if self.parts else [self._make_job(cluster_id(self.cluster))]
         return job + [self._make_part(name, words) for name, words in args.items()]
 
     def _make_part(self, name: str, own: list[str]) -> Part:
@@ -359,6 +361,9 @@ class Stack:
         )
 
     @property
-    def _cluster(self) -> Cluster:
+    def cluster(self) -> Cluster:
+        """Where Weir's topics are, with the login of who looks at them."""
         kafka = self._settings.kafka
-        return Cluster(self.bootstrap, Topics(kafka.topic_prefix), kafka.client)
+        return Cluster(
+            self.bootstrap, Topics(kafka.topic_prefix), kafka.client, topics_kept_ms=kafka.topics_kept_ms
+        )

@@ -94,8 +94,7 @@ def _announce(stack: Stack, server: MetricsServer, args: argparse.Namespace, *, 
     if args.ready_file:
         write_ready_file(args.ready_file, content)
     proxy, kafka = content["proxy"], content["kafka"]
-    # Also with the login that stands in the settings.
-    there = f"--kafka {kafka}" + (f" --settings {shlex.quote(str(args.settings))}" if args.settings else "")
+    there = reached(kafka, args.settings)
     print(f"weir is ready: clients connect to {proxy}, Kafka is {kafka}, metrics {content['metrics']}")
     if service := content.get("pulsar_proxy"):
         scheme = "pulsar+ssl" if pulsar_tls else "pulsar"
@@ -109,6 +108,11 @@ def _announce(stack: Stack, server: MetricsServer, args: argparse.Namespace, *, 
     print(f"  or as REST, on a page   {content['admin']}/docs (without tokens from this machine only)")
     print(f"  try it                  kafka-topics --bootstrap-server {proxy} --create --topic t1")
     print("  stop                    Ctrl-C", flush=True)
+
+
+def reached(kafka: object, settings: str | None) -> str:
+    """The options of a command that goes there, also with the login that stands in the settings."""
+    return f"--kafka {kafka}" + (f" --settings {shlex.quote(settings)}" if settings else "")
 
 
 def _options(args: argparse.Namespace, policies: str | None) -> StackOptions:
@@ -152,6 +156,7 @@ def _settings(file: str | None) -> StackSettings:
         collect=read["collect"],
         backlog=read["backlog"],
         proxy_id=read["proxy"].id or "",
+        binary_address=read["http"].binary_address,
         tls=read["proxy"].tls,
         pulsar_tls=read["pulsar"].tls is not None,
     )

@@ -5,7 +5,6 @@ import json
 import logging
 import os
 import signal
-import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -27,6 +26,7 @@ from streaming.job.process.host_clock import HostClock
 from streaming.job.process.lease import Lease
 from streaming.job.process.new_checkpoint import first_offsets, warn_of_new
 from streaming.job.process.progress import JobMetrics, ProgressReader
+from streaming.job.process.stop import Stop
 from streaming.job.process.ticker import Ticker
 from streaming.job.process.whole_batches import go_back
 from streaming.job.query import sources_of, start_query
@@ -82,7 +82,7 @@ def serve(settings: JobSettings, options: JobOptions) -> None:
         WeirError: it could not start, or the query failed, which names Spark's log; or a topic that it reads
             was deleted and made again: started again it begins a checkpoint for that one.
     """
-    stop = threading.Event()
+    stop = Stop()
     seen = _topics_seen(options, settings.topics_timeout_s)
     ids = {name: seen.ids[name] for name in sources_of(options.cluster.topics)}
     # A short name for the topics that are read: those that come after them get another checkpoint.
@@ -191,7 +191,7 @@ def _watch(
     query: StreamingQuery,
     reader: ProgressReader,
     session: Session,
-    stop: threading.Event,
+    stop: Stop,
     ticker: Ticker,
     watch: TopicWatch,
     sources: Collection[str],
@@ -243,9 +243,9 @@ def _announce(session: Session, options: JobOptions, metrics: str | None) -> Non
 
 
 @contextmanager
-def _signals(stop: threading.Event) -> Iterator[None]:
+def _signals(stop: Stop) -> Iterator[None]:
     def handle(number: int, frame: FrameType | None) -> None:
-        stop.set()
+        stop.ask()
 
     before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
     try:

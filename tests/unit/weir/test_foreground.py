@@ -1,6 +1,8 @@
-"""The folder that a stack keeps its data in."""
+"""The folder that a stack keeps its data in, and how it hears that it is to stop."""
 
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,33 @@ import pytest
 from weir.foreground import private_folder
 
 KEPT = ("kafka", "up.lock")
+ANYWHERE = """
+import signal, sys
+from weir.foreground import StopSignal
+
+def heard(after):
+    stop, left = StopSignal(), after
+
+    def trace(frame, event, arg):
+        nonlocal left
+        left -= 1
+        if not left:
+            signal.raise_signal(signal.SIGTERM)
+        return trace
+
+    stop.install()
+    sys.settrace(trace)
+    stop.wait(0.01)
+    sys.settrace(None)
+    assert stop.requested is (left <= 0)
+    return left <= 0
+
+after = 1
+while heard(after):
+    after += 1
+print(after)
+"""
+"""A signal at each line of a wait in turn, until it has so many no more."""
 
 
 def mode(path: Path) -> int:
@@ -46,3 +75,11 @@ def test_somebody_elses_folder_is_left_as_it_is(tmp_path: Path) -> None:
         f"{data} has mode 1777: others on this machine may read what is kept there; expected 0700"
     )
     assert mode(data) == 0o1777
+
+
+def test_a_signal_in_the_middle_of_a_wait_is_heard() -> None:
+    """Wherever it is just then; it waited for its own lock, and only SIGKILL ended it."""
+    said = subprocess.run(
+        [sys.executable, "-c", ANYWHERE], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert int(said.stdout) > 3

@@ -96,6 +96,7 @@ def applying(lines: list[str], title: str) -> str:
         ("decide: strict", "a request waits for it"),
         ("algorithm: sampled_rate", "as always with this algorithm"),
         ("decide: local, shadow: true", "the entry is a shadow"),
+        ("algorithm: sampled_rate, shadow: true", "the entry is a shadow"),
     ],
 )
 def test_explain_says_where_it_is_decided(explain: Explain, keys: str, words: str) -> None:
@@ -103,6 +104,15 @@ def test_explain_says_where_it_is_decided(explain: Explain, keys: str, words: st
     text = f"version: 1\nquotas:\n  - {{entity: {{user: a}}, controller_mutation_rate: 1, {keys}}}\n"
     lines = explain("--user", "a", "--client-id", "", text=text)
     assert words in lines[lines.index("What to do next:") - 2]
+
+
+def test_explain_says_until_when_a_topics_group_is_raised(explain: Explain) -> None:
+    """Beside its limit, which is that of the raise."""
+    group = "{publishRateInMsgs: 1, raise: {publishRateInMsgs: 5, until: '2999-01-01T00:00:00Z'}}"
+    text = f"version: 1\nresourcegroups: {{g: {group}}}\ntenants: {{acme: {{resourcegroup: g}}}}\n"
+    lines = explain("--topic", T1, text=text)
+    assert lines[1] == "resourcegroups.g is raised until 2999-01-01T00:00:00Z."
+    assert "Resource group: g by tenants.acme: {publishRateInMsgs: 5}" in lines
 
 
 def test_check_says_what_a_good_file_holds(check: Check) -> None:

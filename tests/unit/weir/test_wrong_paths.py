@@ -244,7 +244,9 @@ def test_a_file_that_fails_under_way_is_named(
          "--report", "MORE"),
         ("propose", "--events", "EVENTS", "--policies", "POLICIES", "--out", "POLICIES"),
         ("simulate", "failures", "--policies", "POLICIES", "--events", "EVENTS", "--out", "EVENTS"),
+        ("simulate", "concurrency", "--policies", "POLICIES", "--partition", "p", "--out", "POLICIES"),
         ("import", "kafka-request-log", "EVENTS", "--out", "EVENTS"),
+        ("import", "kafka-request-log", "EVENTS", "--policies", "POLICIES", "--out", "POLICIES"),
     ],
 )  # fmt: skip
 def test_what_is_read_is_not_written(

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from weir.commands.local.foreground import add_local_options, serve
-from weir.options import add, add_flag
+from weir.options import add, add_flag, port_number
 from weir.settings import LOCAL_KAFKA_PORT
 from weir.stack.kafka import HOST, KEPT, LocalKafka
 
@@ -18,7 +18,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     )
     add_local_options(parser, Path(".weir/data/kafka"), "{kafka, pid} when it takes requests")
     port = "0 = any free one (default: %(default)s)"
-    add(parser, "--port", port, metavar="N", type=int, default=LOCAL_KAFKA_PORT)
+    add(parser, "--port", port, metavar="N", type=port_number, default=LOCAL_KAFKA_PORT)
     listen = "address for clients, who need no login; 0.0.0.0 lets other machines in (default: %(default)s)"
     add(parser, "--listen", listen, metavar="HOST", default=HOST)
     add(parser, "--advertise", f"host that clients are told to connect to (default: {HOST})", metavar="HOST")

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from weir.commands.local.foreground import add_local_options, serve
-from weir.options import add
+from weir.options import add, port_number
 from weir.settings import LOCAL_PULSAR_ADMIN_PORT, LOCAL_PULSAR_PORT
 from weir.stack.pulsar import HEAP_MB, KEPT, LocalPulsar, prepare
 
@@ -18,12 +18,13 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "The first time its jars are fetched with Maven (231 MB).",
     )
     add_local_options(parser, Path(".weir/data/pulsar"), "{pulsar, pulsar_admin, pid} when messages pass")
-    number = {"metavar": "N", "type": int}
+    number = {"metavar": "N", "type": port_number}
     port = "of the binary protocol; 0 = any free one (default: %(default)s)"
     add(parser, "--port", port, default=LOCAL_PULSAR_PORT, **number)
     admin = "of the admin API; 0 = any free one (default: %(default)s)"
     add(parser, "--admin-port", admin, default=LOCAL_PULSAR_ADMIN_PORT, **number)
-    add(parser, "--heap", "limit of its heap, MiB (default: %(default)s)", default=HEAP_MB, **number)
+    heap = "limit of its heap, MiB (default: %(default)s)"
+    add(parser, "--heap", heap, default=HEAP_MB, metavar="N", type=int)
     token = "a superuser's, by which it is asked whether it is ready where it wants logins"
     add(parser, "--token-file", token, default="", metavar="FILE")
     parser.set_defaults(run=run)

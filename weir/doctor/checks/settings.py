@@ -41,7 +41,9 @@ def _of_client(patient: Patient) -> Iterator[Finding]:
     if client.get("security.protocol", _CLEAR[0]).lower() in _CLEAR and _far(patient.cluster.bootstrap):
         what = "Weir's own connections to the brokers are in plain text, to be read and changed on the way"
         yield warning(what, "set kafka.client security.protocol: SASL_SSL")
-    if path and any(client.get(name) for name in _SECRETS) and os.stat(path).st_mode & _OTHERS:
+    logins = (client, *patient.logins.values())
+    secret = any(each.get(name) for each in logins for name in _SECRETS)
+    if path and secret and os.stat(path).st_mode & _OTHERS:
         what = f"{path} holds a password, or names its file, and others on this machine may read it"
         yield warning(what, f"chmod 600 {path}")
 

@@ -18,10 +18,12 @@ def letters(path: Path) -> list[tuple[str, int, str]]:
     return [(letter["topic"], letter["offset"], letter["reason"]) for letter in read]
 
 
-def run(tmp_path: Path, *files: Path, status: int = 0) -> tuple[list[Any], list[tuple[str, int, str]]]:
+def run(
+    tmp_path: Path, *files: Path, status: int = 0, zone: str = "UTC"
+) -> tuple[list[Any], list[tuple[str, int, str]]]:
     """Import them; returns events and dead letters."""
     out, dead = tmp_path / "out.jsonl.gz", tmp_path / "dead.jsonl"
-    words = ["--out", str(out), "--dead-letters", str(dead)]
+    words = ["--out", str(out), "--dead-letters", str(dead), "--timezone", zone]
     assert main(["import", "kafka-request-log", *map(str, files), *words]) == status
     if status:
         assert not out.exists() and not dead.exists()
@@ -53,6 +55,15 @@ def test_a_bad_line(tmp_path: Path, bad: str, reason: str) -> None:
     events, ((file, number, why),) = run(tmp_path, path)
     assert (len(events), file, number) == (2, "r.log", 3)
     assert reason in why
+
+
+@pytest.mark.parametrize("day", ["2026-02-30", "0001-01-01"])
+def test_a_file_that_begins_with_no_time(tmp_path: Path, day: str) -> None:
+    """A day that there is not, or not in the log's zone, is said of that line; it was a traceback."""
+    path = tmp_path / "r.log"
+    path.write_text("\n".join((GOOD.replace("2026-11-26", day), GOOD)))
+    events, ((file, number, _),) = run(tmp_path, path, zone="Pacific/Auckland")
+    assert (len(events), file, number) == (1, "r.log", 1)
 
 
 def test_a_truncated_archive(tmp_path: Path) -> None:

@@ -132,6 +132,19 @@ def test_periods_and_silence(imported: Import) -> None:
     assert {r["broker"] for r in reports} == {"10.0.0.1:9092"}
 
 
+def test_bytes_of_a_reported_period(imported: Import) -> None:
+    """They are a report of their own, and whoever was in the first one is silent afterwards all the same."""
+    minutes = ("10:00", "10:01", "10:02", "10:00", "10:03")
+    log = [produce(100, f"2026-11-26 {minute}:30,000") for minute in minutes]
+    log[3] = log[3].replace("User:alice", "User:bob")
+    log[1:3] = [each.replace("User:alice", "User:carol") for each in log[1:3]]
+    reports = imported(log)
+    assert len({report["id"] for report in reports}) == len(reports) == 5
+    told = [pair for report in reports for pair in report["usage"].items()]
+    silent = [name for name, own in told if not own["publishedBytes"]]
+    assert silent == ["quota/user=alice", "quota/user=carol"]
+
+
 def test_policies_name_the_groups(imported: Import, tmp_path: Path) -> None:
     """The level that limits, and resource groups by the topic's name; refused records are no group's."""
     policies = tmp_path / "p.yaml"

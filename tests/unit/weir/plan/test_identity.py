@@ -90,3 +90,10 @@ def test_a_line_that_is_no_object_is_named(tmp_path: Path) -> None:
     """A file of something else proves nothing."""
     with pytest.raises(WeirError, match=r"d\.jsonl:1: not JSON"):
         proven(tmp_path, b"nonsense\n")
+
+
+def test_a_time_beyond_all_times_is_a_difference(tmp_path: Path) -> None:
+    """No machine's number holds it; it was a traceback."""
+    first, *others = recorded(tmp_path)
+    with pytest.raises(WeirError, match="1 decisions differ"):
+        proven(tmp_path, first | {"ts": 2**63}, *others)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from streaming.collect.backlog.settings import BacklogSettings
+from streaming.contract.topics import Cluster
 from weir.foreground import StopSignal
 from weir.settings import CollectSettings, KafkaSettings, LocalSettings
 from weir.stack import local, topics
@@ -118,6 +119,8 @@ class World:
     def stack(
         self,
         proxy_id: str = "",
+        binary_address: str = "",
+        topics_of: KafkaSettings | None = None,
         collect: CollectSettings | None = None,
         backlog: BacklogSettings | None = None,
         **given: Any,
@@ -130,11 +133,12 @@ class World:
         made = Stack(
             StackOptions(data=self._folder, **options),
             StackSettings(
-                kafka=KafkaSettings(),
+                kafka=topics_of or KafkaSettings(),
                 local=LocalSettings(),
                 collect=collect or CollectSettings(),
                 backlog=backlog or BacklogSettings(),
                 proxy_id=proxy_id,
+                binary_address=binary_address,
             ),
             StopSignal(),
             lambda line: None,
@@ -186,9 +190,19 @@ def test_a_local_pulsar_is_fetched_started_and_named(world: World) -> None:
 
 
 def test_lookups_over_http_need_an_address_that_is_known(world: World) -> None:
-    """With port 0 it is not yet, and they are refused."""
+    """With port 0 it is not yet, and they are refused; one in the settings holds, wherever we listen."""
     world.stack(pulsar=OWN, pulsar_listen="h:0").stop()
     assert "--binary-address" not in world.words["admin"]
+    world.stack(pulsar=OWN, binary_address="weir.example:6650").stop()
+    assert "--binary-address" not in world.words["admin"]
+
+
+def test_topics_are_made_as_the_settings_say(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By whoever comes first, the job or we."""
+    made: list[Cluster] = []
+    monkeypatch.setattr(topics, "ensure_topics", lambda cluster, **others: made.append(cluster) or [])
+    world.stack(topics_of=KafkaSettings(topic_prefix="w.", topics_kept_ms=7_200_000)).stop()
+    assert [(each.topics.decisions, each.topics_kept_ms) for each in made] == [("w.decisions", 7_200_000)]
 
 
 def test_a_pulsar_that_is_there_is_only_used(world: World) -> None:

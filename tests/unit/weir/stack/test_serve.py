@@ -2,10 +2,12 @@
 
 import re
 from argparse import Namespace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from streaming.contract.errors import ConfigError
 from weir.stack import serve
 
 
@@ -42,3 +44,13 @@ def test_commands_that_are_named_work_as_they_stand(
     text = announced(capsys, settings)
     for command in ("tail", "backlog --watch", "policy get", "policy apply FILE"):
         assert re.search(rf"weir {command} --kafka k:2{re.escape(also)}(\n|;)", text)
+
+
+def test_what_the_stack_itself_reads_of_the_settings(tmp_path: Path) -> None:
+    """Sections of others too; a port that there is not is named by its line."""
+    file = tmp_path / "weir.yaml"
+    file.write_text("http: {binary_address: 'weir.example:6650'}\n")
+    assert serve._settings(str(file)).binary_address == "weir.example:6650"
+    file.write_text("local: {kafka_port: 65536}\n")
+    with pytest.raises(ConfigError, match="65535"):
+        serve._settings(str(file))
