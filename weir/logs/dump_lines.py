@@ -74,7 +74,7 @@ class History:
         max_ahead_ms: the job's setting of that name.
 
     Attributes:
-        late: ids of requests that were decided too late.
+        late: ids and times of requests that were decided too late: of one that stands twice, maybe not both.
         applied: id -> time at which an event was applied, where that is not its own.
         turn: id -> its place among the events of its subject that were applied at the same time, from 1 on;
             those that have none come before them, as they arrived.
@@ -82,7 +82,7 @@ class History:
 
     def __init__(self, max_ahead_ms: int = MAX_AHEAD_MS) -> None:
         self.max_ahead_ms = max_ahead_ms
-        self.late: set[str] = set()
+        self.late: set[tuple[str, int]] = set()
         self.applied: dict[str, int] = {}
         self.turn: dict[str, int] = {}
         self._refunds: dict[str, _Refund] = {}
@@ -118,7 +118,7 @@ class History:
             if not isinstance(decision.get("id"), str):
                 continue
             if decision.get("late") is True:
-                self.late.add(decision["id"])
+                self.late.add((decision["id"], _time(decision, 0)))
                 _check_size(self.late)
             subject, ts = _whose(decision), decision.get("ts")
             if isinstance(subject, str) and type(ts) is int:
@@ -218,7 +218,7 @@ class Annotator:
         name = event["id"]
         if not isinstance(name, str):
             return
-        if name in self._history.late:
+        if (name, _time(event, 0)) in self._history.late:
             event["late"] = True
             self._counts.late += 1
         if name in self._history.applied:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from soak_bounds import beyond, most_above
-from soak_checks import DEMANDED_S, IDLE_S, RULES, SAMPLES_MIN, SOON_MS, check, successes
+from soak_checks import DEMANDED_S, IDLE_S, RULES, SAMPLES_MIN, SOON_MS, TIMED_OUT, check, successes
 from soak_histories import (
     AWAY,
     GOOD,
@@ -199,6 +199,16 @@ def test_one_doubt_is_forgiven_once() -> None:
 
     assert len(check(History.of([*twice, doubt]))["charged"]) == 1
     assert check(History.of([*twice, doubt, doubt]))["charged"] == []
+
+
+@pytest.mark.parametrize(("who", "ended", "wrong"), [("p", 4_000, 0), ("q", 4_000, 1), ("p", 3_999, 1)])
+def test_what_was_under_way_as_its_producer_gave_one_up_may_be_there_twice(
+    who: str, ended: int, wrong: int
+) -> None:
+    """Of that producer, and at that time; it is not lost."""
+    given_up = {**sent(5, None), "who": who, "ended": ended, "code": TIMED_OUT}
+    found = check(History.of([*GOOD, given_up, placed("record", 4, 4)]))
+    assert (len(found["twice"]), found["lost"]) == (wrong, [])
 
 
 @pytest.mark.parametrize(("fault", "wrong"), [(AWAY, 0), (killed(1500), 1), (killed(-90_000, "cluster"), 1)])

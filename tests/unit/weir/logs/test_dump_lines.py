@@ -65,7 +65,7 @@ def history() -> History:
 def test_a_decision_that_lists_no_refunds_as_it_should_is_passed_over(history: History, refunds: Any) -> None:
     """Others may write to the topic: the dump goes on."""
     history.read_decisions([decision("a", 1, refunds=refunds, late=True)])
-    assert history.late == {"a"}
+    assert history.late == {("a", 1)}
 
 
 def test_late_decisions_mark_their_requests(history: History) -> None:
@@ -73,10 +73,18 @@ def test_late_decisions_mark_their_requests(history: History) -> None:
     history.read_decisions(
         [decision("a", 1, late=True), decision("b", 2), decision("c", 3, note='"late":true')]
     )
-    annotator, counts = Annotator(history, counts := DumpSummary()), counts
-    events = [written(annotator.line(record(n, request(id=name)))) for n, name in enumerate("abc")]
+    annotator = Annotator(history, counts := DumpSummary())
+    events = [written(annotator.line(record(n, request(id=name), n + 1))) for n, name in enumerate("abc")]
     assert [event.get("late") for event in events] == [True, None, None]
     assert counts.late == 1
+
+
+def test_of_a_request_that_stands_twice_the_one_that_was_late_is_marked(history: History) -> None:
+    """Its proxy wrote it again after all brokers had gone (docs/failures.md): in time at first, then late."""
+    history.read_decisions([decision("a", 1), decision("a", 2, late=True)])
+    annotator = Annotator(history, DumpSummary())
+    both = [written(annotator.line(record(n, request(id="a"), n))) for n in (1, 2)]
+    assert [event.get("late") for event in both] == [None, True]
 
 
 def test_decisions_say_when_their_events_were_applied(history: History) -> None:
