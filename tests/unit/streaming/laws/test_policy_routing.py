@@ -139,5 +139,5 @@ def test_a_namespace_that_only_has_a_group_is_not_kept() -> None:
 def test_the_records_of_many_groups_are_few() -> None:
     """One goes to the shard of its group, and one to each shard of mutations, which counts it."""
     value = orjson.dumps(policy(0, "resourcegroups.rg1", {"publishRateInMsgs": 1}))
-    found = routes(value, default_id="", default_ts=None, shards=8, timeline=None)
+    found = routes(value, default_id="", default_ts=None, shards=8, timeline=PolicyTimeline())
     assert len(found) == 8 + 1
