@@ -153,6 +153,7 @@ def test_killed_connections_leak_nothing(start: Start) -> None:
     world.relay.open.set()
 
 
+@pytest.mark.soak
 def test_the_brain_away_and_back(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a job the law goes on here, by our own samples; a decision takes the limit back."""
     monkeypatch.setattr(bounds, "BRAIN_AWAY_MS", 1_000)

@@ -63,8 +63,10 @@ def sent(properties: dict[str, Any], topic: str, count: int, pause_s: float = 0)
     return got
 
 
-@pytest.mark.parametrize("tls", [False, True])
-@pytest.mark.parametrize("kind", ["v1", "v2"])
+@pytest.mark.parametrize(("kind", "tls"), [
+    ("v1", False), ("v2", True),
+    *(pytest.param(*one, marks=pytest.mark.soak) for one in (("v1", True), ("v2", False))),
+])  # fmt: skip
 def test_a_client_behind_a_load_balancer_is_served(
     cluster: Cluster, tmp_path: Path, kind: str, tls: bool
 ) -> None:

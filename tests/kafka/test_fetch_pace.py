@@ -87,10 +87,9 @@ def limited(cluster: Cluster, proxy: ProxyThread, by: str) -> str:
 
 @pytest.mark.parametrize("settings", [
     pytest.param({}, id="any"),
-    pytest.param(
-        {"fetch.min.bytes": ASKED // 2, "fetch.wait.max.ms": 5_000}, id="much", marks=pytest.mark.soak
-    ),
+    pytest.param({"fetch.min.bytes": ASKED // 2, "fetch.wait.max.ms": 5_000}, id="much"),
 ])  # fmt: skip
+@pytest.mark.soak
 def test_consumers_that_ask_for_much_read_evenly(
     cluster: Cluster, proxy: ProxyThread, settings: dict[str, Any]
 ) -> None:

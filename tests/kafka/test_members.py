@@ -132,6 +132,7 @@ def test_a_proxy_that_starts_while_the_job_is_away(cluster: Cluster, tmp_path: P
             assert proxy.metric("alone") == 0
 
 
+@pytest.mark.soak
 def test_what_was_decided_while_the_job_is_long_away(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -101,6 +101,7 @@ def brokers_at(proxy: ProxyThread, context: ssl.SSLContext, name: str) -> list[t
     return [(broker.host, broker.port) for broker in answer.brokers]
 
 
+@pytest.mark.soak
 def test_what_tls_keeps_is_within_the_bound(secured: Secured, authority: Authority) -> None:
     """Connections that had large requests and are idle: the greediest end, who had none is served."""
     proxy = secured(memory_mb=64)

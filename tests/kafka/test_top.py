@@ -46,6 +46,7 @@ def top(cluster: Cluster, *words: str) -> subprocess.CompletedProcess[str]:
     return weir(cluster, "top", *words)
 
 
+@pytest.mark.soak
 def test_a_throttled_client_is_found_everywhere(
     cluster: Cluster, proxy: ProxyThread, wire: Callable[..., WireClient], admin: Admin
 ) -> None:

@@ -43,13 +43,17 @@ def cluster_for(kafka: LocalKafka, prefix: str) -> Cluster:
     return cluster
 
 
-def write(cluster: Cluster, topic: str, *values: Any, key: str = "user=a") -> None:
-    """Send records, in order."""
+def write(cluster: Cluster, topic: str, *values: Any, key: str = "user=a") -> list[int]:
+    """Send records, in order; the brokers' times of them."""
+    times: list[int] = []
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True})
     for value in values:
         data = value if isinstance(value, bytes) or value is None else orjson.dumps(value)
-        producer.produce(topic, key=key.encode(), value=data)
+        producer.produce(
+            topic, key=key.encode(), value=data, on_delivery=lambda _, sent: times.append(sent.timestamp()[1])
+        )
     assert producer.flush(20) == 0
+    return times
 
 
 def test_topics_have_the_settings_of_the_contract(kafka: LocalKafka) -> None:
@@ -100,7 +104,7 @@ def test_dump_writes_events_in_applied_order(kafka: LocalKafka, tmp_path: Path) 
     base = {"type": "request", "user": "a", "subject": "user=a", "items": []}
     decided = {"type": "admission", "subject": "user=a"}
     write(cluster, topics.requests, base | {"id": "new", "ts": NOW}, base | {"id": "old", "ts": NOW - 500})
-    write(cluster, topics.requests, base, b"{'no': json}", None)
+    came, *_ = write(cluster, topics.requests, base, b"{'no': json}", None)
     write(cluster, topics.policies, {"type": "policy", "ts": NOW, "path": "broker", "value": None})
     write(
         cluster,
@@ -108,7 +112,7 @@ def test_dump_writes_events_in_applied_order(kafka: LocalKafka, tmp_path: Path) 
         decided | {"id": "new", "ts": NOW},
         decided | {"id": "old", "ts": NOW - 500, "applied_ts": NOW},
     )
-    write(cluster, topics.decisions, decided | {"id": "dump.requests-0-2", "ts": NOW + 1, "late": True})
+    write(cluster, topics.decisions, decided | {"id": "dump.requests-0-2", "ts": came, "late": True})
 
     counts = dump(cluster, 0, int(time.time() * 1000) + 60_000, out, progress=lambda text: None)
 

@@ -198,6 +198,7 @@ def test_a_split_client(proxy: ProxyProcess, slow: str, say: Say, way: Way) -> N
     held(split(proxy.bootstrap, slow, slow, way, 20.0, RECORDS), say)
 
 
+@pytest.mark.soak
 def test_a_split_client_for_a_moment(proxy: ProxyProcess, slow: str, say: Say) -> None:
     """The same of one with a new connection after each commit."""
     held(split(proxy.bootstrap, slow, slow, Way(anew=True, beside=True), 8.0, RECORDS), say)
