@@ -56,7 +56,7 @@ class DumpSummary:
         late: requests marked late.
         not_json: lines that are no JSON object, kept as they are.
         left_out: records that are no single line, such as tombstones.
-        ahead: events so far ahead of their records that the job has buried them; a replay would not.
+        ahead: events that the job has buried, too far ahead of their records or policies; a replay would not.
     """
 
     events: int = 0
@@ -104,7 +104,9 @@ class History:
                 _check_size(self._refunds)
 
     def buried(self, event: dict[str, Any], ts: int) -> bool:
-        """Whether the job has buried an event as too far ahead of its record, which was written at `ts`."""
+        """Whether the job has buried an event: too far ahead of its record, written at `ts`, or a policy."""
+        if event.get("type") == "policy":
+            return True
         times = (event.get("ts"), event.get("applied_ts"))
         ahead = any(type(time) is int and time - ts > self.max_ahead_ms for time in times)
         return ahead and not _is_own(event)

@@ -55,6 +55,13 @@ def test_what_the_job_buried_as_too_far_ahead_is_left_out() -> None:
     assert Annotator(history, counts, is_policy=True).line(record(3, {"type": "policy", "ts": 9_000}))
 
 
+def test_a_policy_among_events_is_left_out() -> None:
+    """The job buries it, whoever wrote it there; a replay would go by it."""
+    stray = {"type": "policy", "ts": 1000, "path": "broker", "value": None}
+    assert Annotator(History(), DumpSummary()).line(record(0, stray, topic="weir.usage")) is None
+    assert Annotator(History(), DumpSummary(), is_policy=True).line(record(0, stray, topic="weir.policies"))
+
+
 @pytest.fixture
 def history() -> History:
     """Nothing has happened."""
