@@ -82,8 +82,9 @@ class LoneWorker:
         origins, values = zip(*records, strict=True)
         numbers = range(self._offset, self._offset + len(values))
         self._offset = numbers.stop
-        columns = (origins, [0] * len(values), numbers, [ts] * len(values), values)
-        batch = pa.record_batch([pa.array(each) for each in columns], ROUTED_COLUMNS.names[1:])
+        none = pa.nulls(len(values), pa.binary())
+        columns = (origins, [0] * len(values), numbers, [ts] * len(values), none, values)
+        batch = pa.record_batch([*map(pa.array, columns)], ROUTED_COLUMNS.names[1:])
         begun, cpu = time.perf_counter(), time.process_time()
         routed = pa.Table.from_batches(self._route([batch]), ROUTED_COLUMNS)
         outputs = [

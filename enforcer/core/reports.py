@@ -1,6 +1,7 @@
 """Sends events to Kafka without ever making the traffic wait."""
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -12,6 +13,7 @@ from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaExceptio
 
 from enforcer.core.metrics import Metrics
 from streaming.columns.packed import CONTENT_TYPE, HEADER
+from streaming.columns.sent import SENT_HEADER, STAMP_NAME_BYTES, stamps
 from streaming.kafka_io.writer import connected, served
 
 EVENTS_MAX: Final = 20_000
@@ -77,6 +79,9 @@ class Reports:
         self._refused, self._learn = refused, learn
         self._producer: Producer | None = None
         self._dead: list[Producer] = []
+        self._stamp = stamps(os.urandom(STAMP_NAME_BYTES))
+        # A record with a lower number behind one with a higher one would be a copy.
+        self._in_turn = threading.Lock()
         self._stopping = threading.Event()
         # Both the loop and the polling thread may find the producer dead.
         self._replacing = threading.Lock()
@@ -99,7 +104,7 @@ class Reports:
             acked: told what came of it, if it was not dropped.
         """
         name = str(event.get("id", ""))
-        return self._produce(topic or self._topic, key, orjson.dumps(event), None, name, acked)
+        return self._produce(topic or self._topic, key, orjson.dumps(event), (), name, acked)
 
     def send_first(self, event: Mapping[str, Any], key: str, topic: str, acked: Acknowledged) -> bool:
         """As `send`, before `start`: at once, maybe twice, and what is not sent within a second is no loss.
@@ -124,14 +129,14 @@ class Reports:
 
     def send_packed(self, value: bytes, key: str, topic: str) -> bool:
         """Hand a packed record over, as `send` an event."""
-        return self._produce(topic, key, value, [(HEADER, CONTENT_TYPE)], "", None)
+        return self._produce(topic, key, value, ((HEADER, CONTENT_TYPE),), "", None)
 
     def _produce(
         self,
         topic: str,
         key: str,
         value: bytes,
-        headers: list[tuple[str, str | bytes | None]] | None,
+        headers: tuple[tuple[str, str | bytes], ...],
         event_id: str,
         acked: Acknowledged | None,
     ) -> bool:
@@ -140,13 +145,14 @@ class Reports:
             self._metrics.events.labels("dropped").inc()
             return False
         try:
-            producer.produce(
-                topic,
-                value=value,
-                key=key.encode(),
-                headers=headers or [],
-                on_delivery=partial(self._done, producer, event_id, acked),
-            )
+            with self._in_turn:
+                producer.produce(
+                    topic,
+                    value=value,
+                    key=key.encode(),
+                    headers=[*headers, (SENT_HEADER, self._stamp())],
+                    on_delivery=partial(self._done, producer, event_id, acked),
+                )
         except BufferError:
             self._crowded = True
             self._metrics.events.labels("dropped").inc()

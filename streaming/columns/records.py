@@ -95,6 +95,8 @@ class Records:
             None: there is one shard only.
         packs: rows of packed records, in the order of their indices.
         unusable: by index, why a packed record cannot be unpacked; its bytes are in `value`.
+        sent: note for the shard of who has sent what so far (columns.sent); empty: nothing new.
+        copies: records of the batch that are left out, since they stood before.
     """
 
     topic: Sequence[str] = field(default_factory=list)
@@ -106,6 +108,8 @@ class Records:
     broadcast: Sequence[bool] | Flags | None = None
     packs: list[Pack] = field(default_factory=list)
     unusable: dict[int, str] = field(default_factory=dict)
+    sent: bytes = b""
+    copies: int = 0
 
     def __len__(self) -> int:
         return len(self.value) + sum(map(len, self.packs))

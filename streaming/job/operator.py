@@ -17,6 +17,7 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from streaming.columns.outputs import Outputs
 from streaming.columns.records import NameColumn, Records, unpacked
+from streaming.columns.sent import SentBefore
 from streaming.contract.decisions import DEADLETTER
 from streaming.contract.errors import StateError
 from streaming.contract.events import MAX_AHEAD_MS
@@ -34,7 +35,8 @@ from streaming.job.spark.memory import give_back, is_unusual
 from streaming.laws.law import CandidatePolicies, StepContext
 from streaming.laws.name_hashes import partition_of
 from streaming.laws.registry import LAWS
-from streaming.laws.shard import STATE_VERSION, step
+from streaming.laws.shard import SENT, STATE_VERSION, step
+from streaming.state.body import note_in
 
 _LATER_MS = 100_000_000
 
@@ -87,8 +89,8 @@ def group_function(given: Input) -> GroupFunction:
         if candidate is not None:
             yield from _try(given.candidates[candidate], law, chunks, state, given)
             return
-        records = gather(chunks, given)
         body = body_of(state)
+        records = gather(chunks, given, body)
         # The batch's time is in Spark's offset log, so a batch that is run again after a crash has the same.
         processed_ts = None if replay else int(state.getCurrentProcessingTimeMs())
         blobs = None if given.blob_stores is None else given.blob_stores.of(law, shard)
@@ -116,9 +118,10 @@ def _try(
     candidate: CandidatePolicies, law: str, chunks: Iterable[Columns], state: GroupState, given: Input
 ) -> Iterator[Columns]:
     """One law's batch by policies that are only tried."""
-    records = gather(chunks, given)
+    body = body_of(state)
+    records = gather(chunks, given, body)
     context = replace(given.context, processed_ts=int(state.getCurrentProcessingTimeMs())).tried(candidate)
-    body, written = step(law, 0, body_of(state), records, context)
+    body, written = step(law, 0, body, records, context)
     state.update((STATE_VERSION, body))
     outputs = written.tried(candidate.name)
     limit_record_size(outputs, records)
@@ -146,23 +149,37 @@ def body_of(state: GroupState) -> bytes | None:
     return bytes(body)
 
 
-def gather(chunks: Iterable[Columns], given: Input) -> Records:
-    """One group's records. Spark hands a group over in chunks, in no promised order; the law sorts.
+def gather(chunks: Iterable[Columns], given: Input, body: bytes | None) -> Records:
+    """One group's records, but for copies. Spark hands a group over in chunks, in no promised order; the law
+    sorts.
 
     Args:
         chunks: columns of `schemas.RECORD_COLUMNS`.
         given: what their numbers stand for.
+        body: the shard's, after the batch before.
     """
     parts = zip(*(chunk[1:] for chunk in chunks), strict=True)
-    origin, partition, offset, ts, value = map(pa.chunked_array, parts)
-    origins, partitions, offsets = (column.to_numpy() for column in (origin, partition, offset))
+    origin, partition, offset, ts, sent, value = map(pa.chunked_array, parts)
+    origins, partitions, offsets, times = (each.to_numpy() for each in (origin, partition, offset, ts))
+    note, count = b"", len(origins)
+    if sent.null_count < count:
+        before = SentBefore(note_in(body, SENT))
+        own = ~before.copies(partitions, offsets, times, sent.combine_chunks())
+        if not own.all():
+            origins, partitions, offsets, times = (
+                each[own] for each in (origins, partitions, offsets, times)
+            )  # fmt: skip
+            value = value.filter(pa.array(own))
+        note = before.to_bytes()
     broadcast = np.isin(origins, list(schemas.BROADCAST))
     if not given.context.replay:
-        return unpacked(
-            topic=NameColumn(given.names, origins), partition=partitions, offset=offsets, ts=ts.to_numpy(),
+        records = unpacked(
+            topic=NameColumn(given.names, origins), partition=partitions, offset=offsets, ts=times,
             value=value, broadcast=broadcast, packed=origins >= schemas.PACKED_EVENT,
             cut=origins >= schemas.CUT_EVENT,
         )  # fmt: skip
+        records.sent, records.copies = note, count - len(origins)
+        return records
     # As the local engine has them: by file and line, without a timestamp.
     return Records(
         topic=NameColumn(given.names, partitions), partition=np.zeros(len(offsets), dtype=np.int64),
@@ -221,6 +238,7 @@ def _route(event: bytes) -> None:
             "partition": [0],
             "offset": [0],
             "ts": [0],
+            "sent": pa.nulls(1, pa.binary()),
             "value": pa.array([event], pa.binary()),
         }
     )

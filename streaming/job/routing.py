@@ -23,7 +23,7 @@ ROUTED_COLUMNS = pa.schema(
     [
         ("grouping_key", pa.int32()), ("origin", pa.int32()),
         ("partition", pa.int32()), ("offset", pa.int64()),
-        ("ts", pa.int64()), ("value", pa.binary()),
+        ("ts", pa.int64()), ("sent", pa.binary()), ("value", pa.binary()),
     ]
 )  # fmt: skip
 RECORDS_AT_ONCE: Final = 1024
@@ -61,7 +61,7 @@ def live_router(
             name=lambda partition, offset: f"{names[schemas.USAGE]}-{partition}-{offset}",
         )
         for batch in batches:
-            records = batch.select(["partition", "offset", "ts", "value"])
+            records = batch.select(ROUTED_COLUMNS.names[2:])
             origins = batch["origin"].to_numpy()
             for origin in np.unique(origins).tolist():
                 some = _only(records, pa.array(origins == origin))
@@ -100,8 +100,9 @@ def line_router(
             name=lambda file, line: f"{names[file]}:{line}",
         )
         for batch in batches:
-            columns = [batch["file"], batch["line"], pa.nulls(len(batch), pa.int64()), batch["value"]]
-            yield from router.route(pa.record_batch(columns, ["partition", "offset", "ts", "value"]))
+            none = (pa.nulls(len(batch), form) for form in (pa.int64(), pa.binary()))
+            columns = [batch["file"], batch["line"], *none, batch["value"]]
+            yield from router.route(pa.record_batch(columns, ROUTED_COLUMNS.names[2:]))
 
     return run
 
@@ -126,7 +127,7 @@ class _Router:
     name: Callable[[int, int], str]
 
     def route(self, batch: pa.RecordBatch) -> Batches:
-        """Route records with the columns `partition`, `offset`, `ts` (null: none) and `value`."""
+        """Route records with the columns `partition`, `offset`, `ts`, `sent` (null: none) and `value`."""
         for records in _stretches(batch, BYTES_AT_ONCE):
             yield self._one_by_one(records)
 
@@ -164,17 +165,20 @@ class _Router:
             values = [value.as_buffer() for value in records["value"]]
             given = list(map(Record, values, *columns))
             found = list(parts(given, topic=topic, shards=self.shards, max_ahead_ms=self.max_ahead_ms))
+            # Of some laws, rows of several records are together; nothing is known of those.
+            lone = [not part.cut or LAWS.by_name[part.law].plain is None for part in found]
             yield _routed(
                 records,
                 np.array([part.record for part in found], dtype=np.int64),
                 np.array([self.numbers[part.law][part.shard] for part in found], dtype=np.int64),
                 np.array([cut if part.cut else whole for part in found], dtype=np.int64),
                 pa.array([part.value for part in found], pa.binary()),
+                pa.array(lone, pa.bool_()),
             )
 
     def _one_by_one(self, records: pa.RecordBatch) -> pa.RecordBatch:
         """Route records as the contract's parser reads them."""
-        columns = (records.column(name).to_pylist() for name in records.schema.names)
+        columns = (records[name].to_pylist() for name in ("partition", "offset", "ts", "value"))
         found = [
             (i, route)
             for i, (partition, offset, ts, value) in enumerate(zip(*columns, strict=True))
@@ -197,10 +201,11 @@ class _Router:
 
 
 def _routed(
-    records: pa.RecordBatch, record: Integers, keys: Integers, origins: Integers, values: pa.Array
-) -> pa.RecordBatch:
-    """Rows of ROUTED_COLUMNS, each made from one of the records."""
-    source = records.select(["partition", "offset", "ts"]).take(pa.array(record))
+    records: pa.RecordBatch, record: Integers, keys: Integers, origins: Integers, values: pa.Array,
+    lone: pa.Array | None = None,
+) -> pa.RecordBatch:  # fmt: skip
+    """Rows of ROUTED_COLUMNS, each made from one of the records, or, if not `lone`, from several."""
+    source = records.select(["partition", "offset", "ts", "sent"]).take(pa.array(record))
     return pa.RecordBatch.from_arrays(
         [
             pa.array(keys, pa.int32()),
@@ -208,6 +213,7 @@ def _routed(
             source["partition"].cast(pa.int32()),
             source["offset"],
             source["ts"].fill_null(_NO_TS),
+            source["sent"] if lone is None else pc.if_else(lone, source["sent"], None),
             values,
         ],
         schema=ROUTED_COLUMNS,

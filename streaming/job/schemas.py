@@ -9,11 +9,11 @@ Few and mostly numeric columns: each row crosses a shuffle, a sort and Arrow.
 from typing import Final
 
 STATE: Final = "version int, body binary"
-RECORD_COLUMNS: Final = ("grouping_key", "origin", "partition", "offset", "ts", "value")
+RECORD_COLUMNS: Final = ("grouping_key", "origin", "partition", "offset", "ts", "sent", "value")
 """What the stateful operator takes. `grouping_key` numbers the laws' shards (grouping_keys): Spark sorts one
 number in linear time, but not a name and a number. `origin` is one of those below; live, `partition`,
 `offset` and `ts` (ms) are the Kafka record's; in a replay `partition` is the number of the file, `offset`
-that of the line."""
+that of the line. `sent` is a record's header of that name (columns.sent)."""
 EVENT: Final = 0
 """A record of `weir.requests`, or in a replay any record for one routing key."""
 POLICY: Final = 1
@@ -45,5 +45,7 @@ REPLAY_OUTPUT: Final = (
 """The same in a replay, with what it is sorted by: `ts` in ms, file and line of the event answered."""
 STAGED: Final = "file int, line bigint, value binary"
 """One line of a replay's input."""
-ROUTED: Final = "grouping_key int, origin int, partition int, offset bigint, ts bigint, value binary"
+ROUTED: Final = (
+    "grouping_key int, origin int, partition int, offset bigint, ts bigint, sent binary, value binary"
+)
 """RECORD_COLUMNS with their types: what the stateless step in Python gives."""

@@ -4,6 +4,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from streaming.columns.packed import CONTENT_TYPE, HEADER
+from streaming.columns.sent import SENT_HEADER
 from streaming.contract.events import ANONYMOUS
 from streaming.job import schemas
 from streaming.job.grouping_keys import candidate_key, grouping_keys_of
@@ -81,6 +82,7 @@ def _record_columns(origin: int, packed: int | None = None) -> tuple[Column, ...
         F.col("partition"),
         F.col("offset"),
         F.unix_millis("timestamp").alias("ts"),
+        F.get(F.filter("headers", lambda header: header["key"] == SENT_HEADER), 0)["value"].alias("sent"),
         # A tombstone is no event: as empty bytes it becomes a dead letter like any other text.
         F.coalesce(F.col("value"), F.lit(b"")).alias("value"),
     )

@@ -39,6 +39,8 @@ NEVER: Final = -1
 """A time (ms) before all times: of what no law decides."""
 _AHEAD: Final = "brokers_ahead_ms"
 """Note in the body: see Present.ahead_ms."""
+SENT: Final = "sent"
+"""Note in the body: who has sent what so far (columns.sent.SentBefore)."""
 _CANDIDATE: Final = "candidate"
 """Note in the body: the digest of the policies that are tried there."""
 _Change = tuple[int, tuple[int, int, int], int, PolicyChange]
@@ -209,6 +211,8 @@ def _advance(
             stand = partial(table.stand, now=newest, timeline=timeline)
             outputs.add(None if present.behind else refresh.repeats(newest, stand))
             after["standing"] = refresh.to_bytes()
+    if sent := records.sent or notes.get(SENT):
+        after[SENT] = sent
     after |= table.leave()
     return known.spilled.to_bytes(Body(columns=table.columns(), notes=after), context.blobs), outputs
 

@@ -43,6 +43,14 @@ def encode(body: Body) -> bytes:
     return packed(batch, compression="lz4")
 
 
+def note_in(raw: bytes | None, name: str) -> bytes:
+    """One note of the body, of which nothing else is looked at; empty: there is none."""
+    if raw is None:
+        return b""
+    with reading(), pa.ipc.open_stream(pa.py_buffer(raw)) as reader:
+        return bytes((reader.schema.metadata or {}).get(name.encode(), b""))
+
+
 @contextmanager
 def reading() -> Iterator[None]:
     """Have whatever bytes that are no state make their reader raise as a StateError; a decorator, too."""

@@ -57,14 +57,17 @@ class FakeGroupState:
         return self._processed_ts
 
 
-def record_columns(events: Sequence[tuple[int, int, dict[str, Any]]], partition: int = 0) -> Columns:
-    """(origin, offset, event) as columns of the operator's input, of any place."""
+def record_columns(
+    events: Sequence[tuple[int, int, dict[str, Any]]], partition: int = 0, sent: Sequence[bytes] = ()
+) -> Columns:
+    """(origin, offset, event) as columns of the operator's input, of any place; the first ones `sent` so."""
     return [
         pa.array([0] * len(events), pa.int32()),
         pa.array([origin for origin, _, _ in events], pa.int32()),
         pa.array([partition] * len(events), pa.int32()),
         pa.array([offset for _, offset, _ in events], pa.int64()),
         pa.array([event["ts"] for _, _, event in events], pa.int64()),
+        pa.array([*sent, *[None] * (len(events) - len(sent))], pa.binary()),
         pa.array([json.dumps(event).encode() for _, _, event in events], pa.binary()),
     ]
 

@@ -11,6 +11,7 @@ from law_kit import T0, policy, quota, request
 from pyspark.sql.streaming.state import GroupState
 from spark_kit import LIVE, SHARDS, TASKS, TOPICS, FakeGroupState, output_rows, record_columns
 
+from streaming.columns.sent import stamps
 from streaming.job import schemas
 from streaming.job.grouping_keys import grouping_keys_of
 from streaming.job.operator import Input, group_function
@@ -59,6 +60,22 @@ def test_batches_carry_the_state_on() -> None:
     parts = [run([record_columns(part)], state) for part in ([LIMIT, *EVENTS[:4]], EVENTS[4:])]
     assert parts[0] + parts[1] == whole
     assert state.get[0] == STATE_VERSION
+
+
+def test_what_was_sent_again_is_left_out_and_counted() -> None:
+    """In the same batch and in later ones, also behind one in which nobody says what he sent; for ever so."""
+    stamp = stamps(b"producer")
+    first, second, third = (stamp() for _ in range(3))
+    tallies: list[BatchCounts] = []
+    given = replace(LIVE, counts=cast(Any, SimpleNamespace(add=tallies.append)))
+    state = FakeGroupState()
+    # By the time of its second copy it would have been rejected.
+    same = [alice("a", 1, 8), alice("b", 2, 8), alice("a", 3, 8)]
+    rows = run([record_columns(same, sent=[first, second, first])], state, given)
+    rows += run([record_columns([LIMIT, alice("x", 4, 1)])], state, given)
+    rows += run([record_columns([alice("b", 5, 8), alice("c", 6, 1)], sent=[second, third])], state, given)
+    assert [row["value"]["id"] for row in rows] == ["a", "b", "x", "c"]
+    assert [(tally.copies, tally.events["mutation"]) for tally in tallies] == [(1, 2), (0, 1), (1, 1)]
 
 
 def test_live_rows_have_topic_and_key() -> None:

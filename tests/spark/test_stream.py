@@ -43,6 +43,7 @@ def row(shard: int, origin: int, offset: int, event: Row) -> Row:
         "partition": 0,
         "offset": offset,
         "ts": event["ts"],
+        "sent": b"",
         "value": orjson.dumps(event),
     }
 

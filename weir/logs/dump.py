@@ -12,6 +12,7 @@ from streaming.kafka_io.reader import Reader
 from streaming.log.reading import is_parquet
 from streaming.log.writing import whole, write_lines
 from weir.logs.dump_lines import Annotator, DumpSummary, History, Line
+from weir.logs.sent_once import sent_once
 from weir.logs.sorted_lines import SortedLines
 from weir.logs.times import BEGINNING_MS
 from weir.logs.topic_reader import TopicReader, records_of
@@ -45,7 +46,8 @@ def dump(
         spans = [s for topic in (topics.requests, topics.usage) for s in reader.spans(topic, from_ms, to_ms)]
         for span in spans:
             if span.topic == topics.requests:
-                history.look_for_own(reader.read(span))
+                sent = sent_once(reader.messages(span), DumpSummary())
+                history.look_for_own(record for message in sent for record in records_of(message))
         progress(f"reading {topics.decisions} for those that were applied late or at another time")
         # To the topic's end: a decision comes after its request.
         for span in reader.spans(topics.decisions, from_ms, None):
@@ -55,7 +57,7 @@ def dump(
         with SortedLines() as lines:
             for each, by, is_policy in ((policies, committed, True), (spans, reader, False)):
                 annotator = Annotator(history, counts, is_policy=is_policy)
-                messages = (message for span in each for message in by.messages(span))
+                messages = (message for span in each for message in sent_once(by.messages(span), counts))
                 for line in (annotator.line(one) for message in messages for one in records_of(message)):
                     if line is not None:
                         lines.add(line)

@@ -57,6 +57,7 @@ class DumpSummary:
         not_json: lines that are no JSON object, kept as they are.
         left_out: records that are no single line, such as tombstones.
         ahead: events that the job has buried, too far ahead of their records or policies; a replay would not.
+        copies: records that their producer had sent before, which the job leaves out too.
     """
 
     events: int = 0
@@ -65,6 +66,7 @@ class DumpSummary:
     not_json: int = 0
     left_out: int = 0
     ahead: int = 0
+    copies: int = 0
 
 
 class History:

@@ -43,6 +43,7 @@ class JobMetrics(MetricTable):
     decisions = counter("Decisions written")
     dead_letters = counter("Records that could not be used")
     withheld_decisions = counter("Shares and limits not written: their life time was over")
+    copies = counter("Records left out: their producer had sent them before")
     differences = counter(
         "Decisions of proxies that the law, knowing all, would have made otherwise",
         "subject", name="weir_local_differences",
@@ -83,6 +84,7 @@ class JobMetrics(MetricTable):
         self.decisions.inc(counts.decisions - before.decisions)
         self.dead_letters.inc(counts.dead_letters - before.dead_letters)
         self.withheld_decisions.inc(counts.withheld - before.withheld)
+        self.copies.inc(counts.copies - before.copies)
 
     def take(self, report: Report, oldest: Mapping[int, int]) -> None:
         """Count one progress report that has not been counted before.

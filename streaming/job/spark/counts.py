@@ -38,6 +38,7 @@ class BatchCounts:
         decisions: written.
         dead_letters: written, those of outputs that were too large too.
         withheld: decisions that were not written, since their life time was over.
+        copies: records left out, since their producer had sent them before.
         oldest: time of the oldest decision's event by time of the batch, ms; of the newest batches.
         differences: decisions of proxies that the law would have made otherwise, by subject.
         tried: decisions by candidates, by candidate, law and outcome.
@@ -48,6 +49,7 @@ class BatchCounts:
     decisions: int = 0
     dead_letters: int = 0
     withheld: int = 0
+    copies: int = 0
     oldest: dict[int, int] = field(default_factory=dict)
     differences: Counter[str] = field(default_factory=Counter)
     segments: Counter[str] = field(default_factory=Counter)
@@ -77,6 +79,7 @@ def counts_of(
         decisions=len(outputs) - dead,
         dead_letters=dead,
         withheld=outputs.withheld,
+        copies=records.copies,
         oldest={batch_ms: min(decided)} if decided else {},
         differences=_bounded(_differences(outputs)),
         segments=segments or Counter(),
@@ -128,6 +131,7 @@ class CountsParam(AccumulatorParam[Any]):
             decisions=value1.decisions + value2.decisions,
             dead_letters=value1.dead_letters + value2.dead_letters,
             withheld=value1.withheld + value2.withheld,
+            copies=value1.copies + value2.copies,
             oldest={batch_ms: oldest[batch_ms] for batch_ms in sorted(oldest)[-BATCHES_KEPT:]},
             differences=_bounded(value1.differences + value2.differences),
             segments=value1.segments + value2.segments,

@@ -13,6 +13,7 @@ from enforcer.core import reports as module
 from enforcer.core.metrics import Metrics
 from enforcer.core.reports import Reports
 from streaming.columns.packed import CONTENT_TYPE, HEADER
+from streaming.columns.sent import SENT_HEADER
 from streaming.kafka_io.writer import connected
 
 
@@ -21,7 +22,7 @@ class FakeProducer:
 
     def __init__(self) -> None:
         self.queue: list[tuple[bytes, bytes, Callable[..., None]]] = []
-        self.headers: list[object] = []
+        self.headers: list[Any] = []
         self.fatal: KafkaError | None = None
         self.told: list[KafkaError] = []
         self.purged = False
@@ -112,6 +113,24 @@ def test_events_are_bounded_and_counted(bench: Bench) -> None:
     assert (bench.count("sent"), bench.count("failed")) == (1, 1)
     bench.reports.stop(0.1)
     assert bench.count("failed") == 3
+
+
+def test_each_record_says_whose_it_is_and_which(bench: Bench) -> None:
+    """So that the job knows those that the library sends again; a packed one that it is packed, too."""
+    bench.reports.start()
+    bench.reports.send({}, "user=a")
+    bench.reports.send_packed(b"rows", "", "weir.usage")
+    (alone,), (packed, second) = bench.producers[0].headers
+    assert packed == (HEADER, CONTENT_TYPE)
+    names, numbers = zip(*((said[:8], int.from_bytes(said[8:])) for _, said in (alone, second)), strict=True)
+    assert {name for name, _ in (alone, second)} == {SENT_HEADER}
+    assert numbers == (1, 2) and names[0] == names[1]
+    bench.reports.stop(0.0)
+    other = Bench()
+    other.reports.start()
+    other.reports.send({}, "user=a")
+    assert other.producers[0].headers[0][0][1][:8] != names[0]
+    other.reports.stop(0.0)
 
 
 def test_a_least_wait_of_the_settings_is_no_reason_not_to_start() -> None:
@@ -237,13 +256,12 @@ def test_who_waits_is_told_what_came_of_an_event() -> None:
     bench.reports.stop(0.1)
 
 
-def test_a_packed_record_says_so(bench: Bench) -> None:
-    """By its header; a single event has none. It is bounded and counted as one."""
+def test_a_packed_record_is_an_event(bench: Bench) -> None:
+    """It is bounded and counted as one."""
     bench.reports.start()
     assert bench.reports.send({"id": "e1"}, "p1", "weir.usage")
     assert bench.reports.send_packed(b"rows", "p1", "weir.usage")
     assert not bench.reports.send_packed(b"rows", "p1", "weir.usage")
     (producer,) = bench.producers
-    assert producer.headers == [[], [(HEADER, CONTENT_TYPE)]]
     assert [(value, key) for value, key, _ in producer.queue][1] == (b"rows", b"p1")
     bench.reports.stop(0)

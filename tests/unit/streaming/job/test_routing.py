@@ -36,6 +36,11 @@ VALUES = [
 ]
 
 
+def header_of(i: int) -> bytes | None:
+    """What the record with that number says of who sent it."""
+    return b"stamp %d" % i if i % 2 else None
+
+
 def rows_of(batches: Any) -> list[tuple[Any, ...]]:
     """Rows with their values read, in an order that says nothing."""
     found = []
@@ -58,7 +63,7 @@ def expected(origins: dict[Origin, int], name: str, ts: int | None, **more: Any)
         for place in routes(value, default_id=name.format(i), default_ts=ts, **more):
             number, origin = numbers[place.law][place.shard], origins[place.origin]
             read = orjson.loads(place.value) if value != b"rubbish" else "rubbish"
-            found.append((number, origin, 0, i, ts or 0, read))
+            found.append((number, origin, 0, i, ts or 0, None if ts is None else header_of(i), read))
     return sorted(found, key=repr)
 
 
@@ -68,6 +73,7 @@ def live() -> pa.RecordBatch:
         "partition": pa.array([0] * len(VALUES), pa.int32()),
         "offset": pa.array(range(len(VALUES)), pa.int64()),
         "ts": pa.array([7] * len(VALUES), pa.int64()),
+        "sent": pa.array(map(header_of, range(len(VALUES))), pa.binary()),
         "value": pa.array(VALUES, pa.binary()),
     }
     return pa.record_batch(columns)
@@ -119,11 +125,11 @@ def test_policies_go_where_they_are_asked_for() -> None:
     ]
     batch = live().slice(0, len(policies))
     topic = pa.array([schemas.POLICY] * len(policies), pa.int32())
-    batch = batch.set_column(0, "origin", topic).set_column(4, "value", pa.array(policies, pa.binary()))
+    batch = batch.set_column(0, "origin", topic).set_column(5, "value", pa.array(policies, pa.binary()))
     origins = {Origin.EVENT: schemas.USAGE, Origin.BROADCAST: schemas.TICK}
     numbers = grouping_keys_of(SHARDS, TASKS).numbers
     wanted = [
-        (numbers[law][shard], schemas.POLICY, 0, i, 7, value)
+        (numbers[law][shard], schemas.POLICY, 0, i, 7, header_of(i), value)
         for i, value in enumerate(policies)
         for law, own in policy_shards(value, default_ts=7, shards=SHARDS)
         for shard in own
