@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 from soak_history import Entry, History
-from soak_schedule import KILLS, PROXIES
+from soak_schedule import KILLS, LIMITING
 
 Span = tuple[float, float]
 """Begin and end, ms."""
@@ -70,7 +70,7 @@ def limited(history: History, asked: Iterable[Entry]) -> list[Entry]:
     opened = [
         (fault["target"], fault["ended"] + SOON_MS, ended + SOON_MS)
         for fault in history["fault"]
-        if fault["what"] in KILLS and fault["target"] in PROXIES
+        if fault["what"] in KILLS and fault["target"] in LIMITING
         for begun, ended in spans
         if begun <= fault["ended"] + SOON_MS <= ended + SOON_MS and fault["ended"] <= ended
     ]
@@ -86,7 +86,8 @@ def limited(history: History, asked: Iterable[Entry]) -> list[Entry]:
 
 def proxy_of(one: Entry) -> str:
     """By which one a client goes."""
-    return str(one["who"]).rpartition("-")[2]
+    who = str(one["who"])
+    return next((name for name in LIMITING if who.endswith(f"-{name}")), who.rpartition("-")[2])
 
 
 def joined(spans: Iterable[Span]) -> Iterator[Span]:
