@@ -34,6 +34,8 @@ KAFKA_IO = tuple(f"streaming.kafka_io.{name}" for name in ("brokers_clock", "tai
 """How everybody reads and writes Weir's topics, looks after them, and learns their brokers' time."""
 PACKED = "streaming.columns.packed"
 """How many events stand in one record: who reads and writes those needs no more of columns."""
+SENT = "streaming.columns.sent"
+"""Whose a record is, and which: who writes events says it."""
 PATHS = "enforcer.wire.http"
 """How a path is read: what stands in front of another admin API reads it as that one's proxy does."""
 SCALAR_LAWS = (
@@ -88,7 +90,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "enforcer.wire": ("streaming.contract.errors",),
     "enforcer.host": ("enforcer.core", "streaming.contract", METRICS_SERVER),
     "enforcer.core": (
-        "streaming.contract", "streaming.policy", PACKED, METRICS, *KAFKA_IO, *SCALAR_LAWS,
+        "streaming.contract", "streaming.policy", PACKED, SENT, METRICS, *KAFKA_IO, *SCALAR_LAWS,
     ),
     **{
         f"enforcer.laws.{law}": (
