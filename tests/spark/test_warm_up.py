@@ -44,13 +44,16 @@ for traces in sys.argv[1:]:
     policies, *events = traces.split()
     replay_local(policies, events)
 assert not shard.dead_letters
-arrow = record_columns([(schemas.EVENT, n, request(str(n), n, 1, subject="user=alice")) for n in range(3)])
+asked = [(schemas.EVENT, n, request(str(n), n, 1, subject="user=alice")) for n in range(3)]
 key = (grouping_keys_of(SHARDS, TASKS).numbers["mutation"][0],)
-assert list(group_function(LIVE)(key, iter([arrow]), FakeGroupState()))
+for sent in (), [b"sent again ten x"] * 2:
+    arrow = record_columns(asked, sent=sent)
+    assert list(group_function(LIVE)(key, iter([arrow]), FakeGroupState()))
 usage = {f"rg{n}": {"publishedMsg": n} for n in range(40)}
 report = {"type": "group_usage", "ts": 1, "broker": "b", "period_ms": 1, "usage": usage}
 reports = [orjson.dumps(report)] * 3
 columns = {name: list(range(3)) for name in ("partition", "offset", "ts")}
+columns |= {"sent": pa.nulls(3, pa.binary())}
 columns |= {"origin": pa.array([schemas.USAGE] * 3, pa.int32()), "value": pa.array(reports, pa.binary())}
 router = live_router(("weir.usage",) * 8, SHARDS, TASKS, max_ahead_ms=60_000)
 assert sum(map(len, router([pa.record_batch(columns)]))) > 3
