@@ -38,7 +38,7 @@ def stamps(producer: bytes) -> Callable[[], bytes]:
 
 
 class SentBefore:
-    """The newest number of each producer and partition, of one topic.
+    """The newest number of each producer at each place: a partition of a topic.
 
     Args:
         note: what `to_bytes` gave.
@@ -54,15 +54,16 @@ class SentBefore:
 
     def __init__(self, note: bytes = b"") -> None:
         known = np.frombuffer(note, dtype=np.int64).reshape(-1, 4).tolist()
-        self._newest = {(partition, producer): (number, ts) for partition, producer, number, ts in known}
+        self._newest = {(place, producer): (number, ts) for place, producer, number, ts in known}
 
     def copies(
-        self, partition: Integers, offset: Integers, ts: Integers, sent: pa.Array
+        self, place: Integers, offset: Integers, ts: Integers, sent: pa.Array
     ) -> NDArray[np.bool_]:
         """Which of some records stood before them, or before others of them.
 
         Args:
-            partition, offset, ts: where and when each was written, ms; those of one place are parts of one.
+            place: number of its topic and partition.
+            offset, ts: where and when each was written there, ms; those of one offset are parts of one.
             sent: its header; of one that has none, or another, nothing is known.
         """
         found = np.zeros(len(sent), dtype=np.bool_)
@@ -71,12 +72,12 @@ class SentBefore:
             return found
         said = b"".join(sent.take(pa.array(which)).to_pylist())
         producer, number = np.frombuffer(said, dtype=">i8").astype(np.int64).reshape(-1, 2).T
-        order = np.lexsort((offset[which], producer, partition[which]))
+        order = np.lexsort((offset[which], producer, place[which]))
         which, producer, number = which[order], producer[order], number[order]
-        place = partition[which]
-        begins = np.flatnonzero((place[1:] != place[:-1]) | (producer[1:] != producer[:-1])) + 1
+        at = place[which]
+        begins = np.flatnonzero((at[1:] != at[:-1]) | (producer[1:] != producer[:-1])) + 1
         for own in np.split(np.arange(len(which)), begins):
-            key, rows = (int(place[own[0]]), int(producer[own[0]])), which[own]
+            key, rows = (int(at[own[0]]), int(producer[own[0]])), which[own]
             found[rows] = self._follow(key, offset[rows], int(ts[rows].max()), number[own])
         self._forget()
         return found
@@ -89,7 +90,7 @@ class SentBefore:
     def _follow(
         self, key: tuple[int, int], offset: Integers, ts: int, number: Integers
     ) -> NDArray[np.bool_]:
-        """Which of one producer's records of one partition, in order, are copies."""
+        """Which of one producer's records at one place, in order, are copies."""
         newest, before_ts = self._newest.get(key, (_NONE, ts))
         firsts = np.flatnonzero(np.diff(offset, prepend=_NONE))
         before = np.maximum.accumulate(np.concatenate([[newest], number[firsts]]))

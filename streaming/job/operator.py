@@ -164,7 +164,10 @@ def gather(chunks: Iterable[Columns], given: Input, body: bytes | None) -> Recor
     note, count = b"", len(origins)
     if sent.null_count < count:
         before = SentBefore(note_in(body, SENT))
-        own = ~before.copies(partitions, offsets, times, sent.combine_chunks())
+        # A shard may read two topics, as of requests and of who is alive, and these in no common order.
+        topics = np.array([given.names.index(name) for name in given.names])[origins]
+        place = partitions * len(given.names) + topics
+        own = ~before.copies(place, offsets, times, sent.combine_chunks())
         if not own.all():
             origins, partitions, offsets, times = (
                 each[own] for each in (origins, partitions, offsets, times)

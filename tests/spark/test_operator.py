@@ -80,6 +80,18 @@ def test_what_was_sent_again_is_left_out_and_counted() -> None:
     assert counted == [(1, 2), (0, 1), (1, 1), (1, 0)]
 
 
+def test_each_topic_has_an_order_of_its_own() -> None:
+    """A proxy says on another topic that it is alive, which may be read before what it asked earlier."""
+    stamp = stamps(b"producer")
+    asked, alive = stamp(), stamp()
+    usage = (schemas.USAGE, 1, {"type": "alive", "id": "p-1", "proxy": "p", "ts": T0})
+    given = replace(LIVE, names=(*TOPICS, "weir.usage"))
+    state = FakeGroupState()
+    assert run([record_columns([LIMIT, usage], sent=[b"", alive])], state, given) == []
+    (row,) = run([record_columns([alice("a", 1, 1)], sent=[asked])], state, given)
+    assert row["value"]["id"] == "a"
+
+
 def test_live_rows_have_topic_and_key() -> None:
     """A decision goes to its topic under its subject's key, a dead letter to its own and names its record."""
     broken = (schemas.EVENT, 77, {"type": "unheard-of", "ts": T0})
