@@ -72,12 +72,12 @@ def late_ms(spans: list[Span], quota: Entry, since: float, until: float) -> floa
 
 def kept(history: History) -> Iterator[str]:
     """Beyond its quota a topic takes nothing, once that has to be known: until it is read."""
-    spans = troubles(history)
+    spans, fell = troubles(history), set(map(id, sent_as_brokers_fell(history)))
     found = list(lags(history))
     for lag in found:
         if lag.beyond_at is None:
             continue
-        for one in lag.acknowledged:
+        for one in (one for one in lag.acknowledged if id(one) not in fell):
             late = late_ms(spans, lag.quota, lag.beyond_at, one["begun"])
             if late > 0:
                 yield f"{one['value']} was taken {late / 1000:.0f} s after it had to be known to be too much"
@@ -108,6 +108,7 @@ def outcome(history: History) -> Iterator[str]:
     """Producers are told what the policy says, only beyond the quota, and what was refused is not written."""
     spans = troubles(history)
     there = {(one["topic"], one["value"]) for one in history["record"]}
+    there -= {(one["topic"], one["value"]) for one in sent_as_brokers_fell(history)}
     every = list(lags(history))
     for quota in history["quota"]:
         refused = [one for one in sent_to(history, quota) if one["code"] == POLICY_VIOLATION]
@@ -125,6 +126,16 @@ def outcome(history: History) -> Iterator[str]:
             known = lag.beyond_at is not None and late_ms(spans, quota, lag.beyond_at, lag.until) > 0
             if known and not within:
                 yield f"nobody was refused at {quota['topic']}, from {lag.beyond_at} to {lag.until}"
+
+
+def sent_as_brokers_fell(history: History) -> Iterator[Entry]:
+    """What was under way then: written without an answer, it may be refused when it is sent again, and taken
+    once the decision is too old (docs/backlog/producers.md).
+    """
+    away = disturbed(history, OF["kafka"], 0.0)
+    for one in history["sent"]:
+        if any(since <= one["ended"] and one["begun"] <= until for since, until in away):
+            yield one
 
 
 def troubles(history: History) -> list[Span]:

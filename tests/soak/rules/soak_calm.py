@@ -5,13 +5,15 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 from soak_history import Entry, History
-from soak_schedule import KILLS, LIMITING
+from soak_schedule import KILLS, LIMITING, PULSAR
 
 Span = tuple[float, float]
 """Begin and end, ms."""
 SOON_MS = 60_000
 """What a proxy wants to write may wait for so long: Kafka is away for that after a kill. One that starts
 waits as long for policies, then it is open (docs/failures.md)."""
+OPENS_MS = {PULSAR[1]: 10_000}
+"""One whose clients need no Kafka waits for `proxy.start_timeout_ms` alone."""
 
 
 def disturbed(history: History, targets: Iterable[str], after_ms: float) -> list[Span]:
@@ -68,7 +70,7 @@ def limited(history: History, asked: Iterable[Entry]) -> list[Entry]:
     """Those of what clients asked that no proxy let pass since it had no policies, all brokers being away."""
     spans = without_kafka(history)
     opened = [
-        (fault["target"], fault["ended"] + SOON_MS, ended + SOON_MS)
+        (fault["target"], fault["ended"] + OPENS_MS.get(fault["target"], SOON_MS), ended + SOON_MS)
         for fault in history["fault"]
         if fault["what"] in KILLS and fault["target"] in LIMITING
         for begun, ended in spans

@@ -222,9 +222,9 @@ def test_what_stood_there_when_all_brokers_fell_may_be_written_again(fault: Entr
     assert [min(1, len(found[rule])) for rule in ("charged", "decided")] == [1, 1]
 
 
-@pytest.mark.parametrize("proxy", ["two", "pulsar-proxy"])
-def test_a_proxy_without_policies_limits_nobody(proxy: str) -> None:
-    """It was started while all brokers were away, and waited for a minute."""
+@pytest.mark.parametrize(("proxy", "late"), [("two", 29_000), ("pulsar-proxy", 61_000)])
+def test_a_proxy_without_policies_limits_nobody(proxy: str, late: int) -> None:
+    """It was started while all brokers were away, and waited for a minute, or for ten seconds."""
     many = [{**one, "who": f"m-{proxy}"} for n in range(9) for one in made(f"n{n}", 70_000)]
     away = {**AWAY, "begun": 1500, "ended": 90_000}
 
@@ -232,7 +232,7 @@ def test_a_proxy_without_policies_limits_nobody(proxy: str) -> None:
         return most_above(History.of([*GOOD, *many, *faults]))[WHOSE][0]
 
     assert most(away, killed(3_000, proxy)) < 1
-    for faults in [away], [killed(3_000, proxy)], [away, killed(3_000)], [away, killed(29_000, proxy)]:
+    for faults in [away], [killed(3_000, proxy)], [away, killed(3_000)], [away, killed(late, proxy)]:
         assert most(*faults) > 1
 
 
@@ -293,6 +293,15 @@ def test_what_a_check_takes_longer_by_troubles_is_forgiven(target: str, wrong: b
 
     found = check(History.of(late))
     assert [bool(found[rule]) for rule in ("kept", "freed", "outcome")] == [wrong] * 3
+
+
+@pytest.mark.parametrize(("begun", "wrong"), [(39_800, False), (41_000, True)])
+def test_what_was_under_way_as_brokers_fell_may_be_taken_or_refused_by_its_second_try(
+    begun: int, wrong: bool
+) -> None:
+    away = {**killed(begun, "cluster"), "ended": begun + 500}
+    found = check(History.of([*GOOD, *kept("refuse", 10, 40_000, 9), WRITTEN, away]))
+    assert [bool(found[rule]) for rule in ("kept", "outcome")] == [wrong] * 2
 
 
 def test_places_of_records_may_have_gaps() -> None:
