@@ -20,6 +20,9 @@ from streaming.kafka_io.reader import reason_of
 from streaming.kafka_io.writer import OVER, NotWritten, Record, Transactions
 
 RECORD_BYTES: Final = 900_000
+DOUBT_TIMES: Final = 3
+"""For so many limits of a step after a failure who ends us may be ourselves: a broker that comes back still
+finds what we asked before, takes it for a producer that starts, and ends the one that has started since."""
 
 
 class Reports:
@@ -39,6 +42,7 @@ class Reports:
         self._where, self._lease = f"{self._topic} on {cluster.bootstrap}", lease
         self._connect = partial(Transactions, cluster, self._topic, lease, timeout_s, timeout_s)
         self._transactions: Transactions | None = self._connect()
+        self._in_doubt_until = 0.0
 
     def write(self, events: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
         """Write (broker, event) pairs as JSON, as `send` does."""
@@ -50,7 +54,7 @@ class Reports:
         Raises:
             WeirError: Kafka does not say in time, or there is no such topic.
         """
-        transactions = self._transactions = self._transactions or self._connect()
+        transactions = self._transactions = self._transactions or self._again()
         try:
             known = transactions.producer.list_topics(self._topic, self._timeout_s)
         except KafkaException as error:
@@ -67,7 +71,7 @@ class Reports:
             TakenOver: see there; nothing was written.
             WeirError: not written, or not known to be; the next report may be.
         """
-        transactions = self._transactions or self._connect()
+        transactions = self._transactions or self._again()
         # Until it has succeeded: what failed may have left it in any state, and Kafka ends a transaction that
         # lasts too long, and its producer with it, as if there were another one.
         self._transactions = None
@@ -76,13 +80,22 @@ class Reports:
             transactions.write(records, self._timeout_s)
         except NotWritten as failure:
             codes = failure.codes | transactions.abort(self._timeout_s)
-            if codes & OVER and time.monotonic() - began < self._timeout_s:
+            if codes & OVER and time.monotonic() - began < self._timeout_s and began > self._in_doubt_until:
                 raise TakenOver(
                     f"another collector has taken over as {self._lease}; this one does nothing more",
                     self._lease,
                 ) from failure
+            self._in_doubt_until = time.monotonic() + DOUBT_TIMES * self._timeout_s
             raise WeirError(f"the report was not written to {self._where}: {failure}") from failure
         self._transactions = transactions
+
+    def _again(self) -> Transactions:
+        """Take the right again, after a failure."""
+        try:
+            return self._connect()
+        except WeirError:
+            self._in_doubt_until = time.monotonic() + DOUBT_TIMES * self._timeout_s
+            raise
 
     def __enter__(self) -> Self:
         return self

@@ -9,7 +9,7 @@ import orjson
 import pytest
 from cluster_kit import Cluster, fresh
 
-from streaming.collect.reports import Reports
+from streaming.collect.reports import DOUBT_TIMES, Reports
 from streaming.collect.standby import last_begun_ms
 from streaming.contract.errors import TakenOver, WeirError
 from streaming.contract.topics import Cluster as Home
@@ -94,6 +94,7 @@ def test_an_outage_is_not_taken_for_another_collector(tmp_path: Path) -> None:
                 else:
                     break
             assert failed < 5
+        time.sleep(2.0 * DOUBT_TIMES)
         Reports(Home(kafka.bootstrap, topics), "lease", LIMIT_S).write([("b", event)])
         with pytest.raises(TakenOver):
             first.write([("b", event)])
