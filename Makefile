@@ -154,7 +154,7 @@ on-spark: units $(STAMPS)
 
 real-kafka: on-spark tests-jars
 	@echo "== the proxy and the tools against a real Kafka" && \
-		$(PYTEST) tests/kafka tests/attack -m "not soak" -n 3 $(SIDE_BY_SIDE) --durations=3
+		$(PYTEST) tests/kafka tests/attack -m "not soak" -n 2 $(SIDE_BY_SIDE) --durations=3
 
 real-pulsar: real-kafka
 	@echo "== Pulsar" && $(PYTEST) tests/pulsar -m "not soak" -n 2 $(SIDE_BY_SIDE) --durations=3

@@ -68,7 +68,10 @@ def ended(admin: Admin, reason: str) -> float:
 
 @pytest.mark.parametrize(
     ("sent", "count"),
-    [(b"", MANY), (HALF, MANY), (NO_BODY, MANY), pytest.param(DEAF, SOME, marks=pytest.mark.soak)],
+    [
+        pytest.param(b"", MANY, marks=pytest.mark.soak), (HALF, MANY), (NO_BODY, MANY),
+        pytest.param(DEAF, SOME, marks=pytest.mark.soak),
+    ],
     ids=["nothing", "half", "no body", "deaf"],
 )
 def test_who_waits_keeps_nobody_out(admin: Admin, sent: bytes, count: int) -> None:

@@ -102,6 +102,7 @@ def own_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
             yield kafka
 
 
+@pytest.mark.soak
 def test_hostile_clients_on_sockets(own_kafka: LocalKafka) -> None:
     """A real proxy before a real broker: nothing in its log, bounded memory, a bystander served in time."""
     with WatchedProxy(own_kafka.bootstrap, own_kafka.bootstrap, "weir.") as proxy:

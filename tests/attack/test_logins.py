@@ -102,6 +102,7 @@ def test_nobody_becomes_somebody_else(cluster: Cluster, login: Login) -> None:
     assert cluster.event_of(login.wire.client_id)["user"] == "carol"
 
 
+@pytest.mark.soak
 def test_bearer_token_behind_a_refused_one(tmp_path: Path, cluster: Cluster) -> None:
     """The broker takes a good token after a bad one: its user counts, not nobody."""
     properties = {

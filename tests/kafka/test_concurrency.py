@@ -52,6 +52,7 @@ def loaded(world: World, count: int, producers: int = PRODUCERS) -> Iterator[lis
         load.join()
 
 
+@pytest.mark.soak
 def test_a_limit_holds_under_many_producers(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """64 producers, a limit of 8: never more at the broker, every record once, nothing left in the end."""
     # Nothing is given up because the machine is busy.

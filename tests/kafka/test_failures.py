@@ -153,6 +153,7 @@ def test_a_silent_broker_is_an_error_not_a_hang(cluster: Cluster, proxy_with: St
     assert proxy.metric("upstream_failures_total", reason="timeout") == 1
 
 
+@pytest.mark.soak
 def test_the_cluster_goes_away_and_comes_back(tmp_path: Path) -> None:
     """Kafka killed: clients are closed; Kafka back: traffic, events, decisions and policies flow again."""
     # A broker that was killed is taken back once its old session has ended.

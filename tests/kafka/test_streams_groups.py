@@ -60,7 +60,8 @@ def source(cluster: Cluster, partitions: int = PARTITIONS) -> str:
     return name
 
 
-@pytest.mark.parametrize("protocol", ["streams", pytest.param("classic", marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("protocol", ["streams", "classic"])
 def test_both_ways_cost_the_same(cluster: Cluster, tmp_path: Path, protocol: str) -> None:
     """Four internal topics, 24 partitions under a burst of 11."""
     reads, name = source(cluster), fresh("app")

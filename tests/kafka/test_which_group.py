@@ -217,6 +217,7 @@ def test_a_split_client_at_several_proxies(
         held(split(spread, name, name, way, 20.0, RECORDS), say)
 
 
+@pytest.mark.soak
 def test_others_go_at_full_speed(proxy: ProxyProcess, slow: str, say: Say) -> None:
     """Who reads for no group, and a free group with another client id, are not slowed down beside it."""
     beside: dict[str, Any] = {
