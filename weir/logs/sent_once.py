@@ -11,7 +11,8 @@ from confluent_kafka import Message
 from streaming.columns.sent import SENT_HEADER, SentBefore
 from weir.logs.dump_lines import DumpSummary
 
-_AT_ONCE: Final = 1_000
+_AT_ONCE: Final = 100
+"""Messages that are held meanwhile, of up to 1 MB each."""
 
 
 def sent_once(messages: Iterable[Message], counts: DumpSummary) -> Iterator[Message]:
