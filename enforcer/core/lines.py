@@ -60,19 +60,26 @@ class OtherClaims(NamedTuple):
         claims: among so many the rest is divided, one's own among them.
         msgs: messages on their way to others.
         size: the same, bytes.
+        kept_msgs: messages that were kept free for oneself: of these nobody else has a part.
+        kept_size: the same, bytes.
     """
 
     claims: int
     msgs: float
     size: float
+    kept_msgs: float = 0.0
+    kept_size: float = 0.0
 
     def leaves(self, left: int, dimension: int) -> int:
         """What a claim may take of so much: whole messages or bytes, as long as there are any.
 
         >>> [OtherClaims(3, 2.5, 0.0).leaves(left, 0) for left in (40, 3, 2)]
         [13, 1, 0]
+        >>> [OtherClaims(3, 2.5, 0.0, 10.0).leaves(left, 0) for left in (40, 12, 2)]
+        [13, 10, 0]
         """
-        return max(0, ceil((left - self[1 + dimension]) / self.claims))
+        free = left - self[1 + dimension]
+        return max(0, ceil(max(free / self.claims, min(free, self[3 + dimension]))))
 
 
 _NOTHING: Final = (0.0, 0.0, 0.0)
@@ -121,13 +128,13 @@ class Lines:
         """Whether anybody waits, or may have something on its way."""
         return counter in self._lines
 
-    def taken(self, counter: Counter, claim: Claim) -> OtherClaims:
-        """What others than a claim take of what a counter leaves."""
+    def taken(self, counter: Counter, claim: Claim, kept: tuple[float, float] = (0.0, 0.0)) -> OtherClaims:
+        """What others than a claim take of what a counter leaves; `kept`: what it had reserved itself."""
         line = self._lines.get(counter)
         if line is None or line.is_left_to(claim):
             return NOTHING
         claims = 1 + self._rivals(line, claim) if line.waiting else 1
-        return OtherClaims(claims, *self.others(counter, claim))
+        return OtherClaims(claims, *self.others(counter, claim), *kept)
 
     def are_left_to(self, counters: Iterable[Counter], claim: Claim) -> bool:
         """Whether nobody else waits for what these leave, or has something of it on its way."""

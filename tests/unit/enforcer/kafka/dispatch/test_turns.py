@@ -25,10 +25,11 @@ class Group:
         name: the group's, and its client id.
         entry: messages of each batch.
         late_ms: until it asks again.
+        answer_ms: until the broker answers it.
     """
 
-    def __init__(self, world: World, name: str, entry: int, late_ms: int) -> None:
-        self.rig, self.name, self.late_ms = Rig(world), name, late_ms
+    def __init__(self, world: World, name: str, entry: int, late_ms: int, answer_ms: int) -> None:
+        self.rig, self.name, self.late_ms, self.answer_ms = Rig(world), name, late_ms, answer_ms
         self.client: Client = CLIENT._replace(client_id=name)
         self.entry, self.batch = entry, batch(entry)
         self.at_ms, self.got = 0.0, 0
@@ -49,8 +50,7 @@ class Group:
         if plan is None:
             self.at_ms = world.now_ms + self.rig.pauses[-1]
         elif plan.frame:
-            # The broker answers in a step.
-            self._plan, self.at_ms = plan, world.now_ms + STEP_MS
+            self._plan, self.at_ms = plan, world.now_ms + self.answer_ms
 
     def _read(self, plan: Plan) -> None:
         request = decode(FetchRequest, 12, plan.frame)
@@ -61,8 +61,9 @@ class Group:
 
 
 def rates(
-    limits: dict[str, int], topic: int, entry: int = 1, late_ms: Sequence[int] = (), swapped: bool = False
-) -> list[float]:
+    limits: dict[str, int], topic: int, entry: int = 1, late_ms: Sequence[int] = (), swapped: bool = False,
+    answer_ms: Sequence[int] = (),
+) -> list[float]:  # fmt: skip
     """What groups get in a second, each with a limit of its own (0: none) under one of the topic.
 
     `swapped`: the arithmetic came after what all connections share.
@@ -73,8 +74,8 @@ def rates(
     if swapped:
         world.counted = Counted(lambda: world.now_ms, topics=topics, subscriptions=subscriptions)
         world.desk.dispatch = world.counted  # type: ignore[assignment]
-    late = late_ms or [0] * len(limits)
-    groups = [Group(world, name, entry, its) for name, its in zip(limits, late, strict=True)]
+    late, answers = late_ms or [0] * len(limits), answer_ms or [STEP_MS] * len(limits)
+    groups = [Group(world, name, entry, *its) for name, *its in zip(limits, late, answers, strict=True)]
     begun, had = world.now_ms, [0] * len(groups)
     while world.now_ms < begun + 1_000 * (SECONDS + 3):
         world.now_ms += STEP_MS
@@ -89,19 +90,15 @@ def rates(
     return [(group.got - before) / SECONDS for group, before in zip(groups, had, strict=True)]
 
 
+@pytest.mark.parametrize("answer_ms", [(STEP_MS, STEP_MS), (STEP_MS, 50), (50, STEP_MS)])
 @pytest.mark.parametrize("late_ms", [(0, 0), (0, 30), (30, 0)])
 @pytest.mark.parametrize("order", [("hungry", "small"), ("small", "hungry")])
 def test_a_group_with_less_of_its_own_beside_a_hungry_one(
-    order: tuple[str, str], late_ms: tuple[int, int]
+    order: tuple[str, str], late_ms: tuple[int, int], answer_ms: tuple[int, int]
 ) -> None:
-    """It gets its ten, the other one the rest of forty: in each period, not by turns of whole ones."""
-    found = dict(
-        zip(
-            order,
-            rates({name: {"small": 10, "hungry": 0}[name] for name in order}, 40, 1, late_ms),
-            strict=True,
-        )
-    )
+    """It gets its ten, the other one the rest of forty: in each period, whoever is answered first."""
+    limits = {name: {"small": 10, "hungry": 0}[name] for name in order}
+    found = dict(zip(order, rates(limits, 40, 1, late_ms, answer_ms=answer_ms), strict=True))
     assert found["small"] == pytest.approx(10, rel=0.1)
     assert sum(found.values()) == pytest.approx(40, rel=0.02)
 
