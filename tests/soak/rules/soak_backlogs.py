@@ -1,17 +1,22 @@
 """Backlog quotas: producers beyond one stand still or fail, and go on when it was read."""
 
+import math
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
 from soak_alerts import OF
-from soak_calm import Span, common_ms, disturbed
+from soak_calm import Span, common_ms, disturbed, proxy_of
 from soak_history import Entry, History
+from soak_schedule import PROXIES
+from soak_slots import SEEN_MS
 
 POLICY_VIOLATION = 44
 LARGEST_BYTES = 600
 """No record takes more on a broker's disk; the value alone is `size`."""
+STALE_MS = 60_000
+"""A decision is too old then, and producers go on (docs/backlog/producers.md): three checks, and a minute."""
 _DISTURB = (*OF["kafka"], *OF["job"], *OF["collect"], *OF["proxy"])
 """What may keep a check, its decision or a proxy's knowledge of it from being there: until all is back."""
 
@@ -71,20 +76,48 @@ def late_ms(spans: list[Span], quota: Entry, since: float, until: float) -> floa
 
 
 def kept(history: History) -> Iterator[str]:
-    """Beyond its quota a topic takes nothing, once that has to be known: until it is read."""
-    spans, fell = troubles(history), set(map(id, sent_as_brokers_fell(history)))
-    found = list(lags(history))
+    """Beyond its quota a topic takes nothing, once that has to be known: until it is read.
+
+    What waited, or had no answer, may be taken later: as soon as the decision is too old.
+    """
+    spans, found = troubles(history), list(lags(history))
+    old = {
+        (quota["topic"], name): list(too_old(history, quota, name))
+        for quota in history["quota"]
+        for name in PROXIES
+    }
     for lag in found:
         if lag.beyond_at is None:
             continue
-        for one in (one for one in lag.acknowledged if id(one) not in fell):
+        for one in lag.acknowledged:
             late = late_ms(spans, lag.quota, lag.beyond_at, one["begun"])
-            if late > 0:
+            open_at = old[one["topic"], proxy_of(one)]
+            if late > 0 and not any(a <= one["ended"] and one["begun"] <= b for a, b in open_at):
                 yield f"{one['value']} was taken {late / 1000:.0f} s after it had to be known to be too much"
                 break
     beyond = {lag.quota["topic"] for lag in found if lag.beyond_at is not None}
     topics = [quota["topic"] for quota in history["quota"]]
     yield from (f"{topic} was never beyond its quota" for topic in topics if topic not in beyond)
+
+
+def too_old(history: History, quota: Entry, proxy: str) -> Iterator[Span]:
+    """When the newest decision on a quota's topic that a proxy knew was too old, or it knew none."""
+    after_ms = 500 * quota["bound_s"]
+    # Who has been away hears of what was decided meanwhile when it is back; who was killed knows nothing.
+    yield from disturbed(history, (proxy,), after_ms)
+    way = disturbed(history, (proxy, f"broker-{proxy}", *OF["kafka"]), after_ms)
+    newest = -math.inf
+    for one in sorted((one for one in history["decision"] if _is_of(one, quota)), key=lambda one: one["at"]):
+        known = next((until for since, until in way if since <= one["at"] <= until), one["at"] + after_ms)
+        if known > newest + STALE_MS:
+            yield newest + STALE_MS, known
+        newest = max(newest, one["decision"]["ts"])
+    yield newest + STALE_MS, math.inf
+
+
+def _is_of(one: Entry, quota: Entry) -> bool:
+    decision, name = one["decision"], quota["topic"].rpartition(".")[2]
+    return bool(decision["type"] == "backlog" and decision["topic"].endswith(f"/{name}"))
 
 
 def freed(history: History) -> Iterator[str]:
@@ -129,12 +162,14 @@ def outcome(history: History) -> Iterator[str]:
 
 
 def sent_as_brokers_fell(history: History) -> Iterator[Entry]:
-    """What was under way then: written without an answer, it may be refused when it is sent again, and taken
-    once the decision is too old (docs/backlog/producers.md).
+    """What was under way then: written without an answer, it may be refused when it is sent again
+    (docs/backlog/producers.md).
     """
-    away = disturbed(history, OF["kafka"], 0.0)
+    fell = [(one["begun"], one["ended"]) for one in history["fault"] if one["target"] in OF["kafka"]]
+    ended = [one["at"] for one in history["ended"] if one["part"].partition("-")[0] in OF["kafka"]]
+    fell += [(at - SEEN_MS, at) for at in ended]
     for one in history["sent"]:
-        if any(since <= one["ended"] and one["begun"] <= until for since, until in away):
+        if any(since <= one["ended"] and one["begun"] <= until for since, until in fell):
             yield one
 
 
