@@ -104,9 +104,10 @@ def kept(policy: str, number: int, at: int, offset: int | None, code: int = 0) -
     return [asked, *([] if offset is None else [stands])]
 
 
-def backlog(policy: str, ts: int, at: int) -> Entry:
-    """A decision that a topic is beyond its quota."""
-    said = {"type": "backlog", "topic": f"persistent://a/b/k-{policy}", "ts": ts, "exceeded": ["size"]}
+def backlog(policy: str, ts: int, at: int, exceeded: bool = True) -> Entry:
+    """A decision that a topic is beyond its quota, or not."""
+    topic = f"persistent://a/b/k-{policy}"
+    said = {"type": "backlog", "topic": topic, "ts": ts, "exceeded": ["destination_storage"] * exceeded}
     return {"kind": "decision", "decision": said, "at": at}
 
 
@@ -120,7 +121,7 @@ def lagging(policy: str) -> list[Entry]:
     ]
     written = [each for number in range(8) for each in kept(policy, number, 1_250 + 250 * number, number)]
     refused = kept(policy, 8, 40_000, None, 44) if policy == "refuse" else []
-    every = [*stands, *written, *refused, *kept(policy, 9, 62_000, 8), backlog(policy, -19_000, 5_000)]
+    every = [*stands, *written, *refused, *kept(policy, 9, 62_000, 8), backlog(policy, -19_000, 5_000, False)]
     return [{"kind": "quota", **quota}, *every, load("sent", f"{policy}-one", 100)]
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from soak_alerts import OF
-from soak_calm import Span, common_ms, disturbed, proxy_of
+from soak_calm import Span, common_ms, disturbed, joined, proxy_of
 from soak_history import Entry, History
 from soak_schedule import PROXIES
 from soak_slots import SEEN_MS
@@ -76,13 +76,13 @@ def late_ms(spans: list[Span], quota: Entry, since: float, until: float) -> floa
 
 
 def kept(history: History) -> Iterator[str]:
-    """Beyond its quota a topic takes nothing, once that has to be known: until it is read.
+    """Beyond its quota a topic takes nothing, once that is or has to be known, until it is read.
 
     What waited, or had no answer, may be taken later: as soon as the decision is too old.
     """
     spans, found = troubles(history), list(lags(history))
-    old = {
-        (quota["topic"], name): list(too_old(history, quota, name))
+    known = {
+        (quota["topic"], name): (list(too_old(history, quota, name)), list(blocked(history, quota, name)))
         for quota in history["quota"]
         for name in PROXIES
     }
@@ -91,9 +91,14 @@ def kept(history: History) -> Iterator[str]:
             continue
         for one in lag.acknowledged:
             late = late_ms(spans, lag.quota, lag.beyond_at, one["begun"])
-            open_at = old[one["topic"], proxy_of(one)]
-            if late > 0 and not any(a <= one["ended"] and one["begun"] <= b for a, b in open_at):
+            old, shut = known[one["topic"], proxy_of(one)]
+            if any(since <= one["ended"] and one["begun"] <= until for since, until in old):
+                continue
+            if late > 0:
                 yield f"{one['value']} was taken {late / 1000:.0f} s after it had to be known to be too much"
+                break
+            if any(since <= one["begun"] and one["ended"] <= until for since, until in shut):
+                yield f"{one['value']} was taken though its proxy knew that it is too much"
                 break
     beyond = {lag.quota["topic"] for lag in found if lag.beyond_at is not None}
     topics = [quota["topic"] for quota in history["quota"]]
@@ -105,19 +110,38 @@ def too_old(history: History, quota: Entry, proxy: str) -> Iterator[Span]:
     after_ms = 500 * quota["bound_s"]
     # Who has been away hears of what was decided meanwhile when it is back; who was killed knows nothing.
     yield from disturbed(history, (proxy,), after_ms)
-    way = disturbed(history, (proxy, f"broker-{proxy}", *OF["kafka"]), after_ms)
     newest = -math.inf
-    for one in sorted((one for one in history["decision"] if _is_of(one, quota)), key=lambda one: one["at"]):
-        known = next((until for since, until in way if since <= one["at"] <= until), one["at"] + after_ms)
+    for known, one in _heard(history, quota, proxy):
         if known > newest + STALE_MS:
             yield newest + STALE_MS, known
-        newest = max(newest, one["decision"]["ts"])
+        newest = one["decision"]["ts"]
     yield newest + STALE_MS, math.inf
 
 
-def _is_of(one: Entry, quota: Entry) -> bool:
-    decision, name = one["decision"], quota["topic"].rpartition(".")[2]
-    return bool(decision["type"] == "backlog" and decision["topic"].endswith(f"/{name}"))
+def blocked(history: History, quota: Entry, proxy: str) -> Iterator[Span]:
+    """When a proxy that was not killed surely knew that a quota's topic is beyond it."""
+    every = list(_heard(history, quota, proxy))
+    freed_at, found = math.inf, []
+    for known, one in reversed(every):
+        if not one["decision"]["exceeded"]:
+            freed_at = one["at"]
+        elif known < (until := min(freed_at, one["decision"]["ts"] + STALE_MS)):
+            found.append((known, until))
+    yield from joined(found)
+
+
+def _heard(history: History, quota: Entry, proxy: str) -> Iterator[tuple[float, Entry]]:
+    """The decisions on a quota's topic, in order, and when a proxy has heard of each at the latest."""
+    after_ms, newest = 500 * quota["bound_s"], -math.inf
+    way = disturbed(history, (proxy, f"broker-{proxy}", *OF["kafka"]), after_ms)
+    end = "/" + quota["topic"].rpartition(".")[2]
+    every = [one for one in history["decision"] if one["decision"]["type"] == "backlog"]
+    for one in sorted(every, key=lambda one: one["at"]):
+        decision, at = one["decision"], one["at"]
+        # An older one is passed over.
+        if decision["topic"].endswith(end) and decision["ts"] >= newest:
+            newest = decision["ts"]
+            yield next((until for since, until in way if since <= at <= until), at + after_ms), one
 
 
 def freed(history: History) -> Iterator[str]:

@@ -31,3 +31,21 @@ def test_what_waits_may_be_taken_once_the_decision_on_its_topic_is_too_old(
     (asked, stands) = kept("refuse", 10, 30_000, 9)
     found = kept_rule(History.of([*GOOD, {**asked, "ended": 41_001}, stands, *more]))
     assert bool(list(found)) == wrong
+
+
+@pytest.mark.parametrize(
+    ("more", "at", "wrong"),
+    [
+        pytest.param([], 29_000, True, id="by a decision that is not too old"),
+        pytest.param([], 24_999, False, id="it may not have heard of it yet"),
+        pytest.param([backlog("refuse", 0, 28_000, False)], 29_000, False, id="it was freed"),
+        pytest.param([backlog("refuse", -1, 28_000, False)], 29_000, True, id="by an older decision"),
+        pytest.param([killed(28_000)], 29_000, False, id="it was killed"),
+    ],
+)
+def test_what_its_proxy_knows_to_be_too_much_is_not_taken(more: list[Entry], at: int, wrong: bool) -> None:
+    """Even where others had to be in trouble for it to become known so late."""
+    away = {**killed(2_000, "collect"), "what": "down", "ended": 99_000}
+    taken = kept("refuse", 10, at, 9)
+    found = kept_rule(History.of([*GOOD, away, backlog("refuse", 0, 20_000), *taken, *more]))
+    assert bool(list(found)) == wrong
