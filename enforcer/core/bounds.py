@@ -38,6 +38,8 @@ TOPICS_MAX: Final = 100_000
 """Topics whose group, and topic ids whose name, is known at a time."""
 SLOT_DEADLINE_MS: Final = 30_000
 """After so long a request in flight has no slot any more: clients wait no longer for its answer (30 s)."""
+POLICIES_MORE_MS: Final = 60_000
+"""Clients that need Kafka too wait for the policies so much longer: then they are better off without."""
 BROKERS_MAX: Final = 512
 """Brokers of the cluster; each takes a port of the proxy's."""
 PACK_MIN: Final = 16

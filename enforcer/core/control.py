@@ -53,6 +53,8 @@ class ControlPlane:
         speaks: the protocol of its clients, kafka, pulsar or http: who does not speak ours delivers nothing
             of what we may deliver (docs/contract.md 3.1).
         hear: gets what other proxies say of who reads for which group.
+        patience_ms: for so long beyond start_timeout_ms the policies are waited for: whose clients need Kafka
+            as well lose little by that.
     """
 
     def __init__(
@@ -64,8 +66,10 @@ class ControlPlane:
         *,
         speaks: str,
         hear: Hear = unheard_of,
+        patience_ms: int = 0,
     ) -> None:
         self._proxy_id, self._settings, self._metrics = proxy_id, settings, metrics
+        self._patience_ms = patience_ms
         self._topics, self._connection = topics, connection = cluster.topics, cluster.properties
         self._loop = asyncio.get_running_loop()
         self._laws: Sequence[EnforcerLaw] = ()
@@ -145,7 +149,7 @@ class ControlPlane:
         )
 
     async def start(self, laws: Sequence[EnforcerLaw]) -> None:
-        """Connect, and read the policies and what was decided before, for at most start_timeout_ms.
+        """Connect, and read the policies, with patience, and what was decided before, for start_timeout_ms.
 
         Args:
             laws: get what is read.
@@ -154,17 +158,21 @@ class ControlPlane:
             WeirError: another process has our name.
         """
         self._laws = laws
-        limit_ms = self._settings.start_timeout_ms
+        limit_ms, known = self._settings.start_timeout_ms, self._policies_tail.caught_up
+        wait_s = (limit_ms + self._patience_ms) / 1000 if limit_ms else 0.0
         self._start_until_ms = self.clock.steady_ms() + limit_ms
         self._watch.start()
         self._joining.start()
         self._reports.start()
         self._policies_tail.start(self._loop)
         try:
-            await asyncio.wait_for(self._policies_tail.caught_up.wait(), limit_ms / 1000)
+            await asyncio.wait_for(known.wait(), wait_s)
         except TimeoutError:
             # Refusing all traffic because our own topic cannot be read would be worse than no limits.
-            logger.warning("the policies could not be read within %.0f s; going on without", limit_ms / 1000)
+            logger.warning("the policies could not be read within %.0f s; going on without", wait_s)
+        if known.is_set() and self.clock.steady_ms() > self._start_until_ms:
+            # Kafka has been away: what is read back has its time now.
+            self._start_until_ms = self.clock.steady_ms() + limit_ms
         self._opening = self._loop.create_task(self._open())
         left_s = (self._start_until_ms - self.clock.steady_ms()) / 1000
         done, _ = await asyncio.wait((self._opening,), timeout=max(0.0, left_s))

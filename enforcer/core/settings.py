@@ -206,5 +206,8 @@ class ProxySettings(GateSettings):
         "producers that were blocked by a decision that is too old by now: open (they go on) or keep",
     )
     start_timeout_ms: int = setting(
-        10_000, "how long to wait for the policies at the start, before clients are let in, ms", minimum=0
+        10_000,
+        "how long to wait for the policies at the start, before clients are let in, ms; a Kafka proxy waits a"
+        " minute more, unless this is 0",
+        minimum=0,
     )

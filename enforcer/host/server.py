@@ -194,7 +194,7 @@ class Host(ABC, Generic[C]):
         self.spawn = self._tasks.spawn
         """Begins something that runs until the end (Tasks)."""
         self._stopping = False
-        self._empty = asyncio.Event()
+        self._begun, self._empty = asyncio.Event(), asyncio.Event()
         self.metrics_url: str | None = None
 
     @abstractmethod
@@ -219,6 +219,7 @@ class Host(ABC, Generic[C]):
         if self.config.metrics is not None:
             self.metrics_url = serve_metrics(self.metrics.registry, *self.config.metrics, self._metrics_tls)
         await self.enforcement.start()
+        self._begun.set()
         await self.serve(self._listener, self.accept)
         self._heartbeat.start()
         for work in (self._tick(), *self.enforcement.work()):
@@ -226,7 +227,8 @@ class Host(ABC, Generic[C]):
         logger.info("clients connect to %s:%d", *self.listen)
 
     async def serve(self, listener: socket.socket, accept: Accept) -> None:
-        """Let clients in on one socket: no other room does."""
+        """Let clients in on one socket: no other room does. Who comes before the start is over waits."""
+        await self._begun.wait()
         await self._entrance.open(listener, accept)
 
     def visitor(self, connection: object, transport: asyncio.BaseTransport) -> Visitor:
@@ -258,6 +260,8 @@ class Host(ABC, Generic[C]):
         self._stopping = True
         self._entrance.close()
         self._listener.close()
+        # Sockets that were opened before the start was over are closed as well.
+        self._begun.set()
         for connection in list(self.connections):
             connection.drain()
         if self.connections:

@@ -53,8 +53,9 @@ class KafkaProxy(Host[Connection]):
         self.brokers = self._make_brokers()
         self.repeats = self.brokers.repeats
         control = ControlPlane(
-            self.proxy_id, self.settings, self.metrics, self.cluster, speaks="kafka", hear=self._hear
-        )
+            self.proxy_id, self.settings, self.metrics, self.cluster, speaks="kafka", hear=self._hear,
+            patience_ms=bounds.POLICIES_MORE_MS,
+        )  # fmt: skip
         self.enforcement = limits = Enforcement(
             control, upstreams=self.brokers, connections=lambda: self.connections
         )

@@ -49,9 +49,9 @@ class Request:
         validate_only: a dry run: checked and answered, never charged.
         names: item names, in order.
         mutations: partition mutations of each item, same order.
-        deadline_ms: how long after `ts` the proxy waited, None if it did not.
+        deadline_ms: how long after `ts` the proxy waited yet, None if it did not.
         reject_late: what the proxy answered when that time passed: True reject, False allow.
-        late: the log says that this one was decided too late (only in dumps).
+        late: it came too late to be waited for, or the log says that it was decided too late (in dumps).
         answered: the proxy refused it by itself: counted, not charged.
         decided: what the proxy has answered by itself, by the law; None: it asks.
     """
@@ -261,6 +261,9 @@ def _unknown_type(fields: Fields, known: Iterable[str]) -> str:
 def _request(fields: Fields, name: str, ts: int) -> Request:
     names, mutations = _items(fields)
     deadline_ms = None if "deadline_ms" not in fields else integer(fields, "deadline_ms", None)
+    under_way_ms, late = max(0, ts - integer(fields, "asked_ts", ts, maximum=TS_MAX_MS)), False
+    if deadline_ms is not None:
+        deadline_ms, late = max(0, deadline_ms - under_way_ms), under_way_ms > deadline_ms
     return Request(
         id=name,
         ts=ts,
@@ -275,7 +278,7 @@ def _request(fields: Fields, name: str, ts: int) -> Request:
         mutations=mutations,
         deadline_ms=deadline_ms,
         reject_late=choice(fields, "on_late", "allow", ("allow", "reject")) == "reject",
-        late=flag(fields, "late", False),
+        late=flag(fields, "late", False) or late,
         answered="answered" in fields and choice(fields, "answered", "", ("not_before",)) == "not_before",
         decided=decided_of(fields, names),
     )

@@ -104,6 +104,13 @@ def kept(policy: str, number: int, at: int, offset: int | None, code: int = 0) -
     return [asked, *([] if offset is None else [stands])]
 
 
+def backlog(policy: str, ts: int, at: int, exceeded: bool = True) -> Entry:
+    """A decision that a topic is beyond its quota, or not."""
+    topic = f"persistent://a/b/k-{policy}"
+    said = {"type": "backlog", "topic": topic, "ts": ts, "exceeded": ["destination_storage"] * exceeded}
+    return {"kind": "decision", "decision": said, "at": at}
+
+
 def lagging(policy: str) -> list[Entry]:
     """A consumer that stands still for a minute: beyond the quota from 3 s on, which is known 20 s later."""
     group, topic = f"lag-{policy}", f"k-{policy}"
@@ -114,8 +121,8 @@ def lagging(policy: str) -> list[Entry]:
     ]
     written = [each for number in range(8) for each in kept(policy, number, 1_250 + 250 * number, number)]
     refused = kept(policy, 8, 40_000, None, 44) if policy == "refuse" else []
-    own = load("sent", f"{policy}-one", 100)
-    return [{"kind": "quota", **quota}, *stands, *written, *refused, *kept(policy, 9, 62_000, 8), own]
+    every = [*stands, *written, *refused, *kept(policy, 9, 62_000, 8), backlog(policy, -19_000, 5_000, False)]
+    return [{"kind": "quota", **quota}, *every, load("sent", f"{policy}-one", 100)]
 
 
 GOOD: list[Entry] = [

@@ -18,7 +18,7 @@ from streaming.log.reading import Line, read_lines
 from streaming.policy.groups import round_rules
 from weir.logs.policy_log import actor_here
 
-_TIMES: Final = ("ts", "applied_ts", "of_ts", "effective_ts")
+_TIMES: Final = ("ts", "applied_ts", "asked_ts", "of_ts", "effective_ts")
 _OF_THE_LOG: Final = ("actor", "reason", "earlier", "repeat")
 _NS_PER_MS: Final = 1_000_000
 _INT64_MAX: Final = 2**63 - 1

@@ -315,7 +315,7 @@ class QuotaCoordinator:
         """Send an event whose decision is waited for; False if that cannot be."""
         request.told = told
         if request.strict:
-            event["deadline_ms"] = self.settings.decision_timeout_ms
+            event["asked_ts"], event["deadline_ms"] = self._brokers_ms(), self.settings.decision_timeout_ms
             event["on_late"] = OnLate.REJECT if request.on_late_reject else OnLate.ALLOW
         if not (self.undecided.add(request) and self._send_asked(event, request)):
             self.undecided.refused(request.id)

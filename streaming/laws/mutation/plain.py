@@ -48,7 +48,8 @@ SCHEMA: Final = pa.schema(
         ("applied_ts", pa.int64()), ("of_ts", pa.int64()), ("proxy", pa.string()), ("user", pa.string()),
         ("client_id", pa.string()), ("strict", pa.bool_()), ("validate_only", pa.bool_()),
         ("items", pa.list_(_ITEM)), ("subject", pa.string()), ("deadline_ms", pa.int64()),
-        ("on_late", pa.string()), ("late", pa.bool_()), ("answered", pa.string()), ("decided", _DECIDED),
+        ("asked_ts", pa.int64()), ("on_late", pa.string()), ("late", pa.bool_()),
+        ("answered", pa.string()), ("decided", _DECIDED),
     ]
 )  # fmt: skip
 """What the parser reads of a request or refund, by the names of docs/contract.md 3.1."""
@@ -97,7 +98,9 @@ def plain(rows: pa.RecordBatch, type: str, source: Integers, times: Integers, ma
     else:
         deadline_ms = fields.integers("deadline_ms", deadline_ms, minimum=-1)
         fields.plain &= (deadline_ms >= 0) | ~fields.said("deadline_ms")
-        flags |= _request_flags(fields)
+        under_way_ms = np.maximum(0, ts - fields.integers("asked_ts", ts, maximum=TS_MAX_MS))
+        flags |= _request_flags(fields) | LATE * ((deadline_ms >= 0) & (under_way_ms > deadline_ms))
+        deadline_ms = np.where(deadline_ms < 0, deadline_ms, np.maximum(0, deadline_ms - under_way_ms))
         if (flags & DECIDED).any():
             told = _told(fields, flags, items)
     at = _not_ahead(fields, at, times, flags, max_ahead_ms)

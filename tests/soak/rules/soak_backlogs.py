@@ -1,17 +1,22 @@
 """Backlog quotas: producers beyond one stand still or fail, and go on when it was read."""
 
+import math
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
 from soak_alerts import OF
-from soak_calm import Span, common_ms, disturbed
+from soak_calm import Span, common_ms, disturbed, joined, proxy_of
 from soak_history import Entry, History
+from soak_schedule import PROXIES
+from soak_slots import SEEN_MS
 
 POLICY_VIOLATION = 44
 LARGEST_BYTES = 600
 """No record takes more on a broker's disk; the value alone is `size`."""
+STALE_MS = 60_000
+"""A decision is too old then, and producers go on (docs/backlog/producers.md): three checks, and a minute."""
 _DISTURB = (*OF["kafka"], *OF["job"], *OF["collect"], *OF["proxy"])
 """What may keep a check, its decision or a proxy's knowledge of it from being there: until all is back."""
 
@@ -71,20 +76,72 @@ def late_ms(spans: list[Span], quota: Entry, since: float, until: float) -> floa
 
 
 def kept(history: History) -> Iterator[str]:
-    """Beyond its quota a topic takes nothing, once that has to be known: until it is read."""
-    spans, fell = troubles(history), set(map(id, sent_as_brokers_fell(history)))
-    found = list(lags(history))
+    """Beyond its quota a topic takes nothing, once that is or has to be known, until it is read.
+
+    What waited, or had no answer, may be taken later: as soon as the decision is too old.
+    """
+    spans, found = troubles(history), list(lags(history))
+    known = {
+        (quota["topic"], name): (list(too_old(history, quota, name)), list(blocked(history, quota, name)))
+        for quota in history["quota"]
+        for name in PROXIES
+    }
     for lag in found:
         if lag.beyond_at is None:
             continue
-        for one in (one for one in lag.acknowledged if id(one) not in fell):
+        for one in lag.acknowledged:
             late = late_ms(spans, lag.quota, lag.beyond_at, one["begun"])
+            old, shut = known[one["topic"], proxy_of(one)]
+            if any(since <= one["ended"] and one["begun"] <= until for since, until in old):
+                continue
             if late > 0:
                 yield f"{one['value']} was taken {late / 1000:.0f} s after it had to be known to be too much"
+                break
+            if any(since <= one["begun"] and one["ended"] <= until for since, until in shut):
+                yield f"{one['value']} was taken though its proxy knew that it is too much"
                 break
     beyond = {lag.quota["topic"] for lag in found if lag.beyond_at is not None}
     topics = [quota["topic"] for quota in history["quota"]]
     yield from (f"{topic} was never beyond its quota" for topic in topics if topic not in beyond)
+
+
+def too_old(history: History, quota: Entry, proxy: str) -> Iterator[Span]:
+    """When the newest decision on a quota's topic that a proxy knew was too old, or it knew none."""
+    after_ms = 500 * quota["bound_s"]
+    # Who has been away hears of what was decided meanwhile when it is back; who was killed knows nothing.
+    yield from disturbed(history, (proxy,), after_ms)
+    newest = -math.inf
+    for known, one in _heard(history, quota, proxy):
+        if known > newest + STALE_MS:
+            yield newest + STALE_MS, known
+        newest = one["decision"]["ts"]
+    yield newest + STALE_MS, math.inf
+
+
+def blocked(history: History, quota: Entry, proxy: str) -> Iterator[Span]:
+    """When a proxy that was not killed surely knew that a quota's topic is beyond it."""
+    every = list(_heard(history, quota, proxy))
+    freed_at, found = math.inf, []
+    for known, one in reversed(every):
+        if not one["decision"]["exceeded"]:
+            freed_at = one["at"]
+        elif known < (until := min(freed_at, one["decision"]["ts"] + STALE_MS)):
+            found.append((known, until))
+    yield from joined(found)
+
+
+def _heard(history: History, quota: Entry, proxy: str) -> Iterator[tuple[float, Entry]]:
+    """The decisions on a quota's topic, in order, and when a proxy has heard of each at the latest."""
+    after_ms, newest = 500 * quota["bound_s"], -math.inf
+    way = disturbed(history, (proxy, f"broker-{proxy}", *OF["kafka"]), after_ms)
+    end = "/" + quota["topic"].rpartition(".")[2]
+    every = [one for one in history["decision"] if one["decision"]["type"] == "backlog"]
+    for one in sorted(every, key=lambda one: one["at"]):
+        decision, at = one["decision"], one["at"]
+        # An older one is passed over.
+        if decision["topic"].endswith(end) and decision["ts"] >= newest:
+            newest = decision["ts"]
+            yield next((until for since, until in way if since <= at <= until), at + after_ms), one
 
 
 def freed(history: History) -> Iterator[str]:
@@ -129,12 +186,14 @@ def outcome(history: History) -> Iterator[str]:
 
 
 def sent_as_brokers_fell(history: History) -> Iterator[Entry]:
-    """What was under way then: written without an answer, it may be refused when it is sent again, and taken
-    once the decision is too old (docs/backlog/producers.md).
+    """What was under way then: written without an answer, it may be refused when it is sent again
+    (docs/backlog/producers.md).
     """
-    away = disturbed(history, OF["kafka"], 0.0)
+    fell = [(one["begun"], one["ended"]) for one in history["fault"] if one["target"] in OF["kafka"]]
+    ended = [one["at"] for one in history["ended"] if one["part"].partition("-")[0] in OF["kafka"]]
+    fell += [(at - SEEN_MS, at) for at in ended]
     for one in history["sent"]:
-        if any(since <= one["ended"] and one["begun"] <= until for since, until in away):
+        if any(since <= one["ended"] and one["begun"] <= until for since, until in fell):
             yield one
 
 

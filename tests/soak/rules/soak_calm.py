@@ -5,15 +5,15 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 from soak_history import Entry, History
-from soak_schedule import KILLS, LIMITING, PULSAR
+from soak_schedule import KILLS, LIMITING, PROXIES
 
 Span = tuple[float, float]
 """Begin and end, ms."""
 SOON_MS = 60_000
-"""What a proxy wants to write may wait for so long: Kafka is away for that after a kill. One that starts
-waits as long for policies, then it is open (docs/failures.md)."""
-OPENS_MS = {PULSAR[1]: 10_000}
-"""One whose clients need no Kafka waits for `proxy.start_timeout_ms` alone."""
+"""What a proxy wants to write may wait for so long: Kafka is away for that after a kill."""
+START_MS, MORE_MS, READ_MS = 10_000, 60_000, 15_000
+"""One that starts waits for the policies for `proxy.start_timeout_ms`, Kafka's, whose clients need Kafka too,
+a minute more, then it is open (docs/failures.md) until it has read them, so soon after Kafka is back."""
 
 
 def disturbed(history: History, targets: Iterable[str], after_ms: float) -> list[Span]:
@@ -66,22 +66,27 @@ def written_again(history: History) -> dict[str, int]:
     }
 
 
-def limited(history: History, asked: Iterable[Entry]) -> list[Entry]:
-    """Those of what clients asked that no proxy let pass since it had no policies, all brokers being away."""
+def opened(history: History) -> Iterator[tuple[str, Span]]:
+    """When which proxy had no policies, since it was started while all brokers were away."""
     spans = without_kafka(history)
-    opened = [
-        (fault["target"], fault["ended"] + OPENS_MS.get(fault["target"], SOON_MS), ended + SOON_MS)
-        for fault in history["fault"]
-        if fault["what"] in KILLS and fault["target"] in LIMITING
-        for begun, ended in spans
-        if begun <= fault["ended"] + SOON_MS <= ended + SOON_MS and fault["ended"] <= ended
-    ]
+    for fault in history["fault"]:
+        if fault["what"] in KILLS and fault["target"] in LIMITING:
+            killed = fault["ended"]
+            opens = killed + START_MS + MORE_MS * (fault["target"] in PROXIES)
+            for begun, ended in ((begun, ended + READ_MS) for begun, ended in spans):
+                if begun - READ_MS <= killed <= ended - READ_MS and opens <= ended:
+                    yield fault["target"], (opens, ended)
+
+
+def limited(history: History, asked: Iterable[Entry]) -> list[Entry]:
+    """Those of what clients asked that no proxy let pass since it had no policies."""
+    every = list(opened(history))
     return [
         one
         for one in asked
         if not any(
             proxy == proxy_of(one) and since <= one.get("ended", one.get("at")) <= until
-            for proxy, since, until in opened
+            for proxy, (since, until) in every
         )
     ]
 

@@ -144,14 +144,19 @@ def charged(history: History) -> Iterator[str]:
 
 
 def refused(history: History) -> Iterator[str]:
-    """What was refused is not charged, or given back: if its proxy has lived to see the decision."""
+    """What was refused is not charged, or given back: if its proxy has lived to see the decision.
+
+    And if Kafka was not away then for longer than its event waits (60 s).
+    """
     decided_at = {name: at for name, _, _, at in admitted(history)}
+    lost = [(one["begun"], one["ended"]) for one in outages(history)]
     for one in history["made"]:
         at = decided_at.get(one["name"])
         if one["code"] != REFUSED or at is None:
             continue
         ends = [(end["begun"], end["ended"]) for end in kills(history) if end["target"] == proxy_of(one)]
         ends += [(end["at"], end["at"]) for end in history["stopped"] if end["part"] == proxy_of(one)]
+        ends += [(begun, ended) for begun, ended in lost if ended >= max(begun, at) + SOON_MS]
         if not any(one["begun"] <= ended and begun <= at + SOON_MS for begun, ended in ends):
             yield f"{one['name']} was refused and charged"
 

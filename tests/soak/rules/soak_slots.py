@@ -4,7 +4,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 
 from soak_alerts import OF
-from soak_calm import Span, common_ms, disturbed
+from soak_calm import Span, common_ms, disturbed, opened
 from soak_history import Entry, History
 from soak_schedule import LIMITING, LINKS, PROXIES
 
@@ -21,12 +21,21 @@ DISTURB = (*OF["job"], *OF["pulsar"], *_HOLD_BACK)
 
 
 def in_flight(history: History) -> dict[str, tuple[float, float]]:
-    """How far above a broker's limit requests were in flight, and the bound: in calm times, and else."""
+    """How far above a broker's limit requests were in flight, and the bound: in calm times, and else.
+
+    But what was there while a proxy had no policies.
+    """
     found = {}
     spans = disturbed(history, DISTURB, AFTER_MS)
+    passed = [span for name, span in opened(history) if name in PROXIES]
+    flights = [
+        one
+        for one in history["flight"]
+        if not any(since <= one["ended"] and one["begun"] <= until for since, until in passed)
+    ]
     for limit in (one for one in history["limit"] if one["law"] == "concurrency"):
         broker, whole = limit["subject"], limit["burst"]
-        calm, else_ = most([one for one in history["flight"] if one["broker"] == broker], spans)
+        calm, else_ = most([one for one in flights if one["broker"] == broker], spans)
         found[f"in flight at {broker}"] = (float(max(0, calm - whole)), limit["bound"])
         # Who is cut off goes on by its part, while others have it too.
         found[f"in flight at {broker}, disturbed"] = (float(max(0, else_ - whole)), limit["bound"] + whole)

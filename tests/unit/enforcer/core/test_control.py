@@ -101,6 +101,24 @@ async def test_it_waits_for_the_policies_for_a_limited_time(
     assert asked == [looks + 1 if looks else 5] * 3
 
 
+@pytest.mark.parametrize(
+    ("start_ms", "patience_ms", "read"), [(1, 60_000, True), (1, 50, False), (0, 60_000, False)]
+)
+async def test_policies_are_waited_for_with_patience(start_ms: int, patience_ms: int, read: bool) -> None:
+    """What is read back after that has its own time; the patience has an end, and 0 waits for nothing."""
+    settings = ProxySettings(start_timeout_ms=start_ms)
+    control = ControlPlane("p1", settings, Metrics(10), NOBODY, speaks="kafka", patience_ms=patience_ms)
+    starting, known = asyncio.create_task(control.start([])), control._policies_tail.caught_up
+    if read:
+        assert not (await asyncio.wait((starting,), timeout=0.2))[0]
+        known.set()
+    async with asyncio.timeout(5):
+        await starting
+    assert control._start_until_ms <= control.clock.steady_ms()
+    assert known.is_set() == read
+    await control.stop()
+
+
 class Hearts(EnforcerLaw):
     """A toy law: counts the beats that were decided."""
 

@@ -1,12 +1,14 @@
 """What the proxy learns of the cluster's brokers, and the ports that it opens for them."""
 
 import asyncio
+import contextlib
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from enforcer.core.settings import ProxySettings
 from enforcer.host.server import ProxyConfig
 from enforcer.kafka.cluster import BROKERS_MS, Address, ClusterView, ClusterWatch, listeners_in
 from enforcer.kafka.proxy import KafkaProxy
@@ -124,3 +126,38 @@ def test_a_broker_that_joins_has_a_port(connection: dict[str, str]) -> None:
         return proxy.brokers.addresses
 
     assert asyncio.run(joined()) == [(OUTSIDE, 19001), (OUTSIDE, 19002)]
+
+
+@pytest.mark.parametrize("until", ["started", "stopped"])
+def test_clients_of_a_brokers_port_wait_for_the_start(until: str) -> None:
+    """As those of the bootstrap: who knows the port from before would find a proxy without policies."""
+
+    async def run() -> None:
+        settings = ProxySettings(start_timeout_ms=0, stop_timeout_ms=10)
+        proxy = KafkaProxy(ProxyConfig(kafka=(("127.0.0.1", 1),), listen=("127.0.0.1", 0), settings=settings))
+        begin, read = proxy.enforcement.start, asyncio.Event()
+
+        async def start() -> None:
+            await read.wait()
+            await begin()
+
+        proxy.enforcement.start = start  # type: ignore[method-assign]  # what takes as long as Kafka does
+        starting = asyncio.create_task(proxy.start())
+        proxy._take_view(ClusterView(brokers=((1, "127.0.0.1", 1),), listeners={}))
+        reader, writer = await asyncio.open_connection("127.0.0.1", proxy.brokers.ports[1])
+        # Who is let in is sent away, as there is no broker.
+        gone = asyncio.create_task(reader.read())
+        assert not (await asyncio.wait((gone,), timeout=0.2))[0]
+        if until == "started":
+            read.set()
+            await starting
+        else:
+            starting.cancel()
+            await proxy.stop()
+        with contextlib.suppress(ConnectionError):
+            assert not await asyncio.wait_for(gone, 5)
+        writer.close()
+        if until == "started":
+            await proxy.stop()
+
+    asyncio.run(run())

@@ -139,9 +139,9 @@ def test_all_times_of_an_event_move_together() -> None:
     moved = shifted(orjson.loads(orjson.dumps(BACKLOG)), 7)
     assert (moved["ts"], moved["ledgers"][0]["closeTime"]) == (1007, 507)
     assert moved["subscriptions"][0]["oldestPublishTime"] is None
-    refund = request(type="refund", of_ts=900, applied_ts=1001)
+    refund = request(type="refund", of_ts=900, asked_ts=990, applied_ts=1001)
     shifted(refund, 7)
-    assert [refund[name] for name in ("ts", "of_ts", "applied_ts")] == [1007, 907, 1008]
+    assert [refund[name] for name in ("ts", "of_ts", "asked_ts", "applied_ts")] == [1007, 907, 997, 1008]
     assert shifted(LATENCY | {"start_ns": 5}, 7)["start_ns"] == 7_000_005
     assert shifted({"type": "policy", "ts": 1, "effective_ts": 2}, 7)["effective_ts"] == 9
 

@@ -91,7 +91,7 @@ def test_the_request_event() -> None:
         "type": "request", "id": f"p1-{EPOCH_MS}-1", "proxy": "p1", "user": "a", "client_id": "c",
         "api": "CreateTopics", "api_version": 7, "strict": True, "validate_only": False,
         "items": [{"name": "x", "mutations": 80}], "subject": "user=a",
-        "deadline_ms": 700, "on_late": "reject",
+        "asked_ts": EPOCH_MS, "deadline_ms": 700, "on_late": "reject",
     }  # fmt: skip
     assert second.id == f"p1-{EPOCH_MS}-2" and "deadline_ms" not in permissive
     made = desk.decide(first, tokens=420.0)

@@ -117,6 +117,18 @@ def test_at_its_deadline_a_request_is_not_late() -> None:
     assert "late" not in decision
 
 
+@pytest.mark.parametrize(
+    ("asked_ms", "processed_ms", "late"),
+    [(-1500, 500, False), (-1500, 501, True), (-2000, 0, False), (-2001, 0, True), (9, 2000, False)],
+)
+def test_the_deadline_counts_from_when_the_proxy_asked(asked_ms: int, processed_ms: int, late: bool) -> None:
+    """By its own word, if that was before; what came too late for that is late in a replay as well."""
+    event = request("a", 0, 1, deadline_ms=2000, on_late="reject", asked_ts=T0 + asked_ms)
+    (decision,) = Shard({ALICE: quota(1)}, replay=False).step([event], processed_ts=T0 + processed_ms)
+    assert (decision.get("late", False), decision["mutations"]) == (late, 0 if late else 1)
+    assert decide({ALICE: quota(1)}, event)["a"].get("late", False) == (asked_ms < -2000)
+
+
 def test_nobody_limited_is_allowed_with_an_empty_subject() -> None:
     """No quota matches: subject empty, limit null."""
     decision = decide({}, request("a", 0, 9_000))["a"]

@@ -108,7 +108,7 @@ USUAL: dict[str, Any] = {
     "type": "request", "v": 1, "id": "p1-42", "ts": T0, "applied_ts": T0 + 5, "proxy": "p1", "user": "alice",
     "client_id": "terraform", "api": "CreateTopics", "api_version": 7, "strict": True, "validate_only": False,
     "items": [{"name": "orders", "mutations": 80}, {"mutations": 0, "name": ""}], "subject": "user=alice",
-    "deadline_ms": 2000, "on_late": "reject", "late": False, "answered": "not_before",
+    "deadline_ms": 2000, "asked_ts": T0 - 300, "on_late": "reject", "late": False, "answered": "not_before",
 }  # fmt: skip
 LOCAL: dict[str, Any] = {name: USUAL[name] for name in USUAL if name not in ("answered", "late")} | {
     "decided": {"outcome": "reject", "rejected": ["orders", ""], "throttle_time_ms": 12, "tokens": -2.5}
