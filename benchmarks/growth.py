@@ -86,8 +86,8 @@ class _Scale:
 
 _FULL = _Scale(
     known=(10_000, 100_000, AIMED_AT, 10_000_000), active=10_000, batches=20, fill=500_000,
-    groups=(100, 1_000, 10_000, 100_000, 1_000_000), most=100,
-    proxies=(1, 3, 10, 30, 100), shared=30_000, rounds=3,
+    groups=(100, 10_000, 1_000_000), most=100,
+    proxies=(1, 10, 100), shared=30_000, rounds=3,
 )  # fmt: skip
 _SMOKE = _Scale(
     known=(600, 2_000), active=500, batches=2, fill=1_000, groups=(10, 100), most=10, proxies=(1, 10),

@@ -39,7 +39,7 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return ["--policies", str(folder / "policies.yaml"), "--settings", str(folder / "weir.yaml")]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def up(tmp_path_factory: pytest.TempPathFactory, config: list[str]) -> Iterator[Up]:
     """`weir up --restart`, ready."""
     folder: Path = tmp_path_factory.mktemp("up")

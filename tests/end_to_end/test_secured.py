@@ -43,6 +43,8 @@ from tls_kit import Way
 from streaming.contract.topics import Topics
 from weir.stack.kafka import free_port
 
+pytestmark = pytest.mark.soak
+
 PAGE = (ROOT / "docs" / "operate" / "secured.md").read_text().partition("## Pulsar")[0]
 BROKER, CLIENT = re.findall(r"```properties\n(.*?)```", PAGE, re.DOTALL)
 (USER,) = re.findall(r"^    (kafka-configs .*)$", PAGE.replace("'", ""), re.MULTILINE)
@@ -178,7 +180,6 @@ def test_clients_feel_limits_as_without_tls(secured: Secured, up: Up) -> None:
     bytes_are_limited(secured, up)
 
 
-@pytest.mark.soak
 def test_go_feels_them_too(secured: Secured, up: Up, tmp_path: Path) -> None:
     """Refused as Python's is, and told to wait as C's is."""
     way = Way.login(str(secured.folder / "tls" / "ca.pem"), "go", "go-secret")

@@ -41,6 +41,7 @@ def test_a_subscription_gets_its_rate_from_the_first_message_on(pulsar: LocalPul
         assert 300 <= came < 4 * 100 * 1.02 + batch
 
 
+@pytest.mark.soak
 def test_permits_that_the_broker_has_not_are_found(pulsar: LocalPulsar) -> None:
     """As where it has lost some: it is asked, its own count holds, and all comes."""
     with limited(pulsar) as limit:

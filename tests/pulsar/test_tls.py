@@ -43,6 +43,7 @@ def test_a_client_over_tls_is_served_as_without(pulsar: LocalPulsar, admin: Admi
         until(lambda: proxy.metric(refused, reason="refused_by_client") > 0, what="it was counted")
 
 
+@pytest.mark.soak
 def test_brokers_are_spoken_to_by_tls(tmp_path: Path) -> None:
     """With a private CA, at the address that lookups name for TLS."""
     authority, port = Authority(tmp_path / "ca"), free_port()

@@ -15,6 +15,7 @@ SETTINGS = "job:\n  profile: throughput\n  shuffle_partitions: 2\n  shards: 4\n"
 CLIENTS = 8
 
 
+@pytest.mark.soak
 def test_candidates_decide_beside_the_policies_in_force(tmp_path: Path) -> None:
     """A subject of theirs is one, though those in force have several, in several shards; metrics tell."""
     (tmp_path / "stricter.yaml").write_text(STRICTER)

@@ -21,6 +21,8 @@ from streaming.columns.packed import pack
 from streaming.job.checkpoint_name import LAYOUT
 from weir import cli
 
+pytestmark = pytest.mark.soak
+
 USERS = 4_000
 """Their rows are more than a body carries by itself."""
 SETTINGS = """\
