@@ -2,7 +2,7 @@
 
 from hypothesis import settings
 
-SCALES = {"quick": 1 / 6, "thorough": 4.0}
+SCALES = {"quick": 1 / 12, "thorough": 4.0}
 """Profile -> how many examples it makes of each that a property asks for."""
 _LEAST = 10
 

@@ -14,7 +14,7 @@ import pytest
 from simulated_case import JOB, OWN, befalls_job, draw
 from simulated_histories import SIDE_BY_SIDE, alone, broken, company, failing, run, shrunk
 
-COUNT, MANY = 375, 10_000
+COUNT, MANY = 125, 10_000
 ROOT = Path(__file__).resolve().parents[3]
 DIGEST = "from test_histories import digest; print(digest())"
 

@@ -153,7 +153,7 @@ def run(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]
 
 
 @pytest.mark.parametrize("each", OPTIONS, ids=[f"{one[0]} {one[1]}" for one in OPTIONS])
-@pytest.mark.parametrize("count", [4, pytest.param(1, marks=pytest.mark.soak)], ids=["some", "all"])
+@pytest.mark.parametrize("count", [8, pytest.param(1, marks=pytest.mark.soak)], ids=["some", "all"])
 def test_a_wrong_path_is_named_in_words(
     each: tuple[str, ...], count: int, wrong: WrongPaths, tmp_path: Path,
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,

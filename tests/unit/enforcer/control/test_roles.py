@@ -82,18 +82,16 @@ def status(token: str, operation: str, tenant: str = "acme", group: str = "mine"
     return api.request(method, path, headers=headers, json={}).status_code
 
 
-OPERATIONS: Final = [
-    f"{method.upper()} {path}"
-    for path, operations in world()[1]
-    .get("/openapi.json", headers={"Authorization": "Bearer look"})
-    .json()["paths"]
-    .items()
-    for method in operations
-]
+def test_every_endpoint_with_every_role() -> None:
+    """Those that the API describes."""
+    described = world()[1].get("/openapi.json", headers={"Authorization": "Bearer look"}).json()["paths"]
+    assert len(described) > 30
+    for path, operations in described.items():
+        for method in operations:
+            check_roles(f"{method.upper()} {path}")
 
 
-@pytest.mark.parametrize("operation", OPERATIONS)
-def test_every_endpoint_with_every_role(operation: str) -> None:
+def check_roles(operation: str) -> None:
     """401 without a token that is known, 403 beyond the role; all else is the endpoint's own answer."""
     reads = operation.startswith("GET ")
     assert (status("", operation), status("wrong", operation)) == (401, 401)

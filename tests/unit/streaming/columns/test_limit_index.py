@@ -3,8 +3,9 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from property_kit import tries
 
 from streaming.columns import limit_index
 from streaming.columns.limit_index import NOTHING, LearntLimits
@@ -18,7 +19,7 @@ def said_of(name: str) -> complex | None:
 
 
 @given(ASKED, st.integers(0, 4))
-@settings(max_examples=200, deadline=None)
+@tries(200)
 def test_every_name_finds_what_is_said_of_it(asked: list[list[str]], most: int) -> None:
     """Whatever was asked for before, in the index or not, remembered or not."""
     with pytest.MonkeyPatch.context() as patch:

@@ -4,8 +4,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from property_kit import tries
 
 from streaming.state.body import Body, decode, encode
 from streaming.state.subject_table import SubjectTable
@@ -52,7 +53,7 @@ def row_of(data: st.DataObject) -> dict[str, Any]:
 
 
 @given(st.lists(st.sampled_from(["add", "keep", "reload", "find"]), max_size=8), st.data())
-@settings(max_examples=150, deadline=None)
+@tries(150)
 def test_a_table_is_its_rows_by_name(steps: list[str], data: st.DataObject) -> None:
     """Rows added, left out, written and read back in any order: exactly those of a dictionary."""
     table, expected = Table(), dict[str, bytes]()
@@ -79,7 +80,7 @@ def test_a_table_is_its_rows_by_name(steps: list[str], data: st.DataObject) -> N
 
 
 @given(NAMES, st.integers(0, 6), st.data())
-@settings(max_examples=80, deadline=None)
+@tries(80)
 def test_the_oldest_leave_first(names: list[str], most: int, data: st.DataObject) -> None:
     """Ties by name."""
     table = Table()

@@ -4,8 +4,9 @@ from statistics import fmean
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from property_kit import tries
 
 from streaming.laws.concurrency.settings import LimitSettings
 from weir.simulate.figures import Contender, contenders
@@ -45,7 +46,7 @@ worlds = st.builds(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@tries(40)
 @given(worlds, st.sampled_from(list(contenders())))
 def test_nothing_is_lost(world: Scenario, tried: Contender) -> None:
     """Arrivals are completed, rejected, in flight or waiting, in whatever world."""

@@ -11,6 +11,7 @@ from kafka.protocol.consumer import FetchResponse
 from kafka_kit import build
 from traffic_kit import fetch_response
 
+from enforcer.kafka.addresses import fetch_walk
 from enforcer.kafka.addresses.fetch_walk import END_MAX_BYTES, FetchWalk, fitted
 from enforcer.wire.kafka.addresses import rewrite_addresses
 from enforcer.wire.kafka.fields import uvarint
@@ -120,11 +121,12 @@ def test_what_is_kept_is_bounded() -> None:
             endless.take(bytes(1_000))
 
 
-@pytest.mark.parametrize("sizes", [[262_144], [1_000, 7, 100_000], [1]])
-def test_many_aborted_transactions_pass(sizes: list[int]) -> None:
+@pytest.mark.parametrize("sizes", [[262_144], [1_000, 7, 12_500], [1]])
+def test_many_aborted_transactions_pass(sizes: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     """However long the list of a partition is, and however it is cut."""
-    frame = fetch_response(17, {"a": [b"x" * 300], "b": [b"y"]}, 10_000)
-    assert len(frame) > 2 * END_MAX_BYTES and walked(17, frame, sizes) == frame
+    monkeypatch.setattr(fetch_walk, "END_MAX_BYTES", END_MAX_BYTES // 8)
+    frame = fetch_response(17, {"a": [b"x" * 300], "b": [b"y"]}, 1_250)
+    assert len(frame) > 2 * fetch_walk.END_MAX_BYTES and walked(17, frame, sizes) == frame
 
 
 def filled(frame: bytes, after: bytes, field: bytes) -> bytes:

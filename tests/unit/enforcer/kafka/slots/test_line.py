@@ -155,7 +155,9 @@ class History:
             self.limiter.exempt = frozenset(self.random.sample(("heartbeat", "api_versions"), 1))
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize(
+    "seed", [pytest.param(seed, marks=[pytest.mark.soak] * (seed >= 12)) for seed in range(60)]
+)
 def test_nobody_waits_while_a_slot_is_free(seed: int) -> None:
     """Whatever keeps one that is first in line from its slot, and whoever sends fewer than it could."""
     history = History(seed)

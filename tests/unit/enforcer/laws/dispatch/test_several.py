@@ -140,7 +140,7 @@ def test_who_reads_little_keeps_little() -> None:
     assert world.worst() <= 0.05 * RATE
 
 
-@pytest.mark.parametrize("entry", [1, 30])
+@pytest.mark.parametrize("entry", [pytest.param(1, marks=pytest.mark.soak), 30])
 def test_parts_that_move_stay_within_the_rate(entry: int) -> None:
     """Whoever is hungry, for however long, and decisions late by up to 1.35 s at some and less at others."""
     world, seeded = Several(8, 0, entry, LAG_MS), Random(25)

@@ -32,7 +32,10 @@ def above_at_most(world: World) -> float:
 
 
 @pytest.mark.parametrize("in_turn", [True, False])
-@pytest.mark.parametrize(("proxies", "above"), [(1, 1.0), (2, 2.0), (3, 3.0), (8, 8.0)])
+@pytest.mark.parametrize(
+    ("proxies", "above"),
+    [(1, 1.0), *(pytest.param(n, float(n), marks=pytest.mark.soak) for n in (2, 8)), (3, 3.0)],
+)
 def test_prompt_proxies_exceed_by_an_item_each(proxies: int, above: float, in_turn: bool) -> None:
     """Clients that ask 400 times a second in all get burst and rate, and one item a proxy at most."""
     place = Place(every_ms=2.5 * proxies, in_turn=in_turn)

@@ -1,7 +1,8 @@
 """Whatever clients, brokers and policies do, in whatever order: permits and messages are conserved."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from property_kit import tries
 from pulsar_delivery_kit import NAMESPACE, ModelLink, per_subscription, reading
 
 from enforcer.wire.pulsar import frames
@@ -21,7 +22,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@tries(150)
 @given(STEPS, st.sampled_from([1, 6, 30]), st.sampled_from([1, 10, 1_000]), st.booleans())
 def test_whatever_happens_nothing_is_lost_doubled_or_out_of_order(
     steps: list[tuple[str, int]], batch: int, queue: int, batched: bool

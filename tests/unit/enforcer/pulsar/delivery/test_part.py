@@ -1,12 +1,14 @@
 """Deliveries under limits, from the first FLOW to the last message, against a model of broker and client."""
 
-
 import pytest
 from pulsar_delivery_kit import NAMESPACE, TOPIC, ModelLink, World, message, per_subscription, reading
 
 from enforcer.wire.pulsar import frames
 from enforcer.wire.pulsar.commands import command
 from enforcer.wire.pulsar.frames import BadFrame
+
+QUICK = ((0.0, True), (300.0, False))
+THOROUGH = ((0.0, False), (300.0, True), (990.0, True), (990.0, False))
 
 
 def seconds(link: ModelLink, *numbers: int, first_ms: float | None = None) -> list[int]:
@@ -20,8 +22,9 @@ def seconds(link: ModelLink, *numbers: int, first_ms: float | None = None) -> li
     return found
 
 
-@pytest.mark.parametrize("start_ms", [0.0, 300.0, 990.0])
-@pytest.mark.parametrize("batched", [True, False])
+@pytest.mark.parametrize(
+    ("start_ms", "batched"), [*QUICK, *(pytest.param(*one, marks=pytest.mark.soak) for one in THOROUGH)]
+)
 @pytest.mark.parametrize(("rate", "batch"), [(10, 1), (10, 6), (10, 30), (100, 6), (100, 30), (1_000, 7)])
 def test_a_rate_holds_in_each_second_up_to_one_entry(
     rate: int, batch: int, batched: bool, start_ms: float

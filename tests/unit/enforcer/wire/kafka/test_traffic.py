@@ -244,7 +244,7 @@ def test_of_very_many_topics_the_first_are_read(version: int) -> None:
         assert (asked.topics, asked.more) == ([key_of(name, version >= 13) for name in "tu"], False)
 
 
-@pytest.mark.parametrize("version", [4, 11, 12, 16])
+@pytest.mark.parametrize("version", [4, *(pytest.param(one, marks=pytest.mark.soak) for one in (11, 12)), 16])
 @pytest.mark.parametrize("shape", [(2 * STEP_PARTS, 1), (1, 3 * STEP_PARTS), (3, STEP_PARTS // 2)])
 def test_a_response_is_read_in_steps(version: int, shape: tuple[int, int]) -> None:
     """However its partitions are divided among topics, and nothing of it is lost or read twice."""
