@@ -53,8 +53,9 @@ _POLL_S = 1.0
 _READY_POLL_S = 0.1
 _PROMPT_S: Final = 3.0
 """A cluster that is there has answered by then, or refused; for one that is away Spark need not wait."""
-_SAID_S: Final = 30.0
-"""How often a job that is not ready says what it waits for: who starts it again sees that it lives."""
+_SAID_S, _SAID_MAX_S = 30.0, 900.0
+"""How often a job that is not ready says what it waits for, and for how long: who starts it again sees that
+it lives. Spark's clients of Kafka give up sooner, so what takes longer hangs."""
 # What Spark says while a query has looked at its sources and found nothing new.
 _IDLE = "Waiting for data to arrive"
 
@@ -86,12 +87,12 @@ class _Patience:
     """Says now and then what is waited for."""
 
     def __init__(self) -> None:
-        self._said_s = time.monotonic()
+        self._begun_s = self._said_s = time.monotonic()
 
     def say(self, what: Callable[[], str]) -> None:
         """Say it, if it is time."""
-        if time.monotonic() > self._said_s + _SAID_S:
-            self._said_s = time.monotonic()
+        if self._said_s + _SAID_S <= (now_s := time.monotonic()) < self._begun_s + _SAID_MAX_S:
+            self._said_s = now_s
             _LOG.info("not ready yet; %s", what())
 
 

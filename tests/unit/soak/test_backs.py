@@ -119,7 +119,7 @@ def test_the_time_of_the_job_does_not_run_without_kafka(
     file: Path, monkeypatch: pytest.MonkeyPatch, target: str, given_up: bool
 ) -> None:
     """It cannot decide meanwhile; others have nothing to do with it."""
-    monkeypatch.setattr(soak_backs, "BACK_S", 0.3)
+    monkeypatch.setattr(soak_backs, "BACK_S", 1.0)
     monkeypatch.setattr(soak_backs, "POLL_S", 0.05)
     rig = FakeRig()
     with Recorder(file) as told:
@@ -127,7 +127,7 @@ def test_the_time_of_the_job_does_not_run_without_kafka(
         backs.befall(Fault(0, "kill", target), 0.5)
         # As one that lasts; it is back at once.
         monkeypatch.setattr(rig, "there", lambda at: at == "kafka")
-        backs.befall(Fault(1, "cut", "cluster", 1.0), 0.5)
+        backs.befall(Fault(1, "cut", "cluster", 1.5), 0.5)
         assert (backs._due.keys() == {soak_backs.KAFKA}) == given_up
         backs.wait(soak_backs.time.monotonic() + 60, backs.all_back)
     back = {one["target"]: one["took_s"] for one in History.read(file)["back"]}

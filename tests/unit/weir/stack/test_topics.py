@@ -12,7 +12,7 @@ from weir.stack import topics
 
 
 class Falling:
-    """Brokers of which the first that is asked falls; then they know one leader more with each question."""
+    """Brokers of which the first that is asked falls; the others know these leaders, in turn, and fall."""
 
     def __init__(self, *leaders: int) -> None:
         self._answers = [None, *leaders]
