@@ -105,11 +105,12 @@ def serve(settings: JobSettings, options: JobOptions) -> None:
     """
     stop = Stop()
     options.work_dir.mkdir(parents=True, exist_ok=True)
-    with _signals(stop), ExitStack() as started:
+    with ExitStack() as started:
         topics = Threads().submit(_topics, options, settings.topics_timeout_s)
         with suppress(TimeoutError):
             topics.result(_PROMPT_S)
         # Before the lease, which is for who uses the checkpoint: this may take as long as all that follows.
+        # As nothing is taken yet, a signal ends it at once.
         session = build_session(
             settings, jars=options.jars, work_dir=options.work_dir, checkpoint=settings.checkpoint_dir
         )

@@ -2,8 +2,9 @@
 
 import logging
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,7 @@ from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster
 from streaming.job.process import service
 from streaming.job.process.service import JobOptions, serve
+from streaming.job.process.stop import Stop
 from streaming.job.spark.settings import JobSettings
 from streaming.kafka_io.weir_topics import TopicsSeen
 
@@ -40,10 +42,10 @@ class Job:
         # What comes after the lease needs a query.
         monkeypatch.setattr(service, "JobMetrics", self._fail)
 
-    def serve(self) -> None:
+    def serve(self, *, fails: bool = True) -> None:
         """Start it, as far as it comes."""
         options = JobOptions(cluster=CLUSTER, prepare=self.prepare, jars=self._folder, work_dir=self._folder)
-        with pytest.raises(WeirError):
+        with pytest.raises(WeirError) if fails else nullcontext():
             serve(self._settings, options)
 
     def _build(self, *_: Any, **__: Any) -> Any:
@@ -105,6 +107,25 @@ def test_a_cluster_that_refuses_late_ends_spark(job: Job, monkeypatch: pytest.Mo
     job.prepare = refuse
     job.serve()
     assert job.done == ["Spark", "Spark ended"]
+
+
+def test_a_stop_while_kafka_is_away_ends_spark(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Soon, however long Kafka may be away."""
+    monkeypatch.setattr(service, "_PROMPT_S", 0.1)
+    stop, over = Stop(), threading.Event()
+    monkeypatch.setattr(service, "Stop", lambda: stop)
+
+    def away() -> None:
+        job.spark_is_up.wait(LIMIT_S)
+        stop.ask()
+        over.wait(LIMIT_S)
+
+    job.prepare = away
+    begun = time.monotonic()
+    job.serve(fails=False)
+    over.set()
+    assert job.done == ["Spark", "Spark ended"]
+    assert time.monotonic() - begun < LIMIT_S
 
 
 def test_who_waits_for_kafka_says_so(
