@@ -5,6 +5,7 @@ them again and again (topic_watch). A topic that was deleted and that some clien
 the broker's settings, not these; it takes records as before, and nobody would notice.
 """
 
+import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ RETENTION_MS: Final = "retention.ms"
 RETENTION_BYTES: Final = "retention.bytes"
 COMPACTION_LAG_MS: Final = "min.compaction.lag.ms"
 _FOR_EVER: Final = -1
+_AGAIN_S, _LEAST_S = 0.5, 0.1
+"""How soon a cluster is asked again that did not answer, and the least time that it gets."""
 
 
 class Fault(StrEnum):
@@ -160,6 +163,26 @@ def look(admin: AdminClient, cluster: Cluster, limit_s: float) -> TopicsSeen:
     if partitions.get(topics.policies, 1) != 1:
         faults.append(_too_many(topics.policies, partitions[topics.policies], bootstrap))
     return TopicsSeen(faults=tuple(faults), ids=ids, partitions=partitions)
+
+
+def look_until(deadline: float, admin: AdminClient, cluster: Cluster) -> TopicsSeen:
+    """`look`, again as often as a broker ends before it has answered: another one may know.
+
+    Args:
+        deadline: of a steady clock, seconds.
+        admin: asks.
+        cluster: that holds the topics.
+
+    Raises:
+        WeirError: the cluster does not answer in time.
+    """
+    while True:
+        try:
+            return look(admin, cluster, max(_LEAST_S, deadline - time.monotonic()))
+        except WeirError:
+            if time.monotonic() > deadline - _AGAIN_S:
+                raise
+        time.sleep(_AGAIN_S)
 
 
 def _take(future: Future[Any], use: Any) -> KafkaError | None:

@@ -12,7 +12,7 @@ from streaming.contract.errors import WeirError
 
 BACK_S = 300.0
 SAMPLE_S, POLL_S = 2.0, 0.5
-DECIDING = "decisions"
+KAFKA, DECIDING = "kafka", "decisions"
 """What is back with the job and all around it: new decisions are there."""
 
 
@@ -27,8 +27,14 @@ class Backs:
 
     def __init__(self, rig: Rig, told: Recorder, say: Callable[[str], None]) -> None:
         self._rig, self._told, self._say = rig, told, say
-        # By what is seen from outside: what befell it, each with its end; decisions at the newest one.
-        self._due: dict[str, tuple[list[tuple[Fault, float]], int]] = {}
+        # By what is seen from outside: what befell it, each with its end and how long Kafka had been away by
+        # then; decisions at the newest one.
+        self._due: dict[str, tuple[list[tuple[Fault, float, float]], int]] = {}
+        self._without_kafka_s, self._looked = 0.0, time.monotonic()
+        # What is befallen now, and kinds of faults that were made, or could not be.
+        self._befallen = ""
+        self._made: set[tuple[str, str, bool]] = set()
+        self._missed: set[tuple[str, str, bool]] = set()
         self._next_sample = 0.0
         # What lasts while others happen: until when, and its end.
         self._beside: list[tuple[float, Callable[[], None]]] = []
@@ -44,6 +50,10 @@ class Backs:
                 self._beside.remove(one)
                 one[1]()
             self._rig.look()
+            now, before = time.monotonic(), self._looked
+            self._looked = now
+            if KAFKA in self._due or self._befallen == KAFKA:
+                self._without_kafka_s += now - before
             for target in list(self._due):
                 self._look(target)
             if time.monotonic() >= self._next_sample:
@@ -54,8 +64,10 @@ class Backs:
     def befall(self, fault: Fault, draw: float) -> None:
         """Make a fault and end it, or have it end while others happen."""
         what = f"{fault.what} {fault.target}" + (f" for {fault.for_s} s" if fault.for_s else "")
-        if kind_of(asdict(fault))[2]:
-            # It comes once: a part that is not back from the fault before cannot be killed or stopped.
+        kind = kind_of(asdict(fault))
+        if kind[2] or kind in self._missed:
+            # It comes once, or once more: a part that is not back from the fault before cannot be killed or
+            # stopped.
             self.wait(time.monotonic() + BACK_S, lambda: self._is_there(fault.target))
         begun = now_ms()
         try:
@@ -63,7 +75,11 @@ class Backs:
         except (OSError, LookupError, AssertionError, WeirError) as error:
             self._say(f"{what}: not done ({error!r})")
             self._told.note("not_done", what=fault.what, target=fault.target, why=repr(error))
+            if kind not in self._made:
+                self._missed.add(kind)
             return
+        self._made.add(kind)
+        self._missed.discard(kind)
         self._say(what)
 
         def over() -> None:
@@ -75,9 +91,11 @@ class Backs:
         if fault.beside:
             self._beside.append((time.monotonic() + fault.for_s, over))
             return
+        self._befallen = reached(fault.target)
         try:
             self.wait(time.monotonic() + fault.for_s)
         finally:
+            self._befallen = ""
             over()
 
     def _is_there(self, target: str) -> bool:
@@ -92,17 +110,20 @@ class Backs:
             target = reached(fault.target)
             before, _ = self._due.get(target, ([], 0))
             # One that is befallen again before it is back has not been back.
-            self._due[target] = [*before, (fault, ended)], self._rig.decided()
+            due = fault, ended, self._without_kafka_s
+            self._due[target] = [*before, due], self._rig.decided()
 
     def _look(self, target: str) -> None:
         faults, decided = self._due.pop(target)
         now = self._rig.decided() if target == DECIDING else 0
         there = now > decided >= 0 if target == DECIDING else self._rig.there(target)
         left = []
-        for fault, ended in faults:
+        for fault, ended, before_s in faults:
             took_s = time.monotonic() - ended
-            if not there and took_s <= BACK_S:
-                left.append((fault, ended))
+            # The job cannot decide without.
+            without_s = self._without_kafka_s - before_s if target == DECIDING else 0.0
+            if not there and took_s - without_s <= BACK_S:
+                left.append((fault, ended, before_s))
                 continue
             said = f"back after {took_s:.1f} s" if there else f"not back after {took_s:.0f} s"
             self._told.note(
@@ -117,6 +138,6 @@ class Backs:
 def reached(target: str) -> str:
     """What is to be seen from outside again."""
     if target in ("controller", "cluster"):
-        return "kafka"
-    seen, proxy = ("kafka", "admin", "collect", *PULSAR), target.rpartition("-")[2]
+        return KAFKA
+    seen, proxy = (KAFKA, "admin", "collect", *PULSAR), target.rpartition("-")[2]
     return proxy if proxy in PROXIES else target if target in seen else DECIDING

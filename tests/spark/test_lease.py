@@ -16,7 +16,7 @@ import pytest
 from streaming.contract.errors import WeirError
 from streaming.job.process import lease as lease_module
 from streaming.job.process.lease import Lease
-from streaming.job.process.lease_note import ProcessIdentity
+from streaming.job.process.lease_note import Note, Notes, ProcessIdentity
 
 SILENCE_S = 1.0
 """Of a host that counts as gone: the note is renewed every fifth of it."""
@@ -146,6 +146,26 @@ def test_a_note_cut_short_by_a_crash_is_ignored(checkpoint: Path, text: str) -> 
     note(checkpoint, text)
     with lease(checkpoint, 0.2) as held:
         assert held.restarts == 0
+
+
+def test_a_disk_that_is_full_for_a_moment_takes_no_start(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark is up by then; for longer than others are waited for it is said."""
+    full, write = [2], Notes.write
+
+    def written(notes: Notes, note: Note) -> None:
+        full[0] -= 1
+        if full[0] >= 0:
+            raise OSError(28, "No space left on device")
+        write(notes, note)
+
+    monkeypatch.setattr(Notes, "write", written)
+    with lease(checkpoint):
+        assert noted(checkpoint)["pid"] == os.getpid()
+    full[0] = 10**9
+    with pytest.raises(WeirError, match="No space left"):
+        lease(checkpoint, 0.2).__enter__()
 
 
 def test_a_lease_that_is_not_held_records_nothing(checkpoint: Path) -> None:

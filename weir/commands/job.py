@@ -2,6 +2,7 @@
 
 import argparse
 import hashlib
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -56,11 +57,12 @@ def run(args: argparse.Namespace) -> int:
     make_folder(args.log_dir)
     if (folder := local_folder(settings.checkpoint_dir)) is not None:
         make_folder(folder)
-    jars = jars_dir("spark")
-    ensure_topics(cluster, partitions=local.partitions, limit_s=settings.topics_timeout_s)
     options = JobOptions(
         cluster=cluster,
-        jars=jars,
+        prepare=partial(
+            ensure_topics, cluster, partitions=local.partitions, limit_s=settings.topics_timeout_s
+        ),
+        jars=jars_dir("spark"),
         work_dir=args.log_dir,
         metrics=args.metrics,
         ready_file=args.ready_file,

@@ -29,7 +29,13 @@ class Change(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How long and how often, see LocalSettings."""
+    """How long and how often.
+
+    Attributes:
+        start_s: how long a part may say nothing until it is ready. One that says something lives, and would
+            begin anew: the job waits for Kafka, too, within limits of its own.
+        restarts_max: see LocalSettings.
+    """
 
     start_s: float
     restarts_max: int
@@ -73,6 +79,7 @@ class Part:
         self._alone = alone
         self._now = now
         self._started = 0.0
+        self._said_bytes, self._said_at = 0, 0.0
         self._failures = 0
         self._restart_at: float | None = None
 
@@ -86,7 +93,7 @@ class Part:
         self.ready, self._restart_at = None, None
         self._ready_file.parent.mkdir(parents=True, exist_ok=True)
         self._ready_file.unlink(missing_ok=True)
-        self._started = self._now()
+        self._started = self._said_at = self._now()
         self.child.start()
 
     def look(self) -> Change:
@@ -105,7 +112,7 @@ class Part:
         before, self.ready = self.ready, self._read_ready()
         if self.ready is not None:
             return Change.NONE if self.ready == before else Change.READY
-        return Change.LATE if self.seconds > self._limits.start_s else Change.NONE
+        return Change.LATE if self._silent_s() > self._limits.start_s else Change.NONE
 
     def plan_restart(self) -> float | None:
         """Take away what is left of it and plan the next start.
@@ -133,10 +140,17 @@ class Part:
     def why(self, lines: int = 15) -> str:
         """How it ended, with the last lines of its log, for people."""
         status = self.child.poll()
-        late = f"was not ready after {self._limits.start_s:g} s"
+        late = f"was not ready after {self._limits.start_s:g} s of silence"
         what = late if status is None else f"ended with status {status}"
         tail = "".join(f"\n    {line}" for line in self.child.last_lines(lines))
         return f"{self.name} {what}; the end of {self.child.log}:{tail}"
+
+    def _silent_s(self) -> float:
+        """How long it has said nothing since its start."""
+        said_bytes = self.child.log_bytes()
+        if said_bytes != self._said_bytes:
+            self._said_bytes, self._said_at = said_bytes, self._now()
+        return self._now() - self._said_at
 
     def _read_ready(self) -> dict[str, Any] | None:
         try:

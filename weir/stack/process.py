@@ -113,6 +113,13 @@ class Child:
         self.kill()
         return by_itself
 
+    def log_bytes(self) -> int:
+        """How much it has said, with earlier runs; 0 if there is no log."""
+        try:
+            return self.log.stat().st_size if self.log is not None else 0
+        except OSError:
+            return 0
+
     def last_lines(self, count: int = 15) -> list[str]:
         """The newest lines of its log as a terminal may get them, oldest first; empty if there is no log."""
         if self.log is None:

@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster
 from streaming.kafka_io.reader import NO_LOG
-from streaming.kafka_io.weir_topics import Fault, look, topic_settings
+from streaming.kafka_io.weir_topics import Fault, look, look_until, topic_settings
 
 LIMIT_S = 30.0
 CHECK_LIMIT_S = 5.0
@@ -43,7 +43,7 @@ def ensure_topics(
     settings = topic_settings(topics, cluster.topics_kept_ms)
     # First, since "timed out waiting for the controller" is no way to say that the address is wrong.
     _reach(admin, cluster, limit_s)
-    seen = look(admin, cluster, _left(deadline))
+    seen = look_until(deadline, admin, cluster)
     seen.check()
     if unreadable := [each.text for each in seen.faults if each.fault is Fault.UNREADABLE]:
         raise WeirError("\n".join(unreadable))
@@ -125,10 +125,11 @@ def _wait_for_leaders(admin: AdminClient, names: list[str], deadline: float) -> 
     while True:
         try:
             known = admin.list_topics(timeout=_left(deadline)).topics
+            why = f"the topics {', '.join(names)} have no leaders yet; giving up"
         except KafkaException as refused:
-            raise WeirError(f"the cluster does not answer: {refused.args[0].str()}") from refused
+            known, why = {}, f"the cluster does not answer: {refused.args[0].str()}"
         if all(n in known and all(p.leader >= 0 for p in known[n].partitions.values()) for n in names):
             return
         if time.monotonic() > deadline:
-            raise WeirError(f"the topics {', '.join(names)} have no leaders yet; giving up")
+            raise WeirError(why)
         time.sleep(_RETRY_S)

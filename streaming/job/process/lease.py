@@ -68,7 +68,7 @@ class Lease:
             self.restarts = last.starts
             # From now on others see that somebody is here, who may take a while to have a JVM.
             self._mine = Note.first(self._place, starts=last.starts)
-            self._notes.write(self._mine)
+            self._write_first(self._mine)
         except OSError as error:
             self._lock.release()
             raise WeirError(f"the checkpoint cannot be taken: {error}") from error
@@ -79,6 +79,17 @@ class Lease:
         self._renewing = threading.Thread(target=self._renew, name="lease", daemon=True)
         self._renewing.start()
         return self
+
+    def _write_first(self, note: Note) -> None:
+        """Also if that takes some tries: Spark runs, and a disk may be full for a moment."""
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                return self._notes.write(note)
+            except OSError:
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(_POLL_S)
 
     def record(self, jvm_pid: int) -> None:
         """Note which JVM uses the checkpoint from now on; it is killed if the lease is lost.

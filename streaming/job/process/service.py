@@ -7,7 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -40,8 +40,9 @@ from streaming.job.spark.session import (
 )
 from streaming.job.spark.settings import JobSettings, local_folder
 from streaming.kafka_io.reader import NO_LOG
+from streaming.kafka_io.threads import Threads
 from streaming.kafka_io.topic_watch import TopicWatch
-from streaming.kafka_io.weir_topics import TopicsSeen, look
+from streaming.kafka_io.weir_topics import TopicsSeen, look_until
 from streaming.laws.law import CandidatePolicies
 from streaming.metrics_server import serve_metrics
 
@@ -50,6 +51,11 @@ _GONE_S: Final = 30
 """So long the last job on the same checkpoint, and its JVM, may take to be gone."""
 _POLL_S = 1.0
 _READY_POLL_S = 0.1
+_PROMPT_S: Final = 3.0
+"""A cluster that is there has answered by then, or refused; for one that is away Spark need not wait."""
+_SAID_S, _SAID_MAX_S = 30.0, 900.0
+"""How often a job that is not ready says what it waits for, and for how long: who starts it again sees that
+it lives. Spark's clients of Kafka give up sooner, so what takes longer hangs."""
 # What Spark says while a query has looked at its sources and found nothing new.
 _IDLE = "Waiting for data to arrive"
 
@@ -59,7 +65,8 @@ class JobOptions:
     """Where one job runs.
 
     Attributes:
-        cluster: with Weir's topics; they exist.
+        cluster: with Weir's topics.
+        prepare: makes those that are missing, and waits for them and for the cluster within its limit.
         jars: folder with the jars of weir/jars/poms/spark.
         work_dir: for logs; created.
         metrics: host and port of /metrics, port 0 = any free one; None: not served.
@@ -68,11 +75,25 @@ class JobOptions:
     """
 
     cluster: Cluster
+    prepare: Callable[[], object]
     jars: Path
     work_dir: Path
     metrics: tuple[str, int] | None = None
     ready_file: Path | None = None
     candidates: tuple[CandidatePolicies, ...] = ()
+
+
+class _Patience:
+    """Says now and then what is waited for."""
+
+    def __init__(self) -> None:
+        self._begun_s = self._said_s = time.monotonic()
+
+    def say(self, what: Callable[[], str]) -> None:
+        """Say it, if it is time."""
+        if self._said_s + _SAID_S <= (now_s := time.monotonic()) < self._begun_s + _SAID_MAX_S:
+            self._said_s = now_s
+            _LOG.info("not ready yet; %s", what())
 
 
 def serve(settings: JobSettings, options: JobOptions) -> None:
@@ -83,47 +104,71 @@ def serve(settings: JobSettings, options: JobOptions) -> None:
             was deleted and made again: started again it begins a checkpoint for that one.
     """
     stop = Stop()
-    seen = _topics_seen(options, settings.topics_timeout_s)
+    options.work_dir.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as started:
+        topics = Threads().submit(_topics, options, settings.topics_timeout_s)
+        with suppress(TimeoutError):
+            topics.result(_PROMPT_S)
+        # Before the lease, which is for who uses the checkpoint: this may take as long as all that follows.
+        # As nothing is taken yet, a signal ends it at once.
+        session = build_session(
+            settings, jars=options.jars, work_dir=options.work_dir, checkpoint=settings.checkpoint_dir
+        )
+        started.enter_context(_stopping(session, settings))
+        # pyspark puts its own handler of SIGINT in place when it starts.
+        with _signals(stop):
+            patience = _Patience()
+            while not topics.done() and not stop.wait(_READY_POLL_S):
+                patience.say(lambda: f"{options.cluster.bootstrap} does not tell of Weir's topics")
+            if not stop.asked:
+                _decide(settings, options, session, topics.result(), started, stop)
+
+
+def _decide(
+    settings: JobSettings,
+    options: JobOptions,
+    session: Session,
+    seen: TopicsSeen,
+    started: ExitStack,
+    stop: Stop,
+) -> None:
+    """Run the query until a stop; `started` ends the session, before others may have the checkpoint."""
     ids = {name: seen.ids[name] for name in sources_of(options.cluster.topics)}
     # A short name for the topics that are read: those that come after them get another checkpoint.
     sources = hashlib.sha256(" ".join(ids.values()).encode()).hexdigest()[:8]
     checkpoint = checkpoint_path(settings, sources)
-    options.work_dir.mkdir(parents=True, exist_ok=True)
-    with _signals(stop), _taken(checkpoint, settings) as held:
-        session = build_session(settings, jars=options.jars, work_dir=options.work_dir, checkpoint=checkpoint)
-        # pyspark puts its own handler of SIGINT in place when it starts.
-        with _signals(stop), _stopping(session, settings):
-            if held is not None:
-                held.record(session.jvm_pid)
-            metrics = JobMetrics(held.restarts if held is not None else 0)
-            address = _serve_metrics(metrics, options.metrics)
-            counts = session.spark.sparkContext.accumulator(BatchCounts(), CountsParam())
-            warn_of_new(
-                session.spark,
-                checkpoint,
-                cluster=options.cluster,
-                topics=ids,
-                from_start=settings.starting_offsets == "earliest",
+    with _taken(checkpoint, settings) as held, started.pop_all():
+        if held is not None:
+            held.record(session.jvm_pid)
+        metrics = JobMetrics(held.restarts if held is not None else 0)
+        address = _serve_metrics(metrics, options.metrics)
+        counts = session.spark.sparkContext.accumulator(BatchCounts(), CountsParam())
+        warn_of_new(
+            session.spark,
+            checkpoint,
+            cluster=options.cluster,
+            topics=ids,
+            from_start=settings.starting_offsets == "earliest",
+        )
+        # More partitions of decisions count from the next start on.
+        partitions = seen.partitions[options.cluster.topics.decisions]
+        first = first_offsets(options.cluster)
+        query = _start(session, settings, options, partitions, counts, checkpoint)
+        clock = HostClock(metrics.brokers_clock_ahead_seconds)
+        ticker = Ticker(options.cluster, settings.tick_interval_ms, clock)
+        with closing(ticker), _looking(options, metrics, ids) as watch:
+            _watch(
+                query,
+                ProgressReader(query, counts, metrics, first),
+                session,
+                stop,
+                ticker,
+                watch,
+                ids,
+                held,
+                lambda: _announce(session, options, address),
             )
-            # More partitions of decisions count from the next start on.
-            partitions = seen.partitions[options.cluster.topics.decisions]
-            first = first_offsets(options.cluster)
-            query = _start(session, settings, options, partitions, counts, checkpoint)
-            clock = HostClock(metrics.brokers_clock_ahead_seconds)
-            ticker = Ticker(options.cluster, settings.tick_interval_ms, clock)
-            with closing(ticker), _looking(options, metrics, ids) as watch:
-                _watch(
-                    query,
-                    ProgressReader(query, counts, metrics, first),
-                    session,
-                    stop,
-                    ticker,
-                    watch,
-                    ids,
-                    held,
-                    lambda: _announce(session, options, address),
-                )
-            _LOG.info("stopping")
+        _LOG.info("stopping")
 
 
 @contextmanager
@@ -139,12 +184,13 @@ def _taken(checkpoint: str, settings: JobSettings) -> Iterator[Lease | None]:
         yield lease
 
 
-def _topics_seen(options: JobOptions, limit_s: float) -> TopicsSeen:
+def _topics(options: JobOptions, limit_s: float) -> TopicsSeen:
     """The topics, once those that are read and that of decisions are there."""
+    options.prepare()
     cluster, deadline = options.cluster, time.monotonic() + limit_s
     admin = AdminClient(cluster.properties, logger=NO_LOG)
     while True:
-        seen = look(admin, cluster, limit_s)
+        seen = look_until(deadline, admin, cluster)
         # They exist, but not every broker may know that yet.
         if seen.ids.keys() >= {*sources_of(cluster.topics), cluster.topics.decisions}:
             return seen
@@ -198,7 +244,7 @@ def _watch(
     lease: Lease | None,
     announce: Callable[[], None],
 ) -> None:
-    ready = False
+    ready, patience = False, _Patience()
     try:
         while not stop.wait(_POLL_S if ready else _READY_POLL_S):
             if lease is not None and lease.lost:
@@ -218,6 +264,8 @@ def _watch(
                 ready = True
                 log_warnings_only(session.spark)
                 announce()
+            if not ready:
+                patience.say(lambda: f"Spark: {query.status['message']}")
     except (Py4JError, ConnectionError) as error:
         # It was killed for that; a call that finds it gone already raises the second.
         lost = lease.lost if lease is not None else ""

@@ -49,6 +49,7 @@ EXPLAINED: dict[str, tuple[str, ...]] = {
     "WeirGroupOvershoot": _ALL,
     "WeirDispatchUnlimited": _ALL,
     "WeirConcurrencyLocal": ("job", "kafka"),
+    "WeirPublishWaits": ("job", "kafka", "pulsar"),
     "WeirSlotsExpired": ("proxy", "kafka", "pulsar"),
     "WeirProducersBlocked": (*_ALL, "collect"),
     "WeirBlocksStale": ("job", "kafka", "collect"),

@@ -37,6 +37,11 @@ def back(one: Entry) -> Span:
     return one["at"] - 1000 * (one["took_s"] or 0), one["at"]
 
 
+def within(spans: Iterable[Span], since: float, until: float) -> float:
+    """How much of them, none of which overlap, lies in a time, ms."""
+    return sum(max(0.0, min(until, ended) - max(since, begun)) for begun, ended in spans)
+
+
 def without_kafka(history: History) -> list[Span]:
     """When all brokers fell, until they were back."""
     fell = [one for one in history["fault"] if one["target"] == "cluster" and one["what"] in KILLS]

@@ -8,10 +8,10 @@ from statistics import median
 
 from soak_alerts import OF, alerts
 from soak_backlogs import freed, kept, outcome
-from soak_bounds import above, admitted, held_s
-from soak_calm import SOON_MS, proxy_of, requests, written_again
+from soak_bounds import above, admitted
+from soak_calm import SOON_MS, disturbed, proxy_of, requests, within, written_again
 from soak_history import Entry, History
-from soak_schedule import KILLS, LIMITING, PROXIES, kind_of
+from soak_schedule import KILLS, LIMITING, PROXIES, PULSAR, kind_of
 from soak_slots import full, leaked
 
 REFUSED = 89
@@ -22,8 +22,9 @@ GROWN_BYTES, GROWN_TIMES = 96 << 20, 1.5
 DESCRIPTORS_GROWN = 100
 SAMPLES_MIN = 30
 """Of one process, before something is said of its growth."""
-IDLE_S = 360.0
-"""A client may get nothing for so long, beside the time of faults: parts may take 300 s to be back."""
+IDLE_S = 240.0
+"""A client may get nothing for so long while all that it needs is there: one that lags reads every two
+minutes."""
 DEMANDED_S = 1_800.0
 """A run of that length has each fault several times in its schedule."""
 
@@ -252,9 +253,19 @@ def idle(history: History) -> Iterator[str]:
     if not full(history):
         yield "no broker had as many requests in flight as it may"
     for load in history["load"]:
-        left_s = max((b - a) / 1000 - held_s(history, a, b) for a, b in pairwise(successes(history, load)))
+        spans = list(disturbed(history, needed(load["who"]), 0.0))
+        left_s = max((b - a - within(spans, a, b)) / 1000 for a, b in pairwise(successes(history, load)))
         if left_s > IDLE_S:
-            yield f"{load['who']}: nothing was {load['what']} for {left_s:.0f} s, beside the time of faults"
+            yield f"{load['who']}: nothing was {load['what']} for {left_s:.0f} s in which all was there"
+
+
+def needed(who: str) -> tuple[str, ...]:
+    """What a client gets nothing without: of those that wait for decisions the job, too."""
+    if who.endswith(f"-{PULSAR[1]}"):
+        return PULSAR
+    proxy = proxy_of({"who": who})
+    deciding = OF["job"] if who.startswith("strict-") else ()
+    return (*OF["kafka"], *deciding, proxy, f"client-{proxy}", f"broker-{proxy}")
 
 
 def successes(history: History, load: Entry) -> list[int]:

@@ -112,3 +112,35 @@ def test_what_is_not_back_in_time_is_given_up(file: Path, monkeypatch: pytest.Mo
         backs.wait(soak_backs.time.monotonic() + 60, backs.all_back)
 
     assert [one["took_s"] for one in History.read(file)["back"]] == [None]
+
+
+@pytest.mark.parametrize(("target", "given_up"), [("job", False), ("admin", True)])
+def test_the_time_of_the_job_does_not_run_without_kafka(
+    file: Path, monkeypatch: pytest.MonkeyPatch, target: str, given_up: bool
+) -> None:
+    """It cannot decide meanwhile; others have nothing to do with it."""
+    monkeypatch.setattr(soak_backs, "BACK_S", 1.0)
+    monkeypatch.setattr(soak_backs, "POLL_S", 0.05)
+    rig = FakeRig()
+    with Recorder(file) as told:
+        backs = Backs(rig, told, lambda _: None)  # type: ignore[arg-type]  # what it asks of a rig
+        backs.befall(Fault(0, "kill", target), 0.5)
+        # As one that lasts; it is back at once.
+        monkeypatch.setattr(rig, "there", lambda at: at == "kafka")
+        backs.befall(Fault(1, "cut", "cluster", 1.5), 0.5)
+        assert (backs._due.keys() == {soak_backs.KAFKA}) == given_up
+        backs.wait(soak_backs.time.monotonic() + 60, backs.all_back)
+    back = {one["target"]: one["took_s"] for one in History.read(file)["back"]}
+    assert back == {target: None, "cluster": back["cluster"]} and back["cluster"] is not None
+
+
+def test_a_fault_that_could_not_be_made_is_waited_for_the_next_time(file: Path) -> None:
+    """Once: else the job, killed each minute, would never be stopped."""
+    rig = FakeRig(2)
+    with Recorder(file) as told:
+        backs = Backs(rig, told, lambda _: None)  # type: ignore[arg-type]  # what it asks of a rig
+        for what, for_s in ("kill", 0.0), ("down", 1.0), ("down", 0.1):
+            backs.befall(Fault(0, what, "admin", for_s), 0.5)
+    history = History.read(file)
+    assert [one["what"] for one in history["not_done"]] == ["down"]
+    assert [one["what"] for one in history["fault"]] == ["kill", "down"]

@@ -254,14 +254,21 @@ def test_what_a_proxy_did_not_live_to_give_back_may_be_charged() -> None:
         assert len(check(History.of([*GOOD, *LATER, away]))["refused"]) == wrong
 
 
-def test_the_time_of_faults_is_not_idle() -> None:
-    """Of those that lie in it."""
-    long = load("read", "r", IDLE_S + 100)
-    cut = {"kind": "fault", "what": "cut", "target": "job-broker", "begun": 50_000, "ended": 150_000}
+def test_the_time_without_what_a_client_needs_is_not_idle() -> None:
+    """Each once, until it is back; who decides at its proxy does not need the job."""
+    long = load("made", "strict-one", IDLE_S + 100)
+    cut = {"kind": "fault", "what": "cut", "target": "job-broker", "begun": 50_000, "ended": 100_000}
+    back = {"kind": "back", "what": "cut", "target": "job-broker", "at": 155_000, "took_s": 55.0}
 
-    assert check(History.of([*GOOD, long]))["idle"]
-    assert check(History.of([*GOOD, long, cut]))["idle"] == []
-    assert check(History.of([*GOOD, long, {**cut, "begun": -200_000, "ended": -1}]))["idle"]
+    def idle(*entries: Entry) -> list[str]:
+        return check(History.of([*GOOD, *entries]))["idle"]
+
+    assert idle(long)
+    assert idle(long, cut, back) == []
+    assert idle(long, cut, cut)
+    assert idle({**long, "who": "hurry-one"}, cut, back)
+    assert idle(long, {**cut, "target": "cluster"}, {**back, "target": "cluster"}) == []
+    assert idle(long, {**cut, "target": "two"}, {**back, "target": "two"})
 
 
 def test_bounds_follow_how_long_faults_lasted() -> None:

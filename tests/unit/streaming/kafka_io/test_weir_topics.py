@@ -1,18 +1,22 @@
 """What is wrong with a topic of Weir by its settings; on a real broker: tests/kafka/test_weir_topics.py."""
 
 import re
+import time
 from concurrent.futures import Future
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import ConfigSource
 
 from enforcer.laws.mutation.read_back import BACK_MAX_MS
 from streaming.collect.backlog import open_orders
+from streaming.contract.errors import WeirError
 from streaming.contract.topics import KEPT_MS, Cluster
-from streaming.kafka_io.weir_topics import READ_BACK_MS, STOPPING, Fault, look, topic_settings
+from streaming.kafka_io import weir_topics
+from streaming.kafka_io.weir_topics import READ_BACK_MS, STOPPING, Fault, look, look_until, topic_settings
 
 HOUR_MS = 3_600_000
 PAGE = Path(__file__).parents[4] / "docs" / "security.md"
@@ -97,3 +101,28 @@ def test_an_administrator_makes_them_as_weir_does() -> None:
 def test_what_is_read_back_is_what_parts_read_back() -> None:
     """A proxy's decisions, a collector's evictions."""
     assert max(BACK_MAX_MS, open_orders.READ_BACK_MS) == READ_BACK_MS
+
+
+class FallingBroker(Broker):
+    """The first brokers that are asked fall before they have answered."""
+
+    falls = 2
+
+    def describe_topics(self, topics: Any, **others: Any) -> dict[str, Future[Any]]:
+        """See Broker."""
+        self.falls -= 1
+        if self.falls < 0:
+            return super().describe_topics(topics, **others)
+        future: Future[Any] = Future()
+        future.set_exception(KafkaException(KafkaError(KafkaError._TRANSPORT)))
+        return dict.fromkeys(topics.topic_names, future)
+
+
+def test_a_broker_that_falls_meanwhile_is_not_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another one is asked, until the time is over."""
+    monkeypatch.setattr(weir_topics, "_AGAIN_S", 0.01)
+    cluster = Cluster("b:1")
+    broker: Any = FallingBroker(cluster)
+    assert set(look_until(time.monotonic() + 60, broker, cluster).ids) == set(cluster.topics.all())
+    with pytest.raises(WeirError, match="does not answer"):
+        look_until(time.monotonic(), FallingBroker(cluster), cluster)  # type: ignore[arg-type]

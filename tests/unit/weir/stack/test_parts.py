@@ -77,7 +77,19 @@ def test_part_that_is_not_ready_in_time_is_late(part: Part, clock: Clock) -> Non
     assert part.look() is Change.NONE
     clock.now += 0.1
     assert part.look() is Change.LATE
-    assert part.why().startswith("job was not ready after 10 s; the end of ")
+    assert part.why().startswith("job was not ready after 10 s of silence; the end of ")
+
+
+def test_part_that_says_something_is_not_late(part: Part, clock: Clock, tmp_path: Path) -> None:
+    """It lives, and would begin anew; silent from then on it is."""
+    part.start()
+    for said in range(3):
+        clock.now += LIMITS.start_s
+        with (tmp_path / "job.log").open("a") as log:
+            log.write(f"not ready yet {said}\n")
+        assert part.look() is Change.NONE
+    clock.now += LIMITS.start_s + 0.1
+    assert part.look() is Change.LATE
 
 
 def test_dead_part_is_explained_by_its_log(part: Part, tmp_path: Path) -> None:

@@ -1,0 +1,153 @@
+"""In which order a job takes what it needs; with Spark and Kafka: tests/spark/test_job.py."""
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from stack_kit import until
+
+from streaming.contract.errors import WeirError
+from streaming.contract.topics import Cluster
+from streaming.job.process import service
+from streaming.job.process.service import JobOptions, serve
+from streaming.job.process.stop import Stop
+from streaming.job.spark.settings import JobSettings
+from streaming.kafka_io.weir_topics import TopicsSeen
+
+CLUSTER = Cluster("b:1")
+NAMES = {name: f"id of {name}" for name in CLUSTER.topics.all()}
+SEEN = TopicsSeen(faults=(), ids=NAMES, partitions=dict.fromkeys(NAMES, 1))
+LIMIT_S = 10.0
+
+
+class Job:
+    """What a start does, in order; Spark, the lease and the query are made up."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+        self.done: list[str] = []
+        self.spark_is_up = threading.Event()
+        self.prepare: Any = lambda: None
+        self._settings = JobSettings(checkpoint_dir=str(folder / "at"))
+        self._folder = folder
+        monkeypatch.setattr(service, "build_session", self._build)
+        monkeypatch.setattr(service, "stop_session", lambda *_: self.done.append("Spark ended"))
+        monkeypatch.setattr(service, "look_until", lambda *_: SEEN)
+        monkeypatch.setattr(service, "_taken", self._taken)
+        # What comes after the lease needs a query.
+        monkeypatch.setattr(service, "JobMetrics", self._fail)
+
+    def serve(self, *, fails: bool = True) -> None:
+        """Start it, as far as it comes."""
+        options = JobOptions(cluster=CLUSTER, prepare=self.prepare, jars=self._folder, work_dir=self._folder)
+        with pytest.raises(WeirError) if fails else nullcontext():
+            serve(self._settings, options)
+
+    def _build(self, *_: Any, **__: Any) -> Any:
+        self.done.append("Spark")
+        self.spark_is_up.set()
+        return SimpleNamespace(jvm_pid=7)
+
+    @contextmanager
+    def _taken(self, *_: Any) -> Iterator[Any]:
+        self.done.append("lease")
+        try:
+            yield SimpleNamespace(record=lambda _: None, restarts=0)
+        finally:
+            self.done.append("lease left")
+
+    def _fail(self, *_: Any) -> None:
+        raise WeirError("as far as it comes")
+
+
+@pytest.fixture
+def job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Job:
+    """One that is not started yet."""
+    return Job(monkeypatch, tmp_path)
+
+
+def test_spark_starts_while_kafka_is_away(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its start takes as long as all that follows; others get the checkpoint once it is gone."""
+    monkeypatch.setattr(service, "_PROMPT_S", 0.1)
+
+    def away() -> None:
+        if not job.spark_is_up.wait(LIMIT_S):
+            raise WeirError("the cluster does not answer")
+        job.done.append("topics")
+
+    job.prepare = away
+    job.serve()
+    assert job.done == ["Spark", "topics", "lease", "Spark ended", "lease left"]
+
+
+def test_a_cluster_that_refuses_needs_no_spark(job: Job) -> None:
+    """It is said at once."""
+
+    def refuse() -> None:
+        raise WeirError("the topic has other settings")
+
+    job.prepare = refuse
+    job.serve()
+    assert job.done == []
+
+
+def test_a_cluster_that_refuses_late_ends_spark(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No lease was taken."""
+    monkeypatch.setattr(service, "_PROMPT_S", 0.1)
+
+    def refuse() -> None:
+        job.spark_is_up.wait(LIMIT_S)
+        raise WeirError("the cluster does not answer")
+
+    job.prepare = refuse
+    job.serve()
+    assert job.done == ["Spark", "Spark ended"]
+
+
+def test_a_stop_while_kafka_is_away_ends_spark(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Soon, however long Kafka may be away."""
+    monkeypatch.setattr(service, "_PROMPT_S", 0.1)
+    stop, over = Stop(), threading.Event()
+    monkeypatch.setattr(service, "Stop", lambda: stop)
+
+    def away() -> None:
+        job.spark_is_up.wait(LIMIT_S)
+        stop.ask()
+        over.wait(LIMIT_S)
+
+    job.prepare = away
+    begun = time.monotonic()
+    job.serve(fails=False)
+    over.set()
+    assert job.done == ["Spark", "Spark ended"]
+    assert time.monotonic() - begun < LIMIT_S
+
+
+def test_who_waits_for_kafka_says_so(
+    job: Job, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who starts it again sees that it lives (weir.stack.parts)."""
+    monkeypatch.setattr(service, "_PROMPT_S", 0.1)
+    monkeypatch.setattr(service, "_SAID_S", 0.1)
+    job.prepare = lambda: until(lambda: bool(caplog.text), what="it has said something", limit_s=LIMIT_S)
+    with caplog.at_level(logging.INFO, logger="weir.job"):
+        job.serve()
+    assert "not ready yet; b:1 does not tell of Weir's topics" in caplog.text
+
+
+def test_who_waits_for_too_long_says_nothing_any_more(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It hangs: whoever looks after it starts it again."""
+    seconds = iter(range(100, 4000))
+    monkeypatch.setattr(service, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
+    patience = service._Patience()
+    with caplog.at_level(logging.INFO, logger="weir.job"), pytest.raises(StopIteration):
+        while True:
+            patience.say(lambda: "Spark: Processing new data")
+    assert len(caplog.records) == 29

@@ -1,0 +1,34 @@
+"""Weir's topics once brokers know their leaders; on a real broker: tests/kafka/test_weir_topics.py."""
+
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from streaming.contract.errors import WeirError
+from weir.stack import topics
+
+
+class Falling:
+    """Brokers of which the first that is asked falls; the others know these leaders, in turn, and fall."""
+
+    def __init__(self, *leaders: int) -> None:
+        self._answers = [None, *leaders]
+
+    def list_topics(self, timeout: float) -> Any:
+        """See AdminClient."""
+        leader = self._answers.pop(0) if self._answers else None
+        if leader is None:
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+        return SimpleNamespace(topics={"t": SimpleNamespace(partitions={0: SimpleNamespace(leader=leader)})})
+
+
+def test_a_broker_that_falls_meanwhile_is_not_the_cluster() -> None:
+    """Others are asked for the leaders, until the time is over."""
+    brokers: Any = Falling(-1, 2)
+    topics._wait_for_leaders(brokers, ["t"], time.monotonic() + 60)
+    assert not brokers._answers
+    with pytest.raises(WeirError, match="the cluster does not answer"):
+        topics._wait_for_leaders(brokers, ["t"], time.monotonic() - 1)
