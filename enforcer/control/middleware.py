@@ -20,7 +20,7 @@ from enforcer.control.metrics import AdminMetrics
 from enforcer.control.settings import AdminSettings
 
 REQUESTS_MAX: Final = 200
-"""Requests at a time; further ones get 503."""
+"""Requests at a time, and as many for the API behind it, if there is one; further ones get 503."""
 logger = logging.getLogger("weir.admin")
 
 CALLER: Final = "weir.caller"
@@ -75,7 +75,7 @@ class AccessControl:
         self._app = app
         self._beyond = beyond
         self._settings = settings
-        self._requests = 0
+        self._requests = {False: 0, True: 0}
         self._tokens = tokens
         self._metrics = metrics
         self._refusals: defaultdict[int, FewLines] = defaultdict(FewLines)
@@ -86,7 +86,9 @@ class AccessControl:
             await self._app(scope, receive, send)
             return
         begun, status, who, route = time.monotonic(), 0, "", ""
-        self._requests += 1
+        beyond = None if self._beyond is None or self._beyond.ours(scope) else self._beyond
+        # Apart: one behind that answers nobody would leave no room for Weir's own.
+        self._requests[beyond is not None] += 1
 
         async def note(message: Message) -> None:
             nonlocal status
@@ -95,13 +97,13 @@ class AccessControl:
             await send(message)
 
         try:
-            if self._requests > REQUESTS_MAX:
+            if self._requests[beyond is not None] > REQUESTS_MAX:
                 raise Refusal(503, f"{REQUESTS_MAX} requests are under way already", retry_after_s=1)
-            if self._beyond is not None and not self._beyond.ours(scope):
+            if beyond is not None:
                 if not self._settings.share_tokens and is_ours(self._in_force(), Request(scope)):
                     raise Refusal(401, "This is a token of Weir's, and is not shown to the API behind it")
                 route = _BEYOND
-                await self._beyond.app(scope, receive, note)
+                await beyond.app(scope, receive, note)
                 return
             if self._beyond is not None:
                 self._beyond.check(scope)
@@ -124,7 +126,7 @@ class AccessControl:
                 mistake = Refusal(500, "The admin API made a mistake; its log says which")
                 await self._refuse(scope, note, mistake)
         finally:
-            self._requests -= 1
+            self._requests[beyond is not None] -= 1
             route = route or getattr(scope.get("route"), "path", _UNKNOWN)
             self._metrics.answered(scope["method"], route, status, time.monotonic() - begun)
         if who and scope["method"] not in SAFE_METHODS:

@@ -53,4 +53,6 @@ class Watch(ABC):
             except (KafkaException, TimeoutError) as error:
                 logger.debug("the cluster does not answer: %s", error)
                 pause_s = self._retry_s
+            except Exception:  # of a look; nobody would look again
+                logger.exception("%s failed", type(self).__name__)
             self._stopping.wait(pause_s)

@@ -39,6 +39,11 @@ class NameColumn(Sequence[str]):
         """The names of some of the records."""
         return NameColumn(self._names, self._numbers[which])
 
+    def others(self, name: str) -> Flags:
+        """Which have another name."""
+        other: Flags = np.array([one != name for one in self._names], dtype=np.bool_)[self._numbers]
+        return other
+
     def __len__(self) -> int:
         return len(self._numbers)
 
@@ -97,6 +102,7 @@ class Records:
         unusable: by index, why a packed record cannot be unpacked; its bytes are in `value`.
         sent: note for the shard of who has sent what so far (columns.sent); empty: nothing new.
         copies: records of the batch that are left out, since they stood before.
+        requests: the topic on which requests stand; empty: they may stand anywhere, as in a file.
     """
 
     topic: Sequence[str] = field(default_factory=list)
@@ -110,6 +116,7 @@ class Records:
     unusable: dict[int, str] = field(default_factory=dict)
     sent: bytes = b""
     copies: int = 0
+    requests: str = ""
 
     def __len__(self) -> int:
         return len(self.value) + sum(map(len, self.packs))
@@ -153,6 +160,15 @@ class Records:
         """
         if self.broadcast is not None and self.broadcast[i] != for_all:
             raise BadEvent(f"type: {'for all shards' if for_all else 'for one shard'}; this topic is not")
+
+    def no_requests(self) -> Flags:
+        """Which can be no requests: those that all shards got, and those of another topic."""
+        none: Flags = np.zeros(len(self), dtype=np.bool_)
+        if self.broadcast is not None:
+            none |= np.asarray(self.broadcast, dtype=np.bool_)
+        if self.requests and isinstance(self.topic, NameColumn):
+            none |= self.topic.others(self.requests)
+        return none
 
     def order_of(self, i: int) -> tuple[int, int, int]:
         """Arrival of a record: (partition, offset, row), or in a replay (file, line, NO_ROW)."""

@@ -182,6 +182,7 @@ def gather(chunks: Iterable[Columns], given: Input, body: bytes | None) -> Recor
             cut=origins >= schemas.CUT_EVENT,
         )  # fmt: skip
         records.sent, records.copies = note, count - len(origins)
+        records.requests = given.names[schemas.EVENT]
         return records
     # As the local engine has them: by file and line, without a timestamp.
     return Records(

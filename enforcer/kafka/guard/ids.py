@@ -16,6 +16,7 @@ _ASK_LIMIT_S: Final = 5.0
 # All names of a cluster are a large answer: other topics under the prefix are looked for each so many looks.
 _LIST_EACH: Final = 30
 _HALF: Final = 1 << 64
+_NOT_THERE: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED)
 
 
 class IdWatch(Watch):
@@ -70,7 +71,8 @@ def ids_of(admin: AdminClient, names: tuple[str, ...]) -> frozenset[bytes]:
         try:
             found.add(_bytes(answer.result(2 * _ASK_LIMIT_S).topic_id))
         except KafkaException as error:
-            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+            # One that is not ours to see must not keep the others unknown.
+            if error.args[0].code() not in _NOT_THERE:
                 raise
     return frozenset(found)
 

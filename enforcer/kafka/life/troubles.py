@@ -49,14 +49,15 @@ class Troubles:
         if isinstance(error, WeirError):
             self.bad_response(error)
         else:
-            self.broken()
+            # First of all, as long as it is known what waits: a departed client loses it.
             self._ending.give_up("upstream")
+            self.broken()
 
     def bad_response(self, error: WeirError) -> None:
         """An address that we cannot stand for, or bytes that we cannot read, must not be passed on."""
         logger.warning("the connection of %s ends: %s", self._who(), error)
-        self._ending.close_client("bad_response")
         self._ending.give_up("upstream")
+        self._ending.close_client("bad_response")
 
     def bad_frame(self, bad: BadFrame) -> None:
         """The client sent what the protocol does not allow."""
@@ -66,5 +67,4 @@ class Troubles:
     def greedy(self, held_bytes: int, reason: str) -> None:
         """It holds more than there is room for: nothing of it is kept."""
         logger.warning("the connection of %s ends: it holds %d bytes", self._who(), held_bytes)
-        self._ending.close_client(reason)
         self._ending.drop(reason)

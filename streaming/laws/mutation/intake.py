@@ -102,13 +102,12 @@ class RequestIntake(Intake):
 
     def _plain(self) -> Iterator[Requests]:
         """Those that can be read in bulk, some of them at a time."""
-        times = self._records.times()
+        times, elsewhere = self._records.times(), self._records.no_requests()
         for type, source, rows in self._of_types():
-            if self._records.broadcast is not None:
-                # A request that every shard got came by the wrong topic, which the slow path says.
-                own = ~np.asarray(self._records.broadcast, dtype=np.bool_)[source]
-                if not own.all():
-                    source, rows = source[own], rows.filter(pa.array(own))
+            own = ~elsewhere[source]
+            if not own.all():
+                # One that came by the wrong topic, which the slow path says.
+                source, rows = source[own], rows.filter(pa.array(own))
             yield plain(rows, type, source, times[source], self._max_ahead_ms)
 
     def _of_types(self) -> Iterator[tuple[str, Integers, pa.RecordBatch]]:

@@ -161,3 +161,22 @@ def test_clients_of_a_brokers_port_wait_for_the_start(until: str) -> None:
             await proxy.stop()
 
     asyncio.run(run())
+
+
+def test_a_look_that_fails_is_not_the_last_one(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An answer that nobody expected ended the thread: brokers that joined later had no port for ever."""
+    monkeypatch.setattr("enforcer.kafka.watch.AdminClient", lambda _properties: Cluster())
+    watching, _ = watch(Cluster(), elsewhere=False, interval_ms=1)
+    looks = iter((ValueError("odd"), None))
+
+    def deliver(_view: ClusterView) -> None:
+        if (error := next(looks)) is not None:
+            raise error
+        watching.stop()
+
+    monkeypatch.setattr(watching, "_deliver", deliver)
+    monkeypatch.setattr(watching, "_settings", lambda *_: watching.stop())
+    watching._run()
+    assert "ClusterWatch failed" in caplog.text

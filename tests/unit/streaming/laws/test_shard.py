@@ -4,13 +4,16 @@ from base64 import b64decode
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import orjson
+import pyarrow as pa
 import pytest
 from blob_store_kit import MemoryBlobStore
 from event_kit import backlog, delivery, ledger, report, sample, subscription
 from law_kit import T0, policy, quota, refund, request
+from pack_kit import packed
 
-from streaming.columns.records import Records
+from streaming.columns.records import NameColumn, Records, unpacked
 from streaming.contract.errors import StateError
 from streaming.laws.law import StepContext
 from streaming.laws.shard import step
@@ -296,3 +299,23 @@ def test_a_state_that_is_lost_ends_the_query_and_so_does_any_error_where_asked(
     monkeypatch.setattr(part, broken)
     with pytest.raises(type(error), match=str(error)):
         shard.step(event(law, 70_000), policy(2000, PATH[law], NEW[law]))
+
+
+@pytest.mark.parametrize("form", [dict, odd])
+def test_a_request_on_the_topic_of_usage_is_buried(form: Callable[[Event], Event]) -> None:
+    """Who may write reports, and no requests, could charge anybody's quota."""
+    asked = [form(event("mutation", at_ms)) for at_ms in range(3)]
+    values = [*map(orjson.dumps, asked[:2]), *packed(asked[2:])]
+    for topic, buried in (("weir.requests", 0), ("weir.usage", 3)):
+        records = unpacked(
+            topic=NameColumn(["weir.requests", "weir.usage"], np.full(3, int(buried > 0))),
+            partition=np.zeros(3, dtype=np.int64), offset=np.arange(3), ts=np.full(3, T0),
+            value=pa.chunked_array([pa.array(values, pa.binary())]), broadcast=np.zeros(3, dtype=np.bool_),
+            packed=np.array([False, False, True]),
+        )  # fmt: skip
+        records.requests = "weir.requests"
+        _, outputs = step("mutation", 0, None, records, Live("mutation").context)
+        assert outputs.sink == ["deadletter" if buried else "decisions"] * 3, topic
+        for value in map(orjson.loads, outputs.value if buried else ()):
+            assert value["reason"] == "type: of the law mutation; it does not belong on this topic"
+            assert value["topic"] == topic

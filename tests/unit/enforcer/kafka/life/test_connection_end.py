@@ -14,6 +14,7 @@ from wire_client import create_request
 
 from enforcer.core import bounds
 from enforcer.host.budget import Seat
+from streaming.contract.errors import WeirError
 from streaming.policy.policy_set import PolicySet
 
 FETCH = 1
@@ -238,6 +239,22 @@ def test_without_a_broker_all_ends() -> None:
         rig.connection.upstream_failed("refused")
         assert rig.dropped("upstream") == (2 if gone else 0)
         assert rig.over == gone and rig.client.closed is not gone
+
+
+@pytest.mark.parametrize("ended", ["lost", "half", ""])
+def test_what_is_ended_loses_what_waits(ended: str) -> None:
+    """It is counted as dropped where the client has departed, and as a connection ended where one listens."""
+    for dropped, closed in (("memory", "memory"), ("upstream", "bad_response")):
+        rig = Rig()
+        rig.upstream.writable = False
+        rig.connection.data_received(silent(1) + silent(2))
+        if ended:
+            rig.lose_client() if ended == "lost" else rig.connection.eof_received()
+        troubles = rig.connection._troubles
+        troubles.greedy(1, closed) if dropped == closed else troubles.no_answer(WeirError("bad"))
+        assert rig.dropped(dropped) == (2 if ended else 0)
+        assert (rig.closed(closed) or 0) == (0 if ended == "lost" else 1)
+        assert rig.upstream.aborted and not rig.connection.ending.takes
 
 
 def test_a_lost_broker_waits_for_a_decision(rig: Rig) -> None:

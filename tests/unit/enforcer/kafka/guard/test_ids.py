@@ -1,0 +1,40 @@
+"""How the proxy learns which ids Weir's topics have."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, Uuid
+
+from enforcer.kafka.guard.ids import ids_of
+
+
+class Cluster:
+    """An admin client; a topic has an id, or an error."""
+
+    def __init__(self, topics: dict[str, Any]) -> None:
+        self.topics = topics
+
+    def describe_topics(self, names: Any, request_timeout: float) -> Any:
+        """What it says of each."""
+        return {
+            name: SimpleNamespace(result=lambda _s, it=it: self._of(it)) for name, it in self.topics.items()
+        }
+
+    def _of(self, it: Any) -> Any:
+        if isinstance(it, int):
+            raise KafkaException(KafkaError(it))
+        return SimpleNamespace(topic_id=it)
+
+
+def test_a_topic_that_may_not_be_seen_leaves_the_others_known() -> None:
+    """A proxy with no right to one of Weir's topics left all of them open to requests by their ids."""
+    unseen, gone = KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.UNKNOWN_TOPIC_OR_PART
+    ids = ids_of(cast(Any, Cluster({"a": Uuid(1, 2), "b": unseen, "c": gone})), ("a", "b", "c"))
+    assert ids == {(1).to_bytes(8, "big") + (2).to_bytes(8, "big")}
+
+
+def test_a_cluster_that_does_not_answer_takes_no_id_away() -> None:
+    """What was learnt before stays, as nothing is delivered."""
+    with pytest.raises(KafkaException):
+        ids_of(cast(Any, Cluster({"a": Uuid(1, 2), "b": KafkaError._TIMED_OUT})), ("a", "b"))
