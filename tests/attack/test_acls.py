@@ -141,6 +141,7 @@ def proxy(secured: Secured) -> Iterator[ProxyThread]:
         yield running
 
 
+@pytest.mark.soak
 def test_the_topics_of_the_page_are_as_they_must_be(secured: Secured) -> None:
     """Nothing is wrong with them, and whoever starts the job creates none and needs no right to."""
     login = secured.login("weir-job")
@@ -153,6 +154,7 @@ async def test_the_collector_of_pulsar_works_under_its_user(secured: Secured) ->
     await collect_of_pulsar(secured.login("weir-collect"))
 
 
+@pytest.mark.soak
 async def test_the_collector_of_backlogs_works_under_its_user(secured: Secured) -> None:
     """It reports a group of a client's own topic, moves its offset, and writes that down."""
     bootstrap, topic = secured.kafka.bootstrap, "app.backlog"

@@ -69,7 +69,7 @@ def ended(admin: Admin, reason: str) -> float:
 @pytest.mark.parametrize(
     ("sent", "count"),
     [
-        pytest.param(b"", MANY, marks=pytest.mark.soak), (HALF, MANY), (NO_BODY, MANY),
+        *(pytest.param(sent, MANY, marks=pytest.mark.soak) for sent in (b"", HALF)), (NO_BODY, MANY),
         pytest.param(DEAF, SOME, marks=pytest.mark.soak),
     ],
     ids=["nothing", "half", "no body", "deaf"],
@@ -93,6 +93,7 @@ def test_who_waits_keeps_nobody_out(admin: Admin, sent: bytes, count: int) -> No
     assert ended(admin, "displaced") > before
 
 
+@pytest.mark.soak
 def test_a_byte_a_second_ends(admin: Admin) -> None:
     """However many bytes a head has: what counts is when it began."""
     address, before = urlsplit(admin.url), ended(admin, "header_timeout")
@@ -167,6 +168,7 @@ def test_browsers_that_ask_first_are_not_told_yes(admin: Admin) -> None:
     assert send(admin, "OPTIONS", f"{GROUPS}/rg1", {"Access-Control-Request-Method": "PUT"}) == 405
 
 
+@pytest.mark.soak
 def test_a_listed_page_may_change(cluster: Cluster, topics: Topics, tmp_path: Path) -> None:
     """It is told yes when its browser asks, and is named in the log."""
     page = "http://localhost:3000"
@@ -187,6 +189,7 @@ def test_a_rate_that_stops_everything_is_refused(admin: Admin, rate: str) -> Non
     assert admin.ask("GET", f"{GROUPS}/rg1")[1]["publishRateInMsgs"] == 7
 
 
+@pytest.mark.soak
 def test_who_was_refused_is_logged_by_name(cluster: Cluster, topics: Topics, tmp_path: Path) -> None:
     """Name, role and address, never the token; and nobody fills the log by it."""
     tokens = tmp_path / "tokens.yaml"
@@ -207,7 +210,9 @@ def test_who_was_refused_is_logged_by_name(cluster: Cluster, topics: Topics, tmp
         assert not [secret for secret in ("s3cret", "l00k", "gu3ss") if secret in admin.log]
 
 
-@pytest.mark.parametrize("mode", [0o644, 0o606, 0o660])
+@pytest.mark.parametrize(
+    "mode", [0o644, *(pytest.param(mode, marks=pytest.mark.soak) for mode in (0o606, 0o660))]
+)
 def test_a_token_file_that_others_may_use_stops_the_start(mode: int, tmp_path: Path) -> None:
     """Exit status 2, with the file, its mode and what was expected."""
     tokens = tmp_path / "tokens.yaml"

@@ -129,6 +129,7 @@ def one_connection_per_request(guard: ProxyThread, topic: str, until_s: float) -
                 return
 
 
+@pytest.mark.soak
 def test_one_connection_per_request(cluster: Cluster, guard: ProxyThread, group: Callable[..., str]) -> None:
     """New connections owe what the old ones did: the limit holds, and one request more."""
     topic = group(publishRateInBytes=LIMIT)
@@ -308,6 +309,7 @@ def test_who_leaves_is_served_no_sooner(guard: ProxyThread, group: Callable[...,
     assert account(guard, topic).used[0] == 301
 
 
+@pytest.mark.soak
 def test_who_reads_no_answers_keeps_nobody_waiting(
     cluster: Cluster, guard: ProxyThread, group: Callable[..., str]
 ) -> None:

@@ -95,6 +95,7 @@ def test_our_own_parts_bring_no_topic_back(
     ticker.close()
 
 
+@pytest.mark.soak
 def test_a_topic_that_others_bring_back_is_told_loudly(
     cluster: Cluster,
     topics: Topics,
@@ -141,6 +142,7 @@ def await_groups(api: Admin, names: list[str]) -> None:
     until(lambda: api.ask("GET", GROUPS) == (200, names), what=f"{names}")
 
 
+@pytest.mark.soak
 def test_a_topic_made_again_is_read_from_its_start(
     cluster: Cluster, topics: Topics, guarding: ProxyThread, api: Admin, broker: AdminClient
 ) -> None:

@@ -143,6 +143,7 @@ def test_nobody_escapes_dispatch_limits_by_very_many_partitions(
     assert got == [PER_BATCH] * 3 and time.monotonic() - began >= 2 * LARGE_MS / 1000
 
 
+@pytest.mark.soak
 def test_nobody_escapes_a_group_by_very_many_partitions(cluster: Cluster, proxy_with: Start) -> None:
     """All that it gets is counted, and waited for."""
     group = fresh("many")

@@ -73,7 +73,9 @@ def hold_out(kind: str, seed: int, frames: int) -> None:
         gc.unfreeze()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=() if kind == "metered" else pytest.mark.soak) for kind in KINDS]
+)
 def test_hostile_frames(kind: str) -> None:
     """Some ten thousand frames and their answers with each kind of rules."""
     hold_out(kind, SEED, IN_PROCESS // len(KINDS))

@@ -56,6 +56,7 @@ def begun(key: int, version: int, length: int, client_id: bytes = b"x") -> bytes
     return struct.pack(">ihhih", length, key, version, 7, len(client_id)) + client_id
 
 
+@pytest.mark.soak
 def test_idle_connections_keep_nothing(attacked: ProxyProcess) -> None:
     """300 connections that sent a Produce of 0.9 MB each, metered, and then say nothing."""
     frame, _ = produce(9, {"no.such.topic": [batch(1, size=900_000)]}, client_id=METERED)
@@ -123,6 +124,7 @@ def test_a_client_that_does_not_read(attacked: ProxyProcess) -> None:
         assert growth.look() < GROWTH_MAX
 
 
+@pytest.mark.soak
 def test_many_large_admin_requests_under_way(attacked: ProxyProcess) -> None:
     """Requests for mutations that are read and not answered are bounded for each connection."""
     names = [fields.string(f"absent-{number}-{'x' * 230}", True) for number in range(2_000)]

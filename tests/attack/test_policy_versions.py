@@ -88,6 +88,7 @@ def test_a_version_at_the_end_of_all_numbers_is_refused(
     assert log.entries["resourcegroups.rg1"]["publishRateInMsgs"] == 7
 
 
+@pytest.mark.soak
 def test_a_change_dated_to_the_year_9999_is_overruled(
     cluster: Cluster, topics: Topics, tmp_path: Path, apply: Callable[[float], int]
 ) -> None:

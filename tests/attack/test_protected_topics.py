@@ -185,6 +185,7 @@ def test_a_topic_that_is_made_again(cluster: Cluster, proxy: ProxyThread, wire: 
             straight.delete([name])
 
 
+@pytest.mark.soak
 def test_the_consumers_of_three_clients(cluster: Cluster, proxy: ProxyThread, mine: str) -> None:
     """Whoever subscribes to everything gets his own; whoever names Weir's is told."""
     seen: set[str] = set()

@@ -52,7 +52,9 @@ def tail(cluster: Cluster, *words: str) -> Iterator[list[str]]:
         running.stdout.close()
 
 
-@pytest.mark.parametrize("words", [(), ("--json",)], ids=["lines", "json"])
+@pytest.mark.parametrize(
+    "words", [pytest.param((), marks=pytest.mark.soak), ("--json",)], ids=["lines", "json"]
+)
 def test_a_client_id_forges_no_line_of_weir_tail(
     cluster: Cluster, proxy: ProxyThread, wire: Callable[..., WireClient], words: tuple[str, ...]
 ) -> None:
@@ -69,6 +71,7 @@ def test_a_client_id_forges_no_line_of_weir_tail(
             assert orjson.loads(line)["subject"].endswith("\u202e")
 
 
+@pytest.mark.soak
 def test_a_client_named_as_a_probe_hides_nothing(
     cluster: Cluster, proxy: ProxyThread, wire: Callable[..., WireClient]
 ) -> None:

@@ -116,6 +116,7 @@ def test_pulsar_admin_sets_dispatch_rates_as_it_is(
         assert read_policies(Home(cluster.kafka.bootstrap, topics)).entries == {}
 
 
+@pytest.mark.soak
 def test_stats_are_read_from_deliveries_and_decisions(
     cluster: Cluster, topics: Topics, tmp_path: Path
 ) -> None:
@@ -163,6 +164,7 @@ def test_stats_are_read_from_deliveries_and_decisions(
             assert b"weir_admin_dispatch_rows 1.0" in answer.read()
 
 
+@pytest.mark.soak
 def test_pulsar_admin_shows_its_token(cluster: Cluster, topics: Topics, tmp_path: Path) -> None:
     """As it would to a broker; without one it is told why not."""
     tokens = tmp_path / "tokens.yaml"
@@ -277,6 +279,7 @@ def test_usage_is_read_from_reports_and_shares(cluster: Cluster, topics: Topics,
             assert b"weir_admin_usage_rows 1.0" in answer.read()
 
 
+@pytest.mark.soak
 def test_changes_are_told_with_who_and_why(cluster: Cluster, topics: Topics, tmp_path: Path) -> None:
     """By two tokens, one of which comes while it runs, and by a file; a refused attempt is logged."""
     bootstrap, tokens = cluster.kafka.bootstrap, tmp_path / "tokens.yaml"

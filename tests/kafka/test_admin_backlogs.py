@@ -33,6 +33,7 @@ def sent(cluster: Cluster, topic: str, *records: dict[str, Any], pack: bool = Fa
     assert producer.flush(10) == 0
 
 
+@pytest.mark.soak
 def test_what_stood_at_the_start_is_known_and_what_comes_is_followed(
     cluster: Cluster, topics: Topics, tmp_path: Path
 ) -> None:

@@ -183,6 +183,7 @@ def test_the_brain_away_and_back(start: Start, monkeypatch: pytest.MonkeyPatch) 
     assert metric(world.proxy, "weir_concurrency_samples_total", what="sent") > 0
 
 
+@pytest.mark.soak
 def test_a_job_that_has_nothing_to_say_is_not_away(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is asked for a sign; the limit stays the job's for as long as it answers."""
     monkeypatch.setattr(bounds, "BRAIN_AWAY_MS", 15_000)

@@ -82,7 +82,7 @@ def ambiguous(running: ProxyThread) -> float | None:
 RATES = [
     # Client, limit a second, records in a batch, records: the first second's and those of whole turns.
     pytest.param(confluent, 1_000, 1, 4_000, marks=pytest.mark.soak),
-    (aio, 100, 6, 402),
+    pytest.param(aio, 100, 6, 402, marks=pytest.mark.soak),
     (new_java, 100, 1, 400),
 ]
 LONG_RATES = [

@@ -156,6 +156,7 @@ def statuses(found: Found) -> dict[str, set[str]]:
     return {check: {each["status"] for each in ones} for check, ones in found.items()}
 
 
+@pytest.mark.soak
 def test_a_guarded_installation_is_well(
     guarded: LocalKafka, own: Topics, doctor: Doctor, tmp_path: Path
 ) -> None:
@@ -199,6 +200,7 @@ def test_a_topic_with_a_wrong_setting_and_one_that_is_gone(
     assert f"--entity-name {own.requests} --add-config cleanup.policy=delete" in wrong[what]
 
 
+@pytest.mark.soak
 def test_two_proxies_of_one_name_and_no_job(guarded: LocalKafka, own: Topics, doctor: Doctor) -> None:
     """A real proxy, and words of others that have its name; one that has left is none."""
     with ProxyThread(config(guarded, own, id="p1")):
@@ -243,6 +245,7 @@ def test_a_certificate_that_ends_is_seen_in_the_file_and_at_the_door(
     assert statuses(later)["certificates"] == {"ok"} and later["doors"][0] == served[0]
 
 
+@pytest.mark.soak
 def test_without_an_authorizer_anybody_sets_limits(cluster: Cluster, doctor: Doctor) -> None:
     """Said of the cluster, and seen at its door without a login."""
     status, found = doctor(cluster.topics, kafka=cluster.kafka.bootstrap)

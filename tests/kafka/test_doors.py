@@ -117,6 +117,7 @@ def test_a_client_with_too_many_connections(cluster: Cluster) -> None:
             client.socket.close()
 
 
+@pytest.mark.soak
 def test_clients_notice_nothing_of_the_greatest_age(cluster: Cluster) -> None:
     """Every record comes once, though connections end all the time."""
     with ProxyThread(cluster.config(broker_port_base=0, connection_age_max_s=1)) as proxy:

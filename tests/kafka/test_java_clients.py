@@ -3,6 +3,7 @@
 import subprocess
 from pathlib import Path
 
+import pytest
 from cluster_kit import Cluster, fresh
 from proxy_kit import ProxyThread
 
@@ -47,6 +48,7 @@ def test_without_retry_it_fails_with_the_throttle_time(cluster: Cluster, proxy: 
         assert outcomes[1][0] == "throttled" and 3_000 < int(outcomes[1][1]) <= 4_000
 
 
+@pytest.mark.soak
 def test_the_topic_command_shows_the_message(cluster: Cluster, proxy: ProxyThread) -> None:
     """kafka-topics does not retry: it prints our explanation and fails."""
     cluster.policies.put("quotas[client-id=admin-cli]", {"controller_mutation_rate": 1})

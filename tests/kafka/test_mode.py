@@ -137,6 +137,7 @@ def test_nobody_is_limited_by_policies_that_are_only_tried(world: World) -> None
     assert {one["outcome"] for one in world.admissions()} == {"allow"}
 
 
+@pytest.mark.soak
 def test_a_raise_ends_without_a_record(world: World, weir: Callable[..., list[str]]) -> None:
     """Until then the raised values count, at the proxy and in the job, and from then on the entry's own."""
     end = datetime.now(UTC) + timedelta(seconds=4)

@@ -236,7 +236,8 @@ def test_a_commit_of_which_nothing_is_known_is_looked_up(
     assert log.entries["resourcegroups.rg1"]["publishRateInMsgs"] == 1
 
 
-@pytest.mark.parametrize("made", [False, pytest.param(True, marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("made", [False, True])
 def test_the_admin_api_looks_such_a_commit_up(
     cluster: Cluster,
     topics: Topics,

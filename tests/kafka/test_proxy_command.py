@@ -6,6 +6,7 @@ import time
 import urllib.request
 from pathlib import Path
 
+import pytest
 from cluster_kit import Cluster, address
 from process_kit import weir_proxy
 from proxy_kit import until
@@ -58,6 +59,7 @@ def test_it_stops_while_kafka_is_away(tmp_path: Path) -> None:
         assert time.monotonic() - begun < 9
 
 
+@pytest.mark.soak
 def test_a_taken_port_is_said_in_one_line(cluster: Cluster, tmp_path: Path) -> None:
     """A listen address that cannot be had: status 1 and one line."""
     log = tmp_path / "log"

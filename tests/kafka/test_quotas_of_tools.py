@@ -74,7 +74,7 @@ def by_terraform(proxy: ProxyThread, name: str, *, remove: bool = False) -> None
         until(lambda: told() == ([] if remove else [quotas]), what="what was set")
 
 
-@pytest.mark.parametrize("tool", [by_java, by_terraform])
+@pytest.mark.parametrize("tool", [pytest.param(by_java, marks=pytest.mark.soak), by_terraform])
 def test_what_a_tool_sets_is_in_force(cluster: Cluster, proxy: ProxyThread, tool: Any) -> None:
     """Once collected it refuses, as long as it stands; what no law here has is left to the brokers."""
     name, home = fresh("tool"), Home(cluster.kafka.bootstrap, cluster.topics)

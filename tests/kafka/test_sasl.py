@@ -264,6 +264,7 @@ def test_a_session_that_was_not_renewed_is_over(proxy: ProxyThread, authority: A
         assert not served(login)
 
 
+@pytest.mark.soak
 def test_a_wait_longer_than_a_session_is_paid_once(
     cluster: Cluster, before: Secured, authority: Authority
 ) -> None:

@@ -121,6 +121,7 @@ def test_what_is_acknowledged_out_of_order_is_no_backlog(cluster: Cluster, looke
         assert own(looker.report(topic.topic, precise_age=True)) == (2, NOW_MS + RECORDS)
 
 
+@pytest.mark.soak
 def test_a_share_group_without_members_is_moved(cluster: Cluster, looker: Looker) -> None:
     """As far as planned, and not while it has some; what it has acknowledged beyond is delivered again."""
     with Shared(cluster) as topic:

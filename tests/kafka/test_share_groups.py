@@ -44,7 +44,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield found
 
 
-@pytest.mark.parametrize("client", [java, console, GO])
+@pytest.mark.parametrize("client", [pytest.param(java, marks=pytest.mark.soak), console, GO])
 def test_members_read_through_the_proxy(
     cluster: Cluster, proxy_with: Start, client: Client
 ) -> None:
@@ -86,7 +86,8 @@ def measured(
 RATES = [
     # Client, limit a second, records in a batch, records: the first second's and those of whole turns.
     (java, 100, 1, 1_000),
-    *(pytest.param(*case, marks=pytest.mark.soak) for case in ((java, 10, 6, 102), (go, 100, 6, 1_002))),
+    (java, 10, 6, 102),
+    (go, 100, 6, 1_002),
 ]  # fmt: skip
 LONG_RATES = [
     (client, *case)
@@ -97,6 +98,7 @@ LONG_RATES = [
 ]  # fmt: skip
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(("client", "limit", "per_batch", "count"), RATES)
 def test_rates(
     cluster: Cluster, proxy_with: Start, client: Client, limit: int, per_batch: int, count: int

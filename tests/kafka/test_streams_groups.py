@@ -147,6 +147,7 @@ def test_nothing_is_made_past_the_charge(cluster: Cluster) -> None:
             assert internal(bootstrap, group) == {"c": 7}
 
 
+@pytest.mark.soak
 def test_names_that_are_not_theirs(cluster: Cluster) -> None:
     """A topology with a topic of Weir's is refused; one whose topics its user may not make is told so."""
     reads, group = source(cluster, 2), fresh("app")

@@ -271,6 +271,7 @@ def before(kafka: LocalKafka, host: str = "localhost", **settings: Any) -> Proxy
     ))  # fmt: skip
 
 
+@pytest.mark.soak
 def test_brokers_are_spoken_to_by_tls(tls_brokers: LocalKafka, authority: Authority) -> None:
     """With a private CA and a certificate of ours; a client that logs in is known by that."""
     own, pair = authority.client("weir"), authority.server()

@@ -128,6 +128,7 @@ def test_every_law_is_in_the_list(cluster: Cluster, topics: Topics, tmp_path: Pa
         assert rows[law]["entry"] == same[law]["entry"] is not None
 
 
+@pytest.mark.soak
 def test_nothing_to_show_is_said(cluster: Cluster, topics: Topics, tmp_path: Path) -> None:
     """An empty list with a hint; topics that are not there are an error."""
     settings = tmp_path / "weir.yaml"

@@ -208,6 +208,7 @@ def kafka_configs(kafka: LocalKafka, *words: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.soak
 def test_a_bill_is_of_a_stretch_of_time(kafka: LocalKafka) -> None:
     """By the brokers' clock, whatever time an event names; two in a row add up to one."""
     cluster = cluster_for(kafka, "bill.")

@@ -69,7 +69,7 @@ def wild(random: Random) -> list[Fields]:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("grow", "least"), [(orderly, 200), (wild, 20)])
+@pytest.mark.parametrize(("grow", "least"), [pytest.param(orderly, 200, marks=pytest.mark.soak), (wild, 20)])
 def test_the_numbers_are_the_coordinators(grow: Callable[[Random], list[Fields]], least: int) -> None:
     """The same topics with the same partitions, or none at all."""
     random, layout = Random(grow.__name__), request_layout(STREAMS_HEARTBEAT, 0)

@@ -102,6 +102,7 @@ def test_a_policy_change_ends_the_wait(cluster: Cluster, proxy: ProxyThread, wir
     assert errors(second.receive(topics.CreateTopicsResponse, 5, 5)) == {f"{name}-b": 0}
 
 
+@pytest.mark.soak
 def test_a_long_mute_lets_one_request_through(
     cluster: Cluster, proxy_with: Callable[..., ProxyThread], monkeypatch: pytest.MonkeyPatch
 ) -> None:

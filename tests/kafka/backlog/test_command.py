@@ -109,6 +109,7 @@ def test_a_table_and_the_decisions_themselves(
     assert "nothing was decided on the backlog of persistent://a/n/gone" in capsys.readouterr().err
 
 
+@pytest.mark.soak
 def test_watch_shows_what_comes_until_it_is_stopped(
     decisions: Decisions, words: Callable[..., list[str]]
 ) -> None:
