@@ -86,8 +86,7 @@ def measured(
 RATES = [
     # Client, limit a second, records in a batch, records: the first second's and those of whole turns.
     (java, 100, 1, 1_000),
-    (java, 10, 6, 102),
-    (go, 100, 6, 1_002),
+    *(pytest.param(*case, marks=pytest.mark.soak) for case in ((java, 10, 6, 102), (go, 100, 6, 1_002))),
 ]  # fmt: skip
 LONG_RATES = [
     (client, *case)
@@ -98,7 +97,6 @@ LONG_RATES = [
 ]  # fmt: skip
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize(("client", "limit", "per_batch", "count"), RATES)
 def test_rates(
     cluster: Cluster, proxy_with: Start, client: Client, limit: int, per_batch: int, count: int
