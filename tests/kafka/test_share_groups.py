@@ -155,7 +155,7 @@ def codes(answer: Fields, field: str) -> list[int]:
 def test_acknowledgements_never_wait(cluster: Cluster, proxy_with: Start, version: int) -> None:
     """Neither those that a ShareFetch carries nor those behind one that is held: it then acquires nothing."""
     topic, group = fresh("shared"), fresh("members")
-    filled(cluster.kafka.bootstrap, topic, 100)
+    filled(cluster.kafka.bootstrap, topic, 100, 4)
     configure(cluster.kafka.bootstrap, group)
     proxy, _ = limited(partial(proxy_with, dispatch_hold_ms=10_000), topic, group, 2)
     member = "A" * 22
