@@ -60,7 +60,7 @@ class OtherClaims(NamedTuple):
         claims: among so many the rest is divided, one's own among them.
         msgs: messages on their way to others.
         size: the same, bytes.
-        kept_msgs: messages that were kept free for oneself: of these nobody else has a part.
+        kept_msgs: messages on their way to oneself: of these nobody else has a part.
         kept_size: the same, bytes.
     """
 
@@ -128,13 +128,15 @@ class Lines:
         """Whether anybody waits, or may have something on its way."""
         return counter in self._lines
 
-    def taken(self, counter: Counter, claim: Claim, kept: tuple[float, float] = (0.0, 0.0)) -> OtherClaims:
-        """What others than a claim take of what a counter leaves; `kept`: what it had reserved itself."""
+    def taken(self, counter: Counter, claim: Claim) -> OtherClaims:
+        """What others than a claim take of what a counter leaves."""
         line = self._lines.get(counter)
         if line is None or line.is_left_to(claim):
             return NOTHING
         claims = 1 + self._rivals(line, claim) if line.waiting else 1
-        return OtherClaims(claims, *self.others(counter, claim), *kept)
+        msgs, size = self.others(counter, claim)
+        kept_msgs, kept_size, _ = line.reserved.get(claim, _NOTHING)
+        return OtherClaims(claims, msgs, size, kept_msgs, kept_size)
 
     def are_left_to(self, counters: Iterable[Counter], claim: Claim) -> bool:
         """Whether nobody else waits for what these leave, or has something of it on its way."""

@@ -86,8 +86,7 @@ def measured(
 RATES = [
     # Client, limit a second, records in a batch, records: the first second's and those of whole turns.
     (java, 100, 1, 1_000),
-    (java, 10, 6, 102),
-    (go, 100, 6, 1_002),
+    *(pytest.param(*case, marks=pytest.mark.soak) for case in ((java, 10, 6, 102), (go, 100, 6, 1_002))),
 ]  # fmt: skip
 LONG_RATES = [
     (client, *case)
@@ -98,7 +97,6 @@ LONG_RATES = [
 ]  # fmt: skip
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize(("client", "limit", "per_batch", "count"), RATES)
 def test_rates(
     cluster: Cluster, proxy_with: Start, client: Client, limit: int, per_batch: int, count: int
@@ -157,7 +155,7 @@ def codes(answer: Fields, field: str) -> list[int]:
 def test_acknowledgements_never_wait(cluster: Cluster, proxy_with: Start, version: int) -> None:
     """Neither those that a ShareFetch carries nor those behind one that is held: it then acquires nothing."""
     topic, group = fresh("shared"), fresh("members")
-    filled(cluster.kafka.bootstrap, topic, 100)
+    filled(cluster.kafka.bootstrap, topic, 100, 4)
     configure(cluster.kafka.bootstrap, group)
     proxy, _ = limited(partial(proxy_with, dispatch_hold_ms=10_000), topic, group, 2)
     member = "A" * 22

@@ -259,8 +259,9 @@ class Fetches:
         )  # fmt: skip
 
         def cut(response: bytes) -> bytes:
-            claims.settle()
             found = self._deliveries.taken(response, header.api_version, asked, broker, wants, ample)
+            # Not before: who asks meanwhile has no part of what was kept free for this.
+            claims.settle()
             came_ms = self._context.steady_ms()
             for want in wants:
                 if want.left is not None and want.left.level:

@@ -37,7 +37,7 @@ class LimitedTopic:
         msgs: messages, or entries where these are counted, that may be delivered of it.
         size: the same, bytes.
         most: most bytes of each of its partitions; 0: as many as it asks for.
-        est_msgs: messages, or entries where these are counted, that it may bring; 0 until it goes on.
+        est_msgs: messages, or entries where these are counted, that it may bring.
         est_size: the same, bytes.
         turns: whether a limit was reached before, so that it takes turns at its counters.
         scarce: what came left no more than another such response may bring.
@@ -80,8 +80,7 @@ def left_for(dispatch: Dispatch, moment: Moment, want: LimitedTopic) -> Left:
     """What may be delivered of a topic now, beside others who take turns, by the strictest of its groups."""
     lines, others = dispatch.lines, None
     if want.turns and not lines.are_left_to(want.counters, want.claim):
-        # What it went on for has come by now: whoever asks meanwhile has no part of that.
-        others = partial(lines.taken, claim=want.claim, kept=(want.est_msgs, want.est_size))
+        others = partial(lines.taken, claim=want.claim)
     found = None
     for group in want.groups:
         its = dispatch.left_at(moment, want.name, group, others)
