@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     _say(
         f"wrote {counts.events} events and {counts.policies} policy changes to {args.out}"
         f" ({counts.late} decided late, {counts.not_json} not JSON, {counts.left_out} left out: not one line,"
-        f" {counts.ahead} left out: buried, too far ahead or a policy among events, {counts.copies}"
+        f" {counts.ahead} left out: buried, too far ahead or on another topic than their own, {counts.copies}"
         " left out: sent twice)"
     )
     return 0

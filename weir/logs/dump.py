@@ -37,7 +37,8 @@ def dump(
     Raises:
         WeirError: the cluster does not answer, or the file cannot be written.
     """
-    topics, counts, history = cluster.topics, DumpSummary(), History(max_ahead_ms)
+    topics, counts = cluster.topics, DumpSummary()
+    history = History(max_ahead_ms, topics.requests)
     reader = TopicReader(cluster.bootstrap, cluster.client)
     # Of policies the job, too, takes what is committed alone.
     committed = Reader(cluster.bootstrap, cluster.client)

@@ -15,12 +15,18 @@ import orjson
 from streaming.contract.decisions import CANDIDATE
 from streaming.contract.errors import BadEvent, WeirError
 from streaming.contract.events import MAX_AHEAD_MS, load_object, own_at
+from streaming.contract.topics import Topics
 from streaming.laws.mutation.statements import LISTED_MS
+from streaming.laws.registry import LAWS
 from weir.logs.topic_reader import Record
 
 # Held in memory while a dump is written; more than that is a shorter dump's work.
 IDS_MAX = 1_000_000
 _REFUND: Final = "refund"
+_ON_REQUESTS: Final = {"tick": False} | {
+    type: law.on_requests for law in LAWS.by_name.values() for type in law.readers
+}
+"""Type of events -> whether they stand on the topic of requests; elsewhere the job buries them."""
 
 
 class _Refund(NamedTuple):
@@ -56,7 +62,7 @@ class DumpSummary:
         late: requests marked late.
         not_json: lines that are no JSON object, kept as they are.
         left_out: records that are no single line, such as tombstones.
-        ahead: events that the job has buried, too far ahead of their records or policies; a replay would not.
+        ahead: events that the job has buried, too far ahead or on another topic; a replay would not.
         copies: records that their producer had sent before, which the job leaves out too.
     """
 
@@ -74,6 +80,7 @@ class History:
 
     Args:
         max_ahead_ms: the job's setting of that name.
+        requests: the topic of requests.
 
     Attributes:
         late: ids and times of requests that were decided too late: of one that stands twice, maybe not both.
@@ -82,8 +89,8 @@ class History:
             those that have none come before them, as they arrived.
     """
 
-    def __init__(self, max_ahead_ms: int = MAX_AHEAD_MS) -> None:
-        self.max_ahead_ms = max_ahead_ms
+    def __init__(self, max_ahead_ms: int = MAX_AHEAD_MS, requests: str = Topics().requests) -> None:
+        self.max_ahead_ms, self._requests = max_ahead_ms, requests
         self.late: set[tuple[str, int]] = set()
         self.applied: dict[str, int] = {}
         self.turn: dict[str, int] = {}
@@ -105,12 +112,14 @@ class History:
                 self._refunds[name] = _Refund(ts, at, str(event.get("subject")))
                 _check_size(self._refunds)
 
-    def buried(self, event: dict[str, Any], ts: int) -> bool:
-        """Whether the job has buried an event: too far ahead of its record, written at `ts`, or a policy."""
-        if event.get("type") == "policy":
+    def buried(self, event: dict[str, Any], record: Record) -> bool:
+        """Whether the job has buried an event: too far ahead of its record, or not on its own topic."""
+        own = event.get("type")
+        there = _ON_REQUESTS.get(own) if isinstance(own, str) else None
+        if own == "policy" or (there is not None and there is not (record.topic == self._requests)):
             return True
         times = (event.get("ts"), event.get("applied_ts"))
-        ahead = any(type(time) is int and time - ts > self.max_ahead_ms for time in times)
+        ahead = any(type(time) is int and time - record.ts > self.max_ahead_ms for time in times)
         return ahead and not _is_own(event)
 
     def read_decisions(self, values: Iterable[bytes]) -> None:
@@ -193,7 +202,7 @@ class Annotator:
     def line(self, record: Record) -> Line | None:
         """One record as a line; None if it cannot stand in a file of lines, or must not: that is counted."""
         event, value, at, turn = _object(record.value), record.value, record.ts, 0
-        if event is not None and not self._is_policy and self._history.buried(event, record.ts):
+        if event is not None and not self._is_policy and self._history.buried(event, record):
             self._counts.ahead += 1
             return None
         if event is not None:

@@ -62,6 +62,17 @@ def test_a_policy_among_events_is_left_out() -> None:
     assert Annotator(History(), DumpSummary(), is_policy=True).line(record(0, stray, topic="weir.policies"))
 
 
+def test_an_event_on_another_topic_than_its_own_is_left_out() -> None:
+    """In a file it would stand among its own kind: the job has buried it."""
+    sample = {"type": "latency", "ts": 1000, "partition": "p", "rtt_ns": 1, "inflight": 1}
+    for event, topic in ((sample, "x.requests"), ({"type": "tick"}, "x.requests"), (request(), "x.usage")):
+        counts, other = DumpSummary(), {"x.requests": "x.usage", "x.usage": "x.requests"}[topic]
+        annotator = Annotator(History(requests="x.requests"), counts)
+        assert annotator.line(record(0, event, topic=topic)) is None and counts.ahead == 1
+        assert annotator.line(record(0, event, topic=other))
+    assert Annotator(History(), DumpSummary()).line(record(0, {"type": ["x"]}))
+
+
 @pytest.fixture
 def history() -> History:
     """Nothing has happened."""
@@ -219,5 +230,6 @@ def test_a_report_on_a_backlog_that_came_late_is_placed_by_its_topic(history: Hi
     ]
     history.read_decisions([orjson.dumps(decision) for decision in told])
     assert history.applied == {"late": 1000}
-    line = Annotator(history, DumpSummary()).line(record(0, {"type": "backlog", "id": "late", "ts": 400}))
+    late = record(0, {"type": "backlog", "id": "late", "ts": 400}, topic="weir.usage")
+    line = Annotator(history, DumpSummary()).line(late)
     assert (line is not None and line.at, written(line)["applied_ts"]) == (1000, 1000)
