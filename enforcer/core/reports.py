@@ -14,7 +14,7 @@ from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaExceptio
 from enforcer.core.metrics import Metrics
 from streaming.columns.packed import CONTENT_TYPE, HEADER
 from streaming.columns.sent import SENT_HEADER, STAMP_NAME_BYTES, stamps
-from streaming.kafka_io.writer import connected, served
+from streaming.kafka_io.writer import connected, flushed, served
 
 EVENTS_MAX: Final = 20_000
 """Events waiting to be sent, twice the requests that may wait; further ones are dropped and counted."""
@@ -169,7 +169,7 @@ class Reports:
         if self._producer is None:
             return
         self._thread.join(_POLL_S * 5)
-        left = self._producer.flush(limit_s)
+        left = flushed(self._producer, limit_s)
         if left:
             self._metrics.events.labels("failed").inc(left)
             logger.warning("%d events were not sent before the stop", left)

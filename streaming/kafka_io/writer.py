@@ -59,6 +59,16 @@ def served(producer: Producer, limit_s: float) -> KafkaError | None:
     return None
 
 
+def flushed(producer: Producer, limit_s: float) -> int:
+    """Take reports of deliveries until there are no more, for so long at most; how many are left.
+
+    What has broken the producer meanwhile is raised through our callback, which breaks it: it is passed over.
+    """
+    with contextlib.suppress(KafkaException, SystemError):
+        return producer.flush(limit_s)
+    return len(producer)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """What is written.
@@ -144,9 +154,8 @@ class Transactions:
             for record in records:
                 self._produce(record, delivered, timeout_s)
             if within_s is not None:
-                # The library raises what is fatal through our callback, which breaks it; the commit says it.
-                with contextlib.suppress(KafkaException, SystemError):
-                    self.producer.flush(within_s)
+                # What is fatal the commit says.
+                flushed(self.producer, within_s)
                 if time.monotonic() - begun > within_s:
                     raise NotWritten(f"Kafka took longer than {within_s:g} s", set(), late=True)
             committing = True

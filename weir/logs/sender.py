@@ -10,7 +10,7 @@ from confluent_kafka import KafkaException, Producer
 from streaming.contract.errors import WeirError
 from streaming.contract.times import clock
 from streaming.contract.topics import Cluster
-from streaming.kafka_io.writer import connected, served
+from streaming.kafka_io.writer import connected, flushed, served
 from weir.logs.send_lines import Addresser, OutgoingRecord, RecordedLine, shift_for
 
 BUFFER_MAX: Final = 10_000
@@ -100,7 +100,7 @@ class Sender:
 
     def finish(self) -> None:
         """Wait for all that is on its way; what is not delivered in time has failed."""
-        left = self._producer.flush(DELIVERY_LIMIT_S)
+        left = flushed(self._producer, DELIVERY_LIMIT_S)
         if left:
             self.failed += left
             self.failure = self.failure or f"no answer within {DELIVERY_LIMIT_S:g} s"

@@ -19,7 +19,7 @@ from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster
 from streaming.job.process.host_clock import HostClock
 from streaming.kafka_io.reader import NoTopic, Reader, Span
-from streaming.kafka_io.writer import connected
+from streaming.kafka_io.writer import connected, flushed
 from streaming.policy.policy_set import RAISE
 
 _LOG = logging.getLogger("weir.job")
@@ -88,8 +88,7 @@ class Ticker:
 
     def close(self) -> None:
         """Leave the cluster, within two limits."""
-        with contextlib.suppress(KafkaException, SystemError):
-            self._producer.flush(_LIMIT_S)
+        flushed(self._producer, _LIMIT_S)
         # It has no limit of its own, and a job whose policies were deleted was seen not to end.
         closing = threading.Thread(target=self._reader.close, name="ticker-close", daemon=True)
         closing.start()

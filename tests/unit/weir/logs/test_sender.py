@@ -49,9 +49,11 @@ class FakeProducer:
     """Delivers on poll; `fails` records fail, `full` calls find the queue full, `lost` never arrive."""
 
     def __init__(
-        self, clock: Clock, *, fails: int = 0, full: int = 0, lost: int = 0, broken: bool = False
+        self, clock: Clock, *, fails: int = 0, full: int = 0, lost: int = 0, broken: bool = False,
+        breaks: bool = False,
     ) -> None:
         self.clock, self.fails, self.full, self.lost, self.broken = clock, fails, full, lost, broken
+        self.breaks = breaks
         self.records: list[tuple[float, str, bytes, bytes]] = []
         self._waiting: list[tuple[Callable[..., None], str]] = []
 
@@ -75,6 +77,11 @@ class FakeProducer:
         return 0
 
     def flush(self, timeout: float) -> int:
+        if self.breaks:
+            raise KafkaException(KafkaError(KafkaError._FENCED, "lost its place", True))
+        return self.lost
+
+    def __len__(self) -> int:
         return self.lost
 
 
@@ -155,6 +162,13 @@ def test_a_record_too_large_fails_alone() -> None:
     sender.send(OutgoingRecord(due=0, topic="t", key=b"", value=b"x" * 2_000_000))
     assert (sender.failed, sender.delivered) == (1, {})
     assert "too large" in sender.failure
+
+
+def test_a_producer_that_breaks_at_the_end_has_failed_what_it_holds(tmp_path: Path) -> None:
+    """The library raises it out of the last wait, which ended in a traceback."""
+    producer = FakeProducer(Clock(), lost=3, breaks=True)
+    done, sender, _ = sending(tmp_path, producer, [tick(1)], speed=None)
+    assert done and sender.failed == 3
 
 
 def test_a_broken_producer_ends_it() -> None:
