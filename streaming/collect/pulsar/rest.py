@@ -134,8 +134,15 @@ class Rest:
         )
 
     def trust_brokers(self, brokers: Iterable[str]) -> None:
-        """Redirects to these (`HOST:PORT`) are followed, with the token, and to no others any more."""
-        origins = [_origin(httpx2.URL(self.broker_url(broker))) for broker in brokers]
+        """Redirects to these (`HOST:PORT`) are followed, with the token, and to no others any more.
+
+        Raises:
+            RestError: one of them is no address.
+        """
+        try:
+            origins = [_origin(httpx2.URL(self.broker_url(broker))) for broker in brokers]
+        except httpx2.InvalidURL as bad:
+            raise RestError(f"a broker of this cluster has no address: {printable(str(bad))}", None) from bad
         self._known = {_origin(self._base), *origins}
 
     def ask_again(self) -> None:

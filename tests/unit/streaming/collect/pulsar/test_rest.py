@@ -74,6 +74,13 @@ def test_redirects_lead_to_brokers_of_the_cluster_only(monkeypatch: pytest.Monke
         run(known.get(PATH))
 
 
+def test_a_broker_without_an_address_costs_the_round_and_no_more() -> None:
+    """What the cluster names was taken as it is, and what the library says to it ended the collector."""
+    rest = rest_of(lambda _request: httpx2.Response(200))
+    with pytest.raises(RestError, match="a broker of this cluster has no address"):
+        rest.trust_brokers(["broker1:8080", "broker2:port"])
+
+
 def test_redirects_have_an_end() -> None:
     """A cluster that cannot make up its mind does not keep a call for ever."""
     calls = []
