@@ -198,6 +198,13 @@ class Pusher:
         return not near and (self._crowded or not closed) and self._later_ms.get(slot, 0) <= now_ms
 
     async def _namespace(self, namespace: str, changes: list[Change], now_ms: int) -> dict[Slot, Result]:
+        noted = self._noted.keys() & {change.slot for change in changes}
+        results = await self._carried_out(namespace, changes, now_ms)
+        if Result.REMOVED in results.values() or not noted <= self._noted.keys():
+            await self._forget_notes(namespace)
+        return results
+
+    async def _carried_out(self, namespace: str, changes: list[Change], now_ms: int) -> dict[Slot, Result]:
         found = await self.look(change.slot for change in changes)
         results: dict[Slot, Result] = {}
         ready: list[Change] = []
@@ -224,8 +231,6 @@ class Pusher:
             if results[change.slot] is Result.FAILED:
                 # The others come in a later round: each could take as long as this one.
                 break
-        if Result.REMOVED in results.values():
-            await self._forget_notes(namespace)
         return results
 
     def _objection(self, slot: Slot, found: Rates | RestError | None, now_ms: int) -> Result | None:
@@ -299,6 +304,7 @@ class Pusher:
             # What was set there went with it. A namespace of Kafka's alone never was there.
             known = self.pushed.pop(slot, None) is not None
             self._unsure.discard(slot)
+            self._noted.pop(slot, None)
             logger.log(logging.WARNING if known else logging.INFO, "%s: %s", slot.name, failure)
             self._later_ms[slot] = now_ms + LOOK_AGAIN_MS
         else:
