@@ -108,10 +108,14 @@ class BacklogMetrics(MetricTable):
             else:
                 self.known[name] = _Topic(namespace_of(name))
         there = set(topics)
-        for name in [name for name in self.known if name not in there]:
+        if not (absent := [name for name in self.known if name not in there]):
+            return
+        for name in absent:
             self.known[name].missed += 1
             if complete or self.known[name].missed >= GONE_AFTER:
                 del self.known[name]
+        left = {topic.namespace for topic in self.known.values()}
+        self.by_namespace = {place: count for place, count in self.by_namespace.items() if place[0] in left}
 
     def evicted(self, topic: str, quota_type: str, decision: str, messages: int, size: int) -> None:
         """One subscription has lost what was planned: a topic counts once a decision and type of quota."""

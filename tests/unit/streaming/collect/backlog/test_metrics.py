@@ -89,6 +89,16 @@ def test_topics_that_are_gone_leave(complete: bool) -> None:
     assert registry.get_sample_value(total, {"cluster": "c1", "quota_type": "size"}) == 1
 
 
+def test_a_namespace_without_topics_is_forgotten() -> None:
+    """Its count stayed for good, one more with each namespace that ever was."""
+    metrics, _ = metrics_of()
+    tell(metrics, TOPIC, "persistent://gone/b/t")
+    for topic in (TOPIC, "persistent://gone/b/t"):
+        metrics.evicted(topic, "size", "d1", 5, 50)
+    metrics.reported({TOPIC}, complete=True)
+    assert set(metrics.by_namespace) == {("acme/orders", "size")}
+
+
 def test_no_more_topics_are_shown_than_is_set() -> None:
     metrics, registry = metrics_of(topics_max=1)
     tell(metrics, TOPIC, OTHER)
