@@ -313,3 +313,34 @@ def test_what_cannot_be_filled_in_yet_is_not_shown_as_pulsars() -> None:
     answer = client(replace(made, beyond=filling)).get(f"{CONFIGURATION}/values")
     assert (answer.status_code, answer.json()) == (503, {"reason": "Kafka does not answer"})
     assert answer.headers["retry-after"] == "1"
+
+
+def test_an_api_behind_that_answers_nobody_leaves_room_for_weirs_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests that wait for it were all that there may be: groups and the console got 503."""
+    monkeypatch.setattr("enforcer.control.middleware.REQUESTS_MAX", 1)
+
+    async def hangs(_scope: Scope, _receive: Receive, _send: Send) -> None:
+        await asyncio.Event().wait()
+
+    async def statuses() -> list[int]:
+        app, found = create_app(replace(parts(), beyond=hangs)), list[int]()
+
+        async def send(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                found.append(message["status"])
+
+        async def ask(path: str) -> None:
+            scope = {
+                "type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "query_string": b"",
+                "headers": [(b"host", b"localhost")], "client": ("127.0.0.1", 1), "http_version": "1.1",
+            }  # fmt: skip
+            await app(scope, asyncio.Event().wait, send)  # type: ignore[arg-type]  # nothing is received
+
+        waiting = asyncio.create_task(ask("/admin/v2/clusters"))
+        await asyncio.sleep(0)
+        await asyncio.wait_for(ask("/admin/v2/clusters"), 5)
+        await asyncio.wait_for(ask("/admin/v2/resourcegroups"), 5)
+        waiting.cancel()
+        return found
+
+    assert asyncio.run(statuses()) == [503, 200]
