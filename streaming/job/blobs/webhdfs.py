@@ -38,14 +38,14 @@ class WebHdfs:
     def write(self, path: str, content: bytes) -> None:
         """Write under another name, then rename over what is there: nobody ever sees half of a file."""
         hidden = f"{path}.{secrets.token_hex(8)}.part"
-        where = self._ask("PUT", hidden, op="CREATE", overwrite="true", noredirect="true")["Location"]
-        self._send("PUT", where, content)
+        where = self._ask("PUT", hidden, op="CREATE", overwrite="true", noredirect="true")
+        self._send("PUT", _location(where), content)
         self._ask("PUT", hidden, op="RENAME", destination=path, renameoptions="OVERWRITE")
 
     def read(self, path: str) -> pa.Buffer:
         """The content of a file."""
-        where = self._ask("GET", path, op="OPEN", noredirect="true")["Location"]
-        return pa.py_buffer(self._send("GET", where, None))
+        where = self._ask("GET", path, op="OPEN", noredirect="true")
+        return pa.py_buffer(self._send("GET", _location(where), None))
 
     def delete(self, path: str) -> None:
         """Delete a file; one that is not there is no failure."""
@@ -58,13 +58,17 @@ class WebHdfs:
         for address in self.addresses:
             try:
                 raw = self._send(method, f"{address}/webhdfs/v1{quote(path)}", None, words)
+                answer = orjson.loads(raw) if raw else {}
+            except orjson.JSONDecodeError:
+                # Of something in between, such as a page to log in at.
+                errors.append(f"{address}: no JSON; an answer of WebHDFS was expected")
+                continue
             except (FileNotFoundError, PermissionError):
                 raise
             except OSError as error:
                 # A standby namenode, or one that is away: another may be the active one.
                 errors.append(str(error))
                 continue
-            answer = orjson.loads(raw) if raw else {}
             return answer if isinstance(answer, dict) else {}
         raise OSError("; ".join(errors))
 
@@ -88,6 +92,12 @@ class WebHdfs:
 def _client(call_s: float) -> httpx2.Client:
     """One for each worker, made after it was forked: its connections stay open between batches."""
     return httpx2.Client(timeout=call_s, trust_env=False)
+
+
+def _location(answer: dict[str, Any]) -> str:
+    if not isinstance(where := answer.get("Location"), str):
+        raise OSError("no Location; an answer of WebHDFS was expected")
+    return where
 
 
 def _failure(answer: httpx2.Response) -> OSError:

@@ -4,9 +4,11 @@ import fcntl
 import os
 import pickle
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import httpx2
 import pyarrow as pa
 import pytest
 from pyarrow import fs
@@ -184,3 +186,23 @@ def test_an_object_store_is_reached_as_spark_reaches_it() -> None:
     assert remote_stores("s3a://b/c", 3, SETTINGS, store).root == "b/c/segments"
     assert SECRET not in f"{store} {store!r} {remote_stores('s3a://b/c', 3, SETTINGS, store)}"
     assert isinstance(object_store._failure(OSError("AWS Error ACCESS_DENIED during")), PermissionError)
+
+
+@pytest.mark.parametrize("page", ["<html>log in</html>", "{}"])
+def test_an_answer_that_is_none_of_webhdfs_is_asked_for_again(
+    page: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A gateway's page counted as a defect in the law: the batch became dead letters."""
+    asked: list[httpx2.Request] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        asked.append(request)
+        return httpx2.Response(200, text=page)
+
+    client = httpx2.Client(transport=httpx2.MockTransport(answer))
+    monkeypatch.setattr("streaming.job.blobs.webhdfs._client", lambda _call_s: client)
+    files = webhdfs(urlsplit("hdfs://name/c"), SETTINGS, "weir")
+    for ask in (partial(files.read, "/c/x"), partial(files.write, "/c/x", b"")):
+        with pytest.raises(OSError, match="an answer of WebHDFS was expected"):
+            ask()
+    assert len(asked) == 2
