@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -242,3 +243,16 @@ def test_who_cannot_renew_gives_up_before_others_may_take_over(
         assert jvm.wait(5) < 0
         assert time.monotonic() - begun < SILENCE_S + 0.2
         assert "Input/output error" in held.lost
+
+
+def test_a_file_system_that_does_not_answer_keeps_nobody(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that was to stop waited for its note for ever."""
+    answers = threading.Event()
+    with lease(checkpoint) as held:
+        monkeypatch.setattr(held._notes, "write", lambda _note: answers.wait(10 * SILENCE_S))
+        time.sleep(SILENCE_S)
+        begun = time.monotonic()
+    assert time.monotonic() - begun < 3 * SILENCE_S
+    answers.set()

@@ -94,9 +94,12 @@ class Lease:
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
+        stuck = False
         if self._renewing is not None:
-            self._renewing.join()
-        if self._mine is not None and not self.lost:
+            self._renewing.join(self._silence_s)
+            # A file system that does not answer would keep us, too; others wait for the silence.
+            stuck = self._renewing.is_alive()
+        if self._mine is not None and not self.lost and not stuck:
             # The JVM is gone, so nobody has to wait.
             with suppress(OSError):
                 self._notes.write(self._mine.ended())
