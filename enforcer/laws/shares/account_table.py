@@ -27,6 +27,8 @@ _EARLY_BYTES: Final = 1_024
 """What a share of a group that has no account here takes at least, about."""
 _PART: Final = 8
 """Room for one in so many accounts has paid for the look at all of them, and the next may follow at once."""
+_SHOWN: Final = 5
+"""Groups that one line of the log names."""
 _MADE_UP: Final = (QUOTA_GROUP_PREFIX, DISPATCH_GROUP_PREFIX, INFLIGHT_GROUP_PREFIX)
 """How names begin of which a client can make up any number; of other groups there are as many as policies."""
 
@@ -136,15 +138,19 @@ class AccountTable:
 
     def look(self) -> None:
         """Called now and then: end shares whose life time has passed, and follow what newcomers may use."""
-        now_ms = self._clock.steady_ms()
+        now_ms, expired = self._clock.steady_ms(), list[str]()
         for account in self.accounts.values():
             if account.wanting:
                 account.set_part(self.newcomers.part(account.name, now_ms), now_ms)
             if account.expire(now_ms):
-                logger.warning(
-                    "group %s: its share was not repeated in time; going on by expired_share: %s",
-                    account.name, self._expired.value,
-                )  # fmt: skip
+                expired.append(account.name)
+        if expired:
+            # Without the job it is all of them at a time.
+            logger.warning(
+                "%d shares were not repeated in time, of %s%s; going on by expired_share: %s",
+                len(expired), ", ".join(expired[:_SHOWN]), " and others" * (len(expired) > _SHOWN),
+                self._expired.value,
+            )  # fmt: skip
 
     def take_left(self) -> dict[str, Use]:
         """What groups used since the last call and before their accounts made room for others."""

@@ -37,6 +37,20 @@ def test_a_share_that_comes_before_any_traffic() -> None:
     assert desk.meter.accounts["rg2"].state is State.JOINING
 
 
+def test_shares_that_end_together_are_one_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """Without the job it is all of them, up to ten thousand."""
+    desk = Desk(many_groups(8))
+    for number in range(8):
+        publish(desk, 1, topic=f"t.n{number}.x")
+        desk.share(f"g{number}", publishRateInMsgs=5.0)
+    desk.now_ms = 3_001.0
+    desk.meter.look()
+    assert [record.getMessage() for record in caplog.records] == [
+        "8 shares were not repeated in time, of g0, g1, g2, g3, g4 and others;"
+        " going on by expired_share: safe_fraction"
+    ]
+
+
 def test_the_table_of_accounts_is_bounded() -> None:
     """An account without share and debt makes room; where none does, traffic is not metered, and counted."""
     desk = Desk(many_groups(5, rate=100), accounts_max=2)
