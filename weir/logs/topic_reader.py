@@ -4,7 +4,7 @@ import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, cast
 
-from confluent_kafka import Message, TopicPartition
+from confluent_kafka import KafkaError, Message, TopicPartition
 
 from streaming.columns.json_rows import objects
 from streaming.columns.packed import is_packed, schema_of, unpack
@@ -65,11 +65,22 @@ class TopicReader(Reader):
             yield from records_of(message, types)
 
     def follow(self, starts: Iterable[Span]) -> Iterator[list[Record]]:
-        """Batches of what comes from each span's start on, without end; empty ones while nothing comes."""
+        """Batches of what comes from each span's start on, without end; empty ones while nothing comes.
+
+        Raises:
+            WeirError: we may not read them.
+        """
         self.consumer.assign([TopicPartition(s.topic, s.partition, s.start) for s in starts])
         while True:
-            messages = (message for message in self.batch(_POLL_S) if message.error() is None)
-            yield [record for message in messages for record in records_of(message)]
+            records: list[Record] = []
+            for message in self.batch(_POLL_S):
+                error = message.error()
+                if error is None:
+                    records += records_of(message)
+                elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                    # All else passes by, or is an end.
+                    raise self._failed(str(message.topic()), error.str())
+            yield records
 
 
 def records_of(message: Message, types: Collection[str] = ()) -> Iterator[Record]:

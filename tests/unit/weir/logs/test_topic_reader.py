@@ -1,9 +1,14 @@
 """Records of the library as our own: single, packed, damaged, and those that are not wanted."""
 
+from types import SimpleNamespace
+
 import orjson
+import pytest
+from confluent_kafka import KafkaError
 from message_kit import Record
 from pack_kit import packed
 
+from streaming.contract.errors import WeirError
 from weir.logs import topic_reader
 
 EVENTS = [{"type": "backlog", "id": name, "topic": "t"} for name in ("a", "b")]
@@ -28,3 +33,16 @@ def test_what_cannot_be_unpacked_is_shown_as_it_is() -> None:
     """Whoever reads it says what is wrong."""
     assert values(Record(b"garbage", packed=True)) == [b"garbage"]
     assert values(Record(b"garbage", packed=True), "backlog") == [b"garbage"]
+
+
+def test_who_may_not_read_hears_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """weir tail said nothing, for ever; what passes by itself is waited for."""
+    reader = topic_reader.TopicReader("127.0.0.1:1", {})
+    away = (KafkaError(KafkaError._TRANSPORT), KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
+    errors = iter(SimpleNamespace(error=lambda each=each: each, topic=lambda: "weir.usage") for each in away)
+    monkeypatch.setattr(reader, "batch", lambda _limit_s: [next(errors)])
+    batches = reader.follow([])
+    assert next(batches) == []
+    with pytest.raises(WeirError, match=r"cannot read weir\.usage on 127\.0\.0\.1:1: .*uthoriz"):
+        next(batches)
+    reader.close()
