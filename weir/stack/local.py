@@ -184,6 +184,7 @@ class Stack:
             content["pulsar_admin"] = self._pulsar_admin
         content["pids"] = {
             "kafka": None,
+            "collect": None,
             "job_jvm": ready["job"].get("jvm_pid"),
             **{part.name: part.child.pid for part in self.parts},
             **{broker.name: broker.pid for broker in self._brokers},
