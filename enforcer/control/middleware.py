@@ -86,9 +86,7 @@ class AccessControl:
             await self._app(scope, receive, send)
             return
         begun, status, who, route = time.monotonic(), 0, "", ""
-        beyond = None if self._beyond is None or self._beyond.ours(scope) else self._beyond
-        # Apart: one behind that answers nobody would leave no room for Weir's own.
-        self._requests[beyond is not None] += 1
+        sent_on: bool | None = None
 
         async def note(message: Message) -> None:
             nonlocal status
@@ -97,7 +95,11 @@ class AccessControl:
             await send(message)
 
         try:
-            if self._requests[beyond is not None] > REQUESTS_MAX:
+            beyond = None if self._beyond is None or self._beyond.ours(scope) else self._beyond
+            sent_on = beyond is not None
+            # Apart: one behind that answers nobody would leave no room for Weir's own.
+            self._requests[sent_on] += 1
+            if self._requests[sent_on] > REQUESTS_MAX:
                 raise Refusal(503, f"{REQUESTS_MAX} requests are under way already", retry_after_s=1)
             if beyond is not None:
                 if not self._settings.share_tokens and is_ours(self._in_force(), Request(scope)):
@@ -105,12 +107,7 @@ class AccessControl:
                 route = _BEYOND
                 await beyond.app(scope, receive, note)
                 return
-            if self._beyond is not None:
-                self._beyond.check(scope)
-            scope[CALLER] = caller = await admit(
-                self._in_force(), Request(scope), self._settings.allowed_origins
-            )
-            who = caller.name
+            who = await self._admitted(scope)
             await self._app(scope, receive, note)
         except Refusal as refused:
             # The reason names the token's holder where there is one, and never the token.
@@ -126,11 +123,21 @@ class AccessControl:
                 mistake = Refusal(500, "The admin API made a mistake; its log says which")
                 await self._refuse(scope, note, mistake)
         finally:
-            self._requests[beyond is not None] -= 1
+            if sent_on is not None:
+                self._requests[sent_on] -= 1
             route = route or getattr(scope.get("route"), "path", _UNKNOWN)
             self._metrics.answered(scope["method"], route, status, time.monotonic() - begun)
         if who and scope["method"] not in SAFE_METHODS:
             logger.info("%s %s by %s: %s", scope["method"], _path(scope), who, status)
+
+    async def _admitted(self, scope: Scope) -> str:
+        """Who asks for what is Weir's own; raises Refusal."""
+        if self._beyond is not None:
+            self._beyond.check(scope)
+        scope[CALLER] = caller = await admit(
+            self._in_force(), Request(scope), self._settings.allowed_origins
+        )
+        return caller.name
 
     async def _refuse(self, scope: Scope, send: Send, refused: Refusal) -> None:
         asked, headers = Headers(scope=scope), [(b"content-type", b"application/json")]

@@ -115,7 +115,7 @@ class History:
     def buried(self, event: dict[str, Any], record: Record) -> bool:
         """Whether the job has buried an event: too far ahead of its record, or not on its own topic."""
         own = event.get("type")
-        there = isinstance(own, str) and _ON_REQUESTS.get(own)
+        there = _ON_REQUESTS.get(own) if isinstance(own, str) else None
         if own == "policy" or (there is not None and there is not (record.topic == self._requests)):
             return True
         times = (event.get("ts"), event.get("applied_ts"))

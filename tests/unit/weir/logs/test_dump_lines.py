@@ -230,5 +230,6 @@ def test_a_report_on_a_backlog_that_came_late_is_placed_by_its_topic(history: Hi
     ]
     history.read_decisions([orjson.dumps(decision) for decision in told])
     assert history.applied == {"late": 1000}
-    line = Annotator(history, DumpSummary()).line(record(0, {"type": "backlog", "id": "late", "ts": 400}))
+    late = record(0, {"type": "backlog", "id": "late", "ts": 400}, topic="weir.usage")
+    line = Annotator(history, DumpSummary()).line(late)
     assert (line is not None and line.at, written(line)["applied_ts"]) == (1000, 1000)

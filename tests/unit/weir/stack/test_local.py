@@ -160,7 +160,8 @@ def test_without_a_pulsar_nothing_of_it_is_there(world: World) -> None:
     assert set(stack.addresses()["pids"]) == {"kafka", "job", "job_jvm", "proxy", "admin", "collect"}
     assert "prepare" not in world.log and "--upstream" not in world.words["admin"]
     stack.stop()
-    alone = world.stack(collect=CollectSettings(quotas_from_kafka=False))
+    off = BacklogSettings(enabled=False)
+    alone = world.stack(collect=CollectSettings(quotas_from_kafka=False), backlog=off)
     assert alone.addresses()["pids"]["collect"] is None
     alone.stop()
 
