@@ -58,6 +58,15 @@ def test_others_are_left(version: int) -> None:
     assert by_hand(whole + b"\0", version) is None
 
 
+@pytest.mark.parametrize(("version", "counts"), [(8, b"\0\1a\0\0\0\1"), (9, b"\2a\2")])
+def test_a_wrong_count_is_left(version: int, counts: bytes) -> None:
+    """As of partitions of which only one is there, though its length fits."""
+    frame = produce(version, {"a": [batch(1)]})[0]
+    assert frame.count(counts) == 1 and by_hand(frame, version) is not None
+    for count in (0, counts[-1] - 1, counts[-1] + 1):
+        assert by_hand(frame.replace(counts, counts[:-1] + bytes((count,))), version) is None
+
+
 @given(st.data())
 def test_what_is_found_is_what_the_codec_finds(data: st.DataObject) -> None:
     """Whatever bytes are changed: it is read the same way, or left."""
