@@ -39,12 +39,12 @@ class Chain:
     def asked(self) -> frozenset[int]:
         """APIs that `must_read` is to be asked about now."""
         asked = self._asked
-        for law in self.laws:
-            if law.active:
-                asked = asked.union(*(limit.keys for limit in self._limits if limit.active))
-                break
+        for limit in self._limits:
+            if limit.law.active:
+                asked = asked | limit.keys
         for part in self._wanted:
-            asked |= part.asked
+            if more := part.asked:
+                asked = asked | more
         return asked
 
     def must_read(self, key: int, client_id: bytes) -> bool:
@@ -58,6 +58,25 @@ class Chain:
             if limit.active and key in limit.keys and limit.reads(key, user, name):
                 return True
         return any(key in one.asked and one.active and one.reads(key, user, name) for one in self._asking)
+
+    def plain_taker(self) -> Part | None:
+        """The one part that wants Produce requests now; None: none does, or several, or none may pass."""
+        if self._link.pacer.session_over:
+            return None
+        for part in self._wanted:
+            if PRODUCE in part.asked:
+                return None
+        found = None
+        for limit in self._limits:
+            if limit.law.active and PRODUCE in limit.keys:
+                if found is not None:
+                    return None
+                found = limit
+        return None if found is None else self._made.get(found)
+
+    def reads_answer(self, slot: Slot, read: Reader) -> None:
+        """The broker's response to a request is to be read before it is the client's."""
+        slot.done = partial(self._respond, slot, (read,))
 
     def handle(self, frame: bytes) -> None:
         """Let the parts have a request, and send on what they leave of it.

@@ -24,6 +24,7 @@ from enforcer.kafka.part import Request, Slot
 from enforcer.kafka.pipeline.inbox import Inbox
 from enforcer.kafka.pipeline.requests import Requests
 from enforcer.kafka.pipeline.responses import Responses
+from enforcer.kafka.pipeline.runs import Runs
 from enforcer.kafka.slots.part import SlotsPart
 from enforcer.wire.kafka.frames import FETCH, LENGTH_BYTES, BadFrame
 from streaming.contract.events import ANONYMOUS
@@ -58,6 +59,7 @@ class Connection(asyncio.Protocol):
             bounds.MAX_UNAUTHENTICATED_FRAME_BYTES, bounds.GATHERED_BYTES,
             proxy.protected, proxy.in_force,
         )  # fmt: skip
+        self._runs = Runs(self._chain, self._requests, proxy.protected, proxy.turns, limit)
         self.ending = ConnectionEnd(
             proxy, self.pacer, self._chain, self._requests, self._responses,
             pump=self._pump, over=lambda: proxy.forget(self),
@@ -301,14 +303,10 @@ class Connection(asyncio.Protocol):
         )
 
     def _pass_run(self) -> bool:
-        """Send on the requests at the front that no rule reads; False if there are none."""
-        requests, responses, slots = self._requests, self._responses, list[Slot]()
-        requests.asked = self._chain.asked
-        room, flow = bounds.INFLIGHT_MAX - len(responses.answers), self.slots.flow
-        run = requests.run(slots, room if flow is None else min(room, flow.room))
-        if flow is not None:
-            flow.look_over(run)
-        if not run or self._upstream is None or not self._upstream.pass_on(run, requests.passing > 0):
+        """Send on the requests at the front that need not be cut out; False if there are none."""
+        responses, slots = self._responses, list[Slot]()
+        run = self._runs.take(slots, bounds.INFLIGHT_MAX - len(responses.answers), self.slots.flow)
+        if not run or self._upstream is None or not self._upstream.pass_on(run, self._requests.passing > 0):
             return False
         responses.answers.extend(slots)
         responses.due.extend(slots)

@@ -7,10 +7,11 @@ bytes that it came as. So what no rule needs costs nothing, and no part knows an
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from enforcer.kafka.pacing import Pacer
 from enforcer.wire.kafka.frames import RequestHeader
+from enforcer.wire.kafka.traffic import Part as ProducedPart
 
 NO_KEYS: Final[frozenset[int]] = frozenset()
 EVERYTHING: Final = range(-(1 << 15), 1 << 15)
@@ -30,11 +31,12 @@ class Slot:
         api_version: its version.
         correlation_id: what its response begins with.
         done: gets the broker's response instead of the client; it fills `response` in its own time.
+        unless: if the response's body begins so, it is the client's as it is, and `done` need not see it.
         finish: what is done to `response` when it leaves; who sets it sets `done` too.
         response: what the client gets, None until it is known.
     """
 
-    __slots__ = ("api_key", "api_version", "correlation_id", "done", "finish", "response")
+    __slots__ = ("api_key", "api_version", "correlation_id", "done", "finish", "response", "unless")
 
     def __init__(
         self,
@@ -47,6 +49,7 @@ class Slot:
         self.api_version = api_version
         self.correlation_id = correlation_id
         self.done = done
+        self.unless = b""
         self.finish: Finish | None = None
         self.response: bytes | None = None
 
@@ -93,6 +96,18 @@ class Request:
         slot = Slot(*self.header[:3])
         slot.finish, slot.response = self.finish, response
         return slot
+
+
+class Charged(NamedTuple):
+    """What a part wants of a plain Produce request that goes on.
+
+    Attributes:
+        read: gets the broker's response; None: nobody needs it.
+        unless: see Slot.
+    """
+
+    read: Reader | None
+    unless: bytes
 
 
 class Behind(Protocol):
@@ -148,6 +163,17 @@ class Part(ABC):
         Raises:
             BadFrame: it cannot be read.
         """
+
+    def take_plain(self, client_id: bytes, version: int, size: int, brings: ProducedPart) -> Charged | None:
+        """Take a plain Produce request (plain_produce.py) that goes on unread; None: `take` must see it.
+
+        Args:
+            client_id: as it came.
+            version: of the request.
+            size: of all of it.
+            brings: what it brings.
+        """
+        return None
 
     def look_behind(self, requests: Behind, *, over: bool) -> None:  # noqa: B027
         """See what stands behind a request that is held, and whether that is all that will ever come."""

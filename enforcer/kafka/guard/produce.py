@@ -67,5 +67,10 @@ def names_ours(frame: Bytes, header: RequestHeader, protected: OwnTopics) -> boo
         BadFrame: it ends too early or a length in it is impossible.
     """
     transaction, topics = _NAMED(frame, header)
-    ours = protected.ids.__contains__ if header.api_version >= PRODUCE_IDS_FROM else protected.has
-    return protected.has(transaction) or any(map(ours, topics))
+    version = header.api_version
+    return protected.has(transaction) or any(is_ours(topic, version, protected) for topic in topics)
+
+
+def is_ours(topic: bytes, version: int, protected: OwnTopics) -> bool:
+    """Whether a topic, as a version calls it, is Weir's."""
+    return topic in protected.ids if version >= PRODUCE_IDS_FROM else protected.has(topic)

@@ -199,7 +199,7 @@ class Requests(Unread):
             count += 1
             pos = stop
         if self.waiting:
-            self._advance(pos, count)
+            self.advance(pos, count)
         else:
             self.frames += count
             self.pos = pos
@@ -220,7 +220,7 @@ class Requests(Unread):
         if stop < 0:
             return None
         self.need = 0
-        self._advance(stop, 1)
+        self.advance(stop, 1)
         self._known.forget()
         return self.copy(start, stop)
 
@@ -244,8 +244,7 @@ class Requests(Unread):
             request.undo()
         request.ends, size = "", LENGTH_BYTES + len(request.whole)
         self.pos -= size
-        self.waiting += 1
-        self.waiting_bytes += size
+        self.waiting, self.waiting_bytes = self.waiting + 1, self.waiting_bytes + size
 
     def count(self) -> None:
         """Count the requests that wait.
@@ -260,7 +259,8 @@ class Requests(Unread):
             pos = stop
         self.waiting_bytes = pos - self.pos
 
-    def _advance(self, pos: int, count: int) -> None:
+    def advance(self, pos: int, count: int) -> None:
+        """So many whole requests up to a place were handled."""
         seen = min(count, self.waiting)
         self.waiting -= seen
         self.waiting_bytes = max(0, self.waiting_bytes - (pos - self.pos)) if self.waiting else 0

@@ -157,7 +157,10 @@ class Responses(Unread):
                 or not CORRELATION_BYTES <= length <= self._max_frame_bytes
                 or answers[0] is not slot
                 or slot.correlation_id != correlation_id
-                or slot.done is not None
+                or (
+                    slot.done is not None
+                    and not (slot.unless and data.startswith(slot.unless, pos + _HEAD.size))
+                )
             ):
                 break
             key, body = slot.api_key, pos + _HEAD.size
@@ -178,6 +181,8 @@ class Responses(Unread):
                     break
             due.popleft()
             answers.popleft()
+            # It holds its slot: nothing shall wait for the collector.
+            slot.done = None
             pos = stop
         if pos > same_from:
             whole = not same_from and pos == end

@@ -97,6 +97,29 @@ class ConnectionMeter:
         now_ms = self._steady_ms()
         if not self._line_up.admits(bill.owed, now_ms):
             return None
+        return self._charged(bill, parts, now_ms)
+
+    def plain(
+        self, brings: Part, version: int, size: int, user: str, client_id: bytes
+    ) -> AdmittedProduce | None:
+        """Charge a plain Produce request that need not wait; None: it is to be read, and nothing was done.
+
+        Args:
+            brings: what it brings.
+            version: of the request.
+            size: of all of it.
+            user: Kafka principal.
+            client_id: as it came.
+        """
+        if not self.naming.proven:
+            return None
+        bill = self._frames.plain(brings, version, size, user, client_id)
+        now_ms = self._steady_ms()
+        if bill is None or not self._line_up.passes(bill.owed, now_ms):
+            return None
+        return self._charged(bill, [brings] if self._meter.grouped else [], now_ms)
+
+    def _charged(self, bill: Bill, parts: list[Part], now_ms: float) -> AdmittedProduce:
         charged = bill.charge(PUBLISH, now_ms)
         told_ms = 0
         if charged.wait is not None:

@@ -15,7 +15,7 @@ from enforcer.kafka.names import TOPIC_NAME_MAX
 from enforcer.kafka.part import FETCH_LIMIT_MAX
 from enforcer.laws.shares.meter import Meter
 from enforcer.laws.shares.topic_accounts import Bill, BillItem, TopicAccounts
-from enforcer.wire.kafka.frames import FETCH, PRODUCE, SHARE_FETCH, Frame, RequestHeader
+from enforcer.wire.kafka.frames import FETCH, PRODUCE, SHARE_FETCH, Frame, RequestHeader, client_name
 from enforcer.wire.kafka.traffic import (
     FETCH_IDS_FROM,
     PRODUCE_IDS_FROM,
@@ -89,6 +89,33 @@ class FrameMeter:
             return Bill([] if users is None else [users], [])
         topics = self._by_name if header.api_version < PRODUCE_IDS_FROM else self._by_id
         return topics.bill(produced(frame, header, parts), users)
+
+    def plain(self, brings: Part, version: int, size: int, user: str, client_id: bytes) -> Bill | None:
+        """The same of a plain Produce request; None: it is to be read, since somebody is not known yet.
+
+        Args:
+            brings: what it brings.
+            version: of the request.
+            size: of all of it.
+            user: Kafka principal.
+            client_id: as it came.
+        """
+        meter, topic, owed = self.meter, brings.topic, list[BillItem]()
+        generation = meter.generation
+        users = meter.of_user(user, client_name(client_id), PUBLISH)
+        if users is not None:
+            owed.append(BillItem(users, None, 0, size))
+        if meter.grouped:
+            ids = version >= PRODUCE_IDS_FROM
+            account = self.of_topic(topic, ids)
+            if account is not None:
+                owed.append(BillItem(account, topic, brings.records, brings.size))
+            elif ids and topic not in self.names:
+                return None
+            if account is meter.nowhere:
+                return None
+        # Of who found no room, or made room for another, it is counted when it is read.
+        return None if users is meter.nowhere or generation != meter.generation else Bill(owed, [])
 
     def fetched(self, response: Frame, passed: Iterable[TopicUse], header: RequestHeader, user: str) -> Bill:
         """Whom to charge for a Fetch or ShareFetch response.

@@ -10,16 +10,18 @@ from typing import Final
 from enforcer.core import bounds
 from enforcer.core.metrics import Metrics
 from enforcer.kafka.names import NameQuestions
-from enforcer.kafka.part import Behind, Limit, Link, Part, Request, Slot
+from enforcer.kafka.part import Behind, Charged, Limit, Link, Part, Request, Slot
 from enforcer.kafka.shares.connection_meter import AdmittedProduce, ConnectionMeter
 from enforcer.kafka.shares.frame_meter import FrameMeter
 from enforcer.kafka.shares.share_meter import ShareMeter
 from enforcer.wire.kafka.frames import FETCH, METADATA, PRODUCE, SHARE_FETCH, Frame
-from enforcer.wire.kafka.outcomes import patch_throttle, with_acks
+from enforcer.wire.kafka.outcomes import accepted_head, patch_throttle, with_acks
+from enforcer.wire.kafka.traffic import Part as ProducedPart
 from enforcer.wire.kafka.traffic import produce_acks
 from streaming.contract.events import ANONYMOUS
 
 _KEYS: Final = frozenset({PRODUCE, FETCH, SHARE_FETCH, METADATA})
+_UNREAD: Final = Charged(None, b"")
 
 
 class SharesLimit(Limit):
@@ -77,6 +79,18 @@ class SharesPart(Part):
             return take(request)
         finally:
             self._questions.end()
+
+    def take_plain(self, client_id: bytes, version: int, size: int, brings: ProducedPart) -> Charged | None:
+        user = self._link.user
+        if user != ANONYMOUS:
+            self._connection_meter.naming.proven = True
+        admitted = self._connection_meter.plain(brings, version, size, user, client_id)
+        if admitted is None:
+            return None
+        if not (admitted.parts or admitted.told_ms):
+            return _UNREAD
+        unless = b"" if admitted.told_ms else accepted_head(version, brings.topic, brings.number)
+        return Charged(partial(self._produced, admitted), unless)
 
     def look_behind(self, requests: Behind, *, over: bool) -> None:
         if self._shared is not None:

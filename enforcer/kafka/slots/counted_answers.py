@@ -111,21 +111,22 @@ class CountedAnswers(deque[Slot]):
             ticket.sampled = False
 
     def _count(self, slot: Slot) -> None:
-        key = slot.api_key
-        if key not in DELAYED_KEYS:
+        limiter, kind = self._limiter, class_of(slot.api_key)
+        exempt = kind in limiter.exempt
+        if slot.api_key not in DELAYED_KEYS:
             # Of those that never wait a connection has one slot, or it could send so many that nobody else's
             # turn came.
-            holds = class_of(key) not in self._limiter.exempt or self._exempt is None
-            if holds and class_of(key) in self._limiter.exempt:
+            holds = not exempt or self._exempt is None
+            if holds and exempt:
                 self._exempt = slot
-            self._tickets[slot] = self._limiter.begin(class_of(key), by=self._waiter, holds=holds)
+            self._tickets[slot] = limiter.begin(kind, by=self._waiter, holds=holds)
             return
         prompt = slot.correlation_id in self.prompt
         self.prompt.discard(slot.correlation_id)
-        if class_of(key) not in self._limiter.exempt:
+        if not exempt:
             # Whoever wrote the policy wants it so: it has a slot for as long as it waits.
-            self._tickets[slot] = self._limiter.begin(class_of(key), by=self._waiter, sampled=prompt)
+            self._tickets[slot] = limiter.begin(kind, by=self._waiter, sampled=prompt)
         elif prompt:
-            self._tickets[slot] = self._limiter.begin(class_of(key), holds=False)
+            self._tickets[slot] = limiter.begin(kind, holds=False)
         else:
-            self._limiter.pass_by(class_of(key))
+            limiter.pass_by(kind)

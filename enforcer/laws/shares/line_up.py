@@ -48,6 +48,14 @@ class LineUp:
         self._go_on()
         return True
 
+    def passes(self, owed: Iterable[BillItem], now_ms: float) -> bool:
+        """The same where nobody owes and nobody waits; False: nothing is said, `admits` is to be asked."""
+        for account, *_ in owed:
+            if self._lines.busy(account.counters[0]) or account.debt(PUBLISH, now_ms) is not None:
+                return False
+        self._go_on()
+        return True
+
     def admits_fetch(self, accounts: Iterable[Account], now_ms: float) -> bool:
         """Whether a Fetch request may go on; what it may bring is kept free for a moment."""
         split = now_ms - self._since_ms >= self._split_ms

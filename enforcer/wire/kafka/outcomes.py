@@ -5,7 +5,7 @@ Sources: Kafka's message schemas (ProduceResponse 0-13, FetchResponse 0-18); KIP
 
 import struct
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final
 
 from enforcer.wire.kafka import fields
@@ -29,6 +29,7 @@ _INDEX_ERROR: Final = struct.Struct(">ih")
 _ONE: Final = b"\0\0\0\1"
 _SHORT: Final = 127
 """Names below it have a length of one byte."""
+_HEADS_MAX: Final = 4_096
 
 
 def refused(response: Frame, version: int) -> list[tuple[bytes, int]]:
@@ -43,18 +44,21 @@ def refused(response: Frame, version: int) -> list[tuple[bytes, int]]:
 
 def surely_accepted(response: bytes, version: int, part: Part) -> bool:
     """Whether a response tells no error of a Produce request for one partition; its beginning says so."""
-    topic = part.topic
+    head = accepted_head(version, part.topic, part.number)
+    return bool(head) and response.startswith(head, fields.CORRELATION_END)
+
+
+@lru_cache(_HEADS_MAX)
+def accepted_head(version: int, topic: bytes, number: int) -> bytes:
+    """How such a response begins behind its correlation id; empty: it cannot be told by that."""
+    no_error = _INDEX_ERROR.pack(number, 0)
     if version >= PRODUCE_IDS_FROM:
-        head = b"".join((b"\0\2", topic, b"\2", _INDEX_ERROR.pack(part.number, 0)))
-    elif version < FLEXIBLE_FROM[PRODUCE]:
-        size = len(topic).to_bytes(2, "big")
-        head = b"".join((_ONE, size, topic, _ONE, _INDEX_ERROR.pack(part.number, 0)))
-    elif len(topic) < _SHORT:
-        size = bytes((len(topic) + 1,))
-        head = b"".join((b"\0\2", size, topic, b"\2", _INDEX_ERROR.pack(part.number, 0)))
-    else:
-        return False
-    return response.startswith(head, fields.CORRELATION_END)
+        return b"".join((b"\0\2", topic, b"\2", no_error))
+    if version < FLEXIBLE_FROM[PRODUCE]:
+        return b"".join((_ONE, len(topic).to_bytes(2, "big"), topic, _ONE, no_error))
+    if len(topic) < _SHORT:
+        return b"".join((b"\0\2", bytes((len(topic) + 1,)), topic, b"\2", no_error))
+    return b""
 
 
 def emptied(response: Frame, version: int) -> bytes:
