@@ -137,7 +137,7 @@ class Backs:
 
 def reached(target: str) -> str:
     """What is to be seen from outside again."""
-    if target in ("controller", "cluster"):
+    if target in ("controller", "cluster", "changed"):
         return KAFKA
     seen, proxy = (KAFKA, "admin", "collect", *PULSAR), target.rpartition("-")[2]
     return proxy if proxy in PROXIES else target if target in seen else DECIDING

@@ -50,7 +50,7 @@ _PORTS = range(20_000, 32_000)
 CHANGED = ({"controller_mutation_rate": 0.2}, {"controller_mutation_rate": 0.4})
 _LOOK_S, _ANSWER_S, _LAST_LOOK_S, CHANGE_S = 1.0, 2.0, 5.0, 20.0
 """How long a part may take to say something: who is stopped is not waited for."""
-_READY_PART = {"checkpoint": "job", "jvm": "job", "worker": "job"}
+_READY_PART = dict.fromkeys(("checkpoint", "jvm", "worker", "job-broker"), "job")
 
 
 class Rig:
