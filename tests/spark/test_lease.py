@@ -44,9 +44,15 @@ def jvm() -> Iterator[subprocess.Popen[bytes]]:
             process.kill()
 
 
-def lease(checkpoint: Path, timeout_s: float = 1, place: ProcessIdentity = HERE) -> Lease:
+def lease(
+    checkpoint: Path,
+    timeout_s: float = 1,
+    place: ProcessIdentity = HERE,
+    jvm: int = 0,
+    silence_s: float = SILENCE_S,
+) -> Lease:
     """One that is not taken yet."""
-    return Lease(checkpoint, timeout_s, SILENCE_S, place)
+    return Lease(checkpoint, timeout_s, silence_s, jvm, place)
 
 
 def note(checkpoint: Path, text: str) -> None:
@@ -87,9 +93,8 @@ def locks_of_one_host(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_starts_are_counted_and_the_newest_user_is_named(checkpoint: Path) -> None:
     """The first start is no restart; who ends in order says so, and where it was."""
     for restarts in range(3):
-        with lease(checkpoint) as held:
+        with lease(checkpoint, jvm=4_000_000 + restarts) as held:
             assert held.restarts == restarts
-            held.record(4_000_000 + restarts)
             assert not noted(checkpoint)["left"]
     found = noted(checkpoint)
     assert (found["pid"], found["jvm_pid"], found["starts"]) == (os.getpid(), 4_000_002, 3)
@@ -98,10 +103,8 @@ def test_starts_are_counted_and_the_newest_user_is_named(checkpoint: Path) -> No
 
 def test_a_second_job_gives_up_after_its_limit(checkpoint: Path) -> None:
     """It says who holds the checkpoint."""
-    with lease(checkpoint) as held:
-        held.record(0)
-        with pytest.raises(WeirError, match=rf"\(pid {os.getpid()}\) uses the checkpoint"):
-            lease(checkpoint, 0.2).__enter__()
+    with lease(checkpoint), pytest.raises(WeirError, match=rf"\(pid {os.getpid()}\) uses the checkpoint"):
+        lease(checkpoint, 0.2).__enter__()
     with lease(checkpoint):
         pass
 
@@ -114,6 +117,13 @@ def test_the_jvm_of_a_killed_job_is_waited_for(checkpoint: Path, jvm: subprocess
             lease(checkpoint, 0.3).__enter__()
     jvm.kill()
     with lease(checkpoint, 5) as held:
+        assert held.restarts == 1
+
+
+def test_our_own_jvm_is_not_that_of_the_last_job(checkpoint: Path, jvm: subprocess.Popen[bytes]) -> None:
+    """In a container that begins anew it has the same number, and runs before the lease is taken."""
+    note(checkpoint, left_by(HERE, jvm_pid=jvm.pid))
+    with lease(checkpoint, 0.3, jvm=jvm.pid) as held:
         assert held.restarts == 1
 
 
@@ -169,12 +179,6 @@ def test_a_disk_that_is_full_for_a_moment_takes_no_start(
         lease(checkpoint, 0.2).__enter__()
 
 
-def test_a_lease_that_is_not_held_records_nothing(checkpoint: Path) -> None:
-    """Neither before nor after."""
-    with pytest.raises(WeirError):
-        lease(checkpoint).record(1)
-
-
 @pytest.mark.parametrize("locks", ["no_locks", "locks_of_one_host"])
 def test_a_job_on_another_host_keeps_its_checkpoint(
     locks: str, checkpoint: Path, request: pytest.FixtureRequest
@@ -228,21 +232,68 @@ def test_who_was_taken_over_ends_its_jvm_at_once(
     checkpoint: Path, jvm: subprocess.Popen[bytes], locks_of_one_host: None
 ) -> None:
     """A host that comes back after it was taken for dead: the note is another's."""
-    with lease(checkpoint, place=THERE) as held:
-        held.record(jvm.pid)
+    with lease(checkpoint, place=THERE, jvm=jvm.pid) as held:
         note(checkpoint, left_by(HERE, holder="b", pid=77))
         assert jvm.wait(5) < 0
         assert held.lost == f"the job (pid 77 on host {HERE.host}) has taken the checkpoint over"
-        with pytest.raises(WeirError, match="pid 77"):
-            held.record(1)
     # It is not the loser's to say that nobody is there.
     assert not noted(checkpoint)["left"]
 
 
+def test_of_two_that_take_it_at_once_one_ends_before_its_query_begins(
+    checkpoint: Path, jvm: subprocess.Popen[bytes], no_locks: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark is up by then, and Kafka comes back for both at the same time."""
+    write, other = Notes.write, lease(checkpoint, silence_s=30.0, jvm=jvm.pid)
+
+    def written(notes: Notes, note: Note) -> None:
+        monkeypatch.setattr(Notes, "write", write)
+        other.__enter__()
+        write(notes, note)
+
+    monkeypatch.setattr(Notes, "write", written)
+    with lease(checkpoint, place=THERE, silence_s=30.0) as held:
+        assert jvm.wait(2) < 0
+        assert "has taken the checkpoint over" in other.lost and not held.lost
+    other.__exit__()
+
+
+def test_who_cannot_leave_its_note_looks_again_who_is_there(
+    checkpoint: Path, no_locks: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While its disk was full another has come."""
+    write = Notes.write
+
+    def written(notes: Notes, note: Note) -> None:
+        monkeypatch.setattr(Notes, "write", write)
+        other.__enter__()
+        raise OSError(28, "No space left on device")
+
+    other = lease(checkpoint, place=THERE)
+    monkeypatch.setattr(Notes, "write", written)
+    with pytest.raises(WeirError, match="on host far"):
+        lease(checkpoint, 2 * SILENCE_S).__enter__()
+    assert not other.lost
+    other.__exit__()
+
+
+def test_a_file_system_that_hangs_ends_the_job_before_others_may_take_over(
+    checkpoint: Path, jvm: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It decided on for as long as its note was not answered."""
+    answers = threading.Event()
+    with lease(checkpoint, jvm=jvm.pid) as held:
+        monkeypatch.setattr(type(held._notes), "read", lambda *_: answers.wait(10 * SILENCE_S))
+        begun = time.monotonic()
+        assert jvm.wait(5 * SILENCE_S) < 0
+        assert time.monotonic() - begun < SILENCE_S + 0.2
+        assert held.lost.endswith("its file system does not answer")
+    answers.set()
+
+
 def test_a_deleted_note_ends_the_job(checkpoint: Path, jvm: subprocess.Popen[bytes]) -> None:
     """As one does to take over by hand."""
-    with lease(checkpoint) as held:
-        held.record(jvm.pid)
+    with lease(checkpoint, jvm=jvm.pid) as held:
         Path(f"{checkpoint}.pid").unlink()
         assert jvm.wait(5) < 0
         assert held.lost.endswith("v1.pid was deleted")
@@ -252,8 +303,7 @@ def test_who_cannot_renew_gives_up_before_others_may_take_over(
     checkpoint: Path, jvm: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The shared folder is gone."""
-    with lease(checkpoint) as held:
-        held.record(jvm.pid)
+    with lease(checkpoint, jvm=jvm.pid) as held:
         begun = time.monotonic()
 
         def fail(_: object) -> None:

@@ -112,7 +112,9 @@ class Part:
         before, self.ready = self.ready, self._read_ready()
         if self.ready is not None:
             return Change.NONE if self.ready == before else Change.READY
-        return Change.LATE if self._silent_s() > self._limits.start_s else Change.NONE
+        # Who has said that it is there waits for the job, which has limits of its own.
+        late = self._silent_s() > self._limits.start_s and not self._ready_file.exists()
+        return Change.LATE if late else Change.NONE
 
     def plan_restart(self) -> float | None:
         """Take away what is left of it and plan the next start.

@@ -86,10 +86,15 @@ def cluster_id(cluster: Cluster, limit_s: float = LIMIT_S) -> str:
 
 
 def _reach(admin: AdminClient, cluster: Cluster, limit_s: float) -> Any:
-    try:
-        return admin.list_topics(timeout=limit_s)
-    except KafkaException as refused:
-        raise WeirError(f"{cluster.bootstrap} does not answer: {refused.args[0].str()}") from refused
+    deadline = time.monotonic() + limit_s
+    while True:
+        try:
+            return admin.list_topics(timeout=_left(deadline))
+        except KafkaException as refused:
+            # One broker that falls is not the cluster.
+            if time.monotonic() > deadline - _RETRY_S:
+                raise WeirError(f"{cluster.bootstrap} does not answer: {refused.args[0].str()}") from refused
+        time.sleep(_RETRY_S)
 
 
 def _left(deadline: float) -> float:

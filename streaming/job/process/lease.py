@@ -15,12 +15,15 @@ import signal
 import subprocess
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from streaming.contract.errors import WeirError
 from streaming.job.process.lease_note import Lock, Note, Notes, ProcessIdentity
+from streaming.kafka_io.threads import Threads
 
 _LOG = logging.getLogger("weir.job")
 _POLL_S: Final = 0.1
@@ -30,6 +33,9 @@ _JVM_S: Final = 3.0
 """A killed job's JVM ends two seconds after it; in another container it cannot be seen."""
 _BEATS: Final = 5
 """Renewals in `silence_s`; a holder gives up when it has missed all but two of them."""
+_SOON_S: Final = 0.5
+"""The first one: of two hosts that find the checkpoint free at once the later note stands, and the other's
+Spark has done nothing yet."""
 
 
 class Lease:
@@ -39,6 +45,7 @@ class Lease:
         checkpoint: path of the checkpoint; lock and note of its user stand beside it.
         timeout_s: how long to wait for the last user to be gone.
         silence_s: a user on another host whose note has not changed for so long is gone.
+        jvm_pid: of the JVM that is to use it, killed if the lease is lost; 0: it is not known.
         place: where this process runs; None: as the system says.
 
     Attributes:
@@ -47,14 +54,19 @@ class Lease:
     """
 
     def __init__(
-        self, checkpoint: Path, timeout_s: float, silence_s: float, place: ProcessIdentity | None = None
+        self,
+        checkpoint: Path,
+        timeout_s: float,
+        silence_s: float,
+        jvm_pid: int = 0,
+        place: ProcessIdentity | None = None,
     ) -> None:
         self._place = place or ProcessIdentity.here()
         self._lock = Lock(checkpoint.parent / f"{checkpoint.name}.lock")
         self._notes = Notes(checkpoint.parent / f"{checkpoint.name}.pid", self._place)
-        self._timeout_s, self._silence_s = timeout_s, silence_s
+        self._timeout_s, self._silence_s, self._jvm_pid = timeout_s, silence_s, jvm_pid
         self._mine: Note | None = None
-        self._writing, self._over = threading.Lock(), threading.Event()
+        self._over = threading.Event()
         self._renewing: threading.Thread | None = None
         self.restarts = 0
         self.lost = ""
@@ -63,12 +75,7 @@ class Lease:
         """Take it; raises WeirError, with its host, if the last user is still there after `timeout_s`."""
         self._notes.path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            last = self._wait()
-            self._wait_for_jvm(last)
-            self.restarts = last.starts
-            # From now on others see that somebody is here, who may take a while to have a JVM.
-            self._mine = Note.first(self._place, starts=last.starts)
-            self._write_first(self._mine)
+            self.restarts = self._take()
         except OSError as error:
             self._lock.release()
             raise WeirError(f"the checkpoint cannot be taken: {error}") from error
@@ -80,40 +87,32 @@ class Lease:
         self._renewing.start()
         return self
 
-    def _write_first(self, note: Note) -> None:
-        """Also if that takes some tries: Spark runs, and a disk may be full for a moment."""
-        deadline = time.monotonic() + self._timeout_s
+    def _take(self) -> int:
+        """Wait for it and leave our note; how often a job was started before.
+
+        Also if that takes some tries: Spark runs, and a disk may be full for a moment. Others may come then.
+        """
+        deadline, mine = time.monotonic() + self._timeout_s, Note.first(self._place, self._jvm_pid)
         while True:
+            last = self._wait()
+            self._wait_for_jvm(last)
             try:
-                return self._notes.write(note)
+                self._mine = mine.counted(last.starts)
+                self._notes.write(self._mine)
+                return last.starts
             except OSError:
                 if time.monotonic() > deadline:
                     raise
             time.sleep(_POLL_S)
 
-    def record(self, jvm_pid: int) -> None:
-        """Note which JVM uses the checkpoint from now on; it is killed if the lease is lost.
-
-        Raises:
-            WeirError: the lease is not held, or lost meanwhile.
-        """
-        if self._mine is None or self.lost:
-            raise WeirError(self.lost or f"{self._notes.path} is not held")
-        with self._writing:
-            self._mine = self._mine.of_jvm(jvm_pid, starts=self.restarts + 1)
-            self._notes.write(self._mine)
-
     def __exit__(self, *_: object) -> None:
         self._over.set()
-        stuck = False
         if self._renewing is not None:
-            self._renewing.join(self._silence_s)
-            # A file system that does not answer would keep us, too; others wait for the silence.
-            stuck = self._renewing.is_alive()
-        if self._mine is not None and not self.lost and not stuck:
-            # The JVM is gone, so nobody has to wait.
+            self._renewing.join()
+        if self._mine is not None and not self.lost:
+            # The JVM is gone, so nobody has to wait. A file system that does not answer must not keep us.
             with suppress(OSError):
-                self._notes.write(self._mine.ended())
+                self._asked(partial(self._notes.write, self._mine.ended()), 0.0)
         self._mine = self._renewing = None
         self._lock.release()
 
@@ -156,7 +155,10 @@ class Lease:
 
     def _wait_for_jvm(self, note: Note) -> None:
         """Of a killed job whose JVM can be seen from here."""
-        if note.is_free or note.place != self._place or not _is_spark(note.jvm_pid):
+        # In a container that begins anew ours has its number.
+        if note.is_free or note.place != self._place or note.jvm_pid == self._jvm_pid:
+            return
+        if not _is_spark(note.jvm_pid):
             return
         deadline = time.monotonic() + self._timeout_s
         _LOG.info("waiting for the JVM of the last job (pid %d) to be gone", note.jvm_pid)
@@ -169,36 +171,42 @@ class Lease:
 
     def _renew(self) -> None:
         """Renew the note until the lease is given back or lost."""
-        renewed = time.monotonic()
-        pause_s = self._silence_s / _BEATS
-        while not self._over.wait(pause_s):
+        renewed, pause_s = time.monotonic(), self._silence_s / _BEATS
+        wait_s = min(_SOON_S, pause_s)
+        while not self._over.wait(wait_s):
+            wait_s, enough = pause_s, renewed + (_BEATS - 2) * pause_s
             try:
-                if not self._renewed():
+                if not self._asked(self._renewed, enough - time.monotonic()):
                     return
                 renewed = time.monotonic()
             except OSError as error:
-                if time.monotonic() - renewed > (_BEATS - 2) * pause_s:
-                    self._lose(f"{self._notes.path} cannot be renewed, another host may take over: {error}")
+                if time.monotonic() >= enough:
+                    why = str(error) or "its file system does not answer"
+                    self._lose(f"{self._notes.path} cannot be renewed, another host may take over: {why}")
                     return
 
+    def _asked(self, call: Callable[[], Any], limit_s: float) -> Any:
+        """What a file system answers, within a limit that is no shorter than a beat; else a TimeoutError."""
+        return Threads().submit(call).result(max(limit_s, self._silence_s / _BEATS))
+
     def _renewed(self) -> bool:
-        with self._writing:
-            assert self._mine is not None
-            there = self._notes.read()
-            if there.holder != self._mine.holder:
-                taken = f"the job {there.who(self._place)} has taken the checkpoint over"
-                self._lose(taken if there.holder else f"{self._notes.path} was deleted")
-                return False
-            self._mine = self._mine.renewed()
-            self._notes.write(self._mine)
-            return True
+        mine, there = self._mine, self._notes.read()
+        if mine is None or self.lost or self._over.is_set():
+            # That took too long.
+            return False
+        if there.holder != mine.holder:
+            taken = f"the job {there.who(self._place)} has taken the checkpoint over"
+            self._lose(taken if there.holder else f"{self._notes.path} was deleted")
+            return False
+        self._mine = mine.renewed()
+        self._notes.write(self._mine)
+        return True
 
     def _lose(self, why: str) -> None:
         self.lost = why
-        mine = self._mine
-        if mine is not None and mine.jvm_pid:
+        if self._jvm_pid:
             with suppress(ProcessLookupError):
-                os.kill(mine.jvm_pid, signal.SIGKILL)
+                os.kill(self._jvm_pid, signal.SIGKILL)
 
 
 def _is_spark(pid: int) -> bool:

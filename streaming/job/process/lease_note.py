@@ -45,7 +45,7 @@ class Note:
     Attributes:
         place: where.
         pid: of the driver's Python.
-        jvm_pid: of its JVM; 0: there is none yet.
+        jvm_pid: of its JVM; 0: it is not known.
         starts: of jobs on this checkpoint so far.
         holder: no other job has the same; empty: nobody.
         beat: grows as long as it is there.
@@ -63,10 +63,10 @@ class Note:
     weir: str = ""
 
     @classmethod
-    def first(cls, place: ProcessIdentity, *, starts: int) -> Self:
+    def first(cls, place: ProcessIdentity, jvm_pid: int) -> Self:
         """Of this process, new on the checkpoint."""
         holder = uuid.uuid4().hex
-        return cls(place=place, pid=os.getpid(), starts=starts, holder=holder, weir=version("weir"))
+        return cls(place=place, pid=os.getpid(), jvm_pid=jvm_pid, holder=holder, weir=version("weir"))
 
     @property
     def is_free(self) -> bool:
@@ -80,9 +80,9 @@ class Note:
         where = "" if self.place.host == here.host else f" on host {self.place.host}"
         return f"(pid {self.pid}{where})"
 
-    def of_jvm(self, pid: int, *, starts: int) -> Self:
-        """The same with a JVM, which counts as a start."""
-        return replace(self, jvm_pid=pid, starts=starts)
+    def counted(self, before: int) -> Self:
+        """The same, after so many starts."""
+        return replace(self, starts=before + 1)
 
     def renewed(self) -> Self:
         """The same a while later."""

@@ -137,9 +137,7 @@ def _decide(
     # A short name for the topics that are read: those that come after them get another checkpoint.
     sources = hashlib.sha256(" ".join(ids.values()).encode()).hexdigest()[:8]
     checkpoint = checkpoint_path(settings, sources)
-    with _taken(checkpoint, settings) as held, started.pop_all():
-        if held is not None:
-            held.record(session.jvm_pid)
+    with _taken(checkpoint, settings, session.jvm_pid) as held, started.pop_all(), _living(session, held):
         metrics = JobMetrics(held.restarts if held is not None else 0)
         address = _serve_metrics(metrics, options.metrics)
         counts = session.spark.sparkContext.accumulator(BatchCounts(), CountsParam())
@@ -172,16 +170,27 @@ def _decide(
 
 
 @contextmanager
-def _taken(checkpoint: str, settings: JobSettings) -> Iterator[Lease | None]:
+def _taken(checkpoint: str, settings: JobSettings, jvm_pid: int) -> Iterator[Lease | None]:
     """The right to a checkpoint that is whole; of one that is no folder there is none."""
     folder = local_folder(checkpoint)
     if folder is None:
         yield None
         return
-    with Lease(folder, _GONE_S, settings.lease_silence_s) as lease:
+    with Lease(folder, _GONE_S, settings.lease_silence_s, jvm_pid) as lease:
         if torn := go_back(folder):
             _LOG.warning("%s", torn)
         yield lease
+
+
+@contextmanager
+def _living(session: Session, lease: Lease | None) -> Iterator[None]:
+    """As long as the JVM lives: whatever asks it afterwards is not to blame."""
+    try:
+        yield
+    except (Py4JError, ConnectionError) as error:
+        # It was killed for that; a call that finds it gone already raises the second.
+        lost = lease.lost if lease is not None else ""
+        raise WeirError(lost or f"the JVM is gone: {reason_of(error)}; see {session.log}") from error
 
 
 def _topics(options: JobOptions, limit_s: float) -> TopicsSeen:
@@ -245,31 +254,26 @@ def _watch(
     announce: Callable[[], None],
 ) -> None:
     ready, patience = False, _Patience()
-    try:
-        while not stop.wait(_POLL_S if ready else _READY_POLL_S):
-            if lease is not None and lease.lost:
-                raise WeirError(lease.lost)
-            if not query.isActive:
-                watch.look()
-                also = "".join(f"; {each.text}" for each in watch.faults)
-                raise WeirError(f"the query failed: {reason_of(query.exception())}{also}; see {session.log}")
-            if replaced := watch.replaced.intersection(sources):
-                # What was read of the old one says nothing of where to begin in the new one.
-                names = ", ".join(sorted(replaced))
-                raise WeirError(f"deleted and made again: {names}; start the job again to read what is there")
-            counted = reader.poll()
-            if ready:
-                ticker.poll(time.monotonic() * 1000)
-            if not ready and (counted or query.status["message"] == _IDLE):
-                ready = True
-                log_warnings_only(session.spark)
-                announce()
-            if not ready:
-                patience.say(lambda: f"Spark: {query.status['message']}")
-    except (Py4JError, ConnectionError) as error:
-        # It was killed for that; a call that finds it gone already raises the second.
-        lost = lease.lost if lease is not None else ""
-        raise WeirError(lost or f"the JVM is gone: {reason_of(error)}; see {session.log}") from error
+    while not stop.wait(_POLL_S if ready else _READY_POLL_S):
+        if lease is not None and lease.lost:
+            raise WeirError(lease.lost)
+        if not query.isActive:
+            watch.look()
+            also = "".join(f"; {each.text}" for each in watch.faults)
+            raise WeirError(f"the query failed: {reason_of(query.exception())}{also}; see {session.log}")
+        if replaced := watch.replaced.intersection(sources):
+            # What was read of the old one says nothing of where to begin in the new one.
+            names = ", ".join(sorted(replaced))
+            raise WeirError(f"deleted and made again: {names}; start the job again to read what is there")
+        counted = reader.poll()
+        if ready:
+            ticker.poll(time.monotonic() * 1000)
+        if not ready and (counted or query.status["message"] == _IDLE):
+            ready = True
+            log_warnings_only(session.spark)
+            announce()
+        if not ready:
+            patience.say(lambda: f"Spark: {query.status['message']}")
 
 
 def _serve_metrics(metrics: JobMetrics, address: tuple[str, int] | None) -> str | None:

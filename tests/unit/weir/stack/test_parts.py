@@ -53,16 +53,18 @@ def test_part_is_ready_once_its_file_is_there(part: Part, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("alone", [False, True])
-def test_a_proxy_that_serves_without_the_job(tmp_path: Path, alone: bool) -> None:
-    """The stack waits for the job to decide; workers are ready, and once more then."""
+def test_a_proxy_that_serves_without_the_job(tmp_path: Path, clock: Clock, alone: bool) -> None:
+    """The stack waits for the job to decide, however long; workers are ready, and once more then."""
     file = tmp_path / "proxy.json"
-    part = Part("proxy", [], log=None, run_dir=tmp_path, limits=LIMITS, alone=alone)
+    part = Part("proxy", [], log=None, run_dir=tmp_path, limits=LIMITS, alone=alone, now=clock)
     part.child = Child("proxy", [sys.executable, "-c", "import time; time.sleep(60)"], log=None)
     part.start()
     try:
         write_ready_file(file, {"job": AWAY})
         assert [part.look() for _ in range(2)] == [Change.READY if alone else Change.NONE, Change.NONE]
         assert (part.ready is not None) == alone
+        clock.now += LIMITS.start_s + 0.1
+        assert part.look() is Change.NONE
         write_ready_file(file, {"job": HERE})
         assert [part.look() for _ in range(2)] == [Change.READY, Change.NONE]
         assert part.ready == {"job": HERE}

@@ -8,7 +8,10 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from streaming.contract.errors import WeirError
+from streaming.contract.topics import Cluster
 from weir.stack import topics
+
+CLUSTER = Cluster("b:1")
 
 
 class Falling:
@@ -30,5 +33,8 @@ def test_a_broker_that_falls_meanwhile_is_not_the_cluster() -> None:
     brokers: Any = Falling(-1, 2)
     topics._wait_for_leaders(brokers, ["t"], time.monotonic() + 60)
     assert not brokers._answers
+    assert topics._reach(Falling(1), CLUSTER, 60).topics  # type: ignore[arg-type]
+    with pytest.raises(WeirError, match="b:1 does not answer"):
+        topics._reach(Falling(), CLUSTER, 0.1)  # type: ignore[arg-type]
     with pytest.raises(WeirError, match="the cluster does not answer"):
         topics._wait_for_leaders(brokers, ["t"], time.monotonic() - 1)

@@ -33,6 +33,7 @@ class Job:
         self.done: list[str] = []
         self.spark_is_up = threading.Event()
         self.prepare: Any = lambda: None
+        self.lost = ""
         self._settings = JobSettings(checkpoint_dir=str(folder / "at"))
         self._folder = folder
         monkeypatch.setattr(service, "build_session", self._build)
@@ -42,22 +43,22 @@ class Job:
         # What comes after the lease needs a query.
         monkeypatch.setattr(service, "JobMetrics", self._fail)
 
-    def serve(self, *, fails: bool = True) -> None:
+    def serve(self, *, fails: bool = True, why: str = ".") -> None:
         """Start it, as far as it comes."""
         options = JobOptions(cluster=CLUSTER, prepare=self.prepare, jars=self._folder, work_dir=self._folder)
-        with pytest.raises(WeirError) if fails else nullcontext():
+        with pytest.raises(WeirError, match=why) if fails else nullcontext():
             serve(self._settings, options)
 
     def _build(self, *_: Any, **__: Any) -> Any:
         self.done.append("Spark")
         self.spark_is_up.set()
-        return SimpleNamespace(jvm_pid=7)
+        return SimpleNamespace(jvm_pid=7, log="spark.log")
 
     @contextmanager
     def _taken(self, *_: Any) -> Iterator[Any]:
         self.done.append("lease")
         try:
-            yield SimpleNamespace(record=lambda _: None, restarts=0)
+            yield SimpleNamespace(lost=self.lost, restarts=0)
         finally:
             self.done.append("lease left")
 
@@ -107,6 +108,21 @@ def test_a_cluster_that_refuses_late_ends_spark(job: Job, monkeypatch: pytest.Mo
     job.prepare = refuse
     job.serve()
     assert job.done == ["Spark", "Spark ended"]
+
+
+@pytest.mark.parametrize("lost", ["", "another has taken the checkpoint over"])
+def test_a_jvm_that_is_gone_as_the_query_starts_is_said(
+    job: Job, monkeypatch: pytest.MonkeyPatch, lost: str
+) -> None:
+    """Also why, where the lease was lost meanwhile: it ended in a traceback."""
+
+    def ask(*_: Any) -> None:
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    job.lost = lost
+    monkeypatch.setattr(service, "JobMetrics", ask)
+    job.serve(why=lost or "the JVM is gone: .*Connection refused; see spark.log")
+    assert job.done == ["Spark", "lease", "Spark ended", "lease left"]
 
 
 def test_a_stop_while_kafka_is_away_ends_spark(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
