@@ -29,6 +29,8 @@ _INDEX_ERROR: Final = struct.Struct(">ih")
 _ONE: Final = b"\0\0\0\1"
 _SHORT: Final = 127
 """Names below it have a length of one byte."""
+_NAME_MAX: Final = 249
+"""Kafka's limit."""
 _HEADS_MAX: Final = 4_096
 
 
@@ -48,9 +50,14 @@ def surely_accepted(response: bytes, version: int, part: Part) -> bool:
     return bool(head) and response.startswith(head, fields.CORRELATION_END)
 
 
-@lru_cache(_HEADS_MAX)
 def accepted_head(version: int, topic: bytes, number: int) -> bytes:
     """How such a response begins behind its correlation id; empty: it cannot be told by that."""
+    # Longer ones no broker accepts, and a client could make up thousands of 32 kB, to be kept.
+    return _head(version, topic, number) if len(topic) <= _NAME_MAX else b""
+
+
+@lru_cache(_HEADS_MAX)
+def _head(version: int, topic: bytes, number: int) -> bytes:
     no_error = _INDEX_ERROR.pack(number, 0)
     if version >= PRODUCE_IDS_FROM:
         return b"".join((b"\0\2", topic, b"\2", no_error))

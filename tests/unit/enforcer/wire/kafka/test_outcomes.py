@@ -1,5 +1,6 @@
 """What became of data, read and written in every version; kafka-python is the second opinion."""
 
+import tracemalloc
 from contextlib import suppress
 from typing import Any
 
@@ -47,6 +48,20 @@ def test_the_usual_answer_is_known_by_its_beginning(version: int, name: str) -> 
     )
     assert not surely_accepted(produce_response(version, {name: [3]}), version, part)
     assert not surely_accepted(produce_response(version, {"other": [0]}), version, part)
+
+
+@pytest.mark.parametrize("version", [8, 12])
+def test_nothing_is_kept_of_long_names(version: int) -> None:
+    """A client can make up thousands of 32 kB each, in requests that a broker refuses."""
+    tracemalloc.start()
+    try:
+        for number in range(50):
+            part = Part(b"%032000d" % number, number, 1, 1)
+            assert not surely_accepted(bytes(64), version, part)
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 500_000
 
 
 def test_old_answers() -> None:
