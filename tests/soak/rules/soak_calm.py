@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
+from soak_alerts import OF
 from soak_history import Entry, History
 from soak_schedule import KILLS, LIMITING, PROXIES
 
@@ -49,17 +50,28 @@ def without_kafka(history: History) -> list[Span]:
     return list(joined(spans + [back(one) for one in history["back"] if one["target"] == "cluster"]))
 
 
+def outages(history: History) -> Iterator[Entry]:
+    """When Kafka was away, or not whole, for longer than events wait, whether that was meant or not."""
+    yield from (one for one in history["fault"] if (one["what"], one["target"]) == ("down", "cluster"))
+    for one in history["back"]:
+        took_ms = 1000 * (one["took_s"] or 0)
+        if one["target"] in OF["kafka"] and took_ms > SOON_MS:
+            yield {**one, "begun": one["at"] - took_ms, "ended": one["at"]}
+
+
 def requests(history: History) -> Iterator[Entry]:
     """Their events, each as often as it stands on its topic."""
     return (one["event"] for one in history["event"] if one["event"]["type"] == "request")
 
 
 def written_again(history: History) -> dict[str, int]:
-    """How often an event stands on its topic that librdkafka wrote again, since all brokers had fallen.
+    """How often an event stands on its topic that librdkafka wrote again, since brokers had fallen.
 
-    They forget what they had not on disk, so it begins anew (docs/failures.md).
+    All of them, or one after the other: they forget what they had not on disk, so it begins anew
+    (docs/failures.md).
     """
-    spans = [(begun - SOON_MS, ended + SOON_MS) for begun, ended in without_kafka(history)]
+    fell = without_kafka(history) + [(one["begun"], one["ended"]) for one in outages(history)]
+    spans = [(begun - SOON_MS, ended + SOON_MS) for begun, ended in fell]
     asked = Counter(event["id"] for event in requests(history))
     # An event has the time at which it was written, which its decision says.
     return {

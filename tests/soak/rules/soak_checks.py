@@ -9,7 +9,7 @@ from statistics import median
 from soak_alerts import OF, alerts
 from soak_backlogs import freed, kept, outcome
 from soak_bounds import above, admitted
-from soak_calm import SOON_MS, disturbed, proxy_of, requests, within, written_again
+from soak_calm import SOON_MS, disturbed, outages, proxy_of, requests, within, written_again
 from soak_history import Entry, History
 from soak_schedule import KILLS, LIMITING, PROXIES, PULSAR, kind_of
 from soak_slots import full, leaked
@@ -165,15 +165,6 @@ def refused(history: History) -> Iterator[str]:
 def kills(history: History) -> Iterator[Entry]:
     """Those of proxies."""
     return (one for one in history["fault"] if one["what"] in KILLS and one["target"] in PROXIES)
-
-
-def outages(history: History) -> Iterator[Entry]:
-    """When Kafka was away, or not whole, for longer than events wait, whether that was meant or not."""
-    yield from (one for one in history["fault"] if (one["what"], one["target"]) == ("down", "cluster"))
-    for one in history["back"]:
-        took_ms = 1000 * (one["took_s"] or 0)
-        if one["target"] in OF["kafka"] and took_ms > SOON_MS:
-            yield {**one, "begun": one["at"] - took_ms, "ended": one["at"]}
 
 
 def decided(history: History) -> Iterator[str]:

@@ -68,6 +68,8 @@ SHORT = {**down(20_000, 9.0), "what": "stop", "target": "jvm"}
 def planned(what: str, long: bool) -> Entry:
     """A fault of the JVM."""
     return {"kind": "planned", "what": what, "target": "jvm", "long": long}
+
+
 @pytest.mark.parametrize(
     ("rule", "entries"),
     [
@@ -211,7 +213,18 @@ def test_what_was_under_way_as_its_producer_gave_one_up_may_be_there_twice(
     assert (len(found["twice"]), found["lost"]) == (wrong, [])
 
 
-@pytest.mark.parametrize(("fault", "wrong"), [(AWAY, 0), (killed(1500), 1), (killed(-90_000, "cluster"), 1)])
+def broker_back(took_s: float) -> Entry:
+    """One that fell with others before it was back."""
+    return {"kind": "back", "what": "kill", "target": "kafka", "at": 1000 * (1 + took_s), "took_s": took_s}
+
+
+@pytest.mark.parametrize(
+    ("fault", "wrong"),
+    [
+        (AWAY, 0), (killed(1500), 1), (killed(-90_000, "cluster"), 1), (broker_back(99.0), 0),
+        (broker_back(50.0), 1),
+    ],
+)  # fmt: skip
 def test_what_stood_there_when_all_brokers_fell_may_be_written_again(fault: Entry, wrong: int) -> None:
     """But not be decided again: once is once."""
     (asked,) = (one for one in made("a", 1500) if one["kind"] == "event")
@@ -312,9 +325,7 @@ def test_what_a_check_takes_longer_by_troubles_is_forgiven(target: str, wrong: b
 
 
 @pytest.mark.parametrize(("begun", "wrong"), [(39_800, False), (41_000, True), (30_000, True)])
-def test_what_was_under_way_as_brokers_fell_may_be_refused_by_its_second_try(
-    begun: int, wrong: bool
-) -> None:
+def test_what_was_under_way_as_brokers_fell_may_be_refused_by_its_second_try(begun: int, wrong: bool) -> None:
     away = {**killed(begun, "cluster"), "ended": begun + 500}
     back = {"kind": "back", "what": "kill", "target": "cluster", "at": begun + 20_000, "took_s": 20.0}
     assert bool(check(History.of([*GOOD, WRITTEN, away, back]))["outcome"]) == wrong
