@@ -161,6 +161,10 @@ class Records:
         if self.broadcast is not None and self.broadcast[i] != for_all:
             raise BadEvent(f"type: {'for all shards' if for_all else 'for one shard'}; this topic is not")
 
+    def is_elsewhere(self, i: int) -> bool:
+        """Whether a record stands on another topic than requests."""
+        return self.requests not in ("", self.topic[i])
+
     def no_requests(self) -> Flags:
         """Which can be no requests: those that all shards got, and those of another topic."""
         none: Flags = np.zeros(len(self), dtype=np.bool_)

@@ -264,12 +264,13 @@ def read_batch(
     left = np.ones(len(records), dtype=np.bool_)
     for intake in read.intakes.values():
         left &= ~intake.scan()
-    elsewhere = records.no_requests()
     for i in np.flatnonzero(left).tolist():
         try:
             event = _parse(records, i, context)
             own = LAWS.by_event.get(type(event))
-            if own is not None and (own.name not in read.intakes or (own.on_requests and elsewhere[i])):
+            if own is not None and (
+                own.name not in read.intakes or (own.on_requests and records.is_elsewhere(i))
+            ):
                 raise BadEvent(f"type: of the law {own.name}; it does not belong on this topic")
             read.put(i, event, records)
         except BadEvent as error:
