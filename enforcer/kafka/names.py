@@ -9,8 +9,6 @@ from enforcer.kafka.part import Link, Request, Slot
 from enforcer.wire.kafka.frames import RequestHeader, client_id_field
 from enforcer.wire.kafka.messages import decode_topics, topics_request
 
-TOPIC_NAME_MAX: Final = 249
-"""Kafka's limit. A request may name what it likes; what is longer is no topic, and is refused."""
 ABSENT_MS: Final = 5_000.0
 """For how long a topic id that a broker does not know is not looked up again by the same connection."""
 ABSENT_MAX: Final = 1_000

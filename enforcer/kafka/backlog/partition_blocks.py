@@ -6,9 +6,9 @@ from cachetools import LRUCache
 
 from enforcer.core import bounds
 from enforcer.core.settings import ProxySettings
-from enforcer.kafka.names import TOPIC_NAME_MAX
 from enforcer.laws.backlog.block import Block
 from enforcer.laws.backlog.blocks import Blocks
+from enforcer.wire.kafka.frames import TOPIC_NAME_MAX
 from streaming.contract.namespaces import Namespaces
 
 _ONLY: Final = 0

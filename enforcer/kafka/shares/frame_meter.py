@@ -11,11 +11,18 @@ from cachetools import LRUCache
 
 from enforcer.core import bounds
 from enforcer.core.account import DISPATCH, PUBLISH, Account
-from enforcer.kafka.names import TOPIC_NAME_MAX
 from enforcer.kafka.part import FETCH_LIMIT_MAX
 from enforcer.laws.shares.meter import Meter
 from enforcer.laws.shares.topic_accounts import Bill, BillItem, TopicAccounts
-from enforcer.wire.kafka.frames import FETCH, PRODUCE, SHARE_FETCH, Frame, RequestHeader, client_name
+from enforcer.wire.kafka.frames import (
+    FETCH,
+    PRODUCE,
+    SHARE_FETCH,
+    TOPIC_NAME_MAX,
+    Frame,
+    RequestHeader,
+    client_name,
+)
 from enforcer.wire.kafka.traffic import (
     FETCH_IDS_FROM,
     PRODUCE_IDS_FROM,

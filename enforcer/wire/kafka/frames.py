@@ -58,6 +58,8 @@ _INT16 = struct.Struct(">h")
 # key, version, correlation id, length of the client id: the part that every request header shares
 _HEADER = struct.Struct(">hhih")
 _MAX_VARINT_BYTES: Final = 5
+TOPIC_NAME_MAX: Final = 249
+"""Kafka's limit. A request may name what it likes; what is longer is no topic, and is refused."""
 CLIENT_ID_MAX: Final = 256
 """Longer client-ids are known by a digest, bytes."""
 _KEPT_OF_LONG: Final = 64

@@ -21,6 +21,7 @@ from enforcer.wire.kafka.frames import (
     CREATE_PARTITIONS,
     CREATE_TOPICS,
     DELETE_TOPICS,
+    TOPIC_NAME_MAX,
     BadFrame,
     Reason,
     RequestHeader,
@@ -359,14 +360,13 @@ def explain_throttle(api: MutationApi, version: int, response: bytes, message: s
     return spliced(response, spans)
 
 
-_MAX_NAME_LENGTH: Final = 249
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def is_legal_name(name: str) -> bool:
     """Whether Kafka accepts this as the name of a new topic."""
     return (
-        name not in (".", "..") and len(name) <= _MAX_NAME_LENGTH and _LEGAL_NAME.fullmatch(name) is not None
+        name not in (".", "..") and len(name) <= TOPIC_NAME_MAX and _LEGAL_NAME.fullmatch(name) is not None
     )
 
 

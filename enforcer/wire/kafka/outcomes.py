@@ -14,6 +14,7 @@ from enforcer.wire.kafka.frames import (
     FETCH,
     FLEXIBLE_FROM,
     PRODUCE,
+    TOPIC_NAME_MAX,
     BadFrame,
     Frame,
     Reason,
@@ -29,8 +30,6 @@ _INDEX_ERROR: Final = struct.Struct(">ih")
 _ONE: Final = b"\0\0\0\1"
 _SHORT: Final = 127
 """Names below it have a length of one byte."""
-_NAME_MAX: Final = 249
-"""Kafka's limit."""
 _HEADS_MAX: Final = 4_096
 
 
@@ -53,7 +52,7 @@ def surely_accepted(response: bytes, version: int, part: Part) -> bool:
 def accepted_head(version: int, topic: bytes, number: int) -> bytes:
     """How such a response begins behind its correlation id; empty: it cannot be told by that."""
     # Longer ones no broker accepts, and a client could make up thousands of 32 kB, to be kept.
-    return _head(version, topic, number) if len(topic) <= _NAME_MAX else b""
+    return _head(version, topic, number) if len(topic) <= TOPIC_NAME_MAX else b""
 
 
 @lru_cache(_HEADS_MAX)
