@@ -6,17 +6,19 @@ the broker's settings, not these; it takes records as before, and nobody would n
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, ResourceType
 
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import KEPT_MS, Cluster, Topics
+
+T = TypeVar("T")
 
 READ_BACK_MS: Final = 600_000
 """The most that a part reads back when it starts: a proxy what was decided, a collector what it had begun."""
@@ -165,20 +167,19 @@ def look(admin: AdminClient, cluster: Cluster, limit_s: float) -> TopicsSeen:
     return TopicsSeen(faults=tuple(faults), ids=ids, partitions=partitions)
 
 
-def look_until(deadline: float, admin: AdminClient, cluster: Cluster) -> TopicsSeen:
-    """`look`, again as often as a broker ends before it has answered: another one may know.
+def asked_until(deadline: float, ask: Callable[[float], T]) -> T:
+    """What a cluster answers, asked again as often as a broker ends before it has: another one may know.
 
     Args:
         deadline: of a steady clock, seconds.
-        admin: asks.
-        cluster: that holds the topics.
+        ask: asks it for at most so many seconds; raises WeirError if it does not answer.
 
     Raises:
-        WeirError: the cluster does not answer in time.
+        WeirError: it does not answer in time.
     """
     while True:
         try:
-            return look(admin, cluster, max(_LEAST_S, deadline - time.monotonic()))
+            return ask(max(_LEAST_S, deadline - time.monotonic()))
         except WeirError:
             if time.monotonic() > deadline - _AGAIN_S:
                 raise

@@ -2,6 +2,7 @@
 
 import time
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
@@ -10,7 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster
 from streaming.kafka_io.reader import NO_LOG
-from streaming.kafka_io.weir_topics import Fault, look, look_until, topic_settings
+from streaming.kafka_io.weir_topics import Fault, asked_until, look, topic_settings
 
 LIMIT_S = 30.0
 CHECK_LIMIT_S = 5.0
@@ -43,7 +44,7 @@ def ensure_topics(
     settings = topic_settings(topics, cluster.topics_kept_ms)
     # First, since "timed out waiting for the controller" is no way to say that the address is wrong.
     _reach(admin, cluster, limit_s)
-    seen = look_until(deadline, admin, cluster)
+    seen = asked_until(deadline, partial(look, admin, cluster))
     seen.check()
     if unreadable := [each.text for each in seen.faults if each.fault is Fault.UNREADABLE]:
         raise WeirError("\n".join(unreadable))
@@ -86,15 +87,13 @@ def cluster_id(cluster: Cluster, limit_s: float = LIMIT_S) -> str:
 
 
 def _reach(admin: AdminClient, cluster: Cluster, limit_s: float) -> Any:
-    deadline = time.monotonic() + limit_s
-    while True:
+    def listed(left_s: float) -> Any:
         try:
-            return admin.list_topics(timeout=_left(deadline))
+            return admin.list_topics(timeout=left_s)
         except KafkaException as refused:
-            # One broker that falls is not the cluster.
-            if time.monotonic() > deadline - _RETRY_S:
-                raise WeirError(f"{cluster.bootstrap} does not answer: {refused.args[0].str()}") from refused
-        time.sleep(_RETRY_S)
+            raise WeirError(f"{cluster.bootstrap} does not answer: {refused.args[0].str()}") from refused
+
+    return asked_until(time.monotonic() + limit_s, listed)
 
 
 def _left(deadline: float) -> float:

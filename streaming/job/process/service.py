@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Final
@@ -42,7 +43,7 @@ from streaming.job.spark.settings import JobSettings, local_folder
 from streaming.kafka_io.reader import NO_LOG
 from streaming.kafka_io.threads import Threads
 from streaming.kafka_io.topic_watch import TopicWatch
-from streaming.kafka_io.weir_topics import TopicsSeen, look_until
+from streaming.kafka_io.weir_topics import TopicsSeen, asked_until, look
 from streaming.laws.law import CandidatePolicies
 from streaming.metrics_server import serve_metrics
 
@@ -199,7 +200,7 @@ def _topics(options: JobOptions, limit_s: float) -> TopicsSeen:
     cluster, deadline = options.cluster, time.monotonic() + limit_s
     admin = AdminClient(cluster.properties, logger=NO_LOG)
     while True:
-        seen = look_until(deadline, admin, cluster)
+        seen = asked_until(deadline, partial(look, admin, cluster))
         # They exist, but not every broker may know that yet.
         if seen.ids.keys() >= {*sources_of(cluster.topics), cluster.topics.decisions}:
             return seen

@@ -3,6 +3,7 @@
 import re
 import time
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +17,7 @@ from streaming.collect.backlog import open_orders
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import KEPT_MS, Cluster
 from streaming.kafka_io import weir_topics
-from streaming.kafka_io.weir_topics import READ_BACK_MS, STOPPING, Fault, look, look_until, topic_settings
+from streaming.kafka_io.weir_topics import READ_BACK_MS, STOPPING, Fault, asked_until, look, topic_settings
 
 HOUR_MS = 3_600_000
 PAGE = Path(__file__).parents[4] / "docs" / "security.md"
@@ -123,6 +124,8 @@ def test_a_broker_that_falls_meanwhile_is_not_the_cluster(monkeypatch: pytest.Mo
     monkeypatch.setattr(weir_topics, "_AGAIN_S", 0.01)
     cluster = Cluster("b:1")
     broker: Any = FallingBroker(cluster)
-    assert set(look_until(time.monotonic() + 60, broker, cluster).ids) == set(cluster.topics.all())
+    fallen: Any = FallingBroker(cluster)
+    seen = asked_until(time.monotonic() + 60, partial(look, broker, cluster))
+    assert set(seen.ids) == set(cluster.topics.all())
     with pytest.raises(WeirError, match="does not answer"):
-        look_until(time.monotonic(), FallingBroker(cluster), cluster)  # type: ignore[arg-type]
+        asked_until(time.monotonic(), partial(look, fallen, cluster))

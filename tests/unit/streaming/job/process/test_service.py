@@ -38,7 +38,7 @@ class Job:
         self._folder = folder
         monkeypatch.setattr(service, "build_session", self._build)
         monkeypatch.setattr(service, "stop_session", lambda *_: self.done.append("Spark ended"))
-        monkeypatch.setattr(service, "look_until", lambda *_: SEEN)
+        monkeypatch.setattr(service, "look", lambda *_: SEEN)
         monkeypatch.setattr(service, "_taken", self._taken)
         # What comes after the lease needs a query.
         monkeypatch.setattr(service, "JobMetrics", self._fail)
