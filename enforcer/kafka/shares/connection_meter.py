@@ -102,15 +102,7 @@ class ConnectionMeter:
     def plain(
         self, brings: Part, version: int, size: int, user: str, client_id: bytes
     ) -> AdmittedProduce | None:
-        """Charge a plain Produce request that need not wait; None: it is to be read, and nothing was done.
-
-        Args:
-            brings: what it brings.
-            version: of the request.
-            size: of all of it.
-            user: Kafka principal.
-            client_id: as it came.
-        """
+        """Charge a plain Produce request that need not wait (FrameMeter.plain); None: nothing was done."""
         if not self.naming.proven:
             return None
         bill = self._frames.plain(brings, version, size, user, client_id)
