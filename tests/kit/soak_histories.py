@@ -111,6 +111,12 @@ def backlog(policy: str, ts: int, at: int, exceeded: bool = True) -> Entry:
     return {"kind": "decision", "decision": said, "at": at}
 
 
+def share(at: int, limits: float | None = 1.0) -> Entry:
+    """A decision that a proxy has a share, or none any more."""
+    said = {"type": "share", "group": "group", "broker": "one", "limits": limits}
+    return {"kind": "decision", "decision": said, "at": at}
+
+
 def lagging(policy: str) -> list[Entry]:
     """A consumer that stands still for a minute: beyond the quota from 3 s on, which is known 20 s later."""
     group, topic = f"lag-{policy}", f"k-{policy}"

@@ -137,6 +137,9 @@ def _silent(history: History, until: int) -> Iterator[str]:
         what, target, long = kind_of(fault)
         for name in DEMANDED[what, target] if long else ():
             for_ms, range_ms = patience()[name]
+            # Of no share none expires: as a proxy joins, what tells about the job tells enough.
+            if name == "WeirSharesExpired" and not _shares(history, fault["begun"]):
+                continue
             if until < fault["begun"] + for_ms + range_ms + SLACK_MS:
                 continue
             # One that fired before counts where it does so still when this fault would raise it.
@@ -148,6 +151,16 @@ def _silent(history: History, until: int) -> Iterator[str]:
                 for one in history["alert"]
             ):
                 yield f"{name} did not fire after {what} {target}, {fault['for_s']:.0f} s"
+
+
+def _shares(history: History, at: int) -> bool:
+    """Whether a proxy had a share then, by the last that was decided before."""
+    newest = {}
+    for one in history["decision"]:
+        decision = one["decision"]
+        if decision["type"] == "share" and one["at"] <= at:
+            newest[decision["group"], decision["broker"]] = decision["limits"]
+    return any(limits is not None for limits in newest.values())
 
 
 def spans(history: History) -> Iterator[tuple[str, list[Entry]]]:

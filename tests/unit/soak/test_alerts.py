@@ -4,7 +4,7 @@ from pathlib import Path
 
 from soak_alerts import DEMANDED, EXPLAINED, note_alerts, patience
 from soak_checks import check
-from soak_histories import AWAY, GOOD, down, fired, without
+from soak_histories import AWAY, GOOD, down, fired, share, without
 from soak_history import Entry, History, Recorder
 from soak_schedule import LONG
 
@@ -16,6 +16,17 @@ def test_an_alert_is_demanded_where_there_was_time_for_it() -> None:
 
     assert check(History.of([*silent, watched]))["alerts"] == []
     assert check(History.of([*GOOD, down(2_000_000, 9.0)]))["alerts"] == []
+
+
+def test_a_share_expires_only_where_there_is_one() -> None:
+    """One that joins, as the job stands still, was told before that it is no member any more."""
+    still = {**down(2_000_000, LONG["stop", "jvm"]), "what": "stop", "target": "jvm"}
+    began = [*GOOD, still, fired("WeirJobStopped", 2_200_000)]
+    watched = [one | {"ended": 3_600_000} if one["kind"] == "watched" else one for one in began]
+
+    for decided, silent in (([], []), ([share(1), share(2, None)], []), ([share(1)], ["WeirSharesExpired"])):
+        said = check(History.of([*watched, *decided]))["alerts"]
+        assert [one.split()[0] for one in said] == silent, decided
 
 
 def test_what_kafka_did_not_take_may_be_lost_sight_of() -> None:
