@@ -134,22 +134,27 @@ lint: $(VENV)/.installed
 types: lint
 	@echo "== types" && $(VENV)/bin/mypy
 
+UNITS := $(PYTEST) tests/unit tests/traces -m "not soak" -n 2
+UNITS_SAY := == unit tests and traces
 units: types $(VENV)/.compiled $(FETCHED)
-	@echo "== unit tests and traces" && $(PYTEST) tests/unit tests/traces -m "not soak" -n 2
+	@echo "$(UNITS_SAY)" && $(UNITS)
 
 check: setup
 	@$(MAKE) -s units
 
-# From the quick to the slow, stops at the first kind that fails: side by side with others, brokers miss their times.
-# Jars, archives and axe come meanwhile.
+# From the quick to the slow, one kind at a time, since brokers miss their times side by side with others. Unit tests
+# take only what these leave of the processors; jars, archives and axe come meanwhile.
 test:
-	@$(MAKE) -s -j3 whole-stack
+	@$(MAKE) -s -j4 whole-stack
 
-.PHONY: on-spark real-kafka real-pulsar console whole-stack tests-jars
+.PHONY: units-beside on-spark real-kafka real-pulsar console whole-stack tests-jars
 tests-jars: .weir/jars/spark/.fetched
 	@for made in $(PULSAR_JARS) $(STREAMS_JARS) $(AXE); do $(MAKE) -s $$made || exit; done
 
-on-spark: units $(STAMPS)
+units-beside: types $(VENV)/.compiled $(FETCHED)
+	@nice -n 15 $(UNITS) > .weir/units.log 2>&1; ended=$$?; echo "$(UNITS_SAY)" && cat .weir/units.log && exit $$ended
+
+on-spark: lint $(STAMPS)
 	@echo "== the job in Spark" && $(PYTEST) tests/spark -m "not soak" -n 2 $(SIDE_BY_SIDE) --durations=3
 
 real-kafka: on-spark tests-jars
@@ -159,7 +164,7 @@ real-kafka: on-spark tests-jars
 real-pulsar: real-kafka
 	@echo "== Pulsar" && $(PYTEST) tests/pulsar -m "not soak" -n 2 $(SIDE_BY_SIDE) --durations=3
 
-console: real-pulsar
+console: real-pulsar units-beside
 	@scripts/prerequisites.sh $(PYTHON) chromium
 	@echo "== the console in a browser" && $(PYTEST) tests/browser -m "not soak" --durations=3
 

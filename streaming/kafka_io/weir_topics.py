@@ -167,19 +167,23 @@ def look(admin: AdminClient, cluster: Cluster, limit_s: float) -> TopicsSeen:
     return TopicsSeen(faults=tuple(faults), ids=ids, partitions=partitions)
 
 
-def asked_until(deadline: float, ask: Callable[[float], T]) -> T:
+def asked_until(
+    deadline: float, connect: Callable[[], AdminClient], ask: Callable[[AdminClient, float], T]
+) -> T:
     """What a cluster answers, asked again as often as a broker ends before it has: another one may know.
 
     Args:
         deadline: of a steady clock, seconds.
-        ask: asks it for at most so many seconds; raises WeirError if it does not answer.
+        connect: makes the client that asks, anew each time: one of librdkafka's has been seen waiting for a
+            controller that answered all others.
+        ask: asks it for at most half of the time left, seconds; raises WeirError if it does not answer.
 
     Raises:
         WeirError: it does not answer in time.
     """
     while True:
         try:
-            return ask(max(_LEAST_S, deadline - time.monotonic()))
+            return ask(connect(), max(_LEAST_S, (deadline - time.monotonic()) / 2))
         except WeirError:
             if time.monotonic() > deadline - _AGAIN_S:
                 raise

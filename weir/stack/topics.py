@@ -1,6 +1,7 @@
 """Create the topics of an installation with the settings that docs/contract.md 1 rests on."""
 
 import time
+from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 from typing import Any
@@ -39,12 +40,12 @@ def ensure_topics(
     """
     # The job comes before its broker does, and shall not look for it ever more seldom.
     prompt = {**cluster.properties, "reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 250}
-    admin, topics = AdminClient(prompt, logger=NO_LOG), cluster.topics
+    connect, topics = partial(AdminClient, prompt, logger=NO_LOG), cluster.topics
     deadline = time.monotonic() + limit_s
     settings = topic_settings(topics, cluster.topics_kept_ms)
     # First, since "timed out waiting for the controller" is no way to say that the address is wrong.
-    _reach(admin, cluster, limit_s)
-    seen = asked_until(deadline, partial(look, admin, cluster))
+    _reach(connect, cluster, limit_s)
+    seen = asked_until(deadline, connect, lambda admin, left_s: look(admin, cluster, left_s))
     seen.check()
     if unreadable := [each.text for each in seen.faults if each.fault is Fault.UNREADABLE]:
         raise WeirError("\n".join(unreadable))
@@ -55,11 +56,10 @@ def ensure_topics(
         if name in missing
     ]
     try:
-        created = _created(admin, wanted, _left(deadline) / 2)
+        created = _created(connect(), wanted, _left(deadline) / 2)
     except _Late:
-        # One of librdkafka's has been seen waiting for a controller that answered all others: a new one asks.
-        created = _created(AdminClient(cluster.properties, logger=NO_LOG), wanted, _left(deadline))
-    _wait_for_leaders(admin, list(settings), deadline)
+        created = _created(connect(), wanted, _left(deadline))
+    _wait_for_leaders(connect(), list(settings), deadline)
     return created
 
 
@@ -83,17 +83,18 @@ def check_topics(cluster: Cluster, limit_s: float = CHECK_LIMIT_S) -> None:
 
 def cluster_id(cluster: Cluster, limit_s: float = LIMIT_S) -> str:
     """The cluster's own id; raises WeirError if it does not answer."""
-    return str(_reach(AdminClient(cluster.properties, logger=NO_LOG), cluster, limit_s).cluster_id)
+    connect = partial(AdminClient, cluster.properties, logger=NO_LOG)
+    return str(_reach(connect, cluster, limit_s).cluster_id)
 
 
-def _reach(admin: AdminClient, cluster: Cluster, limit_s: float) -> Any:
-    def listed(left_s: float) -> Any:
+def _reach(connect: Callable[[], AdminClient], cluster: Cluster, limit_s: float) -> Any:
+    def listed(admin: AdminClient, left_s: float) -> Any:
         try:
             return admin.list_topics(timeout=left_s)
         except KafkaException as refused:
             raise WeirError(f"{cluster.bootstrap} does not answer: {refused.args[0].str()}") from refused
 
-    return asked_until(time.monotonic() + limit_s, listed)
+    return asked_until(time.monotonic() + limit_s, connect, listed)
 
 
 def _left(deadline: float) -> float:

@@ -198,9 +198,9 @@ def _topics(options: JobOptions, limit_s: float) -> TopicsSeen:
     """The topics, once those that are read and that of decisions are there."""
     options.prepare()
     cluster, deadline = options.cluster, time.monotonic() + limit_s
-    admin = AdminClient(cluster.properties, logger=NO_LOG)
+    connect = partial(AdminClient, cluster.properties, logger=NO_LOG)
     while True:
-        seen = asked_until(deadline, partial(look, admin, cluster))
+        seen = asked_until(deadline, connect, lambda admin, left_s: look(admin, cluster, left_s))
         # They exist, but not every broker may know that yet.
         if seen.ids.keys() >= {*sources_of(cluster.topics), cluster.topics.decisions}:
             return seen

@@ -104,28 +104,30 @@ def test_what_is_read_back_is_what_parts_read_back() -> None:
     assert max(BACK_MAX_MS, open_orders.READ_BACK_MS) == READ_BACK_MS
 
 
-class FallingBroker(Broker):
-    """The first brokers that are asked fall before they have answered."""
+class FallenBroker(Broker):
+    """Falls before it has answered."""
 
-    falls = 2
-
-    def describe_topics(self, topics: Any, **others: Any) -> dict[str, Future[Any]]:
+    def describe_topics(self, topics: Any, **_: Any) -> dict[str, Future[Any]]:
         """See Broker."""
-        self.falls -= 1
-        if self.falls < 0:
-            return super().describe_topics(topics, **others)
         future: Future[Any] = Future()
         future.set_exception(KafkaException(KafkaError(KafkaError._TRANSPORT)))
         return dict.fromkeys(topics.topic_names, future)
 
 
 def test_a_broker_that_falls_meanwhile_is_not_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another one is asked, until the time is over."""
+    """Another client asks another one, until the time is over; each leaves time for the next."""
     monkeypatch.setattr(weir_topics, "_AGAIN_S", 0.01)
     cluster = Cluster("b:1")
-    broker: Any = FallingBroker(cluster)
-    fallen: Any = FallingBroker(cluster)
-    seen = asked_until(time.monotonic() + 60, partial(look, broker, cluster))
+    clients: Any = iter([FallenBroker(cluster), FallenBroker(cluster), Broker(cluster)])
+    limits = []
+
+    def ask(client: Any, left_s: float) -> weir_topics.TopicsSeen:
+        limits.append(left_s)
+        return look(client, cluster, left_s)
+
+    seen = asked_until(time.monotonic() + 60, partial(next, clients), ask)
     assert set(seen.ids) == set(cluster.topics.all())
+    assert len(limits) == 3 and all(20 < left_s <= 30 for left_s in limits)
+    fallen: Any = FallenBroker(cluster)
     with pytest.raises(WeirError, match="does not answer"):
-        asked_until(time.monotonic(), partial(look, fallen, cluster))
+        asked_until(time.monotonic(), lambda: fallen, ask)
