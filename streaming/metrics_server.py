@@ -48,6 +48,9 @@ class MetricsListener(ThreadingHTTPServer):
         OSError: the address cannot be had.
     """
 
+    # With the usual 5, others that come at once keep Prometheus off for a second.
+    request_queue_size = 128
+
     def __init__(
         self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler], tls: TlsContext | None
     ) -> None:

@@ -34,7 +34,7 @@ def kept_of_a_month(law: LawSpec) -> Readings:
     readings, blobs = Readings(), MemoryBlobStore()
     types = {*law.readers, "policy", "tick"}
     body, offset = None, 0
-    for day, events in Month():
+    for day, events in Month(batches=2):
         own = [event for event in events if event["type"] in types]
         context = StepContext(initial=POLICIES, processed_ts=own[-1]["ts"], fail_fast=True, blobs=blobs)
         body, _ = step(law.name, 0, body, records_of(own, offset), context)

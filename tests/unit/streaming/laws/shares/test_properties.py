@@ -112,9 +112,8 @@ def simulate(demands: Sequence[float], start: Sequence[float], rounds: int) -> l
             report(number * SECOND, f"b{member}", {"rg1": {"publishedBytes": round(rate * 10**6)}}, 10**9)
             for member, rate in enumerate(used)
         ]
+        events.append(tick((number + 1) * SECOND))
         decided = decisions_of(table.fold(batch(events, timeline, end=False)))
-        end = tick((number + 1) * SECOND)
-        decided += decisions_of(table.fold(batch([end], timeline, end=False)))
         shares = [decision["limits"]["publishRateInBytes"] for _, decision in decided]
         history.append(shares)
     return history
