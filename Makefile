@@ -23,7 +23,8 @@ TESTS_JARS := $(patsubst %,.weir/jars/%/.fetched,hdfs kafka39 kafka41 streams43)
 MATRIX_JARS := $(patsubst %,.weir/jars/%/.fetched,clients28 kafka39 kafka40 kafka41 kafka44)
 AXE := .weir/tools/axe/.fetched
 PYTEST := $(VENV)/bin/python -m pytest
-PIP = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
+# What is imported is compiled then, and that is a part of it: compiling all takes as long as unpacking it.
+PIP = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile
 # A commit of MinIO, 2026-02-12.
 MINIO := v0.0.0-20260212201848-7aac2a2c5b7c
 KUBE := v1.34.1
