@@ -5,8 +5,9 @@ permits, reads as many entries at a time as it has permits, and counts below zer
 each entry as it comes, and gives permits again for each half of its queue.
 """
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Mapping
+from itertools import count
 from typing import Any
 
 from clock_kit import SteadyClock
@@ -148,6 +149,7 @@ class ModelLink(PartLink):
         self.answers_stats, self.blocks, self.stats_asked = True, False, 0
         self.still = False
         self._queue: dict[int, int] = {}
+        self._entries: defaultdict[int, count[int]] = defaultdict(count)
         self._taken: dict[int, int] = {}
         self._down: deque[bytes] = deque()
         self.part = DeliveryPart(self, world.desk)
@@ -228,12 +230,7 @@ class ModelLink(PartLink):
     def publish(self, number: int, entries: int, msgs: int = 1, size: int = 100) -> None:
         """A consumer's backlog grows."""
         backlog = self.backlogs[number]
-        last = max(
-            [entry.number for entry in [*backlog, *self.unacked[number]]]
-            + [entry for _, entry, _ in self.got[number]],
-            default=-1,
-        )
-        backlog.extend(Entry(last + 1 + each, msgs, size) for each in range(entries))
+        backlog.extend(Entry(next(self._entries[number]), msgs, size) for _ in range(entries))
         self._serve(number)
 
     def down(self, frame: bytes) -> None:

@@ -17,6 +17,7 @@ Topics = Mapping[str, list[bytes]]
 """Topic name -> the record batches of each of its partitions."""
 
 
+_PARTITION = FetchRequest.fields["topics"].data_class.fields["partitions"].data_class
 BEGAN_MS = time.time_ns() // 1_000_000
 """Records older than a topic keeps them are deleted half a minute after a broker's start."""
 
@@ -107,10 +108,11 @@ def fetch_request(
     version: int, topics: Mapping[str, int], max_bytes: int = 1 << 20, epoch: int = 0, session: int = 0,
     offset: int = 0, min_bytes: int = 1, max_wait_ms: int = 500,
 ) -> tuple[bytes, RequestHeader]:  # fmt: skip
-    """A Fetch request v4-18 for topics with so many partitions."""
-    part = {"fetch_offset": offset, "partition_max_bytes": 1 << 20}
+    """A Fetch request v4-18 for topics with so many partitions; after a thousand their numbers repeat."""
+    most, part = max(topics.values(), default=0), {"fetch_offset": offset, "partition_max_bytes": 1 << 20}
+    parts = [build(_PARTITION, version, partition=one, **part) for one in range(min(most, 1_000))]
     data = [
-        _named(name, version, "topic") | {"partitions": [part | {"partition": one} for one in range(count)]}
+        _named(name, version, "topic") | {"partitions": [parts[one % 1_000] for one in range(count)]}
         for name, count in topics.items()
     ]
     values: dict[str, Any] = {"max_wait_ms": max_wait_ms, "min_bytes": min_bytes, "max_bytes": max_bytes}

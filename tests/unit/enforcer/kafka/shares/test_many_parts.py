@@ -7,13 +7,14 @@ from meter_kit import GROUPS, TOPIC, Desk, Line, used, whole
 from traffic_kit import batch, fetch_request, fetch_response, key_of
 
 from enforcer.wire.kafka.frames import FETCH, RequestHeader
-from enforcer.wire.kafka.traffic import STEP_PARTS, fetching
+from enforcer.wire.kafka.traffic import fetching
 
 
-def test_a_large_response_is_read_in_steps() -> None:
+def test_a_large_response_is_read_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Others have their turn between two; all of it is charged at the end."""
+    monkeypatch.setattr("enforcer.wire.kafka.traffic.STEP_PARTS", 100)
     desk = Desk(GROUPS)
-    topics = {f"t{number}": [b""] for number in range(2 * STEP_PARTS)} | {TOPIC: [batch(7)]}
+    topics = {f"t{number}": [b""] for number in range(200)} | {TOPIC: [batch(7)]}
     response = fetch_response(12, topics)
     steps = Line(desk).connection_meter.fetched(response, RequestHeader(FETCH, 12, 1, "c", 0), "bob")
     for _ in range(4):

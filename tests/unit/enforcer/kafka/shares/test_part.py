@@ -14,7 +14,6 @@ from share_frames import read_request, share_request
 from traffic_kit import batch, fetch_request, fetch_response, key_of, produce, produce_response, topic_id
 
 from enforcer.core import bounds
-from enforcer.wire.kafka.traffic import STEP_PARTS
 from streaming.policy.policy_set import PolicySet
 
 GROUPS: dict[str, Any] = {
@@ -188,26 +187,27 @@ def test_a_fetch_is_charged_by_its_response(rig: Metered) -> None:
     assert not rig.send(frame) and not rig.pacer.may_handle
 
 
-def large(rate: int) -> tuple[Metered, bytes]:
+def large(rate: int, monkeypatch: pytest.MonkeyPatch) -> tuple[Metered, bytes]:
     """A connection that waits for a Fetch, and a response to it that takes several steps to read."""
+    monkeypatch.setattr("enforcer.wire.kafka.traffic.STEP_PARTS", 100)
     rig = Metered({**GROUPS, "resourcegroups.rg1": {"dispatchRateInMsgs": rate}})
     rig.send(fetch_request(12, {TOPIC: 1})[0])
-    topics = {f"t{number}": [b""] for number in range(STEP_PARTS)}
+    topics = {f"t{number}": [b""] for number in range(100)}
     return rig, fetch_response(12, {**topics, TOPIC: [batch(3)]})
 
 
-def test_others_have_their_turn_while_a_large_response_is_read() -> None:
+def test_others_have_their_turn_while_a_large_response_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is answered when all of it is, in its place."""
-    rig, response = large(100)
+    rig, response = large(100, monkeypatch)
     rig.answer([response])
     assert rig.client.data == b""
     rig.desk.run()
     assert rig.said(FetchResponse, 12).throttle_time_ms == 100
 
 
-def test_a_large_response_that_is_damaged_ends_its_connection() -> None:
+def test_a_large_response_that_is_damaged_ends_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where its beginning could be read."""
-    rig, response = large(10**6)
+    rig, response = large(10**6, monkeypatch)
     rig.answer([response[:-20]])
     rig.desk.run()
     assert rig.client.data == b"" and rig.client.closed and rig.closed("bad_response") == 1

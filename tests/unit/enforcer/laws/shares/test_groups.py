@@ -183,7 +183,7 @@ def test_series_are_bounded() -> None:
 
 async def test_a_report_each_round(rig: Rig) -> None:
     """Each with the time that it covers, also after the loop stood still for long."""
-    rig.leap_ms = 50.0
+    rig.leap_ms, rig.groups.look_s = 50.0, 0.001
     running = asyncio.ensure_future(rig.groups.run())
     async with asyncio.timeout(20):
         while len(rig.events) < 3:

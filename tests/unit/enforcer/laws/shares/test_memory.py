@@ -51,19 +51,19 @@ def test_names_that_clients_make_up(
     attack: Callable[[int], tuple[bytes, RequestHeader]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ten times what the tables hold, with reports in between."""
-    monkeypatch.setattr(bounds, "TOPICS_MAX", 4_000)
-    desk = Desk(POLICIES, accounts_max=200, subjects_max=200)
+    monkeypatch.setattr(bounds, "TOPICS_MAX", 2_000)
+    desk = Desk(POLICIES, accounts_max=100, subjects_max=100)
     desk.meter.interval_ms = 1_000
     tracemalloc.start()
     taken = []
-    for number in range(2_400):
+    for number in range(1_200):
         frame, header = attack(number)
         desk.frames.produced(frame, header, "ANONYMOUS", []).charge(PUBLISH, desk.now_ms)
         desk.now_ms += 10
-        if number % 100 == 99:
+        if number % 50 == 49:
             desk.reports.report()
             desk.events.clear()
-        if number % 600 == 599:
+        if number % 300 == 299:
             taken.append(tracemalloc.get_traced_memory()[0])
     tracemalloc.stop()
-    assert max(taken) < 6 * MIB and taken[-1] - taken[1] < 0.25 * MIB
+    assert max(taken) < 3 * MIB and taken[-1] - taken[1] < 0.125 * MIB
