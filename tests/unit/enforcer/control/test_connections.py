@@ -286,13 +286,11 @@ def test_an_answer_that_is_taken_slowly_is_not_cut_as_idle() -> None:
 @pytest.mark.parametrize(
     "sent",
     [
-        b"",
-        b"GET / HT",
-        b"POST /body HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n",
+        b"", b"GET / HT", b"POST /body HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n",
         HEAD.replace(b"quick", b"large") * 2,
     ],
     ids=["nothing", "half a head", "no body", "takes nothing"],
-)
+)  # fmt: skip
 def test_who_waits_makes_room_for_who_comes(
     limit: str, sent: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -392,17 +390,11 @@ def test_requests_in_one_piece_are_all_answered() -> None:
 @pytest.mark.parametrize(
     ("address", "source"),
     [
-        ("127.0.0.1", "this machine"),
-        ("127.8.9.10", "this machine"),
-        ("::1", "this machine"),
-        ("::ffff:127.0.0.1", "this machine"),
-        ("192.0.2.7", "192.0.2.7"),
-        ("::ffff:192.0.2.7", "192.0.2.7"),
-        ("2001:db8:0:1:2:3:4:5", "2001:db8:0:1::/64"),
-        ("fe80::1%eth0", "fe80::/64"),
-        ("", ""),
+        ("127.0.0.1", "this machine"), ("127.8.9.10", "this machine"), ("::1", "this machine"),
+        ("::ffff:127.0.0.1", "this machine"), ("192.0.2.7", "192.0.2.7"), ("::ffff:192.0.2.7", "192.0.2.7"),
+        ("2001:db8:0:1:2:3:4:5", "2001:db8:0:1::/64"), ("fe80::1%eth0", "fe80::/64"), ("", ""),
     ],
-)
+)  # fmt: skip
 def test_addresses_that_one_client_may_have_share_a_limit(address: str, source: str) -> None:
     """All of this machine, and all of an IPv6 network."""
     assert source_of(address) == source
