@@ -15,7 +15,7 @@ from entity_kit import view as view_of
 from group_finder_kit import Scene
 from law_kit import T0
 from message_kit import Record
-from month_kit import DAY_MS, DAYS, POLICIES, Readings, policies_of
+from month_kit import DAY_MS, DAYS, POLICIES, WEEK, Readings, policies_of
 from mutation_kit import own
 
 from enforcer.control.entities import details, view
@@ -48,7 +48,7 @@ BOUNDS: list[tuple[ModuleType, str]] = [
 """Of tables that let go only when they are full."""
 COMERS = 6
 TABLES = {"accounts_max": 20, "subjects_max": 20, "dispatch_rows_max": 30}
-_APART = type | ModuleType | FunctionType | BuiltinFunctionType
+_APART = (type, ModuleType, FunctionType, BuiltinFunctionType)
 
 
 def held(*parts: object) -> int:
@@ -56,10 +56,10 @@ def held(*parts: object) -> int:
     seen: dict[int, object] = {}
     left = list(parts)
     while left:
-        one = left.pop()
-        if id(one) not in seen and not isinstance(one, _APART):
-            seen[id(one)] = one
-            left += gc.get_referents(one)
+        new = {id(one): one for one in left}
+        new = {key: new[key] for key in new.keys() - seen.keys() if not isinstance(new[key], _APART)}
+        seen |= new
+        left = gc.get_referents(*new.values())
     return len(seen)
 
 
@@ -205,7 +205,8 @@ def kept_of_a_month(part: Any) -> Readings:
             if isinstance(part, Proxy):
                 part.now_ms = day * DAY_MS + hour * 3_600_000
             part.hour(day, hour)
-        readings.note(day, part.figures())
+        if day >= WEEK:  # the days before are not looked at
+            readings.note(day, part.figures())
     return readings
 
 

@@ -1,6 +1,7 @@
 """How long what befell a part took to be back (tests/soak)."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,6 +10,18 @@ from soak_backs import Backs
 from soak_history import History, Recorder
 from soak_rig import _READY_PART
 from soak_schedule import LONG, PROXIES, PULSAR, TARGETS, Fault
+
+
+@pytest.fixture(autouse=True)
+def _hand_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time passes by waiting alone."""
+    passed_s = [0.0]
+
+    def sleep(for_s: float) -> None:
+        passed_s[0] += for_s
+
+    monkeypatch.setattr(soak_backs, "time", SimpleNamespace(monotonic=lambda: passed_s[0], sleep=sleep))
+    monkeypatch.setattr(soak_backs, "now_ms", lambda: round(passed_s[0] * 1000))
 
 
 class FakeRig:

@@ -20,19 +20,25 @@ GRANTS = [
 ]
 
 
-@pytest.fixture
-def api(monkeypatch: pytest.MonkeyPatch) -> TestClient:
-    """The API with an entity of each law but one."""
-    monkeypatch.setattr(routes, "now_ms", lambda: T + 1_000)
-    made = parts(*GRANTS)
-    assert isinstance(made.store, MemoryStore)
-    made.store.held = dict(POLICIES)
+@pytest.fixture(scope="module")
+def made() -> TestClient:
+    """The API with an entity of each law but one, made once: whoever asks changes nothing."""
+    own = parts(*GRANTS)
+    assert isinstance(own.store, MemoryStore)
+    own.store.held = dict(POLICIES)
     decided(
-        made.view, admission(T, tokens=-60.0, throttle_time_ms=12_000, rejected=["t"]),
+        own.view, admission(T, tokens=-60.0, throttle_time_ms=12_000, rejected=["t"]),
         dispatch(T, 25, 9_000), backlog(T, 10),
     )  # fmt: skip
-    reported(made.view, usage(T, "p1", 100))
-    return client(made)
+    reported(own.view, usage(T, "p1", 100))
+    return client(own)
+
+
+@pytest.fixture
+def api(made: TestClient, monkeypatch: pytest.MonkeyPatch) -> TestClient:
+    """It, a second later."""
+    monkeypatch.setattr(routes, "now_ms", lambda: T + 1_000)
+    return made
 
 
 def ask(api: TestClient, path: str, token: str = "look") -> Any:
