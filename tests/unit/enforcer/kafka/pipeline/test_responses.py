@@ -159,8 +159,7 @@ def test_records_that_move_past_us_leave_in_their_place(
 
     client.responses.move = move
     while pos < len(stream):
-        # Later rounds are of no tiny pieces: hundreds of thousands of those would take seconds.
-        piece = stream[pos : pos + max(sizes[turn % len(sizes)], 1_000 * (turn >= len(sizes)))]
+        piece = stream[pos : pos + sizes[turn % len(sizes)]]
         pos, turn = pos + len(piece), turn + 1
         client.responses.take(piece)
     assert client.data == stream and not client.responses.answers
