@@ -23,6 +23,8 @@ LAST: Final = "last"
 SPARE_PARTS: Final = 16
 """Room for so great a part more rows: most batches bring a few new subjects, and to copy all rows for them
 took a millisecond for 10,000 rows of mutations, most of it for fresh pages of memory."""
+_ROOM_MIN: Final = 2
+"""Of fewer numpy says that a field's values lie side by side: laws would be compiled for that once more."""
 Rows = NDArray[Any]
 """A structured array."""
 Flags = NDArray[np.bool_]
@@ -44,8 +46,8 @@ class SubjectTable:
 
     def __init__(self) -> None:
         self.names: pa.Array = pa.array([], type=pa.string())
-        self._room: Rows = np.zeros(0, dtype=self.dtype)
-        self.state: Rows = self._room
+        self._room = self._room_for(0)
+        self.state = self._room[:0]
 
     def __len__(self) -> int:
         return len(self.state)
@@ -57,7 +59,7 @@ class SubjectTable:
         if columns:
             table.names = columns[SUBJECT]
             count = len(table.names)
-            table._room = np.zeros(count + count // SPARE_PARTS, dtype=cls.dtype)
+            table._room = cls._room_for(count)
             table.state = table._room[:count]
             fill(table.state, columns)
         return table
@@ -82,7 +84,7 @@ class SubjectTable:
         first, count = len(self), len(self) + len(state)
         self.names = pa.concat_arrays([self.names, names])
         if count > len(self._room):
-            self._room = np.zeros(count + count // SPARE_PARTS, dtype=self.dtype)
+            self._room = self._room_for(count)
             _whole(self._room)[:first] = _whole(self.state)
         self.state = self._room[:count]
         self.state[first:] = state
@@ -92,7 +94,16 @@ class SubjectTable:
         """Let all other rows go."""
         if not which.all():
             self.names = self.names.filter(pa.array(which))
-            self.state = self._room = _whole(self.state)[which].view(self.dtype)
+            kept = _whole(self.state)[which]
+            self._room = kept.view(self.dtype)
+            if len(kept) < _ROOM_MIN:
+                self._room = self._room_for(len(kept))
+                _whole(self._room)[: len(kept)] = kept
+            self.state = self._room[: len(kept)]
+
+    def column(self, name: str) -> NDArray[Any]:
+        """A field of all rows, by their numbers, to be changed in place; behind them is room for more."""
+        return self._room[name]
 
     def bound(self, most: int) -> None:
         """Hold the table to so many rows: those with the oldest `last` leave first, ties by name."""
@@ -104,6 +115,11 @@ class SubjectTable:
         which = np.ones(len(self), dtype=np.bool_)
         which[order.to_numpy()[:surplus]] = False
         self.keep(which)
+
+
+    @classmethod
+    def _room_for(cls, count: int) -> Rows:
+        return np.zeros(max(_ROOM_MIN, count + count // SPARE_PARTS), dtype=cls.dtype)
 
 
 def places_in(known: pa.Array, names: pa.Array) -> Integers:

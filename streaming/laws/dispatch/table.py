@@ -180,8 +180,8 @@ class DispatchTable(SubjectTable, LawState):
             broker.get("preciseDispatcherFlowControl", False),
             broker.get("dispatchThrottlingOnBatchMessageEnabled", False),
             rows,
-            self.state["last"], self.state["rolled_at"], self.state["acquired"], rate, period_ms,
-            self.state["seen"],
+            self.column("last"), self.column("rolled_at"), self.column("acquired"), rate, period_ms,
+            self.column("seen"),
             results.left, results.throttle_ms, results.freed_by, results.to_read, results.counted,
             results.owed_ms,
         )  # fmt: skip
@@ -202,7 +202,7 @@ class DispatchTable(SubjectTable, LawState):
         number = limits.of(self.names.take(pa.array(rows)))
         rate = limits.field("rate", number, NO_LIMIT.rate)
         period_ms = limits.field("period_ms", number, NO_LIMIT.period_ms)
-        roll_rows(rows, self.state["acquired"], self.state["rolled_at"], rate, period_ms, upto)
+        roll_rows(rows, self.column("acquired"), self.column("rolled_at"), rate, period_ms, upto)
 
 
 def _decisions(deliveries: Deliveries, at: Integers, results: _Results) -> DecisionRows:

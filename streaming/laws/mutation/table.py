@@ -237,7 +237,7 @@ class MutationTable(SubjectTable, LawState):
         )  # fmt: skip
         walked.labels.append(label(terms, stretch, policies.version, quotas.shadow[number]))
         state = State(
-            tokens=self.state["tokens"], last=self.state["last"], plain=self.state["plain"], rings=rings,
+            tokens=self.column("tokens"), last=self.column("last"), plain=self.column("plain"), rings=rings,
             spare=np.empty(int(samples.max(initial=0))),
         )  # fmt: skip
         walk(stretch.order, walked.events, terms, stretch.base, state, walked.results)
@@ -269,7 +269,7 @@ class MutationTable(SubjectTable, LawState):
         have made of the row must be done by hand: a bucket that was full at a change stays full, and a
         subject that had no quota, or another algorithm, starts afresh.
         """
-        tokens, last = self.state["tokens"], self.state["last"]
+        tokens, last = self.column("tokens"), self.column("last")
         for change in changes:
             concerned = last[rows] < change
             if not concerned.any():

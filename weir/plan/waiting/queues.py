@@ -105,7 +105,8 @@ def ask(
     while len(heap) > 0 and heap[0][0] < upto:
         now, place = heappop(heap)
         events.at[place] = now
-        walk(np.arange(place, place + 1), events, terms, 0, state, results)
+        # For a literal 0 the law would be compiled once more.
+        walk(np.arange(place, place + 1), events, terms, np.int64(0), state, results)
         free = now
         if events.mode[place] != REFUND:
             wait_ms = min(results.wait_ms[place], EXACT_MAX)

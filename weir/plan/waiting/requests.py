@@ -164,7 +164,7 @@ class RequestsThatWait:
         free_at[client[count:]] = free
         rings, ring_first = self._ringed(column)
         state = State(
-            **{name: self._buckets.state[name] for name in ("tokens", "last", "plain")}, rings=rings,
+            **{name: self._buckets.column(name) for name in ("tokens", "last", "plain")}, rings=rings,
             spare=np.empty(int(column["samples"].max(initial=0))),
         )  # fmt: skip
         none, no_items = np.zeros(count, dtype=np.int64), np.zeros(items, dtype=np.bool_)
