@@ -106,7 +106,7 @@ def ask(
         now, place = heappop(heap)
         events.at[place] = now
         # For a literal 0 the law would be compiled once more.
-        walk(np.arange(place, place + 1), events, terms, np.int64(0), state, results)
+        walk(np.arange(place, place + 1), events, terms, int(np.int64(0)), state, results)
         free = now
         if events.mode[place] != REFUND:
             wait_ms = min(results.wait_ms[place], EXACT_MAX)
