@@ -70,11 +70,14 @@ def serve(
     finally:
         if stop.requested:
             _say("stopping (a second Ctrl-C kills) ...")
-        if args.ready_file:
-            args.ready_file.unlink(missing_ok=True)
-        if server is not None:
-            server.stop()
-        stack.stop()
+        try:
+            if args.ready_file:
+                args.ready_file.unlink(missing_ok=True)
+            if server is not None:
+                server.stop()
+        finally:
+            # Whatever fails: who is not stopped is killed with us.
+            stack.stop()
     _say("stopped")
     return 0
 
