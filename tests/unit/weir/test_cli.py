@@ -1,5 +1,6 @@
 """The command `weir`: exit status, messages, and what it loads."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -76,6 +77,52 @@ def test_a_command_without_standard_output_is_done_all_the_same(command: Any, ca
         patched.setattr(sys, "stdout", None)
         assert cli.main(["up"]) == 0
     assert capsys.readouterr().err == ""
+
+
+PRINTS = """
+import sys
+from types import SimpleNamespace
+from weir import cli
+
+def run(args):
+    print("limits")
+    return int(sys.argv[1])
+
+def add_parser(subparsers):
+    subparsers.add_parser("up").set_defaults(run=run)
+
+cli.import_module = lambda name: SimpleNamespace(add_parser=add_parser)
+sys.exit(cli.main(["up"]))
+"""
+"""A command that prints a line and ends with a status."""
+
+
+def ended(status: int, output: Any) -> tuple[int, str]:
+    """Status and stderr of PRINTS, whose standard output goes there."""
+    words = [sys.executable, "-c", PRINTS, str(status)]
+    # Or each line would be written at once, and the first one end it.
+    own = {**os.environ, "PYTHONUNBUFFERED": ""}
+    done = subprocess.run(
+        words, stdout=output, stderr=subprocess.PIPE, text=True, timeout=30, check=False, env=own
+    )
+    return done.returncode, done.stderr
+
+
+def test_a_full_disk_under_the_output_ends_with_1() -> None:
+    """`weir policy get > policies.yaml`: Python tried once more at its exit, and ended with 120."""
+    with Path("/dev/full").open("w") as full:
+        assert ended(0, full) == (1, "weir: No space left on device\n")
+
+
+@pytest.mark.parametrize("status", [0, 1])
+def test_who_stops_reading_changes_no_status(status: int) -> None:
+    """`weir doctor | head` has found an error all the same."""
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        assert ended(status, write) == (status, "")
+    finally:
+        os.close(write)
 
 
 def test_options_of_the_collector_may_stand_before_its_cluster() -> None:
