@@ -85,7 +85,7 @@ def serve(
 def _watch(stack: Stack, stop: StopSignal, server: MetricsServer, ready_file: Path | None) -> None:
     while not stop.wait(POLL_S):
         if stack.look() and ready_file and all(part.ready for part in stack.parts):
-            write_ready_file(ready_file, _ready_content(stack, server))
+            write_ready_file(ready_file, _ready_content(stack, server), _say)
 
 
 def _ready_content(stack: Stack, server: MetricsServer) -> dict[str, object]:
