@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from streaming.contract.errors import WeirError
+from weir.foreground import write_ready_file
 from weir.jars.folders import KAFKA
 from weir.jars.java import java_command
 from weir.stack.process import Child
@@ -190,8 +191,7 @@ class LocalKafka(LocalServer):
         cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         # Kafka's command line takes a leading dash for an option.
         cluster_id = "W" + cluster_id[1:] if cluster_id.startswith("-") else cluster_id
-        self.data_dir.mkdir(parents=True, exist_ok=True)
-        note.write_text(json.dumps({"cluster_id": cluster_id}))
+        write_ready_file(note, {"cluster_id": cluster_id})
         return cluster_id
 
     def _node_dir(self, node: int) -> Path:
