@@ -73,15 +73,20 @@ def free_port() -> int:
 
 def port_is_free(port: int, host: str = HOST) -> bool:
     """True if a server could listen there now (0 is always free)."""
+    return not why_not_free(port, host)
+
+
+def why_not_free(port: int, host: str = HOST) -> str:
+    """Why no server could listen there now, in the system's words; empty: one could."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as probe:
         # As servers do, or a connection that has just ended would count as taken.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
-        except OSError:
-            return False
-    return True
+        except OSError as error:
+            return error.strerror or str(error)
+    return ""
 
 
 def port_for(wanted: int, what: str, say: Callable[[str], None]) -> int:

@@ -13,7 +13,7 @@ from streaming.policy.settings import read_settings
 from weir.foreground import StopSignal, forget_ready_file, host_port, write_ready_file
 from weir.log import teller
 from weir.settings_file import SECTIONS
-from weir.stack.kafka import port_is_free
+from weir.stack.kafka import why_not_free
 from weir.stack.local import POLL_S, Stack, StackOptions, StackSettings
 from weir.stack.scrape import MetricsServer
 
@@ -167,5 +167,5 @@ def _settings(file: str | None) -> StackSettings:
 
 def _check_port(address: str, option: str) -> None:
     host, port = host_port(address)
-    if port and not port_is_free(port, host):
-        raise WeirError(f"{address} is in use; choose another address with {option}")
+    if port and (why := why_not_free(port, host)):
+        raise WeirError(f"{address} cannot be listened on: {why}; choose another address with {option}")

@@ -1,14 +1,15 @@
 """What `weir up` says when all is ready."""
 
 import re
+import socket
 from argparse import Namespace
 from pathlib import Path
-from typing import Any
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from streaming.contract.errors import ConfigError
+from streaming.contract.errors import ConfigError, WeirError
 from weir.stack import serve
 
 
@@ -76,3 +77,14 @@ def test_parts_are_stopped_in_order_whatever_fails_meanwhile(
         serve.serve(args, None)
     assert asked == ["stop"]
 
+
+@pytest.mark.parametrize(("host", "why"), [("192.0.2.1", "assign"), ("127.0.0.1", "in use")])
+def test_an_address_that_cannot_be_listened_on_is_told_why(host: str, why: str) -> None:
+    """One that is not of this machine was called in use: nobody found by whom."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"{host}:{taken.getsockname()[1]}"
+        said = f"{re.escape(address)} cannot be listened on: .*{why}.*; choose another address with --listen"
+        with pytest.raises(WeirError, match=said):
+            serve._check_port(address, "--listen")
