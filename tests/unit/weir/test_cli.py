@@ -171,6 +171,14 @@ def test_an_unknown_part_under_clients_ends_with_2(tmp_path: Path, capsys: Any) 
     assert f"{file}:3: kafka.clients.prxy: is not a known key; expected proxy (did you mean that?)" in told
 
 
+def test_a_bootstrap_of_the_settings_is_named_by_its_key(tmp_path: Path, capsys: Any) -> None:
+    """It was called --kafka, which nobody had given."""
+    file = tmp_path / "weir.yaml"
+    file.write_text("kafka: {bootstrap: broker1}\n")
+    assert cli.main(["proxy", "--settings", str(file)]) == 2
+    assert f"weir proxy: {file}: kafka.bootstrap: 'broker1' is not HOST:PORT" in capsys.readouterr().err
+
+
 def test_relative_times_need_no_equals_sign() -> None:
     """`--from -10m` is understood, although argparse takes a leading dash for an option."""
     words = cli.joined_times(["dump", "--from", "-10m", "--to", "-5s", "--out", "-"])
@@ -216,3 +224,11 @@ def test_what_a_pulsar_is_given_as() -> None:
     given = parser.parse_args(["up", "--pulsar", "h:6650", "--pulsar-admin", "http://h:8080/"])
     assert (given.pulsar, given.pulsar_admin) == ("h:6650", "http://h:8080")
     assert given.pulsar_listen == ("127.0.0.1", 16650)
+
+
+def test_a_file_whose_name_is_not_utf_8_is_checked(tmp_path: Path, capsys: Any) -> None:
+    """The line that says so ended in a traceback."""
+    file = tmp_path / os.fsdecode(b"\xff.yaml")
+    file.write_text("version: 1\n")
+    assert cli.main(["policy", "check", str(file)]) == 0
+    assert "\\udcff.yaml: no problems; entries: none" in capsys.readouterr().out
