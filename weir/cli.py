@@ -68,28 +68,39 @@ def main(argv: Sequence[str] | None = None) -> int:
     # --version needs no command at all, and none is loaded for it.
     first = "up" if "--version" in words[:1] else next(iter(words), None)
     args = build_parser(first).parse_args(words)
+    status = DONE
     try:
-        status: int = args.run(args)
+        status = args.run(args)
         print(end="", flush=True)
     except ConfigError as error:
         print("\n".join(printable(str(problem)) for problem in error.problems), file=sys.stderr)
-        return BAD_USAGE
+        status = BAD_USAGE
     except WeirError as error:
         print(printable_lines(f"weir: {error}"), file=sys.stderr)
-        return TAKEN_OVER if isinstance(error, TakenOver) else FAILED
+        status = TAKEN_OVER if isinstance(error, TakenOver) else FAILED
     except BrokenPipeError:
-        # The reader of our output went away (`weir tail | head`); Python would complain at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return DONE
+        # The reader of our output went away (`weir tail | head`).
+        pass
     except OSError as error:
         # Of a file, mostly: what a command does not expect of its surroundings is no defect of ours.
         where = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
         print(printable_lines(f"weir: {where}{error.strerror or error}"), file=sys.stderr)
-        return FAILED
+        status = FAILED
     except KeyboardInterrupt:
         print("weir: interrupted", file=sys.stderr)
-        return FAILED
+        status = FAILED
+    finally:
+        _give_up_unwritten()
     return status
+
+
+def _give_up_unwritten() -> None:
+    """Let go of output that nobody takes: at its exit Python would try again, complain, and end with 120."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            print(end="", file=stream, flush=True)
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def joined_times(words: Sequence[str]) -> list[str]:

@@ -60,13 +60,32 @@ class StopSignal:
         self._stop.ask()
 
 
-def write_ready_file(path: Path | str, content: Mapping[str, Any]) -> None:
-    """Write JSON so that a reader who polls for the file never sees half of it."""
+def write_ready_file(
+    path: Path | str, content: Mapping[str, Any], or_say: Callable[[str], None] | None = None
+) -> None:
+    """Write JSON so that a reader who polls for the file never sees half of it.
+
+    Args:
+        path: the file.
+        content: its content.
+        or_say: of what works already: takes a line where it cannot be written, as on a full disk.
+
+    Raises:
+        OSError: it cannot be written, and `or_say` is None.
+    """
     target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
     draft = target.with_name(f"{target.name}.{os.getpid()}")
-    draft.write_text(json.dumps(content) + "\n")
-    draft.replace(target)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        draft.write_text(json.dumps(content) + "\n")
+        draft.replace(target)
+    except OSError as error:
+        if or_say is None:
+            raise
+        or_say(f"{path} could not be written anew: {error.strerror}")
+    finally:
+        with contextlib.suppress(OSError):
+            draft.unlink()
 
 
 def forget_ready_file(path: Path | None) -> None:

@@ -1,5 +1,6 @@
 """Logs of the commands: on stderr, and nothing in them that a terminal would obey."""
 
+import contextlib
 import logging
 import sys
 from collections.abc import Callable, Sequence
@@ -48,11 +49,15 @@ def unusable(count: int, file: str | None) -> str:
 
 
 def teller(who: str, *, stdout: bool = False) -> Callable[[str], None]:
-    """What prints lines for people, on stderr unless `stdout`; each begins with `who`."""
+    """What prints lines for people, on stderr unless `stdout`; each begins with `who`.
+
+    One that nobody takes is lost, and ends nothing: of `weir up 2>&1 | tee log` Ctrl-C ends tee first.
+    """
 
     def say(text: str) -> None:
         file = sys.stdout if stdout else sys.stderr
-        print(printable_lines(f"{who}: {text}"), file=file, flush=True)
+        with contextlib.suppress(OSError):
+            print(printable_lines(f"{who}: {text}"), file=file, flush=True)
 
     return say
 

@@ -1,6 +1,7 @@
 """Runs one proxy in the foreground, whatever it speaks."""
 
 import gc
+import logging
 import os
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -14,6 +15,7 @@ _YOUNG_OBJECTS = 50_000
 """A Fetch of 500 topics makes thousands of objects, none of them in a circle. Looking for circles after each
 700, as Python does, took a quarter of the time under dispatch limits. Of so many it takes some 5 ms."""
 Ask = Callable[[], Coroutine[Any, Any, None]]
+logger = logging.getLogger("weir.proxy")
 
 
 async def nothing() -> None:
@@ -38,7 +40,7 @@ def run_proxy(make: Callable[[], Host[Any]], ready_file: Path | None, ask: Ask =
 
 
 async def _serve(make: Callable[[], Host[Any]], ready_file: Path | None, ask: Ask) -> None:
-    stop, proxy = stop_event(), make()
+    stop, proxy, said = stop_event(), make(), False
     try:
         # Each step may take long while Kafka or the job is away: a stop must not wait for it.
         for step in (ask, proxy.start, proxy.serving.wait, proxy.ready.wait):
@@ -48,7 +50,9 @@ async def _serve(make: Callable[[], Host[Any]], ready_file: Path | None, ask: As
             gc.collect()
             gc.freeze()
             if ready_file is not None and proxy.serving.is_set():
-                write_ready_file(ready_file, _described(proxy))
+                # It has clients the second time: a full disk must not end it.
+                write_ready_file(ready_file, _described(proxy), logger.warning if said else None)
+                said = True
         await stop.wait()
     finally:
         await proxy.stop()

@@ -13,18 +13,19 @@ import orjson
 from streaming.contract.broker_events import Backlog
 from streaming.contract.decisions import CANDIDATE
 from streaming.contract.errors import BadEvent, WeirError
-from streaming.contract.events import Event, Refund, Request, load_object
+from streaming.contract.events import MAX_AHEAD_MS, Event, Refund, Request, load_object
 from streaming.contract.fields import INT64_MAX, integer, text
 from streaming.contract.names import GROUP_PREFIXES, QUOTA_GROUP_PREFIX, namespace_of, subject_of
 from streaming.contract.printable import printable
-from streaming.contract.topics import Cluster
+from streaming.contract.topics import Cluster, Topics
 from streaming.contract.usage_events import GroupUsage
 from streaming.kafka_io.policy_topic import read_policies
 from streaming.laws.registry import LAWS
 from streaming.policy.policy_set import Section, parse_path
 from weir.log import aligned
-from weir.logs.dump_lines import IDS_MAX
-from weir.logs.topic_reader import Record, TopicReader
+from weir.logs.dump_lines import IDS_MAX, DumpSummary
+from weir.logs.sent_once import sent_once
+from weir.logs.topic_reader import Record, TopicReader, records_of
 
 _HOUR_MS: Final = 3_600_000
 _USAGE: Final = ("group_usage", "backlog")
@@ -60,10 +61,14 @@ class Bill:
 
     Args:
         entries: policies in force, which say whose a resource group is.
+        requests: the topic of requests.
+        max_ahead_ms: the job's setting of that name.
     """
 
-    def __init__(self, entries: Mapping[str, Any]) -> None:
-        self._payers = _payers(entries)
+    def __init__(
+        self, entries: Mapping[str, Any], requests: str = Topics().requests, max_ahead_ms: int = MAX_AHEAD_MS
+    ) -> None:
+        self._payers, self._requests, self._max_ahead_ms = _payers(entries), requests, max_ahead_ms
         self._charges: dict[str, Charges] = {}
         self._admitted: dict[str, tuple[int, int, int]] = {}
         self._waits: dict[str, int] = {}
@@ -92,7 +97,14 @@ class Bill:
     def take(self, record: Record) -> None:
         """Add a record of the requests or of the usage."""
         try:
-            self._add(LAWS.parse(record.value, default_id=record.name, default_ts=record.ts))
+            event = LAWS.parse(
+                record.value, default_id=record.name, default_ts=record.ts, max_ahead_ms=self._max_ahead_ms
+            )
+            law = LAWS.by_event.get(type(event))
+            if law is not None and law.on_requests is not (record.topic == self._requests):
+                # Who may report may not ask, nor give back.
+                raise BadEvent("on another topic than its own")
+            self._add(event)
         except BadEvent:
             self.bad += 1
 
@@ -158,14 +170,14 @@ def _payers(entries: Mapping[str, Any]) -> dict[str, str]:
     return {group: next(iter(names)) for group, names in tenants.items() if len(names) == 1}
 
 
-def bill(cluster: Cluster, from_ms: int, to_ms: int) -> Bill:
-    """Add up what came in [from_ms, to_ms) by record time, ms since the epoch.
+def bill(cluster: Cluster, from_ms: int, to_ms: int, max_ahead_ms: int = MAX_AHEAD_MS) -> Bill:
+    """Add up what came in [from_ms, to_ms) by record time, ms since the epoch; `max_ahead_ms` as of Bill.
 
     Raises:
         WeirError: the cluster does not answer, or the stretch is too long.
     """
     topics = cluster.topics
-    adding = Bill(read_policies(cluster).entries)
+    adding = Bill(read_policies(cluster).entries, topics.requests, max_ahead_ms)
     with closing(TopicReader(cluster.bootstrap, cluster.client)) as reader:
         # To the topic's end: a decision comes after its request.
         for span in reader.spans(topics.decisions, from_ms, None):
@@ -173,8 +185,9 @@ def bill(cluster: Cluster, from_ms: int, to_ms: int) -> Bill:
                 adding.take_decision(record.value)
         for topic, types in ((topics.requests, ()), (topics.usage, _USAGE)):
             for span in reader.spans(topic, from_ms, to_ms):
-                for record in reader.read(span, types):
-                    adding.take(record)
+                for message in sent_once(reader.messages(span), DumpSummary()):
+                    for record in records_of(message, types):
+                        adding.take(record)
     return adding
 
 

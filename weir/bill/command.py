@@ -29,9 +29,12 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 def run(args: argparse.Namespace) -> int:
     """Print the bill; raises WeirError if the cluster does not answer."""
     # Here and not above: `weir --help` must not load a Kafka client, nor the laws.
+    from streaming.job.spark.settings import JobSettings
+    from streaming.policy.settings import read_settings
     from weir.bill.adding import bill, lines
 
-    added = bill(cluster_of(args), args.start, args.end)
+    job = read_settings(JobSettings, "job", args.settings)
+    added = bill(cluster_of(args), args.start, args.end, job.max_ahead_ms)
     print("\n".join(lines(added.rows(), args.form)))
     if added.bad:
         print(f"weir: {added.bad} records could not be used, as the job's dead letters tell", file=sys.stderr)

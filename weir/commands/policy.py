@@ -92,12 +92,12 @@ def check(args: argparse.Namespace) -> int:
     _warn_of_slow(args.file, entries)
     counts = Counter(parse_path(path).section for path in entries)
     found = ", ".join(f"{counts[section]} in {section}" for section in Section if counts[section])
-    print(f"{args.file}: no problems; entries: {found or 'none'}")
+    print(printable(f"{args.file}: no problems; entries: {found or 'none'}"))
     raises = list(_raises(entries, _now_ms()))
     for raised in raises[:_SHOWN_MAX]:
         print(printable(f"{args.file}: {raised}"))
     if len(raises) > _SHOWN_MAX:
-        print(f"{args.file}: and {len(raises) - _SHOWN_MAX} more")
+        print(printable(f"{args.file}: and {len(raises) - _SHOWN_MAX} more"))
     return 0
 
 
@@ -152,7 +152,7 @@ def apply(args: argparse.Namespace) -> int:
     for path in kept:
         print(printable(f"left   {path} (not set by a file)"))
     if not updates:
-        print(f"no difference: version {written.version} is what {args.file} says")
+        print(printable(f"no difference: version {written.version} is what {args.file} says"))
         return 0
     for update in updates:
         verb = "remove" if update.value is None else "change" if update.path in before else "add   "

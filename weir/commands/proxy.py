@@ -63,7 +63,9 @@ def run(args: argparse.Namespace) -> int:
         return 2
     cluster = cluster_of(args, "proxy")
     try:
-        kafka = _addresses(cluster.bootstrap, "--kafka")
+        kafka = _addresses(
+            cluster.bootstrap, "--kafka" if args.kafka else f"{args.settings}: kafka.bootstrap"
+        )
         pulsar = _addresses(args.pulsar.removeprefix("pulsar://"), "--pulsar") if args.pulsar else ()
     except ValueError as error:
         print(f"weir proxy: {error}", file=sys.stderr)

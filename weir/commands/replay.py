@@ -3,13 +3,12 @@
 import argparse
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from streaming.contract.printable import printable
-from weir.log import unusable
+from weir.log import teller, unusable
 from weir.logs.events_read import add_events_options, events_read
 from weir.options import add, add_flag, number, whole
 from weir.paths import check_files
@@ -17,6 +16,7 @@ from weir.paths import check_files
 if TYPE_CHECKING:
     from streaming.replay import Replayed, ReplayResult
 
+_say = teller("weir")
 _NEW_REFUSED_MAX, _ADDED_DELAY_MAX_S = 10**12, 1e9
 
 
@@ -138,11 +138,13 @@ def _plan(args: argparse.Namespace) -> int:
         _write_json(args.summary, summary(planned.plans, planned.proven))
     if args.report is not None:
         write_page(args.report, planned)
-    show(planned)
+    with suppress(BrokenPipeError):
+        # Who has read enough of the table (`| head`) is told all the same that a bound does not hold.
+        show(planned)
     bounds = args.max_new_refused, args.max_added_delay
     wrong = [objection for each in planned.plans for objection in objections(each, *bounds)]
     for objection in wrong:
-        print(printable(f"weir: {objection}"), file=sys.stderr)
+        _say(objection)
     return 1 if wrong else 0
 
 

@@ -1,6 +1,7 @@
 """A short real workload on the running stack, and what it shows: `weir demo`."""
 
 import queue
+import shlex
 import threading
 import time
 from collections.abc import Callable
@@ -135,7 +136,7 @@ def _watch_decisions(stack: Stack, screen: Screen, prefix: str, over: threading.
 def how_to_go_on(stack: Stack, policies: str, settings: str | None) -> None:
     """Say what to do with the stack that runs on, by the policies of this file."""
     weir = ".venv/bin/weir" if is_clone() else "weir"
-    file = policies.removeprefix(f"{Path.cwd()}/")
+    file = shlex.quote(policies.removeprefix(f"{Path.cwd()}/"))
     addresses = stack.addresses()
     proxy, there = addresses["proxy"], reached(addresses["kafka"], settings)
     print("\nEverything runs on. Point a client of your own at the proxy, and watch in a second terminal:")

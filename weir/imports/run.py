@@ -1,5 +1,6 @@
 """One import: log files in, a file of events out, and a word on what became of each line."""
 
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -138,4 +139,4 @@ def _report(
     if totals.dead:
         say(unusable(totals.dead, dead_letters))
     say(f"wrote {totals.requests:,} requests and {totals.reports:,} reports of bytes to {out}; decide them:")
-    say(f"weir replay --policies FILE --events {out} --out decisions.jsonl")
+    say(f"weir replay --policies FILE --events {shlex.quote(out)} --out decisions.jsonl")

@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from streaming.contract.errors import WeirError
+from streaming.log.writing import whole
 from weir.simulate.figures import title
 
 ROWS: Final = {
@@ -29,8 +30,9 @@ def write(path: Path, result: dict[str, Any]) -> None:
     with rc_context({"font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"], "font.size": 9}):
         drawn = draw(result)
         try:
-            # Without what names the library's version, so that equal figures are equal bytes.
-            drawn.savefig(path, format="png", dpi=_DPI, metadata={"Software": None})
+            with whole(str(path)) as draft:
+                # Without what names the library's version, so that equal figures are equal bytes.
+                drawn.savefig(draft, format="png", dpi=_DPI, metadata={"Software": None})
         except OSError as error:
             raise WeirError(f"cannot write {path}: {error.strerror}") from error
 

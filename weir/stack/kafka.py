@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from streaming.contract.errors import WeirError
+from weir.foreground import write_ready_file
 from weir.jars.folders import KAFKA
 from weir.jars.java import java_command
 from weir.stack.process import Child
@@ -72,15 +73,20 @@ def free_port() -> int:
 
 def port_is_free(port: int, host: str = HOST) -> bool:
     """True if a server could listen there now (0 is always free)."""
+    return not why_not_free(port, host)
+
+
+def why_not_free(port: int, host: str = HOST) -> str:
+    """Why no server could listen there now, in the system's words; empty: one could."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as probe:
         # As servers do, or a connection that has just ended would count as taken.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
-        except OSError:
-            return False
-    return True
+        except OSError as error:
+            return error.strerror or str(error)
+    return ""
 
 
 def port_for(wanted: int, what: str, say: Callable[[str], None]) -> int:
@@ -190,8 +196,7 @@ class LocalKafka(LocalServer):
         cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         # Kafka's command line takes a leading dash for an option.
         cluster_id = "W" + cluster_id[1:] if cluster_id.startswith("-") else cluster_id
-        self.data_dir.mkdir(parents=True, exist_ok=True)
-        note.write_text(json.dumps({"cluster_id": cluster_id}))
+        write_ready_file(note, {"cluster_id": cluster_id})
         return cluster_id
 
     def _node_dir(self, node: int) -> Path:

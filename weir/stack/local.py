@@ -192,11 +192,11 @@ class Stack:
         return content
 
     def metrics_sources(self) -> dict[str, str | None]:
-        """Part -> URL of its metrics, None while it has none."""
+        """Part -> URL of its metrics, None while it has none; for other threads, too."""
+        # Read once: the main thread forgets meanwhile what a part that ended has said.
+        said = [(part.name, part.ready) for part in self.parts]
         return {
-            part.name: (part.ready or {}).get("metrics")
-            for part in self.parts
-            if part.ready is None or part.ready.get("metrics")
+            name: (ready or {}).get("metrics") for name, ready in said if ready is None or ready.get("metrics")
         }
 
     def stop(self) -> None:

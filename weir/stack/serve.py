@@ -13,7 +13,7 @@ from streaming.policy.settings import read_settings
 from weir.foreground import StopSignal, forget_ready_file, host_port, write_ready_file
 from weir.log import teller
 from weir.settings_file import SECTIONS
-from weir.stack.kafka import port_is_free
+from weir.stack.kafka import why_not_free
 from weir.stack.local import POLL_S, Stack, StackOptions, StackSettings
 from weir.stack.scrape import MetricsServer
 
@@ -70,11 +70,14 @@ def serve(
     finally:
         if stop.requested:
             _say("stopping (a second Ctrl-C kills) ...")
-        if args.ready_file:
-            args.ready_file.unlink(missing_ok=True)
-        if server is not None:
-            server.stop()
-        stack.stop()
+        try:
+            if args.ready_file:
+                args.ready_file.unlink(missing_ok=True)
+            if server is not None:
+                server.stop()
+        finally:
+            # Whatever fails: who is not stopped is killed with us.
+            stack.stop()
     _say("stopped")
     return 0
 
@@ -82,7 +85,7 @@ def serve(
 def _watch(stack: Stack, stop: StopSignal, server: MetricsServer, ready_file: Path | None) -> None:
     while not stop.wait(POLL_S):
         if stack.look() and ready_file and all(part.ready for part in stack.parts):
-            write_ready_file(ready_file, _ready_content(stack, server))
+            write_ready_file(ready_file, _ready_content(stack, server), _say)
 
 
 def _ready_content(stack: Stack, server: MetricsServer) -> dict[str, object]:
@@ -164,5 +167,5 @@ def _settings(file: str | None) -> StackSettings:
 
 def _check_port(address: str, option: str) -> None:
     host, port = host_port(address)
-    if port and not port_is_free(port, host):
-        raise WeirError(f"{address} is in use; choose another address with {option}")
+    if port and (why := why_not_free(port, host)):
+        raise WeirError(f"{address} cannot be listened on: {why}; choose another address with {option}")

@@ -76,7 +76,7 @@ def run_workers(options: WorkersOptions, settings: LocalSettings, say: Callable[
                 part.start()
             while not stop.wait(_POLL_S):
                 if _look(parts, say) and options.ready_file and all(part.ready for part in parts):
-                    write_ready_file(options.ready_file, _described(parts))
+                    write_ready_file(options.ready_file, _described(parts), say)
         finally:
             _stop(parts, options.stop_s + _STOP_MORE_S, say)
     return 0

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import orjson
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -15,6 +15,7 @@ from streaming.contract.errors import WeirError
 from streaming.contract.printable import printable, printable_array, printable_lines
 from weir.backlog.table import human_seconds
 from weir.foreground import StopSignal
+from weir.top.console import TableConsole
 from weir.top.topics import BACK_MS, RecentPast
 
 Asked = Mapping[str, Any]
@@ -22,7 +23,6 @@ _BAR: Final = 10
 _NEAR: Final = 0.8
 _WIDE: Final = 110
 """Columns from which on there is room for the bar and for the policy that says so."""
-_PIPED: Final = 200
 _UNITS: Final = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
@@ -36,7 +36,7 @@ def show(past: RecentPast, asked: Asked, *, as_json: bool) -> None:
     if as_json:
         print(_json(past, asked, now_ms))
     else:
-        console = _console()
+        console = TableConsole()
         console.print(shown(past, asked, now_ms, console.width))
 
 
@@ -57,7 +57,7 @@ def watch(past: RecentPast, asked: Asked, every_s: float, stop: StopSignal, *, a
                 print(printable_lines(f"weir: {failure}"), file=sys.stderr, flush=True)
             stop.wait(every_s)
         return
-    console = _console()
+    console = TableConsole()
     with Live(console=console, screen=True, auto_refresh=False) as live:
         while not stop.requested:
             try:
@@ -65,11 +65,6 @@ def watch(past: RecentPast, asked: Asked, every_s: float, stop: StopSignal, *, a
             except WeirError as failure:
                 live.update(Text(printable_lines(f"weir: {failure}"), style="red"), refresh=True)
             stop.wait(every_s)
-
-
-def _console() -> Console:
-    """Of a terminal's width; what is piped is as wide as it likes."""
-    return Console(highlight=False, width=None if sys.stdout.isatty() else _PIPED)
 
 
 def _json(past: RecentPast, asked: Asked, now_ms: int) -> str:

@@ -1,5 +1,6 @@
 """The command `weir`: exit status, messages, and what it loads."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -78,6 +79,52 @@ def test_a_command_without_standard_output_is_done_all_the_same(command: Any, ca
     assert capsys.readouterr().err == ""
 
 
+PRINTS = """
+import sys
+from types import SimpleNamespace
+from weir import cli
+
+def run(args):
+    print("limits")
+    return int(sys.argv[1])
+
+def add_parser(subparsers):
+    subparsers.add_parser("up").set_defaults(run=run)
+
+cli.import_module = lambda name: SimpleNamespace(add_parser=add_parser)
+sys.exit(cli.main(["up"]))
+"""
+"""A command that prints a line and ends with a status."""
+
+
+def ended(status: int, output: Any) -> tuple[int, str]:
+    """Status and stderr of PRINTS, whose standard output goes there."""
+    words = [sys.executable, "-c", PRINTS, str(status)]
+    # Or each line would be written at once, and the first one end it.
+    own = {**os.environ, "PYTHONUNBUFFERED": ""}
+    done = subprocess.run(
+        words, stdout=output, stderr=subprocess.PIPE, text=True, timeout=30, check=False, env=own
+    )
+    return done.returncode, done.stderr
+
+
+def test_a_full_disk_under_the_output_ends_with_1() -> None:
+    """`weir policy get > policies.yaml`: Python tried once more at its exit, and ended with 120."""
+    with Path("/dev/full").open("w") as full:
+        assert ended(0, full) == (1, "weir: No space left on device\n")
+
+
+@pytest.mark.parametrize("status", [0, 1])
+def test_who_stops_reading_changes_no_status(status: int) -> None:
+    """`weir doctor | head` has found an error all the same."""
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        assert ended(status, write) == (status, "")
+    finally:
+        os.close(write)
+
+
 def test_options_of_the_collector_may_stand_before_its_cluster() -> None:
     """As in the unit of systemd: what is absent behind the word does not undo them."""
     words = ["collect", "--settings", "f.yaml", "--once", "kafka", "--stand-by"]
@@ -122,6 +169,14 @@ def test_an_unknown_part_under_clients_ends_with_2(tmp_path: Path, capsys: Any) 
     assert cli.main(["proxy", "--settings", str(file), "--kafka", "127.0.0.1:1"]) == 2
     told = capsys.readouterr().err
     assert f"{file}:3: kafka.clients.prxy: is not a known key; expected proxy (did you mean that?)" in told
+
+
+def test_a_bootstrap_of_the_settings_is_named_by_its_key(tmp_path: Path, capsys: Any) -> None:
+    """It was called --kafka, which nobody had given."""
+    file = tmp_path / "weir.yaml"
+    file.write_text("kafka: {bootstrap: broker1}\n")
+    assert cli.main(["proxy", "--settings", str(file)]) == 2
+    assert f"weir proxy: {file}: kafka.bootstrap: 'broker1' is not HOST:PORT" in capsys.readouterr().err
 
 
 def test_relative_times_need_no_equals_sign() -> None:
@@ -169,3 +224,11 @@ def test_what_a_pulsar_is_given_as() -> None:
     given = parser.parse_args(["up", "--pulsar", "h:6650", "--pulsar-admin", "http://h:8080/"])
     assert (given.pulsar, given.pulsar_admin) == ("h:6650", "http://h:8080")
     assert given.pulsar_listen == ("127.0.0.1", 16650)
+
+
+def test_a_file_whose_name_is_not_utf_8_is_checked(tmp_path: Path, capsys: Any) -> None:
+    """The line that says so ended in a traceback."""
+    file = tmp_path / os.fsdecode(b"\xff.yaml")
+    file.write_text("version: 1\n")
+    assert cli.main(["policy", "check", str(file)]) == 0
+    assert "\\udcff.yaml: no problems; entries: none" in capsys.readouterr().out

@@ -71,3 +71,6 @@ def test_commands_to_go_on_with_log_in(capsys: pytest.CaptureFixture[str]) -> No
     said = capsys.readouterr().out
     for command in ("top", "tail", "policy apply p.yaml", "dump"):
         assert f"weir {command} --kafka k:2 --settings 'a b.yaml'" in said
+    story.how_to_go_on(stack, "my p.yaml", None)
+    said = capsys.readouterr().out
+    assert "weir policy apply 'my p.yaml' --kafka k:2" in said and "replay --policies 'my p.yaml'" in said

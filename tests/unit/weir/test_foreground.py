@@ -1,5 +1,7 @@
 """The folder that a stack keeps its data in, and how it hears that it is to stop."""
 
+import errno
+import os
 import stat
 import subprocess
 import sys
@@ -7,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from weir.foreground import private_folder
+from weir.foreground import private_folder, write_ready_file
 
 KEPT = ("kafka", "up.lock")
 ANYWHERE = """
@@ -83,3 +85,20 @@ def test_a_signal_in_the_middle_of_a_wait_is_heard() -> None:
         [sys.executable, "-c", ANYWHERE], capture_output=True, text=True, timeout=60, check=True
     )
     assert int(said.stdout) > 3
+
+
+def test_a_ready_file_is_whole_or_what_it_was(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A full disk ends who is not ready yet; who works already says so, and nothing lies about."""
+    file, said = tmp_path / "ready.json", list[str]()
+    write_ready_file(file, {"job": "away"})
+
+    def full(path: Path, text: str) -> None:
+        path.touch()
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_ready_file(file, {"job": "decides"})
+    write_ready_file(file, {"job": "decides"}, said.append)
+    assert said == [f"{file} could not be written anew: No space left on device"]
+    assert file.read_text() == '{"job": "away"}\n' and [*tmp_path.iterdir()] == [file]

@@ -2,10 +2,11 @@
 
 import logging
 import sys
+from io import StringIO
 
 import pytest
 
-from weir.log import PrintableFormatter, log_to_stderr
+from weir.log import PrintableFormatter, log_to_stderr, teller
 
 NAME = "a\n2026-11-22 proxy: forged\x1b[2K\u202e"
 SHOWN = "a\\n2026-11-22 proxy: forged\\x1b[2K\\u202e"
@@ -59,3 +60,17 @@ def test_ours_from_info_on_and_libraries_from_their_level(
     logging.getLogger("library").warning("shown")
     lines = [line.split(" admin: ")[1] for line in capsys.readouterr().err.splitlines()]
     assert lines == [f"ready for {SHOWN}", "shown"]
+
+
+class Gone(StringIO):
+    """What nobody reads any more."""
+
+    def flush(self) -> None:
+        """As a pipe without a reader."""
+        raise BrokenPipeError
+
+
+def test_a_line_that_nobody_takes_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`weir up 2>&1 | tee log`: Ctrl-C ended tee, and the line about it the stop in order."""
+    monkeypatch.setattr(sys, "stderr", Gone())
+    teller("weir")("stopping ...")

@@ -1,6 +1,7 @@
 """Checks of the settings themselves: what they let others do that nobody meant to."""
 
 import os
+import shlex
 import stat
 from collections.abc import Iterator
 from typing import Final
@@ -45,7 +46,7 @@ def _of_client(patient: Patient) -> Iterator[Finding]:
     secret = any(each.get(name) for each in logins for name in _SECRETS)
     if path and secret and os.stat(path).st_mode & _OTHERS:
         what = f"{path} holds a password, or names its file, and others on this machine may read it"
-        yield warning(what, f"chmod 600 {path}")
+        yield warning(what, f"chmod 600 {shlex.quote(path)}")
 
 
 def _far(bootstrap: str) -> bool:

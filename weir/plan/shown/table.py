@@ -1,10 +1,9 @@
 """A plan in the terminal: who is hurt and who is helped, those who are hurt most first."""
 
-import sys
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from rich.console import Console, Group
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
@@ -16,10 +15,10 @@ from weir.plan.run import Planned
 from weir.plan.shown.words import changed, duration, entries, headline, overshot
 from weir.plan.sides import Plan
 from weir.plan.verdicts import ALLOWED, REFUSED, THROTTLED
+from weir.top.console import TableConsole
 
 SHOWN: Final = 25
 """Rows of the table; the JSON and the page have more."""
-PIPED: Final = 200
 _WIDE: Final = 140
 """Columns from which on there is room for the entries."""
 _STYLES: Final = {HURT: "red", HELPED: "green", SAME: ""}
@@ -32,8 +31,8 @@ _TEXTS: Final = {"": 4, "who": 14, "by": 12}
 
 
 def show(planned: Planned) -> None:
-    """Print the plans; what is piped is as wide as it likes."""
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else PIPED)
+    """Print the plans."""
+    console = TableConsole()
     for each in planned.plans:
         console.print(shown(each, planned.proven, console.width))
 

@@ -1,14 +1,19 @@
 """What `weir bill` adds up."""
 
 import csv
+from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import orjson
 import pytest
+from message_kit import Record as Message
 
+from streaming.columns.sent import SENT_HEADER, stamps
 from streaming.contract.errors import WeirError
+from streaming.contract.topics import Cluster
 from weir.bill import adding
-from weir.bill.adding import Bill, Charges, lines
+from weir.bill.adding import Bill, Charges, bill, lines
 from weir.logs.topic_reader import Record
 
 TOPIC = "persistent://acme/orders/t1"
@@ -28,8 +33,9 @@ def admission(name: str, mutations: int, wait_ms: int = 0, ts: int = 0, **more: 
 
 
 def record(**event: Any) -> Record:
-    """An event on its topic."""
-    return Record("t", 0, 0, 0, orjson.dumps({"id": "x", "ts": 0} | event))
+    """An event on its topic, written at its time."""
+    topic = "weir.requests" if event["type"] in ("request", "refund") else "weir.usage"
+    return Record(topic, 0, 0, event.get("ts", 0), orjson.dumps({"id": "x", "ts": 0} | event))
 
 
 def request(name: str, user: str, mutations: int = 1) -> Record:
@@ -66,10 +72,67 @@ def test_partitions_are_those_admitted_less_those_given_back() -> None:
     assert found["user=b%2Cb"]["partitions"] == 7
 
 
+def refund(mutations: int) -> Record:
+    """What alice gives back."""
+    items = [{"name": "t", "mutations": mutations}]
+    return record(type="refund", of="a", user="alice", subject="", items=items)
+
+
+def test_what_the_job_buries_costs_and_returns_nothing() -> None:
+    """Who may write reports lowered a bill by refunds there, and reports of a wrong clock raised one."""
+    bill = Bill({})
+    bill.take_decision(admission("a", 5))
+    bill.take(request("a", "alice", 5))
+    bill.take(refund(5)._replace(topic="weir.usage"))
+    bill.take(usage(quota_alice={"publishedBytes": 10})._replace(topic="weir.requests"))
+    of_alice = {"quota/user=alice": {"publishedBytes": 10}}
+    ahead = record(type="group_usage", broker="b1", period_ms=1000, usage=of_alice, ts=60_001)
+    bill.take(ahead._replace(ts=0))
+    assert [(row["partitions"], row["bytes_in"]) for row in rows(bill).values()] == [(5, 0)]
+    assert bill.bad == 3
+
+
+class Log:
+    """A reader of a cluster's topics, in which each stands once and its last record was sent again."""
+
+    def __init__(self, *_: Any) -> None:
+        self.read = lambda span, types=(): iter([Record("", 0, 0, 0, admission("a", 5))])
+
+    def spans(self, topic: str, *_: Any) -> list[str]:
+        """One."""
+        return [topic]
+
+    def messages(self, topic: str) -> Iterator[Any]:
+        """What was written to it."""
+        events = [request("a", "alice", 5), refund(2)] if topic == "weir.requests" else [REPORT]
+        given = stamps(b"producer")
+        written = [(given(), event) for event in events]
+        for offset, (stamp, event) in enumerate([*written, written[-1]]):
+            sent = Message(event.value, ts=0, partition=0, offset=offset)
+            yield SimpleNamespace(
+                topic=lambda: topic, partition=sent.partition, offset=sent.offset, value=sent.value,
+                timestamp=sent.timestamp, headers=lambda stamp=stamp: [(SENT_HEADER, stamp)],
+            )  # fmt: skip
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def test_what_was_sent_twice_is_billed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As all brokers fell; the job leaves it out."""
+    monkeypatch.setattr(adding, "TopicReader", Log)
+    monkeypatch.setattr(adding, "read_policies", lambda cluster: SimpleNamespace(entries={}))
+    (row,) = rows(bill(Cluster("h:1"), 0, 1)).values()
+    assert (row["tenant"], row["partitions"], row["bytes_in"]) == ("user=alice", 3, 10)
+
+
 def usage(**groups: dict[str, Any]) -> Record:
     """A broker's report; `quota_` before a name stands for `quota/`."""
     named = {name.replace("quota_", "quota/user="): report for name, report in groups.items()}
     return record(type="group_usage", broker="b1", period_ms=1000, usage=named)
+
+
+REPORT = usage(quota_alice={"publishedBytes": 10})
 
 
 def test_bytes_are_those_of_users_and_of_groups() -> None:

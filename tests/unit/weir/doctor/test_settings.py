@@ -53,12 +53,12 @@ def test_a_password_that_others_may_read(
     mode: int, client: dict[str, str], expected: str, tmp_path: Path
 ) -> None:
     """In the settings file."""
-    file = tmp_path / "weir.yaml"
+    file = tmp_path / "my weir.yaml"
     file.write_text("kafka: {}")
     file.chmod(mode)
     found = list(check_settings(patient_of(client_of=client, settings_file=str(file))))
     assert [str(each.status) for each in found] == [expected]
-    assert found[0].mend == ("" if expected == "ok" else f"chmod 600 {file}")
+    assert found[0].mend == ("" if expected == "ok" else f"chmod 600 '{file}'")
     # One part's is as good.
     found = list(check_settings(patient_of(logins={"job": client}, settings_file=str(file))))
     assert [str(each.status) for each in found] == [expected]

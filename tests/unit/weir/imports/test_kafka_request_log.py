@@ -60,6 +60,16 @@ def test_a_real_log_replays(imported: Import, tmp_path: Path) -> None:
     assert told == ["throttle", "throttle", "throttle", "throttle"]
 
 
+def test_the_command_that_comes_next_works_as_it_stands(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever the file's name is."""
+    log, out = tmp_path / "a.log", tmp_path / "my events.jsonl"
+    log.write_text(f"{create(0)}\n")
+    assert main(["import", "kafka-request-log", str(log), "--out", str(out)]) == 0
+    assert f"weir replay --policies FILE --events '{out}' --out" in capsys.readouterr().err
+
+
 def test_times_are_those_of_the_requests(imported: Import) -> None:
     """The line's time is the request's end, in the zone that was named."""
     (utc,) = imported([create(0)])

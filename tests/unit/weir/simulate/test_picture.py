@@ -1,8 +1,12 @@
 """The picture of all runs."""
 
+import errno
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
+from matplotlib.figure import Figure
 
 from streaming.contract.errors import WeirError
 from weir.simulate.figures import contender, contenders, figures
@@ -34,3 +38,20 @@ def test_a_picture_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     """With the reason."""
     with pytest.raises(WeirError, match="No such file"):
         write(tmp_path / "nowhere" / "a.png", figures(SHORT, [contender({})]))
+
+
+def test_a_full_disk_leaves_the_picture_that_was_there(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Half of another one lay there."""
+
+    def full(drawn: Figure, file: str, **_: Any) -> None:
+        Path(file).write_bytes(b"\x89PNG, half")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    out = tmp_path / "a.png"
+    out.write_bytes(b"before")
+    monkeypatch.setattr(Figure, "savefig", full)
+    with pytest.raises(WeirError, match="No space left"):
+        write(out, figures(SHORT, [contender({})]))
+    assert out.read_bytes() == b"before" and [*tmp_path.iterdir()] == [out]

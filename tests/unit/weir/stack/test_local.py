@@ -269,3 +269,26 @@ def test_collectors_run_where_there_is_something_to_collect(world: World) -> Non
         stack = world.stack(collect=collect, backlog=backlog, pulsar_admin="http://p:1")
         assert {part.name for part in stack.parts} & {"collect", PULSAR_COLLECTOR} == there
         stack.stop()
+
+
+class Ending:
+    """A part whose main thread hears that it has ended, while another one asks for metrics."""
+
+    name = "proxy"
+
+    def __init__(self) -> None:
+        self._said: list[dict[str, Any] | None] = [{"metrics": "http://m"}]
+
+    @property
+    def ready(self) -> dict[str, Any] | None:
+        """Once; then it is forgotten."""
+        return self._said.pop() if self._said else None
+
+
+def test_a_part_that_ends_meanwhile_spoils_no_page_of_metrics(world: World) -> None:
+    """All other parts were missing from it, too."""
+    stack, ending = world.stack(), Ending()
+    stack.stop()
+    given: Any = [ending]
+    stack.parts = given
+    assert stack.metrics_sources() == {"proxy": "http://m"}

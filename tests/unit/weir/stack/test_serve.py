@@ -1,13 +1,15 @@
 """What `weir up` says when all is ready."""
 
 import re
+import socket
 from argparse import Namespace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from streaming.contract.errors import ConfigError
+from streaming.contract.errors import ConfigError, WeirError
 from weir.stack import serve
 
 
@@ -54,3 +56,35 @@ def test_what_the_stack_itself_reads_of_the_settings(tmp_path: Path) -> None:
     file.write_text("local: {kafka_port: 65536}\n")
     with pytest.raises(ConfigError, match="65535"):
         serve._settings(str(file))
+
+
+def test_parts_are_stopped_in_order_whatever_fails_meanwhile(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Such as the ready file on a disk that has become read-only: they were killed."""
+    asked: list[str] = []
+    noted: Any = SimpleNamespace(start=lambda: False, stop=lambda: asked.append("stop"), metrics_sources={})
+    settings: Any = SimpleNamespace(tls=None)
+    options: Any = SimpleNamespace(listen="h:0", admin="h:0", pulsar=None)
+    given = {"_options": options, "_settings": settings, "Stack": noted, "MetricsServer": noted}
+    for name, made in given.items():
+        monkeypatch.setattr(serve, name, lambda *words, made=made: made)
+    monkeypatch.setattr(serve, "forget_ready_file", lambda path: None)
+    monkeypatch.setattr(serve.StopSignal, "install", lambda stop: None)
+    # No plain file, so that taking it away fails.
+    args = Namespace(ready_file=tmp_path, settings=None, metrics=("h", 0))
+    with pytest.raises(OSError, match=re.escape(str(tmp_path))):
+        serve.serve(args, None)
+    assert asked == ["stop"]
+
+
+@pytest.mark.parametrize(("host", "why"), [("192.0.2.1", "assign"), ("127.0.0.1", "in use")])
+def test_an_address_that_cannot_be_listened_on_is_told_why(host: str, why: str) -> None:
+    """One that is not of this machine was called in use: nobody found by whom."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"{host}:{taken.getsockname()[1]}"
+        said = f"{re.escape(address)} cannot be listened on: .*{why}.*; choose another address with --listen"
+        with pytest.raises(WeirError, match=said):
+            serve._check_port(address, "--listen")
