@@ -19,7 +19,7 @@ from streaming.job.spark.state_files import SUFFIXES, is_whole, loadable, why_no
 
 YOUNG_S: Final = 60.0
 """Files that are older, by the newest one, are on the disk: Linux writes them after half a minute."""
-_ONCE: Final = ("metadata", "sources/*/*", "state/*/_metadata/*")
+_ONCE: Final = ("metadata", "sources/*/*", "state/*/_metadata/*", "state/*/*/_metadata/*")
 """What Spark writes before the first batch."""
 
 

@@ -33,6 +33,7 @@ def made(folder: Path, batches: int = 5, provider: str = "HDFSBackedStateStorePr
     """A checkpoint of so many whole batches, and one more that has begun; a snapshot of the third."""
     path = folder / NAME
     files = {"metadata": b'{"id":"a"}', "sources/0/0": b"\0v1\n{}", "state/0/_metadata/metadata": b"v1\n{}"}
+    files["state/0/0/_metadata/schema"] = b"\0\2v2"
     for number in range(batches + 1):
         files[f"offsets/{number}"] = offsets(provider)
     for number in range(batches):
@@ -136,6 +137,7 @@ def test_it_goes_back_to_the_last_whole_batch(tmp_path: Path, tear: Tear, last: 
         torn("metadata"),
         torn("sources/0/0"),
         torn("state/0/_metadata/metadata"),
+        torn("state/0/0/_metadata/schema"),
     ],
 )
 def test_without_a_whole_batch_it_is_set_aside(tmp_path: Path, tear: Tear) -> None:
@@ -164,7 +166,7 @@ def test_what_was_written_long_before_is_not_read(tmp_path: Path) -> None:
 def test_a_state_that_spark_alone_reads_is_taken_as_whole(tmp_path: Path) -> None:
     """Its logs are looked at all the same."""
     path = made(tmp_path, provider="RocksDBStateStoreProvider")
-    for file in path.glob("state/0/[01]/*"):
+    for file in path.glob("state/0/[01]/*.*"):
         file.unlink()
     assert go_back(path) == ""
     torn("commits/4")(path)
