@@ -14,6 +14,7 @@ from streaming.job.process.whole_batches import YOUNG_S, go_back
 
 NAME = f"v{LAYOUT}-shards2-partitions2-topicsab"
 TASKS = (0, 1)
+DAMAGED = b"LZ4Block" + struct.pack("<Biii", 0x2F, 20, 100, 0) + b"\xff" * 20
 Tear = Callable[[Path], object]
 
 
@@ -107,6 +108,8 @@ def test_nothing_there_is_nothing_torn(tmp_path: Path) -> None:
         (torn("commits/4", content=b"\0" * 20), 3),
         (torn("state/0/1/5.delta"), 3),
         (torn("state/0/1/5.delta", content=rows(4, 4)[:-5]), 3),
+        # Of whole length, and its block is not what was packed.
+        (torn("state/0/1/5.delta", content=DAMAGED), 3),
         (torn("state/0/0/4.delta", "state/0/1/5.delta", content=b"\0" * 60), 2),
         # The snapshot is as good as the deltas before it, and they as it.
         (torn("state/0/0/2.delta", "commits/4"), 3),
