@@ -176,10 +176,13 @@ def test_a_state_that_spark_alone_reads_is_taken_as_whole(tmp_path: Path) -> Non
     assert " to batch 3 " in go_back(path)
 
 
-def test_what_cannot_be_read_is_no_torn_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["offsets/5", "offsets/4", "commits/4", "state/0/0/5.delta"])
+def test_what_cannot_be_read_is_no_torn_file(tmp_path: Path, name: str) -> None:
     """Nothing is deleted because a disk does not answer."""
     path = made(tmp_path)
-    (path / "offsets/5").unlink()
-    (path / "offsets/5").mkdir()
+    (path / name).unlink()
+    (path / name).mkdir()
+    before = sorted(path.rglob("*"))
     with pytest.raises(StateError, match=r"cannot be looked through: .*Is a directory"):
         go_back(path)
+    assert sorted(path.rglob("*")) == before
