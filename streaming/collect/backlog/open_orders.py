@@ -155,6 +155,9 @@ class OpenOrders:
         Raises:
             WeirError: it cannot be said.
         """
+        if action.id not in self._begun:
+            # Whoever began it has said so himself meanwhile.
+            return
         why = {True: "", False: _NOT_DONE, None: _NOT_KNOWN}[passed]
         reason = f"{action.reason or CUT_OFF}{why}" if why else ""
         end = replace(

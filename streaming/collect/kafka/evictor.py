@@ -217,6 +217,8 @@ class KafkaEvictor:
             WeirError: nothing could be read.
         """
         known = self._partitions.topic(topic)
+        if known is None and topic in self._partitions.there:
+            raise Unanswered(f"{printable(topic)} could not be read yet")
         place = None if known is None else await self._acting.found(known.place)
         if place is None:
             return [None] * len(subscriptions)

@@ -1,7 +1,7 @@
 """What is remembered of the partitions of a cluster from one check to the next."""
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -32,12 +32,16 @@ class Partitions:
 
     Args:
         ledgers_max: stretches of one, the open one included.
+
+    Attributes:
+        there: topics that the cluster has, also those that could not be read so far.
     """
 
     def __init__(self, ledgers_max: int) -> None:
         self._closed_max = ledgers_max - 1
         self._known: dict[Partition, KnownPartition] = {}
         self._by_topic: dict[str, KnownPartition] = {}
+        self.there: frozenset[str] = frozenset()
 
     def __len__(self) -> int:
         return len(self._known)
@@ -46,9 +50,10 @@ class Partitions:
         """The partition that a topic is; None: not known."""
         return self._by_topic.get(full)
 
-    def keep(self, places: Iterable[Place]) -> None:
+    def keep(self, places: Collection[Place]) -> None:
         """Forget all that the cluster does not have any more; one that was created anew is another."""
         ids = {place.partition: place.topic_id for place in places}
+        self.there = frozenset(place.full for place in places)
         self._known = {
             partition: own
             for partition, own in self._known.items()

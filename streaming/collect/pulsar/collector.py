@@ -154,15 +154,17 @@ class Collector:
             logger.warning("%s", failure)
             return Round(outcome=Outcome.UNREAD)
         passed = self._take(reading, at_ms)
+        told: dict[str, set[str]] = {}
         plan = self._planner.plan(policies, passed, self._shares, self.pusher.pushed, now_ms())
         try:
-            await asyncio.to_thread(self._report, self._events(plan, passed))
+            await asyncio.to_thread(self._report, self._events(plan, passed, told))
         except TakenOver:
             raise
         except WeirError as failure:
             self._metrics.reports.labels("failed").inc()
             logger.warning("%s", failure)
             return Round(outcome=Outcome.UNREPORTED, passed=passed, plan=plan)
+        self._told |= told
         self._metrics.reports.labels("written").inc()
         if not passed.period_ms:
             # Nobody's traffic is known yet: all topics would be newcomers.
@@ -198,8 +200,13 @@ class Collector:
         self._metrics.counter_restarts.inc(passed.restarted)
         return passed
 
-    def _events(self, plan: Plan, passed: Passage) -> list[tuple[str, dict[str, Any]]]:
-        """What passed, as events; one at least, since each says that this collector is the one."""
+    def _events(
+        self, plan: Plan, passed: Passage, told: dict[str, set[str]]
+    ) -> list[tuple[str, dict[str, Any]]]:
+        """What passed, as events; one at least, since each says that this collector is the one.
+
+        `told` gets, by broker, the groups that they name as used.
+        """
         self._number += 1
         periods = passed.period_ms or dict.fromkeys(self._brokers, 1)
         held_back = {
@@ -209,7 +216,9 @@ class Collector:
         events: list[tuple[str, dict[str, Any]]] = []
         for broker, event in usage_events(plan.pools, self._told, periods, held_back):
             usage: Any = event["usage"]
-            self._told[broker] = {name for name, one in usage.items() if any(one[key] for key in COUNTS)}
+            told[broker] = {name for name, one in usage.items() if any(one[key] for key in COUNTS)}
+            # Until it is known to be written both may stand.
+            self._told[broker] = self._told.get(broker, set()) | told[broker]
             name = f"{self._name}-{broker}-{self._number}"
             events += [(broker, record) for record in records(event, name)]
         return events

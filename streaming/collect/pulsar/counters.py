@@ -36,12 +36,14 @@ class Passage:
         counts: of each place that was known or is new, also where nothing passed.
         restarted: counters that had gone back.
         unknown: places that were left out, since too many are kept.
+        unheard: topic and subscription of places of which nothing was read now, though they may be there.
     """
 
     period_ms: Mapping[str, int]
     counts: Mapping[Place, Counts]
     restarted: int
     unknown: int
+    unheard: frozenset[tuple[str, str]] = frozenset()
 
 
 def _unsure(_topic: str) -> bool:
@@ -122,7 +124,12 @@ class Differences:
             del self._read_ms[gone], self._shown[gone]
             self._last = {place: last for place, last in self._last.items() if place.broker != gone}
         unknown = sum(place in counters for place in beyond)
-        return Passage(period_ms=periods, counts=result, restarted=restarted, unknown=unknown)
+        unheard = {place[1:] for place in kept if place not in counters}
+        unheard.difference_update(place[1:] for place in counters)
+        return Passage(
+            period_ms=periods, counts=result, restarted=restarted, unknown=unknown,
+            unheard=frozenset(unheard),
+        )  # fmt: skip
 
 
 def added(one: Counts, other: Counts) -> Counts:

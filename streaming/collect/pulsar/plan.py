@@ -1,11 +1,11 @@
 """What Pulsar's limiters should hold now: by policies, shares and what passed."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from streaming.collect.pulsar.counters import Passage
 from streaming.collect.pulsar.division import Division
-from streaming.collect.pulsar.limits import Kind, LimiterRate, Rates, Slot
+from streaming.collect.pulsar.limits import Kind, LimiterRate, Rates, Slot, whole_topic
 from streaming.collect.pulsar.pools import Pool, Target, counts_in, groups_of, pools_of
 from streaming.collect.pulsar.shares import Shares
 from streaming.contract.names import namespace_of
@@ -94,7 +94,7 @@ class Planner:
         for path, value in policies.entries.items():
             if path.startswith(f"{Section.TOPICS}."):
                 _add_topic(plan, path.removeprefix(f"{Section.TOPICS}."), value)
-        self._keep(plan, policies, pushed)
+        self._keep(plan, policies, pushed, passed.unheard)
         return plan
 
     def _namespaces(self, plan: Plan, policies: PolicySet) -> None:
@@ -121,13 +121,20 @@ class Planner:
                 if fixed is not None:
                     plan.want(Slot(namespace, "", "", kind), fixed)
 
-    def _keep(self, plan: Plan, policies: PolicySet, pushed: Mapping[Slot, Rates]) -> None:
-        """A topic's own limit stays for some rounds without traffic, unless its policy is gone."""
+    def _keep(
+        self, plan: Plan, policies: PolicySet, pushed: Mapping[Slot, Rates],
+        unheard: Iterable[tuple[str, str]],
+    ) -> None:  # fmt: skip
+        """A topic's own limit stays for some rounds without traffic, unless its policy is gone.
+
+        What nobody has told of may have traffic, which must not fall back on what is there for newcomers.
+        """
+        silent = {(whole_topic(topic), of) for topic, name in unheard for of in ("", name)}
         idle: dict[Slot, int] = {}
         for slot in pushed:
             if not slot.topic or slot in plan.wanted or slot in plan.held:
                 continue
-            rounds = self._idle.get(slot, 0) + 1
+            rounds = self._idle.get(slot, 0) + ((slot.topic, slot.subscription) not in silent)
             if rounds < self._idle_rounds and _is_shared(policies, slot):
                 idle[slot] = rounds
                 plan.held.add(slot)

@@ -216,6 +216,7 @@ class Pusher:
                 ready.append(change)
             elif change.rates is None:
                 self.pushed.pop(change.slot, None)
+                self._noted.pop(change.slot, None)
             else:
                 # It was pushed before, though that was answered by an error.
                 self.pushed[change.slot] = change.rates

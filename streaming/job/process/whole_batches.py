@@ -19,7 +19,7 @@ from streaming.job.spark.state_files import SUFFIXES, is_whole, loadable, why_no
 
 YOUNG_S: Final = 60.0
 """Files that are older, by the newest one, are on the disk: Linux writes them after half a minute."""
-_ONCE: Final = ("metadata", "sources/*/*", "state/*/_metadata/*")
+_ONCE: Final = ("metadata", "sources/*/*", "state/*/_metadata/*", "state/*/*/_metadata/*")
 """What Spark writes before the first batch."""
 
 
@@ -82,11 +82,13 @@ def _torn(logs: list[Path], state: list[Path], once: list[Path]) -> set[Path]:
 
 
 def _is_whole_log(path: Path) -> bool:
+    # What the disk does not give is not torn.
+    data = path.read_bytes()
     try:
         if path.parent.name == "offsets":
             offsets_of(path)
             return True
-        version, told = path.read_bytes().splitlines()
+        version, told = data.splitlines()
         return version == b"v1" and isinstance(orjson.loads(told), dict)
     except (StateError, ValueError):
         return False

@@ -50,9 +50,11 @@ def is_whole(path: Path) -> bool:
     Raises:
         OSError: it is not there, or the disk does not give it.
     """
+    data = path.read_bytes()
     try:
-        return all(True for _ in _changes(_plain(path.read_bytes())))
-    except (ValueError, struct.error):
+        return all(True for _ in _changes(_plain(data)))
+    # Of a damaged block Arrow says OSError, as of a disk that does not answer.
+    except (OSError, ValueError, struct.error):
         return False
 
 

@@ -92,6 +92,16 @@ def test_who_sends_no_more_is_forgotten() -> None:
     assert copies(before, [(0, old)], 4, T0 + 2 * KEPT_MS) == [False]
 
 
+def test_what_comes_later_elsewhere_makes_nobody_forgotten() -> None:
+    """A job that catches up reads one partition, or topic, further than another."""
+    stamp = stamps(b"producer")
+    first, second = stamp(), stamp()
+    before = SentBefore()
+    copies(before, [(0, first), (0, second)])
+    copies(before, [(1, stamps(b"other...")())], 0, T0 + 2 * KEPT_MS)
+    assert copies(before, [(0, second)], 2) == [True]
+
+
 def test_no_more_are_known_than_are_heard_of_last() -> None:
     names = [number.to_bytes(8) for number in range(PRODUCERS_MAX + 1)]
     first = {name: stamps(name)() for name in names}

@@ -77,6 +77,21 @@ async def test_an_end_that_was_said_settles_it(step: str) -> None:
     assert desk.value(EXCEEDED, **PLACE, quota_type="size") == 0
 
 
+async def test_an_end_that_is_said_while_the_cluster_is_asked_is_the_only_one() -> None:
+    """The run before may still be there for a while."""
+    cluster, desk = rig(slow=59)
+    await desk.check()
+
+    async def ended() -> None:
+        desk.collector.take(replace(begun(OLD, 0), step="done"))
+
+    cluster.before["passed"] = ended
+    desk.collector.take(begun(OLD, 0))
+    await settled(desk)
+    assert desk.actions == []
+    assert desk.value(EXCEEDED, **PLACE, quota_type="size") == 0
+
+
 async def test_other_clusters_and_blocks_of_producers_are_others_affairs() -> None:
     desk = Desk(FakeCluster(slow=59))
     await desk.check()

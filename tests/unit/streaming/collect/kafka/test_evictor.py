@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from streaming.collect.backlog.cluster import CannotEvict, Eviction, NotKnown, Order
+from streaming.collect.kafka.connection import Unanswered
 from streaming.collect.kafka.evictor import KafkaEvictor
 from streaming.collect.kafka.groups import GroupReader
 from streaming.collect.kafka.known_partitions import Partitions
@@ -90,10 +91,10 @@ class World:
     def __init__(self, state: str) -> None:
         self.cluster = Busy(state)
         connection: Any = self.cluster
-        self._groups, partitions = GroupReader(connection), Partitions(64)
+        self._groups, self.partitions = GroupReader(connection), Partitions(64)
         place = Place(partition=PLACE, full=TOPIC, topic_id=7, leader=1)
-        partitions.take([place], {PLACE: Extent(start=0, end=20, size=2_000, ts=1)}, {})
-        known = partitions.topic(TOPIC)
+        self.partitions.take([place], {PLACE: Extent(start=0, end=20, size=2_000, ts=1)}, {})
+        known = self.partitions.topic(TOPIC)
         assert known is not None
         known.reports.append(1)
         ledger, entry = known.stretches.position(REPORTED)
@@ -101,7 +102,7 @@ class World:
         self.report = Backlog(
             id="", ts=1, at=1, broker="", topic=TOPIC, ledgers=known.stretches.ledgers(), subscriptions=(own,)
         )
-        self.evictor = KafkaEvictor(connection, PartitionReader(connection), self._groups, partitions)
+        self.evictor = KafkaEvictor(connection, PartitionReader(connection), self._groups, self.partitions)
 
     async def prepare(self, target: int) -> Eviction | None:
         """Of the share group, up to an offset; what it has acknowledged is known."""
@@ -150,3 +151,13 @@ async def test_a_move_without_an_answer_is_not_known() -> None:
     world.cluster.answers = False
     with pytest.raises(NotKnown, match="does not tell whether it has moved s"):
         await world.evictor.carry_out(eviction)
+
+
+async def test_of_a_topic_that_could_not_be_read_yet_it_is_asked_again() -> None:
+    """A collector and a leader may start together; of one that has gone nothing will ever be known."""
+    world = World("Empty")
+    late, gone = "persistent://acme/orders/late", "persistent://acme/orders/gone"
+    world.partitions.keep([Place(partition=Partition("late", 0), full=late, topic_id=8, leader=-1)])
+    with pytest.raises(Unanswered, match="could not be read yet"):
+        await world.evictor.passed(late, [("s", (0, 1))])
+    assert await world.evictor.passed(gone, [("s", (0, 1))]) == [None]

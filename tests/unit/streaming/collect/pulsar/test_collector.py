@@ -127,6 +127,21 @@ def test_nothing_is_pushed_that_was_not_reported(rig: Rig) -> None:
         rig.round(2_000)
 
 
+@pytest.mark.parametrize("used_in_vain", [False, True])
+def test_that_a_group_is_idle_is_told_though_a_report_is_not_written(rig: Rig, used_in_vain: bool) -> None:
+    """Else its share would stand until it expires; nor is it known whether the report was written."""
+    rig.round(0)
+    rig.refusal = WeirError("Kafka is away") if used_in_vain else None
+    rig.round(1_000)
+    rig.refusal = WeirError("Kafka is away")
+    rig.round(1_000)
+    rig.refusal = None
+    rig.round(1_000)
+    rig.round(1_000)
+    assert [list(event["usage"]) for _, event in rig.reported[-2:]] == [["g"], []]
+    assert rig.reported[-2][1]["usage"]["g"]["publishedMsg"] == 0
+
+
 def test_without_push_it_says_what_it_would_do(monkeypatch: pytest.MonkeyPatch) -> None:
     """And does nothing of it."""
     rig = Rig(monkeypatch, push=False)

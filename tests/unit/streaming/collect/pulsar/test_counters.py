@@ -47,6 +47,14 @@ def test_a_broker_that_does_not_answer_for_a_while_counts_when_it_does() -> None
     assert passed.period_ms == {"b1": 2_000, "b2": 1_000}
 
 
+def test_what_a_silent_broker_has_is_unheard() -> None:
+    """But for what another one has by now; what a whole reading lacks has gone."""
+    differences = Differences(9)
+    differences.take(0, ["b1", "b2"], {T1: (1, 1, 0, 0), T2: (1, 1, 0, 0)}, whole)
+    assert differences.take(1_000, ["b2"], {ELSEWHERE: (1, 1, 0, 0)}, whole).unheard == {(T2.topic, "")}
+    assert not differences.take(2_000, ["b1", "b2"], {T1: (1, 1, 0, 0)}, whole).unheard
+
+
 def test_a_broker_that_is_gone_is_forgotten_after_an_hour() -> None:
     """Where brokers are called by their addresses names are not used again, and each held a whole reading."""
     differences = Differences(9)

@@ -109,6 +109,17 @@ def test_a_topic_without_traffic_keeps_its_limit_for_some_rounds() -> None:
     assert own(T1) not in plan(GROUP, {}, pushed, None, planner).held
 
 
+def test_a_topic_that_nobody_has_told_of_keeps_its_limit() -> None:
+    """Its broker does not answer the collector, and may serve its clients: it is no newcomer."""
+    planner, pushed = Planner(0.05, 3), {own(T1): Rates(50, -1), NAMESPACE: Rates(5, -1)}
+    silent = Passage(
+        period_ms={}, counts={}, restarted=0, unknown=0, unheard=frozenset({(f"{T1}-partition-0", "")})
+    )
+    for _ in range(5):
+        assert own(T1) in planner.plan(PolicySet(GROUP), silent, Shares(), pushed, 0).held
+    assert planner.plan(PolicySet({}), silent, Shares(), pushed, 0).held == set()
+
+
 @pytest.mark.parametrize(
     "entries", [{}, {**GROUP, "resourcegroups.g": {"publishRateInMsgs": 100, "shadow": True}}]
 )

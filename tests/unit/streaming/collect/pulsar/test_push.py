@@ -182,6 +182,26 @@ def test_what_became_of_a_push_is_not_forgotten_meanwhile() -> None:
     assert held(fake, TOPIC) is None
 
 
+def test_what_is_gone_already_is_ours_no_more() -> None:
+    """By a removal that was answered by an error, or by hand: what somebody sets there later is theirs."""
+    fake, pusher = pushing()
+    step(pusher, {TOPIC: 50}, 0)
+
+    def fail(method: str, path: str) -> int | None:
+        if method == "DELETE" and path == TOPIC.path:
+            fake.set.clear()
+            return 500
+        return 0
+
+    fake.fail = fail
+    assert step(pusher, {}, PUSH_APART_MS) == {TOPIC: Result.FAILED}
+    step(pusher, {}, 2 * PUSH_APART_MS)
+    assert fake.properties == {}
+    fake.hold(TOPIC, Rates(50, -1))
+    assert pusher_of_known(fake).pushed == {}
+    assert step(pusher, {TOPIC: 9}, 4 * PUSH_APART_MS) == {TOPIC: Result.FOREIGN}
+
+
 def pusher_of_known(fake: FakePulsar) -> Pusher:
     """One more collector that has read the notes."""
     pusher = pusher_of(fake)

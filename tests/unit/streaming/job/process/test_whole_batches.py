@@ -14,6 +14,7 @@ from streaming.job.process.whole_batches import YOUNG_S, go_back
 
 NAME = f"v{LAYOUT}-shards2-partitions2-topicsab"
 TASKS = (0, 1)
+DAMAGED = b"LZ4Block" + struct.pack("<Biii", 0x2F, 20, 100, 0) + b"\xff" * 20
 Tear = Callable[[Path], object]
 
 
@@ -33,6 +34,7 @@ def made(folder: Path, batches: int = 5, provider: str = "HDFSBackedStateStorePr
     """A checkpoint of so many whole batches, and one more that has begun; a snapshot of the third."""
     path = folder / NAME
     files = {"metadata": b'{"id":"a"}', "sources/0/0": b"\0v1\n{}", "state/0/_metadata/metadata": b"v1\n{}"}
+    files["state/0/0/_metadata/schema"] = b"\0\2v2"
     for number in range(batches + 1):
         files[f"offsets/{number}"] = offsets(provider)
     for number in range(batches):
@@ -106,6 +108,8 @@ def test_nothing_there_is_nothing_torn(tmp_path: Path) -> None:
         (torn("commits/4", content=b"\0" * 20), 3),
         (torn("state/0/1/5.delta"), 3),
         (torn("state/0/1/5.delta", content=rows(4, 4)[:-5]), 3),
+        # Of whole length, and its block is not what was packed.
+        (torn("state/0/1/5.delta", content=DAMAGED), 3),
         (torn("state/0/0/4.delta", "state/0/1/5.delta", content=b"\0" * 60), 2),
         # The snapshot is as good as the deltas before it, and they as it.
         (torn("state/0/0/2.delta", "commits/4"), 3),
@@ -136,6 +140,7 @@ def test_it_goes_back_to_the_last_whole_batch(tmp_path: Path, tear: Tear, last: 
         torn("metadata"),
         torn("sources/0/0"),
         torn("state/0/_metadata/metadata"),
+        torn("state/0/0/_metadata/schema"),
     ],
 )
 def test_without_a_whole_batch_it_is_set_aside(tmp_path: Path, tear: Tear) -> None:
@@ -164,17 +169,20 @@ def test_what_was_written_long_before_is_not_read(tmp_path: Path) -> None:
 def test_a_state_that_spark_alone_reads_is_taken_as_whole(tmp_path: Path) -> None:
     """Its logs are looked at all the same."""
     path = made(tmp_path, provider="RocksDBStateStoreProvider")
-    for file in path.glob("state/0/[01]/*"):
+    for file in path.glob("state/0/[01]/*.*"):
         file.unlink()
     assert go_back(path) == ""
     torn("commits/4")(path)
     assert " to batch 3 " in go_back(path)
 
 
-def test_what_cannot_be_read_is_no_torn_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["offsets/5", "offsets/4", "commits/4", "state/0/0/5.delta"])
+def test_what_cannot_be_read_is_no_torn_file(tmp_path: Path, name: str) -> None:
     """Nothing is deleted because a disk does not answer."""
     path = made(tmp_path)
-    (path / "offsets/5").unlink()
-    (path / "offsets/5").mkdir()
+    (path / name).unlink()
+    (path / name).mkdir()
+    before = sorted(path.rglob("*"))
     with pytest.raises(StateError, match=r"cannot be looked through: .*Is a directory"):
         go_back(path)
+    assert sorted(path.rglob("*")) == before
