@@ -1,7 +1,7 @@
 """Who counts, and when a proxy hears too little."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -160,10 +160,10 @@ async def test_blind_when_there_is_no_room_for_our_word() -> None:
     def clock_ms() -> int:
         return now_ms
 
-    membership = Membership("p1", "kafka", clock_ms, lambda: None)
+    membership, to_kafka = Membership("p1", "kafka", clock_ms, lambda: None), cast(Any, send)
     feed = MembershipFeed(
         "p1", membership, Clock(steady_ms=clock_ms, wall_ms=clock_ms), BrokersClock(clock_ms, clock_ms),
-        "weir.usage", {"bootstrap.servers": "here"}, send=send, send_first=send,
+        "weir.usage", {"bootstrap.servers": "here"}, send=to_kafka, send_first=to_kafka,
         in_loop=lambda function: function(), ask_for_a_sign=lambda: None,
         same_name=Metrics(10).same_name, hear=unheard_of,
     )  # fmt: skip
