@@ -85,7 +85,9 @@ class ControlPlane:
             refused=self._refused,
             learn=self._brokers.learn,
         )
-        self.policies = Policies(self.brokers_ms, lambda: self._policies_tail.caught_up.is_set())
+        self.policies = Policies(
+            self.brokers_ms, lambda: self._policies_tail.caught_up.is_set(), lambda: self._brokers.known
+        )
         self._unusable, of_policies = (
             Complaints(topic, metrics.unusable_records.labels(topic).inc)
             for topic in (topics.decisions, topics.policies)

@@ -178,6 +178,9 @@ class Upstream(Outlet, asyncio.Protocol):
             self._fail("refused")
 
     def _fail(self, reason: str) -> None:
+        if self._connecting is None:
+            # It was made in the very turn in which its time was over: whatever ends it now tells so itself.
+            return
         self._connecting = None
         self._owner.upstream_failed(reason)
 

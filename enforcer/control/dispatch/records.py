@@ -6,6 +6,7 @@ from typing import Any
 
 from streaming.contract.errors import BadEvent
 from streaming.contract.fields import TS_MAX_MS, Fields, applied_ts, choice, flag, integer, shown, text
+from streaming.contract.names import namespace_of
 from streaming.laws.dispatch.law import DIMENSIONS, LEVELS
 
 Counts = tuple[int | None, int | None]
@@ -49,9 +50,12 @@ def dispatch_of(fields: Fields) -> DispatchDecision:
     """
     limited_by = _object(fields, "limited_by")
     acquired = _object(fields, "acquired")
+    topic = text(fields, "topic", None)
+    # Else no policy could be looked for, and whoever does would lose all that was read with it.
+    namespace_of(topic)
     return DispatchDecision(
         broker=text(fields, "broker", None),
-        topic=text(fields, "topic", None),
+        topic=topic,
         subscription=text(fields, "subscription", None),
         proxy=text(fields, "proxy", ""),
         at=applied_ts(fields, integer(fields, "ts", None, maximum=TS_MAX_MS)),

@@ -128,7 +128,7 @@ class EntityView:
     def _take_admission(
         self, said: Admission, entity: Entity, ts: int, shadow: bool, repeated: bool
     ) -> None:
-        if said.limit is None:
+        if not said.limit:  # No law says 0, but somebody may.
             return
         table, row = self.table, self._row(entity, ts, shadow)
         columns = table.columns

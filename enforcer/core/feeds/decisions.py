@@ -65,17 +65,18 @@ def decisions_in(
             try:
                 reader = readers.get(kind := text(fields, "type", None))
                 decision = None if reader is None else _decision(reader, fields, said_ms, latest_ms)
-            except BadEvent as bad:
-                unusable(bad.reason)
-                continue
-            except Exception as mistake:  # noqa: BLE001 — counted and told; else this thread would end
-                unusable(f"a mistake in its reader: {mistake!r}")
+            except Exception as trouble:  # noqa: BLE001 — counted and told; else this thread would end
+                unusable(_told(trouble))
                 continue
             if decision is not None:
                 found.append((kind, decision))
-    except BadEvent as bad:
-        unusable(bad.reason)
+    except Exception as trouble:  # noqa: BLE001 — the same of readers of whole records
+        unusable(_told(trouble))
     return found
+
+
+def _told(trouble: Exception) -> str:
+    return trouble.reason if isinstance(trouble, BadEvent) else f"a mistake in its reader: {trouble!r}"
 
 
 def _decision(reader: DecisionReader, fields: Fields, said_ms: int, latest_ms: int) -> Any | None:

@@ -169,8 +169,9 @@ class MembershipFeed:
             event["leaving"] = True
         sent_ms = self._brokers.now_ms()
         send = self._send_first if self._beats == 1 else self._send
-        if send(event, name, acked=partial(self._told, sent_ms)):
-            self._membership.alive.sent(sent_ms)
+        # Also one that is dropped, as too many events wait: nobody takes that either.
+        self._membership.alive.sent(sent_ms)
+        send(event, name, acked=partial(self._told, sent_ms))
 
     def _told(self, sent_ms: int, record_ms: int | None) -> None:
         """The acknowledgement of an `alive`, in a thread."""

@@ -27,13 +27,18 @@ class Policies:
     Args:
         brokers_ms: the time now, ms on the brokers' clock, by which policies are dated.
         known: see there.
+        dated: whether that clock is known; before it is our own, which may be ahead, and what is forgotten by
+            it would be in force at once.
     """
 
-    def __init__(self, brokers_ms: Callable[[], int], known: Callable[[], bool] = lambda: True) -> None:
+    def __init__(
+        self, brokers_ms: Callable[[], int], known: Callable[[], bool] = lambda: True,
+        dated: Callable[[], bool] = lambda: True,
+    ) -> None:  # fmt: skip
         self.timeline = PolicyTimeline()
         self.known = known
         self._followers: list[tuple[Callable[[int], None], Callable[[int], None]]] = []
-        self._brokers_ms = brokers_ms
+        self._brokers_ms, self._dated = brokers_ms, dated
         self._unfolded = 0
 
     def follow(self, changed: Callable[[int], None], forgetting: Callable[[int], None]) -> None:
@@ -67,7 +72,7 @@ class Policies:
         for change in changes:
             self.timeline.apply(change.path, change.value, change.ts, change.version)
         self._unfolded += len(changes)
-        if self._unfolded > _FOLD_ABOVE:
+        if self._unfolded > _FOLD_ABOVE and self._dated():
             # Years of changes are not needed, only what late decisions may refer to. What is late is said
             # by the clock: the newest change may be dated far ahead.
             upto = self._brokers_ms() - KEEP_MS

@@ -122,6 +122,8 @@ def _all_counters(column: pa.Array) -> list[tuple[tuple[int, int] | None, ...]] 
     kind = column.type
     if not pa.types.is_map(kind) or not pa.types.is_struct(kind.item_type) or column.items.null_count:
         return None
+    if kind.key_type != pa.string():
+        return None
     if {field.name: field.type for field in kind.item_type} != dict.fromkeys(DIMENSIONS, pa.int64()):
         return None
     counts = [column.items.field(name).fill_null(0) for name in DIMENSIONS]

@@ -47,6 +47,23 @@ async def test_an_address_that_is_none_is_a_failure_like_any_other() -> None:
     assert await asyncio.wait_for(owner.failed, 5) == "refused" and upstream.closed
 
 
+async def test_what_was_made_as_its_time_was_over_has_not_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its owner sends requests by then, which would be given up with their client; its end is told once."""
+    owner: Any = Owner()
+    upstream, broker = Upstream(owner, ProxySettings()), FakeTransport()
+
+    async def late(make: Callable[[], asyncio.Protocol], *_: object) -> None:
+        make().connection_made(cast(asyncio.Transport, broker))
+        raise TimeoutError
+
+    monkeypatch.setattr("enforcer.host.dial.dial", late)
+    upstream.dial(("broker", 9_092))
+    await asyncio.sleep(0)
+    assert upstream.writable and not owner.failed.done()
+    upstream.connection_lost(None)
+    assert await owner.failed == "lost"
+
+
 @pytest.mark.parametrize("heard", [False, True])
 async def test_an_end_by_tls_is_a_refusal_only_at_first(heard: bool) -> None:
     """With TLS 1.3 a certificate is refused after the handshake; who has been heard is lost."""

@@ -32,7 +32,7 @@ def test_packed_nulls_are_absent() -> None:
     [
         {"limited_by": {}}, {"limited_by": "x"}, {"limited_by": {"level": "x", "dimension": "msgs"}},
         {"available": []}, {"available": {"msgs": -1}}, {"acquired": {"topic": 5}}, {"ts": None},
-        {"throttle_time_ms": 1.5}, {"broker": 5}, {"acquired": {"topic": {"msgs": "1"}}},
+        {"throttle_time_ms": 1.5}, {"broker": 5}, {"topic": "t1"}, {"acquired": {"topic": {"msgs": "1"}}},
     ],
 )  # fmt: skip
 def test_what_is_none_is_refused(wrong: dict[str, Any]) -> None:

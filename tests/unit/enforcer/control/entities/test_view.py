@@ -174,6 +174,13 @@ def test_what_proxies_only_ask_is_nobody() -> None:
     assert page(made, T, by="used") == ([], 0)
 
 
+def test_a_limit_of_0_limits_nobody_and_loses_nothing_that_was_read_with_it() -> None:
+    """No law says one, but anyone with access to the cluster could write it."""
+    made = view()
+    decided(made, admission(T, subject="user=bob", limit=0, tokens=None), admission(T, tokens=400.0))
+    assert row(made, T, Law.MUTATION)["entity"] == "user=alice"
+
+
 def test_what_candidates_decide_changes_no_row() -> None:
     """It stands beside, by the candidate's name."""
     made = view()

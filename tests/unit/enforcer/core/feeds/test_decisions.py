@@ -10,7 +10,7 @@ from context_kit import READERS
 from context_kit import read as read_record
 from message_kit import Record
 
-from enforcer.core.feeds.decisions import decisions_tail
+from enforcer.core.feeds.decisions import decisions_in, decisions_tail
 from enforcer.laws.mutation.decisions import Decision
 from streaming.columns.packed import pack
 from streaming.contract.backlog.decisions import BacklogDecision
@@ -203,6 +203,58 @@ def test_packed_shares_of_others_are_passed_over() -> None:
     (share,) = read_record(record, "b")
     assert [share] == read(SHARE)
     assert read_record(record) == [share]
+
+
+COUNTS = pa.struct([("msgs", pa.int64()), ("bytes", pa.int64())])
+TOPIC = {"topic": "persistent://a/b/t", "subscription": "s"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "fields", "column"),
+    [
+        (
+            "share", "limits", SHARE,
+            pa.array([[("publishRateInMsgs", 5.0)] * 2], pa.map_(pa.string(), pa.float64())),
+        ),
+        (
+            "share", "limits", SHARE,
+            pa.StructArray.from_arrays([pa.array([5.0])] * 2, ["publishRateInMsgs"] * 2),
+        ),
+        (
+            "dispatch", "acquired", {"id": "d", "ts": 5, "broker": "b", **TOPIC},
+            pa.array([[("topic", {"msgs": 1, "bytes": 1})] * 2], pa.map_(pa.string(), COUNTS)),
+        ),
+        (
+            "dispatch", "acquired", {"id": "d", "ts": 5, "broker": "b", **TOPIC},
+            pa.array([[(7, {"msgs": 1, "bytes": 1})]], pa.map_(pa.int64(), COUNTS)),
+        ),
+    ],
+)  # fmt: skip
+def test_packed_objects_that_are_none_in_json_end_no_reader(
+    kind: str, name: str, fields: dict[str, Any], column: pa.Array
+) -> None:
+    """A key twice, or one that is no text: the record is told of, and the next one is read."""
+    batch = pa.RecordBatch.from_pylist([
+        {each: value for each, value in fields.items() if each not in ("type", name)}
+    ])  # fmt: skip
+    reasons = list[str]()
+    record = packed_record(kind, batch.append_column(name, column), b"b")
+    assert read_record(record, "b", reasons.append, now_ms=int) == []
+    assert len(reasons) == 1 and "a mistake" not in reasons[0]
+
+
+def test_a_mistake_in_a_reader_of_whole_records_ends_no_reader() -> None:
+    """It is told as that of one row's is."""
+
+    def broken(_value: bytes) -> list[Any]:
+        raise ZeroDivisionError
+
+    reader = replace(READERS["admission"], all_of=broken)
+    rows = pa.RecordBatch.from_pylist([{"id": "x"}])
+    reasons = list[str]()
+    record: Any = packed_record("admission", rows)
+    assert decisions_in(record, {"admission": reader}, None, reasons.append) == []
+    assert reasons == ["a mistake in its reader: ZeroDivisionError()"]
 
 
 def test_an_admission_far_ahead_is_left_out() -> None:

@@ -2,10 +2,12 @@
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from message_kit import Record
 
 from enforcer.core.feeds.peers import Charge, Sign, charges_in, signs_in
+from streaming.columns.packed import pack
 
 REQUEST = {
     "type": "request", "id": "p1-1", "ts": 5_000, "proxy": "p1", "user": "a", "subject": "user=a",
@@ -47,3 +49,12 @@ def test_a_question_is_no_charge() -> None:
     """The job decides it."""
     asked = {name: value for name, value in REQUEST.items() if name != "decided"}
     assert charges_in(Record(asked)) == []  # type: ignore[arg-type]
+
+
+def test_a_packed_request_that_is_no_json_object_ends_no_reader() -> None:
+    """The job says so, in a dead letter; a proxy that reads back would wait for its reader for ever."""
+    items = pa.StructArray.from_arrays([pa.array(["x"]), pa.array(["x"])], ["name", "name"])
+    fields = {name: [value] for name, value in REQUEST.items() if name not in ("type", "items", "decided")}
+    rows = pa.RecordBatch.from_pydict(fields).append_column("items", pa.ListArray.from_arrays([0, 1], items))
+    (value,) = pack("request", rows)
+    assert charges_in(Record(value, packed=True)) == []  # type: ignore[arg-type]

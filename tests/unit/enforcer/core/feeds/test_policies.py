@@ -94,3 +94,18 @@ def test_a_change_dated_ahead_waits_for_its_time() -> None:
     assert now is not None and now.rate == 99
     late = policies.quota("b", "", NOW_TS - 50)
     assert late is not None and late.rate == 50
+
+
+def test_nothing_is_forgotten_by_our_own_clock() -> None:
+    """At a start it may be ahead of the brokers', whose nobody knows yet: what is dated ahead would be in
+    force at once, and stay so.
+    """
+    now_ms, dated = NOW_TS + DAY_MS, False
+    policies = Policies(lambda: now_ms, dated=lambda: dated)
+    past = [rate_of("b", number, NOW_TS - 100 + number) for number in range(100)]
+    policies.apply([*past, rate_of("a", 7, NOW_TS + DAY_MS // 2)])
+    now_ms, dated = NOW_TS + KEEP_MS, True
+    assert policies.quota("a", "", now_ms) is None
+    policies.apply([rate_of("b", 100, now_ms)])
+    assert len(policies.timeline.changes(-1, now_ms + DAY_MS)) == 2
+    assert policies.quota("a", "", now_ms) is None
