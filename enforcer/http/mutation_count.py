@@ -13,6 +13,8 @@ Get = Callable[[str], Awaitable[tuple[int, bytes | None]]]
 """Asks the upstream on the client's behalf: status and body of the answer, None if that is too large."""
 
 _INT32_MAX: Final = 2**31 - 1
+_NOT_NOW: Final = frozenset((408, 429))
+"""What an upstream answers that is too busy: the request itself it may carry out all the same."""
 
 
 class Uncounted(HttpRefusal):
@@ -65,7 +67,7 @@ async def count(match: Match, body: bytes, get: Get) -> Count:
 async def _held(match: Match, get: Get) -> int | None:
     """How many partitions there are; None if the upstream refuses to say: it will refuse the request too."""
     status, answer = await get(match.rule.current_path(match.sent))
-    if 400 <= status < 500:
+    if 400 <= status < 500 and status not in _NOT_NOW:
         return None
     if status != 200 or answer is None:
         raise Uncounted(502, "The upstream does not say how many partitions there are")

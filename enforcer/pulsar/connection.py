@@ -95,7 +95,8 @@ class Connection(asyncio.Protocol):
     @property
     def stalled(self) -> bool:
         """See link.Link."""
-        return _FULL in self._down.objections
+        objections = self._down.objections
+        return _FULL in objections or not objections.isdisjoint(self._parts)
 
     def answer(self, frame: bytes) -> None:
         """See link.Link."""

@@ -86,7 +86,7 @@ class Link(Protocol):
 
     @property
     def stalled(self) -> bool:
-        """The client reads too slowly, so that the broker is not read: what it answers is not seen."""
+        """The broker is not read, as its client reads too slowly or too much is held: no answer is seen."""
         ...
 
     def to_broker(self, frame: bytes) -> object:

@@ -184,11 +184,11 @@ class ModelLink(PartLink):
 
     def pause_broker(self, part: Part) -> None:
         """Nothing is read from the broker."""
-        self.broker_read = False
+        self.broker_read, self.stalled = False, True
 
     def resume_broker(self, part: Part) -> None:
         """It is again."""
-        self.broker_read = True
+        self.broker_read, self.stalled = True, False
         self.call_later(0, self._read)
 
     # What the client does ----------------------------------------------------------------------------------

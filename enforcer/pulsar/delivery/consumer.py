@@ -218,7 +218,11 @@ class Consumer:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if not self.closed and self._release() and self._grant():
+        if self.closed:
+            return
+        released = self._release()
+        self._owner.holds()
+        if released and self._grant():
             self._leave()
 
     def _release(self) -> bool:
@@ -234,7 +238,6 @@ class Consumer:
                     self._wait(self._context.room(self, charged=self._charged))
                     return False
                 if not self._may_pass(held.message):
-                    self._owner.holds()
                     self._wait(self._context.room(self, charged=self._charged))
                     return False
                 turn -= 1
@@ -242,7 +245,6 @@ class Consumer:
             self._owner.link.to_client(held.frame)
             if held.message is not None:
                 self._pass(held.message)
-        self._owner.holds()
         return True
 
     def _grant(self) -> bool:

@@ -126,7 +126,7 @@ class DeliveryPart:
     def check(self, now_ms: float) -> None:
         """See link.Part."""
         if self._asking:
-            self._asking.check(now_ms)
+            self._asking.check(now_ms, heard=not self.link.stalled)
         for number, since_ms in list(self._gone.items()):
             if now_ms - since_ms > _SURE_GONE_MS:
                 del self._gone[number]

@@ -132,10 +132,12 @@ class ConnectionQuestions:
             self._link.call_later(_AGAIN_MS, lambda: self._send(question))
         return None
 
-    def check(self, now_ms: float) -> None:
-        """Give up what takes too long."""
+    def check(self, now_ms: float, *, heard: bool) -> None:
+        """Give up what takes too long; while its broker is not heard no answer can come."""
         for question in list(self._waiting.values()):
-            if now_ms - question.since_ms > self._answer_ms:
+            if not heard:
+                question.since_ms = now_ms
+            elif now_ms - question.since_ms > self._answer_ms:
                 self._end(question, None if question.consumer.known else question.said)
 
     def _send(self, question: _Question) -> None:

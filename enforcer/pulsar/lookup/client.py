@@ -58,9 +58,14 @@ class LookupClient(asyncio.Protocol):
         self._heard = 0
         self.over = False
 
+    @property
+    def busy(self) -> bool:
+        """Whether somebody waits for an answer."""
+        return bool(self._waiting)
+
     def idle_ms(self, now_ms: float) -> float:
         """Since when nobody waits for an answer, ms."""
-        return 0.0 if self._waiting else now_ms - self._used_ms
+        return 0.0 if self.busy else now_ms - self._used_ms
 
     async def ask(self, request_id: int, lookup: bytes) -> bytes:
         """Send a LOOKUP; returns the frame that answers it. The caller limits the time.

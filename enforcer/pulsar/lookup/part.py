@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 _IDLE_MS: Final = 10_000
 _ASKED_MAX: Final = 8
-"""Brokers that one client's redirects keep connections to."""
+"""Brokers that one client's redirects keep connections to; none that is being asked makes room."""
 
 
 class Lookups:
@@ -175,7 +175,10 @@ class Lookups:
         other = self._others.pop(target, None)
         if other is None or other.over:
             if len(self._others) >= _ASKED_MAX:
-                self._others.pop(next(iter(self._others))).close()
+                idle = next((address for address, each in self._others.items() if not each.busy), None)
+                if idle is None:
+                    raise AskingFailed("too many brokers are asked at once")
+                self._others.pop(idle).close()
             other = LookupClient(
                 target, self._connect, self._link.now_ms, self._context.upstream_tls,
                 self._context.introduce(self._link),

@@ -295,13 +295,13 @@ class PublishingPart:
                 self._fail(request_id)
 
     def _look_at_unfinished(self, now_ms: float) -> None:
-        """What is not answered for long never will be, and what the client does not read is not seen."""
+        """What is not answered for long never will be, and while the broker is not read no answer is seen."""
         late_ms = now_ms - bounds.SLOT_DEADLINE_MS - _GRACE_MS
         stalled = self._link.stalled
         for producer in self._by_id.values():
             producer.unfinished.expire(late_ms)
             if stalled:
-                # A client that reads no receipts keeps no slot by that, and makes no broker look slow.
+                # A client whose receipts are not read keeps no slot by that, and makes no broker look slow.
                 producer.unfinished.free()
 
     def _watch(self) -> None:

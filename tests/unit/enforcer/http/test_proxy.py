@@ -118,6 +118,15 @@ async def test_what_is_bound_to_fail_is_not_decided(front: Front) -> None:
     assert front.desk.events == []
 
 
+@pytest.mark.parametrize("status", [408, 429, 503])
+async def test_what_a_busy_upstream_does_not_count_is_not_carried_out(front: Front, status: int) -> None:
+    """It may do a moment later what it refused to count: a thousand partitions would go for one."""
+    front.pulsar.partitions[TOPIC] = 1_000
+    front.pulsar.answers[f"GET {TOPIC}/partitions"] = lambda _seen: reply(status)
+    assert (await front.ask("DELETE", f"{TOPIC}/partitions")).status == 502
+    assert front.pulsar.partitions == {TOPIC: 1_000} and not front.pulsar.asked("DELETE")
+
+
 @pytest.mark.parametrize(("method", "cost"), [("POST", 5), ("DELETE", 1)])
 async def test_what_succeeds_all_the_same_is_charged(front: Front, method: str, cost: int) -> None:
     """Somebody made the topic in between."""

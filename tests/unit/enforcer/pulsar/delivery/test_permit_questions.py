@@ -82,6 +82,26 @@ def test_nobody_is_asked_for_without_a_limit_or_without_permits() -> None:
     assert link.stats_asked == 0
 
 
+def test_an_answer_behind_what_is_held_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit begins with so much on its way that the broker is not read: what it said is read later.
+
+    Given up, the consumer's permits would pass as they come, and its connection be held up ever again.
+    """
+    monkeypatch.setattr("enforcer.pulsar.delivery.part.HELD_MESSAGE_BYTES", 20_000)
+    world, link = reading(queue=QUEUE)
+    world.run(20)
+    link.publish(1, 5_000)
+    world.put(per_subscription(10))
+    link.part.look()
+    seconds_pass(link, 20)
+    assert link.stalled and not world.count("permit_questions_total", result="unknown")
+    seconds_pass(link, 130)
+    assert world.count("permit_questions_total", result="known") == 1
+    full = world.count("full_total")
+    seconds_pass(link, 60)
+    assert not link.part.store.frames and world.count("full_total") == full
+
+
 def test_a_broker_that_does_not_answer_is_believed_to_count_as_we_do(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its consumers are limited as before, and no question is kept."""
     monkeypatch.setattr("enforcer.pulsar.delivery.part.PERMIT_ANSWER_MS", 1_000)

@@ -248,6 +248,33 @@ def test_a_broker_that_fell_silent_is_asked_over_a_new_connection(monkeypatch: p
     run(test)
 
 
+def test_a_broker_that_is_being_asked_makes_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a further one: all that its client waits for there would fail. One that nobody asks does."""
+
+    async def test() -> None:
+        monkeypatch.setattr("enforcer.pulsar.lookup.part._ASKED_MAX", 1)
+        said = answer(LookupType.CONNECT, "pulsar://b-9:6650", request_id=3)
+        async with Broker(lambda asked: None) as first, Broker(lambda asked: said) as second:
+            rig = asking()
+            rig.down(answer(LookupType.REDIRECT, first.url))
+            await until(lambda: first.asked)
+            for number, response in ((2, LookupType.FAILED), (3, LookupType.CONNECT)):
+                rig.client.data = b""
+                rig.up(lookup(number))
+                rig.down(answer(LookupType.REDIRECT, second.url, request_id=number))
+                await until(lambda: rig.client.data)
+                body = parse(rig.client.data)
+                assert (body.request_id, body.response) == (number, response)
+                if number == 2:
+                    rig.client.data = b""
+                    first._writers[0].write(answer(LookupType.CONNECT, "pulsar://b-9:6650"))
+                    await until(lambda: rig.client.data)
+                    assert parse(rig.client.data).response == LookupType.CONNECT
+            rig.connection.end("tests")
+
+    run(test)
+
+
 def test_the_end_of_a_client_ends_its_questions() -> None:
     """Nothing is asked or said for who is gone; brokers that are not asked any more are let go."""
 
