@@ -252,7 +252,7 @@ class Connection(asyncio.Protocol):
         waits = self.slots.waits(pacer.held)
         if pacer.released and (waits or not pacer.held):
             pacer.released = False
-            self._chain.step_aside(but=self.slots)
+            self._chain.step_aside(self.slots)
 
     def _handle_all(self) -> None:
         self._pumping = True
