@@ -317,11 +317,12 @@ class Connection(asyncio.Protocol):
         if ending.input_over or ending.closing or ending.done or self._transport is None:
             seat.leave()
             return
+        # While nobody has looked how long a request may be that is not whole, it only waits, too.
+        gathered = requests.need > 0 and not requests.waiting and self._chain.free
         may = (
             (self.pacer.idle or self.pacer.may_read or self.ending.left)
             and requests.waiting < bounds.HELD_FRAMES_MAX
-            # Also of one that is not whole: nobody has looked yet how long it may be.
-            and (requests.left_bytes < bounds.HELD_BYTES_MAX or (not requests.waiting and self._chain.free))
+            and (requests.left_bytes < bounds.HELD_BYTES_MAX or gathered)
             # The rest of a request that is passing must come, or it would never be answered.
             and (
                 requests.passing > 0

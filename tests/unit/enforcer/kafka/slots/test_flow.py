@@ -330,3 +330,15 @@ def test_a_connection_without_a_limit_has_a_plain_deque() -> None:
     rig = Rig()
     assert type(rig.connection._responses.due).__name__ == "deque"
     assert rig.connection.slots.flow is None
+
+
+def test_a_large_request_that_waits_is_not_read_to_its_end(two: Two) -> None:
+    """It is kept up to what a connection may keep, and passes while it comes when its turn has come."""
+    data = framed(produce(9, {"t1": [bytes(3_000_000)]})[0])
+    two.b.connection.data_received(data[:1_500_000])
+    assert two.b.upstream.data == b"" and not two.b.client.reading
+    two.a.answer(answer(1))
+    two.run_timers()
+    assert two.b.client.reading
+    two.b.connection.data_received(data[1_500_000:])
+    assert two.b.upstream.data == data
