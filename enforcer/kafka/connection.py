@@ -142,8 +142,6 @@ class Connection(asyncio.Protocol):
         slot = requests.repeated(data)
         if slot is None:
             return False
-        if flow is not None:
-            flow.look_over(data)
         answers.append(slot)
         self._responses.due.append(slot)
         upstream.pass_on(data, requests.passing > 0)
@@ -353,6 +351,8 @@ class Connection(asyncio.Protocol):
         if upstream is None or self.ending.closing or not upstream.send(frame, head):
             return False
         if slot is not None:
+            if slot.api_key == FETCH and self.slots.flow is not None:
+                self.slots.flow.look_over(head + frame)
             self._responses.due.append(slot)
         return True
 
