@@ -91,7 +91,12 @@ class Chain:
             self._link.end_session()
             return
         request = Request(frame, header, self._link.user, probing)
-        if all(part.take(request) for part in self._parts(header.api_key)):
+        for part in self._parts(header.api_key):
+            if not part.take(request):
+                # What it waited for in a later part it cannot have now: nobody shall wait for that.
+                self.step_aside(part, self._link.slots)
+                break
+        else:
             self._forward(request)
         if request.ends:
             self._link.end(request.ends)
@@ -131,10 +136,10 @@ class Chain:
         for part in list(self._made.values()):
             part.unheard()
 
-    def step_aside(self, but: Part | None = None) -> None:
-        """See Part; one of them may stay where it is."""
+    def step_aside(self, *but: Part) -> None:
+        """See Part; some of them may stay where they are."""
         for part in self._made.values():
-            if part is not but:
+            if part not in but:
                 part.step_aside()
 
     def close(self) -> None:

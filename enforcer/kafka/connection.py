@@ -142,8 +142,6 @@ class Connection(asyncio.Protocol):
         slot = requests.repeated(data)
         if slot is None:
             return False
-        if flow is not None:
-            flow.look_over(data)
         answers.append(slot)
         self._responses.due.append(slot)
         upstream.pass_on(data, requests.passing > 0)
@@ -252,7 +250,7 @@ class Connection(asyncio.Protocol):
         waits = self.slots.waits(pacer.held)
         if pacer.released and (waits or not pacer.held):
             pacer.released = False
-            self._chain.step_aside(but=self.slots)
+            self._chain.step_aside(self.slots)
 
     def _handle_all(self) -> None:
         self._pumping = True
@@ -317,11 +315,12 @@ class Connection(asyncio.Protocol):
         if ending.input_over or ending.closing or ending.done or self._transport is None:
             seat.leave()
             return
+        # While nobody has looked how long a request may be that is not whole, it only waits, too.
+        gathered = requests.need > 0 and not requests.waiting and self._chain.free
         may = (
             (self.pacer.idle or self.pacer.may_read or self.ending.left)
             and requests.waiting < bounds.HELD_FRAMES_MAX
-            # Also of one that is not whole: nobody has looked yet how long it may be.
-            and (requests.left_bytes < bounds.HELD_BYTES_MAX or (not requests.waiting and self._chain.free))
+            and (requests.left_bytes < bounds.HELD_BYTES_MAX or gathered)
             # The rest of a request that is passing must come, or it would never be answered.
             and (
                 requests.passing > 0
@@ -352,6 +351,8 @@ class Connection(asyncio.Protocol):
         if upstream is None or self.ending.closing or not upstream.send(frame, head):
             return False
         if slot is not None:
+            if slot.api_key == FETCH and self.slots.flow is not None:
+                self.slots.flow.look_over(head + frame)
             self._responses.due.append(slot)
         return True
 

@@ -21,6 +21,9 @@ SHARE_SESSIONS_MAX: Final = 10
 SHARE_NAME_MAX: Final = 1_000
 """Length of the names of its group and its member; brokers make a member's of 22 characters."""
 
+RECORDS_MAX: Final = 10_000
+"""A limited request never asks for more records at once: each may be a range of its own in the answer."""
+
 _BEHIND_MAX: Final = 10
 _BEHIND_BYTES_MAX: Final = 65_536
 """Requests behind a held one that are looked at, and their bytes: it is done with each piece that comes."""

@@ -115,9 +115,13 @@ class BlocksPart(Part):
         return self._refuse(asked, request, blocked, outcome)
 
     def look_behind(self, requests: Behind, *, over: bool) -> None:
-        if self._waiting.since_ms is None:
+        if self._waiting.since_ms is None or self._over:
+            # Woken once it was over: if it waits on, for a slot, that comes no sooner for asking again.
             return
-        if over:
+        if not requests.waiting:
+            # It was answered since it found no slot (slots.Flow); of the next one only a part is here.
+            self._end(FAILED)
+        elif over:
             self.unheard()
         elif self._waiting.look(requests, self._now_ms()):
             self._link.pacer.wake()

@@ -21,7 +21,7 @@ from enforcer.kafka.dispatch.session import TopicReading
 from enforcer.kafka.groups.readers import Client, short
 from enforcer.kafka.names import NameResolver
 from enforcer.kafka.part import FETCH_LIMIT_MAX, PART_BYTES_MIN, Behind
-from enforcer.kafka.share_sessions import ShareSession, ShareSessions, may_acknowledge
+from enforcer.kafka.share_sessions import RECORDS_MAX, ShareSession, ShareSessions, may_acknowledge
 from enforcer.wire.kafka.frames import BadFrame, Reason, RequestHeader
 from enforcer.wire.kafka.traffic import (
     ShareAsked,
@@ -29,9 +29,6 @@ from enforcer.wire.kafka.traffic import (
     sharing,
     with_share,
 )
-
-RECORDS_MAX: Final = 10_000
-"""A limited request never asks for more records at once: each may be a range of its own in the answer."""
 
 ALONE_MS: Final = 10_000.0
 """Who has met nobody at its limits for so long waits at the broker as it likes. A newcomer does not, so that

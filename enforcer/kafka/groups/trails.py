@@ -105,11 +105,7 @@ class Trail:
 
     def asked(self, topic: str, parts: Iterable[tuple[int, int]], now_ms: float) -> None:
         """It asks for partitions from these offsets on: it may have had all before."""
-        known = self._topics.get(topic)
-        if known is None:
-            known = {}
-            if self._size < TRAIL_MAX:
-                self._topics[topic] = known
+        known = self._topics.get(topic, {})
         for number, offset in parts:
             found = known.get(number)
             if found is None:
@@ -118,6 +114,8 @@ class Trail:
                     continue
                 known[number] = Stretch(offset, offset, offset, offset, now_ms)
                 self._size += 1
+                # Not before: topics without partitions, which nothing bounds, are not kept.
+                self._topics[topic] = known
             elif offset > found.reach:
                 found.reach = offset
             else:

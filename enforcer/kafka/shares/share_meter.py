@@ -13,7 +13,7 @@ from enforcer.core.lines import Pause
 from enforcer.core.metrics import Metrics
 from enforcer.kafka.names import LookUp
 from enforcer.kafka.part import PART_BYTES_MIN, Behind
-from enforcer.kafka.share_sessions import ShareSession, ShareSessions, may_acknowledge
+from enforcer.kafka.share_sessions import RECORDS_MAX, ShareSession, ShareSessions, may_acknowledge
 from enforcer.kafka.shares.connection_meter import ConnectionMeter
 from enforcer.kafka.shares.frame_meter import FrameMeter
 from enforcer.wire.kafka.frames import Frame, RequestHeader
@@ -21,7 +21,6 @@ from enforcer.wire.kafka.traffic import (
     TopicUse,
     shared,
     sharing,
-    with_limit,
     with_share,
 )
 
@@ -89,7 +88,10 @@ class ShareMeter(ConnectionMeter):
         if session.overflown or (session.unheard and self._meter.grouped):
             return self._go(with_share(frame, asked, records=1, size=PART_BYTES_MIN))
         limit = self._frames.fetch_limit(asked.summary, accounts)
-        return self._go(frame if limit is None else with_limit(frame, asked.summary, limit))
+        if limit is None and (asked.max_records <= RECORDS_MAX or not self._meter.grouped):
+            return self._go(frame)
+        size = asked.max_bytes if limit is None else limit
+        return self._go(with_share(frame, asked, records=min(asked.max_records, RECORDS_MAX), size=size))
 
     @property
     def session(self) -> ShareSession:

@@ -196,3 +196,13 @@ def test_what_is_found_of_a_client_of_its_own_stays_until_another_groups_reader_
     again = scene.connection()
     scene.fetches(again, 0)
     assert scene.of(OTHER, a, T, ["t"], [0]) == (("slow-2",), True)
+
+
+def test_topics_without_partitions_are_not_kept(scene: Scene) -> None:
+    """A client may name as many as it likes with each request."""
+    trail = scene.connection()
+    for number in range(3):
+        trail.asked(f"{T}{number}", [], scene.now_ms)
+    assert trail.topics() == []
+    scene.fetches(trail, 0)
+    assert trail.topics() == [T]

@@ -7,7 +7,7 @@ from share_frames import Waiting, id_of, read_request, share_request, share_resp
 from traffic_kit import batch
 
 from enforcer.kafka.part import PART_BYTES_MIN
-from enforcer.kafka.share_sessions import ShareSession
+from enforcer.kafka.share_sessions import RECORDS_MAX, ShareSession
 from enforcer.kafka.shares.share_meter import HOLD_MS, ShareMeter
 
 NOTHING = (0, PART_BYTES_MIN)
@@ -151,3 +151,12 @@ def test_a_topic_without_a_name_holds_up_no_other() -> None:
     assert line.room("t", "gone", epoch=0) is None
     line.asked[-1][1]({})
     assert line.room() is not None and line.room(acknowledged=["t"]) != NOTHING
+
+
+def test_so_many_records_at_once() -> None:
+    """Where they are counted each may be a range of its own: more could not be read, and would be lost."""
+    for size in (1_024, 1_000):
+        desk = Desk({**GROUPS, "resourcegroups.rg1": {"dispatchRateInMsgs": 5}})
+        desk.frames.learn({id_of("t"): TOPIC})
+        assert Line(desk).room("t", epoch=0, MaxRecords=100_000, MaxBytes=size) == (RECORDS_MAX, size)
+    assert Line(Desk(RATED)).room("t", epoch=0, MaxRecords=100_000, MaxBytes=1_000) == (100_000, 1_000)

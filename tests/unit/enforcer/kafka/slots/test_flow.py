@@ -9,10 +9,11 @@ from connection_kit import Rig, framed, frames_of, header, opaque
 from kafka.protocol.admin import CreateTopicsResponse
 from kafka.protocol.producer import ProduceResponse
 from kafka_kit import decode, request
-from traffic_kit import batch, produce
+from traffic_kit import batch, fetch_request, fetch_response, produce
 from wire_client import create_request, errors
 
 from enforcer.laws.concurrency.limiter import Limiter
+from streaming.policy.policy_set import PolicySet
 
 HEARTBEAT, FETCH = 12, 1
 EXEMPT = frozenset({"heartbeat", "group", "sasl", "api_versions", "fetch"})
@@ -330,3 +331,28 @@ def test_a_connection_without_a_limit_has_a_plain_deque() -> None:
     rig = Rig()
     assert type(rig.connection._responses.due).__name__ == "deque"
     assert rig.connection.slots.flow is None
+
+
+def test_a_fetch_that_is_read_may_not_wait_either() -> None:
+    """Its round trip is a sample, though a limit on bytes has it read."""
+    two = Two(limit=1)
+    two.a.meter.set_policies(PolicySet({"quotas[user=ANONYMOUS]": {"consumer_byte_rate": 10**9}}))
+    two.a.prove()
+    for max_wait_ms in (500, 0):
+        two.a.connection.data_received(framed(fetch_request(12, {"t1": 1}, max_wait_ms=max_wait_ms)[0]))
+        two.times.pass_ms(5)
+        two.a.answer([fetch_response(12, {})])
+    (sample,) = two.limiter.samples.take()
+    assert sample.rtt_ns == 5 * MS and len(frames_of(two.a.client.data)) == 2
+
+
+def test_a_large_request_that_waits_is_not_read_to_its_end(two: Two) -> None:
+    """It is kept up to what a connection may keep, and passes while it comes when its turn has come."""
+    data = framed(produce(9, {"t1": [bytes(3_000_000)]})[0])
+    two.b.connection.data_received(data[:1_500_000])
+    assert two.b.upstream.data == b"" and not two.b.client.reading
+    two.a.answer(answer(1))
+    two.run_timers()
+    assert two.b.client.reading
+    two.b.connection.data_received(data[1_500_000:])
+    assert two.b.upstream.data == data
