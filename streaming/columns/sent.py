@@ -98,7 +98,10 @@ class SentBefore:
         return np.repeat(number[firsts] <= before[:-1], np.diff(firsts, append=len(offset)))
 
     def _forget(self) -> None:
-        last = max(ts for _, ts in self._newest.values())
-        known = [(key, newest) for key, newest in self._newest.items() if newest[1] > last - KEPT_MS]
+        # By the time of its own place: after the job was away one partition may be read hours behind another.
+        last: dict[int, int] = {}
+        for (place, _), (_, ts) in self._newest.items():
+            last[place] = max(ts, last.get(place, ts))
+        known = [(key, newest) for key, newest in self._newest.items() if newest[1] > last[key[0]] - KEPT_MS]
         known.sort(key=lambda one: one[1][1])
         self._newest = dict(known[-PRODUCERS_MAX:])

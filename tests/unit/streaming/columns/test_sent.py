@@ -92,6 +92,15 @@ def test_who_sends_no_more_is_forgotten() -> None:
     assert copies(before, [(0, old)], 4, T0 + 2 * KEPT_MS) == [False]
 
 
+def test_a_partition_that_is_read_behind_the_others_forgets_by_its_own_time() -> None:
+    """After the job was away: a copy that came in a later batch than its first was charged again."""
+    one, other = stamps(b"producer"), stamps(b"another.")
+    before, sent = SentBefore(), one()
+    copies(before, [(0, sent)])
+    copies(before, [(1, other())], 1, T0 + 2 * KEPT_MS)
+    assert copies(before, [(0, sent)], 2, T0 + 1) == [True]
+
+
 def test_no_more_are_known_than_are_heard_of_last() -> None:
     names = [number.to_bytes(8) for number in range(PRODUCERS_MAX + 1)]
     first = {name: stamps(name)() for name in names}
