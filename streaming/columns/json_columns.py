@@ -7,6 +7,9 @@ import pyarrow as pa
 
 MAPS: Final = frozenset({"usage", "limits", "acquired"})
 """Fields whose objects are keyed by names."""
+_SAMPLES: Final = "samples"
+_DID_DROP: Final = 3
+"""Place of the flag in a sample of docs/contract.md 3.4."""
 
 
 _EXACT: Final = 2**53
@@ -31,11 +34,25 @@ def columns_of(objects: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
 
 
 def _column(values: list[Any], name: str) -> pa.Array:
+    if name == _SAMPLES:
+        values = list(map(_flags_as_numbers, values))
     kind = _kind(values, name)
     try:
         return pa.array(values, kind)
     except (pa.ArrowException, OverflowError, TypeError) as error:
         raise Unlike(f"{name}: {error}") from error
+
+
+def _flags_as_numbers(samples: Any) -> Any:
+    """Round trips with 0 or 1 for did_drop, as packed records have it: a list there holds integers alone."""
+    if type(samples) is not list:
+        return samples
+    return [
+        [*one[:_DID_DROP], int(one[_DID_DROP])]
+        if type(one) is list and len(one) == _DID_DROP + 1 and type(one[_DID_DROP]) is bool
+        else one
+        for one in samples
+    ]
 
 
 def _kind(values: Iterable[Any], name: str) -> pa.DataType:

@@ -267,7 +267,7 @@ def _request(fields: Fields, name: str, ts: int) -> Request:
     return Request(
         id=name,
         ts=ts,
-        at=_applied_ts(fields, ts),
+        at=_own_applied_ts(fields, ts) if "decided" in fields else applied_ts(fields, ts),
         proxy=text(fields, "proxy", ""),
         user=text(fields, "user", ANONYMOUS),
         client_id=text(fields, "client_id", ""),
@@ -289,7 +289,7 @@ def _refund(fields: Fields, name: str, ts: int) -> Refund:
     return Refund(
         id=name,
         ts=ts,
-        at=_applied_ts(fields, ts),
+        at=_own_applied_ts(fields, ts),
         of_ts=integer(fields, "of_ts", ts, maximum=TS_MAX_MS),
         user=text(fields, "user", ANONYMOUS),
         client_id=text(fields, "client_id", ""),
@@ -298,8 +298,10 @@ def _refund(fields: Fields, name: str, ts: int) -> Refund:
     )
 
 
-def _applied_ts(fields: Fields, ts: int) -> int:
-    """When a request or refund is applied, ms: earlier than its `ts` where a proxy's clock was ahead."""
+def _own_applied_ts(fields: Fields, ts: int) -> int:
+    """When it is applied what a proxy has decided or gives back, ms: earlier than its `ts` where the proxy's
+    clock was ahead.
+    """
     return integer(fields, "applied_ts", ts, maximum=TS_MAX_MS)
 
 

@@ -215,11 +215,12 @@ def _text(keys: pa.Array) -> pa.Array:
 
 
 def _routing_key(law: LawSpec, given: _Rows, row: int) -> str:
-    """The routing key of one row; its id if it cannot be used."""
+    """The routing key of one row; its id if it cannot be used, or is of no law, as a tick."""
     try:
-        return law.routing_key(_event(given, row), None)
+        event = _event(given, row)
     except BadEvent:
         return given.name(row)
+    return law.routing_key(event, None) if law.is_own(type(event)) else given.name(row)
 
 
 def _event(given: _Rows, row: int) -> Event:

@@ -35,7 +35,8 @@ class RowFields:
     def __init__(self, names: Sequence[str], columns: Sequence[pa.Array], count: int) -> None:
         self._columns = dict(zip(names, map(_without_null_texts, columns), strict=True))
         self._count = count
-        self.plain: Flags = np.ones(count, dtype=np.bool_)
+        # Which of two fields of one name counts, where one is null, is the parser's rule.
+        self.plain: Flags = np.full(count, len(self._columns) == len(columns))
 
     def said(self, name: str) -> Flags:
         """Where a column is not null."""

@@ -103,7 +103,7 @@ def plain(rows: pa.RecordBatch, type: str, source: Integers, times: Integers, ma
         deadline_ms = np.where(deadline_ms < 0, deadline_ms, np.maximum(0, deadline_ms - under_way_ms))
         if (flags & DECIDED).any():
             told = _told(fields, flags, items)
-    at = _not_ahead(fields, at, times, flags, max_ahead_ms)
+    at = _applied(fields, ts, at, times, flags, max_ahead_ms)
     read = Requests(
         source=source, at=at, ts=ts, of_ts=of_ts, deadline_ms=deadline_ms, flags=flags, first=items.ends[:-1],
         items=np.diff(items.ends), outcome=told.outcome, wait_ms=told.wait_ms, mutations=items.mutations,
@@ -173,11 +173,14 @@ def _of_each(which: Flags, ends: Integers) -> Integers:
     return counts
 
 
-def _not_ahead(
-    fields: RowFields, at: Integers, times: Integers, flags: Integers, max_ahead_ms: int
+def _applied(
+    fields: RowFields, ts: Integers, at: Integers, times: Integers, flags: Integers, max_ahead_ms: int
 ) -> Integers:
-    """When each is applied: what a proxy said of its own by a clock that leads, at its record's time."""
+    """When each is applied: what a proxy said of its own by a clock that leads, at its record's time; what it
+    asks, not before its `ts`.
+    """
     own = flags & (REFUND | DECIDED) != 0
+    at = np.where(own, at, np.maximum(ts, at))
     fields.plain &= own | ~too_far_ahead(at, times, max_ahead_ms)
     applied: Integers = np.where(own & too_far_ahead(at, times, OWN_AHEAD_MS), times, at)
     return applied

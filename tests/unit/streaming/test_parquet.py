@@ -94,6 +94,14 @@ def test_what_is_no_parquet_file_is_told(tmp_path: Path) -> None:
         list(read_lines([str(file)]))
 
 
+def test_samples_of_proxies_are_held(tmp_path: Path) -> None:
+    """As JSON, which proxies write for fewer partitions than they pack: no dump of such a log was written."""
+    file = tmp_path / "events.parquet"
+    write_lines(str(file), [b'{"type":"latency","samples":[[1,2,3,false],[null,5,6,true],[7]]}'])
+    (line,) = read_lines([str(file)])
+    assert line.value == b'{"type":"latency","samples":[[1,2,3,0],[null,5,6,1],[7]]}'
+
+
 def test_what_no_column_holds_is_told(tmp_path: Path) -> None:
     file = tmp_path / "out.parquet"
     with pytest.raises(WeirError, match="no column holds ts: int and str"):

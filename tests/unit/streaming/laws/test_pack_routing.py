@@ -95,6 +95,14 @@ def test_reports_with_a_field_for_each_group() -> None:
     assert rows_of(stream_of(batch, "group_usage")) == routed(REPORTS)
 
 
+@pytest.mark.parametrize("kind", ["tick", "policy", "alive"])
+def test_what_is_of_no_law_goes_where_that_is_said(kind: str) -> None:
+    """Such a record, which anybody may write who reports, ended the job for good."""
+    event = {"type": kind, "ts": T0, "proxy": "p", "path": "quotas[user=a]", "value": {"shadow": True}}
+    found = rows_of(packed([event, event])[0])
+    assert [(law, row) for law, _, row, _ in found] == [(LAWS.reporting.name, 0), (LAWS.reporting.name, 1)]
+
+
 def test_with_one_shard_a_record_stays_as_it_is() -> None:
     (value,) = packed(REPORTS)
     assert cut(value, shards=1) == [RecordPart("shares", 0, value, False, 0)]

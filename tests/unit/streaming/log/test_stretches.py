@@ -10,7 +10,7 @@ from pathlib import Path
 
 import orjson
 import pytest
-from law_kit import policy, quota, replay_all, request
+from law_kit import T0, policy, quota, replay_all, request
 
 from streaming.laws.law import StepContext
 from streaming.log import reading, sorted_decisions, stretches
@@ -145,7 +145,8 @@ def test_what_is_applied_late_is_written_in_its_place(tmp_path: Path) -> None:
     policies = tmp_path / "policies.yaml"
     policies.write_text("version: 1\nquotas:\n  - entity: {user: u1}\n    controller_mutation_rate: 1\n")
     events = [
-        request(f"r{number}", 900 - number, 1, user="u1", applied_ts=10**12 + number) for number in range(300)
+        request(f"r{number}", 900 - number, 1, user="u1", applied_ts=T0 + 1000 + number)
+        for number in range(300)
     ]
     log = file_of(tmp_path / "log.jsonl", list(map(orjson.dumps, events)))
     replayed = replay_local(str(policies), [log])

@@ -181,6 +181,8 @@ def mutated(draw: st.DrawFn) -> bytes:
 @example(b'{"type":"request","items":[]} {}', T0)
 @example(b'{"type":"request","items":[],"ts":60001}', 0)
 @example(b'{"type":"request","items":[],"ts":1,"applied_ts":60001}', 0)
+@example(b'{"type":"request","items":[],"ts":60001,"applied_ts":1}', 0)
+@example(b'{"type":"request","items":[],"ts":60000,"applied_ts":1}', 0)
 @example(b'\xef\xbb\xbf{"type":"request","items":[]}', T0)
 def test_what_is_plain_means_the_same_to_the_parser(value: bytes, ts: int | None) -> None:
     """Field by field; whatever the reader is not sure of is left to the parser."""

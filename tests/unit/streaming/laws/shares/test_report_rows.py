@@ -142,6 +142,19 @@ def test_usual_reports_are_taken(throttled: Any) -> None:
     }
 
 
+def test_fields_of_one_name_are_left() -> None:
+    """Objects of Arrow may have a field twice: the parser takes the last that says something."""
+    counts = pa.array([600])
+    for name in ("throttledMs", "publishedMsg"):
+        columns = {"throttledMs": pa.array([{DIMENSIONS[0]: 5}]), "publishedMsg": counts}
+        parts = [counts, *columns.values(), columns[name]]
+        entries = pa.StructArray.from_arrays(parts, ["publishedBytes", *columns, name])
+        usage = pa.MapArray.from_arrays([0, 1], ["a"], entries)
+        rows = pa.record_batch({"broker": ["b"], "period_ms": [60_000], "usage": usage})
+        assert parsed(rows, 0, 9) is not None
+        assert not told(read_reports(Sheet(rows, np.arange(1)), np.array([9]), 6))
+
+
 def test_a_group_named_twice_is_left() -> None:
     """Of two the parser takes the last; in other reports of the pack it may stand too."""
     entry = {"publishedMsg": 1}
