@@ -33,7 +33,7 @@ class FakeProxy:
 def test_a_full_disk_does_not_end_one_that_serves(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """As the job decides, its ready file is written again; that closed all clients' connections."""
     file = tmp_path / "ready.json"
-    monkeypatch.setattr(proxy_process.gc, "freeze", lambda: None)
+    monkeypatch.setattr("gc.freeze", lambda: None)
 
     def full(path: Path, text: str) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
