@@ -43,9 +43,9 @@ def test_a_full_disk_does_not_end_one_that_serves(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr(proxy_process, "stop_event", lambda: stop)
         given: Any = proxy
         running = asyncio.create_task(proxy_process._serve(lambda: given, file, proxy_process.nothing))
-        async with asyncio.timeout(10):
-            while not file.exists():
-                await asyncio.sleep(0)
+        await proxy.serving.wait()
+        await asyncio.sleep(0.1)
+        assert file.exists()
         monkeypatch.setattr(Path, "write_text", full)
         proxy.ready.set()
         await asyncio.sleep(0.1)
