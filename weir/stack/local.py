@@ -196,7 +196,9 @@ class Stack:
         # Read once: the main thread forgets meanwhile what a part that ended has said.
         said = [(part.name, part.ready) for part in self.parts]
         return {
-            name: (ready or {}).get("metrics") for name, ready in said if ready is None or ready.get("metrics")
+            name: (ready or {}).get("metrics")
+            for name, ready in said
+            if ready is None or ready.get("metrics")
         }
 
     def stop(self) -> None:

@@ -33,7 +33,7 @@ class FakeProxy:
 def test_a_full_disk_does_not_end_one_that_serves(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """As the job decides, its ready file is written again; that closed all clients' connections."""
     file = tmp_path / "ready.json"
-    monkeypatch.setattr(proxy_process.gc, "freeze", lambda: None)
+    monkeypatch.setattr("gc.freeze", lambda: None)
 
     def full(path: Path, text: str) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -43,9 +43,9 @@ def test_a_full_disk_does_not_end_one_that_serves(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr(proxy_process, "stop_event", lambda: stop)
         given: Any = proxy
         running = asyncio.create_task(proxy_process._serve(lambda: given, file, proxy_process.nothing))
-        async with asyncio.timeout(10):
-            while not file.exists():
-                await asyncio.sleep(0)
+        await proxy.serving.wait()
+        await asyncio.sleep(0.1)
+        assert file.exists()
         monkeypatch.setattr(Path, "write_text", full)
         proxy.ready.set()
         await asyncio.sleep(0.1)

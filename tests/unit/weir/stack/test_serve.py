@@ -70,7 +70,7 @@ def test_parts_are_stopped_in_order_whatever_fails_meanwhile(
     for name, made in given.items():
         monkeypatch.setattr(serve, name, lambda *words, made=made: made)
     monkeypatch.setattr(serve, "forget_ready_file", lambda path: None)
-    monkeypatch.setattr(serve.StopSignal, "install", lambda stop: None)
+    monkeypatch.setattr("weir.stack.serve.StopSignal.install", lambda stop: None)
     # No plain file, so that taking it away fails.
     args = Namespace(ready_file=tmp_path, settings=None, metrics=("h", 0))
     with pytest.raises(OSError, match=re.escape(str(tmp_path))):
