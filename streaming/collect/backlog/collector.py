@@ -102,6 +102,8 @@ class BacklogCollector:
         finally:
             settling.cancel()
             await self.actions.close()
+            # Whoever has taken over settles them; this process may stand by for days.
+            self._metrics.unsettled_evictions.set(0)
 
     async def check(self) -> Outcome:
         """Look at all topics once, and report them.

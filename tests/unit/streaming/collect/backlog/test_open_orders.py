@@ -9,7 +9,7 @@ from collector_kit import CLUSTER, NAME, TOPIC, Desk, FakeCluster, begun, rig
 
 from streaming.collect.backlog.open_orders import NOT_DONE, NOT_KNOWN, READ_BACK_MS
 from streaming.contract.backlog.actions import BacklogAction
-from streaming.contract.errors import WeirError
+from streaming.contract.errors import TakenOver, WeirError
 
 EXCEEDED = "pulsar_storage_backlog_quota_exceeded_evictions_total"
 PLACE = {"cluster": CLUSTER, "namespace": "acme/orders", "topic": TOPIC}
@@ -185,3 +185,14 @@ async def test_no_more_are_kept_than_is_set(monkeypatch: pytest.MonkeyPatch) -> 
         desk.collector.take(replace(begun(OLD, 0), id=f"d{number}/size/slow"))
     assert desk.value("weir_backlog_unsettled_evictions") == 1
     assert desk.value("weir_backlog_unsettled_dropped_total") == 2
+
+
+async def test_who_is_taken_over_leaves_them_to_the_other() -> None:
+    """Standing by it would tell of them for as long as that one lives."""
+    desk = Desk(FakeCluster(slow=59))
+    desk.collector.take(begun(OLD, now_ms()))
+    assert desk.value("weir_backlog_unsettled_evictions") == 1
+    desk.write_fails = [TakenOver("another")]
+    with pytest.raises(TakenOver):
+        await desk.collector.run()
+    assert desk.value("weir_backlog_unsettled_evictions") == 0
