@@ -155,10 +155,12 @@ class Connection(asyncio.Protocol):
         """
         if why == "stop":
             self.end(why)
-        elif why not in self._up.objections:
+            return
+        # From here on no frame leaves in part, so that the broker can be left after any; a part may have
+        # looked again meanwhile.
+        self._down.splitter.wanted = _ALL
+        if why not in self._up.objections:
             self._up.pause(why)
-            # From here on no frame leaves in part: the broker can be left after any.
-            self._down.splitter.wanted = _ALL
         elif not self._to_client.mid:
             self._down.pause(why)
             if self._transport is None or has_arrived(self._transport):

@@ -326,3 +326,16 @@ def test_who_has_been_here_too_long_hears_what_is_under_way(rig: PulsarRig) -> N
     assert not rig.client.reading and rig.client.data.endswith(MESSAGE)
     rig.connection.drain("age")
     assert rig.client.closed and rig.metric("proxy_closed_connections_total", reason="age") == 1
+
+
+def test_who_has_been_here_too_long_ends_between_two_frames_whatever_parts_see(rig: PulsarRig) -> None:
+    """One that looks again makes frames pass in part anew: the last one must not be torn, nor keep it."""
+    rig.open()
+    rig.connection.drain("age")
+    rig.connection.look_again()
+    rig.down(MESSAGE[:600])
+    rig.connection.drain("age")
+    assert not rig.client.closed and rig.client.data.endswith(MESSAGE[:600])
+    rig.down(MESSAGE[600:] + MESSAGE[:600])
+    rig.connection.drain("age")
+    assert rig.client.closed and rig.client.data.endswith(MESSAGE)
