@@ -25,7 +25,7 @@ def test_what_comes_with_a_connect_waits(rig: PulsarRig) -> None:
 def test_a_broker_that_is_away(rig: PulsarRig) -> None:
     """The client is told, and both ends are closed."""
     rig.up(connect())
-    rig.upstream._fail("refused")
+    rig.upstream._owner.upstream_failed("refused")
     assert parse(rig.client.data).error == ServerError.SERVICE_NOT_READY and rig.client.closed
     assert rig.metric("proxy_upstream_failures_total", reason="refused") == 1
 
