@@ -116,7 +116,6 @@ class SubjectTable:
         which[order.to_numpy()[:surplus]] = False
         self.keep(which)
 
-
     @classmethod
     def _room_for(cls, count: int) -> Rows:
         return np.zeros(max(_ROOM_MIN, count + count // SPARE_PARTS), dtype=cls.dtype)
