@@ -1,4 +1,4 @@
-"""What proxies count, noted where it has grown."""
+"""What proxies count, noted where it has changed."""
 
 from collections import defaultdict
 from contextlib import suppress
@@ -13,6 +13,7 @@ _GROWING = {
     "expired": "weir_concurrency_slots_expired_total",
 }
 """By the kind of its entries."""
+_VERSION = "weir_proxy_policy_version"
 _TAKEN = "zeebe_backpressure_inflight_requests_count"
 _WAITING = "weir_concurrency_queue_length"
 
@@ -29,13 +30,17 @@ class Counts:
         self._known: dict[tuple[int, str], float] = {}
 
     def look(self, name: str, part: Part, limit_s: float) -> None:
-        """Note what has grown since the last look; of a part that is stopped nothing is known."""
+        """Note what has grown or changed since the last look; of a part that is stopped nothing is known."""
         found, pid = counted(part, limit_s), part.child.pid
         for kind, series in _GROWING.items():
             count, before = found.get(series, 0.0), self._known.get((pid, kind), 0.0)
             if count > before:
                 self._told.note(kind, part=name, pid=pid, count=int(count - before), at=now_ms())
                 self._known[pid, kind] = count
+        version = found.get(_VERSION)
+        if version is not None and version != self._known.get((pid, _VERSION)):
+            self._told.note("policies", part=name, pid=pid, version=version, at=now_ms())
+            self._known[pid, _VERSION] = version
 
 
 def slots(part: Part, limit_s: float) -> tuple[float, float] | None:

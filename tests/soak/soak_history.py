@@ -34,6 +34,7 @@ class History:
         limit      what holds: law, subject, rate, burst, bound, topics (of a group)
         quota      of a backlog: topic, group, policy, bytes, bound_s
         doubt      answers of a proxy before Kafka had their events: part, pid, count, at
+        policies   the version that a proxy has now: part, pid, version, at
         expired    slots that a proxy gave back by their deadline: part, pid, count, at
         held       a request that waits at the broker: who, begun, ended, code
         flight     a request at a broker, as the relay before it saw that: broker, begun, ended, over (the

@@ -253,7 +253,7 @@ class Rig:
                 rss = int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
                 descriptors = len(os.listdir(f"/proc/{pid}/fd"))
                 self._told.note("sample", part=name, pid=pid, at=now_ms(), rss=rss, descriptors=descriptors)
-        for name in PROXIES:
+        for name in LIMITING:
             self._counts.look(name, self.parts[name], _LOOK_S)
 
     def _processes(self) -> list[tuple[str, int]]:
@@ -296,7 +296,7 @@ class Rig:
         if fault.target in self._held:
             raise LookupError("it is down")
         if fault.what in KILLS:
-            if fault.target in PROXIES:
+            if fault.target in LIMITING:
                 self._counts.look(fault.target, self.parts[fault.target], _LAST_LOOK_S)
             if fault.target == "job" and not self.there("job"):
                 raise LookupError("it has not started yet")

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from math import inf
 
 import numpy as np
 from soak_alerts import OF
@@ -15,6 +16,8 @@ SOON_MS = 60_000
 START_MS, MORE_MS, READ_MS = 10_000, 60_000, 15_000
 """One that starts waits for the policies for `proxy.start_timeout_ms`, Kafka's, whose clients need Kafka too,
 a minute more, then it is open (docs/failures.md) until it has read them, so soon after Kafka is back."""
+NO_POLICIES = 1
+"""The greatest version of none: before they are read, and of who goes on without."""
 
 
 def disturbed(history: History, targets: Iterable[str], after_ms: float) -> list[Span]:
@@ -84,15 +87,18 @@ def written_again(history: History) -> dict[str, int]:
 
 
 def opened(history: History) -> Iterator[tuple[str, Span]]:
-    """When which proxy had no policies, since it was started while all brokers were away."""
-    spans = without_kafka(history)
-    for fault in history["fault"]:
-        if fault["what"] in KILLS and fault["target"] in LIMITING:
-            killed = fault["ended"]
-            opens = killed + START_MS + MORE_MS * (fault["target"] in PROXIES)
-            for begun, ended in ((begun, ended + READ_MS) for begun, ended in spans):
-                if begun - READ_MS <= killed <= ended - READ_MS and opens <= ended:
-                    yield fault["target"], (opens, ended)
+    """When which proxy said that it has no policies, since Kafka was not whole as it started."""
+    away = without_kafka(history) + [(one["begun"], one["ended"]) for one in outages(history)]
+    away = list(joined((begun, ended + READ_MS) for begun, ended in away))
+    for one in history["policies"]:
+        part, pid, at = one["part"], one["pid"], one["at"]
+        kills = [kill for kill in history["fault"] if kill["what"] in KILLS and kill["target"] == part]
+        began = max((kill["ended"] for kill in kills if kill["ended"] <= at), default=at)
+        waits_ms = START_MS + MORE_MS * (part in PROXIES)
+        if one["version"] <= NO_POLICIES and within(away, began, began + waits_ms):
+            ends = [other["at"] for other in history["policies"] if other["pid"] == pid and other["at"] > at]
+            ends += [kill["ended"] for kill in kills if kill["pid"] == pid]
+            yield part, (began, min(ends, default=inf))
 
 
 def limited(history: History, asked: Iterable[Entry]) -> list[Entry]:

@@ -9,7 +9,7 @@ from statistics import median
 from soak_alerts import OF, alerts
 from soak_backlogs import freed, kept, outcome
 from soak_bounds import above, admitted
-from soak_calm import SOON_MS, disturbed, outages, proxy_of, requests, within, written_again
+from soak_calm import SOON_MS, disturbed, limited, outages, proxy_of, requests, within, written_again
 from soak_history import Entry, History
 from soak_schedule import KILLS, LIMITING, PROXIES, PULSAR, kind_of
 from soak_slots import full, leaked
@@ -113,8 +113,9 @@ def gone(history: History) -> Iterator[str]:
 def charged(history: History) -> Iterator[str]:
     """A topic that was promised is charged once, to whom it is to be; none more often.
 
-    Only those may be missing that a proxy answered soon before it was killed, or before Kafka was away for
-    longer than events wait (60 s), and as many as it counted then as answered before Kafka had their events.
+    Only those may be missing that met a proxy without policies, or that a proxy answered soon before it was
+    killed, or before Kafka was away for longer than events wait (60 s), and as many as it counted then as
+    answered before Kafka had their events.
     """
     charges = list(admitted(history))
     counts = Counter(name for name, _, _, _ in charges)
@@ -122,7 +123,8 @@ def charged(history: History) -> Iterator[str]:
     wrong = [name for name, _, subject, _ in charges if whose.get(name, subject) != subject]
     if wrong:
         yield f"{len(wrong)} were charged to somebody else, or to nobody: {wrong[:9]}"
-    missing = [one for one in history["made"] if one["code"] == 0 and not counts[one["name"]]]
+    uncharged = (one for one in history["made"] if one["code"] == 0 and not counts[one["name"]])
+    missing = limited(history, uncharged)
     doubts = [dict(one) for one in history["doubt"]]
     for kill in (*kills(history), *outages(history)):
         since, all_of_them = kill["begun"] - SOON_MS, kill["target"] not in PROXIES
@@ -134,7 +136,8 @@ def charged(history: History) -> Iterator[str]:
         before = [one for one in missing if all_of_them or proxy_of(one) == kill["target"]]
         for one in [one for one in before if since <= one["ended"] and one["begun"] <= kill["ended"]]:
             # What is forgiven is used up: another kill or outage does not forgive it again.
-            doubt = next((doubt for doubt in left if doubt["count"]), None)
+            own = (doubt for doubt in left if doubt["count"] and doubt["part"] == proxy_of(one))
+            doubt = next(own, None)
             if doubt is not None:
                 doubt["count"] -= 1
                 missing.remove(one)

@@ -31,6 +31,20 @@ def test_what_has_grown_is_noted_once(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert [(one["part"], one["pid"], one["count"]) for one in noted["expired"]] == [("one", 8, 1)]
 
 
+def test_the_version_of_the_policies_is_noted_where_it_changes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """None of a part that says nothing."""
+    with Recorder(tmp_path / "h") as told:
+        counts = Counts(told)
+        for version in (0, 1, 1, 12):
+            counts.look("one", page(monkeypatch, weir_proxy_policy_version=version), 1)
+        counts.look("one", page(monkeypatch), 1)
+
+    noted = History.read(tmp_path / "h")["policies"]
+    assert [(one["part"], one["pid"], one["version"]) for one in noted] == [("one", 7, n) for n in (0, 1, 12)]
+
+
 def test_slots_of_all_brokers_count(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who does not answer says nothing."""
     taken, waiting = "zeebe_backpressure_inflight_requests_count", "weir_concurrency_queue_length"
