@@ -95,9 +95,13 @@ def kept() -> list[dict[str, Any]]:
 
 
 def table(lines: list[dict[str, Any]]) -> str:
-    """The rows as Markdown."""
-    heads = ["Server", "Client", *LAWS, "Tried"]
-    cells = [[row["server"], row["client"], *(row[law] for law in LAWS), row["date"]] for row in lines]
+    """The rows as Markdown; clients before a server of which the same came stand in one."""
+    clients: dict[tuple[str, ...], list[str]] = {}
+    for row in lines:
+        came = (row["server"], *(row[law] for law in LAWS), row["date"])
+        clients.setdefault(came, []).append(row["client"])
+    heads = ["Server", "Clients", *LAWS, "Tried"]
+    cells = [[server, ", ".join(whose), *came] for (server, *came), whose in clients.items()]
     return "\n".join(f"| {' | '.join(each)} |" for each in (heads, ["---"] * len(heads), *cells))
 
 

@@ -22,3 +22,11 @@ def test_what_was_not_run_has_not_passed() -> None:
     laws = nodes(PULSAR)[PULSAR]
     found = by_law(laws, {laws["Backlog"][0]: "passed"})
     assert found["Backlog"] == "not run, passed" and found["Dispatch"] == "not run"
+
+
+def test_clients_of_which_the_same_came_stand_in_one_row() -> None:
+    """Not one that failed, nor before another server."""
+    row = {"server": "a", "client": "x", "date": "d", **dict.fromkeys(LAWS, "passed")}
+    others = {**row, "client": "y"}, {**row, "client": "z", "Dispatch": "failed"}, {**row, "server": "b"}
+    found = [line.split(" | ")[:2] for line in table([row, *others]).splitlines()[2:]]
+    assert found == [["| a", "x, y"], ["| a", "z"], ["| b", "x"]]
