@@ -95,11 +95,11 @@ class ConnectionMeter:
         bill = self._frames.produced(frame, header, user, parts)
         if bill.unknown and self.naming.must_wait(bill.unknown):
             return None
-        # What a look-up did not help is not metered: the broker does not know it, or not for this user.
-        self._meter.unmetered += len(bill.unknown)
         now_ms = self._steady_ms()
         if not self._line_up.admits(bill.owed, now_ms):
             return None
+        # What a look-up did not help is not metered: the broker does not know it, or not for this user.
+        self._meter.unmetered += len(bill.unknown)
         return self._charged(bill, parts, now_ms)
 
     def plain(

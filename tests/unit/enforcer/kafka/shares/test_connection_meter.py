@@ -181,6 +181,18 @@ def test_one_request_with_many_ids_ends_asking(desk: Desk, line: Line) -> None:
     assert desk.meter.unmetered == 3 * ASKED_AT_ONCE and not line.connection_meter.naming._asked
 
 
+def test_an_unknown_topic_beside_one_in_debt_is_counted_once(desk: Desk, line: Line) -> None:
+    """When its request goes on, not each time that it is looked at."""
+    desk.frames.learn({key_of(TOPIC, True): TOPIC})
+    line.told(10)
+    frame, header = produce(13, {TOPIC: [batch(1)], "unknown": [batch(1)]})
+    assert line.connection_meter.produce(frame, header, "bob") is None
+    line.asked[0][1]({})
+    assert line.connection_meter.produce(frame, header, "bob") is None and desk.meter.unmetered == 0
+    desk.now_ms = 2_000
+    assert line.connection_meter.produce(frame, header, "bob") is not None and desk.meter.unmetered == 1
+
+
 def test_a_fetched_topic_without_a_name_is_counted_as_not_metered(desk: Desk, line: Line) -> None:
     """The look-up at the begin of the session did not help."""
     frame, header = fetch_request(16, {TOPIC: 1})
