@@ -301,11 +301,12 @@ class Connection(asyncio.Protocol):
         )
 
     def _pass_run(self) -> bool:
-        """Send on the requests at the front that need not be cut out; False if there are none."""
+        """Send on those in front that need not be cut out; False: none. If lost, they keep their place."""
         responses, slots = self._responses, list[Slot]()
         run = self._runs.take(slots, bounds.INFLIGHT_MAX - len(responses.answers), self.slots.flow)
-        if not run or self._upstream is None or not self._upstream.pass_on(run, self._requests.passing > 0):
+        if not run or self._upstream is None:
             return False
+        self._upstream.pass_on(run, self._requests.passing > 0)
         responses.answers.extend(slots)
         responses.due.extend(slots)
         return True

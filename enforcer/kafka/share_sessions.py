@@ -4,7 +4,7 @@ A broker keeps a session for each member of a group, and a request names only wh
 """
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from enforcer.kafka.part import Behind
@@ -28,6 +28,9 @@ _BEHIND_MAX: Final = 10
 _BEHIND_BYTES_MAX: Final = 65_536
 """Requests behind a held one that are looked at, and their bytes: it is done with each piece that comes."""
 _LENGTH: Final = struct.Struct(">i")
+
+Parts = tuple[bytes, Sequence[int]]
+"""A topic, and some of its partitions."""
 
 
 def may_acknowledge(requests: Behind) -> bool:
@@ -62,10 +65,10 @@ def _acknowledges(frame: bytes) -> bool:
 
 
 class ShareSession:
-    """The topics of a share session, as its requests have named them.
+    """The topics of a share session, or of one of Fetches, as its requests have named them.
 
     Attributes:
-        topics: id -> partitions.
+        topics: id, or name -> partitions.
         begun: it began when its requests were read already.
         overflown: there are more than are remembered.
         unheard: it began unread, and has brought nothing yet that would tell its topics.
@@ -80,13 +83,13 @@ class ShareSession:
         self.overflown = overflown
         self.changes = self._partitions = 0
 
-    def note(self, asked: ShareAsked) -> None:
-        """A request of it; the same one may come twice."""
-        if asked.epoch <= 0:
+    def note(self, epoch: int, topics: Sequence[Parts], forgotten: Sequence[Parts]) -> None:
+        """A request of it, with partitions that it has and has no more; the same one may come twice."""
+        if epoch <= 0:
             self.topics.clear()
             self._partitions, self.overflown, self.begun, self.unheard = 0, False, True, False
-        self.changes += bool(asked.epoch <= 0 or asked.topics or asked.forgotten)
-        for topic, parts in asked.topics:
+        self.changes += bool(epoch <= 0 or topics or forgotten)
+        for topic, parts in topics:
             self._partitions += self._add(topic, parts)
         if self._partitions > SHARE_PARTS_MAX:
             self.overflown = True
@@ -94,7 +97,7 @@ class ShareSession:
             # Topics stay, since somebody may owe for them; what they have of partitions is not kept up.
             self.topics = {topic: set() for topic in self.topics}
             return
-        for topic, gone in asked.forgotten:
+        for topic, gone in forgotten:
             if (known := self.topics.get(topic)) is not None:
                 self._partitions -= len(known.intersection(gone))
                 known.difference_update(gone)
@@ -131,7 +134,7 @@ class ShareSessions:
         if len(asked.group or "") + len(asked.member or b"") > SHARE_NAME_MAX:
             return ShareSession(overflown=True)
         session = self._sessions.get(key) or ShareSession()
-        session.note(asked)
+        session.note(asked.epoch, asked.topics, asked.forgotten)
         if asked.epoch < 0:
             self._sessions.pop(key, None)
         elif key in self._sessions or len(self._sessions) < SHARE_SESSIONS_MAX:

@@ -107,6 +107,7 @@ def fetch_response(version: int, topics: Topics, aborted: int = 0, **fields: Any
 def fetch_request(
     version: int, topics: Mapping[str, int], max_bytes: int = 1 << 20, epoch: int = 0, session: int = 0,
     offset: int = 0, min_bytes: int = 1, max_wait_ms: int = 500,
+    forgotten: Mapping[str, list[int]] | None = None,
 ) -> tuple[bytes, RequestHeader]:  # fmt: skip
     """A Fetch request v4-18 for topics with so many partitions; after a thousand their numbers repeat."""
     most, part = max(topics.values(), default=0), {"fetch_offset": offset, "partition_max_bytes": 1 << 20}
@@ -117,7 +118,9 @@ def fetch_request(
     ]
     values: dict[str, Any] = {"max_wait_ms": max_wait_ms, "min_bytes": min_bytes, "max_bytes": max_bytes}
     if version >= 7:
-        values |= {"session_epoch": epoch, "session_id": session}
+        left = (forgotten or {}).items()
+        gone = [_named(name, version, "topic") | {"partitions": numbers} for name, numbers in left]
+        values |= {"session_epoch": epoch, "session_id": session, "forgotten_topics_data": gone}
     return request(build(FetchRequest, version, topics=data, **values))
 
 

@@ -9,7 +9,7 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from enforcer.host.doors.listening import listen_on
+from enforcer.host.doors.listening import listen_at
 from enforcer.kafka.addresses.repeats import Repeats
 from enforcer.wire.kafka.addresses import Rewriter
 from streaming.contract.errors import WeirError
@@ -99,6 +99,7 @@ class Brokers:
 
         Raises:
             TooManyBrokers: there is no room for one more.
+            WeirError: no port can be had.
         """
         broker = self._brokers.get(node_id)
         if broker is None:
@@ -167,9 +168,9 @@ class Brokers:
             wanted = 0
         if wanted:
             try:
-                return listen_on(self._listen_host, wanted, self._shared)
-            except OSError as error:
+                return listen_at((self._listen_host, wanted), self._shared)
+            except WeirError as error:
                 logger.warning(
                     "port %d of broker %d is taken (%s); any free one is used", wanted, node_id, error
                 )
-        return listen_on(self._listen_host, 0)
+        return listen_at((self._listen_host, 0))

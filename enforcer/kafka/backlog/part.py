@@ -77,7 +77,7 @@ class BlocksPart(Part):
         self._questions = NameQuestions(link)
         self._waiting = HoldTimes(self._blocks, settings, self._is_held)
         self._kinds: set[tuple[str, str]] = set()
-        self._over = False
+        self._over = self._ended = False
         self._naming = NameResolver(partitions.names, link.pacer, self._questions.ask, now_ms)
 
     @property
@@ -197,7 +197,10 @@ class BlocksPart(Part):
         if free:
             request.frame = without(frame, header, blocked)
         if asked.acks == 0:
-            count()
+            if not self._ended:
+                # A later part may hold what is free of it: then all of it is judged again.
+                self._ended = True
+                count()
             # As a broker does where nobody can be told of an error.
             request.ends = NO_ACKS
             return free

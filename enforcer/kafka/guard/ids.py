@@ -40,13 +40,17 @@ class IdWatch(Watch):
         self._own = protected.topics.all()
         self._protected = protected
         self._names = self._own
+        self._ids: dict[str, bytes] = {}
         self._deliver = deliver
         self._looks = 0
 
     def _look(self, admin: AdminClient) -> None:
         if self._looks % _LIST_EACH == 0:
             self._names = self._listed(admin)
-        self._deliver(ids_of(admin, self._names))
+        # Who does not know one now, as a broker that has just begun, takes no id away.
+        known = self._ids | ids_of(admin, self._names)
+        self._ids = {name: known[name] for name in self._names if name in known}
+        self._deliver(frozenset(self._ids.values()))
         self._looks += 1
 
     def _listed(self, admin: AdminClient) -> tuple[str, ...]:
@@ -58,23 +62,23 @@ class IdWatch(Watch):
         return (*self._own, *sorted(others)[: IDS_MAX - len(self._own)])
 
 
-def ids_of(admin: AdminClient, names: tuple[str, ...]) -> frozenset[bytes]:
-    """The ids of those topics that are there.
+def ids_of(admin: AdminClient, names: tuple[str, ...]) -> dict[str, bytes]:
+    """The ids of those topics that are there, by name.
 
     Raises:
         KafkaException: the cluster does not answer.
         TimeoutError: it takes too long.
     """
-    found = set()
+    found = {}
     answers = admin.describe_topics(TopicCollection(list(names)), request_timeout=_ASK_LIMIT_S)
-    for answer in answers.values():
+    for name, answer in answers.items():
         try:
-            found.add(_bytes(answer.result(2 * _ASK_LIMIT_S).topic_id))
+            found[name] = _bytes(answer.result(2 * _ASK_LIMIT_S).topic_id)
         except KafkaException as error:
             # One that is not ours to see must not keep the others unknown.
             if error.args[0].code() not in _NOT_THERE:
                 raise
-    return frozenset(found)
+    return found
 
 
 def _bytes(topic_id: Any) -> bytes:  # confluent_kafka.Uuid, which has no types

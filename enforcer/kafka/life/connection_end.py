@@ -92,8 +92,8 @@ class ConnectionEnd:
             # The rest of it will never come, nor will its answer.
             responses.due.pop()
             responses.answers.pop()
-        self.input_over = True
-        self.takes = not (self.closing or self._lost or self.done)
+        if not self.input_over:
+            self.input_over, self.takes = True, not (self.closing or self._lost or self.done)
         self._begin()
 
     def lose_client(self) -> None:
@@ -156,7 +156,7 @@ class ConnectionEnd:
     def drain(self, why: str = "stop") -> None:
         """The proxy stops, or it is too old. Who has ended cannot send again: what it sent is handled."""
         self.takes = self.takes and self.input_over
-        self.begun, self._drained = True, why if self._drained != "stop" else "stop"
+        self.begun, self._drained = True, why if self._drained in ("", "age") else self._drained
         self._pump()
 
     def end_session(self) -> None:

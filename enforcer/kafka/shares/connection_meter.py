@@ -7,12 +7,13 @@ from enforcer.core.account import DISPATCH, PUBLISH, Account, Wait
 from enforcer.core.lines import Pause
 from enforcer.core.metrics import Metrics
 from enforcer.kafka.names import LookUp, NameResolver
+from enforcer.kafka.share_sessions import ShareSession
 from enforcer.kafka.shares.frame_meter import FrameMeter
 from enforcer.kafka.shares.tails import whole_batches
 from enforcer.kafka.shares.topic_ids import described
 from enforcer.laws.shares.line_up import LineUp
 from enforcer.laws.shares.topic_accounts import Bill, ChargeResult
-from enforcer.wire.kafka.frames import Frame, RequestHeader
+from enforcer.wire.kafka.frames import Frame, RequestHeader, TooManyRows
 from enforcer.wire.kafka.outcomes import emptied, refused, surely_accepted
 from enforcer.wire.kafka.traffic import (
     FETCH_IDS_FROM,
@@ -20,6 +21,7 @@ from enforcer.wire.kafka.traffic import (
     FetchSummary,
     Part,
     TopicUse,
+    fetch_session,
     fetched_in_steps,
     fetching,
     with_limit,
@@ -74,6 +76,7 @@ class ConnectionMeter:
         self._pause = pause
         self._line_up = LineUp(frames.meter.lines, pause, frames.split_ms, frames.slice_ms)
         self._session: dict[bytes, None] = {}
+        self._fetched = ShareSession()
         self._session_ids = False
         # Topics that were in no request that was read, and have brought something.
         self._unnamed: list[bytes] = []
@@ -92,11 +95,11 @@ class ConnectionMeter:
         bill = self._frames.produced(frame, header, user, parts)
         if bill.unknown and self.naming.must_wait(bill.unknown):
             return None
-        # What a look-up did not help is not metered: the broker does not know it, or not for this user.
-        self._meter.unmetered += len(bill.unknown)
         now_ms = self._steady_ms()
         if not self._line_up.admits(bill.owed, now_ms):
             return None
+        # What a look-up did not help is not metered: the broker does not know it, or not for this user.
+        self._meter.unmetered += len(bill.unknown)
         return self._charged(bill, parts, now_ms)
 
     def plain(
@@ -156,7 +159,7 @@ class ConnectionMeter:
         if ids and self.naming.must_wait(self._frames.unknown_ids([*self._unnamed, *asked.topics])):
             return None
         self._unnamed.clear()
-        self._note_session(asked, ids)
+        self._note_session(frame, header, asked, ids)
         accounts = self._frames.fetching(self._session_accounts(), user, header.client_id or "")
         if not self._line_up.admits_fetch(accounts, self._steady_ms()):
             return None
@@ -232,15 +235,19 @@ class ConnectionMeter:
         self._metrics.throttled_frames.labels(by, DIMENSIONS[wait.dimension]).inc()
         return self._meter.told_ms(wait, queued_ms)
 
-    def _note_session(self, asked: FetchSummary, ids: bool) -> None:
-        if asked.full:
-            self._session.clear()
-            self._found_by = None
-        if not asked.topics:
-            return
-        self._found_by, self._session_ids = None, ids
-        for topic in asked.topics[: SESSION_TOPICS_MAX - len(self._session)]:
-            self._session[topic] = None
+    def _note_session(self, frame: bytes, header: RequestHeader, asked: FetchSummary, ids: bool) -> None:
+        its, before = self._fetched, self._fetched.changes
+        if asked.epoch >= 0:
+            try:
+                its.note(*fetch_session(frame, header))
+            except TooManyRows:
+                # What it forgets of so many is not kept up.
+                its.note(asked.epoch, [(topic, ()) for topic in asked.topics], ())
+                its.overflown = True
+            if its.changes == before:
+                return
+        topics = its.topics if asked.epoch >= 0 else asked.topics[:SESSION_TOPICS_MAX]
+        self._session, self._found_by, self._session_ids = dict.fromkeys(topics), None, ids
 
     def _session_accounts(self) -> set[Account]:
         if self._found_by != (found_by := (self._meter.generation, self.naming.answers)):

@@ -20,6 +20,8 @@ from enforcer.wire.kafka.traffic import produce_acks
 INFLIGHT_THROTTLE_MS: Final = 100
 """Throttle time of requests for mutations that find no slot (error 89): slots become free in as many ms."""
 
+_FAILED_MAX: Final = 100
+"""So many fail at once; then others have their turn, and it is looked how many answers wait."""
 _HEAD: Final = struct.Struct(">4xhh")
 _NS_PER_MS: Final = 1_000_000
 
@@ -116,7 +118,10 @@ class Flow:
         """
         limiter = self.limiter
         self.waits = False
-        while requests.left_bytes >= _HEAD.size:
+        for _ in range(_FAILED_MAX):
+            if requests.left_bytes < _HEAD.size:
+                # Not even its head is here.
+                return True
             key, version = _HEAD.unpack_from(requests.data, requests.pos)
             if self._passes(key, version):
                 self.room = 1
@@ -131,8 +136,8 @@ class Flow:
                 return False
             if not self._fails(key, requests, link):
                 return False
-        # Not even its head is here.
-        return True
+        self._pause.pause(0.0)
+        return False
 
     def refuse_mutations(self, request: MutationRequest) -> bytes:
         """The answer to a request for mutations that finds no slot: it is neither judged nor charged."""

@@ -1,6 +1,6 @@
 """One connection's place among those that wait for accounts (docs/resource_groups.md, "Turns")."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import inf
 from typing import Final
 
@@ -36,15 +36,23 @@ class LineUp:
         """It may be this connection's turn (lines.Waiter)."""
         self._pause.wake()
 
-    def admits(self, owed: Iterable[BillItem], now_ms: float) -> bool:
+    def admits(self, owed: Sequence[BillItem], now_ms: float) -> bool:
         """Whether a Produce request may go on; if so, it is to be charged before anything else is asked."""
+        if self.passes(owed, now_ms):
+            return True
+        charges: dict[Account, tuple[int, int]] = {}
         for account, _, records, size in owed:
-            if not self._lines.busy(account.counters[0]) and account.debt(PUBLISH, now_ms) is None:
-                continue
+            few, less = charges.get(account, (0, 0))
+            charges[account] = few + records, less + size
+        for account, (records, size) in charges.items():
             wait_ms = self._produce_waits_ms(account, records, size, now_ms)
             if wait_ms:
                 self._wait(account.counters[0], account.cost_ms(PUBLISH, records, size), wait_ms, now_ms)
                 return False
+        for account in charges:
+            if account.debt(PUBLISH, now_ms) is not None:
+                # Only now: had another one held it, nobody would have passed for this time.
+                account.split_from_ms = now_ms + self._split_ms
         self._go_on()
         return True
 
@@ -125,7 +133,6 @@ class LineUp:
         # One for all connections, and only what will be paid back: else a thousand of them would be a way.
         if not account.can_owe(PUBLISH, records, size, now_ms):
             return min(debt.ms, _AGAIN_MS)
-        account.split_from_ms = now_ms + self._split_ms
         return 0.0
 
     def _fetch_waits_ms(self, account: Account, now_ms: float) -> float:

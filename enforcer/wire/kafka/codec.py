@@ -16,7 +16,14 @@ from enforcer.wire.kafka import fields
 from enforcer.wire.kafka.compiler import CODES, TAGS, Source, parse
 from enforcer.wire.kafka.definitions import WIDTHS, Field, body, newest
 from enforcer.wire.kafka.fields import ELEMENT_ROWS, ROWS_MAX, Fields, Read, Rows
-from enforcer.wire.kafka.frames import Frame, RequestHeader, is_flexible, response_body_offset
+from enforcer.wire.kafka.frames import (
+    BadFrame,
+    Frame,
+    Reason,
+    RequestHeader,
+    is_flexible,
+    response_body_offset,
+)
 from streaming.contract.errors import WeirError
 
 ELEMENTS_MAX: Final = ROWS_MAX // ELEMENT_ROWS
@@ -74,10 +81,14 @@ class Reader:
         """What is wanted of the body at an offset.
 
         Raises:
-            BadFrame: it ends too early, a length in it is impossible, or it has too many items.
+            BadFrame: it ends too early, a length in it is impossible, it has too many items, or there is no
+                such version.
         """
         read = self._compiled.get(version)
         if read is None:
+            if not 0 <= version <= newest(self._key):
+                # Who waits may name any: a reader would be made, and kept, for each.
+                raise BadFrame(Reason.BAD_VALUE)
             source, value = self.source(version)
             read = self._compiled[version] = source.compiled(value)
         return read(frame, offset, room)

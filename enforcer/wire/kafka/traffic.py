@@ -29,7 +29,7 @@ PRODUCE_PARTS_MAX: Final = 10_000
 FETCH_PARTS_MAX: Final = 50_000
 """The same of a Fetch request, whose parts take a fifth of the time."""
 STEP_PARTS: Final = 10_000
-"""And of a Fetch response in one step."""
+"""And of a Fetch response in one step, or where each is looked at."""
 PRODUCE_IDS_FROM: Final = 13
 FETCH_IDS_FROM: Final = 13
 METADATA_IDS_FROM: Final = 10
@@ -82,14 +82,14 @@ class FetchSummary(NamedTuple):
         limit_offset: where its max_bytes stands in the frame, its min_bytes before it; None: this version has
             none.
         limit_bytes: max_bytes.
-        full: it begins a session or has none, so it lists all topics.
+        epoch: in its session: 0 begins one, -1: it has none; both list all topics.
         more: it has more parts than are gone through; `topics` are the first of them.
     """
 
     topics: list[bytes]
     limit_offset: int | None
     limit_bytes: int
-    full: bool
+    epoch: int
     more: bool
 
 
@@ -197,8 +197,16 @@ def fetching(frame: Frame, header: RequestHeader) -> FetchSummary:
         first = array_length(FETCH_PARTS_MAX, is_flexible(FETCH, version))
         fewer, more = spliced(bytes(frame), [(start, end, first)]), True
         topics, limit_offset, limit_bytes, epoch = _FETCHING(fewer, version, body, FETCH_PARTS_MAX)
-    # The epoch in a session: 0 begins one, -1 ends it.
-    return FetchSummary(topics, limit_offset or None, limit_bytes, epoch <= 0, more)
+    return FetchSummary(topics, limit_offset or None, limit_bytes, epoch, more)
+
+
+fetch_session: Final = asked(
+    FETCH,
+    "SessionEpoch Topics(Topic|TopicId Partitions(Partition)) ForgottenTopicsData(Topic|TopicId Partitions)",
+    room=STEP_PARTS, rows=1,
+)  # fmt: skip
+"""What a Fetch request changes in its session: the epoch, topics with partitions that it has, or has no more;
+raises BadFrame, TooManyRows where these are very many."""
 
 
 def with_limit(frame: bytes, asked: FetchSummary, limit: int) -> bytes:
@@ -252,7 +260,7 @@ class ShareAsked(NamedTuple):
     def summary(self) -> FetchSummary:
         """The same as of a Fetch."""
         topics = [topic for topic, _ in self.topics]
-        return FetchSummary(topics, self.wait_at + 2 * _INT32.size, self.max_bytes, self.epoch <= 0, False)
+        return FetchSummary(topics, self.wait_at + 2 * _INT32.size, self.max_bytes, self.epoch, False)
 
 
 _SHARING: Final = asked(

@@ -48,6 +48,15 @@ def test_answers_keep_the_order_of_the_requests(rig: Rig) -> None:
     assert rig.client.answered() == [1, 2, 3]
 
 
+def test_what_is_lost_as_its_broker_ends_is_not_overtaken(rig: Rig) -> None:
+    """A write failed, and nobody has said so yet: an answer of our own behind it would be taken for its."""
+    rig.upstream.broker.closed = True
+    rig.connection.data_received(opaque(1) + REFUSED)
+    assert rig.client.data == b""
+    rig.connection.upstream_failed("lost")
+    assert rig.client.data == b"" and rig.client.closed
+
+
 def test_produce_without_acks_has_no_answer(rig: Rig) -> None:
     """acks=0 takes no place among the answers, or all later ones would be shifted."""
     no_acks = header(PRODUCE, 3, 1) + struct.pack(">hhii", -1, 0, 1_000, 0)

@@ -221,6 +221,18 @@ def test_what_a_client_that_is_gone_may_not_send_is_dropped() -> None:
     assert visit.sent == 3 and visit.rig.dropped("session") == 2 and visit.rig.over
 
 
+def test_what_may_not_be_sent_is_dropped_once() -> None:
+    """A client's end is seen twice: as it sends no more, and as it is gone while an answer is still due."""
+    visit = rated(life_ms=1_000)
+    visit.rig.connection.data_received(framed(WRITTEN) * 3)
+    visit.rig.connection.eof_received()
+    visit.rig.desk.run(3_500)
+    visit.rig.lose_client()
+    assert visit.rig.dropped("session") == 2 and not visit.rig.over
+    visit.rig.answer([produce_response(9, {TOPIC: [0]})])
+    assert visit.rig.over
+
+
 def test_a_new_login_begins_a_new_session() -> None:
     """Also after the end of the last one; an answer to its beginning alone begins none."""
     visit = rated(life_ms=1_000)

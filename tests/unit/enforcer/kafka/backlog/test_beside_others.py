@@ -3,7 +3,8 @@
 from unittest.mock import Mock
 
 import pytest
-from blocked_rig import FREE, HELD, Blocked
+from backlog_kit import EXCEPTION
+from blocked_rig import FREE, HELD, REFUSED, Blocked
 from concurrency_kit import Times, limiter_at
 from connection_kit import Rig, framed
 from traffic_kit import batch, produce
@@ -30,6 +31,20 @@ def test_who_is_held_stands_in_no_line_of_its_account() -> None:
     rig.later(20_000)
     other.run_timers()
     assert rig.held_now == 1 and other.upstream.data == free
+
+
+def test_what_waits_for_its_account_is_counted_once() -> None:
+    """It is judged again when the debt is over; what is blocked of it was dropped already."""
+    rig = Blocked(joining_fraction=1.0)
+    rig.meter.set_policies(PolicySet({"quotas[user=ANONYMOUS]": {"producer_byte_rate": 10_000}}))
+    rig.prove()
+    rig.part(BlocksLimit, make=True)._naming.proven = True
+    rig.connection.data_received(framed(produce(9, {FREE: [batch(1, size=50_000)]})[0]))
+    rig.produce(2, {REFUSED: 1, FREE: 1}, acks=0)
+    assert len(rig.upstream.sent) == 1 and not rig.client.closed
+    rig.later(20_000)
+    assert len(rig.upstream.sent) == 2 and rig.closed("blocked_without_acks") == 1
+    assert rig.counted("dropped", EXCEPTION) == 1
 
 
 @pytest.fixture

@@ -289,13 +289,14 @@ def test_who_has_been_here_too_long_is_answered_first() -> None:
 
 
 def test_the_first_reason_to_end_is_counted() -> None:
-    """Who drains for a stop becomes no older by it."""
-    rig = Rig()
-    rig.connection.data_received(opaque(1))
-    rig.connection.drain()
-    rig.connection.drain("age")
-    rig.answer([answer(1)])
-    assert rig.closed("stop") == 1 and not rig.closed("age")
+    """Who drains for a stop, or since its session is over, becomes no older by it."""
+    for why, begin in (("stop", "drain"), ("session", "end_session")):
+        rig = Rig()
+        rig.connection.data_received(opaque(1))
+        getattr(rig.connection, begin)()
+        rig.connection.drain("age")
+        rig.answer([answer(1)])
+        assert rig.closed(why) == 1 and not rig.closed("age")
 
 
 def test_a_stop_leaves_the_departed_their_turn() -> None:

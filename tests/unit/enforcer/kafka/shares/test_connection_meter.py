@@ -1,6 +1,7 @@
 """What a connection is told of its frames, by name and by id, and how much its fetches bring."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from kafka.protocol.consumer import FetchRequest, FetchResponse
@@ -12,7 +13,7 @@ from enforcer.kafka.names import ABSENT_MAX, ABSENT_MS, ASKED_AT_ONCE
 from enforcer.kafka.part import FETCH_LIMIT_MAX
 from enforcer.kafka.shares.connection_meter import LEARN_MAX_BYTES, SESSION_TOPICS_MAX
 from enforcer.wire.kafka.frames import FETCH, RequestHeader
-from enforcer.wire.kafka.traffic import fetching
+from enforcer.wire.kafka.traffic import STEP_PARTS, fetching
 from streaming.policy.policy_set import PolicySet
 
 
@@ -180,6 +181,18 @@ def test_one_request_with_many_ids_ends_asking(desk: Desk, line: Line) -> None:
     assert desk.meter.unmetered == 3 * ASKED_AT_ONCE and not line.connection_meter.naming._asked
 
 
+def test_an_unknown_topic_beside_one_in_debt_is_counted_once(desk: Desk, line: Line) -> None:
+    """When its request goes on, not each time that it is looked at."""
+    desk.frames.learn({key_of(TOPIC, True): TOPIC})
+    line.told(10)
+    frame, header = produce(13, {TOPIC: [batch(1)], "unknown": [batch(1)]})
+    assert line.connection_meter.produce(frame, header, "bob") is None
+    line.asked[0][1]({})
+    assert line.connection_meter.produce(frame, header, "bob") is None and desk.meter.unmetered == 0
+    desk.now_ms = 2_000
+    assert line.connection_meter.produce(frame, header, "bob") is not None and desk.meter.unmetered == 1
+
+
 def test_a_fetched_topic_without_a_name_is_counted_as_not_metered(desk: Desk, line: Line) -> None:
     """The look-up at the begin of the session did not help."""
     frame, header = fetch_request(16, {TOPIC: 1})
@@ -207,10 +220,12 @@ def test_a_session_that_began_unread_is_metered_all_the_same(desk: Desk, line: L
 
 
 def test_the_table_of_a_session_is_bounded(line: Line) -> None:
-    """Further topics do not make its responses smaller."""
+    """Further topics do not make its responses smaller; of very many partitions nobody knows which left."""
     names = {f"plain-{number}": 1 for number in range(SESSION_TOPICS_MAX)}
     assert sessions(line, 11, {**names, TOPIC: 1}, epoch=0) == FETCH_LIMIT_MAX
     assert len(line.connection_meter._session) == SESSION_TOPICS_MAX
+    assert sessions(line, 11, {TOPIC: STEP_PARTS}, epoch=0) == 5_000
+    assert sessions(line, 11, {TOPIC: 1}, epoch=1, forgotten={TOPIC: [0]}) == 5_000
 
 
 def test_a_large_metadata_response_is_not_read(desk: Desk, line: Line) -> None:
@@ -220,9 +235,9 @@ def test_a_large_metadata_response_is_not_read(desk: Desk, line: Line) -> None:
     assert not desk.frames.names
 
 
-def sessions(line: Line, version: int, topics: Mapping[str, int], epoch: int) -> int:
+def sessions(line: Line, version: int, topics: Mapping[str, int], epoch: int, **more: Any) -> int:
     """max_bytes of a Fetch request as it is forwarded."""
-    frame, header = fetch_request(version, topics, max_bytes=50_000_000, epoch=epoch)
+    frame, header = fetch_request(version, topics, max_bytes=50_000_000, epoch=epoch, **more)
     admitted = line.connection_meter.fetch(frame, header, "bob")
     assert admitted is not None
     sent, limit = admitted
@@ -243,6 +258,15 @@ def test_a_fetch_of_a_limited_group_brings_less(desk: Desk, line: Line, version:
         assert sessions(line, version, {"plain": 1}, epoch=2) == 25_000
     # What is read whole is never so much that a few consumers would fill the proxy.
     assert sessions(line, version, {"plain": 1}, epoch=0) == FETCH_LIMIT_MAX
+
+
+@pytest.mark.parametrize("version", [7, 12, 16])
+def test_a_topic_that_a_session_has_no_more_limits_it_no_more(desk: Desk, line: Line, version: int) -> None:
+    """A consumer that pauses a topic, whose group may owe, goes on with the others as they are."""
+    desk.frames.learn({key_of(TOPIC, True): TOPIC, key_of("plain", True): "plain"})
+    assert sessions(line, version, {TOPIC: 2, "plain": 1}, epoch=0) == 5_000
+    assert sessions(line, version, {}, epoch=1, forgotten={TOPIC: [0]}) == 5_000
+    assert sessions(line, version, {}, epoch=2, forgotten={TOPIC: [1]}) == FETCH_LIMIT_MAX
 
 
 @pytest.mark.parametrize("version", [4, 11, 12, 16])

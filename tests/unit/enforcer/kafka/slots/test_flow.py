@@ -197,6 +197,16 @@ def test_who_finds_the_line_full_fails_at_once() -> None:
     assert two.limiter.dropped == 3
 
 
+def test_very_many_that_fail_leave_others_their_turn() -> None:
+    """As who sends thousands of small ones while the line is full: all were answered before anybody else."""
+    two = Two(limit=1, queue_max=0)
+    two.a.connection.data_received(opaque(1))
+    two.b.connection.data_received(framed(produce(9, {"t1": [batch(1)]})[0]) * 250)
+    for answered in (100, 200, 250):
+        assert len(two.b.client.answered()) == two.limiter.dropped == answered
+        two.run_timers()
+
+
 def test_a_lost_broker_gives_back_all_slots(two: Two) -> None:
     """Who waits elsewhere goes on; that is no drop, since a client can bring a broker to it."""
     two.b.connection.data_received(opaque(11))

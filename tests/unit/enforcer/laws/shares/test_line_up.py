@@ -156,6 +156,29 @@ def test_a_request_of_two_groups_waits_for_both() -> None:
     assert line.line_up.admits(owed, 1_000.0) and not LINES.busy(two.counters[0])
 
 
+def test_a_request_of_several_topics_or_groups_passes_in_a_long_debt() -> None:
+    """It waited for the turn that its own first topic had just taken, or took one and was held by another."""
+    one, two, line = account(), account("h"), Line()
+    for each in (one, two):
+        assert Line().produce(each, 5_050, 0.0)
+    owed = [BillItem(one, b"t", 10, 0), BillItem(one, b"u", 10, 0), BillItem(two, b"v", 10, 0)]
+    assert not line.line_up.admits(owed, 0.0)
+    two.split_from_ms = SPLIT_MS + 10
+    assert not line.line_up.admits(owed, SPLIT_MS) and line.pauses[-1] == 10.0
+    assert line.line_up.admits(owed, SPLIT_MS + 10)
+    assert one.split_from_ms == two.split_from_ms == 2 * SPLIT_MS + 10
+
+
+def test_what_would_be_forgiven_of_several_topics_together_does_not_pass_in_a_debt() -> None:
+    """Each by itself would be waited off."""
+    one, large = account(), Line()
+    assert Line().produce(one, 5_050, 0.0)
+    owed = [BillItem(one, topic, 2_500, 0) for topic in (b"t", b"u")]
+    assert not large.line_up.admits(owed, 0.0)
+    assert not large.line_up.admits(owed, SPLIT_MS) and large.pauses[-1] == 1_000.0
+    assert large.line_up.admits(owed, 40_000.0)
+
+
 def test_in_shadow_nobody_waits() -> None:
     """Neither for a debt nor for others."""
     one, line = account(shadow=True), Line()

@@ -94,6 +94,15 @@ def test_leftovers_are_dropped_and_nulls_refused() -> None:
     assert null.value.reason is Reason.UNEXPECTED_NULL
 
 
+@pytest.mark.parametrize("version", [-1, newest(0) + 1, 1 << 14])
+def test_a_version_that_there_is_not_is_not_read(version: int) -> None:
+    """A client may name any in a request that waits, and a reader was made, and kept, for each."""
+    reader = Reader(0, "request", "Acks")
+    with pytest.raises(BadFrame):
+        reader(bytes(99), version, 0)
+    assert not reader._compiled
+
+
 def test_a_large_frame_holds_nobody_up() -> None:
     """Partitions cost next to nothing, whatever their number; too many topics are not read at all."""
     layout = request_layout(1, 12)

@@ -97,7 +97,7 @@ def test_fetch_request(version: int) -> None:
     asked = fetching(frame, header)
     assert asked.topics == [key_of("one", version >= 13), key_of("two", version >= 13)]
     assert asked.limit_bytes == 12345
-    assert asked.full is (version < 7)
+    assert asked.epoch == (-1 if version < 7 else 4)
     place = asked.limit_offset
     assert place is not None
     patched = frame[:place] + (77).to_bytes(4, "big") + frame[place + 4 :]
@@ -108,14 +108,14 @@ def test_fetch_request_before_version_3_has_no_limit() -> None:
     """Nothing to patch, but the topics are known."""
     body = (-1).to_bytes(4, "big", signed=True) + bytes(8) + b"\0\0\0\1\0\1t\0\0\0\1" + bytes(16)
     asked = fetching(body, RequestHeader(1, 2, 7, None, 0))
-    assert (asked.topics, asked.limit_offset, asked.full) == ([b"t"], None, True)
+    assert (asked.topics, asked.limit_offset, asked.epoch) == ([b"t"], None, -1)
 
 
 @pytest.mark.parametrize("version", [7, 12, 15])
-@pytest.mark.parametrize(("epoch", "full"), [(-1, True), (0, True), (1, False)])
-def test_fetch_session(version: int, epoch: int, full: bool) -> None:
+@pytest.mark.parametrize("epoch", [-1, 0, 1])
+def test_fetch_session(version: int, epoch: int) -> None:
     """Epoch 0 begins a session, -1 ends one; both list all topics."""
-    assert fetching(*fetch_request(version, {}, epoch=epoch)).full is full
+    assert fetching(*fetch_request(version, {}, epoch=epoch)).epoch == epoch
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -235,7 +235,7 @@ def test_of_very_many_topics_the_first_are_read(version: int, monkeypatch: pytes
     many, header = fetch_request(version, {f"t{number}": 1 for number in range(MANY + 1)}, max_bytes=77)
     asked = fetching(many, header)
     assert (len(asked.topics), asked.more) == (MANY, True)
-    assert (asked.limit_bytes, asked.full) == (77, True)
+    assert (asked.limit_bytes, asked.epoch <= 0) == (77, True)
     assert not fetching(few, header).more
     for parts in (0, 1, MANY + 1):
         frame, header = fetch_request(version, {"t": parts, "u": 1})
