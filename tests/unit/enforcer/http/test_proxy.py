@@ -87,6 +87,14 @@ async def test_a_namespace_costs_the_topics_in_it(front: Front) -> None:
     assert len(front.pulsar.asked("DELETE")) == 1
 
 
+async def test_a_namespace_without_topics_costs_nothing(front: Front) -> None:
+    """Nothing goes with it."""
+    front.pulsar.answers[f"GET {LIST}"] = lambda _seen: reply(200, [])
+    front.pulsar.answers["DELETE /admin/v2/namespaces/acme/orders"] = lambda _seen: reply(204)
+    assert (await front.ask("DELETE", "/admin/v2/namespaces/acme/orders")).status == 204
+    assert front.desk.events == []
+
+
 @pytest.mark.parametrize("status", [400, 401, 404, 409, 412, 500])
 async def test_what_the_upstream_refuses_costs_nothing(front: Front, status: int) -> None:
     """Its answer passes as it is, and what was charged is given back."""
