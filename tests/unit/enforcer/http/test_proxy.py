@@ -81,6 +81,8 @@ async def test_a_namespace_costs_the_topics_in_it(front: Front) -> None:
     assert (await front.ask("DELETE", "/admin/v2/namespaces/acme/orders?force=true")).status == 204
     (event,) = front.desk.of_type("request")
     assert event["items"] == [{"name": "acme/orders", "mutations": 3}]
+    # Those that are not stored go, too.
+    assert front.pulsar.asked("GET") == [f"{LIST}?mode=ALL"]
     for answer in (reply(500), reply(200, b"no JSON"), reply(200, {"x": 1})):
         front.pulsar.answers[f"GET {LIST}"] = lambda _seen, answer=answer: answer  # type: ignore[misc]
         assert (await front.ask("DELETE", "/admin/v2/namespaces/acme/orders")).status == 502
