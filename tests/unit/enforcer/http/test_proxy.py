@@ -108,6 +108,15 @@ async def test_what_the_upstream_refuses_costs_nothing(front: Front, status: int
     assert refund["items"][0]["mutations"] == 5
 
 
+@pytest.mark.parametrize("status", [502, 504])
+async def test_what_a_gateway_got_no_answer_for_stays_charged(front: Front, status: int) -> None:
+    """A broker goes on with what took its load balancer too long."""
+    path = f"{TOPIC}/partitions"
+    front.pulsar.answers[f"PUT {path}"] = lambda _seen: reply(status)
+    assert (await front.ask("PUT", path, 5)).status == status
+    assert front.desk.of_type("refund") == []
+
+
 async def test_what_is_there_is_asked_of_the_very_same_name() -> None:
     """Servers decode a plus and bytes that are no UTF-8 in ways of their own."""
     front = Front(burst=100)
