@@ -57,11 +57,10 @@ async def count(match: Match, body: bytes, get: Get) -> Count:
     if rule.cost not in (Cost.GROWTH, Cost.CURRENT):
         return Count(items={topic: asked} if asked > 0 else {}, dry=dry)
     held = await _held(match, get)
-    if rule.cost is Cost.CURRENT:
-        return Count(items={topic: held} if held else {}, beyond={topic: 1}, dry=dry)
     if held is None:
         return Count(items={}, beyond={topic: max(1, asked)}, dry=dry)
-    return Count(items={topic: asked - held} if asked > held else {}, dry=dry)
+    changed = held if rule.cost is Cost.CURRENT else asked - held
+    return Count(items={topic: changed} if changed > 0 else {}, dry=dry)
 
 
 async def _held(match: Match, get: Get) -> int | None:

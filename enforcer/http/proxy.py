@@ -55,6 +55,8 @@ BODY_TIMEOUT_MS: Final = 10_000
 logger = logging.getLogger(__name__)
 
 _BODILESS: Final = frozenset((204, 304))
+_UNKNOWN: Final = frozenset((502, 504))
+"""What a gateway before the upstream says that has got no answer: it may have been done."""
 
 
 class HttpProxy:
@@ -244,7 +246,7 @@ class HttpProxy:
         call.add_length(headers, len(content))
         try:
             reply = await self._redirects.send(ApiRequest(call.method, call.target, headers, content))
-            if not 200 <= reply.status < 300:
+            if not (200 <= reply.status < 300 or reply.status in _UNKNOWN):
                 executed = {}
             elif not counted.items and counted.beyond:
                 self._mutations.charge(request, counted.beyond)

@@ -50,7 +50,8 @@ def _rules_of(base: str, namespace: str, topics: str) -> list[Rule]:
             operation="deleteNamespace",
             name=namespace,
             cost=Cost.CURRENT,
-            current=f"{base}/namespaces/{namespace}/{topics}",
+            # Without a mode only those that are stored are listed; all are deleted.
+            current=f"{base}/namespaces/{namespace}/{topics}?mode=ALL",
         ),
     ]
 

@@ -1,23 +1,16 @@
 """Questions of our own on a client's connection: does a topic exist, and how many partitions has it?"""
 
 import asyncio
-import secrets
-from typing import Any, Final
+from typing import Any
 
 from enforcer.pulsar.link import Link
-from enforcer.wire.pulsar.commands import build
+from enforcer.wire.pulsar.commands import build, own_request_id
 from enforcer.wire.pulsar.frames import PARTITIONED_METADATA
 from enforcer.wire.pulsar.schema import new_body
-
-_HIGH: Final = 1 << 63
-"""Clients count their requests from below."""
-_RANDOM_BITS: Final = 62
 
 
 class Questions:
     """PARTITIONED_METADATA requests under ids of our own.
-
-    A client cannot guess these, so that no answer to a request of its own is taken for one of ours.
 
     Attributes:
         unanswered: those whose answer has not come, whoever may still wait for it.
@@ -28,7 +21,7 @@ class Questions:
 
     def __init__(self, link: Link) -> None:
         self._link = link
-        self._first = self._next = _HIGH | secrets.randbits(_RANDOM_BITS)
+        self._first = self._next = own_request_id()
         self._asked: dict[int, asyncio.Future[Any]] = {}
         self.unanswered = 0
 

@@ -65,7 +65,7 @@ class Consumer:
     """
 
     __slots__ = (
-        "_banked", "_claim", "_context", "_fresh", "_line", "_mean", "_owner", "_queue", "_since", "_timer",
+        "_banked", "_claim", "_context", "_fresh", "_line", "_mean", "_owner", "_queue", "_timer",
         "_woken", "active", "closed", "id", "known", "limits", "loose", "permits",
     )  # fmt: skip
 
@@ -117,7 +117,8 @@ class Consumer:
         self.permits.sent(came.permits)
         self._mean.add(came.msgs, came.size)
         context = self._context
-        self._fresh = not context.laws.dispatch.all_charged and context.is_young(came)
+        # What is held before it is a backlog.
+        self._fresh = not (self._queue or context.laws.dispatch.all_charged) and context.is_young(came)
         if self._queue or not self._may_pass(came, granted=granted):
             self._hold(frame, came)
             return None
@@ -205,7 +206,7 @@ class Consumer:
         return not self._fresh
 
     def _may_pass(self, came: ArrivedEntry, *, granted: bool = False) -> bool:
-        return came.marker or self._context.admits(self, charged=not self._fresh, granted=granted)
+        return came.marker or self._context.admits(self, charged=self._charged, granted=granted)
 
     def _pass(self, came: ArrivedEntry) -> None:
         # Who was given permits and gets nothing more has read all: nobody else knows where a broker stands.

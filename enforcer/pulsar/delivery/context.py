@@ -70,6 +70,8 @@ class DeliveryContext:
         self._throttled = metrics.throttled_frames
         self._call_later = call_later
         self._lookers: dict[Looker, None] = {}
+        # Those that are still to hear of a change.
+        self._untold: list[Looker] = []
         self._looking = False
         self._generation = laws.generation
         # Whose room was asked for last, and for what; who got what passed since the last count.
@@ -176,21 +178,22 @@ class DeliveryContext:
             return
         self._look_later()
         generation = self.laws.generation
-        if generation != self._generation:
-            self._generation = generation
-            self._tell(list(self._lookers))
+        if generation != self._generation and not self._untold:
+            self._generation, self._untold = generation, list(self._lookers)
+            self._tell()
 
     def _look_later(self) -> None:
         self._looking = True
         self._call_later(_LOOK_MS, self._look)
 
-    def _tell(self, lookers: list[Looker]) -> None:
+    def _tell(self) -> None:
         """Some now, the rest in the next steps: clients' bytes come in between."""
-        for looker in lookers[:_LOOKERS]:
+        now, self._untold = self._untold[:_LOOKERS], self._untold[_LOOKERS:]
+        if self._untold:
+            self._call_later(0, self._tell)
+        for looker in now:
             if looker in self._lookers:
                 looker.look()
-        if rest := lookers[_LOOKERS:]:
-            self._call_later(0, lambda: self._tell(rest))
 
     def _is_left(self) -> bool:
         return self._units > 0 and self._left_msgs > 0 and self._left_size > 0

@@ -1,6 +1,5 @@
 """Dispatch to the consumers of one connection, under all that limits it (docs/pulsar/dispatch.md)."""
 
-import secrets
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -11,7 +10,7 @@ from enforcer.pulsar.delivery.held_frames import Store
 from enforcer.pulsar.delivery.limits import Limits
 from enforcer.pulsar.delivery.permit_questions import ConnectionQuestions
 from enforcer.pulsar.link import Link
-from enforcer.wire.pulsar.commands import TEXT_MAX, ServerError, command, error, parse
+from enforcer.wire.pulsar.commands import TEXT_MAX, ServerError, command, error, own_request_id, parse
 from enforcer.wire.pulsar.frames import (
     ACTIVE_CONSUMER_CHANGE,
     CLOSE_CONSUMER,
@@ -41,8 +40,6 @@ _UP: Final = frozenset({SUBSCRIBE, UNSUBSCRIBE, CLOSE_CONSUMER})
 _UP_LIMITED: Final = _UP | {FLOW, REDELIVER}
 _DOWN: Final = frozenset({SUCCESS, ERROR, CLOSE_CONSUMER, ACTIVE_CONSUMER_CHANGE})
 _DOWN_LIMITED: Final = _DOWN | {MESSAGE, REACHED_END_OF_TOPIC, CONSUMER_STATS_RESPONSE}
-_HIGH: Final = 2**63
-_RANDOM_BITS: Final = 62
 _ALL_AGAIN_BYTES: Final = 4_096
 """A REDELIVER without ids is smaller; one with very many would take long to read."""
 _SURE_GONE_MS: Final = 5_000.0
@@ -299,7 +296,7 @@ class DeliveryPart:
         if self._consumers.get(consumer.id) is not consumer:
             return
         self._drop(consumer)
-        request_id = _HIGH | secrets.randbits(_RANDOM_BITS)
+        request_id = own_request_id()
         self._ours.add(request_id)
         self.link.to_broker(command(CLOSE_CONSUMER, consumer_id=consumer.id, request_id=request_id))
 

@@ -6,14 +6,13 @@ answered are not in its answer or are in it twice, so it is asked until two answ
 came between. Without permits a broker soon has nothing more to send.
 """
 
-import secrets
 from collections.abc import Iterable
 from typing import Final
 
 from enforcer.pulsar.delivery.consumer import Consumer
 from enforcer.pulsar.delivery.metrics import DeliveryMetrics
 from enforcer.pulsar.link import Link
-from enforcer.wire.pulsar.commands import command, parse
+from enforcer.wire.pulsar.commands import command, own_request_id, parse
 from enforcer.wire.pulsar.frames import CONSUMER_STATS
 
 _AGAIN_MS: Final = 50.0
@@ -25,10 +24,6 @@ _QUIET_MAX_MS: Final = 30_000.0
 """But no longer: so often, as often as keep-alives, a broker is asked for who has read all."""
 _APART_MS: Final = 1.0
 """Of many that fell silent at once each is asked for so much later than the one before."""
-_HIGH: Final = 2**63 + 2**62
-"""Our requests' ids begin above: clients count up from 0 or from a random number of 63 bits."""
-_RANDOM_BITS: Final = 61
-"""A client cannot guess them, so that no answer to a question of its own is taken for one to ours."""
 _SIGN: Final = 2**63
 
 
@@ -59,7 +54,7 @@ class ConnectionQuestions:
 
     def __init__(self, link: Link, metrics: DeliveryMetrics, answer_ms: float) -> None:
         self._link, self._metrics, self._answer_ms = link, metrics, answer_ms
-        self._first = self._next = _HIGH | secrets.randbits(_RANDOM_BITS)
+        self._first = self._next = own_request_id()
         self._open: dict[int, _Question] = {}
         self._waiting: dict[Consumer, _Question] = {}
         self.unanswered = 0

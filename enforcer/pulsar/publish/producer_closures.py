@@ -7,7 +7,6 @@ waited here, goes nowhere: the client has no receipt for it and sends it again w
 after any end of one (docs/backlog/producers.md).
 """
 
-import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -15,16 +14,13 @@ from typing import Any, Final
 from enforcer.pulsar.link import Link
 from enforcer.pulsar.publish.closer import CLOSED, Closer
 from enforcer.pulsar.publish.producer import Producer
-from enforcer.wire.pulsar.commands import CONNECTION, ServerError, command, error
+from enforcer.wire.pulsar.commands import CONNECTION, ServerError, command, error, own_request_id
 from enforcer.wire.pulsar.frames import CLOSE_PRODUCER, SUCCESS
 
 TOLD_MS: Final = 5_000.0
 """After so long a client is told though the broker has not answered; what it has may then be stored twice."""
 FORGET_MS: Final = 60_000.0
 """After so long a broker will not answer, and nothing of the producer is on its way from its client."""
-_HIGH: Final = 1 << 63
-"""Clients count their requests from below, and cannot guess the random ones above it."""
-_RANDOM_BITS: Final = 62
 _UNSEEN: Final = -1
 
 
@@ -64,7 +60,7 @@ class ProducerClosures:
         self._link = link
         self._closer = closer
         self._changed = changed
-        self._next = _HIGH | secrets.randbits(_RANDOM_BITS)
+        self._next = own_request_id()
         self._by_id: dict[int, ProducerClosure] = {}
         self._asked: dict[int, ProducerClosure] = {}
         # Of the blocks, when producers were looked at last.

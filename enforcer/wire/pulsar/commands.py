@@ -1,5 +1,6 @@
 """Commands out of frames, and frames out of commands."""
 
+import secrets
 from enum import IntEnum
 from typing import Any, Final
 
@@ -67,6 +68,14 @@ def rewritten(frame: bytes, body: Any) -> bytes:
 def error(request_id: int, code: int, message: str) -> bytes:
     """A frame that refuses a request, or with CONNECTION all."""
     return command(ERROR, request_id=request_id, error=code, message=message)
+
+
+def own_request_id() -> int:
+    """An id for a request of our own: clients count theirs from below, or from a random number of 63 bits.
+
+    They cannot guess it, so that no answer to a request of a client's is taken for one to ours.
+    """
+    return 1 << 63 | secrets.randbits(62)
 
 
 def _varint(value: int) -> bytes:

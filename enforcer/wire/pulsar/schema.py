@@ -77,7 +77,6 @@ MESSAGES: Final[dict[str, dict[str, tuple[int, str]]]] = {
         "topic": (1, "s"),
         "producer_id": (2, "u"),
         "request_id": (3, "u"),
-        "producer_name": (4, "s"),
         "initial_subscription_name": (13, "s"),
     },
     "ProducerSuccess": {
@@ -85,25 +84,14 @@ MESSAGES: Final[dict[str, dict[str, tuple[int, str]]]] = {
         "producer_name": (2, "s"),
         "producer_ready": (6, "b"),
     },
-    "MessageId": {
-        "ledger_id": (1, "u"),
-        "entry_id": (2, "u"),
-        "partition": (3, "i32"),
-        "batch_index": (4, "i32"),
-        "ack_set": (5, "i64*"),
-    },
+    "MessageId": {"ledger_id": (1, "u"), "entry_id": (2, "u")},
     "Send": {
         "producer_id": (1, "u"),
         "sequence_id": (2, "u"),
         "num_messages": (3, "i32"),
         "highest_sequence_id": (6, "u"),
     },
-    "SendReceipt": {
-        "producer_id": (1, "u"),
-        "sequence_id": (2, "u"),
-        "message_id": (3, "MessageId"),
-        "highest_sequence_id": (4, "u"),
-    },
+    "SendReceipt": {"producer_id": (1, "u"), "sequence_id": (2, "u")},
     "SendError": {"producer_id": (1, "u"), "sequence_id": (2, "u"), "error": (3, "i32"), "message": (4, "s")},
     "Subscribe": {
         "topic": (1, "s"),
@@ -111,8 +99,6 @@ MESSAGES: Final[dict[str, dict[str, tuple[int, str]]]] = {
         "sub_type": (3, "i32"),
         "consumer_id": (4, "u"),
         "request_id": (5, "u"),
-        "consumer_name": (6, "s"),
-        "durable": (8, "b"),
         "force_topic_creation": (15, "b"),
     },
     "Unsubscribe": {"consumer_id": (1, "u"), "request_id": (2, "u")},
@@ -120,7 +106,6 @@ MESSAGES: Final[dict[str, dict[str, tuple[int, str]]]] = {
     "MessageCommand": {
         "consumer_id": (1, "u"),
         "message_id": (2, "MessageId"),
-        "redelivery_count": (3, "u32"),
         "ack_set": (4, "i64*"),
     },
     "Redeliver": {"consumer_id": (1, "u"), "message_ids": (2, "MessageId*")},
@@ -148,7 +133,7 @@ MESSAGES: Final[dict[str, dict[str, tuple[int, str]]]] = {
     },
     "Error": {"request_id": (1, "u"), "error": (2, "i32"), "message": (3, "s")},
     "Success": {"request_id": (1, "u")},
-    "GetTopicsOfNamespace": {"request_id": (1, "u"), "namespace": (2, "s"), "mode": (3, "i32")},
+    "GetTopicsOfNamespace": {"request_id": (1, "u"), "namespace": (2, "s")},
     "GetTopicsOfNamespaceResponse": {"request_id": (1, "u"), "topics": (2, "s*")},
     "TopicMigrated": {
         "resource_id": (1, "u"),

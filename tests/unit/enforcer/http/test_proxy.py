@@ -81,10 +81,20 @@ async def test_a_namespace_costs_the_topics_in_it(front: Front) -> None:
     assert (await front.ask("DELETE", "/admin/v2/namespaces/acme/orders?force=true")).status == 204
     (event,) = front.desk.of_type("request")
     assert event["items"] == [{"name": "acme/orders", "mutations": 3}]
+    # Those that are not stored go, too.
+    assert front.pulsar.asked("GET") == [f"{LIST}?mode=ALL"]
     for answer in (reply(500), reply(200, b"no JSON"), reply(200, {"x": 1})):
         front.pulsar.answers[f"GET {LIST}"] = lambda _seen, answer=answer: answer  # type: ignore[misc]
         assert (await front.ask("DELETE", "/admin/v2/namespaces/acme/orders")).status == 502
     assert len(front.pulsar.asked("DELETE")) == 1
+
+
+async def test_a_namespace_without_topics_costs_nothing(front: Front) -> None:
+    """Nothing goes with it."""
+    front.pulsar.answers[f"GET {LIST}"] = lambda _seen: reply(200, [])
+    front.pulsar.answers["DELETE /admin/v2/namespaces/acme/orders"] = lambda _seen: reply(204)
+    assert (await front.ask("DELETE", "/admin/v2/namespaces/acme/orders")).status == 204
+    assert front.desk.events == []
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 409, 412, 500])
@@ -96,6 +106,15 @@ async def test_what_the_upstream_refuses_costs_nothing(front: Front, status: int
     assert (answer.status, answer.json, answer.headers["x-other"]) == (status, {"reason": "so"}, "1")
     (refund,) = front.desk.of_type("refund")
     assert refund["items"][0]["mutations"] == 5
+
+
+@pytest.mark.parametrize("status", [502, 504])
+async def test_what_a_gateway_got_no_answer_for_stays_charged(front: Front, status: int) -> None:
+    """A broker goes on with what took its load balancer too long."""
+    path = f"{TOPIC}/partitions"
+    front.pulsar.answers[f"PUT {path}"] = lambda _seen: reply(status)
+    assert (await front.ask("PUT", path, 5)).status == status
+    assert front.desk.of_type("refund") == []
 
 
 async def test_what_is_there_is_asked_of_the_very_same_name() -> None:

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from pulsar_delivery_kit import NAMESPACE, TOPIC, ModelLink, World, message, per_subscription, reading
+from pulsar_delivery_kit import NAMESPACE, TOPIC, Entry, ModelLink, World, message, per_subscription, reading
 
 from enforcer.pulsar.delivery.entry import arrived
 from enforcer.wire.pulsar import frames
@@ -199,6 +199,21 @@ def test_a_batch_that_lies_puts_nobody_into_debt_for_ever() -> None:
     other.publish(1, 50)
     world.run(1_990)
     assert len(other.got[1]) >= 18
+
+
+def test_a_young_message_lets_nothing_go_that_is_held_before_it() -> None:
+    """With the broker's flag off, too: what was on its way as the limit began is a backlog."""
+    flag = {"broker": {"dispatchThrottlingOnNonBacklogConsumerEnabled": False}}
+    world, link = reading(queue=1_000)
+    world.run(50)
+    world.put({**per_subscription(10), **flag})
+    world.run(50)
+    link.publish(1, 300)
+    world.run(1_000)
+    link.unacked[1].append(Entry(300, 1, 100))
+    link.down(message(1, 300, published=world.brokers_ms()))
+    world.run(5_000)
+    assert 50 <= len(link.got[1]) <= 75
 
 
 def test_a_request_for_very_many_messages_again_is_not_read() -> None:

@@ -66,6 +66,15 @@ def test_what_is_no_body(body: bytes) -> None:
     assert caught.value.reason is Reason.BAD_BODY
 
 
+@pytest.mark.parametrize(("kind", "field"), [(frames.PRODUCER, 4), (frames.SUBSCRIBE, 6)])
+def test_names_that_no_rule_reads_need_not_be_text(kind: int, field: int) -> None:
+    """Of producers and consumers: clients send any bytes there, and brokers take them."""
+    body = new_body(kind)
+    body.MergeFromString(bytes((field << 3 | 2, 2)) + b"\xe9x")
+    frame = build(kind, body)
+    assert b"\xe9x" in frame and rewritten(frame, parse(frame)) == frame
+
+
 def test_metadata() -> None:
     """What a batch says of itself."""
     assert read_metadata(b"\x0a\x01p\x10\x05\x18\x07\x58\x1e").num_messages_in_batch == 30
