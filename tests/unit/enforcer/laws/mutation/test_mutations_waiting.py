@@ -130,6 +130,19 @@ async def test_questions_of_one_subject_line_up(monkeypatch: pytest.MonkeyPatch)
     assert second.result().outcome == "late_allow"
 
 
+async def test_who_lines_up_for_a_question_keeps_his_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """First come, first served, though more are woken for one than may ask."""
+    monkeypatch.setattr(bounds, "OPEN_QUESTIONS_MAX", 1)
+    bureau = Bureau(local=False)
+    tasks = [await bureau.begin({f"t{number}": 1}) for number in range(12)]
+    for number in range(12):
+        event = bureau.desk.events[-1][1]
+        assert event["items"][0]["name"] == f"t{number}"
+        bureau.desk.coordinator.take([decision(id=event["id"])])
+        await bureau.pass_ms(0)
+    assert all(task.result().allowed for task in tasks)
+
+
 @pytest.mark.parametrize("shadow", [False, True])
 async def test_dry_runs_have_a_rate_of_their_own(shadow: bool) -> None:
     """They are charged nothing, and beyond their rate refused, or not reported."""
