@@ -166,6 +166,9 @@ class Admission:
         if reject:
             self._move(Input.LATE, "late_reject", self.request.items)
         else:
+            if not asked:
+                # What goes on without a question is told of as well, and charged later.
+                self._coordinator.report(self.request, self.quota)
             self._move(Input.LATE, "late_allow")
 
     def carried_out(self, executed: Mapping[str, int], unforeseen: Mapping[str, int] | None = None) -> None:

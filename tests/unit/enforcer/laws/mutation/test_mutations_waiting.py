@@ -126,6 +126,12 @@ async def test_questions_of_one_subject_line_up(monkeypatch: pytest.MonkeyPatch)
     assert first.result().allowed and len(bureau.desk.events) == 2 and not second.done()
     await bureau.pass_ms(1_000)
     assert third.result().outcome == "late_allow"
+    # What goes on is told all the same, and charged whatever the job says of it.
+    event = bureau.desk.events[2][1]
+    assert event["items"] == [{"name": "c", "mutations": 1}] and "deadline_ms" not in event
+    bureau.mutations.settle(third.result(), {"c": 1})
+    bureau.desk.coordinator.take([decision(id=event["id"], rejected=frozenset({"c"}))])
+    assert bureau.desk.of_type("request")[3]["id"] == f"{event['id']}-late"
     await bureau.pass_ms(1_000)
     assert second.result().outcome == "late_allow"
 
