@@ -1,7 +1,6 @@
 """The admin API's policies on `weir.policies`: read as they come, written in turns (see policy_turn)."""
 
 import asyncio
-import contextlib
 import itertools
 import time
 from collections.abc import Callable
@@ -62,7 +61,6 @@ class KafkaPolicyStore:
     ) -> None:
         self._cluster = cluster
         self._settings, self._metrics, self._wrong = settings, metrics, wrong
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._log = PolicyLog()
         self._reached = 0
         self._moved = asyncio.Event()
@@ -80,6 +78,7 @@ class KafkaPolicyStore:
             deliver=self._take,
             at_end=self._at_end,
             fetch_wait_ms=_FETCH_WAIT_MS,
+            begun_anew=self._forget,
         )
 
     @property
@@ -100,14 +99,11 @@ class KafkaPolicyStore:
 
     def start(self) -> None:
         """Begin to read."""
-        self._loop = asyncio.get_running_loop()
-        self._tail.start(self._loop)
+        self._tail.start(asyncio.get_running_loop())
 
     def begin_anew(self) -> None:
         """The topic was deleted and made again: only what the new one says counts. From any thread."""
-        assert self._loop is not None
-        with contextlib.suppress(RuntimeError):  # the loop has ended
-            self._loop.call_soon_threadsafe(self._forget)
+        self._tail.begin_anew()
 
     async def stop(self) -> None:
         """End reading; a change under way is left to its own limit."""
@@ -234,7 +230,6 @@ class KafkaPolicyStore:
 
     def _forget(self) -> None:
         self._log, self._reached = PolicyLog(), 0
-        self._tail.begin_anew()
 
     def _take(self, lines: list[tuple[bytes | None, int]]) -> None:
         for value, ts in lines:

@@ -91,7 +91,9 @@ class Alive:
         Returns:
             Whether it shows that another process lives that has our name.
         """
-        self._newest_ts = max(self._newest_ts, ts)
+        # Not the greatest: by a leader whose clock was ahead and is right again, or a new one that is behind,
+        # all others would be dead.
+        self._newest_ts = ts
         process = proxy, instance
         if process == (self._own, self.instance):
             if self._own_ts is None:

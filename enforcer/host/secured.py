@@ -270,6 +270,7 @@ class Secured(asyncio.Transport, asyncio.Protocol):
             if not self._closing:
                 # Whatever it says, TLS takes nothing later.
                 self._owner.eof_received()
+            if not self._closing:
                 self._say_goodbye()
             self._transport.close()
 

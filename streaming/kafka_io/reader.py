@@ -21,6 +21,7 @@ _POLL_S: Final = 0.5
 _RETRY_S: Final = 0.05
 _SOON: Final = frozenset({
     KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH,
 })  # fmt: skip
 NO_LOG: Final = logging.getLogger("weir.kafka.quiet")
 """What fails is said once by us; the library would write lines of its own."""
@@ -127,10 +128,16 @@ class Reader:
         if not spans:
             return []
         asked = [TopicPartition(span.topic, span.partition, ts_ms) for span in spans]
-        found = self._ask(
-            spans[0].topic, limit_s, lambda left_s: self.consumer.offsets_for_times(asked, timeout=left_s)
-        )
-        known = {each.partition: each.offset for each in found if each.error is None and each.offset >= 0}
+
+        def ask(left_s: float) -> Any:
+            found = self.consumer.offsets_for_times(asked, timeout=left_s)
+            # Where it has asked twice the library may say that all is well, beside what was wrong first.
+            for error in (each.error for each in found if each.error is not None):
+                raise KafkaException(error)
+            return found
+
+        found = self._ask(spans[0].topic, limit_s, ask)
+        known = {each.partition: each.offset for each in found if each.offset >= 0}
         return [min(span.end, known.get(span.partition, span.end)) for span in spans]
 
     def messages(self, span: Span, limit_s: float = STALL_LIMIT_S) -> Iterator[Message]:

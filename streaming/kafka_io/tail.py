@@ -40,12 +40,13 @@ class Tail(Generic[T]):
         from_beginning: read what is there already; else only what comes from now on.
         back_ms: of what is there, read at least what was written so long ago or later.
         from_newest: so long before the topic's newest record, instead of before now.
-        parse: record -> what the loop wants of it, in order; runs in the thread, must not raise.
+        parse: record -> what the loop wants of it, in order; runs in the thread.
         deliver: gets what was parsed, in order, in the loop.
         look_s: how often new partitions are looked for.
         at_end: told partition and offset each time a partition's end is reached, in the loop, once all
             before it was delivered.
         fetch_wait_ms: how long a broker holds an empty fetch; it does not notice that a transaction ended.
+        begun_anew: called in the loop before what is read of a topic that was made again is delivered.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class Tail(Generic[T]):
         look_s: float = 30.0,
         at_end: Callable[[int, int], None] | None = None,
         fetch_wait_ms: int = 500,
+        begun_anew: Callable[[], None] = lambda: None,
     ) -> None:
         self._connection = properties
         self._own = {
@@ -81,7 +83,7 @@ class Tail(Generic[T]):
         self._parse = parse
         self._deliver = deliver
         self._look_s = look_s
-        self._at_end = at_end
+        self._at_end, self._begun_anew = at_end, begun_anew
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
@@ -135,6 +137,7 @@ class Tail(Generic[T]):
                     self._assigned, self._was_absent, next_look = set(), True, 0.0
                     self._reached_ms.clear()
                     self._behind.clear()
+                    self._call(self._begun_anew)
                 if time.monotonic() >= next_look:
                     found = self._look_for_partitions(reader)
                     next_look = time.monotonic() + (self._look_s if found else _RETRY_S)
@@ -201,7 +204,11 @@ class Tail(Generic[T]):
         for message in reader.batch(_POLL_S):
             error = message.error()
             if error is None:
-                parsed += self._parse(message)
+                try:
+                    parsed += self._parse(message)
+                except Exception:  # one record must not make us deaf to all that follow
+                    name = f"{self._topic}-{message.partition()}-{message.offset()}"
+                    logger.exception("%s met a mistake in its reader and is passed over", name)
                 self._note(message)
             elif error.code() == KafkaError._PARTITION_EOF:
                 number = message.partition() or 0

@@ -104,6 +104,8 @@ class TopicWatch:
                 seen = look(self._admin, self._cluster, LOOK_LIMIT_S)
             except WeirError as error:
                 self._logger.debug("the topics could not be looked at: %s", error)
+                # Another one may be answered (weir_topics.asked_until).
+                self._admin = None
                 return
             self._say(seen)
 

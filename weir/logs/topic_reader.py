@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, Message, TopicPartition
 from streaming.columns.json_rows import objects
 from streaming.columns.packed import is_packed, schema_of, unpack
 from streaming.contract.errors import BadEvent
-from streaming.kafka_io.reader import Reader, Span
+from streaming.kafka_io.reader import BATCH_MAX, Reader, Span
 
 _POLL_S = 0.5
 
@@ -80,6 +80,9 @@ class TopicReader(Reader):
                 elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                     # All else passes by, or is an end.
                     raise self._failed(str(message.topic()), error.str())
+                if len(records) >= BATCH_MAX:
+                    # One may hold very many rows.
+                    break
             yield records
 
 

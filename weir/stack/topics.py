@@ -1,7 +1,6 @@
 """Create the topics of an installation with the settings that docs/contract.md 1 rests on."""
 
 import time
-from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 from typing import Any
@@ -12,7 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster
 from streaming.kafka_io.reader import NO_LOG
-from streaming.kafka_io.weir_topics import Fault, asked_until, look, topic_settings
+from streaming.kafka_io.weir_topics import Fault, TopicsSeen, asked_until, look, topic_settings
 
 LIMIT_S = 30.0
 CHECK_LIMIT_S = 5.0
@@ -43,9 +42,13 @@ def ensure_topics(
     connect, topics = partial(AdminClient, prompt, logger=NO_LOG), cluster.topics
     deadline = time.monotonic() + limit_s
     settings = topic_settings(topics, cluster.topics_kept_ms)
-    # First, since "timed out waiting for the controller" is no way to say that the address is wrong.
-    _reach(connect, cluster, limit_s)
-    seen = asked_until(deadline, connect, lambda admin, left_s: look(admin, cluster, left_s))
+
+    def known(admin: AdminClient, left_s: float) -> tuple[AdminClient, TopicsSeen]:
+        # First, since "timed out waiting for the controller" is no way to say that the address is wrong.
+        _listed(cluster, admin, left_s)
+        return admin, look(admin, cluster, _left(deadline) / 2)
+
+    admin, seen = asked_until(deadline, connect, known)
     seen.check()
     if unreadable := [each.text for each in seen.faults if each.fault is Fault.UNREADABLE]:
         raise WeirError("\n".join(unreadable))
@@ -56,10 +59,11 @@ def ensure_topics(
         if name in missing
     ]
     try:
-        created = _created(connect(), wanted, _left(deadline) / 2)
+        created = _created(admin, wanted, _left(deadline) / 2)
     except _Late:
-        created = _created(connect(), wanted, _left(deadline))
-    _wait_for_leaders(connect(), list(settings), deadline)
+        admin = connect()
+        created = _created(admin, wanted, _left(deadline))
+    _wait_for_leaders(admin, list(settings), deadline)
     return created
 
 
@@ -84,17 +88,14 @@ def check_topics(cluster: Cluster, limit_s: float = CHECK_LIMIT_S) -> None:
 def cluster_id(cluster: Cluster, limit_s: float = LIMIT_S) -> str:
     """The cluster's own id; raises WeirError if it does not answer."""
     connect = partial(AdminClient, cluster.properties, logger=NO_LOG)
-    return str(_reach(connect, cluster, limit_s).cluster_id)
+    return str(asked_until(time.monotonic() + limit_s, connect, partial(_listed, cluster)).cluster_id)
 
 
-def _reach(connect: Callable[[], AdminClient], cluster: Cluster, limit_s: float) -> Any:
-    def listed(admin: AdminClient, left_s: float) -> Any:
-        try:
-            return admin.list_topics(timeout=left_s)
-        except KafkaException as refused:
-            raise WeirError(f"{cluster.bootstrap} does not answer: {refused.args[0].str()}") from refused
-
-    return asked_until(time.monotonic() + limit_s, connect, listed)
+def _listed(cluster: Cluster, admin: AdminClient, left_s: float) -> Any:
+    try:
+        return admin.list_topics(timeout=left_s)
+    except KafkaException as refused:
+        raise WeirError(f"{cluster.bootstrap} does not answer: {refused.args[0].str()}") from refused
 
 
 def _left(deadline: float) -> float:

@@ -16,6 +16,8 @@ ENTITIES_MAX: Final = 2_000
 """Entities that waited, and so many that did not; those silent longest go first."""
 DECISIONS_MAX: Final = 10
 """Newest decisions of one of them."""
+_DECISIONS_BYTES: Final = 16_384
+"""What these may take: one may repeat hundreds of names."""
 CANDIDATES_MAX: Final = 64
 """Candidates of one of them."""
 _PROXIES_MAX: Final = 4 * ENTITIES_MAX
@@ -25,7 +27,6 @@ HOUR_MS: Final = 3_600_000
 _SLOTS: Final = HOUR_MS // ASKED_SLOT_MS
 _USED_SLOT_MS: Final = 10_000
 _USED_SLOTS: Final = 6
-_DECISION_BYTES: Final = 16_384
 
 
 class Asked:
@@ -83,11 +84,12 @@ class Detail:
         """Keep a decision; one that is very long, as by the names that it rejects, is not worth it."""
         # A copy, since it is kept: what orjson returns has room for much more.
         said = bytes(memoryview(orjson.dumps(fields)))
-        if len(said) > _DECISION_BYTES:
+        if len(said) > _DECISIONS_BYTES:
             return
         if candidate is None:
             self.decisions.append(said)
-            del self.decisions[:-DECISIONS_MAX]
+            while len(self.decisions) > DECISIONS_MAX or sum(map(len, self.decisions)) > _DECISIONS_BYTES:
+                del self.decisions[0]
         elif candidate in self.candidates or len(self.candidates) < CANDIDATES_MAX:
             self.candidates[candidate] = said
 

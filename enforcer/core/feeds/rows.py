@@ -65,14 +65,15 @@ def events_of(
         message: the record.
         readers: type of events -> makes one of its object, its id and its time; of other types none is read.
     """
-    written_ms = message.timestamp()[1]
+    written_ms, name = message.timestamp()[1], f"{message.topic()}-{message.partition()}-{message.offset()}"
+    of_row = "/{}" if packed(message) else ""
     with suppress(BadEvent):
         for row, fields in enumerate(objects_of(message, readers)):
             reader = readers.get(str(fields.get("type")))
             if reader is not None:
                 with suppress(BadEvent):
                     ts = integer(fields, "ts", written_ms, maximum=TS_MAX_MS)
-                    yield reader(fields, text(fields, "id", _name_of(message, row)), ts), fields
+                    yield reader(fields, text(fields, "id", name + of_row.format(row)), ts), fields
 
 
 def packed(message: Message) -> bool:
@@ -84,8 +85,3 @@ def packed(message: Message) -> bool:
 def without_nulls(row: dict[str, Any]) -> dict[str, Any]:
     """A row's fields without those that it does not have."""
     return {name: value for name, value in row.items() if value is not None or name in _NULLABLE}
-
-
-def _name_of(message: Message, row: int) -> str:
-    """The id of what a row of a record holds, where that has none of its own."""
-    return f"{message.topic()}-{message.partition()}-{message.offset()}/{row}"

@@ -155,17 +155,20 @@ class Admission:
     def late(self) -> None:
         """Its decision did not come in time, or cannot come."""
         asked = self.stage is Stage.ASKED
+        if self._here:
+            self._coordinator.local_decisions.unanswered(self.request.subject, self.request.id)
         # What lies between the parts of several is refused: too late, it is never charged.
         reject = self._gated and (self._here or self._settings.on_late_decision is OnLate.REJECT)
         if asked:
-            if self._here:
-                self._coordinator.local_decisions.unanswered(self.request.subject, self.request.id)
             if reject:
                 self.request.executed = {}
             self._coordinator.give_up(self.request)
         if reject:
             self._move(Input.LATE, "late_reject", self.request.items)
         else:
+            if not asked:
+                # What goes on without a question is told of as well, and charged later.
+                self._coordinator.report(self.request, self.quota)
             self._move(Input.LATE, "late_allow")
 
     def carried_out(self, executed: Mapping[str, int], unforeseen: Mapping[str, int] | None = None) -> None:
@@ -208,7 +211,9 @@ class Admission:
     def gone(self) -> None:
         """Its client is gone, or the cluster's part is over: no answer will come any more."""
         self._give = None
-        self._stop_timer()
+        if not self._here or self.stage is Stage.SETTLED:
+            # A question's deadline tells all the same whether the job answers.
+            self._stop_timer()
         self._end_turn()
         stage = self.stage
         self._move(Input.LEAVE)

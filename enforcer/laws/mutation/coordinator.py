@@ -313,13 +313,13 @@ class QuotaCoordinator:
 
     def _put_question(self, request: Request, event: dict[str, Any], told: Told) -> bool:
         """Send an event whose decision is waited for; False if that cannot be."""
-        request.told = told
         if request.strict:
             event["asked_ts"], event["deadline_ms"] = self._brokers_ms(), self.settings.decision_timeout_ms
             event["on_late"] = OnLate.REJECT if request.on_late_reject else OnLate.ALLOW
         if not (self.undecided.add(request) and self._send_asked(event, request)):
             self.undecided.refused(request.id)
             return False
+        request.told = told
         if not request.local:
             self._note_asked(request)
         return True

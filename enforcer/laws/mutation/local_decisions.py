@@ -153,13 +153,11 @@ class LocalDecisions:
         self._send(charge.subject, OwnEvent(charge.id, charge.ts, kind, tuple(map(float, charge.mutations))))
 
     def unanswered(self, name: str, event_id: str) -> None:
-        """A question's deadline passed: its client was refused, and the job will not charge it."""
+        """A question's deadline passed: without an answer it was refused, and the job will not charge it."""
         subject = self._subjects.get(name)
-        if subject is None:
-            return
-        subject.silent = True
-        sent = subject.tail.get(event_id)
-        if sent is not None and sent.question:
+        sent = None if subject is None else subject.tail.get(event_id)
+        if subject is not None and sent is not None and sent.question:
+            subject.silent = True
             before = subject.weight
             subject.give_up(sent)
             self._tail_changed(subject, before)

@@ -224,13 +224,22 @@ class Mutations:
 
     async def _line_up(self, subject: str) -> bool:
         """Wait until one of the subject's questions is answered; False if that takes too long."""
+        questions, name = self._coordinator.questions, line_of(subject)
         until_ms = self._now_ms() + self._settings.decision_timeout_ms
-        while self._coordinator.questions.full(subject):
-            left_ms = until_ms - self._now_ms()
-            if left_ms <= 0:
-                return False
-            await self._pause(line_of(subject), left_ms)
-        return True
+        turn = asyncio.get_running_loop().create_future()
+
+        def wake() -> None:
+            _done(turn)
+
+        # Several are woken for one question: who does not get it keeps its place.
+        questions.wait_for(name, wake)
+        try:
+            while questions.full(subject) and (left_ms := until_ms - self._now_ms()) > 0:
+                turn = asyncio.get_running_loop().create_future()
+                await self._wait(turn, left_ms)
+        finally:
+            questions.stop_waiting(name, wake)
+        return not questions.full(subject)
 
     async def _pause(self, name: str, wait_ms: float) -> None:
         """Wait so long, or until whoever goes by this name may go on."""

@@ -132,9 +132,8 @@ class PendingRequests:
         return True
 
     def refused(self, request_id: str) -> Request | None:
-        """Forget a request whose event nobody will ever read; returns it if its decision is waited for."""
-        self._take_late(request_id)
-        return self._pending.pop(request_id, None)
+        """Forget a request whose event nobody will ever read; returns it, None if it is not known."""
+        return self._take_late(request_id) or self._pending.pop(request_id, None)
 
     def watch(self, request: Request) -> bool:
         """Remember a request that does not wait, for the correction of its balance.

@@ -32,6 +32,8 @@ _ZEROS_MAX: Final = 2
 _HEAD_BYTES: Final = 256
 _LOG_AGAIN_MS: Final = 60_000.0
 """A group that was not held back for so long is news when it is again."""
+_SHOWN: Final = 20
+"""Groups of a round that the log names: a client may make up names, and be held back under each."""
 
 logger = logging.getLogger(__name__)
 
@@ -103,6 +105,7 @@ class UsageReports:
         self._id_head = f"{context.proxy_id}-usage-{clock.wall_ms()}"
         self._count = 0
         self._quiet_until_ms: dict[str, float] = {}
+        self._news = 0
         self.rates: dict[str, tuple[float, ...]] = {}
         """Use per second in the last round, by group; for metrics."""
         self.reported: dict[str, int] = {}
@@ -130,6 +133,9 @@ class UsageReports:
                 self._log(account, use, now_ms)
             if self._is_due(account, use, per_second):
                 uses[account.name] = use
+        if self._news > _SHOWN:
+            logger.info("%d more groups are held back", self._news - _SHOWN)
+        self._news = 0
         self.rates, self.held_back = rates, held_back
         uses.update(self._of_gone(self._meter.take_left(), period_ms))
         for table in (self.reported, self._quiet_until_ms):
@@ -156,14 +162,16 @@ class UsageReports:
         return uses
 
     def _log(self, account: Account, use: Use, now_ms: float) -> None:
-        """Say that a group is held back, once until it was not for a while."""
-        if now_ms >= self._quiet_until_ms.get(account.name, 0.0):
+        """Say that a group is held back, once until it was not for a while; of many in a round some."""
+        news = now_ms >= self._quiet_until_ms.get(account.name, 0.0)
+        self._quiet_until_ms[account.name] = now_ms + _LOG_AGAIN_MS
+        self._news += news
+        if news and self._news <= _SHOWN:
             dimension = max(range(len(DIMENSIONS)), key=lambda place: use.throttled_ms[place] or 0)
             logger.info(
                 "group %s is held back: %s, of which this proxy may use %.6g per second (%s)",
                 account.name, DIMENSIONS[dimension], account.rate(dimension), account.state.value,
             )  # fmt: skip
-        self._quiet_until_ms[account.name] = now_ms + _LOG_AGAIN_MS
 
     def _is_due(self, account: Account, use: Use, rates: tuple[float, ...]) -> bool:
         share = tuple(account.share)

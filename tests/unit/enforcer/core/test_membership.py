@@ -40,6 +40,16 @@ def test_who_said_so_counts_for_15_seconds(alive: Alive) -> None:
     assert alive.count(away=False) == 1
 
 
+def test_a_leader_whose_clock_goes_back_leaves_nobody_for_dead(alive: Alive) -> None:
+    """It was ahead and is right again, or a new one is behind; from then on its times count."""
+    for ts in (T0 + 2 * ALIVE_MS, T0):
+        alive.heard("p1", ts)
+        alive.heard("p2", ts + 500)
+    assert alive.count(away=False) == 2
+    alive.heard("p1", T0 + 500 + ALIVE_MS)
+    assert alive.count(away=False) == 1
+
+
 def test_who_hears_nobody_is_not_alone(alive: Alive) -> None:
     """Cut off from Kafka no time passes by records, and our own count no less."""
     alive.heard("p2", T0)

@@ -19,6 +19,7 @@ from tls_kit import DOMAIN, LOOPBACK, Authority, Pair
 from enforcer.core.security.tls import UpstreamTlsSettings, client_context
 from enforcer.host.dial import dial
 from enforcer.host.doors import entrance
+from enforcer.host.secured import Secured
 
 NEW, OLD, OLDER = ssl.TLSVersion.TLSv1_3, ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_1
 AS_USERS = {"principal_mapping_rules": "RULE:^.*CN=([^,]*).*$/$1/"}
@@ -83,6 +84,37 @@ async def comes_in(door: Door, context: ssl.SSLContext, name: str | None = LOOPB
     client.close()
     assert version and cipher
     return came, version, cipher[0]
+
+
+def test_whoever_closes_when_its_client_ends_says_goodbye_once(
+    authorities: Authorities, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody would undo the first one's time limit, which holds the connection until it is over."""
+    bound, end = list[Secured](), Secured._bound_end
+
+    def noted(secured: Secured) -> None:
+        bound.append(secured)
+        end(secured)
+
+    class Closing(Came):
+        def eof_received(self) -> None:
+            self.transport.close()
+
+    async def run() -> None:
+        door = Door(tls=tls_of(authorities.own))
+        await door.open(lambda: Closing(door))
+        context = ssl.create_default_context(cafile=authorities.own.ca)
+        client = await asyncio.to_thread(shake, door.address, context, LOOPBACK)
+        came = await door.next()
+        with contextlib.suppress(OSError):
+            await asyncio.to_thread(client.unwrap)
+        client.close()
+        await asyncio.wait_for(came.over.wait(), LIMIT_S)
+        await door.close()
+
+    monkeypatch.setattr(Secured, "_bound_end", noted)
+    in_loop(run())
+    assert len(bound) == 1
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,8 @@
 """What a reader asks and reads, where the cluster is not ready; live in tests/kafka."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from message_kit import Record
@@ -21,6 +24,12 @@ class FakeConsumer:
         if self.refusals >= 0:
             raise KafkaException(KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION))
         return 3, 7
+
+    def offsets_for_times(self, asked: list[TopicPartition], timeout: float) -> list[Any]:
+        """Where its records of a time begin; the library hands a refusal on as the partition's."""
+        self.refusals -= 1
+        error = KafkaError(KafkaError.UNKNOWN_LEADER_EPOCH) if self.refusals >= 0 else None
+        return [SimpleNamespace(partition=0, offset=-1 if error else 4, error=error)]
 
     def assign(self, where: list[TopicPartition]) -> None:
         """Read from there."""
@@ -52,6 +61,14 @@ def test_a_partition_that_has_no_leader_yet_is_asked_again() -> None:
     assert reader(FakeConsumer(2)).span("t", 0) == Span(topic="t", partition=0, start=3, end=7)
     with pytest.raises(WeirError, match=r"cannot read t on 127\.0\.0\.1:1"):
         reader(FakeConsumer(10**9)).span("t", 0, 0.1)
+
+
+def test_a_partition_that_does_not_tell_a_time_is_asked_again() -> None:
+    """It was taken for one without such records: who started as its leader moved read nothing back of it."""
+    span = Span(topic="t", partition=0, start=3, end=7)
+    assert reader(FakeConsumer(2)).since([span], 5_000) == [4]
+    with pytest.raises(WeirError, match=r"cannot read t on 127\.0\.0\.1:1"):
+        reader(FakeConsumer(10**9)).since([span], 5_000, 0.1)
 
 
 def test_who_reads_on_goes_on_behind_the_last_record() -> None:

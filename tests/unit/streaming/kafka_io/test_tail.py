@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from message_kit import Record
 
 from streaming.kafka_io import tail
 from streaming.kafka_io.reader import Span
@@ -60,3 +61,49 @@ def test_a_topic_that_is_made_again_with_fewer_partitions_is_caught_up_with(
             await its.stop(5)
 
     asyncio.run(follow())
+
+
+class Deep(FakeReader):
+    """A record of the topic as it was, and three of the one that was made again."""
+
+    def __init__(self, made_again: Callable[[], None]) -> None:
+        super().__init__(made_again)
+        self.left = [[b"old"], [b"a", b"bad", b"c"]]
+
+    def span(self, topic: str, number: int, _limit_s: float) -> Span:
+        """What is there."""
+        return Span(topic=topic, partition=number, start=0, end=3 if self.again else 7)
+
+    def batch(self, _limit_s: float) -> Iterator[Any]:
+        """All of it at once; then it is made again."""
+        for offset, value in enumerate(self.left.pop(0) if self.left else ()):
+            yield Record(value, partition=0, offset=offset)
+        yield from super().batch(_limit_s)
+
+
+def test_what_was_read_before_a_topic_was_made_again_is_told_before(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It would count as the new one's. A record that its reader cannot bear is passed over, and said."""
+    told = list[Any]()
+
+    def parse(message: Any) -> list[bytes]:
+        if message.value() == b"bad":
+            raise ZeroDivisionError
+        return [message.value()]
+
+    async def follow() -> None:
+        its = Tail[Any](
+            {"bootstrap.servers": "nowhere:1"}, "t", from_beginning=True, parse=parse, deliver=told.extend,
+            begun_anew=lambda: told.append("anew"),
+        )  # fmt: skip
+        monkeypatch.setattr(tail, "Reader", lambda *_: Deep(its.begin_anew))
+        its.start(asyncio.get_running_loop())
+        try:
+            await asyncio.wait_for(its.caught_up.wait(), 5)
+        finally:
+            await its.stop(5)
+
+    asyncio.run(follow())
+    assert told == [b"old", "anew", b"a", b"c"]
+    assert "t-0-1 met a mistake in its reader" in caplog.text

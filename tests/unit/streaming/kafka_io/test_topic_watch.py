@@ -80,6 +80,17 @@ def test_a_topic_made_again_is_counted_and_told_once(monkeypatch: pytest.MonkeyP
     assert watched.value("weir_job_topics_replaced_total", topic="weir.usage") == 1
 
 
+def test_a_client_that_is_not_answered_asks_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of librdkafka's may wait for ever for a controller that answers all others."""
+    watched, clients = Watched(monkeypatch, [seen(), WeirError("away"), WeirError("away"), seen(), seen()]), []
+    monkeypatch.setattr(topic_watch, "AdminClient", lambda *_, **_settings: clients.append(1) or "client")
+    made = []
+    for _ in range(5):
+        watched.watch.look()
+        made.append(len(clients))
+    assert made == [1, 1, 2, 3, 3]
+
+
 @pytest.mark.parametrize("fault", list(Fault))
 def test_only_what_makes_decisions_wrong_keeps_a_part_from_starting(fault: Fault) -> None:
     """A topic that is missing may come, one with the broker's settings does for now."""

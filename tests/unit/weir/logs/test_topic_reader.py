@@ -35,6 +35,17 @@ def test_what_cannot_be_unpacked_is_shown_as_it_is() -> None:
     assert values(Record(b"garbage", packed=True), "backlog") == [b"garbage"]
 
 
+def test_rows_are_handed_on_before_they_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record may hold a million: a thousand records of a long past filled the memory of weir tail."""
+    (value,) = packed(EVENTS)
+    reader, there = topic_reader.TopicReader("127.0.0.1:1", {}), iter([Record(value, packed=True)] * 5)
+    monkeypatch.setattr(topic_reader, "BATCH_MAX", 3)
+    monkeypatch.setattr(reader, "batch", lambda _limit_s: there)
+    batches = reader.follow([])
+    assert [len(next(batches)) for _ in range(4)] == [4, 4, 2, 0]
+    reader.close()
+
+
 def test_who_may_not_read_hears_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """weir tail said nothing, for ever; what passes by itself is waited for."""
     reader = topic_reader.TopicReader("127.0.0.1:1", {})

@@ -9,6 +9,8 @@ from confluent_kafka import KafkaError, KafkaException
 
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster
+from streaming.kafka_io import weir_topics
+from streaming.kafka_io.weir_topics import TopicsSeen
 from weir.stack import topics
 
 CLUSTER = Cluster("b:1")
@@ -34,8 +36,32 @@ def test_a_broker_that_falls_meanwhile_is_not_the_cluster() -> None:
     falls_once: Any = Falling(1)
     topics._wait_for_leaders(brokers, ["t"], time.monotonic() + 60)
     assert not brokers._answers
-    assert topics._reach(lambda: falls_once, CLUSTER, 60).topics
     with pytest.raises(WeirError, match="b:1 does not answer"):
-        topics._reach(lambda: falls_once, CLUSTER, 0.1)
+        topics._listed(CLUSTER, falls_once, 60)
+    assert topics._listed(CLUSTER, falls_once, 60).topics
     with pytest.raises(WeirError, match="the cluster does not answer"):
         topics._wait_for_leaders(brokers, ["t"], time.monotonic() - 1)
+
+
+@pytest.mark.parametrize("fails", [0, 1])
+def test_one_client_is_enough_until_it_fails(monkeypatch: pytest.MonkeyPatch, fails: int) -> None:
+    """Each dials and logs in anew, at each start."""
+    leaders = SimpleNamespace(partitions={0: SimpleNamespace(leader=1)})
+    listed = SimpleNamespace(topics=dict.fromkeys(CLUSTER.topics.all(), leaders))
+    made, asked = list[Any](), list[Any]()
+
+    def connect(*_: Any, **_settings: Any) -> Any:
+        made.append(SimpleNamespace(list_topics=lambda timeout: listed))
+        return made[-1]
+
+    def look(admin: Any, *_: Any) -> TopicsSeen:
+        asked.append(admin)
+        if len(asked) <= fails:
+            raise WeirError("it does not answer")
+        return TopicsSeen(faults=(), ids={}, partitions={})
+
+    monkeypatch.setattr(topics, "AdminClient", connect)
+    monkeypatch.setattr(topics, "look", look)
+    monkeypatch.setattr(weir_topics, "_AGAIN_S", 0.01)
+    assert topics.ensure_topics(CLUSTER) == []
+    assert made == asked and len(made) == 1 + fails

@@ -5,6 +5,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from message_kit import Record
+from pack_kit import packed
 
 from enforcer.core.feeds.peers import Charge, Sign, charges_in, signs_in
 from streaming.columns.packed import pack
@@ -43,6 +44,15 @@ def test_signs_of_life() -> None:
 def test_charges(changed: dict[str, Any], expected: list[Charge]) -> None:
     """What was decided is charged but for what was rejected; a clock that leads is the record's."""
     assert charges_in(Record({**REQUEST, **changed})) == expected  # type: ignore[arg-type]
+
+
+def test_what_names_itself_not_is_called_as_the_job_calls_it() -> None:
+    """Else its admission would not be known for its own, and it would be charged once more."""
+    unnamed = {name: value for name, value in REQUEST.items() if name != "id"}
+    (value,) = packed([unnamed, unnamed])
+    records: Any = Record(unnamed), Record(value, packed=True)
+    called = [charge.id for record in records for charge in charges_in(record)]
+    assert called == ["weir.requests-1-1", "weir.requests-1-1/0", "weir.requests-1-1/1"]
 
 
 def test_a_question_is_no_charge() -> None:

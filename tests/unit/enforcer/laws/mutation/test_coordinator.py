@@ -65,7 +65,9 @@ def test_a_question_under_way_counts_when_its_quota_becomes_local() -> None:
     desk.stand_alone()
     limit = {"controller_mutation_rate": 1, "controller_mutation_burst": 11}
     desk.limit(**limit, decide="strict")
-    asks = desk.ask({"x": 12}), desk.ask({"dry": 50}, dry=True)
+    told = asked({"told": 12}, strict=False)
+    desk.coordinator.report(told, desk.quota)
+    asks = desk.ask({"x": 12}), desk.ask({"dry": 50}, dry=True), told
     desk.limit(**limit, decide="local")
 
     def rejected(name: str) -> frozenset[str]:

@@ -126,8 +126,27 @@ async def test_questions_of_one_subject_line_up(monkeypatch: pytest.MonkeyPatch)
     assert first.result().allowed and len(bureau.desk.events) == 2 and not second.done()
     await bureau.pass_ms(1_000)
     assert third.result().outcome == "late_allow"
+    # What goes on is told all the same, and charged whatever the job says of it.
+    event = bureau.desk.events[2][1]
+    assert event["items"] == [{"name": "c", "mutations": 1}] and "deadline_ms" not in event
+    bureau.mutations.settle(third.result(), {"c": 1})
+    bureau.desk.coordinator.take([decision(id=event["id"], rejected=frozenset({"c"}))])
+    assert bureau.desk.of_type("request")[3]["id"] == f"{event['id']}-late"
     await bureau.pass_ms(1_000)
     assert second.result().outcome == "late_allow"
+
+
+async def test_who_lines_up_for_a_question_keeps_his_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """First come, first served, though more are woken for one than may ask."""
+    monkeypatch.setattr(bounds, "OPEN_QUESTIONS_MAX", 1)
+    bureau = Bureau(local=False)
+    tasks = [await bureau.begin({f"t{number}": 1}) for number in range(12)]
+    for number in range(12):
+        event = bureau.desk.events[-1][1]
+        assert event["items"][0]["name"] == f"t{number}"
+        bureau.desk.coordinator.take([decision(id=event["id"])])
+        await bureau.pass_ms(0)
+    assert all(task.result().allowed for task in tasks)
 
 
 @pytest.mark.parametrize("shadow", [False, True])

@@ -135,6 +135,22 @@ def test_a_group_that_is_held_back_is_named_in_the_log(caplog: pytest.LogCapture
     assert len(caplog.records) == 2
 
 
+def test_of_many_that_are_held_back_the_log_names_some(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A client with a name for each connection would fill the disk by it."""
+    monkeypatch.setattr(usage, "_SHOWN", 2)
+    caplog.set_level(logging.INFO)
+    desk = Desk(many_groups(5, rate=10))
+    for second in (1, 2):
+        for number in range(5):
+            publish(desk, 1_000, topic=f"t.n{number}.x")
+        desk.now_ms = second * 1_000.0
+        desk.reports.report()
+    said = [record.getMessage() for record in caplog.records]
+    assert [line[:15] for line in said] == ["group g0 is hel", "group g1 is hel", "3 more groups a"]
+
+
 def told_use(desk: Desk) -> dict[str, int]:
     """Messages by group, of all reports since the last call."""
     told: dict[str, int] = {}

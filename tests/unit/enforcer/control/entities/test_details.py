@@ -1,0 +1,16 @@
+"""What is kept of one entity."""
+
+import orjson
+
+from enforcer.control.entities.details import Detail
+
+
+def test_long_decisions_have_no_more_room_than_short_ones() -> None:
+    """The newest are kept, as far as it goes: a client may have its requests refused by very many names."""
+    detail = Detail()
+    for number in range(20):
+        detail.decided({"id": number, "rejected": ["t" * 100] * 50}, None)
+    assert [orjson.loads(said)["id"] for said in detail.decisions] == [17, 18, 19]
+    for number in range(20):
+        detail.decided({"id": number}, None)
+    assert [orjson.loads(said)["id"] for said in detail.decisions] == list(range(10, 20))
