@@ -15,6 +15,7 @@ from stack_kit import until
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster
 from streaming.job.process import service
+from streaming.job.process.lease import Lease
 from streaming.job.process.service import JobOptions, serve
 from streaming.job.process.stop import Stop
 from streaming.job.spark.settings import JobSettings
@@ -24,6 +25,7 @@ CLUSTER = Cluster("b:1")
 NAMES = {name: f"id of {name}" for name in CLUSTER.topics.all()}
 SEEN = TopicsSeen(faults=(), ids=NAMES, partitions=dict.fromkeys(NAMES, 1))
 LIMIT_S = 10.0
+TAKEN = service._taken
 
 
 class Job:
@@ -140,6 +142,22 @@ def test_a_stop_while_kafka_is_away_ends_spark(job: Job, monkeypatch: pytest.Mon
     begun = time.monotonic()
     job.serve(fails=False)
     over.set()
+    assert job.done == ["Spark", "Spark ended"]
+    assert time.monotonic() - begun < LIMIT_S
+
+
+def test_a_stop_while_another_job_has_the_checkpoint_ends_spark(
+    job: Job, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Soon, and not after the half minute that the other one has to be gone."""
+    stop = Stop()
+    monkeypatch.setattr(service, "Stop", lambda: stop)
+    monkeypatch.setattr(service, "_taken", TAKEN)
+    monkeypatch.setattr(service, "checkpoint_path", lambda *_: str(tmp_path / "v1"))
+    begun = time.monotonic()
+    with Lease(tmp_path / "v1", 1, 15):
+        threading.Timer(0.5, stop.ask).start()
+        job.serve(fails=False)
     assert job.done == ["Spark", "Spark ended"]
     assert time.monotonic() - begun < LIMIT_S
 
