@@ -78,8 +78,8 @@ class Evictor:
             except RestError as failure:
                 # 409: it is being moved already, for the same reason or another.
                 if failure.status is not None and failure.status != 409:
-                    nothing_done = first and failure.status < 500
-                    raise (CannotEvict if nothing_done else NotKnown)(str(failure)) from failure
+                    kind = CannotEvict if first and not failure.unsure else NotKnown
+                    raise kind(str(failure)) from failure
                 said = str(failure)
                 if failure.silent is not None:
                     # It may have been done, and that cannot be seen where nobody is asked any more.

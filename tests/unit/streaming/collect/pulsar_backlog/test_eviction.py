@@ -4,12 +4,14 @@ import re
 from typing import Any
 
 import pytest
-from limits_kit import run
+from limits_kit import rest_of, run
 from pulsar_backlog_kit import NOW_MS, FakeBacklogs, FakeTopic, cluster_of, wants
 
 from streaming.collect.backlog.cluster import CannotEvict, Eviction, NotKnown, Order
 from streaming.collect.pulsar_backlog import cluster, eviction
+from streaming.collect.pulsar_backlog.cluster import PulsarBacklogs
 from streaming.collect.pulsar_backlog.eviction import HOW
+from streaming.collect.settings import PulsarCollectSettings
 from streaming.contract.backlog.decisions import EvictionPlan
 
 T1 = "persistent://acme/orders/t1"
@@ -262,6 +264,16 @@ def test_a_refusal_after_a_yes_is_not_known(monkeypatch: pytest.MonkeyPatch) -> 
     rig.fake.fail = lambda method, _path: next(answers, 403) if method == "POST" else 0
     with pytest.raises(NotKnown, match="because 403"):
         rig.evict(ledger=2, entry=3, entries=11)
+
+
+def test_a_refusal_after_an_answer_that_was_lost_is_not_known(rig: Rig) -> None:
+    """The attempt before it may have been carried out."""
+    rig.cluster = PulsarBacklogs(rest_of(rig.fake, attempts_max=2), PulsarCollectSettings())
+    answers = iter([503])
+    rig.fake.fail = lambda method, _path: next(answers, 403) if method == "POST" else 0
+    with pytest.raises(NotKnown, match="because 403"):
+        rig.evict(ledger=2, entry=3, entries=11)
+    assert rig.changes() == 2
 
 
 def test_an_answer_that_is_lost_does_not_matter(rig: Rig) -> None:
