@@ -198,7 +198,7 @@ class Collector:
         self._metrics.places.set(len(reading.counters) - passed.unknown)
         self._metrics.unknown_places.inc(passed.unknown)
         self._metrics.counter_restarts.inc(passed.restarted)
-        return passed
+        return replace(passed, whole=not reading.failures)
 
     def _events(
         self, plan: Plan, passed: Passage, told: dict[str, set[str]]

@@ -116,6 +116,14 @@ def test_an_admin_api_that_is_down_costs_rounds(rig: Rig, status: int | None, ou
     assert rig.reported[-1][1]["period_ms"] == 20_000
 
 
+def test_what_a_broker_that_fails_would_have_told_is_missing(rig: Rig) -> None:
+    """What was not read may be there."""
+    for page, whole in (("", True), ("pulsar_in_messages_total{nothing", False)):
+        rig.pulsar.pages["broker2:8080"] = page
+        done = rig.round(0)
+        assert done.passed is not None and done.passed.whole is whole
+
+
 def test_nothing_is_pushed_that_was_not_reported(rig: Rig) -> None:
     """Kafka is away, or another collector is at work: which, is not known."""
     rig.round(0)
