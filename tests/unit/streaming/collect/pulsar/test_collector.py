@@ -150,6 +150,21 @@ def test_that_a_group_is_idle_is_told_though_a_report_is_not_written(rig: Rig, u
     assert rig.reported[-2][1]["usage"]["g"]["publishedMsg"] == 0
 
 
+def test_while_no_broker_answers_no_group_is_told_to_be_idle(rig: Rig) -> None:
+    """Its share would go to others; what passed meanwhile is told later, and then what has ended."""
+    rig.round(0)
+    rig.round(1_000)
+    rig.pulsar.fail = lambda _method, path: 503 if path == "/metrics/" else 0
+    assert rig.round(2_000).outcome is Outcome.FIRST
+    rig.pulsar.fail = lambda _method, _path: 0
+    rig.round(3_000)
+    rig.round(3_000)
+    told = [(event["period_ms"], event["usage"].get("g")) for _, event in rig.reported[2:]]
+    assert [(period_ms, used and used["publishedMsg"]) for period_ms, used in told] == [
+        (1, None), (20_000, 2_000), (10_000, 0)
+    ]  # fmt: skip
+
+
 def test_without_push_it_says_what_it_would_do(monkeypatch: pytest.MonkeyPatch) -> None:
     """And does nothing of it."""
     rig = Rig(monkeypatch, push=False)
