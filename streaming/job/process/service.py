@@ -87,12 +87,13 @@ class JobOptions:
 class _Patience:
     """Says now and then what is waited for."""
 
-    def __init__(self) -> None:
-        self._begun_s = self._said_s = time.monotonic()
+    def __init__(self, limit_s: float = _SAID_MAX_S) -> None:
+        self._said_s = time.monotonic()
+        self._until_s = self._said_s + limit_s
 
     def say(self, what: Callable[[], str]) -> None:
         """Say it, if it is time."""
-        if self._said_s + _SAID_S <= (now_s := time.monotonic()) < self._begun_s + _SAID_MAX_S:
+        if self._said_s + _SAID_S <= (now_s := time.monotonic()) < self._until_s:
             self._said_s = now_s
             _LOG.info("not ready yet; %s", what())
 
@@ -118,7 +119,7 @@ def serve(settings: JobSettings, options: JobOptions) -> None:
         started.enter_context(_stopping(session, settings))
         # pyspark puts its own handler of SIGINT in place when it starts.
         with _signals(stop):
-            patience = _Patience()
+            patience = _Patience(max(_SAID_MAX_S, settings.topics_timeout_s))
             with suppress(Stopped):
                 while not topics.done():
                     stop.sleep(_READY_POLL_S)
