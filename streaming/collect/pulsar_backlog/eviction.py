@@ -8,10 +8,11 @@ before it is done, so the position is looked at until it is there.
 import asyncio
 import contextlib
 import time
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from operator import itemgetter
 from typing import Final
 from urllib.parse import quote_plus
 
@@ -220,10 +221,12 @@ def _amount(log: TopicLog, cursor: Cursor, upto: Position, held: Sequence[_Held]
 
 def _acknowledged(log: TopicLog, cursor: Cursor, since: Position, upto: Position) -> int:
     """Entries behind `since` and not behind `upto` that are acknowledged one by one."""
+    # Of all that a consumer may leave, one for every other message: those that lie there.
+    begin = bisect_right(cursor.acknowledged, since, key=itemgetter(1))
+    beyond = bisect_left(cursor.acknowledged, upto, key=itemgetter(0))
     return sum(
         end - first
-        for low, high in cursor.acknowledged
-        if max(low, since) < min(high, upto)
+        for low, high in cursor.acknowledged[begin:beyond]
         for _, first, end in log.between(max(low, since), min(high, upto))
     )
 
