@@ -1,5 +1,6 @@
 """Texts as stretches of bytes in one array: compared, found and cut out by compiled code."""
 
+from random import getrandbits
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -85,18 +86,20 @@ class Index(NamedTuple):
         ends: where each begins, and where the last one ends.
         slots: number of the text that each place of the table holds, -1 for none; a power of two of places,
             at least half of them free.
+        seed: of its hashes, by chance: clients choose names, and would choose such as collide.
     """
 
     text: Bytes
     ends: Integers
     slots: NDArray[np.int32]
+    seed: int
 
 
 def index_of(texts: pa.Array) -> Index:
     """An index of Arrow texts that differ from each other."""
     text, ends = bytes_in(texts)
     slots = np.full(1 << max(3, (2 * len(texts)).bit_length()), -1, dtype=np.int32)
-    index = Index(text=text, ends=ends, slots=slots)
+    index = Index(text=text, ends=ends, slots=slots, seed=getrandbits(32))
     _fill(index)
     return index
 
@@ -104,7 +107,8 @@ def index_of(texts: pa.Array) -> Index:
 @lean
 def _fill(index: Index) -> None:
     for number in range(len(index.ends) - 1):
-        place = mixed(SEED, index.text, index.ends[number], index.ends[number + 1]) & (len(index.slots) - 1)
+        begin, end = index.ends[number], index.ends[number + 1]
+        place = mixed(index.seed, index.text, begin, end) & (len(index.slots) - 1)
         while index.slots[place] >= 0:
             place = (place + 1) & (len(index.slots) - 1)
         index.slots[place] = number
@@ -129,7 +133,7 @@ def found(
 ) -> int:
     """Number of the text that is made of these two pieces, NOWHERE if the index does not hold it."""
     size = end - at + more_end - more_at
-    place = mixed(mixed(SEED, text, at, end), more, more_at, more_end) & (len(index.slots) - 1)
+    place = mixed(mixed(index.seed, text, at, end), more, more_at, more_end) & (len(index.slots) - 1)
     while index.slots[place] >= 0:
         number = index.slots[place]
         begin = index.ends[number]

@@ -1,12 +1,16 @@
 """JSON objects as columns, for packed records and Parquet files: the way back of `json_rows`."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
+import orjson
 import pyarrow as pa
 
 MAPS: Final = frozenset({"usage", "limits", "acquired"})
 """Fields whose objects are keyed by names."""
+POLICY_VALUE: Final = "value"
+"""A policy's: an object, of the mode a text."""
 _SAMPLES: Final = "samples"
 _DID_DROP: Final = 3
 """Place of the flag in a sample of docs/contract.md 3.4."""
@@ -36,6 +40,22 @@ def columns_of(objects: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
 def _column(values: list[Any], name: str) -> pa.Array:
     if name == _SAMPLES:
         values = list(map(_flags_as_numbers, values))
+    if name != POLICY_VALUE:
+        return _as_they_are(values, name)
+    with suppress(Unlike):
+        column = _as_they_are(values, name)
+        # Parquet has no object without fields.
+        if "struct<>" not in str(column.type):
+            return column
+    # Of the mode and of others, or one field as a number and as a text.
+    texts = [
+        value if value is None or type(value) is str else orjson.dumps(value).decode()
+        for value in values
+    ]
+    return pa.array(texts, pa.string())
+
+
+def _as_they_are(values: list[Any], name: str) -> pa.Array:
     kind = _kind(values, name)
     try:
         return pa.array(values, kind)

@@ -8,12 +8,14 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streaming.columns.json_columns import POLICY_VALUE
+
 _NULLS: Final[Mapping[str, frozenset[str]]] = {
     "admission": frozenset({"algorithm", "limit"}),
     "share": frozenset({"limits"}),
     "dispatch": frozenset({"available.msgs", "available.bytes", "limited_by", "entries_to_read"}),
     "backlog": frozenset({"ledgers.closeTime", "oldestBacklogMessageSubscriptionName"}),
-    "policy": frozenset({"value"}),
+    "policy": frozenset({POLICY_VALUE}),
 }
 """By `type`, the fields that docs/contract.md says to be null; any other that is null is absent."""
 _ROWS_AT_ONCE: Final = 16_384
@@ -136,7 +138,11 @@ def _values(column: pa.Array, path: str, nulls: frozenset[str]) -> pa.Array:
     if pa.types.is_floating(kind):
         return _doubles(column)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return quoted(column)
+        texts = quoted(column)
+        if path != POLICY_VALUE or path not in nulls:
+            return texts
+        # An object that no column holds beside the others stands there as JSON.
+        return pc.if_else(pc.starts_with(column, "{"), column.cast(_TEXT), texts)
     if pa.types.is_struct(kind):
         names = [kind.field(number).name for number in range(kind.num_fields)]
         members = _members([quoted_text(name) for name in names], names, column.flatten(), f"{path}.", nulls)

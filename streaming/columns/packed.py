@@ -52,6 +52,12 @@ def pack(
     """
     if not rows.num_rows:
         return
+    if rows.num_rows > 1 and decoded_bytes(rows) > DECODED_BYTES // 2:
+        # However few bytes it takes compressed, no reader takes a record that has more than twice as many.
+        half = rows.num_rows // 2
+        for part in (rows.slice(0, half), rows.slice(half)):
+            yield from pack(type, part, most, small=small)
+        return
     options = _ZSTD if small else _LZ4
     fits = rows.num_rows
     if rows.num_rows > 2 * _TRIED and rows.nbytes > most:

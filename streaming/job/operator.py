@@ -15,6 +15,7 @@ from pyspark.accumulators import Accumulator
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
+from streaming.columns.json_columns import columns_of
 from streaming.columns.outputs import Outputs
 from streaming.columns.records import NameColumn, Records, unpacked
 from streaming.columns.sent import SentBefore
@@ -37,6 +38,7 @@ from streaming.laws.name_hashes import partition_of
 from streaming.laws.registry import LAWS
 from streaming.laws.shard import SENT, STATE_VERSION, step
 from streaming.state.body import note_in
+from streaming.state.cold_rows import ColdRows
 
 _LATER_MS = 100_000_000
 
@@ -226,6 +228,11 @@ def warm_up() -> None:
             step(law.name, 0, body, _records([{"type": "tick", "ts": _LATER_MS}]), context)
         if not law.on_requests:
             _route(orjson.dumps(law.warm_up.batches[0][0]))
+        # Of packed records, and of rows that rest, which no event by itself leads to.
+        if law.plain is not None:
+            events = law.warm_up.batches[0]
+            law.plain(columns_of(events), np.zeros(len(events), dtype=np.int64), MAX_AHEAD_MS)
+    ColdRows().take(pa.array(["subject"]))
 
 
 def _records(events: Sequence[Mapping[str, Any]]) -> Records:

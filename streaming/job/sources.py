@@ -46,7 +46,7 @@ def kafka_policies(spark: SparkSession, settings: JobSettings, bootstrap: str, t
     before it was planned.
     """
     reader = _kafka(spark, settings, bootstrap, topics.policies).option("startingOffsets", "earliest")
-    # Policies are written in transactions (collect/policy_turn.py); those that were ended do not count.
+    # Policies are written in transactions (kafka_io/policy_turn.py); those that were ended do not count.
     return reader.option("kafka.isolation.level", "read_committed").load()
 
 

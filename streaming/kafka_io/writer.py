@@ -174,8 +174,8 @@ class Transactions:
             self.producer.produce(*arguments, headers=headers, on_delivery=delivered)
             self.producer.poll(0)
             return
-        # librdkafka's queue is full: what is in it goes out first.
-        self.producer.flush(timeout_s)
+        # librdkafka's queue is full: what is in it goes out first. What is fatal the next call says.
+        flushed(self.producer, timeout_s)
         self.producer.produce(*arguments, headers=headers, on_delivery=delivered)
 
     def abort(self, limit_s: float) -> set[int]:

@@ -17,7 +17,6 @@ from typing import Final
 import numpy as np
 import orjson
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from streaming.columns.byte_strings import SEED, Bytes, Integers, bytes_in, mixed
@@ -25,6 +24,7 @@ from streaming.columns.compiled import compiled
 from streaming.contract.errors import StateError
 from streaming.state.blob_store import NO_BLOB_STORE, BlobStore, DiscardedNames
 from streaming.state.body import Body, decode, encode, packed, reading
+from streaming.state.subject_table import places_in
 
 Columns = Mapping[str, pa.Array]
 Flags = NDArray[np.bool_]
@@ -213,20 +213,17 @@ def _columns(rows: pa.RecordBatch) -> dict[str, pa.Array]:
 
 
 def _find(rows: pa.RecordBatch, live: Flags, hashes: Hashes, names: pa.Array) -> Integers:
-    """Number of the live row of each name, -1 where there is none; hashes that collide are told apart."""
-    own, subjects = rows.column(_HASH).to_numpy(), rows.column(_SUBJECT)
-    place = np.searchsorted(own, hashes)
-    found = np.full(len(hashes), -1, dtype=np.int64)
-    left = np.flatnonzero(place < len(own))
-    while len(left):
-        left = left[own[place[left]] == hashes[left]]
-        equal = pc.equal(subjects.take(pa.array(place[left])), names.take(pa.array(left)))
-        hit = np.asarray(equal.to_numpy(zero_copy_only=False), dtype=np.bool_) & live[place[left]]
-        found[left[hit]] = place[left[hit]]
-        left = left[~hit]
-        place[left] += 1
-        left = left[place[left] < len(own)]
-    return found
+    """Number of the live row of each name, -1 where there is none.
+
+    Of rows with its hash by the name itself: clients choose names, also thousands with one hash.
+    """
+    own, asked = rows.column(_HASH).to_numpy(), np.unique(hashes)
+    first, last = np.searchsorted(own, asked), np.searchsorted(own, asked, side="right")
+    sizes = last - first
+    near = np.repeat(first - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
+    near = near[live[near]]
+    places = places_in(rows.column(_SUBJECT).take(pa.array(near)), names)
+    return np.append(near, -1)[places]
 
 
 @compiled

@@ -9,7 +9,7 @@ import pyarrow as pa
 from kafka.partitioner.default import murmur2
 
 from streaming.collect.reports import Reports
-from streaming.columns.packed import CONTENT_TYPE, HEADER, RECORD_BYTES, columns_in, pack
+from streaming.columns.packed import CONTENT_TYPE, HEADER, RECORD_BYTES, opened, pack
 from streaming.contract.broker_events import Backlog
 from streaming.kafka_io.writer import Record
 
@@ -71,7 +71,7 @@ def packed_reports(
             if len(value) <= most:
                 records.append(Record(value=value, partition=partition, headers=_HEADERS))
             else:
-                too_large.append(columns_in(value, TYPE, ["topic"])["topic"][0].as_py())
+                too_large.append(opened(value)[1]["topic"][0].as_py())
     return records, too_large
 
 

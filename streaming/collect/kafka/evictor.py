@@ -187,7 +187,8 @@ class KafkaEvictor:
         """Do it, and see that it was done.
 
         Raises:
-            CannotEvict: it was refused, or it is not known whether it was done.
+            CannotEvict: it was refused; nothing was done.
+            NotKnown: it may have been done.
         """
         prepared = self._prepared.pop((eviction.topic, eviction.subscription), None)
         if prepared is None or prepared.eviction != eviction:

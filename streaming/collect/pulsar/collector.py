@@ -164,11 +164,11 @@ class Collector:
             self._metrics.reports.labels("failed").inc()
             logger.warning("%s", failure)
             return Round(outcome=Outcome.UNREPORTED, passed=passed, plan=plan)
-        self._told |= told
         self._metrics.reports.labels("written").inc()
         if not passed.period_ms:
-            # Nobody's traffic is known yet: all topics would be newcomers.
+            # Nobody's traffic is known now: all topics would be newcomers.
             return Round(outcome=Outcome.FIRST, passed=passed, plan=plan)
+        self._told |= told
         changes = self.pusher.changes(plan.wanted, plan.held, now_ms())
         if not self._push:
             return Round(outcome=Outcome.DONE, passed=passed, plan=plan, changes=changes)
@@ -198,7 +198,7 @@ class Collector:
         self._metrics.places.set(len(reading.counters) - passed.unknown)
         self._metrics.unknown_places.inc(passed.unknown)
         self._metrics.counter_restarts.inc(passed.restarted)
-        return passed
+        return replace(passed, whole=not reading.failures)
 
     def _events(
         self, plan: Plan, passed: Passage, told: dict[str, set[str]]
@@ -214,7 +214,9 @@ class Collector:
             for place, said in plan.held_back.items()
         }
         events: list[tuple[str, dict[str, Any]]] = []
-        for broker, event in usage_events(plan.pools, self._told, periods, held_back):
+        # Of what nobody was asked, or nobody has answered, it is not known that it is used no more.
+        before = self._told if passed.period_ms else {}
+        for broker, event in usage_events(plan.pools, before, periods, held_back):
             usage: Any = event["usage"]
             told[broker] = {name for name, one in usage.items() if any(one[key] for key in COUNTS)}
             # Until it is known to be written both may stand.

@@ -37,6 +37,7 @@ class Passage:
         restarted: counters that had gone back.
         unknown: places that were left out, since too many are kept.
         unheard: topic and subscription of places of which nothing was read now, though they may be there.
+        whole: whether everybody has answered, so that what was not read is not there.
     """
 
     period_ms: Mapping[str, int]
@@ -44,6 +45,7 @@ class Passage:
     restarted: int
     unknown: int
     unheard: frozenset[tuple[str, str]] = frozenset()
+    whole: bool = True
 
 
 def _unsure(_topic: str) -> bool:

@@ -94,7 +94,7 @@ class Planner:
         for path, value in policies.entries.items():
             if path.startswith(f"{Section.TOPICS}."):
                 _add_topic(plan, path.removeprefix(f"{Section.TOPICS}."), value)
-        self._keep(plan, policies, pushed, passed.unheard)
+        self._keep(plan, policies, pushed, passed)
         return plan
 
     def _namespaces(self, plan: Plan, policies: PolicySet) -> None:
@@ -122,23 +122,30 @@ class Planner:
                     plan.want(Slot(namespace, "", "", kind), fixed)
 
     def _keep(
-        self, plan: Plan, policies: PolicySet, pushed: Mapping[Slot, Rates],
-        unheard: Iterable[tuple[str, str]],
-    ) -> None:  # fmt: skip
+        self, plan: Plan, policies: PolicySet, pushed: Mapping[Slot, Rates], passed: Passage
+    ) -> None:
         """A topic's own limit stays for some rounds without traffic, unless its policy is gone.
 
         What nobody has told of may have traffic, which must not fall back on what is there for newcomers.
         """
-        silent = {(whole_topic(topic), of) for topic, name in unheard for of in ("", name)}
+        silent = _targets(passed.unheard)
+        told = set[tuple[str, str]]() if passed.whole else _targets(place[1:] for place in passed.counts)
         idle: dict[Slot, int] = {}
         for slot in pushed:
             if not slot.topic or slot in plan.wanted or slot in plan.held:
                 continue
-            rounds = self._idle.get(slot, 0) + ((slot.topic, slot.subscription) not in silent)
+            target = slot.topic, slot.subscription
+            heard = target not in silent and (passed.whole or target in told)
+            rounds = self._idle.get(slot, 0) + heard
             if rounds < self._idle_rounds and _is_shared(policies, slot):
                 idle[slot] = rounds
                 plan.held.add(slot)
         self._idle = idle
+
+
+def _targets(places: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
+    """Topics, and their subscriptions, that places of partitions are of."""
+    return {(whole_topic(topic), of) for topic, name in places for of in ("", name)}
 
 
 def _slot(target: Target, dimension: int) -> Slot:

@@ -288,7 +288,7 @@ class Pusher:
                 await self._rest.change("POST", slot.path, body_of(slot.kind, rates))
         except RestError as failure:
             result = self._failed(slot, failure, now_ms)
-            if result is Result.FAILED:
+            if result is not Result.GONE:
                 self._unsure.add(slot)
             return result
         if rates is None:

@@ -43,11 +43,13 @@ class RestError(WeirError):
     Attributes:
         status: of the answer; None: there was none of use.
         silent: who did not answer; None: somebody did.
+        unsure: whether this attempt, or one before it, may have been carried out.
     """
 
     def __init__(self, message: str, status: int | None, silent: Origin | None = None) -> None:
         super().__init__(message)
         self.status, self.silent = status, silent
+        self.unsure = status is None or status >= 500
 
     @property
     def absent(self) -> bool:
@@ -195,12 +197,14 @@ class Rest:
         return httpx2.URL(f"{str(self._base).rstrip('/')}{path}")
 
     async def _call(self, method: str, url: httpx2.URL, body: bytes | None = None) -> Answer:
+        unsure = False
         # The place is kept between attempts, so that who waits in line learns of a silence before its turn.
         async with self._places:
             for attempt in range(1, self._terms.attempts_max + 1):
                 try:
                     return await self._attempt(method, url, body)
                 except RestError as failure:
+                    unsure = failure.unsure = unsure or failure.unsure
                     again = failure.status is None or failure.status in _AGAIN
                     again &= not isinstance(failure, Unheard)
                     # The token may have been renewed in its file; if not, it says no again.

@@ -8,10 +8,11 @@ before it is done, so the position is looked at until it is there.
 import asyncio
 import contextlib
 import time
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from operator import itemgetter
 from typing import Final
 from urllib.parse import quote_plus
 
@@ -78,8 +79,8 @@ class Evictor:
             except RestError as failure:
                 # 409: it is being moved already, for the same reason or another.
                 if failure.status is not None and failure.status != 409:
-                    nothing_done = first and failure.status < 500
-                    raise (CannotEvict if nothing_done else NotKnown)(str(failure)) from failure
+                    kind = CannotEvict if first and not failure.unsure else NotKnown
+                    raise kind(str(failure)) from failure
                 said = str(failure)
                 if failure.silent is not None:
                     # It may have been done, and that cannot be seen where nobody is asked any more.
@@ -220,10 +221,12 @@ def _amount(log: TopicLog, cursor: Cursor, upto: Position, held: Sequence[_Held]
 
 def _acknowledged(log: TopicLog, cursor: Cursor, since: Position, upto: Position) -> int:
     """Entries behind `since` and not behind `upto` that are acknowledged one by one."""
+    # Of all that a consumer may leave, one for every other message: those that lie there.
+    begin = bisect_right(cursor.acknowledged, since, key=itemgetter(1))
+    beyond = bisect_left(cursor.acknowledged, upto, key=itemgetter(0))
     return sum(
         end - first
-        for low, high in cursor.acknowledged
-        if max(low, since) < min(high, upto)
+        for low, high in cursor.acknowledged[begin:beyond]
         for _, first, end in log.between(max(low, since), min(high, upto))
     )
 

@@ -4,6 +4,7 @@ Sources: "WebHDFS REST API" of Hadoop's documentation, for the operations, redir
 """
 
 import secrets
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
@@ -16,8 +17,8 @@ import pyarrow as pa
 DEFAULT_PORT: Final = 9870
 """Of a namenode's HTTP address: dfs.namenode.http-address in hdfs-default.xml."""
 _REFUSED: Final = ("AccessControlException", "SecurityException", "AuthorizationException")
-_CALLS: Final = 3
-"""A file is made, filled and renamed by a call each."""
+_CALLS: Final = 4
+"""A file is made, filled and renamed by a call each, or taken away by a last one."""
 _REASON_CHARS: Final = 300
 
 
@@ -39,8 +40,14 @@ class WebHdfs:
         """Write under another name, then rename over what is there: nobody ever sees half of a file."""
         hidden = f"{path}.{secrets.token_hex(8)}.part"
         where = self._ask("PUT", hidden, op="CREATE", overwrite="true", noredirect="true")
-        self._send("PUT", _location(where), content)
-        self._ask("PUT", hidden, op="RENAME", destination=path, renameoptions="OVERWRITE")
+        try:
+            self._send("PUT", _location(where), content)
+            self._ask("PUT", hidden, op="RENAME", destination=path, renameoptions="OVERWRITE")
+        except OSError:
+            # Nobody would ever look for it.
+            with suppress(OSError):
+                self.delete(hidden)
+            raise
 
     def read(self, path: str) -> pa.Buffer:
         """The content of a file."""

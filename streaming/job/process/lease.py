@@ -47,6 +47,7 @@ class Lease:
         silence_s: a user on another host whose note has not changed for so long is gone.
         jvm_pid: of the JVM that is to use it, killed if the lease is lost; 0: it is not known.
         place: where this process runs; None: as the system says.
+        pause: sleeps for so long; what it raises ends the wait for the last user.
 
     Attributes:
         restarts: how often a job was started on this checkpoint before.
@@ -60,11 +61,13 @@ class Lease:
         silence_s: float,
         jvm_pid: int = 0,
         place: ProcessIdentity | None = None,
+        pause: Callable[[float], object] = time.sleep,
     ) -> None:
         self._place = place or ProcessIdentity.here()
         self._lock = Lock(checkpoint.parent / f"{checkpoint.name}.lock")
         self._notes = Notes(checkpoint.parent / f"{checkpoint.name}.pid", self._place)
         self._timeout_s, self._silence_s, self._jvm_pid = timeout_s, silence_s, jvm_pid
+        self._pause = pause
         self._mine: Note | None = None
         self._over = threading.Event()
         self._renewing: threading.Thread | None = None
@@ -103,7 +106,7 @@ class Lease:
             except OSError:
                 if time.monotonic() > deadline:
                     raise
-            time.sleep(_POLL_S)
+            self._pause(_POLL_S)
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
@@ -135,7 +138,7 @@ class Lease:
             if not said and now - begun > _SAID_AFTER_S:
                 said = True
                 _LOG.info("waiting for the job %s to be gone from the checkpoint", note.who(self._place))
-            time.sleep(_POLL_S)
+            self._pause(_POLL_S)
 
     def _silence_of(self, note: Note, locked: bool | None) -> float:
         """After how many seconds without a change the note's user is gone; `locked`: see `Lock.take`."""
@@ -167,7 +170,7 @@ class Lease:
                 raise WeirError(
                     f"the JVM of the last job (pid {note.jvm_pid}) still runs; stop it and start again"
                 )
-            time.sleep(_POLL_S)
+            self._pause(_POLL_S)
 
     def _renew(self) -> None:
         """Renew the note until the lease is given back or lost."""

@@ -27,7 +27,7 @@ from streaming.job.process.host_clock import HostClock
 from streaming.job.process.lease import Lease
 from streaming.job.process.new_checkpoint import first_offsets, warn_of_new
 from streaming.job.process.progress import JobMetrics, ProgressReader
-from streaming.job.process.stop import Stop
+from streaming.job.process.stop import Stop, Stopped
 from streaming.job.process.ticker import Ticker
 from streaming.job.process.whole_batches import go_back
 from streaming.job.query import sources_of, start_query
@@ -87,12 +87,13 @@ class JobOptions:
 class _Patience:
     """Says now and then what is waited for."""
 
-    def __init__(self) -> None:
-        self._begun_s = self._said_s = time.monotonic()
+    def __init__(self, limit_s: float = _SAID_MAX_S) -> None:
+        self._said_s = time.monotonic()
+        self._until_s = self._said_s + limit_s
 
     def say(self, what: Callable[[], str]) -> None:
         """Say it, if it is time."""
-        if self._said_s + _SAID_S <= (now_s := time.monotonic()) < self._begun_s + _SAID_MAX_S:
+        if self._said_s + _SAID_S <= (now_s := time.monotonic()) < self._until_s:
             self._said_s = now_s
             _LOG.info("not ready yet; %s", what())
 
@@ -118,10 +119,11 @@ def serve(settings: JobSettings, options: JobOptions) -> None:
         started.enter_context(_stopping(session, settings))
         # pyspark puts its own handler of SIGINT in place when it starts.
         with _signals(stop):
-            patience = _Patience()
-            while not topics.done() and not stop.wait(_READY_POLL_S):
-                patience.say(lambda: f"{options.cluster.bootstrap} does not tell of Weir's topics")
-            if not stop.asked:
+            patience = _Patience(max(_SAID_MAX_S, settings.topics_timeout_s))
+            with suppress(Stopped):
+                while not topics.done():
+                    stop.sleep(_READY_POLL_S)
+                    patience.say(lambda: f"{options.cluster.bootstrap} does not tell of Weir's topics")
                 _decide(settings, options, session, topics.result(), started, stop)
 
 
@@ -138,7 +140,8 @@ def _decide(
     # A short name for the topics that are read: those that come after them get another checkpoint.
     sources = hashlib.sha256(" ".join(ids.values()).encode()).hexdigest()[:8]
     checkpoint = checkpoint_path(settings, sources)
-    with _taken(checkpoint, settings, session.jvm_pid) as held, started.pop_all(), _living(session, held):
+    taken = _taken(checkpoint, settings, session.jvm_pid, stop)
+    with taken as held, started.pop_all(), _living(session, held):
         metrics = JobMetrics(held.restarts if held is not None else 0)
         address = _serve_metrics(metrics, options.metrics)
         counts = session.spark.sparkContext.accumulator(BatchCounts(), CountsParam())
@@ -171,13 +174,13 @@ def _decide(
 
 
 @contextmanager
-def _taken(checkpoint: str, settings: JobSettings, jvm_pid: int) -> Iterator[Lease | None]:
+def _taken(checkpoint: str, settings: JobSettings, jvm_pid: int, stop: Stop) -> Iterator[Lease | None]:
     """The right to a checkpoint that is whole; of one that is no folder there is none."""
     folder = local_folder(checkpoint)
     if folder is None:
         yield None
         return
-    with Lease(folder, _GONE_S, settings.lease_silence_s, jvm_pid) as lease:
+    with Lease(folder, _GONE_S, settings.lease_silence_s, jvm_pid, pause=stop.sleep) as lease:
         if torn := go_back(folder):
             _LOG.warning("%s", torn)
         yield lease

@@ -4,6 +4,10 @@ import contextlib
 from queue import Empty, SimpleQueue
 
 
+class Stopped(Exception):
+    """A stop was asked for."""
+
+
 class Stop:
     """Asked for once, and waited for by one thread.
 
@@ -29,3 +33,8 @@ class Stop:
             with contextlib.suppress(Empty):
                 self._woken.get(timeout=max(0.0, limit_s))
         return self.asked
+
+    def sleep(self, limit_s: float) -> None:
+        """As `wait`, for who does nothing else in between: a stop raises Stopped."""
+        if self.wait(limit_s):
+            raise Stopped

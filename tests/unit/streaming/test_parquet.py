@@ -102,6 +102,24 @@ def test_samples_of_proxies_are_held(tmp_path: Path) -> None:
     assert line.value == b'{"type":"latency","samples":[[1,2,3,0],[null,5,6,1],[7]]}'
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        [b'"track"'],
+        [b'{"subscriptions":{}}', b"{}"],
+        [b'"track"', b'{"queue_depth":5}', b"null"],
+        [b'{"alpha":3}', b'{"alpha":"3*log10"}', b'{"a":"\\"\xc3\xbc","b":{"c":[1.5]}}'],
+    ],
+    ids=["mode", "empty", "mode_and_others", "number_and_text"],
+)
+def test_policies_of_every_kind_are_held(values: list[bytes], tmp_path: Path) -> None:
+    """No dump was written of a cluster with a mode, or with a threshold as a number and one as a text."""
+    file = tmp_path / "events.parquet"
+    lines = [b'{"type":"policy","ts":1,"path":"p","value":%b}' % value for value in values]
+    write_lines(str(file), [*lines, b'{"type":"tick","ts":2}'])
+    assert [line.value for line in read_lines([str(file)])] == [*lines, b'{"type":"tick","ts":2}']
+
+
 def test_what_no_column_holds_is_told(tmp_path: Path) -> None:
     file = tmp_path / "out.parquet"
     with pytest.raises(WeirError, match="no column holds ts: int and str"):

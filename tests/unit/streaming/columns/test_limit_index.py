@@ -1,5 +1,7 @@
 """What is said of names: by number, once a name, and never another name's."""
 
+from string import ascii_letters, digits
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -8,6 +10,7 @@ from hypothesis import strategies as st
 from property_kit import tries
 
 from streaming.columns import limit_index
+from streaming.columns.byte_strings import SEED, index_of
 from streaming.columns.limit_index import NOTHING, LearntLimits
 
 ASKED = st.lists(st.lists(st.sampled_from(["", "a", "b", "ab", "é", "ba"]) | st.text(max_size=3), max_size=9))
@@ -96,3 +99,28 @@ def test_a_column_has_what_was_learnt_since() -> None:
     assert limits.column("real", 0.0).tolist() == [0.0]
     limits.of(pa.array(["aa"]))
     assert limits.column("real", 0.0).tolist() == [2.0, 0.0]
+
+
+def colliding(doublings: int) -> list[str]:
+    """Names of one hash, begun as the world knows: of two words each that lead from one state to another."""
+    letters = np.frombuffer((ascii_letters + digits).encode(), np.uint8).astype(np.uint64)
+    words = np.stack(np.meshgrid(letters, letters, letters), axis=-1).reshape(-1, 3)
+    names, state = [""], SEED
+    for _ in range(doublings):
+        states = np.full(len(words), state, np.uint64)
+        for place in range(3):
+            states = ((states ^ words[:, place]) * np.uint64(16777619)) & np.uint64(0xFFFFFFFF)
+        order = np.argsort(states, kind="stable")
+        at = int(np.flatnonzero(np.diff(states[order]) == 0)[0])
+        state = int(states[order[at]])
+        pair = [bytes(words[order[at + k]].astype(np.uint8)).decode() for k in (0, 1)]
+        names = [name + word for name in names for word in pair]
+    return names
+
+
+def test_names_that_are_chosen_to_collide_do_not() -> None:
+    """Clients choose their names; each of 1,000 was looked for among all of them."""
+    names = colliding(10)
+    assert len(set(names)) == 1024
+    free = np.flatnonzero(index_of(pa.array(names)).slots < 0)
+    assert np.diff(free).max() < 100

@@ -8,6 +8,7 @@ import pytest
 from law_kit import request
 from pack_kit import json_of, packed, stream_of
 
+from streaming.columns import packed as packed_module
 from streaming.columns.json_columns import columns_of
 from streaming.columns.json_rows import objects
 from streaming.columns.packed import (
@@ -53,6 +54,14 @@ def test_a_record_has_at_most_so_many_bytes_and_order_is_kept() -> None:
     assert max(map(len, values)) <= 3_000
     assert [line for value in values for line in objects_of(value)] == json_of(REQUESTS)
     assert list(pack("request", rows.slice(0, 0))) == []
+
+
+def test_rows_that_say_a_long_name_again_are_no_bomb(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients choose names of 32 kB: no reader took a record with 2,100 decisions about one of them."""
+    monkeypatch.setattr(packed_module, "DECODED_BYTES", 20_000)
+    rows = pa.record_batch({"id": [str(number) for number in range(100)], "user": ["x" * 1_000] * 100})
+    values = list(pack("request", rows))
+    assert [row for value in values for row in unpack(value)[1].to_pylist()] == rows.to_pylist()
 
 
 def test_one_row_alone_may_be_larger() -> None:

@@ -1,9 +1,11 @@
-"""What settings say of our connections changes nothing that records rest on."""
+"""What settings say of our connections changes nothing that records rest on, and how a producer ends."""
 
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
+from streaming.contract.topics import Cluster
 from streaming.kafka_io import writer
 
 
@@ -19,3 +21,35 @@ def test_a_clients_properties_change_nothing_of_ours(monkeypatch: pytest.MonkeyP
     assert given["enable.idempotence"] is True and given["partitioner"] == "murmur2_random"
     assert given["allow.auto.create.topics"] is False
     assert (given["linger.ms"], given["security.protocol"]) == (5, "SSL")
+
+class Broken:
+    """A producer whose queue is full, and which another one has ended by the time it is empty."""
+
+    def __init__(self) -> None:
+        self._answers: list[Exception] = [
+            BufferError("full"), KafkaException(KafkaError(KafkaError._FATAL, "it was fenced"))
+        ]  # fmt: skip
+
+    def __getattr__(self, _name: str) -> Any:
+        return lambda *_: None
+
+    def produce(self, *_: object, **__: object) -> None:
+        """There is no room, then it takes nothing more."""
+        raise self._answers.pop(0)
+
+    def flush(self, _limit_s: float) -> int:
+        """What the library makes of an error that a callback of its own raises."""
+        raise SystemError("returned a result with an exception set")
+
+    def __len__(self) -> int:
+        return 1
+
+
+def test_a_producer_that_ends_as_its_queue_empties_is_told_as_any_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whoever writes may begin again: more than fits into the queue ended in a traceback."""
+    monkeypatch.setattr(writer, "connected", lambda *_: Broken())
+    transactions = writer.Transactions(Cluster("b:1"), "topic", "name", 10.0, 10.0)
+    with pytest.raises(writer.NotWritten, match="it was fenced"):
+        transactions.write([writer.Record(value=b"x")], 10.0)

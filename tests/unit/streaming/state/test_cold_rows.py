@@ -1,5 +1,6 @@
 """Cold rows: whatever is laid down comes back once, whole, also from a state of earlier batches."""
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -96,6 +97,16 @@ def test_hashes_that_collide_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> 
     cold.add(columns({name: float(number) for number, name in enumerate(NAMES)}))
     assert taken(cold, ["user=u3", "user=stranger", "user=a"]) == {"user=u3": 3.0, "user=a": 14.0}
     assert taken(cold, NAMES).keys() == set(NAMES) - {"user=u3", "user=a"}
+
+
+def test_thousands_of_one_hash_are_found_as_fast_as_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients choose their names: of 20,000 with one hash each was compared with each that was asked for."""
+    monkeypatch.setattr(segments, "_hash_all", lambda text, ends, hashes: hashes.fill(7))
+    cold = ColdRows(None, MemoryBlobStore())
+    cold.add(columns({f"user=n{row}": 1.0 for row in range(20_000)}))
+    begun = time.process_time()
+    assert not any(taken(cold, [f"user=stranger{number}"]) for number in range(10))
+    assert time.process_time() - begun < 1.0
 
 
 def test_segments_stay_few_and_dropped_ones_are_deleted() -> None:

@@ -13,6 +13,7 @@ from law_kit import T0 as LAW_T0
 from pack_kit import records_with
 
 from streaming.collect.backlog.packed_reports import packed_reports, partition_of, rows_of
+from streaming.columns import packed as packed_module
 from streaming.columns.packed import unpack
 from streaming.contract.broker_events import Backlog, Ledger, Subscription
 from streaming.contract.broker_events import backlog as parsed
@@ -100,3 +101,14 @@ def test_what_does_not_fit_is_cut_and_one_that_never_fits_left_out(most: int) ->
     assert too_large == [TOPIC]
     assert len(pieces) > 1 and all(len(piece.value) <= most for piece in pieces)
     assert [event for piece in pieces for event in events_of(piece.value)] == small
+
+
+def test_one_that_no_reader_would_take_costs_the_others_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Subscriptions are named by clients, thousands at 32 kB each: no report at all was sent."""
+    monkeypatch.setattr(packed_module, "DECODED_BYTES", 10_000)
+    names = itertools.islice(itertools.permutations("abcdefghijklmnop", 8), 4_000)
+    large = {"".join(pick): 1 for pick in names}
+    small = replace(report("persistent://a/b/small", s=1), id="c-1.1")
+    pieces, too_large = packed_reports([replace(report(**large), id="c-1.0"), small], 1, 3_000)
+    assert too_large == [TOPIC]
+    assert [event for piece in pieces for event in events_of(piece.value)] == [small]

@@ -116,6 +116,14 @@ def test_an_admin_api_that_is_down_costs_rounds(rig: Rig, status: int | None, ou
     assert rig.reported[-1][1]["period_ms"] == 20_000
 
 
+def test_what_a_broker_that_fails_would_have_told_is_missing(rig: Rig) -> None:
+    """What was not read may be there."""
+    for page, whole in (("", True), ("pulsar_in_messages_total{nothing", False)):
+        rig.pulsar.pages["broker2:8080"] = page
+        done = rig.round(0)
+        assert done.passed is not None and done.passed.whole is whole
+
+
 def test_nothing_is_pushed_that_was_not_reported(rig: Rig) -> None:
     """Kafka is away, or another collector is at work: which, is not known."""
     rig.round(0)
@@ -140,6 +148,21 @@ def test_that_a_group_is_idle_is_told_though_a_report_is_not_written(rig: Rig, u
     rig.round(1_000)
     assert [list(event["usage"]) for _, event in rig.reported[-2:]] == [["g"], []]
     assert rig.reported[-2][1]["usage"]["g"]["publishedMsg"] == 0
+
+
+def test_while_no_broker_answers_no_group_is_told_to_be_idle(rig: Rig) -> None:
+    """Its share would go to others; what passed meanwhile is told later, and then what has ended."""
+    rig.round(0)
+    rig.round(1_000)
+    rig.pulsar.fail = lambda _method, path: 503 if path == "/metrics/" else 0
+    assert rig.round(2_000).outcome is Outcome.FIRST
+    rig.pulsar.fail = lambda _method, _path: 0
+    rig.round(3_000)
+    rig.round(3_000)
+    told = [(event["period_ms"], event["usage"].get("g")) for _, event in rig.reported[2:]]
+    assert [(period_ms, used and used["publishedMsg"]) for period_ms, used in told] == [
+        (1, None), (20_000, 2_000), (10_000, 0)
+    ]  # fmt: skip
 
 
 def test_without_push_it_says_what_it_would_do(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,6 +120,15 @@ def test_a_topic_that_nobody_has_told_of_keeps_its_limit() -> None:
     assert planner.plan(PolicySet({}), silent, Shares(), pushed, 0).held == set()
 
 
+def test_a_topic_that_nobody_has_told_of_since_the_start_keeps_its_limit() -> None:
+    """Its broker has not answered this run of the collector yet; one that is told to be idle is."""
+    planner, pushed = Planner(0.05, 3), {own(T1): Rates(50, -1), own(T2): Rates(50, -1)}
+    counts = published("b2", (T2, 0))
+    some = Passage(period_ms={"b2": 1_000}, counts=counts, restarted=0, unknown=0, whole=False)
+    held = [planner.plan(PolicySet(GROUP), some, Shares(), pushed, 0).held for _ in range(3)]
+    assert [len(each) for each in held] == [2, 2, 1] and held[-1] == {own(T1)}
+
+
 @pytest.mark.parametrize(
     "entries", [{}, {**GROUP, "resourcegroups.g": {"publishRateInMsgs": 100, "shadow": True}}]
 )

@@ -162,18 +162,19 @@ def test_a_push_that_half_succeeded_is_ours_either_way(fake: FakePulsar, carried
         assert again.foreign() == {}
 
 
-def test_what_became_of_a_push_is_not_forgotten_meanwhile() -> None:
+@pytest.mark.parametrize(("status", "result"), [(500, Result.FAILED), (403, Result.REFUSED)])
+def test_what_became_of_a_push_is_not_forgotten_meanwhile(status: int, result: Result) -> None:
     """Neither by the notes of others, nor when its policy goes before anybody looked."""
     fake, pusher = pushing()
 
     def fail(method: str, path: str) -> int | None:
         if method == "POST" and path == TOPIC.path:
             fake.hold(TOPIC, Rates(50, -1))
-            return 500
+            return status
         return 0
 
     fake.fail = fail
-    assert step(pusher, {TOPIC: 50}, 0) == {TOPIC: Result.FAILED}
+    assert step(pusher, {TOPIC: 50}, 0) == {TOPIC: result}
     pusher._later_ms[TOPIC] = 3 * PUSH_APART_MS
     assert step(pusher, {TOPIC: 50, NAMESPACE: 9}, PUSH_APART_MS) == {NAMESPACE: Result.SET}
     fake.fail = lambda _method, _path: 0

@@ -16,6 +16,7 @@ from pyarrow import fs
 from streaming.contract.errors import StateError, WeirError
 from streaming.job.blobs import cache as caches
 from streaming.job.blobs import object_store
+from streaming.job.blobs import webhdfs as webhdfs_module
 from streaming.job.blobs.cache import SegmentCache
 from streaming.job.blobs.places import object_store as object_store_of
 from streaming.job.blobs.places import remote_stores, webhdfs
@@ -129,6 +130,31 @@ def test_a_damaged_or_missing_segment_is_named(stores: RemoteBlobStores, tmp_pat
     blobs.drop(name)
     with pytest.raises(StateError, match=f"{name}.arrow is missing .* the checkpoint is damaged"):
         blobs.read(name)
+
+
+def test_half_of_a_file_does_not_stay_on_hdfs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each attempt that failed left one, and nobody looks for them."""
+    made, there = list[str](), set[str]()
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        path, op = request.url.path, request.url.params.get("op")
+        if op == "CREATE":
+            return httpx2.Response(200, json={"Location": f"http://data:9864{path}"})
+        if op == "RENAME":
+            return httpx2.Response(503)
+        if op == "DELETE":
+            there.discard(path)
+        else:
+            made.append(path)
+            there.add(path)
+        return httpx2.Response(200, json={"boolean": True})
+
+    client = httpx2.Client(transport=httpx2.MockTransport(answer))
+    monkeypatch.setattr(webhdfs_module, "_client", lambda _limit_s: client)
+    files = webhdfs_module.WebHdfs(addresses=("http://name:9870",), user="u", attempt_s=1.0)
+    with pytest.raises(OSError, match="name:9870: 503"):
+        files.write("/c/x.arrow", b"rows")
+    assert len(made) == 1 and not there
 
 
 def test_what_fails_is_asked_again_within_the_limit(stores: RemoteBlobStores) -> None:

@@ -15,6 +15,7 @@ from stack_kit import until
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster
 from streaming.job.process import service
+from streaming.job.process.lease import Lease
 from streaming.job.process.service import JobOptions, serve
 from streaming.job.process.stop import Stop
 from streaming.job.spark.settings import JobSettings
@@ -24,6 +25,7 @@ CLUSTER = Cluster("b:1")
 NAMES = {name: f"id of {name}" for name in CLUSTER.topics.all()}
 SEEN = TopicsSeen(faults=(), ids=NAMES, partitions=dict.fromkeys(NAMES, 1))
 LIMIT_S = 10.0
+TAKEN = service._taken
 
 
 class Job:
@@ -144,6 +146,22 @@ def test_a_stop_while_kafka_is_away_ends_spark(job: Job, monkeypatch: pytest.Mon
     assert time.monotonic() - begun < LIMIT_S
 
 
+def test_a_stop_while_another_job_has_the_checkpoint_ends_spark(
+    job: Job, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Soon, and not after the half minute that the other one has to be gone."""
+    stop = Stop()
+    monkeypatch.setattr(service, "Stop", lambda: stop)
+    monkeypatch.setattr(service, "_taken", TAKEN)
+    monkeypatch.setattr(service, "checkpoint_path", lambda *_: str(tmp_path / "v1"))
+    begun = time.monotonic()
+    with Lease(tmp_path / "v1", 1, 15):
+        threading.Timer(0.5, stop.ask).start()
+        job.serve(fails=False)
+    assert job.done == ["Spark", "Spark ended"]
+    assert time.monotonic() - begun < LIMIT_S
+
+
 def test_who_waits_for_kafka_says_so(
     job: Job, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -156,14 +174,15 @@ def test_who_waits_for_kafka_says_so(
     assert "not ready yet; b:1 does not tell of Weir's topics" in caplog.text
 
 
+@pytest.mark.parametrize(("limit_s", "times"), [((), 29), ((1_800.0,), 59)], ids=["default", "longer"])
 def test_who_waits_for_too_long_says_nothing_any_more(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, limit_s: tuple[float, ...], times: int
 ) -> None:
     """It hangs: whoever looks after it starts it again."""
     seconds = iter(range(100, 4000))
     monkeypatch.setattr(service, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
-    patience = service._Patience()
+    patience = service._Patience(*limit_s)
     with caplog.at_level(logging.INFO, logger="weir.job"), pytest.raises(StopIteration):
         while True:
             patience.say(lambda: "Spark: Processing new data")
-    assert len(caplog.records) == 29
+    assert len(caplog.records) == times
