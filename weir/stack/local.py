@@ -127,7 +127,6 @@ class Stack:
         Raises:
             WeirError: a part failed, or did not get ready in time.
         """
-        self._take_data_dir()
         if not self._start_brokers():
             return False
         self._prepare_topics()
@@ -231,7 +230,8 @@ class Stack:
         for broker in self._brokers:
             broker.server.kill()
 
-    def _take_data_dir(self) -> None:
+    def take_data_dir(self) -> None:
+        """Hold its folder, before anything else; raises WeirError if another one does."""
         warning = private_folder(self._options.data, _KEPT)
         if warning:
             self._say(warning)
