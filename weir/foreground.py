@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -24,6 +24,16 @@ _LARGEST_BYTES = 32 * 1024 * 1024
 _FREE_KEPT_BYTES = 128 * 1024 * 1024
 HERE, AWAY = "decides", "away"
 """What a proxy's ready file says of the `job`: whether it has decided anything since the proxy's start."""
+
+
+@contextlib.contextmanager
+def terminated_as_interrupted() -> Iterator[None]:
+    """Meanwhile SIGTERM ends the command as Ctrl-C does: what is half written goes."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 class StopSignal:
