@@ -27,7 +27,7 @@ from streaming.job.process.host_clock import HostClock
 from streaming.job.process.lease import Lease
 from streaming.job.process.new_checkpoint import first_offsets, warn_of_new
 from streaming.job.process.progress import JobMetrics, ProgressReader
-from streaming.job.process.stop import Stop
+from streaming.job.process.stop import Stop, stop_signals
 from streaming.job.process.ticker import Ticker
 from streaming.job.process.whole_batches import go_back
 from streaming.job.query import sources_of, start_query
@@ -300,7 +300,7 @@ def _signals(stop: Stop) -> Iterator[None]:
     def handle(number: int, frame: FrameType | None) -> None:
         stop.ask()
 
-    before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
+    before = {number: signal.signal(number, handle) for number in stop_signals()}
     try:
         yield
     finally:
