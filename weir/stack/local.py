@@ -13,6 +13,7 @@ from enforcer.core.security.tls import TlsSettings
 from streaming.collect.backlog.settings import BacklogSettings
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster, Topics
+from streaming.kafka_io.threads import Threads
 from weir.foreground import StopSignal, private_folder
 from weir.settings import CollectSettings, KafkaSettings, LocalSettings
 from weir.stack.kafka import LocalKafka, port_for
@@ -129,8 +130,12 @@ class Stack:
         """
         if not self._start_brokers():
             return False
-        self._prepare_topics()
-        self.parts += self._make_parts()
+        # In a thread: Kafka may be away for long, and a stop must not wait for it.
+        prepared = Threads().submit(self._prepare)
+        while not prepared.done():
+            if self._stop.wait(POLL_S):
+                return False
+        self.parts += prepared.result()
         for part in self.parts:
             # The job waits for its broker for a limited time.
             if not self._stop.requested and not part.child.alive():
@@ -294,6 +299,11 @@ class Stack:
         if pause is None:
             raise WeirError(why)
         self._say(f"{why}\nrestarting {part.name} in {pause:.1f} s")
+
+    def _prepare(self) -> list[Part]:
+        """Have Kafka ready for the parts that are not there yet; these."""
+        self._prepare_topics()
+        return self._make_parts()
 
     def _prepare_topics(self) -> None:
         # Here and not above: `weir --help` must not load a Kafka client.
