@@ -6,13 +6,13 @@ import json
 import os
 import signal
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any
 from urllib.parse import urlsplit
 
-from streaming.job.process.stop import Stop
+from streaming.job.process.stop import Stop, stop_signals
 from weir.paths import check_folder, named
 
 _PRIVATE = 0o700
@@ -26,8 +26,18 @@ HERE, AWAY = "decides", "away"
 """What a proxy's ready file says of the `job`: whether it has decided anything since the proxy's start."""
 
 
+@contextlib.contextmanager
+def terminated_as_interrupted() -> Iterator[None]:
+    """Meanwhile SIGTERM ends the command as Ctrl-C does: what is half written goes."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 class StopSignal:
-    """Remembers the first SIGINT or SIGTERM; a second one calls `force`.
+    """Remembers the first of `stop_signals`; a second one but SIGHUP calls `force`.
 
     Install it from the main thread. Python runs signal handlers between two instructions of the
     main thread, so the handler only says so and the main loop does the stopping.
@@ -41,8 +51,8 @@ class StopSignal:
         self._force = force
 
     def install(self) -> None:
-        """Take over SIGINT and SIGTERM of this process."""
-        for number in (signal.SIGINT, signal.SIGTERM):
+        """Take over those signals of this process."""
+        for number in stop_signals():
             signal.signal(number, self._handle)
 
     @property
@@ -55,7 +65,8 @@ class StopSignal:
         return self._stop.wait(limit_s)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self._stop.asked and self._force:
+        # A shell says it and the kernel once more, as the shell ends.
+        if self._stop.asked and self._force and number != signal.SIGHUP:
             self._force()
         self._stop.ask()
 

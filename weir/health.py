@@ -102,7 +102,8 @@ def _check_metrics(url: str, deadline: float) -> None:
 
 def _check_broker(addresses: str, deadline: float) -> None:
     for address in addresses.split(","):
-        if not brokers_seen(host_port(address)[1], _left(deadline)):
+        host, port = host_port(address)
+        if not brokers_seen(port, _left(deadline), host):
             raise WeirError(f"the broker at {address} does not answer")
 
 

@@ -2,13 +2,14 @@
 
 import asyncio
 import contextlib
-import signal
 import sys
 from collections.abc import Coroutine, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
+
+from streaming.job.process.stop import stop_signals
 
 
 class _WithoutPandas(MetaPathFinder):
@@ -33,9 +34,9 @@ def run_in_loop(work: Coroutine[Any, Any, None]) -> None:
 
 
 def stop_event() -> asyncio.Event:
-    """Set by SIGINT and SIGTERM from now on; in the loop."""
+    """Set by `stop_signals` from now on; in the loop."""
     stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in stop_signals():
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     return stop
 

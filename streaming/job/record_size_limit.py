@@ -4,10 +4,8 @@ import numpy as np
 
 from streaming.columns.outputs import Outputs
 from streaming.columns.records import NO_ROW, Records
-from streaming.contract.decisions import DECISIONS, dead_letter
+from streaming.contract.decisions import DECISIONS, RECORD_BYTES_MAX, dead_letter
 
-RECORD_BYTES_MAX = 1_000_000
-"""Kafka's default message.max.bytes is 1,048,588; the rest is left to headers and the batch's overhead."""
 VALUE_BYTES_KEPT = 600_000
 """Base64 makes four bytes of three."""
 

@@ -113,7 +113,6 @@ def parts(
             home = shard_of(f"{topic}-{record.partition}-{record.offset}", shards)
             yield RecordPart(LAWS.reporting.name, home, record.value.to_pybytes(), False, i)
             continue
-        rows = rows.drop_columns([name for name in PLACE if name in rows.schema.names])
         number = np.arange(rows.num_rows)
         place = np.column_stack([np.full((len(number), 3), record[1:], dtype=np.int64), number])
         found = _Rows(type=type, rows=rows, place=place, record=i, topic=topic, max_ahead_ms=max_ahead_ms)
@@ -179,7 +178,7 @@ def _by_shard(law: LawSpec, given: _Rows, shards: int) -> Iterator[tuple[int, pa
     rows = given.rows
     place = rows.schema.get_field_index(law.key_column)
     column = rows.column(place) if place >= 0 else pa.nulls(rows.num_rows)
-    if pa.types.is_map(column.type) or pa.types.is_struct(column.type):
+    if law.split is not None and (pa.types.is_map(column.type) or pa.types.is_struct(column.type)):
         yield from _entries_by_shard(law, given, place, shards)
         return
     shard = _shards_of(law, given, column, shards)

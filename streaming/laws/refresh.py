@@ -19,12 +19,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.columns.outputs import Decided, DecisionRows, DecisionTexts
+from streaming.contract.decisions import RECORD_BYTES_MAX
 from streaming.laws.law import Decision, DecisionForm, Flags
 from streaming.laws.sheet import words_of
 from streaming.state.body import Body, decode, encode
 
 MAX_STANDING: Final = 131_072
 """Rows of one shard; beyond it those written longest ago leave first: their life time simply ends."""
+REPEATED_MAX: Final = RECORD_BYTES_MAX - len(b',"repeat":true')
+"""Bytes of key and value. What is larger was not written either."""
 REPEAT_PARTS: Final = 4
 """Repeated at a quarter of the life time: the next tick then comes before half of it has passed."""
 _SCHEMA: Final = pa.schema(
@@ -81,11 +84,12 @@ class Refresh:
             return
         gone = pc.is_in(self._rows["key"], value_set=pa.array(list(newest), type=pa.string()))
         kept = self._rows.filter(pc.invert(gone))
-        # What will have ended before its first repeat need not be kept for it.
+        # What will have ended before its first repeat need not be kept for it, nor what no record holds.
         holding = [
             (key, value, decision["ttl_ms"], now, until)
             for key, (value, decision) in newest.items()
             if (until := self._form.until(decision)) > now + self._form.repeat_ms
+            and len(value) + len(self._form.subject_of(decision).encode()) <= REPEATED_MAX
         ]
         columns = zip(*holding, strict=True) if holding else [()] * len(_SCHEMA.names)
         added = pa.table([pa.array(column) for column in columns], names=_SCHEMA.names).cast(_SCHEMA)

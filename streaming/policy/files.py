@@ -5,18 +5,16 @@ A misspelt limit must not fail open, so everything that is not understood is ref
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from streaming.contract.errors import BadEvent, ConfigError
 from streaming.contract.names import full_topic
 from streaming.policy.policy_set import RAISE, Entity, EntryPath, Section, parse_path
 from streaming.policy.schema import ENTITY, FILE, FILE_VERSION, NAMES, VALUES
-from streaming.policy.validation import Finding, sorted_problems, suggestion
+from streaming.policy.validation import SUGGESTED_MAX, Finding, sorted_problems, suggestion
 from streaming.policy.yaml.lines import YamlFile, dotted, read_yaml
 from streaming.policy.yaml.text import rendered
 
-_SUGGESTED_MAX: Final = 20
-"""Groups that are looked for among all others, by their letters; who misspells thousands has one mistake."""
 _NAMED = (Section.RESOURCE_GROUPS, Section.TENANTS, Section.NAMESPACES, Section.TOPICS)
 
 
@@ -190,7 +188,7 @@ def _missing_groups(document: Mapping[str, Any]) -> Iterator[Finding]:
                 group = _mapping(holder).get("resourcegroup")
                 # What is no text has been reported by the section's own check.
                 if isinstance(group, str) and group and group not in groups:
-                    if known and group not in near and len(near) < _SUGGESTED_MAX:
+                    if known and group not in near and len(near) < SUGGESTED_MAX:
                         near[group] = suggestion(group, known)
                     words = near.get(group, "one that resourcegroups holds")
                     message = f"names the group {group!r}, which this file does not have; expected {words}"

@@ -21,6 +21,8 @@ from streaming.policy.yaml.lines import Path
 INT64_MIN = -INT64_MAX - 1
 # Of a wrong value a message shows this much.
 MAX_SHOWN = 80
+SUGGESTED_MAX = 20
+"""Names that are looked for by their letters; who misspells thousands has one mistake."""
 _WRONG = "wrong"
 _NAMES = {
     "integer": "a whole number",
@@ -39,6 +41,8 @@ _BOUNDS = (
 CLOSED = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 """These keys and no other, and no value that is taken for one of another type."""
 Schema = dict[str, Any]
+_Near = dict[tuple[str, ...], str]
+"""A name and those that are known -> what is suggested for it."""
 T = TypeVar("T")
 
 
@@ -84,25 +88,26 @@ class Form(Generic[T]):
 
     def _findings(self, error: ValidationError) -> list[Finding]:
         found: dict[Path, Finding] = {}
+        near: _Near = {}
         for item in error.errors(include_url=False):
-            finding = self._finding(item)
+            finding = self._finding(item, near)
             # Each alternative of a union has an error of its own, all about one value.
             found.setdefault(finding.path, finding)
         return list(found.values())
 
-    def _finding(self, error: ErrorDetails) -> Finding:
+    def _finding(self, error: ErrorDetails, near: _Near) -> Finding:
         match error["type"]:
             case "extra_forbidden":
                 *place, name = error["loc"]
                 path, node = self._place(tuple(place))
-                expectation = suggestion(str(name), sorted(_inside(node)["properties"]))
+                expectation = _suggested(str(name), sorted(_inside(node)["properties"]), near)
                 return Finding((*path, name), f"is not a known key; expected {expectation}")
             case "missing":
                 path, node = self._place(error["loc"])
                 return Finding(path, f"is missing; expected {described(node)}")
             case kind:
                 path, node = self._place(error["loc"])
-                told = error["msg"] if kind == _WRONG else _told(error["input"], node)
+                told = error["msg"] if kind == _WRONG else _told(error["input"], node, near)
                 return Finding(path, told)
 
     def _place(self, loc: Path) -> tuple[Path, Schema]:
@@ -189,13 +194,13 @@ def bounds(node: Schema) -> str:
     return " and ".join(f"{words} {bound}" for words, bound in held if bound not in unsaid)
 
 
-def _told(value: Any, node: Schema) -> str:
+def _told(value: Any, node: Schema, near: _Near) -> str:
     what, expectation = f"is {shown(value)}", described(node)
     node = _inside(node)
     if node.get("writeOnly") and isinstance(value, (str, int, float)):
         what = "is wrong (and not shown, since it may be secret)"
     if isinstance(value, str) and "enum" in node:
-        expectation = suggestion(value, node["enum"])
+        expectation = _suggested(value, node["enum"], near)
     types = {alternative.get("type") for alternative in node.get("anyOf", (node,))}
     if types & {"integer", "number"} and isinstance(value, (int, float)) and not isinstance(value, bool):
         if not is_finite(value):
@@ -218,6 +223,14 @@ def suggestion(name: str, known: Sequence[str]) -> str:
         folded = {known_name.lower(): known_name for known_name in known}
         near = [folded[found] for found in difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.6)]
     return f"{near[0]} (did you mean that?)" if near else f"one of {', '.join(known)}"
+
+
+def _suggested(name: str, known: Sequence[str], near: _Near) -> str:
+    """The same for one of many: 64 kB hold thousands of names, and to look for each takes a second."""
+    key = (name, *known)
+    if key not in near and len(near) < SUGGESTED_MAX:
+        near[key] = suggestion(name, known)
+    return near.get(key, f"one of {', '.join(known)}")
 
 
 def sorted_problems(problems: Iterable[Problem]) -> list[Problem]:

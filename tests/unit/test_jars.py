@@ -219,6 +219,19 @@ def test_a_server_that_hangs_is_given_up(
     assert time.monotonic() - begun < 5
 
 
+def test_a_stop_waits_for_no_server(
+    rig: Rig, odd: tuple[str, list[bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C in `weir setup`: one that hangs held it up for a minute."""
+    monkeypatch.setattr(download, "_SILENCE_S", 2.0)
+    begun = time.monotonic()
+    wait = Wait("test jars", rig.said.append, lambda: time.monotonic() > begun + 0.2)
+    with pytest.raises(WeirError, match="stopped while fetching test jars"):
+        installation.fetch(rig.source, rig.jars, wait, odd[0])
+    assert time.monotonic() - begun < 2
+    assert rig.there() == {".jars.lock"}
+
+
 def test_a_full_disk_is_said_and_not_tried_again(
     rig: Rig, repository: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

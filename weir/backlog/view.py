@@ -69,7 +69,7 @@ class View:
         """What there is to see now.
 
         Raises:
-            Nothing: nothing was said of the topic that is asked for.
+            TopicUnreported: nothing was said of the topic that is asked for.
             WeirError: the cluster does not answer or has no such topics.
         """
         now_ms = time.time_ns() // 1_000_000

@@ -4,6 +4,7 @@ import argparse
 
 from streaming.job.spark.settings import JobSettings
 from streaming.policy.settings import read_settings
+from weir.foreground import terminated_as_interrupted
 from weir.log import teller
 from weir.logs.times import EXPECTED
 from weir.options import add, add_cluster_options, add_file, cluster_of, time_argument
@@ -28,6 +29,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.set_defaults(run=run)
 
 
+@terminated_as_interrupted()
 def run(args: argparse.Namespace) -> int:
     """Write the dump; raises WeirError if the cluster does not answer."""
     # Here and not above: `weir --help` must not load a Kafka client.

@@ -16,7 +16,7 @@ from weir.options import (
     add_part_options,
     cluster_of,
 )
-from weir.settings import DEFAULT_LISTEN, DEFAULT_PULSAR_LISTEN, LocalSettings
+from weir.settings import DEFAULT_LISTEN, DEFAULT_PULSAR_LISTEN, PORT_MAX, LocalSettings
 from weir.stack.workers import WORKERS_MAX, WorkersOptions, run_workers
 
 if TYPE_CHECKING:
@@ -127,6 +127,9 @@ def _addresses(text: str, option: str) -> tuple[tuple[str, int], ...]:
 
 def _run_workers(args: argparse.Namespace, settings: "ProxySettings") -> int:
     """As `run`, in several processes; they get what was said here, and then what is their own."""
+    if args.metrics and args.metrics[1] + args.workers - 1 > PORT_MAX:
+        print(f"weir proxy: --metrics: too few ports behind it for {args.workers} workers", file=sys.stderr)
+        return 2
     given = {
         "--kafka": args.kafka,
         "--pulsar": args.pulsar,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from weir.foreground import terminated_as_interrupted
 from weir.log import teller, unusable
 from weir.logs.events_read import add_events_options, events_read
 from weir.options import add, add_flag, number, whole
@@ -54,6 +55,7 @@ def _add_plan(parser: argparse.ArgumentParser) -> None:
     add(other, "--max-added-delay", delay, type=number(0, _ADDED_DELAY_MAX_S), metavar="S")
 
 
+@terminated_as_interrupted()
 def run(args: argparse.Namespace) -> int:
     """Replay the events.
 

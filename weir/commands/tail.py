@@ -6,6 +6,9 @@ from weir.foreground import StopSignal
 from weir.logs.times import BEGINNING_MS, EXPECTED
 from weir.options import add, add_cluster_options, add_flag, cluster_of, time_argument
 
+TYPES = ("admission", "share", "dispatch", "limit", "backlog", "backlog_action")
+"""What stands on the topic of decisions."""
+
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Register the command."""
@@ -22,8 +25,8 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         metavar="TIME")  # fmt: skip
     subject = "only decisions about: user=alice, GROUP/BROKER, TOPIC/SUBSCRIPTION, PARTITION or TOPIC"
     add(parser, "--subject", subject)
-    kinds = "admission, share, dispatch, limit, backlog, or backlog_action, what was done about a backlog"
-    add(parser, "--type", f"only this type: {kinds}")
+    kinds = "only this type; backlog_action: what was done about a backlog"
+    add(parser, "--type", kinds, choices=TYPES)
     add_flag(parser, "--repeats", "show standing decisions that are only said again, too")
     add_flag(parser, "--probes", "show what proxies ask to see if the job decides, too")
     add_flag(parser, "--json", "print the records as they are, one per line")

@@ -4,6 +4,7 @@ import argparse
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from weir.foreground import terminated_as_interrupted
 from weir.log import teller
 from weir.options import add, whole
 from weir.paths import check_files
@@ -81,6 +82,7 @@ def _add_pulsar(kinds: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     parser.set_defaults(run=partial(_run, _pulsar))
 
 
+@terminated_as_interrupted()
 def _run(source: Any, args: argparse.Namespace) -> int:
     """Import; raises ConfigError for wrong policies or settings, WeirError for files."""
     # Here and not above: what writes events loads the laws, which `weir --help` need not wait for.

@@ -3,20 +3,18 @@
 import errno
 import http.client
 import threading
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from concurrent.futures import TimeoutError as TooLate
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote, urlsplit
 
 from streaming.contract.errors import WeirError
+from streaming.kafka_io.threads import Threads
 from weir.jars.pins import Pin, digest_of
-from weir.jars.wait import STILL_S, Wait
+from weir.jars.wait import Wait
 
 _AT_A_TIME: Final = 4
 _LIMIT_S: Final = 1_800.0
@@ -51,34 +49,35 @@ def fetch(pins: Sequence[Pin], repository: str, into: Path, wait: Wait) -> None:
         scheme = ""
     if scheme not in ("http", "https"):
         raise WeirError(f"{repository!r} is no repository; expected http://HOST/PATH or https://HOST/PATH")
-    fetching = _Fetching(repository.rstrip("/"), into, wait)
-    pool = ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="jars")
+    fetching, left, threads = _Fetching(repository.rstrip("/"), into), iter(pins), Threads()
+    workers = [threads.submit(fetching.some, left) for _ in range(_AT_A_TIME)]
+
+    def over() -> bool:
+        ended = [worker for worker in workers if worker.done()]
+        for worker in ended:
+            worker.result()
+        return len(ended) == len(workers)
+
     try:
-        futures = [pool.submit(fetching.one, pin) for pin in pins]
-        try:
-            for count, future in enumerate(as_completed(futures, _LIMIT_S), 1):
-                future.result()
-                fetching.count(count, len(pins))
-        except TooLate:
-            raise WeirError(f"no {wait.what} within {_LIMIT_S:.0f} s from {repository}") from None
+        wait.until(over, _LIMIT_S, lambda: f", {len(fetching.there)} of {len(pins)}")
     finally:
+        # Nobody waits for the threads: a server that is silent holds them up for a minute.
         fetching.ended.set()
-        pool.shutdown(cancel_futures=True)
 
 
 class _Fetching:
     """One fetch of many jars."""
 
-    def __init__(self, repository: str, into: Path, wait: Wait) -> None:
-        self._repository, self._into, self._wait = repository, into, wait
-        self._said = time.monotonic()
+    def __init__(self, repository: str, into: Path) -> None:
+        self._repository, self._into = repository, into
+        self.there: list[Pin] = []
         self.ended = threading.Event()
 
-    def count(self, done: int, of: int) -> None:
-        """One more is there; said now and then."""
-        if time.monotonic() > self._said + STILL_S:
-            self._said = time.monotonic()
-            self._wait.say(f"still fetching {self._wait.what} ({done} of {of})")
+    def some(self, left: Iterable[Pin]) -> None:
+        """Fetch those that are left, of which others take some too."""
+        for pin in left:
+            self.one(pin)
+            self.there.append(pin)
 
     def one(self, pin: Pin) -> None:
         """Fetch a jar, trying again where that may help."""
@@ -94,9 +93,8 @@ class _Fetching:
                 if isinstance(error, urllib.error.HTTPError):
                     refused = error.code < _SERVER_ERROR
                     error.close()
-                if refused or number == _TRIES:
+                if refused or number == _TRIES or self.ended.wait(_PAUSE_S * number):
                     raise WeirError(f"{url}: {_reason(error)}") from error
-                self.ended.wait(_PAUSE_S * number)
         found = digest_of(self._into / pin.name)
         if found != pin.digest:
             raise WeirError(f"{url} has SHA-256 {found}, expected {pin.digest}")
@@ -106,8 +104,8 @@ class _Fetching:
         with closing(urllib.request.urlopen(url, timeout=_SILENCE_S)) as answer, file.open("wb") as jar:
             # One read of the socket at a time: a server that sends a byte now and then must not hold us up.
             while chunk := answer.read1(_CHUNK_BYTES):
-                if self.ended.is_set() or self._wait.stopping():
-                    raise WeirError(f"stopped while fetching {self._wait.what}")
+                if self.ended.is_set():
+                    raise WeirError("nobody waits for it any more")
                 size += len(chunk)
                 if size > _JAR_MAX_BYTES:
                     raise WeirError(f"{url} is larger than any jar of ours ({_JAR_MAX_BYTES >> 20} MiB)")

@@ -7,7 +7,7 @@ from typing import Final
 
 from streaming.contract.errors import WeirError
 
-STILL_S: Final = 10.0
+_STILL_S: Final = 10.0
 _POLL_S: Final = 0.1
 
 
@@ -44,7 +44,7 @@ class Wait:
             WeirError: it was to stop, or took too long.
         """
         begun = time.monotonic()
-        next_word = begun + STILL_S
+        next_word = begun + _STILL_S
         while not done():
             if self.stopping():
                 raise WeirError(f"stopped while {self.doing} {self.what}")
@@ -52,6 +52,6 @@ class Wait:
             if now > begun + limit_s:
                 raise WeirError(f"no {self.what} within {limit_s:.0f} s")
             if now > next_word:
-                next_word += STILL_S
+                next_word += _STILL_S
                 self.say(f"still {self.doing} {self.what} ({now - begun:.0f} s{so_far()})")
             time.sleep(_POLL_S)

@@ -1,7 +1,6 @@
 """Where a command's events come from: files, or the topics of a cluster as `weir dump` would write them."""
 
 import argparse
-import signal
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,8 +31,6 @@ def add_events_options(parser: argparse.ArgumentParser) -> None:
 def events_read(args: argparse.Namespace) -> Iterator[list[str]]:
     """The event files to read, gone again afterwards if they were made for it.
 
-    Meanwhile SIGTERM ends the command as Ctrl-C does: what is half written goes.
-
     Raises:
         ConfigError: the settings are wrong.
         WeirError: the cluster does not answer, or there is no room.
@@ -44,8 +41,7 @@ def events_read(args: argparse.Namespace) -> Iterator[list[str]]:
             args.usage_error("--from and --to need --from-kafka HOST:PORT")
         if args.settings is not None and getattr(args, "engine", "local") == "local":
             args.usage_error("--settings needs --from-kafka HOST:PORT or --engine spark")
-        with _terminated_as_interrupted():
-            yield args.events
+        yield args.events
         return
     # Here and not above: who replays files need not load a Kafka client.
     from weir.logs.dump import dump
@@ -53,18 +49,9 @@ def events_read(args: argparse.Namespace) -> Iterator[list[str]]:
     job = read_settings(JobSettings, "job", args.settings)
     start = BEGINNING_MS if args.start is None else args.start
     end = time_argument("now") if args.end is None else args.end
-    with _terminated_as_interrupted(), tempfile.TemporaryDirectory(prefix="weir-events-") as folder:
+    with tempfile.TemporaryDirectory(prefix="weir-events-") as folder:
         file = Path(folder) / "events.jsonl"
         say = teller(args.command)
         counts = dump(cluster_of(args), start, end, file, progress=say, max_ahead_ms=job.max_ahead_ms)
         say(f"read {counts.events} events and {counts.policies} policy changes from {args.kafka}")
         yield [str(file)]
-
-
-@contextmanager
-def _terminated_as_interrupted() -> Iterator[None]:
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

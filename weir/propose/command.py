@@ -3,6 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING
 
+from weir.foreground import terminated_as_interrupted
 from weir.log import teller, unusable
 from weir.logs.events_read import add_events_options, events_read
 from weir.options import add, number
@@ -33,6 +34,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.set_defaults(run=run, usage_error=parser.error)
 
 
+@terminated_as_interrupted()
 def run(args: argparse.Namespace) -> int:
     """Propose.
 

@@ -18,6 +18,7 @@ from weir.stack.process import Child
 from weir.stack.server import LocalServer
 
 HOST = "127.0.0.1"
+_EVERYWHERE = ("0.0.0.0", "::")
 FORMAT_LIMIT_S = 60.0
 _LOGGING = (
     "org.slf4j.simpleLogger.defaultLogLevel=info",
@@ -97,15 +98,15 @@ def port_for(wanted: int, what: str, say: Callable[[str], None]) -> int:
     return 0
 
 
-def brokers_seen(port: int, timeout_s: float = 2.0) -> int:
-    """How many brokers the one at `port` lists, 0 if it does not answer yet.
+def brokers_seen(port: int, timeout_s: float = 2.0, host: str = HOST) -> int:
+    """How many brokers the one there lists, 0 if it does not answer yet.
 
     Asks with Metadata version 1 by hand: an open port alone says nothing yet, a listed broker can
     take topics.
     """
     request = struct.pack(">hhihi", 3, 1, 1, -1, 0)
     try:
-        with socket.create_connection((HOST, port), timeout=timeout_s) as connection:
+        with socket.create_connection((host, port), timeout=timeout_s) as connection:
             connection.sendall(struct.pack(">i", len(request)) + request)
             answer = connection.makefile("rb").read(12)
     except OSError:
@@ -120,7 +121,7 @@ class LocalKafka(LocalServer):
         data_dir: see LocalServer.
         port: port of the first broker's plain listener, 0 = any free one.
         listen: address of the clients' listeners; 0.0.0.0 lets other machines in.
-        advertise: host that clients are told; None: the loopback address.
+        advertise: host that clients are told; None: that one, or the loopback address if it is all of them.
         brokers: how many.
         sasl: opens a second listener with these users.
         behind: ports of further plain ones, of the only broker -> the port that clients of each are told: of
@@ -150,7 +151,8 @@ class LocalKafka(LocalServer):
         kind: str = KAFKA,
     ) -> None:
         super().__init__(Path(data_dir))
-        self._listen, self._advertise = listen, advertise or HOST
+        self._listen, self._host = listen, HOST if listen in _EVERYWHERE else listen
+        self._advertise = advertise or self._host
         self._options = options
         self._kind = kind
         self._sasl = sasl
@@ -169,12 +171,12 @@ class LocalKafka(LocalServer):
     @property
     def bootstrap(self) -> str:
         """`HOST:PORT` of every broker's plain listener, comma-separated."""
-        return ",".join(f"{HOST}:{ports.plain}" for ports in self._ports)
+        return ",".join(f"{self._host}:{ports.plain}" for ports in self._ports)
 
     @property
     def sasl_bootstrap(self) -> str:
         """`HOST:PORT` of every broker's SASL listener, comma-separated."""
-        return ",".join(f"{HOST}:{ports.sasl}" for ports in self._ports)
+        return ",".join(f"{self._host}:{ports.sasl}" for ports in self._ports)
 
     def _begin(self) -> None:
         cluster_id = self.cluster_id()
@@ -184,8 +186,8 @@ class LocalKafka(LocalServer):
 
     def _unready(self) -> str:
         for child, ports in zip(self.children, self._ports, strict=True):
-            if brokers_seen(ports.plain) < len(self._ports):
-                return f"{child.name} does not answer on {HOST}:{ports.plain}; see {child.log}"
+            if brokers_seen(ports.plain, host=self._host) < len(self._ports):
+                return f"{child.name} does not answer on {self._host}:{ports.plain}; see {child.log}"
         return ""
 
     def cluster_id(self) -> str:

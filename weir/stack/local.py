@@ -13,6 +13,7 @@ from enforcer.core.security.tls import TlsSettings
 from streaming.collect.backlog.settings import BacklogSettings
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster, Topics
+from streaming.kafka_io.threads import Threads
 from weir.foreground import StopSignal, private_folder
 from weir.settings import CollectSettings, KafkaSettings, LocalSettings
 from weir.stack.kafka import LocalKafka, port_for
@@ -127,11 +128,14 @@ class Stack:
         Raises:
             WeirError: a part failed, or did not get ready in time.
         """
-        self._take_data_dir()
         if not self._start_brokers():
             return False
-        self._prepare_topics()
-        self.parts += self._make_parts()
+        # In a thread: Kafka may be away for long, and a stop must not wait for it.
+        prepared = Threads().submit(self._prepare)
+        while not prepared.done():
+            if self._stop.wait(POLL_S):
+                return False
+        self.parts += prepared.result()
         for part in self.parts:
             # The job waits for its broker for a limited time.
             if not self._stop.requested and not part.child.alive():
@@ -231,7 +235,8 @@ class Stack:
         for broker in self._brokers:
             broker.server.kill()
 
-    def _take_data_dir(self) -> None:
+    def take_data_dir(self) -> None:
+        """Hold its folder, before anything else; raises WeirError if another one does."""
         warning = private_folder(self._options.data, _KEPT)
         if warning:
             self._say(warning)
@@ -294,6 +299,11 @@ class Stack:
         if pause is None:
             raise WeirError(why)
         self._say(f"{why}\nrestarting {part.name} in {pause:.1f} s")
+
+    def _prepare(self) -> list[Part]:
+        """Have Kafka ready for the parts that are not there yet; these."""
+        self._prepare_topics()
+        return self._make_parts()
 
     def _prepare_topics(self) -> None:
         # Here and not above: `weir --help` must not load a Kafka client.

@@ -1,5 +1,6 @@
 """One part of the local stack: a `weir ...` child process that says when it is ready."""
 
+import contextlib
 import json
 import sys
 import time
@@ -100,7 +101,9 @@ class Part:
         """What has changed; starts it again when a planned restart is due."""
         if self._restart_at is not None:
             if self._now() >= self._restart_at:
-                self.start()
+                # No room for one more process, say: it counts as one that has ended.
+                with contextlib.suppress(OSError):
+                    self.start()
             return Change.NONE
         if not self.child.alive():
             return Change.DIED

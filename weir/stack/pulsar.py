@@ -3,10 +3,10 @@
 import json
 import sys
 import tempfile
-import urllib.request
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
+from urllib.request import Request
 
 from streaming.contract.errors import WeirError
 from streaming.contract.printable import printable_lines
@@ -158,9 +158,12 @@ class LocalPulsar(LocalServer):
             return False
 
     def _get(self, path: str) -> bytes:
+        # Here and not above: `weir --help` must not load an HTTP client.
+        from weir.stack.scrape import OPENER
+
         headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
-        request = urllib.request.Request(f"{self.admin}{path}", headers=headers)
-        with urllib.request.urlopen(request, timeout=_ANSWER_LIMIT_S) as answer:
+        request = Request(f"{self.admin}{path}", headers=headers)
+        with OPENER.open(request, timeout=_ANSWER_LIMIT_S) as answer:
             body: bytes = answer.read()
         return body
 

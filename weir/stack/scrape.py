@@ -19,7 +19,7 @@ _UP = "weir_part_up"
 _POLL_S = 0.1
 # The parts are on this machine: an HTTP proxy of the environment could not reach them.
 # Their certificates, where they have any, are for the names that clients use.
-_OPENER = build_opener(ProxyHandler({}), HTTPSHandler(context=ssl._create_unverified_context()))
+OPENER = build_opener(ProxyHandler({}), HTTPSHandler(context=ssl._create_unverified_context()))
 
 
 def fetch(url: str, timeout_s: float) -> str:
@@ -28,7 +28,7 @@ def fetch(url: str, timeout_s: float) -> str:
     Raises:
         OSError: it does not answer in time, or not with 200.
     """
-    with _OPENER.open(url, timeout=timeout_s) as answer:
+    with OPENER.open(url, timeout=timeout_s) as answer:
         return str(answer.read(TEXT_MAX_BYTES).decode("utf-8", "replace"))
 
 

@@ -44,8 +44,8 @@ def serve(
         WeirError: a part failed; all others were stopped.
     """
     options, settings = _options(args, policies), _settings(args.settings)
-    forget_ready_file(args.ready_file)
     stack: Stack | None = None
+    ready_file: Path | None = None
 
     def force() -> None:
         if stack is not None:
@@ -57,6 +57,10 @@ def serve(
     stack = Stack(options, settings, stop, _say)
     server: MetricsServer | None = None
     try:
+        # First of all: the ready file may be that of another one, which goes on.
+        stack.take_data_dir()
+        forget_ready_file(args.ready_file)
+        ready_file = args.ready_file
         _check_port(options.listen, "--listen")
         _check_port(options.admin, "--admin")
         if options.pulsar:
@@ -66,13 +70,13 @@ def serve(
         if stack.start():
             _announce(stack, server, args, pulsar_tls=settings.pulsar_tls)
             if not meanwhile(stack, stop):
-                _watch(stack, stop, server, args.ready_file)
+                _watch(stack, stop, server, ready_file)
     finally:
         if stop.requested:
             _say("stopping (a second Ctrl-C kills) ...")
         try:
-            if args.ready_file:
-                args.ready_file.unlink(missing_ok=True)
+            if ready_file:
+                ready_file.unlink(missing_ok=True)
             if server is not None:
                 server.stop()
         finally:

@@ -27,7 +27,7 @@ from streaming.job.process.host_clock import HostClock
 from streaming.job.process.lease import Lease
 from streaming.job.process.new_checkpoint import first_offsets, warn_of_new
 from streaming.job.process.progress import JobMetrics, ProgressReader
-from streaming.job.process.stop import Stop, Stopped
+from streaming.job.process.stop import Stop, Stopped, stop_signals
 from streaming.job.process.ticker import Ticker
 from streaming.job.process.whole_batches import go_back
 from streaming.job.query import sources_of, start_query
@@ -303,7 +303,7 @@ def _signals(stop: Stop) -> Iterator[None]:
     def handle(number: int, frame: FrameType | None) -> None:
         stop.ask()
 
-    before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
+    before = {number: signal.signal(number, handle) for number in stop_signals()}
     try:
         yield
     finally:

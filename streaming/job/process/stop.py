@@ -1,11 +1,18 @@
 """Whether a process was asked to stop, as the handler of a signal may say."""
 
 import contextlib
+import signal
 from queue import Empty, SimpleQueue
 
 
 class Stopped(Exception):
     """A stop was asked for."""
+
+
+def stop_signals() -> list[signal.Signals]:
+    """What asks a process to stop: that its terminal goes away too, unless nohup has it ignore that."""
+    ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    return [signal.SIGINT, signal.SIGTERM, *([] if ignored else [signal.SIGHUP])]
 
 
 class Stop:

@@ -97,7 +97,7 @@ class Log:
         precise: whether sizes count entries or whole ledgers.
     """
 
-    __slots__ = ("_before", "_ids", "_precise", "_rest", "end", "ledgers")
+    __slots__ = ("_before", "_filled", "_ids", "_precise", "_rest", "end", "ledgers")
 
     def __init__(self, ledgers: Sequence[Ledger], *, precise: bool) -> None:
         self.ledgers = ledgers
@@ -107,17 +107,20 @@ class Log:
         self._before = list(accumulate((ledger.entries for ledger in ledgers), initial=0))
         sizes = accumulate((ledger.size for ledger in reversed(ledgers)), initial=0)
         self._rest = list(sizes)[::-1]  # bytes from each ledger on; nothing at the end
+        numbers = range(self.end)[::-1]
+        filled = accumulate(numbers, lambda after, n: n if ledgers[n].entries else after, initial=self.end)
+        self._filled = list(filled)[::-1]  # from each ledger on, the first that holds an entry
 
     def place(self, subscription: Subscription) -> Place:
         """Where the oldest unacknowledged entry of a subscription is; number `end`: there is none."""
         number = bisect_left(self._ids, subscription.ledger)
         # A ledger that is not listed was trimmed, or removed while empty: those before it are read, and
         # nothing of those after it.
-        listed = number < self.end and self._ids[number] == subscription.ledger
-        acknowledged = subscription.entry + 1 if listed else 0
-        while number < self.end and acknowledged >= self.ledgers[number].entries:
-            number, acknowledged = number + 1, 0
-        return number, acknowledged
+        if number < self.end and self._ids[number] == subscription.ledger:
+            if subscription.entry + 1 < self.ledgers[number].entries:
+                return number, subscription.entry + 1
+            number += 1
+        return self._filled[number], 0
 
     def size(self, place: Place) -> float:
         """Bytes of backlog of a subscription at `place`."""

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from weir.foreground import private_folder, write_ready_file
+from weir.foreground import StopSignal, private_folder, write_ready_file
 
 KEPT = ("kafka", "up.lock")
 ANYWHERE = """
@@ -102,3 +103,20 @@ def test_a_ready_file_is_whole_or_what_it_was(monkeypatch: pytest.MonkeyPatch, t
     write_ready_file(file, {"job": "decides"}, said.append)
     assert said == [f"{file} could not be written anew: No space left on device"]
     assert file.read_text() == '{"job": "away"}\n' and [*tmp_path.iterdir()] == [file]
+
+
+@pytest.mark.parametrize("ignored", [False, True])
+def test_a_terminal_that_goes_away_asks_for_a_stop_unless_nohup_is_there(ignored: bool) -> None:
+    """In order, however often it is said: all parts were killed, Kafka in the midst of a write."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)}
+    forced: list[bool] = []
+    try:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN if ignored else signal.SIG_DFL)
+        stop = StopSignal(lambda: forced.append(True))
+        stop.install()
+        for _ in range(2):
+            signal.raise_signal(signal.SIGHUP)
+        assert stop.requested is not ignored and not forced
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

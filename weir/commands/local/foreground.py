@@ -24,7 +24,9 @@ def add_local_options(parser: argparse.ArgumentParser, data: Path, ready: str) -
 
 
 def _property(text: str) -> tuple[str, str]:
-    name, _, value = text.partition("=")
+    name, sign, value = text.partition("=")
+    if not (name and sign):
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
     return name, value
 
 

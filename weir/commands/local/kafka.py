@@ -21,7 +21,8 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     add(parser, "--port", port, metavar="N", type=port_number, default=LOCAL_KAFKA_PORT)
     listen = "address for clients, who need no login; 0.0.0.0 lets other machines in (default: %(default)s)"
     add(parser, "--listen", listen, metavar="HOST", default=HOST)
-    add(parser, "--advertise", f"host that clients are told to connect to (default: {HOST})", metavar="HOST")
+    told = f"host that clients are told to connect to (default: of --listen; with 0.0.0.0 {HOST})"
+    add(parser, "--advertise", told, metavar="HOST")
     add_flag(parser, "--auto-create", "auto.create.topics.enable=true")
     parser.set_defaults(run=run)
 

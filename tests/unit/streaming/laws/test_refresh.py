@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from law_kit import T0, records_of
 
+from streaming.contract.decisions import RECORD_BYTES_MAX
 from streaming.laws import refresh
 from streaming.laws.backlog.table import DECISION as BACKLOG
 from streaming.laws.backlog.table import QUIET_MS
@@ -70,6 +71,15 @@ def test_a_newer_decision_takes_the_place_of_the_older() -> None:
     assert sorted(again["ts"] for again in repeated(held, 60_000)) == [0, 9]
     held = held_of(DISPATCH, debt(0, 50_000, "b1"), debt(0, 50_000, "b2"), now=0)
     assert len(repeated(held, 30_000)) == 2
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_what_no_record_holds_is_not_said_again(more: int) -> None:
+    """It is a dead letter; each repeat was one more, of 800 kB and by the record of a tick, for an hour."""
+    held, large = held_of(LIMIT, limit("p", 0), now=0), limit("p", 1) | {"x": ""}
+    beside = len(orjson.dumps(large | {"repeat": True})) + len("p")
+    note(held, LIMIT, large | {"x": "y" * (RECORD_BYTES_MAX - beside + more)}, now=1)
+    assert len(held) == 1 - more
 
 
 def test_spaces_in_names_mix_nobody_up() -> None:

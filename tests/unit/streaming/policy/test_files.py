@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 from streaming.contract.errors import BadEvent, ConfigError
-from streaming.policy import files
+from streaming.policy import files, validation
 from streaming.policy.files import check_entry, load_policies, policy_file
+from streaming.policy.policy_set import Section
+from streaming.policy.schema import VALUES
 
 TRACES = sorted((Path(__file__).parents[3] / "traces").glob("*/*.policies.yaml"))
 FULL = """\
@@ -281,3 +283,18 @@ def test_few_groups_are_looked_for_by_their_letters(
     assert len(found) == 90 and asked == [f"g_{n}" for n in range(20)]
     assert found[0].endswith("expected g-0 (did you mean that?)") and found[60] == found[0]
     assert found[29].endswith("expected one that resourcegroups holds")
+
+
+def test_few_unknown_keys_are_looked_for_by_their_letters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a value: who may change one entry, with a body of 64 kB, held up the admin API for a second."""
+    asked = list[str]()
+
+    def suggestion(name: str, known: list[str]) -> str:
+        asked.append(name)
+        return known[0]
+
+    monkeypatch.setattr(validation, "suggestion", suggestion)
+    found = VALUES[Section.RESOURCE_GROUPS].check({f"key{n}": 1 for n in range(90)})
+    assert len(found) == 90 and asked == [f"key{n}" for n in range(20)]
+    assert found[0].message.endswith("expected dispatchRateInBytes")
+    assert "; expected one of dispatchRateInBytes, dispatchRateInMsgs, " in found[20].message

@@ -1,6 +1,7 @@
 """Logs that are cut, mixed, endless or no logs: each unusable line is named, and none ends the rest."""
 
 import gzip
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +132,10 @@ def test_a_missing_file_and_a_wrong_zone(tmp_path: Path, capsys: pytest.CaptureF
         assert "is no time zone" in capsys.readouterr().err
 
 
-def test_an_interrupted_import_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_import_leaves_nothing(
+    number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Neither half a file nor a draft of one."""
     path = tmp_path / "r.log"
     path.write_text(GOOD)
@@ -139,7 +143,7 @@ def test_an_interrupted_import_leaves_nothing(tmp_path: Path, monkeypatch: pytes
 
     def interrupted(self: reading.LogFiles) -> Any:
         yield from read(self)
-        raise KeyboardInterrupt
+        signal.raise_signal(number)
 
     monkeypatch.setattr(reading.LogFiles, "lines", interrupted)
     run(tmp_path, path, status=1)

@@ -5,6 +5,9 @@ from typing import Any
 import orjson
 import pytest
 
+from streaming.contract.backlog import actions
+from streaming.laws.registry import LAWS
+from weir.commands.tail import TYPES
 from weir.logs.tail_lines import describe, render
 
 ADMISSION = {
@@ -300,3 +303,8 @@ def test_what_is_nested_too_deeply_is_shown_as_it_is() -> None:
     """Whoever writes it ends nobody's tail."""
     value = b'{"type":"limit","x":%s}' % (b"[" * 300 + b"]" * 300)
     assert render(value, as_json=False, subject=None, kind=None) == value.decode()
+
+
+def test_every_type_may_be_asked_for() -> None:
+    """The option names them without loading the laws."""
+    assert {*TYPES} == {*LAWS.by_decision, actions.TYPE}

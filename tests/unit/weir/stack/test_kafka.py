@@ -2,11 +2,15 @@
 
 import errno
 import os
+import socket
+import struct
+import threading
 from pathlib import Path
 
 import pytest
 
 from weir.stack.kafka import LocalKafka
+from weir.stack.process import Child
 
 
 def test_an_id_that_a_full_disk_cut_off_is_made_anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -22,3 +26,23 @@ def test_an_id_that_a_full_disk_cut_off_is_made_anew(monkeypatch: pytest.MonkeyP
         with pytest.raises(OSError, match="No space left"):
             kafka.cluster_id()
     assert kafka.cluster_id() == LocalKafka(tmp_path / "kafka").cluster_id()
+
+
+def test_a_broker_that_listens_on_one_address_is_asked_there(tmp_path: Path) -> None:
+    """`--listen 10.0.0.5`: it was asked at the loopback address, never ready, and ended after 90 s."""
+    with socket.create_server(("127.0.0.2", 0)) as broker:
+
+        def answer() -> None:
+            with broker.accept()[0] as asking:
+                asking.recv(100)
+                asking.sendall(struct.pack(">iii", 8, -1, 1))
+
+        threading.Thread(target=answer, daemon=True).start()
+        port = broker.getsockname()[1]
+        kafka = LocalKafka(tmp_path / "kafka", port=port, listen="127.0.0.2")
+        kafka.children = [Child("kafka", [], log=None)]
+        assert kafka._unready() == ""
+    assert kafka.bootstrap == f"127.0.0.2:{port}"
+    told = kafka._write_properties(0).read_text()
+    assert f"advertised.listeners=PLAINTEXT://127.0.0.2:{port}\n" in told
+    assert LocalKafka(tmp_path / "kafka", port=port, listen="0.0.0.0").bootstrap == f"127.0.0.1:{port}"

@@ -1,5 +1,7 @@
 """What the stack starts for its options, what it says of itself, and the order of its stop."""
 
+import threading
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -7,6 +9,7 @@ from typing import Any
 import pytest
 
 from streaming.collect.backlog.settings import BacklogSettings
+from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster
 from weir.foreground import StopSignal
 from weir.settings import CollectSettings, KafkaSettings, LocalSettings
@@ -105,6 +108,7 @@ class World:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
         self.log: list[str] = []
+        self.stop = StopSignal()
         self.ending = set[str]()
         self.words: dict[str, list[str]] = {}
         self.commands: dict[str, str] = {}
@@ -123,6 +127,7 @@ class World:
         topics_of: KafkaSettings | None = None,
         collect: CollectSettings | None = None,
         backlog: BacklogSettings | None = None,
+        starts: bool = True,
         **given: Any,
     ) -> Stack:
         """A stack with these options, started."""
@@ -140,10 +145,10 @@ class World:
                 proxy_id=proxy_id,
                 binary_address=binary_address,
             ),
-            StopSignal(),
+            self.stop,
             lambda line: None,
         )
-        assert made.start()
+        assert made.start() is starts
         return made
 
 
@@ -227,6 +232,23 @@ def test_an_admin_api_alone_is_passed_on_to(world: World) -> None:
     assert "pulsar_proxy" not in stack.addresses() and PULSAR_PROXY not in world.words
     assert world.words["admin"][-2:] == ["--upstream", "http://other:4"]
     stack.stop()
+
+
+def test_a_stop_does_not_wait_for_a_kafka_that_is_away(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C was heard half a minute later, when it was given up."""
+    answer, begun = threading.Event(), time.monotonic()
+
+    def ensure(*args: object, **others: object) -> list[str]:
+        world.stop._stop.ask()
+        answer.wait(5)
+        raise WeirError("too late")
+
+    monkeypatch.setattr(topics, "ensure_topics", ensure)
+    world.stack(starts=False, kafka="h:4").stop()
+    answer.set()
+    assert time.monotonic() - begun < 2
 
 
 def test_two_proxies_have_two_names(world: World) -> None:

@@ -116,6 +116,23 @@ def test_restarts_come_later_and_later_and_end(part: Part, clock: Clock) -> None
     assert part.plan_restart() is None
 
 
+def test_a_restart_without_room_for_a_process_is_a_failure_like_any(
+    part: Part, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine with too many processes: all other parts, and workers with their clients, ended with it."""
+
+    def refuse(*args: object, **others: object) -> None:
+        raise BlockingIOError("Resource temporarily unavailable")
+
+    part.start()
+    part.plan_restart()
+    clock.now += 1.0
+    with monkeypatch.context() as patched:
+        patched.setattr("weir.stack.process.subprocess.Popen", refuse)
+        assert part.look() is Change.NONE
+    assert part.look() is Change.DIED and part.plan_restart() == 2.0
+
+
 def test_pause_before_a_restart_has_a_bound(tmp_path: Path, clock: Clock) -> None:
     """However often it fails."""
     limits = Limits(start_s=1.0, restarts_max=100)

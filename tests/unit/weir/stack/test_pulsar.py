@@ -1,6 +1,8 @@
 """A local Pulsar that does not come up, and what is made before its first start."""
 
+import threading
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -98,3 +100,30 @@ def test_no_archive_written_is_an_error(
         archive_classes()
     assert pulsar.main() == 1
     assert capsys.readouterr().err.startswith("archive: Java wrote none for ")
+
+
+class Admin(BaseHTTPRequestHandler):
+    """An admin API that is ready."""
+
+    def do_GET(self) -> None:
+        """Namespaces, or health."""
+        body = b"ok" if self.path.endswith("health") else b'["public/default"]'
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args: object) -> None:
+        """Nobody reads it."""
+
+
+def test_it_is_asked_past_the_proxy_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By which jars are fetched: no Pulsar got ready where one was set."""
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with HTTPServer(("127.0.0.1", 0), Admin) as server:
+        threading.Thread(target=lambda: [server.handle_request() for _ in range(2)], daemon=True).start()
+        assert LocalPulsar(tmp_path, admin_port=server.server_port)._unready() == ""

@@ -1,5 +1,6 @@
 """What `weir up` says when all is ready."""
 
+import fcntl
 import re
 import socket
 from argparse import Namespace
@@ -63,7 +64,9 @@ def test_parts_are_stopped_in_order_whatever_fails_meanwhile(
 ) -> None:
     """Such as the ready file on a disk that has become read-only: they were killed."""
     asked: list[str] = []
-    noted: Any = SimpleNamespace(start=lambda: False, stop=lambda: asked.append("stop"), metrics_sources={})
+    noted: Any = SimpleNamespace(
+        take_data_dir=list, start=lambda: False, stop=lambda: asked.append("stop"), metrics_sources={}
+    )
     settings: Any = SimpleNamespace(tls=None)
     options: Any = SimpleNamespace(listen="h:0", admin="h:0", pulsar=None)
     given = {"_options": options, "_settings": settings, "Stack": noted, "MetricsServer": noted}
@@ -76,6 +79,24 @@ def test_parts_are_stopped_in_order_whatever_fails_meanwhile(
     with pytest.raises(OSError, match=re.escape(str(tmp_path))):
         serve.serve(args, None)
     assert asked == ["stop"]
+
+
+def test_a_second_one_leaves_the_ready_file_of_the_first(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The same words typed twice: the first one went on without the file by which it is watched."""
+    free: dict[str, Any] = dict.fromkeys(("listen", "admin"), "127.0.0.1:0")
+    options: Any = SimpleNamespace(data=tmp_path, kafka=None, pulsar=None, pulsar_admin=None, **free)
+    monkeypatch.setattr(serve, "_options", lambda args, policies: options)
+    monkeypatch.setattr(serve, "_settings", lambda file: SimpleNamespace(tls=None))
+    monkeypatch.setattr("weir.stack.serve.StopSignal.install", lambda stop: None)
+    args = Namespace(ready_file=tmp_path / "ready.json", settings=None, metrics=("127.0.0.1", 0))
+    args.ready_file.touch()
+    with (tmp_path / "up.lock").open("w") as first:
+        fcntl.flock(first, fcntl.LOCK_EX)
+        with pytest.raises(WeirError, match="another `weir up`"):
+            serve.serve(args, None)
+    assert args.ready_file.exists()
 
 
 @pytest.mark.parametrize(("host", "why"), [("192.0.2.1", "assign"), ("127.0.0.1", "in use")])

@@ -6,7 +6,9 @@ import pytest
 from broker_law_kit import NOW, Decision, fold, replay, through_bytes, timeline_of
 from event_kit import EVICT, T0, TOPIC, Event, backlog, quotas, subscription
 
+from streaming.contract.broker_events import Ledger, Subscription
 from streaming.laws.backlog import table as backlog_table
+from streaming.laws.backlog.law import Log
 from streaming.laws.backlog.table import BacklogTable
 from streaming.policy.files import check_entry
 
@@ -245,6 +247,25 @@ def test_ledgers_without_entries_are_stepped_over() -> None:
     assert decision["evict"] == [{"subscription": "slow", "ledger": 1, "entry": 99, "entries": 100}]
     precise = judged(report(subscription("a", 3, -1), ledgers=ledgers), 250, preciseBacklogSize=True)
     assert precise["evict"] == [{"subscription": "a", "ledger": 5, "entry": 0, "entries": 1}]
+
+
+class CountedLedgers(list[Ledger]):
+    """Ledgers, and how often one was looked at."""
+
+    looks = 0
+
+    def __getitem__(self, place: Any) -> Any:
+        self.looks += 1
+        return super().__getitem__(place)
+
+
+def test_ledgers_without_entries_are_stepped_over_at_once() -> None:
+    """Who may report could keep the job busy for minutes by thousands of them, and of subscriptions."""
+    ledgers = CountedLedgers(Ledger(id=n, entries=n // 999, size=0, close_time=None) for n in range(1000))
+    log = Log(ledgers, precise=True)
+    before = Subscription(name="s", ledger=-1, entry=-1, durable=True, oldest_publish_time=None)
+    assert {log.place(before) for _ in range(1000)} == {(999, 0)}
+    assert ledgers.looks <= 2_000
 
 
 def test_policies_are_those_of_the_report_s_time() -> None:
