@@ -11,6 +11,7 @@ import pytest
 
 from benchmarks import __main__ as command
 from benchmarks.kit import result as kit
+from benchmarks.kit import runner
 from benchmarks.kit.machine import cpu_s, machine, process_tree, resident_bytes, versions
 from benchmarks.kit.progress import Progress
 from benchmarks.kit.result import Result, Row
@@ -129,14 +130,17 @@ def fakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return package.name
 
 
-def test_a_failure_is_named_and_the_others_run(fakes: str, tmp_path: Path) -> None:
+def test_a_failure_is_named_and_the_others_run(
+    fakes: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One that raises and one that hangs cost nothing but themselves."""
     said: list[str] = []
-    options = Options(smoke=False, results=tmp_path / "results", keep=None, package=fakes, limit_s=6.0)
+    options = Options(smoke=False, results=tmp_path / "results", keep=None, package=fakes)
+    monkeypatch.setattr(runner, "_limit_s", lambda name, _options: 1.0 if name == "hangs" else 60.0)
     assert known(fakes) == ["breaks", "hangs", "works"]
     assert run_all(known(fakes), options, said.append) == ["breaks", "hangs"]
     assert said[0].startswith("benchmark breaks failed: it ended with status 1")
-    assert said[1] == "benchmark hangs failed: it took longer than 6 s and was stopped"
+    assert said[1] == "benchmark hangs failed: it took longer than 1 s and was stopped"
     assert said[2].startswith("# Fake")
     assert list(kit.read(tmp_path / "results")) == ["works"]
     assert kit.read(tmp_path / "results")["works"]["rows"][0]["value"] == 0.0
