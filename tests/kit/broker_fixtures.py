@@ -1,4 +1,4 @@
-"""Fixtures of all tests on a real broker: one for the session, and what stands around it.
+"""Of all tests on a real broker: what starts the one of the session (tests/conftest.py), and fixtures around it.
 
 Imported by the conftest of each folder that needs them.
 """
@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from cluster_kit import DEFAULT_PARTITIONS, USERS, Cluster, fresh
 from proxy_kit import Decider, PolicyWriter, ProxyThread, until
+from share_kit import PROPERTIES
 from tls_kit import PLAIN, Authority, Way
 from wire_client import WireClient
 
@@ -21,19 +22,11 @@ from weir.stack.kafka import LocalKafka
 from weir.stack.topics import ensure_topics
 
 
-@pytest.fixture(scope="session")
-def cluster(
-    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
-) -> Iterator[Cluster]:
+@contextmanager
+def running(folder: Path, kind: str) -> Iterator[Cluster]:
     """A broker with auto-creation on, Weir's topics, and the law running on them."""
-    kafka = LocalKafka(
-        tmp_path_factory.mktemp("kafka"),
-        sasl=USERS,
-        auto_create_topics=True,
-        kind=pytestconfig.getoption("--kafka"),
-        properties={"num.partitions": str(DEFAULT_PARTITIONS)},
-    )
-    with kafka:
+    properties = {**PROPERTIES, "num.partitions": str(DEFAULT_PARTITIONS)}
+    with LocalKafka(folder, sasl=USERS, auto_create_topics=True, kind=kind, properties=properties) as kafka:
         topics = Topics()
         ensure_topics(Home(kafka.bootstrap, topics))
         with Decider(kafka.bootstrap, topics) as decider:
@@ -67,13 +60,6 @@ def topics(cluster: Cluster, request: pytest.FixtureRequest) -> Topics:
     own = Topics(f"{fresh(request.node.originalname)}.")
     ensure_topics(Home(cluster.kafka.bootstrap, own))
     return own
-
-
-@pytest.fixture(scope="session")
-def proxy(cluster: Cluster) -> Iterator[ProxyThread]:
-    """A proxy with the default settings."""
-    with serving(cluster, id="shared") as running:
-        yield running
 
 
 @pytest.fixture
