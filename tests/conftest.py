@@ -56,7 +56,7 @@ def say(pytestconfig: pytest.Config) -> Callable[[str], None]:
     return print_it
 
 
-# A fixture that two conftests import is made for each of them, and these are dear: once for all folders of a session.
+# Of two conftests that import a fixture each makes its own, and these are dear: once for all folders.
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[Any]:
     """A real broker with Weir's topics and the law (broker_fixtures, which is loaded by who needs it)."""

@@ -16,8 +16,8 @@ from enforcer.laws.mutation.local_decisions import LocalDecisions
 
 Connect = Callable[..., WireClient]
 Event = dict[str, Any]
-RATE, BURST = 2.0, 22.0
-ASKED_S = 12.0
+RATE, BURST = 3.0, 22.0
+ASKED_S = 8.0
 
 
 def own_events(cluster: Cluster, client_id: str) -> list[Event]:

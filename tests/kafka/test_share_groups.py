@@ -84,7 +84,7 @@ def measured(
 
 RATES = [
     # Client, limit a second, records in a batch, records: the first second's and those of whole turns.
-    (java, 100, 1, 1_000),
+    (java, 100, 1, 400),
     *(pytest.param(*case, marks=pytest.mark.soak) for case in ((java, 10, 6, 102), (go, 100, 6, 1_002))),
 ]  # fmt: skip
 LONG_RATES = [

@@ -1,4 +1,4 @@
-"""Of all tests on a real broker: what starts the one of the session (tests/conftest.py), and fixtures around it.
+"""Of all tests on a real broker: what starts the session's (tests/conftest.py), and fixtures around it.
 
 Imported by the conftest of each folder that needs them.
 """
