@@ -43,10 +43,10 @@ unexport CI
 
 # Python's libraries and Kafka's jars come from two places, so they come at a time.
 setup:
-	@$(MAKE) -s -j3 $(STAMPS)
+	@$(MAKE) -s -j4 $(STAMPS)
 
 # Stamps: a second run compares a few file times and does nothing.
-$(VENV)/.installed: $(VENV)/.libraries $(VENV)/.pyspark pyproject.toml
+$(VENV)/.installed: $(VENV)/.libraries-a $(VENV)/.libraries-n $(VENV)/.pyspark pyproject.toml
 	@$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
 
@@ -55,9 +55,12 @@ $(VENV)/bin/python:
 	@echo "setup: creating $(VENV) (a few minutes the first time)"
 	@$(PYTHON) -m venv $(VENV)
 
-# PySpark has no wheel, and building one takes nearly as long as all else: beside it, and not compressed on its way.
-$(VENV)/.libraries: requirements.lock | $(VENV)/bin/python
-	@awk '/^[^ #]/ { on = !/^pyspark==/ } on' $< > $@.lock && $(PIP) --require-hashes -r $@.lock
+# One pip keeps one processor: the lock, which holds all that is needed, in two parts. PySpark has no wheel, and building
+# one takes nearly as long as all else: beside them, and not compressed on its way.
+$(VENV)/.libraries-a: OWN := /^[a-m]/
+$(VENV)/.libraries-n: OWN := /^[n-z]/
+$(VENV)/.libraries-a $(VENV)/.libraries-n: requirements.lock | $(VENV)/bin/python
+	@awk '/^[^ #]/ { on = $(OWN) && !/^pyspark==/ } on' $< > $@.lock && $(PIP) --no-deps --require-hashes -r $@.lock
 	@touch $@
 
 $(VENV)/.pyspark: requirements.lock | $(VENV)/bin/python
