@@ -17,7 +17,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     begin, end = (MIDNIGHT_MS + hour * HOUR_MS for hour in (12, 14))
     events = [one for one in Day(1, tenants=4).events() if begin <= one["ts"] < end]
     day = file_of(folder, "day.jsonl", *events)
-    today, tomorrow = (file_of(folder, name, text.encode()) for name, text in (("a", TODAY), ("b", TOMORROW)))
+    today = file_of(folder, "today.yaml", TODAY.encode())
+    tomorrow = file_of(folder, "tomorrow.yaml", TOMORROW.encode())
     words = ["--policies", today, "--events", day, "--out", str(folder / "out.jsonl"), "--against", tomorrow]
     assert main(["replay", *words, "--report", str(folder / "plan.html")]) == 0
     with Browser(folder / "profile", folder.as_uri()) as browser:
