@@ -73,9 +73,9 @@ def proxy_with(cluster: Cluster) -> Iterator[Callable[..., ProxyThread]]:
         yield start
 
 
-@pytest.fixture(params=["plain", "tls"])
+@pytest.fixture(params=[pytest.param("plain", marks=pytest.mark.soak), "tls"])
 def way(request: pytest.FixtureRequest, tmp_path: Path) -> Way:
-    """How clients come: both ways, unless a test names one."""
+    """How clients come: by the longer way, before a release by both, unless a test names one."""
     if request.param == "plain":
         return PLAIN
     return Way.secured(Authority(tmp_path), "carol", USERS.scram["carol"])
