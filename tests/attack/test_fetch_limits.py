@@ -53,7 +53,7 @@ def filled(cluster: Cluster, name: str) -> str:
 @pytest.fixture(scope="module")
 def running(cluster: Cluster) -> Iterator[ProxyThread]:
     """A proxy that soon answers who has to wait."""
-    with ProxyThread(cluster.config(dispatch_hold_ms=20)) as started:
+    with ProxyThread(cluster.config(id="ways", dispatch_hold_ms=20)) as started:
         yield started
 
 
