@@ -43,10 +43,10 @@ unexport CI
 
 # Python's libraries and Kafka's jars come from two places, so they come at a time.
 setup:
-	@$(MAKE) -s -j3 $(STAMPS)
+	@$(MAKE) -s -j4 $(STAMPS)
 
 # Stamps: a second run compares a few file times and does nothing.
-$(VENV)/.installed: $(VENV)/.libraries $(VENV)/.pyspark pyproject.toml
+$(VENV)/.installed: $(VENV)/.libraries-a $(VENV)/.libraries-n $(VENV)/.pyspark pyproject.toml
 	@$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
 
@@ -55,9 +55,12 @@ $(VENV)/bin/python:
 	@echo "setup: creating $(VENV) (a few minutes the first time)"
 	@$(PYTHON) -m venv $(VENV)
 
-# PySpark has no wheel, and building one takes nearly as long as all else: beside it, and not compressed on its way.
-$(VENV)/.libraries: requirements.lock | $(VENV)/bin/python
-	@awk '/^[^ #]/ { on = !/^pyspark==/ } on' $< > $@.lock && $(PIP) --require-hashes -r $@.lock
+# One pip keeps one processor: the lock, which holds all that is needed, in two parts. PySpark has no wheel, and building
+# one takes nearly as long as all else: beside them, and not compressed on its way.
+$(VENV)/.libraries-a: OWN := /^[a-m]/
+$(VENV)/.libraries-n: OWN := /^[n-z]/
+$(VENV)/.libraries-a $(VENV)/.libraries-n: requirements.lock | $(VENV)/bin/python
+	@awk '/^[^ #]/ { on = $(OWN) && !/^pyspark==/ } on' $< > $@.lock && $(PIP) --no-deps --require-hashes -r $@.lock
 	@touch $@
 
 $(VENV)/.pyspark: requirements.lock | $(VENV)/bin/python
@@ -135,24 +138,25 @@ lint: $(VENV)/.installed
 types: lint
 	@echo "== types" && $(VENV)/bin/mypy
 
-UNITS := $(PYTEST) tests/unit tests/traces -m "not soak" -n 2
+UNITS := $(PYTEST) tests/unit tests/traces -m "not soak"
 IDLE := $(shell command -v chrt >/dev/null && echo chrt --idle 0 || echo nice -n 19)
 UNITS_SAY := == unit tests and traces
 units: types $(VENV)/.compiled $(FETCHED)
-	@echo "$(UNITS_SAY)" && $(UNITS)
+	@echo "$(UNITS_SAY)" && $(UNITS) -n 2
 
 check: setup
 	@$(MAKE) -s units
 
-# From the quick to the slow, one kind at a time, since brokers miss their times side by side with others. Of the
-# processors that Spark's and Kafka's tests leave idle unit tests take the time; jars, archives and axe come meanwhile.
+# From the quick to the slow, one kind at a time, since brokers miss their times side by side with others. Unit tests
+# take what all of them leave idle of the processors; jars, archives and axe come meanwhile.
 test:
-	@$(MAKE) -s -j4 whole-stack
+	@$(MAKE) -s -j4 whole-stack units-beside
 
 .PHONY: units-beside on-spark real-kafka real-pulsar console whole-stack tests-jars
 tests-jars: .weir/jars/spark/.fetched
 	@for made in $(PULSAR_JARS) $(STREAMS_JARS) $(AXE); do $(MAKE) -s $$made || exit; done
 
+# In one process: of two each collects all tests, and tells a third one of each.
 units-beside: types $(VENV)/.compiled $(FETCHED)
 	@$(IDLE) $(UNITS) > .weir/units.log 2>&1; ended=$$?; echo "$(UNITS_SAY)" && cat .weir/units.log && exit $$ended
 
@@ -163,7 +167,7 @@ real-kafka: on-spark tests-jars
 	@echo "== the proxy and the tools against a real Kafka" && \
 		$(PYTEST) tests/kafka tests/attack -m "not soak" -n 2 $(SIDE_BY_SIDE) --durations=3
 
-real-pulsar: real-kafka units-beside
+real-pulsar: real-kafka
 	@echo "== Pulsar" && $(PYTEST) tests/pulsar -m "not soak" -n 2 $(SIDE_BY_SIDE) --durations=3
 
 console: real-pulsar

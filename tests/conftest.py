@@ -5,7 +5,8 @@ import gc
 import inspect
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from property_kit import register_profiles
@@ -53,6 +54,25 @@ def say(pytestconfig: pytest.Config) -> Callable[[str], None]:
             sys.stdout.write(f"\n{line}")
 
     return print_it
+
+
+# Of two conftests that import a fixture each makes its own, and these are dear: once for all folders.
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[Any]:
+    """A real broker with Weir's topics and the law (broker_fixtures, which is loaded by who needs it)."""
+    from broker_fixtures import running
+
+    with running(tmp_path_factory.mktemp("kafka"), pytestconfig.getoption("--kafka")) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def proxy(cluster: Any) -> Iterator[Any]:
+    """A proxy before it, with the default settings."""
+    from broker_fixtures import serving
+
+    with serving(cluster, id="shared") as shared:
+        yield shared
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -40,14 +40,12 @@ class Options:
         results: folder for results, None: they are only printed.
         keep: folder that keeps what the benchmarks wrote while they ran (logs), None: a temporary one.
         package: where the benchmarks are.
-        limit_s: for each, None: twice its stated duration, two minutes, and its `SETUP_LIMIT_S` if any.
     """
 
     smoke: bool
     results: Path | None
     keep: Path | None
     package: str = "benchmarks"
-    limit_s: float | None = None
 
 
 def known(package: str = "benchmarks") -> list[str]:
@@ -104,7 +102,7 @@ class _Run:
     def __init__(self, names: list[str], options: Options) -> None:
         self._names = names
         self._options = options
-        self._limit_s = options.limit_s or sum(_limit_s(name, options) for name in names)
+        self._limit_s = sum(_limit_s(name, options) for name in names)
         self._own = ExitStack()
 
     def start(self) -> None:
@@ -184,6 +182,7 @@ def _environment(folder: Path, smoke: bool) -> dict[str, str]:
 
 
 def _limit_s(name: str, options: Options) -> float:
+    """Twice its stated duration, two minutes, and its `SETUP_LIMIT_S` if any."""
     if options.smoke:
         return SMOKE_LIMIT_S
     module = importlib.import_module(f"{options.package}.{name}")

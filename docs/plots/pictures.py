@@ -62,10 +62,10 @@ class Plot:
 
 def draw(plot: Plot, *, log_x: bool = False, log_y: bool = False) -> str:
     """The SVG of a plot and those below it; axes from 0, or logarithmic."""
-    with rc_context(_STYLE):
-        return _svg(lines(plot, log_x=log_x, log_y=log_y), plot.title)
+    return svg(lines(plot, log_x=log_x, log_y=log_y), plot.title)
 
 
+@rc_context(_STYLE)
 def lines(plot: Plot, *, log_x: bool = False, log_y: bool = False) -> Figure:
     """The figure of a plot and those below it, laid out.
 
@@ -102,21 +102,23 @@ def _fill(axes: Axes, plot: Plot, log_x: bool, log_y: bool) -> None:
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.19), ncols=2, frameon=False)
 
 
+@rc_context(_STYLE)
 def bars(title: str, values: Mapping[str, float]) -> str:
     """The SVG of bars that lie, one below the other, each with its number."""
-    with rc_context(_STYLE):
-        figure = Figure(figsize=(WIDTH, ROW * (len(values) + 1.5)), layout="constrained")
-        axes = figure.subplots()
-        drawn = axes.barh(list(values), list(values.values()), color=_COLOURS[0], height=0.7)
-        axes.bar_label(drawn, fmt="{:.3g}", padding=4)
-        axes.invert_yaxis()
-        axes.margins(x=0.1)
-        axes.spines[["top", "right", "bottom"]].set_visible(False)
-        axes.set(title=title, xticks=[])
-        return _svg(figure, title)
+    figure = Figure(figsize=(WIDTH, ROW * (len(values) + 1.5)), layout="constrained")
+    axes = figure.subplots()
+    drawn = axes.barh(list(values), list(values.values()), color=_COLOURS[0], height=0.7)
+    axes.bar_label(drawn, fmt="{:.3g}", padding=4)
+    axes.invert_yaxis()
+    axes.margins(x=0.1)
+    axes.spines[["top", "right", "bottom"]].set_visible(False)
+    axes.set(title=title, xticks=[])
+    return svg(figure, title)
 
 
-def _svg(figure: Figure, title: str) -> str:
+@rc_context(_STYLE)
+def svg(figure: Figure, title: str) -> str:
+    """A figure as text."""
     text = StringIO()
     figure.savefig(text, format="svg", metadata={"Title": title, "Date": None, "Creator": None})
     # matplotlib leaves blanks at ends of lines.

@@ -11,7 +11,7 @@ from pictures import draw
 def main() -> None:
     """Write every plot beside this file."""
     drawn = {law: draw(plot()) for law, plot in PLOTS.items()}
-    drawn |= {name: plot_simulation.picture(name) for name in plot_simulation.PLOTS}
+    drawn |= {name: draw(plot(), log_y=True) for name, plot in plot_simulation.PLOTS.items()}
     for name, text in drawn.items():
         (Path(__file__).parent / f"{name}.svg").write_text(text)
 

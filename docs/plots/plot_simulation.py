@@ -3,7 +3,7 @@
 from functools import cache, partial
 from typing import Any
 
-from pictures import Curve, Plot, draw
+from pictures import Curve, Plot
 
 from weir.simulate.figures import contenders, figures
 from weir.simulate.scenario import Scenario
@@ -63,8 +63,3 @@ PLOTS = {
     for how in ("windowed", "each")
     for short, series in (("limit", "limit"), ("latency", "latency_ms"))
 }
-
-
-def picture(name: str) -> str:
-    """The SVG of one of PLOTS."""
-    return draw(PLOTS[name](), log_y=True)

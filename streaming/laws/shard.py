@@ -62,11 +62,10 @@ class _ShardState:
     table: LawState
 
     @classmethod
-    def of(cls, law: LawSpec, body: bytes | None, context: StepContext) -> Self:
-        spilled = SpilledBody.of(body, context.blobs)
+    def of(cls, law: LawSpec, spilled: SpilledBody, context: StepContext) -> Self:
         tried = b"" if context.candidate is None else context.candidate.digest
         if spilled.body.notes.get(_CANDIDATE, b"") != tried:
-            spilled = SpilledBody.of(None, context.blobs)
+            spilled = SpilledBody()
         columns, notes = spilled.body.columns, spilled.body.notes
         if "policies" in notes:
             timeline = PolicyTimeline.from_json(notes["policies"], notes["changes"])
@@ -158,11 +157,12 @@ def step(
         Exception: whatever a law raised, under `fail_fast`.
     """
     spec = LAWS.by_name[law]
-    known = _ShardState.of(spec, body, context)
+    known = _ShardState.of(spec, SpilledBody.of(body, context.blobs), context)
     # Only one shard reports what is wrong with a record that all of them see.
     reporter = shard == 0 and spec is LAWS.reporting
     try:
-        return _advance(spec, known, records, context, reporter)
+        after, outputs = _advance(spec, known, records, context, reporter)
+        return known.spilled.to_bytes(after, context.blobs), outputs
     except StateError:
         raise
     except Exception:
@@ -172,9 +172,19 @@ def step(
     return _set_aside(spec, body, records, context, reporter, failure)
 
 
+def step_held(
+    law: str, body: Body | None, records: Records, context: StepContext
+) -> tuple[Body, Outputs]:
+    """As `step`, of a lone shard whose state stays in memory as it is; whatever a law raises is raised."""
+    spec = LAWS.by_name[law]
+    spilled = SpilledBody() if body is None else SpilledBody(body=body)
+    known = _ShardState.of(spec, spilled, context)
+    return _advance(spec, known, records, context, spec is LAWS.reporting)
+
+
 def _advance(
     law: LawSpec, known: _ShardState, records: Records, context: StepContext, reporter: bool
-) -> tuple[bytes, Outputs]:
+) -> tuple[Body, Outputs]:
     """Decide a batch; whatever it raises, nothing is lost but this shard as it was read."""
     outputs = Outputs()
     timeline, table, notes = known.timeline, known.table, known.spilled.body.notes
@@ -214,7 +224,7 @@ def _advance(
     if sent := records.sent or notes.get(SENT):
         after[SENT] = sent
     after |= table.leave()
-    return known.spilled.to_bytes(Body(columns=table.columns(), notes=after), context.blobs), outputs
+    return Body(columns=table.columns(), notes=after), outputs
 
 
 def _set_aside(
@@ -244,7 +254,7 @@ def _set_aside(
     if not policies or context.candidate is not None:
         return before, outputs
     try:
-        known = _ShardState.of(law, body, context)
+        known = _ShardState.of(law, SpilledBody.of(body, context.blobs), context)
         apply_policies(policies, law, known.timeline)
         return known.with_policies(context), outputs
     except StateError:

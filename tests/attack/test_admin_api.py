@@ -1,8 +1,6 @@
 """The admin API as a process of its own, attacked from its own machine: by sockets, browsers, other users."""
 
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -18,6 +16,7 @@ from proxy_kit import until
 
 from streaming.contract.topics import Cluster as Home
 from streaming.contract.topics import Topics
+from weir.cli import main
 from weir.stack.topics import ensure_topics
 
 GROUPS = "/admin/v2/resourcegroups"
@@ -213,13 +212,14 @@ def test_who_was_refused_is_logged_by_name(cluster: Cluster, topics: Topics, tmp
 @pytest.mark.parametrize(
     "mode", [0o644, *(pytest.param(mode, marks=pytest.mark.soak) for mode in (0o606, 0o660))]
 )
-def test_a_token_file_that_others_may_use_stops_the_start(mode: int, tmp_path: Path) -> None:
+def test_a_token_file_that_others_may_use_stops_the_start(
+    mode: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Exit status 2, with the file, its mode and what was expected."""
     tokens = tmp_path / "tokens.yaml"
     tokens.write_text("tokens:\n- {token: s3cret, role: admin}\n")
     tokens.chmod(mode)
-    command = [sys.executable, "-m", "weir", "admin", "--kafka", "127.0.0.1:1", "--tokens", str(tokens)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
-    assert done.returncode == 2
-    assert done.stderr.startswith(f"{tokens}:1: tokens: has mode {mode:04o}, so ")
-    assert "expected 0600" in done.stderr and "s3cret" not in done.stderr
+    assert main(["admin", "--kafka", "127.0.0.1:1", "--tokens", str(tokens)]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith(f"{tokens}:1: tokens: has mode {mode:04o}, so ")
+    assert "expected 0600" in told and "s3cret" not in told

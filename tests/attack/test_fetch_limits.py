@@ -2,7 +2,8 @@
 
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import count
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from counted_kit import Counted, count_by
 from kafka.protocol.consumer import FetchRequest, FetchResponse, HeartbeatRequest, HeartbeatResponse
 from kafka.protocol.producer import ProduceResponse
-from kafka_kit import build
+from kafka_kit import build, request
 from proxy_kit import ProxyThread, until
 from traffic_kit import batch, produce_to
 from wire_client import WireClient
@@ -23,6 +24,7 @@ from enforcer.wire.kafka.traffic import FETCH_PARTS_MAX
 VERSION = 12
 PER_BATCH, BATCHES = 10, 20
 LIMIT = 20
+GENERATIONS = count(1)
 Start = Callable[..., ProxyThread]
 
 
@@ -48,13 +50,19 @@ def filled(cluster: Cluster, name: str) -> str:
     return name
 
 
-def limited(start: Start, **limits: Any) -> tuple[ProxyThread, Counted]:
-    """A proxy for which time stands still: there is one period, so what is over its limit is seen."""
-    running = start(dispatch_hold_ms=20)
+@pytest.fixture(scope="module")
+def running(cluster: Cluster) -> Iterator[ProxyThread]:
+    """A proxy that soon answers who has to wait."""
+    with ProxyThread(cluster.config(id="ways", dispatch_hold_ms=20)) as started:
+        yield started
+
+
+def limited(running: ProxyThread, **limits: Any) -> Counted:
+    """From now on time stands still for it: there is one period, so what is over its limit is seen."""
     assert running.proxy is not None
-    counted = Counted(lambda: 500.0, **limits)
+    counted = Counted(lambda: 500.0, generation=next(GENERATIONS), **limits)
     count_by(running.proxy, counted)
-    return running, counted
+    return counted
 
 
 def asked(name: str, offset: int, *places: tuple[int, ...], most: int = 1 << 20, **fields: Any) -> Any:
@@ -96,9 +104,9 @@ WAYS: dict[str, Callable[[str, int, int], Any]] = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_no_way_round_a_limit(cluster: Cluster, proxy_with: Start, topic: str, way: str) -> None:
+def test_no_way_round_a_limit(running: ProxyThread, topic: str, way: str) -> None:
     """However it asks, and from however many connections, it gets what the limit lets it."""
-    running, _ = limited(proxy_with, topics={f"persistent://public/default/{topic}": (LIMIT, 0)})
+    limited(running, topics={f"persistent://public/default/{topic}": (LIMIT, 0)})
     size = len(batch(PER_BATCH, size=100))
     got = offset = 0
     for _ in range(4):
@@ -112,12 +120,10 @@ def test_no_way_round_a_limit(cluster: Cluster, proxy_with: Start, topic: str, w
     assert way == "replica" or got == LIMIT
 
 
-def test_a_group_that_a_client_only_names_is_not_charged(
-    cluster: Cluster, proxy_with: Start, topic: str
-) -> None:
+def test_a_group_that_a_client_only_names_is_not_charged(running: ProxyThread, topic: str) -> None:
     """The broker knows no such member, so its fetches are not that group's."""
     name, group = f"persistent://public/default/{topic}", fresh("victim")
-    running, counted = limited(proxy_with, subscriptions={(name, group): (LIMIT, 0)})
+    counted = limited(running, subscriptions={(name, group): (LIMIT, 0)})
     with WireClient(running.bootstrap) as client:
         client.send(build(HeartbeatRequest, 4, group_id=group, generation_id=1, member_id="m"))
         assert client.receive(HeartbeatResponse, 4).error_code != 0
@@ -128,17 +134,19 @@ def test_a_group_that_a_client_only_names_is_not_charged(
 
 VERY_MANY = tuple(range(1, FETCH_PARTS_MAX + 2))
 """Partitions that no topic has."""
+FAR = 0x0102030405060708
+"""Stands for the offset that is asked for: kafka-python takes seconds to write so many partitions."""
 
 
-def test_nobody_escapes_dispatch_limits_by_very_many_partitions(
-    cluster: Cluster, proxy_with: Start, topic: str
-) -> None:
+def test_nobody_escapes_dispatch_limits_by_very_many_partitions(running: ProxyThread, topic: str) -> None:
     """Whoever asks for more than can be told apart gets a batch a second, all such requests together."""
-    running, _ = limited(proxy_with, topics={f"persistent://public/default/{topic}": (LIMIT, 0)})
+    limited(running, topics={f"persistent://public/default/{topic}": (LIMIT, 0)})
+    frame, _ = request(asked(topic, FAR, VERY_MANY, (0,)))
+    head, _, tail = frame.rpartition(struct.pack(">q", FAR))
     began, got = time.monotonic(), []
     for number in range(3):
         with WireClient(running.bootstrap) as client:
-            client.send(asked(topic, number * PER_BATCH, VERY_MANY, (0,)))
+            client.send_frame(head + struct.pack(">q", number * PER_BATCH) + tail)
             got.append(messages(records_of(client.receive(FetchResponse, VERSION))))
     assert got == [PER_BATCH] * 3 and time.monotonic() - began >= 2 * LARGE_MS / 1000
 

@@ -22,6 +22,7 @@ def sasl_proxy(cluster: Cluster) -> Iterator[ProxyThread]:
         cluster.policies.put("quotas[user=carol]", QUOTA)
         cluster.await_quota(running, "carol", "", QUOTA["controller_mutation_rate"])
         yield running
+        cluster.policies.put("quotas[user=carol]", None)
 
 
 @pytest.fixture

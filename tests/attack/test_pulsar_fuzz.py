@@ -9,7 +9,7 @@ import logging
 from unittest.mock import patch
 
 import pytest
-from fuzz_rig import resident_bytes
+from fuzz_rig import resident_bytes, short_ends
 from pulsar_fuzz import KINDS, PulsarFuzz
 
 from enforcer.pulsar.lookup import part
@@ -44,7 +44,7 @@ def run(kind: str, seed: int, frames: int) -> None:
     logging.disable(logging.WARNING)
     try:
         # Or each lookup that nobody answers would be waited for.
-        with patch.object(part, "LOOKUP_TIMEOUT_MS", 100):
+        with short_ends(), patch.object(part, "LOOKUP_TIMEOUT_MS", 100):
             asyncio.run(hold_out(kind, seed, frames))
     finally:
         logging.disable(logging.NOTSET)

@@ -25,7 +25,7 @@ local:
 """
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     """`weir up --restart`, ready."""
     folder = tmp_path_factory.mktemp("up")
@@ -40,7 +40,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
         yield stack
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def _browser(up: Up, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     with Browser(tmp_path_factory.mktemp("profile"), up.ready["admin"]) as browser:
         yield browser

@@ -4,17 +4,21 @@ from collections.abc import Iterator
 
 import pytest
 from browser_kit import PHONE, WIDE, Browser
+from plan_kit import file_of
 
-from benchmarks.load.day import write
+from benchmarks.load.day import HOUR_MS, MIDNIGHT_MS, TODAY, TOMORROW, Day
 from weir.cli import main
 
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """A made-up day of few teams under tomorrow's limits, open."""
+    """Two hours of a made-up day of few teams, the runaway in them, under tomorrow's limits, open."""
     folder = tmp_path_factory.mktemp("plan")
-    write(folder, 1, tenants=4)
-    day, today, tomorrow = (str(folder / name) for name in ("day.jsonl.gz", "today.yaml", "tomorrow.yaml"))
+    begin, end = (MIDNIGHT_MS + hour * HOUR_MS for hour in (12, 14))
+    events = [one for one in Day(1, tenants=4).events() if begin <= one["ts"] < end]
+    day = file_of(folder, "day.jsonl", *events)
+    today = file_of(folder, "today.yaml", TODAY.encode())
+    tomorrow = file_of(folder, "tomorrow.yaml", TOMORROW.encode())
     words = ["--policies", today, "--events", day, "--out", str(folder / "out.jsonl"), "--against", tomorrow]
     assert main(["replay", *words, "--report", str(folder / "plan.html")]) == 0
     with Browser(folder / "profile", folder.as_uri()) as browser:

@@ -1,5 +1,5 @@
-"""One real broker for the session, and what stands around it."""
+"""What stands around the one real broker of the session."""
 
-from broker_fixtures import cluster, proxy, proxy_with, topics, way, wire
+from broker_fixtures import proxy_with, topics, way, wire
 
-__all__ = ["cluster", "proxy", "proxy_with", "topics", "way", "wire"]
+__all__ = ["proxy_with", "topics", "way", "wire"]

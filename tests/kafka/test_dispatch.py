@@ -171,33 +171,6 @@ def test_others_go_at_full_speed(cluster: Cluster, proxy_with: Start) -> None:
     assert beside[-1][0] - beside[0][0] < slow_s / 2
 
 
-def test_two_groups_share_the_limit_of_a_topic(cluster: Cluster, proxy_with: Start) -> None:
-    """Together they get the limit, and each its turn."""
-    holds(lambda: rate_of_two(cluster, proxy_with), 10)
-
-
-def rate_of_two(cluster: Cluster, proxy_with: Start) -> float:
-    """What two groups get together in a second, neither much less than the other."""
-    topic, groups = filled(cluster, 200, 1), [fresh("group"), fresh("group")]
-    running, _ = limited(proxy_with, topics={full_name(topic): (10, 0)})
-    found: dict[str, Arrivals] = {group: [] for group in groups}
-
-    def consume(group: str) -> None:
-        found[group] += confluent(running.bootstrap, group, topic, 40, **{"client.id": group})
-
-    threads = [threading.Thread(target=consume, args=(group,)) for group in groups]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    both = sorted(arrival for arrivals in found.values() for arrival in arrivals)
-    # Each has had 40, so until then the first to have them had no more than a turn more than its part.
-    until_s = min(int(arrivals[-1][0]) for arrivals in found.values())
-    counts = [sum(int(at) <= until_s for at, _, _ in found[group]) for group in groups]
-    assert min(counts) >= 20
-    return rate(both[:70])
-
-
 def test_a_group_with_less_of_its_own_beside_a_hungry_one(cluster: Cluster, proxy_with: Start) -> None:
     """Under a topic's 40 a second it gets its 10 in each period, and the hungry one the rest."""
     found = [rates_beside(cluster, proxy_with)]

@@ -16,8 +16,8 @@ from enforcer.laws.mutation.local_decisions import LocalDecisions
 
 Connect = Callable[..., WireClient]
 Event = dict[str, Any]
-RATE, BURST = 2.0, 22.0
-ASKED_S = 12.0
+RATE, BURST = 3.0, 22.0
+ASKED_S = 8.0
 
 
 def own_events(cluster: Cluster, client_id: str) -> list[Event]:
@@ -79,7 +79,7 @@ def test_a_killed_proxy_has_answered_nothing_that_is_forgotten(cluster: Cluster,
 
     cluster.decider.pause()
     try:
-        with proxy_process(cluster, tmp_path, cluster.topics) as running:
+        with proxy_process(cluster, tmp_path, cluster.topics, name) as running:
             clients = [threading.Thread(target=ask, args=(running.bootstrap, n)) for n in range(4)]
             for one in clients:
                 one.start()

@@ -8,7 +8,7 @@ import pytest
 from cluster_kit import Cluster, fresh
 from confluent_kafka import TopicPartition
 from kafka_backlog_kit import Lagging, Looker, plans
-from share_kit import SHARE_HEARTBEAT, RawMember, acquired, configure, share_cluster
+from share_kit import SHARE_HEARTBEAT, RawMember, acquired, configure
 
 from enforcer.wire.kafka.fields import Fields
 from enforcer.wire.kafka.frames import SHARE_ACKNOWLEDGE, SHARE_FETCH
@@ -19,13 +19,6 @@ MEMBER = "A" * 22
 RECORDS = 20
 NOT_LEADER = 6
 NOW_MS = 1_795_000_000_000
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A broker that has share groups."""
-    with share_cluster(tmp_path_factory.mktemp("kafka")) as found:
-        yield found
 
 
 @pytest.fixture

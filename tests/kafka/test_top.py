@@ -22,6 +22,7 @@ from wire_client import WireClient, errors
 
 from streaming.columns.packed import CONTENT_TYPE, HEADER
 from streaming.contract.topics import Topics
+from weir.cli import main
 
 VIEW = "/weir/v1/entities"
 FIELDS = ["entity", "law", "limit", "used", "fraction", "waiting_ms", "refused", "since", "entry"]
@@ -98,7 +99,9 @@ def test_a_throttled_client_is_found_everywhere(
     assert shown.returncode == 0 and "wait, for" in shown.stdout
 
 
-def test_every_law_is_in_the_list(cluster: Cluster, topics: Topics, tmp_path: Path) -> None:
+def test_every_law_is_in_the_list(
+    cluster: Cluster, topics: Topics, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Decisions and events, single and packed, read back by both."""
     now = time.time_ns() // 1_000_000
     producer = Producer({"bootstrap.servers": cluster.kafka.bootstrap})
@@ -115,9 +118,8 @@ def test_every_law_is_in_the_list(cluster: Cluster, topics: Topics, tmp_path: Pa
     assert producer.flush(20) == 0
     settings = tmp_path / "weir.yaml"
     settings.write_text(json.dumps({"kafka": {"topic_prefix": topics.prefix}}))
-    found = top(cluster, "--settings", str(settings), "--json")
-    assert found.returncode == 0, found.stderr
-    rows = {row["law"]: row for row in json.loads(found.stdout)}
+    assert main(["top", "--kafka", cluster.kafka.bootstrap, "--settings", str(settings), "--json"]) == 0
+    rows = {row["law"]: row for row in json.loads(capsys.readouterr().out)}
     with Admin(cluster.kafka.bootstrap, tmp_path / "admin", topics.prefix) as running:
         same = until(lambda: by_law(running) if len(by_law(running)) == 5 else None, what="all laws")
     for law, waits in (

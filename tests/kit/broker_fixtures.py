@@ -1,4 +1,4 @@
-"""Fixtures of all tests on a real broker: one for the session, and what stands around it.
+"""Of all tests on a real broker: what starts the session's (tests/conftest.py), and fixtures around it.
 
 Imported by the conftest of each folder that needs them.
 """
@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from cluster_kit import DEFAULT_PARTITIONS, USERS, Cluster, fresh
 from proxy_kit import Decider, PolicyWriter, ProxyThread, until
+from share_kit import PROPERTIES
 from tls_kit import PLAIN, Authority, Way
 from wire_client import WireClient
 
@@ -21,19 +22,11 @@ from weir.stack.kafka import LocalKafka
 from weir.stack.topics import ensure_topics
 
 
-@pytest.fixture(scope="session")
-def cluster(
-    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
-) -> Iterator[Cluster]:
+@contextmanager
+def running(folder: Path, kind: str) -> Iterator[Cluster]:
     """A broker with auto-creation on, Weir's topics, and the law running on them."""
-    kafka = LocalKafka(
-        tmp_path_factory.mktemp("kafka"),
-        sasl=USERS,
-        auto_create_topics=True,
-        kind=pytestconfig.getoption("--kafka"),
-        properties={"num.partitions": str(DEFAULT_PARTITIONS)},
-    )
-    with kafka:
+    properties = {**PROPERTIES, "num.partitions": str(DEFAULT_PARTITIONS)}
+    with LocalKafka(folder, sasl=USERS, auto_create_topics=True, kind=kind, properties=properties) as kafka:
         topics = Topics()
         ensure_topics(Home(kafka.bootstrap, topics))
         with Decider(kafka.bootstrap, topics) as decider:
@@ -69,13 +62,6 @@ def topics(cluster: Cluster, request: pytest.FixtureRequest) -> Topics:
     return own
 
 
-@pytest.fixture(scope="session")
-def proxy(cluster: Cluster) -> Iterator[ProxyThread]:
-    """A proxy with the default settings."""
-    with serving(cluster, id="shared") as running:
-        yield running
-
-
 @pytest.fixture
 def proxy_with(cluster: Cluster) -> Iterator[Callable[..., ProxyThread]]:
     """Start proxies with other settings."""
@@ -87,9 +73,9 @@ def proxy_with(cluster: Cluster) -> Iterator[Callable[..., ProxyThread]]:
         yield start
 
 
-@pytest.fixture(params=["plain", "tls"])
+@pytest.fixture(params=[pytest.param("plain", marks=pytest.mark.soak), "tls"])
 def way(request: pytest.FixtureRequest, tmp_path: Path) -> Way:
-    """How clients come: both ways, unless a test names one."""
+    """How clients come: by the longer way, before a release by both, unless a test names one."""
     if request.param == "plain":
         return PLAIN
     return Way.secured(Authority(tmp_path), "carol", USERS.scram["carol"])

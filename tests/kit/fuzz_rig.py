@@ -12,6 +12,7 @@ import time
 import traceback
 import weakref
 from collections.abc import Callable
+from contextlib import ExitStack
 from itertools import accumulate
 from random import Random
 from typing import Any, Self
@@ -21,7 +22,8 @@ from fuzz_kit import pieces, requests
 from fuzz_sockets import FakeBroker, FakeSocket
 from mutation_kit import decision
 
-from enforcer.core import bounds
+from enforcer.core import bounds, control
+from enforcer.core.feeds import membership
 from enforcer.core.settings import ProxySettings
 from enforcer.host.server import ProxyConfig
 from enforcer.kafka.proxy import KafkaProxy
@@ -122,6 +124,14 @@ class _Server:
             self._socket.close()
 
 
+def short_ends() -> ExitStack:
+    """Until it is closed a proxy that stops waits for nobody to take its last word: no Kafka is there."""
+    short = ExitStack()
+    for module, name in ((control, "_STOP_S"), (control, "_FLUSH_S"), (membership, "_STOP_S")):
+        short.enter_context(patch.object(module, name, 0.05))
+    return short
+
+
 class Rig:
     """A proxy of one kind and what watches it; a context manager.
 
@@ -140,9 +150,9 @@ class Rig:
         self.told: list[bytes] = []
         self.faults: list[str] = []
         self.seen: weakref.WeakSet[asyncio.Protocol] = weakref.WeakSet()
+        self._short = short_ends()
         # Or each session of a client that left unanswered would be waited for.
-        self._departed = patch.object(bounds, "DEPARTED_MAX_MS", 200)
-        self._departed.start()
+        self._short.enter_context(patch.object(bounds, "DEPARTED_MAX_MS", 200))
         self.proxy = self.loop.run_until_complete(self._start())
 
     def __enter__(self) -> Self:
@@ -151,7 +161,7 @@ class Rig:
     def __exit__(self, *_: object) -> None:
         self.loop.run_until_complete(self.proxy.stop())
         self.loop.close()
-        self._departed.stop()
+        self._short.close()
 
     async def _start(self) -> KafkaProxy:
         settings = ProxySettings(

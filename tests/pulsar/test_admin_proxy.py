@@ -10,7 +10,7 @@ import pytest
 from admin_backlog_kit import decision, eviction
 from admin_process_kit import Admin as Weir
 from admin_process_kit import pulsar_admin
-from broker_fixtures import apart, cluster
+from broker_fixtures import apart
 from cluster_kit import Cluster
 from confluent_kafka import Producer
 from proxy_kit import until
@@ -18,9 +18,6 @@ from pulsar_kit import Admin, fresh
 
 from enforcer.control.backlog.stats import LIMITS
 from weir.stack.pulsar import LocalPulsar
-
-__all__ = ["cluster"]
-
 
 QUOTA = "quotas[user=<default>]"
 

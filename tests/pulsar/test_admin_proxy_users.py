@@ -5,12 +5,10 @@ from pathlib import Path
 import pytest
 from admin_process_kit import Admin as Weir
 from admin_process_kit import pulsar_admin
-from broker_fixtures import apart, cluster
+from broker_fixtures import apart
 from cluster_kit import Cluster
 from pulsar_kit import Admin, fresh, running_pulsar
 from pulsar_tokens import CLIENT_PLUGIN, checking, token
-
-__all__ = ["cluster"]
 
 
 @pytest.mark.soak

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from broker_fixtures import apart, cluster
+from broker_fixtures import apart
 from cluster_kit import LOOPBACK, Cluster, address
 from process_kit import weir_proxy
 from proxy_kit import until
@@ -21,7 +21,6 @@ from pulsar_kit import Admin, Sending, client, fresh
 from weir.stack.kafka import free_port
 from weir.stack.pulsar import LocalPulsar
 
-__all__ = ["cluster"]
 pytestmark = pytest.mark.soak
 KILLS = 3
 SENT_MIN = 500

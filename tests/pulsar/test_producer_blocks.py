@@ -9,7 +9,7 @@ from typing import Any
 import pulsar as clients
 import pytest
 from backlog_kit import EXCEPTION, HOLD, BacklogWriter, quota
-from broker_fixtures import apart, cluster
+from broker_fixtures import apart
 from cluster_kit import LOOPBACK, Cluster, address
 from proxy_kit import until
 from pulsar import MessageId, Result
@@ -21,7 +21,6 @@ from enforcer.core.settings import ProxySettings
 from enforcer.pulsar.proxy import PulsarProxyConfig
 from weir.stack.pulsar import LocalPulsar
 
-__all__ = ["cluster"]
 BEYOND, INSIDE = 10_240, 100
 
 

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from functools import partial
 
 import pytest
-from broker_fixtures import apart, cluster, serving
+from broker_fixtures import apart, serving
 from cluster_kit import LOOPBACK, Cluster, address
 from confluent_kafka.admin import AdminClient, NewTopic
 from proxy_kit import Decider
@@ -18,7 +18,6 @@ from enforcer.core.settings import ProxySettings
 from enforcer.pulsar.proxy import PulsarProxyConfig
 from weir.stack.pulsar import LocalPulsar
 
-__all__ = ["cluster"]
 pytestmark = pytest.mark.soak
 RATE = 300
 SETTLE_S = 12.0

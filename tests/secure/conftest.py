@@ -1,5 +1,5 @@
-"""A real broker for the session."""
+"""What stands around the real broker of the session."""
 
-from broker_fixtures import cluster, topics
+from broker_fixtures import topics
 
-__all__ = ["cluster", "topics"]
+__all__ = ["topics"]

@@ -42,7 +42,7 @@ def answering(status: int) -> type[BaseHTTPRequestHandler]:
 def metrics(status: int = 200, host: str = "127.0.0.1") -> Iterator[str]:
     """The URL of somebody's metrics."""
     server = HTTPServer(("127.0.0.1", 0), answering(status))
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
     thread.start()
     try:
         yield f"http://{host}:{server.server_port}/metrics"

@@ -23,7 +23,8 @@ from streaming.columns.records import Records
 from streaming.contract.events import PolicyChange
 from streaming.contract.topics import Topics
 from streaming.laws.law import StepContext
-from streaming.laws.shard import step
+from streaming.laws.shard import step_held
+from streaming.state.body import Body
 from weir.simulate.draws import PLACES, Draws
 from weir.simulate.failures.excess import Found
 
@@ -169,13 +170,13 @@ class Traffic(ABC):
 
 
 def stepped(
-    law: str, body: bytes | None, offset: int, given: Sequence[tuple[str, int, bytes]], context: StepContext
-) -> tuple[bytes, Outputs]:
+    law: str, body: Body | None, offset: int, given: Sequence[tuple[str, int, bytes]], context: StepContext
+) -> tuple[Body, Outputs]:
     """A law's shard one batch further: topic, time and bytes of each record, the first of this offset."""
     topics, times, values = (list(column) for column in zip(*given, strict=True))
     offsets = list(range(offset, offset + len(given)))
     records = Records(topic=topics, partition=[0] * len(given), offset=offsets, ts=times, value=values)
-    return step(law, 0, body, records, context)
+    return step_held(law, body, records, context)
 
 
 @dataclass(slots=True)
@@ -191,7 +192,7 @@ class _Job:
     laws: tuple[str, ...]
     initial: Mapping[str, Any]
     changes: Sequence[bytes]
-    _bodies: dict[str, bytes] = field(default_factory=dict)
+    _bodies: dict[str, Body] = field(default_factory=dict)
     _offset: int = 0
 
     def decide(self, now: int, events: Sequence[tuple[str, str, int, bytes]]) -> list[bytes]:

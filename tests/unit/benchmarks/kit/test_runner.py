@@ -11,6 +11,7 @@ import pytest
 
 from benchmarks import __main__ as command
 from benchmarks.kit import result as kit
+from benchmarks.kit import runner
 from benchmarks.kit.machine import cpu_s, machine, process_tree, resident_bytes, versions
 from benchmarks.kit.progress import Progress
 from benchmarks.kit.result import Result, Row
@@ -129,14 +130,17 @@ def fakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return package.name
 
 
-def test_a_failure_is_named_and_the_others_run(fakes: str, tmp_path: Path) -> None:
+def test_a_failure_is_named_and_the_others_run(
+    fakes: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One that raises and one that hangs cost nothing but themselves."""
     said: list[str] = []
-    options = Options(smoke=False, results=tmp_path / "results", keep=None, package=fakes, limit_s=6.0)
+    options = Options(smoke=False, results=tmp_path / "results", keep=None, package=fakes)
+    monkeypatch.setattr(runner, "_limit_s", lambda name, _options: 1.0 if name == "hangs" else 60.0)
     assert known(fakes) == ["breaks", "hangs", "works"]
     assert run_all(known(fakes), options, said.append) == ["breaks", "hangs"]
     assert said[0].startswith("benchmark breaks failed: it ended with status 1")
-    assert said[1] == "benchmark hangs failed: it took longer than 6 s and was stopped"
+    assert said[1] == "benchmark hangs failed: it took longer than 1 s and was stopped"
     assert said[2].startswith("# Fake")
     assert list(kit.read(tmp_path / "results")) == ["works"]
     assert kit.read(tmp_path / "results")["works"]["rows"][0]["value"] == 0.0
@@ -150,7 +154,7 @@ def test_smoke_runs_are_side_by_side(fakes: str, tmp_path: Path) -> None:
     (tmp_path / fakes / "scale.py").write_text(MODULE.format(name="scale", action=wait))
     (tmp_path / fakes / "ends.py").write_text(MODULE.format(name="ends", action=f"open({str(flag)!r}, 'w')"))
     results = tmp_path / "results"
-    options = Options(smoke=True, results=results, keep=None, package=fakes, limit_s=60.0)
+    options = Options(smoke=True, results=results, keep=None, package=fakes)
     assert run_all(["scale", "ends"], options, print) == []
     assert [line["rows"][0]["value"] for line in kit.read(results).values()] == [1.0, 1.0]
 
@@ -159,7 +163,7 @@ def test_smoke_runs_are_side_by_side(fakes: str, tmp_path: Path) -> None:
 def test_a_failure_costs_its_process_nothing_else(fakes: str, tmp_path: Path) -> None:
     """In a smoke run several share one: those before and after the one that fails have results."""
     (tmp_path / fakes / "after.py").write_text(MODULE.format(name="after", action="pass"))
-    options = Options(smoke=True, results=tmp_path / "results", keep=None, package=fakes, limit_s=60.0)
+    options = Options(smoke=True, results=tmp_path / "results", keep=None, package=fakes)
     said: list[str] = []
     assert run_all(["works", "breaks", "after"], options, said.append) == ["breaks"]
     assert said[1].startswith("benchmark breaks failed: it ended with status 1")
@@ -173,7 +177,7 @@ def test_nothing_is_left_running_when_it_is_broken_off(fakes: str, tmp_path: Pat
         raise KeyboardInterrupt
 
     (tmp_path / fakes / "scale.py").write_text(MODULE.format(name="scale", action="pass"))
-    options = Options(smoke=True, results=None, keep=None, package=fakes, limit_s=60.0)
+    options = Options(smoke=True, results=None, keep=None, package=fakes)
     with pytest.raises(KeyboardInterrupt):
         run_all(["hangs", "scale"], options, say)
     assert not [pid for pid in process_tree(os.getpid()) if b"fake_benchmarks" in _command(pid)]

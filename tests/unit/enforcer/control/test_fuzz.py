@@ -1,6 +1,7 @@
 """schemathesis over the admin API's own description: whatever is sent, no 500."""
 
 import json
+from functools import cache
 
 import pytest
 import schemathesis
@@ -22,6 +23,7 @@ ADMIN = {"Authorization": "Bearer secret"}
 METHODS = ("GET", "PUT", "POST", "DELETE")
 
 
+@cache
 def described() -> schemathesis.BaseSchema:
     """Of an application made when it is tested: where tests are collected, each worker would make it."""
     made = parts(Grant(name="fuzz", role=Role.OPERATOR, digest=digest_of("secret")))

@@ -204,7 +204,7 @@ def api(status: int) -> Iterator[Address]:
             """Nobody reads it."""
 
     server = HTTPServer((LOOPBACK, 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
     thread.start()
     try:
         yield server.server_address[:2]  # type: ignore[misc]

@@ -11,7 +11,7 @@ from weir.cli import main
 from weir.simulate.command import DEFAULT_OUT
 
 COMMAND = ["simulate", "concurrency"]
-SHORT = [*COMMAND, "--seconds", "6", "--slow-at", "2", "--slow-for", "2"]
+SHORT = [*COMMAND, "--seconds", "3", "--slow-at", "1", "--slow-for", "1"]
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from weir.simulate.figures import contender, contenders, figures
 from weir.simulate.picture import ROWS, draw, write
 from weir.simulate.scenario import Scenario
 
-SHORT = Scenario(seconds=6, slow_at=2, slow_for=2)
+SHORT = Scenario(seconds=3, slow_at=1, slow_for=1)
 
 
 def test_runs_stand_side_by_side() -> None:

@@ -106,6 +106,12 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(SPANS, law, (30, 60, 30))
 
 
+@pytest.fixture
+def brief(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seconds are enough for who empties a bucket in five."""
+    monkeypatch.setitem(SPANS, "mutation", (10, 20, 10))
+
+
 @pytest.mark.parametrize("law", of_laws("shares", "backlog"))
 def test_bounds_hold_whatever_fails(law: str) -> None:
     """Of each law that a failure can touch; what is missed is some of what one proxy would let through."""
@@ -118,9 +124,10 @@ def test_bounds_hold_whatever_fails(law: str) -> None:
     assert rows["none"]["verdict"] == HOLDS
 
 
+@pytest.mark.usefixtures("brief")
 def test_one_proxy_decides_as_the_law() -> None:
     """An item beyond, and nothing is missed, with the job and without it; nobody takes a lost one's place."""
-    rows = tried("mutation", "none", "job-away", "proxy-lost", proxies=1)
+    rows = tried("mutation", "none", "job-away", "proxy-lost", proxies=1, away_s=20)
     for scenario in ("none", "job-away"):
         row = rows[scenario]
         assert row["missed"] == 0 and 0 < row["over"] <= row["bound"] == 3, row
@@ -162,6 +169,7 @@ def test_a_quota_that_is_raised_meanwhile_is_the_raised_one(monkeypatch: pytest.
     assert tried("backlog", "none")["none"]["over"] == 0
 
 
+@pytest.mark.usefixtures("brief")
 def test_what_cannot_be_simulated_says_why() -> None:
     """No events, or no policy."""
     assert tried("mutation", "none", policies={})["none"]["why"] == "no policy limits what came then"
@@ -174,11 +182,12 @@ def test_what_is_only_tracked_limits_nobody(law: str) -> None:
     assert tried(law, "none", policies=POLICIES | {"mode": "track"})["none"]["verdict"] == NOTHING
 
 
+@pytest.mark.usefixtures("brief")
 def test_policies_change_as_in_the_log() -> None:
     """A quota that is removed while the job is away limits nobody from then on."""
     gone = {"type": "policy", "id": "c", "ts": T0 + 61_000, "path": "quotas[user=alice]", "value": None}
     demand = of([*mutations(), gone])
-    failures = Failures(at=T0 + 62_000, away_s=60, tried=("none", "job-away"))
+    failures = Failures(at=T0 + 62_000, away_s=20, tried=("none", "job-away"))
     rows = figures(demand, POLICIES, failures)["rows"]
     assert [row["over"] for row in rows if row["law"] == "mutation"] == [0, 0]
 
