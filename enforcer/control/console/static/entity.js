@@ -6,6 +6,7 @@ import {
   ago,
   amount,
   duration,
+  emptyIn,
   fill,
   h,
   ms,

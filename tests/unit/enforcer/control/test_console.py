@@ -71,6 +71,17 @@ def test_a_file_is_readable_and_needs_nothing_from_elsewhere(name: str) -> None:
     assert name != INDEX or not re.search(r" style=| on[a-z]+=|<style|<script>", text)
 
 
+@pytest.mark.parametrize("name", [name for name in NAMES if name.endswith(".js")])
+def test_a_module_imports_what_it_calls(name: str) -> None:
+    """What another one exports: without that a page ends at the call, and only where its data lead there."""
+    whole = "\n".join((STATIC / each).read_text() for each in NAMES)
+    exported = set(re.findall(r"^export (?:async )?(?:function|const) (\w+)", whole, re.MULTILINE))
+    text = (STATIC / name).read_text()
+    imported = " ".join(re.findall(r"^import \{([^}]*)\}", text, re.MULTILINE))
+    known = {*re.findall(r"\w+", imported), *re.findall(r"\b(?:function|const|let) (\w+)", text)}
+    assert exported & set(re.findall(r"(?<![\w.])(\w+)\(", text)) <= known
+
+
 def test_pages_are_open_and_what_they_show_is_not() -> None:
     """Without a token the page comes, so that it can ask for one; a page is told so that no dialog comes."""
     api = client(parts(Grant(name="ops", role=Role.OPERATOR, digest=digest_of("ops"))), "192.0.2.7")
