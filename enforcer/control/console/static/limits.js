@@ -1,7 +1,7 @@
 // One list over all laws, by share of the limit that is used; or the same as pictures.
 import { ask, Refused } from "./api.js";
 import { sparkline } from "./charts.js";
-import { amount, beside, duration, emptyIn, fill, h, number, percent } from "./words.js";
+import { amount, beside, duration, emptyIn, fill, h, number, percent, turns } from "./words.js";
 
 const LAWS = ["mutation", "shares", "dispatch", "concurrency", "backlog"];
 const ORDERS = [
@@ -66,10 +66,7 @@ export function show(main, to, signal) {
       (error) => error instanceof Refused && (notice.textContent = error.message),
     );
   read();
-  const move = (step) => () => {
-    const at = offset + step * ROWS[form];
-    if (at >= 0 && at < view.total) location.hash = address(to, { offset: at });
-  };
+  const turn = (rel) => () => pages.querySelector(`[rel=${rel}]`)?.click();
   let summaries = 0;
   return {
     title: law ? `Limits: ${law}` : "Limits",
@@ -79,7 +76,7 @@ export function show(main, to, signal) {
       // Further pages are not streamed; and the total comes with a request only.
       else if (name === "summary" && ++summaries % (offset ? 1 : 10) === 0) read();
     },
-    keys: { j: () => step(items, 1), k: () => step(items, -1), n: move(1), p: move(-1) },
+    keys: { j: () => step(items, 1), k: () => step(items, -1), n: turn("next"), p: turn("prev") },
   };
 }
 
@@ -182,18 +179,16 @@ function put(view, rows, total) {
     if (items.children[at] !== element) items.insertBefore(element, items.children[at] ?? null);
   });
   if (before !== document.activeElement && before?.isConnected) before.focus({ preventScroll: true });
-  notice.textContent = rows.length ? "" : "Nothing is limited here, or nothing limited has been used yet.";
+  const none = !rows.length && !view.offset;
+  notice.textContent = none ? "Nothing is limited here, or nothing limited has been used yet." : "";
   paging(view, rows.length);
 }
 
 function paging({ pages, to, offset, size, total }, count) {
-  const turn = (at, said) =>
-    at >= 0 && at < total ? h("a", { href: address(to, { offset: at || "" }) }, said) : null;
   pages.hidden = total <= size && !offset;
-  const said = `${number(count ? offset + 1 : 0)} to ${number(offset + count)} of ${number(total)}`;
-  if (pages.dataset.said === said) return;
-  pages.dataset.said = said;
-  fill(pages, turn(offset - size, "previous"), h("span", {}, said), turn(offset + size, "next"));
+  const made = turns(offset, size, count, total, (at) => address(to, { offset: at }));
+  // Links that say the same stay, so that focus does.
+  if (pages.querySelector("span")?.textContent !== made[1].textContent) fill(pages, made);
 }
 
 /** Focus the link of the next or previous row. */

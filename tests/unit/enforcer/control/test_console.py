@@ -1,8 +1,11 @@
 """The console's files as they are served, and the policies behind its page."""
 
 import re
+import shutil
+import subprocess
 from dataclasses import replace
 from importlib.resources import files
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -80,6 +83,31 @@ def test_a_module_imports_what_it_calls(name: str) -> None:
     imported = " ".join(re.findall(r"^import \{([^}]*)\}", text, re.MULTILINE))
     known = {*re.findall(r"\w+", imported), *re.findall(r"\b(?:function|const|let) (\w+)", text)}
     assert exported & set(re.findall(r"(?<![\w.])(\w+)\(", text)) <= known
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="no node is here to run the console's modules")
+@pytest.mark.parametrize(
+    ("page", "expected"),
+    [
+        ("50, 50, 50, 20050", ["#", "51 to 100 of 20,050", "#100"]),
+        ("0, 50, 30, 30", [False, "1 to 30 of 30", False]),
+        ("50, 50, 0, 50", ["#", "0 to 0 of 50", False]),
+        ("200, 50, 0, 70", ["#50", "0 to 0 of 70", False]),
+    ],
+)
+def test_a_list_that_has_become_shorter_leads_back(tmp_path: Path, page: str, expected: list[Any]) -> None:
+    """To its last page; how many rows there are is told to the last one."""
+    (tmp_path / "words.mjs").write_text((STATIC / "words.js").read_text())
+    (tmp_path / "asked.mjs").write_text(
+        "import { turns } from './words.mjs';\n"
+        "const made = () => ({ setAttribute(name, value) { this[name] = value; },"
+        " append(said) { this.said = said; } });\n"
+        "globalThis.document = { createElement: made };\n"
+        f"const told = turns({page}, (at) => `#${{at}}`).map((one) => one && (one.href ?? one.said));\n"
+        "console.log(JSON.stringify(told));\n"
+    )
+    words = ["node", str(tmp_path / "asked.mjs")]
+    assert orjson.loads(subprocess.run(words, check=True, capture_output=True, timeout=30).stdout) == expected
 
 
 def test_pages_are_open_and_what_they_show_is_not() -> None:
