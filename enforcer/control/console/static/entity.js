@@ -5,6 +5,7 @@ import { bar, level } from "./limits.js";
 import {
   ago,
   amount,
+  bare,
   duration,
   emptyIn,
   fill,
@@ -115,7 +116,7 @@ function showState(part, now) {
   const facts = [
     ["used", `${amount(now.used, unit)}`, percent(now.fraction)],
     ["limit", amount(now.limit, unit), now.entry],
-    ["burst left", amount(now.burst_left), spent(now)],
+    ["burst left", bare(now.burst_left, unit), spent(now)],
     [
       "waits",
       now.waiting_ms > 0 ? duration(now.waiting_ms) : "–",
@@ -168,14 +169,13 @@ function ladder(levels, unit) {
 
 function shares({ shares: rows = [], share_sum: sum, limit }, unit) {
   if (!rows.length) return h("p", { class: "hint" }, "It is not shared out among proxies.");
-  const bare = /^byte/.test(unit) ? "bytes" : "";
   const line = (name, share, used) =>
     h(
       "tr",
       {},
       h("th", { scope: "row" }, name),
-      h("td", { class: "number" }, amount(share, bare)),
-      h("td", { class: "number" }, amount(used, bare)),
+      h("td", { class: "number" }, bare(share, unit)),
+      h("td", { class: "number" }, bare(used, unit)),
     );
   const used = rows.reduce((all, one) => all + (one.used ?? 0), 0);
   return rowsTable(

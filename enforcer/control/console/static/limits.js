@@ -1,7 +1,7 @@
 // One list over all laws, by share of the limit that is used; or the same as pictures.
 import { ask, Refused } from "./api.js";
 import { sparkline } from "./charts.js";
-import { amount, beside, duration, emptyIn, fill, h, number, percent, turns } from "./words.js";
+import { amount, bare, beside, duration, emptyIn, fill, h, number, percent, turns } from "./words.js";
 
 const LAWS = ["mutation", "shares", "dispatch", "concurrency", "backlog"];
 const ORDERS = [
@@ -236,7 +236,7 @@ function tableRow(row) {
       used.textContent = percent(now.fraction);
       fill(use, bar(now), h("span", { class: "beside" }, beside(now.used, now.limit, now.unit)));
       fill(minutes, spark(now));
-      burst.textContent = amount(now.burst_left, /^byte/.test(now.unit ?? "") ? "bytes" : "");
+      burst.textContent = bare(now.burst_left, now.unit);
       empty.textContent = emptyIn(now.empty_s);
       waits.textContent = now.waiting_ms > 0 ? duration(now.waiting_ms) : "–";
       refused.textContent = now.refused ? number(now.refused) : "–";

@@ -61,9 +61,12 @@ export function amount(value, unit = "") {
   return unit ? `${number(value)} ${unit}` : number(value);
 }
 
+/** An amount without what its unit says of time: bytes of `bytes/s`; a number alone of all else. */
+export const bare = (value, unit) => amount(value, /^bytes?\b/.test(unit ?? "") ? "bytes" : "");
+
 /** Use beside its limit: `82 of 100 messages/s`. */
 export function beside(used, limit, unit = "") {
-  return `${amount(used, /^bytes?\b/.test(unit) ? "bytes" : "")} of ${amount(limit, unit)}`;
+  return `${bare(used, unit)} of ${amount(limit, unit)}`;
 }
 
 /** A fraction as percent. */
