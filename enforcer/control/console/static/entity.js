@@ -21,6 +21,7 @@ import {
 
 const DECISIONS = 50;
 const REREAD = 5; // summaries, one a second
+const SEEN = 1000; // decisions that are known again, of hundreds a second while a page is open all day
 /** Of a decision what stands in columns of its own, or says nothing here. */
 const APART = ["type", "id", "ts", "law", "entity", "outcome", "throttle_time_ms", "subject", "v"];
 
@@ -74,6 +75,7 @@ export function show(main, to, signal) {
     const key = `${decision.id}/${decision.ts}/${decision.applied_ts ?? ""}`;
     if (seen.has(key)) return;
     seen.add(key);
+    if (seen.size > SEEN) seen.delete(seen.values().next().value);
     decisions.prepend(decisionRow(decision));
     while (decisions.children.length > DECISIONS) decisions.lastChild.remove();
   };
