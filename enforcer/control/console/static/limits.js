@@ -198,10 +198,11 @@ function step(items, by) {
   links[Math.min(links.length - 1, Math.max(0, at + by))]?.focus();
 }
 
-const tags = (row) =>
-  [row.law, row.shadow && "shadow", row.candidate && `candidate ${row.candidate}`]
-    .filter(Boolean)
-    .map((said) => [" ", h("span", { class: said === row.law ? "tag" : "tag odd" }, said)]);
+const tags = (row) => [
+  " ",
+  h("span", { class: "tag" }, row.law),
+  row.shadow && [" ", h("span", { class: "tag odd" }, "shadow")],
+];
 
 /** Use beside its limit as a bar, a third of it left for what is above the limit. */
 export function bar(row) {
@@ -218,7 +219,8 @@ function spark(row, size) {
 
 function tableRow(row) {
   const cell = (name, kind) => h("td", { "data-name": name, class: kind });
-  const who = h("th", { scope: "row" }, h("a", { href: entityAddress(row) }, row.entity), tags(row));
+  const marks = h("span");
+  const who = h("th", { scope: "row" }, h("a", { href: entityAddress(row) }, row.entity), marks);
   const [used, use, minutes, burst, empty, waits, refused] = [
     cell("Used", "number"),
     cell("Of its limit"),
@@ -233,6 +235,7 @@ function tableRow(row) {
     element,
     change(now) {
       element.className = level(now);
+      fill(marks, tags(now));
       used.textContent = percent(now.fraction);
       fill(use, bar(now), h("span", { class: "beside" }, beside(now.used, now.limit, now.unit)));
       fill(minutes, spark(now));
@@ -245,12 +248,13 @@ function tableRow(row) {
 }
 
 function card(row) {
+  const marks = h("span");
   const facts = h("p", { class: "facts" });
   const picture = h("div");
   const element = h(
     "li",
     {},
-    h("h2", {}, h("a", { href: entityAddress(row) }, row.entity), tags(row)),
+    h("h2", {}, h("a", { href: entityAddress(row) }, row.entity), marks),
     facts,
     picture,
   );
@@ -258,6 +262,7 @@ function card(row) {
     element,
     change(now) {
       element.className = level(now);
+      fill(marks, tags(now));
       const waits = now.waiting_ms > 0 ? `, waits ${duration(now.waiting_ms)}` : "";
       fill(
         facts,
