@@ -24,10 +24,13 @@ export function address({ query }, changes = {}) {
 export const entityAddress = (row) =>
   `#/entity/${encodeURIComponent(row.law)}/${encodeURIComponent(row.entity)}`;
 
+/** What is used of the limit, as the API has it, but for a limit of 0 (a backlog's): anything is above that. */
+const share = (row) => row.fraction ?? (row.used > 0 ? Infinity : 0);
+
 /** How near: ok, high from 80 % on, full from 100 % on or while something waits. */
 export function level(row) {
-  if (row.waiting_ms > 0 || row.fraction >= 1) return "full";
-  return row.fraction >= HIGH ? "high" : "ok";
+  if (row.waiting_ms > 0 || share(row) >= 1) return "full";
+  return share(row) >= HIGH ? "high" : "ok";
 }
 
 export function show(main, to, signal) {
@@ -207,7 +210,7 @@ const tags = (row) => [
 /** Use beside its limit as a bar, a third of it left for what is above the limit. */
 export function bar(row) {
   const inner = h("span", { class: "bar-inner" });
-  inner.style.setProperty("width", `${Math.min(1.25, Math.max(0, row.fraction ?? 0)) * 80}%`);
+  inner.style.setProperty("width", `${Math.min(1.25, Math.max(0, share(row))) * 80}%`);
   return h("span", { class: `bar ${level(row)}`, "aria-hidden": "true" }, inner);
 }
 
