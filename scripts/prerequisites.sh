@@ -33,8 +33,9 @@ for tool in "$@"; do
             lack "Java 17 (to 23) is needed (found: ${version:-none}); install it (apt install openjdk-17-jdk-headless, brew install openjdk@17) or set JAVA_HOME"
         ;;
     mvn)
-        command -v mvn >/dev/null ||
-            lack "Maven is needed to fetch the jars of Kafka and Spark's connector; apt install maven, brew install maven"
+        # weir/jars/installation.py fetches by itself from a repository that is named.
+        [ -n "${WEIR_MAVEN_REPOSITORY:-}" ] || command -v mvn >/dev/null ||
+            lack "Maven is needed to fetch the jars of Kafka and Spark's connector; apt install maven, brew install maven, or set WEIR_MAVEN_REPOSITORY"
         ;;
     go | npm | g++)
         command -v "$tool" >/dev/null ||

@@ -7,6 +7,7 @@ limit. What is written is written by policy_turn.
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import nlargest
 from typing import Any, Self
 
 import orjson
@@ -203,22 +204,26 @@ def earlier_of(told: Sequence[bytes], most_bytes: int) -> list[orjson.Fragment]:
     return kept
 
 
-def rows(log: PolicyLog, entry: str | None, from_ms: int) -> list[dict[str, Any]]:
+def rows(log: PolicyLog, entry: str | None, from_ms: int, newest: int | None = None) -> list[dict[str, Any]]:
     """The changes from a time on, oldest first.
 
     Args:
         log: what was read.
         entry: the path of one; None: of all.
         from_ms: ms since the epoch.
+        newest: so many at the end are enough, and little more is read: a log may hold a million.
     """
-    found = [
-        row
-        for path, told in log.told.items()
-        if entry is None or path == entry
-        for row in _of_entry(path, told)
-        if row["at"] >= from_ms
-    ]
-    return sorted(found, key=lambda row: (row["version"], row["at"]))
+    told = log.told if entry is None else {entry: log.told.get(entry, [])}
+    if newest is not None and newest < len(told):
+        # An entry whose last change comes before so many has none among them.
+        paths = nlargest(newest, told, key=lambda path: _place(orjson.loads(told[path][-1])))
+        told = {path: told[path] for path in paths}
+    found = [row for path, each in told.items() for row in _of_entry(path, each) if row["at"] >= from_ms]
+    return sorted(found, key=_place)
+
+
+def _place(change: Mapping[str, Any]) -> tuple[int, int]:
+    return change["version"], change["at"]
 
 
 def _of_entry(path: str, told: Iterable[bytes]) -> Iterable[dict[str, Any]]:

@@ -170,6 +170,15 @@ def test_a_repository_does_without_maven(rig: Rig, repository: str) -> None:
     assert rig.fetch(repository) == (0, "")
 
 
+@pytest.mark.parametrize(("repository", "lacking"), [("", 1), ("https://there", 0)])
+def test_make_wants_no_maven_where_a_repository_is_named(repository: str, lacking: int) -> None:
+    """What looks before set-up asks for no more than that needs."""
+    words = ["/bin/sh", ROOT / "scripts" / "prerequisites.sh", sys.executable, "mvn"]
+    environment = {"PATH": "/nowhere", "WEIR_MAVEN_REPOSITORY": repository}
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stderr.count("Maven is needed")) == (lacking, lacking)
+
+
 def test_without_maven_it_says_what_to_do(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Exit status 1, with the option and the variable; $WEIR_MAVEN_REPOSITORY is taken."""
     monkeypatch.setenv("PATH", "")

@@ -103,6 +103,8 @@ def images(archive: Path) -> set[str]:
             # An overlay's tag goes before what the base says.
             tags = [one for each in documents for one in each.get("images", [])]
             found |= {f"{one['name']}:{one['newTag']}" for one in tags}
+        elif name.endswith("compose/README.md"):
+            assert f" weir:{VERSION} " in text, name
         elif name.endswith(("compose.yaml", ".env.example", "secrets.sh")):
             assert not re.search(r"(?<!grafana:)\blatest\b", text), name
             assert name.endswith("secrets.sh") or f"weir-prometheus:{VERSION}" in text

@@ -38,8 +38,8 @@ _BROKERS_OWN: Final = frozenset({62, 63, 70})
 _READ: Final = frozenset({PRODUCE, FETCH, METADATA}) | MUTATION_KEYS | _BROKERS_OWN
 _CLIENTS_MAX: Final = 100_000
 _RATES: Final = dict(zip((PUBLISHED, DISPATCHED), QUOTA_DIMENSIONS, strict=True))
-_BACK: Final = timedelta(minutes=30)
-"""A log that goes back by so much has come to the hour that a zone has twice."""
+_BACK: Final = timedelta(minutes=30), timedelta(minutes=90)
+"""A log that goes back by so much has come to the hour that a zone has twice; by more: to another file."""
 
 
 class KafkaRequestLog(Source):
@@ -82,7 +82,7 @@ class KafkaRequestLog(Source):
             if moment.tzinfo is None:
                 moment = moment.replace(tzinfo=self._zone)
                 before = self._second[1]
-                if before is not None and before - moment.astimezone(UTC) > _BACK:
+                if before is not None and _BACK[0] < before - moment.astimezone(UTC) < _BACK[1]:
                     moment = moment.replace(fold=1)
             self._second = key, moment.astimezone(UTC)
         assert self._second[1] is not None

@@ -74,12 +74,12 @@ def policy_routes(parts: Parts) -> APIRouter:
     async def policies(
         request: Request, entry: str = "", like: str = "", offset: Offset = "0", limit: Rows = str(LIMIT)
     ) -> Response:
-        log = parts.store.log
+        log, begin, size = parts.store.log, offset_of(offset), rows_of(limit)
         held = log.entries
         wanted = [entry] if entry in held else [] if entry else sorted(path for path in held if like in path)
         shown = [
             {"entry": path, "value": held[path], "origin": log.origins.get(path, "")}
-            for path in _page(wanted, offset, limit)
+            for path in wanted[begin : begin + size]
         ]
         may = caller_of(request).role is Role.OPERATOR
         answer = {"version": log.newest_version, "may_change": may, "entries": shown}
@@ -87,8 +87,10 @@ def policy_routes(parts: Parts) -> APIRouter:
 
     @router.get("/log", response_model=list[Change], responses=refusals(400), summary="Changes, newest first")
     async def changes(entry: str | None = None, offset: Offset = "0", limit: Rows = str(LIMIT)) -> Response:
-        told = rows(parts.store.log, entry, 0)[::-1]
-        return JSONResponse(_page(told, offset, limit), headers={TOTAL_HEADER: str(len(told))})
+        log, begin, size = parts.store.log, offset_of(offset), rows_of(limit)
+        told = rows(log, entry, 0, begin + size)[::-1]
+        total = sum(len(each) for path, each in log.told.items() if entry in (None, path))
+        return JSONResponse(told[begin : begin + size], headers={TOTAL_HEADER: str(total)})
 
     @router.post(
         "/check",
@@ -147,8 +149,3 @@ def _wanted(body: bytes) -> tuple[str, dict[str, Any] | str | None]:
     if value is not None and not isinstance(value, dict | str):
         raise Refusal(400, "value: is no object; expected one as in a policy file (a text for mode), or null")
     return entry, value
-
-
-def _page(found: list[Any], offset: str, limit: str) -> list[Any]:
-    begin = offset_of(offset)
-    return found[begin : begin + rows_of(limit)]

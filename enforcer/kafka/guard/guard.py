@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import Alter, ProxySettings
-from enforcer.kafka.guard.apis import APIS, REFUSED
+from enforcer.kafka.guard.apis import APIS, FILTERED, REFUSED
 from enforcer.kafka.guard.names import names_none_of
 from enforcer.kafka.guard.produce import names_ours
 from enforcer.kafka.guard.protected import OwnTopics
@@ -96,6 +96,10 @@ class Guard:
         self._admins = frozenset(settings.admins)
         # Principal -> when it was last spoken of in the log.
         self._logged: dict[str, float] = {}
+        # For alerts: a series that appears with 1 shows no increase.
+        for counter, keys in ((metrics.refused_topics, FILTERED), (metrics.refused_changes, ALWAYS_READ)):
+            for key in keys:
+                counter.labels(APIS[key].name)
 
     def judge(self, frame: bytes, header: RequestHeader, user: str) -> GuardVerdict | None:
         """Look at a request.

@@ -16,6 +16,7 @@ from streaming.contract.errors import ConfigError, Problem
 
 # The C parser recurses on nesting and would end the process; policies nest six deep.
 MAX_DEPTH = 64
+_TOO_DEEP = f"nests too deep; expected at most {MAX_DEPTH} levels"
 # Aliases can blow a small file up without end, so beyond the first values each byte stands for a few.
 MAX_NODES = 4_000_000
 MAX_NODES_PER_BYTE = 10
@@ -150,8 +151,7 @@ def _check_depth(text: str, file: str) -> None:
         if isinstance(event, yaml.CollectionStartEvent) and event.start_mark is not None:
             depth += 1
             if depth > MAX_DEPTH:
-                line = event.start_mark.line + 1
-                raise _unreadable(file, line, f"nests too deep; expected at most {MAX_DEPTH} levels")
+                raise _unreadable(file, event.start_mark.line + 1, _TOO_DEEP)
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
 
@@ -196,12 +196,11 @@ class _Builder:
 
     def _count(self, node: yaml.Node) -> None:
         self.nodes += 1
-        if self.nodes > self.most:
-            raise _unreadable(
-                self.result.file,
-                node.start_mark.line + 1,
-                f"is too large; expected at most {self.most} values",
-            )
+        # By aliases values nest that stand side by side in the file.
+        too_deep = len(self.open) > MAX_DEPTH
+        if too_deep or self.nodes > self.most:
+            message = _TOO_DEEP if too_deep else f"is too large; expected at most {self.most} values"
+            raise _unreadable(self.result.file, node.start_mark.line + 1, message)
 
     def _list(self, node: yaml.Node, path: Path) -> list[Any]:
         values = []

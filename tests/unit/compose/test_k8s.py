@@ -1,5 +1,6 @@
 """The manifests of compose/k8s: valid to the letter, of one mind with settings, commands and each other."""
 
+import re
 from pathlib import Path
 
 import kubernetes_validate
@@ -21,7 +22,7 @@ from k8s_kit import (
     ports,
     selects,
 )
-from monitoring_kit import COMPOSE
+from monitoring_kit import COMPOSE, ROOT
 from tls_kit import Authority
 
 from enforcer.core.settings import ProxySettings
@@ -207,3 +208,12 @@ def test_ports_of_metrics_are_the_same_everywhere() -> None:
     }
     allowed = named("NetworkPolicy", "weir-metrics")["spec"]["ingress"][0]["ports"]
     assert allowed == [{"protocol": "TCP", "port": min(by_part.values()), "endPort": max(by_part.values())}]
+
+
+def test_pods_that_have_ended_are_not_scraped() -> None:
+    """One that was evicted stays in the list of pods, and would be a proxy that is down for good."""
+    page = (ROOT / "docs" / "operate" / "kubernetes.md").read_text()
+    (block,) = re.findall(r"```yaml\n(scrape_configs:.*?)```", page, re.DOTALL)
+    (scraped,) = yaml.safe_load(block)["scrape_configs"]
+    phase, ended = "__meta_kubernetes_pod_phase", "Succeeded|Failed"
+    assert {"source_labels": [phase], "regex": ended, "action": "drop"} in scraped["relabel_configs"]

@@ -136,7 +136,8 @@ def test_each_alert_fires_alone_and_none_when_all_is_well(tmp_path: Path) -> Non
         "evaluation_interval": "1m",
         "tests": [
             {
-                "interval": "1m",
+                # Between evaluations, as scrapes are.
+                "interval": "59s",
                 "input_series": [
                     {"series": at(series, name), "values": values}
                     for name, all_series in given.items()

@@ -1,5 +1,5 @@
 // Pictures of use beside its limit, as SVG.
-import { amount, duration, svg, time } from "./words.js";
+import { amount, bare, duration, svg, time } from "./words.js";
 
 const line = (points) =>
   points.map(([x, y], at) => `${at ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`).join("");
@@ -55,7 +55,7 @@ export function history(rows, unit, room, now = Date.now()) {
       svg(
         "text",
         { class: "tick", x: left - 6, y: y(value) + 4, "text-anchor": "end" },
-        amount(value, /^byte/.test(unit) ? "bytes" : ""),
+        bare(value, unit),
       ),
     );
   }

@@ -5,7 +5,9 @@ import { bar, level } from "./limits.js";
 import {
   ago,
   amount,
+  bare,
   duration,
+  emptyIn,
   fill,
   h,
   ms,
@@ -19,6 +21,7 @@ import {
 
 const DECISIONS = 50;
 const REREAD = 5; // summaries, one a second
+const SEEN = 1000; // decisions that are known again, of hundreds a second while a page is open all day
 /** Of a decision what stands in columns of its own, or says nothing here. */
 const APART = ["type", "id", "ts", "law", "entity", "outcome", "throttle_time_ms", "subject", "v"];
 
@@ -72,6 +75,7 @@ export function show(main, to, signal) {
     const key = `${decision.id}/${decision.ts}/${decision.applied_ts ?? ""}`;
     if (seen.has(key)) return;
     seen.add(key);
+    if (seen.size > SEEN) seen.delete(seen.values().next().value);
     decisions.prepend(decisionRow(decision));
     while (decisions.children.length > DECISIONS) decisions.lastChild.remove();
   };
@@ -114,7 +118,7 @@ function showState(part, now) {
   const facts = [
     ["used", `${amount(now.used, unit)}`, percent(now.fraction)],
     ["limit", amount(now.limit, unit), now.entry],
-    ["burst left", amount(now.burst_left), spent(now)],
+    ["burst left", bare(now.burst_left, unit), spent(now)],
     [
       "waits",
       now.waiting_ms > 0 ? duration(now.waiting_ms) : "–",
@@ -167,14 +171,13 @@ function ladder(levels, unit) {
 
 function shares({ shares: rows = [], share_sum: sum, limit }, unit) {
   if (!rows.length) return h("p", { class: "hint" }, "It is not shared out among proxies.");
-  const bare = /^byte/.test(unit) ? "bytes" : "";
   const line = (name, share, used) =>
     h(
       "tr",
       {},
       h("th", { scope: "row" }, name),
-      h("td", { class: "number" }, amount(share, bare)),
-      h("td", { class: "number" }, amount(used, bare)),
+      h("td", { class: "number" }, bare(share, unit)),
+      h("td", { class: "number" }, bare(used, unit)),
     );
   const used = rows.reduce((all, one) => all + (one.used ?? 0), 0);
   return rowsTable(

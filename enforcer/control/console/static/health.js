@@ -1,5 +1,6 @@
 // How Weir itself fares: its parts, and what passed beyond a limit beside the most that is promised.
 import { ask, Refused } from "./api.js";
+import { entityAddress } from "./limits.js";
 import { duration, fill, h, number, rowsTable, time } from "./words.js";
 
 const PARTS = {
@@ -10,6 +11,8 @@ const PARTS = {
   reader: ["reader", "how far this page is behind what is written there"],
   proxy: ["proxy", "says every 5 s that it is there"],
 };
+
+const RELOOK = 10; // summaries, one a second, until topics are asked for again
 
 /** What a part is called: `proxy p1`, `reader weir.usage`, `job`. */
 export const partName = ({ part, name }) =>
@@ -40,14 +43,18 @@ export function show(main, to, signal) {
     h("h2", {}, "Weir's topics"),
     topics,
   );
-  ask("weir/v1/topics", { signal }).then(
-    ({ data }) => fill(topics, faulty(data)),
-    (error) => error instanceof Refused && fill(topics, h("p", { class: "notice" }, error.message)),
-  );
+  const look = () =>
+    ask("weir/v1/topics", { signal }).then(
+      ({ data }) => fill(topics, faulty(data)),
+      (error) => error instanceof Refused && fill(topics, h("p", { class: "notice" }, error.message)),
+    );
+  look();
+  let summaries = 0;
   const put = (now) => {
     heard.textContent = `As of ${time(now.at)}. Mode: ${now.mode}. ${number(now.entities)} have a limit.`;
     fill(parts, now.parts.map(card));
     fill(overshoot, beyond(now.overshoot));
+    if (++summaries % RELOOK === 0) look();
   };
   return { title: "Health", take: (name, data) => name === "summary" && put(data) };
 }
@@ -71,12 +78,11 @@ function age({ part, age_ms }) {
 
 function beyond(rows) {
   if (!rows.length) return h("p", {}, "Nothing passed beyond a limit.");
-  const address = (row) => `#/entity/${encodeURIComponent(row.law)}/${encodeURIComponent(row.entity)}`;
   const line = (row) =>
     h(
       "tr",
       {},
-      h("th", { scope: "row" }, h("a", { href: address(row) }, row.entity)),
+      h("th", { scope: "row" }, h("a", { href: entityAddress(row) }, row.entity)),
       h("td", { class: "number" }, number(row.differences)),
       h("td", { class: "number" }, number(row.over)),
       h("td", { class: "number" }, number(row.bound)),

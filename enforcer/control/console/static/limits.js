@@ -1,7 +1,7 @@
 // One list over all laws, by share of the limit that is used; or the same as pictures.
 import { ask, Refused } from "./api.js";
 import { sparkline } from "./charts.js";
-import { amount, beside, duration, emptyIn, fill, h, number, percent } from "./words.js";
+import { amount, bare, beside, duration, emptyIn, fill, h, number, percent, turns } from "./words.js";
 
 const LAWS = ["mutation", "shares", "dispatch", "concurrency", "backlog"];
 const ORDERS = [
@@ -24,10 +24,13 @@ export function address({ query }, changes = {}) {
 export const entityAddress = (row) =>
   `#/entity/${encodeURIComponent(row.law)}/${encodeURIComponent(row.entity)}`;
 
+/** What is used of the limit, as the API has it, but for a limit of 0 (a backlog's): anything is above that. */
+const share = (row) => row.fraction ?? (row.used > 0 ? Infinity : 0);
+
 /** How near: ok, high from 80 % on, full from 100 % on or while something waits. */
 export function level(row) {
-  if (row.waiting_ms > 0 || row.fraction >= 1) return "full";
-  return row.fraction >= HIGH ? "high" : "ok";
+  if (row.waiting_ms > 0 || share(row) >= 1) return "full";
+  return share(row) >= HIGH ? "high" : "ok";
 }
 
 export function show(main, to, signal) {
@@ -66,10 +69,7 @@ export function show(main, to, signal) {
       (error) => error instanceof Refused && (notice.textContent = error.message),
     );
   read();
-  const move = (step) => () => {
-    const at = offset + step * ROWS[form];
-    if (at >= 0 && at < view.total) location.hash = address(to, { offset: at });
-  };
+  const turn = (rel) => () => pages.querySelector(`[rel=${rel}]`)?.click();
   let summaries = 0;
   return {
     title: law ? `Limits: ${law}` : "Limits",
@@ -79,7 +79,7 @@ export function show(main, to, signal) {
       // Further pages are not streamed; and the total comes with a request only.
       else if (name === "summary" && ++summaries % (offset ? 1 : 10) === 0) read();
     },
-    keys: { j: () => step(items, 1), k: () => step(items, -1), n: move(1), p: move(-1) },
+    keys: { j: () => step(items, 1), k: () => step(items, -1), n: turn("next"), p: turn("prev") },
   };
 }
 
@@ -182,18 +182,16 @@ function put(view, rows, total) {
     if (items.children[at] !== element) items.insertBefore(element, items.children[at] ?? null);
   });
   if (before !== document.activeElement && before?.isConnected) before.focus({ preventScroll: true });
-  notice.textContent = rows.length ? "" : "Nothing is limited here, or nothing limited has been used yet.";
+  const none = !rows.length && !view.offset;
+  notice.textContent = none ? "Nothing is limited here, or nothing limited has been used yet." : "";
   paging(view, rows.length);
 }
 
 function paging({ pages, to, offset, size, total }, count) {
-  const turn = (at, said) =>
-    at >= 0 && at < total ? h("a", { href: address(to, { offset: at || "" }) }, said) : null;
   pages.hidden = total <= size && !offset;
-  const said = `${number(count ? offset + 1 : 0)} to ${number(offset + count)} of ${number(total)}`;
-  if (pages.dataset.said === said) return;
-  pages.dataset.said = said;
-  fill(pages, turn(offset - size, "previous"), h("span", {}, said), turn(offset + size, "next"));
+  const made = turns(offset, size, count, total, (at) => address(to, { offset: at }));
+  // Links that say the same stay, so that focus does.
+  if (pages.querySelector("span")?.textContent !== made[1].textContent) fill(pages, made);
 }
 
 /** Focus the link of the next or previous row. */
@@ -203,15 +201,16 @@ function step(items, by) {
   links[Math.min(links.length - 1, Math.max(0, at + by))]?.focus();
 }
 
-const tags = (row) =>
-  [row.law, row.shadow && "shadow", row.candidate && `candidate ${row.candidate}`]
-    .filter(Boolean)
-    .map((said) => [" ", h("span", { class: said === row.law ? "tag" : "tag odd" }, said)]);
+const tags = (row) => [
+  " ",
+  h("span", { class: "tag" }, row.law),
+  row.shadow && [" ", h("span", { class: "tag odd" }, "shadow")],
+];
 
 /** Use beside its limit as a bar, a third of it left for what is above the limit. */
 export function bar(row) {
   const inner = h("span", { class: "bar-inner" });
-  inner.style.setProperty("width", `${Math.min(1.25, Math.max(0, row.fraction ?? 0)) * 80}%`);
+  inner.style.setProperty("width", `${Math.min(1.25, Math.max(0, share(row))) * 80}%`);
   return h("span", { class: `bar ${level(row)}`, "aria-hidden": "true" }, inner);
 }
 
@@ -223,7 +222,8 @@ function spark(row, size) {
 
 function tableRow(row) {
   const cell = (name, kind) => h("td", { "data-name": name, class: kind });
-  const who = h("th", { scope: "row" }, h("a", { href: entityAddress(row) }, row.entity), tags(row));
+  const marks = h("span");
+  const who = h("th", { scope: "row" }, h("a", { href: entityAddress(row) }, row.entity), marks);
   const [used, use, minutes, burst, empty, waits, refused] = [
     cell("Used", "number"),
     cell("Of its limit"),
@@ -238,10 +238,11 @@ function tableRow(row) {
     element,
     change(now) {
       element.className = level(now);
+      fill(marks, tags(now));
       used.textContent = percent(now.fraction);
       fill(use, bar(now), h("span", { class: "beside" }, beside(now.used, now.limit, now.unit)));
       fill(minutes, spark(now));
-      burst.textContent = amount(now.burst_left, /^byte/.test(now.unit ?? "") ? "bytes" : "");
+      burst.textContent = bare(now.burst_left, now.unit);
       empty.textContent = emptyIn(now.empty_s);
       waits.textContent = now.waiting_ms > 0 ? duration(now.waiting_ms) : "–";
       refused.textContent = now.refused ? number(now.refused) : "–";
@@ -250,12 +251,13 @@ function tableRow(row) {
 }
 
 function card(row) {
+  const marks = h("span");
   const facts = h("p", { class: "facts" });
   const picture = h("div");
   const element = h(
     "li",
     {},
-    h("h2", {}, h("a", { href: entityAddress(row) }, row.entity), tags(row)),
+    h("h2", {}, h("a", { href: entityAddress(row) }, row.entity), marks),
     facts,
     picture,
   );
@@ -263,6 +265,7 @@ function card(row) {
     element,
     change(now) {
       element.className = level(now);
+      fill(marks, tags(now));
       const waits = now.waiting_ms > 0 ? `, waits ${duration(now.waiting_ms)}` : "";
       fill(
         facts,

@@ -1,6 +1,6 @@
 // Policies: see, check and change them; and who has changed what.
 import { ask, Refused } from "./api.js";
-import { fill, h, number, rowsTable, time } from "./words.js";
+import { fill, h, number, rowsTable, time, turns } from "./words.js";
 
 const ROWS = 50;
 const LOG_ROWS = 50;
@@ -73,8 +73,6 @@ export function show(main, to, signal) {
 }
 
 function entries(to, { version, entries: rows }, total, offset) {
-  const turn = (at, said) =>
-    at >= 0 && at < total ? h("a", { href: address(to, { offset: at || "" }) }, said) : null;
   const line = (row) =>
     h(
       "tr",
@@ -88,14 +86,12 @@ function entries(to, { version, entries: rows }, total, offset) {
     h("p", { class: "hint" }, told),
     rows.length
       ? rowsTable("Entries", ["Entry", "Value", "Set by"], h("tbody", {}, rows.map(line)))
-      : h("p", { class: "notice" }, "There is none."),
-    total > ROWS &&
+      : !offset && h("p", { class: "notice" }, "There is none."),
+    (total > ROWS || offset > 0) &&
       h(
         "nav",
         { class: "pages", "aria-label": "Pages of entries" },
-        turn(offset - ROWS, "previous"),
-        h("span", {}, `${number(offset + 1)} to ${number(offset + rows.length)} of ${number(total)}`),
-        turn(offset + ROWS, "next"),
+        turns(offset, ROWS, rows.length, total, (at) => address(to, { offset: at })),
       ),
   ];
 }

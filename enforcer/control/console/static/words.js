@@ -61,9 +61,12 @@ export function amount(value, unit = "") {
   return unit ? `${number(value)} ${unit}` : number(value);
 }
 
+/** An amount without what its unit says of time: bytes of `bytes/s`; a number alone of all else. */
+export const bare = (value, unit) => amount(value, /^bytes?\b/.test(unit ?? "") ? "bytes" : "");
+
 /** Use beside its limit: `82 of 100 messages/s`. */
 export function beside(used, limit, unit = "") {
-  return `${amount(used, /^bytes?\b/.test(unit) ? "bytes" : "")} of ${amount(limit, unit)}`;
+  return `${bare(used, unit)} of ${amount(limit, unit)}`;
 }
 
 /** A fraction as percent. */
@@ -147,4 +150,17 @@ export function rowsTable(caption, columns, body, foot = null) {
     { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
     h("table", { class: "plain" }, h("thead", {}, h("tr", {}, columns.map(head))), body, foot),
   );
+}
+
+/** Links to other pages of a list, and which of its `total` rows are here: `count` behind the first `offset`.
+ * Where there are no more so many, they lead back to the last page. `addressOf(offset)` names one. */
+export function turns(offset, size, count, total, addressOf) {
+  const last = Math.floor(Math.max(0, total - 1) / size) * size;
+  const turn = (at, rel, said) => at >= 0 && at < total && h("a", { rel, href: addressOf(at || "") }, said);
+  const [first, end, all] = [count && offset + 1, count && offset + count, total].map(WHOLE.format);
+  return [
+    turn(Math.min(offset - size, last), "prev", "previous"),
+    h("span", {}, `${first} to ${end} of ${all}`),
+    turn(offset + size, "next", "next"),
+  ];
 }

@@ -310,6 +310,23 @@ def test_a_version_is_the_one_that_a_change_made() -> None:
     assert told == [(B, 2), (A, 50), (A, 51), (A, 52)]
 
 
+def test_the_newest_changes_are_told_without_reading_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No more entries than changes are wanted: a log may hold ten changes each of 100,000."""
+    read: list[str] = []
+    of_entry = policy_topic._of_entry
+
+    def counted(path: str, told: list[bytes]) -> Any:
+        read.append(path)
+        return of_entry(path, told)
+
+    monkeypatch.setattr(policy_topic, "_of_entry", counted)
+    users = [f"quotas[user=u{number % 40}]" for number in range(120)]
+    log = log_of(*({"path": path, "value": rate(at), "ts": at} for at, path in enumerate(users, 1)))
+    newest = rows(log, None, 0, 5)[-5:]
+    assert len(read) == 5
+    assert newest == rows(log, None, 0)[-5:] and [row["at"] for row in newest] == [50] * 5
+
+
 @pytest.mark.parametrize("wrong", ["[" * 240 + "]" * 240, '{"controller_mutation_rate":0}', '"x"'])
 def test_what_others_tell_of_earlier_changes_locks_no_entry(wrong: str) -> None:
     """What is no value of the entry ends what is told of it, and can be neither shown nor written."""

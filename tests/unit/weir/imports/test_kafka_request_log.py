@@ -89,6 +89,14 @@ def test_the_hour_that_a_zone_has_twice(imported: Import) -> None:
     assert used[1] - used[0] == 20 * 60_000
 
 
+def test_a_file_that_begins_in_that_hour(imported: Import) -> None:
+    """By summer time, though a later file was looked at before; as one of another broker's is."""
+    logs = [[produce(1, f"2026-10-25 {clock}:00,000")] for clock in ("02:10", "04:10")]
+    reports = imported(*logs, words=("--timezone", "Europe/Berlin"))
+    used = [r["ts"] for r in reports if any(r["usage"]["quota/user=alice"].values())]
+    assert used[1] - used[0] == 3 * HOUR_MS
+
+
 @pytest.mark.parametrize(
     ("log", "mutations", "note"),
     [

@@ -79,6 +79,20 @@ def test_no_api_is_forgotten() -> None:
     assert ruled == FILTERED | REFUSED
 
 
+def test_a_first_refusal_is_an_increase() -> None:
+    """What may be refused is counted from 0: WeirForbiddenTried looks at increases."""
+    metrics = Metrics(10)
+    Guard(OwnTopics(Topics(), True), ProxySettings(), metrics, lambda: 0.0)
+    told = {
+        (sample.name, sample.labels.get("api"))
+        for family in metrics.registry.collect()
+        for sample in family.samples
+    }
+    changed = {"AlterClientQuotas", "AlterUserScramCredentials", "IncrementalAlterConfigs", "DeleteAcls"}
+    assert {("weir_proxy_refused_changes_total", name) for name in changed} <= told
+    assert {("weir_proxy_refused_topics_total", APIS[key].name) for key in FILTERED} <= told
+
+
 @pytest.mark.parametrize(("key", "version"), NAMING)
 def test_what_is_weirs_is_taken_out_and_refused(key: int, version: int) -> None:
     """Among others: they go on alone, and the answer has an error for what was taken out."""

@@ -181,6 +181,14 @@ def test_merges_cannot_blow_up(leaf: str) -> None:
     assert "is too large" in refusal("\n".join(lines))
 
 
+@pytest.mark.parametrize("level", ["[*a{}]", "{{<<: *a{}}}"])
+def test_aliases_nest_no_deeper_than_anything(level: str) -> None:
+    """In the file they stand side by side; values are gone through by functions that call themselves."""
+    lines = ["- &a0 {x: 1}", *(f"- &a{number} {level.format(number - 1)}" for number in range(1, 600))]
+    assert "nests too deep; expected at most 64 levels" in refusal("\n".join(lines))
+    assert len(parse("\n".join(lines[:60])).value) == 60
+
+
 def test_numbers_and_files_have_a_size_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Digits without end are a problem, not a crash of int()."""
     assert messages(f"a: {'9' * 5000}") == ["f:1: a: is a number of 5000 characters; expected at most 400"]
