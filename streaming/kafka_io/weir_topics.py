@@ -57,7 +57,7 @@ class Fault(StrEnum):
 
 
 STOPPING: Final = frozenset({Fault.TIMESTAMPS, Fault.CLEANUP, Fault.PARTITIONS, Fault.FORGETS})
-"""With these decisions are wrong: `weir up`, `weir job` and `weir admin` do not start."""
+"""With these decisions are wrong: `weir up`, `weir job`, `weir admin`, `weir collect pulsar` do not start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
