@@ -138,11 +138,11 @@ lint: $(VENV)/.installed
 types: lint
 	@echo "== types" && $(VENV)/bin/mypy
 
-UNITS := $(PYTEST) tests/unit tests/traces -m "not soak"
+UNITS := $(PYTEST) tests/unit tests/traces -m "not soak" -n 2
 IDLE := $(shell command -v chrt >/dev/null && echo chrt --idle 0 || echo nice -n 19)
 UNITS_SAY := == unit tests and traces
 units: types $(VENV)/.compiled $(FETCHED)
-	@echo "$(UNITS_SAY)" && $(UNITS) -n 2
+	@echo "$(UNITS_SAY)" && $(UNITS)
 
 check: setup
 	@$(MAKE) -s units
@@ -156,7 +156,6 @@ test:
 tests-jars: .weir/jars/spark/.fetched
 	@for made in $(PULSAR_JARS) $(STREAMS_JARS) $(AXE); do $(MAKE) -s $$made || exit; done
 
-# In one process: of two each collects all tests, and tells a third one of each.
 units-beside: types $(VENV)/.compiled $(FETCHED)
 	@$(IDLE) $(UNITS) > .weir/units.log 2>&1; ended=$$?; echo "$(UNITS_SAY)" && cat .weir/units.log && exit $$ended
 
