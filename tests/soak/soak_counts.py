@@ -6,8 +6,6 @@ from contextlib import suppress
 from process_kit import series_at
 from soak_history import Recorder, now_ms
 
-from weir.stack.parts import Part
-
 _GROWING = {
     "doubt": "weir_unacknowledged_answers_total",
     "expired": "weir_concurrency_slots_expired_total",
@@ -29,9 +27,9 @@ class Counts:
         self._told = told
         self._known: dict[tuple[int, str], float] = {}
 
-    def look(self, name: str, part: Part, limit_s: float) -> None:
+    def look(self, name: str, pid: int, address: str, limit_s: float) -> None:
         """Note what has grown or changed since the last look; of a part that is stopped nothing is known."""
-        found, pid = counted(part, limit_s), part.child.pid
+        found = counted(address, limit_s)
         for kind, series in _GROWING.items():
             count, before = found.get(series, 0.0), self._known.get((pid, kind), 0.0)
             if count > before:
@@ -43,17 +41,16 @@ class Counts:
             self._known[pid, _VERSION] = version
 
 
-def slots(part: Part, limit_s: float) -> tuple[float, float] | None:
+def slots(address: str, limit_s: float) -> tuple[float, float] | None:
     """How many slots are taken at a proxy, and how many clients wait for one; None: it says nothing."""
-    found = counted(part, limit_s)
+    found = counted(address, limit_s)
     return (found[_TAKEN], found[_WAITING]) if found else None
 
 
-def counted(part: Part, limit_s: float) -> dict[str, float]:
-    """Its series, those of one name together; none: it says nothing within the limit."""
-    url, found = (part.ready or {}).get("metrics"), defaultdict[str, float](float)
-    if url is not None:
-        with suppress(OSError):
-            for series, value in series_at(url, limit_s).items():
-                found[series.partition("{")[0]] += value
+def counted(address: str, limit_s: float) -> dict[str, float]:
+    """The series of a part, those of one name together; none: it says nothing within the limit."""
+    found = defaultdict[str, float](float)
+    with suppress(OSError):
+        for series, value in series_at(f"http://{address}/metrics", limit_s).items():
+            found[series.partition("{")[0]] += value
     return found

@@ -185,7 +185,7 @@ class Rig:
         found: dict[str, tuple[float, float] | None] = {}
 
         def free() -> bool:
-            found.update({name: slots(self.parts[name], _LAST_LOOK_S) for name in LIMITING})
+            found.update({name: slots(self.metrics[name], _LAST_LOOK_S) for name in LIMITING})
             return all(one == (0, 0) for one in found.values())
 
         self.await_that(free, "all slots free", FREE_S)
@@ -254,7 +254,11 @@ class Rig:
                 descriptors = len(os.listdir(f"/proc/{pid}/fd"))
                 self._told.note("sample", part=name, pid=pid, at=now_ms(), rss=rss, descriptors=descriptors)
         for name in LIMITING:
-            self._counts.look(name, self.parts[name], _LOOK_S)
+            self._count(name, _LOOK_S)
+
+    def _count(self, name: str, limit_s: float) -> None:
+        # Where its metrics are is known before it is ready, and it may let clients in long before.
+        self._counts.look(name, self.parts[name].child.pid, self.metrics[name], limit_s)
 
     def _processes(self) -> list[tuple[str, int]]:
         """Of all parts, with what is below them: JVM and workers."""
@@ -297,7 +301,7 @@ class Rig:
             raise LookupError("it is down")
         if fault.what in KILLS:
             if fault.target in LIMITING:
-                self._counts.look(fault.target, self.parts[fault.target], _LAST_LOOK_S)
+                self._count(fault.target, _LAST_LOOK_S)
             if fault.target == "job" and not self.there("job"):
                 raise LookupError("it has not started yet")
             pids = self.pids(fault.target, draw)

@@ -54,6 +54,9 @@ EXPLAINED: dict[str, tuple[str, ...]] = {
     "WeirProducersBlocked": (*_ALL, "collect"),
     "WeirBlocksStale": ("job", "kafka", "collect"),
     "WeirBlocksNotLogged": ("kafka",),
+    # Producers go on while what is known of a backlog is too old.
+    "WeirBacklogNearQuota": ("job", "kafka", "collect"),
+    "WeirBacklogOverQuota": ("job", "kafka", "collect"),
     "WeirBacklogChecksFail": ("kafka",),
     "WeirBacklogChecksSlow": ("kafka",),
     "WeirBacklogTopicsUnread": ("kafka",),

@@ -1,7 +1,6 @@
 """What is noted of proxies' metrics (tests/soak)."""
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,10 +9,9 @@ from soak_counts import Counts, slots
 from soak_history import History, Recorder
 
 
-def page(monkeypatch: pytest.MonkeyPatch, **series: float) -> Any:
-    """A part whose metrics say this."""
-    monkeypatch.setattr(soak_counts, "series_at", lambda *_: series)
-    return SimpleNamespace(ready={"metrics": "http://m"}, child=SimpleNamespace(pid=7))
+def page(monkeypatch: pytest.MonkeyPatch, **series: float) -> None:
+    """The metrics of a part say this."""
+    monkeypatch.setattr(soak_counts, "series_at", lambda url, _: series if url == "http://m/metrics" else {})
 
 
 def test_what_has_grown_is_noted_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -21,10 +19,10 @@ def test_what_has_grown_is_noted_once(monkeypatch: pytest.MonkeyPatch, tmp_path:
     with Recorder(tmp_path / "h") as told:
         counts = Counts(told)
         for count in (0, 2, 2, 5):
-            counts.look("one", page(monkeypatch, weir_unacknowledged_answers_total=count), 1)
-        part = page(monkeypatch, **{'weir_concurrency_slots_expired_total{partition="broker-1"}': 1})
-        part.child.pid = 8
-        counts.look("one", part, 1)
+            page(monkeypatch, weir_unacknowledged_answers_total=count)
+            counts.look("one", 7, "m", 1)
+        page(monkeypatch, **{'weir_concurrency_slots_expired_total{partition="broker-1"}': 1})
+        counts.look("one", 8, "m", 1)
 
     noted = History.read(tmp_path / "h")
     assert [(one["pid"], one["count"]) for one in noted["doubt"]] == [(7, 2), (7, 3)]
@@ -38,8 +36,10 @@ def test_the_version_of_the_policies_is_noted_where_it_changes(
     with Recorder(tmp_path / "h") as told:
         counts = Counts(told)
         for version in (0, 1, 1, 12):
-            counts.look("one", page(monkeypatch, weir_proxy_policy_version=version), 1)
-        counts.look("one", page(monkeypatch), 1)
+            page(monkeypatch, weir_proxy_policy_version=version)
+            counts.look("one", 7, "m", 1)
+        page(monkeypatch)
+        counts.look("one", 7, "m", 1)
 
     noted = History.read(tmp_path / "h")["policies"]
     assert [(one["part"], one["pid"], one["version"]) for one in noted] == [("one", 7, n) for n in (0, 1, 12)]
@@ -49,12 +49,11 @@ def test_slots_of_all_brokers_count(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who does not answer says nothing."""
     taken, waiting = "zeebe_backpressure_inflight_requests_count", "weir_concurrency_queue_length"
     series = {f'{taken}{{partition="broker-1"}}': 2, f'{taken}{{partition="broker-2"}}': 1, waiting: 4}
-    part = page(monkeypatch, **series)
-    assert slots(part, 1) == (3, 4)
+    page(monkeypatch, **series)
+    assert slots("m", 1) == (3, 4)
 
     def silent(*_: object) -> Any:
         raise TimeoutError
 
     monkeypatch.setattr(soak_counts, "series_at", silent)
-    assert slots(part, 1) is None
-    assert slots(SimpleNamespace(ready=None), 1) is None  # type: ignore[arg-type]  # what it asks of a part
+    assert slots("m", 1) is None
