@@ -1,7 +1,7 @@
 """Texts as stretches of bytes in one array: compared, found and cut out by compiled code."""
 
-from random import getrandbits
 from typing import Final, NamedTuple
+from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
@@ -86,7 +86,7 @@ class Index(NamedTuple):
         ends: where each begins, and where the last one ends.
         slots: number of the text that each place of the table holds, -1 for none; a power of two of places,
             at least half of them free.
-        seed: of its hashes, by chance: clients choose names, and would choose such as collide.
+        seed: of its hashes, of all names: who chooses some, such as collide, cannot know it.
     """
 
     text: Bytes
@@ -99,7 +99,7 @@ def index_of(texts: pa.Array) -> Index:
     """An index of Arrow texts that differ from each other."""
     text, ends = bytes_in(texts)
     slots = np.full(1 << max(3, (2 * len(texts)).bit_length()), -1, dtype=np.int32)
-    index = Index(text=text, ends=ends, slots=slots, seed=getrandbits(32))
+    index = Index(text=text, ends=ends, slots=slots, seed=crc32(text))
     _fill(index)
     return index
 

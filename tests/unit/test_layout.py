@@ -16,7 +16,8 @@ PACKAGES = ("streaming", "enforcer", "weir")
 ROOMS = (*PACKAGES, "benchmarks")
 PURE = ("streaming.contract", "streaming.policy", "streaming.columns", "streaming.state", "streaming.laws")
 IMPURE = {
-    "pyspark", "kafka", "confluent_kafka", "time", "random", "socket", "asyncio", "datetime", "threading",
+    "pyspark", "kafka", "confluent_kafka", "time", "random", "secrets", "socket", "asyncio", "datetime",
+    "threading",
 }  # fmt: skip
 LAWS = ("mutation", "shares", "dispatch", "concurrency", "backlog")
 LAW_FOLDERS = tuple(f"streaming.laws.{law}" for law in LAWS)

@@ -39,9 +39,9 @@ class WebHdfs:
     def write(self, path: str, content: bytes) -> None:
         """Write under another name, then rename over what is there: nobody ever sees half of a file."""
         hidden = f"{path}.{secrets.token_hex(8)}.part"
-        where = self._ask("PUT", hidden, op="CREATE", overwrite="true", noredirect="true")
+        where = _location(self._ask("PUT", hidden, op="CREATE", overwrite="true", noredirect="true"))
         try:
-            self._send("PUT", _location(where), content)
+            self._send("PUT", where, content)
             self._ask("PUT", hidden, op="RENAME", destination=path, renameoptions="OVERWRITE")
         except OSError:
             # Nobody would ever look for it.
