@@ -24,7 +24,7 @@ export function address({ query }, changes = {}) {
 export const entityAddress = (row) =>
   `#/entity/${encodeURIComponent(row.law)}/${encodeURIComponent(row.entity)}`;
 
-/** What is used of the limit, as the API has it, but for a limit of 0 (a backlog's): anything is above that. */
+/** What is used of the limit, as the API has it, but of a limit of 0 (a backlog): anything is above that. */
 const share = (row) => row.fraction ?? (row.used > 0 ? Infinity : 0);
 
 /** How near: ok, high from 80 % on, full from 100 % on or while something waits. */
