@@ -146,7 +146,12 @@ def test_an_interrupted_import_leaves_nothing(
         signal.raise_signal(number)
 
     monkeypatch.setattr(reading.LogFiles, "lines", interrupted)
-    run(tmp_path, path, status=1)
+    # Tests in the background of a shell ignore Ctrl-C.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        run(tmp_path, path, status=1)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert list(tmp_path.iterdir()) == [path]
 
 
