@@ -8,7 +8,7 @@ from streaming.contract.errors import WeirError
 
 @pytest.mark.parametrize("port_base", [0, 19_093])
 def test_who_can_have_no_port_is_told_as_what_an_operator_can_mend(port_base: int) -> None:
-    """As where descriptors run short: it was taken for a mistake of ours, and ended the look at the others."""
+    """As where descriptors run short: it was taken for a mistake of ours, and kept others from theirs."""
     brokers = Brokers(
         listen_host="192.0.2.1", advertise="", port_base=port_base, brokers_max=1,
         serve=lambda _socket, _broker: None,
