@@ -82,7 +82,8 @@ def test_a_topic_made_again_is_counted_and_told_once(monkeypatch: pytest.MonkeyP
 
 def test_a_client_that_is_not_answered_asks_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """One of librdkafka's may wait for ever for a controller that answers all others."""
-    watched, clients = Watched(monkeypatch, [seen(), WeirError("away"), WeirError("away"), seen(), seen()]), []
+    watched = Watched(monkeypatch, [seen(), WeirError("away"), WeirError("away"), seen(), seen()])
+    clients = list[int]()
     monkeypatch.setattr(topic_watch, "AdminClient", lambda *_, **_settings: clients.append(1) or "client")
     made = []
     for _ in range(5):

@@ -121,7 +121,7 @@ def test_a_question_that_is_answered_is_carried_out() -> None:
     assert scene.asked_for() == ["a", "b"]
 
 
-@pytest@pytest.mark.parametrize("answered", [False, True])
+@pytest.mark.parametrize("answered", [False, True])
 def test_the_deadline_of_who_has_left_tells_whether_the_job_answers(answered: bool) -> None:
     """Else clients that leave before it would keep their subject asking for as long as the job is away."""
     scene = Local(Action.DECIDE, {"a": 6, "b": 5}, proxies=2)
@@ -134,7 +134,7 @@ def test_the_deadline_of_who_has_left_tells_whether_the_job_answers(answered: bo
     assert ("decided" in scene.desk.of_type("request")[-1]) is not answered
 
 
-.mark.parametrize("owed", [0, 11])
+@pytest.mark.parametrize("owed", [0, 11])
 def test_a_dry_run_that_is_admitted_needs_no_look_up(owed: int) -> None:
     """It is forwarded at once and reported as it stands; what the broker says of it changes nothing."""
     scene = Local(Action.DECIDE, {"a": 5, "b": 50}, dry=True, owed=owed, existing={"a": 1})
