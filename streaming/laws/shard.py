@@ -62,10 +62,11 @@ class _ShardState:
     table: LawState
 
     @classmethod
-    def of(cls, law: LawSpec, spilled: SpilledBody, context: StepContext) -> Self:
+    def of(cls, law: LawSpec, body: bytes | None, context: StepContext) -> Self:
+        spilled = SpilledBody.of(body, context.blobs)
         tried = b"" if context.candidate is None else context.candidate.digest
         if spilled.body.notes.get(_CANDIDATE, b"") != tried:
-            spilled = SpilledBody()
+            spilled = SpilledBody.of(None, context.blobs)
         columns, notes = spilled.body.columns, spilled.body.notes
         if "policies" in notes:
             timeline = PolicyTimeline.from_json(notes["policies"], notes["changes"])
@@ -157,12 +158,11 @@ def step(
         Exception: whatever a law raised, under `fail_fast`.
     """
     spec = LAWS.by_name[law]
-    known = _ShardState.of(spec, SpilledBody.of(body, context.blobs), context)
+    known = _ShardState.of(spec, body, context)
     # Only one shard reports what is wrong with a record that all of them see.
     reporter = shard == 0 and spec is LAWS.reporting
     try:
-        after, outputs = _advance(spec, known, records, context, reporter)
-        return known.spilled.to_bytes(after, context.blobs), outputs
+        return _advance(spec, known, records, context, reporter)
     except StateError:
         raise
     except Exception:
@@ -172,19 +172,9 @@ def step(
     return _set_aside(spec, body, records, context, reporter, failure)
 
 
-def step_held(
-    law: str, body: Body | None, records: Records, context: StepContext
-) -> tuple[Body, Outputs]:
-    """As `step`, of a lone shard whose state stays in memory as it is; whatever a law raises is raised."""
-    spec = LAWS.by_name[law]
-    spilled = SpilledBody() if body is None else SpilledBody(body=body)
-    known = _ShardState.of(spec, spilled, context)
-    return _advance(spec, known, records, context, spec is LAWS.reporting)
-
-
 def _advance(
     law: LawSpec, known: _ShardState, records: Records, context: StepContext, reporter: bool
-) -> tuple[Body, Outputs]:
+) -> tuple[bytes, Outputs]:
     """Decide a batch; whatever it raises, nothing is lost but this shard as it was read."""
     outputs = Outputs()
     timeline, table, notes = known.timeline, known.table, known.spilled.body.notes
@@ -224,7 +214,7 @@ def _advance(
     if sent := records.sent or notes.get(SENT):
         after[SENT] = sent
     after |= table.leave()
-    return Body(columns=table.columns(), notes=after), outputs
+    return known.spilled.to_bytes(Body(columns=table.columns(), notes=after), context.blobs), outputs
 
 
 def _set_aside(
@@ -254,7 +244,7 @@ def _set_aside(
     if not policies or context.candidate is not None:
         return before, outputs
     try:
-        known = _ShardState.of(law, SpilledBody.of(body, context.blobs), context)
+        known = _ShardState.of(law, body, context)
         apply_policies(policies, law, known.timeline)
         return known.with_policies(context), outputs
     except StateError:

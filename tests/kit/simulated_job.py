@@ -17,7 +17,6 @@ from enforcer.core.feeds.decisions import Read, decisions_in
 from enforcer.laws.mutation.decisions import READER
 from streaming.columns.outputs import DEAD_LETTER
 from streaming.laws.law import StepContext
-from streaming.state.body import Body
 from weir.simulate.failures.world import TOPICS, Agenda, Record, stepped
 
 TICK_MS = 1_000
@@ -59,7 +58,7 @@ class Job:
         self.batch_ms = random.choice((200, 500, 1_000))
         self._skew_ms = random.choice((0, -700, 2_500))
         self._initial = initial
-        self._body: Body | None = None
+        self._body: bytes | None = None
         self._taken = 0
         # A batch that was begun and is not over: its records, and when it began by the host's clock.
         self._planned: tuple[int, int, int] | None = None
@@ -118,13 +117,13 @@ class Job:
         self._over(body)
         self._write(said)
 
-    def _over(self, body: Body) -> None:
+    def _over(self, body: bytes) -> None:
         """The batch is in the checkpoint."""
         assert self._planned is not None
         self._body, self._taken = body, self._planned[1]
         self._planned = self._said = None
 
-    def _decide(self, begin: int, end: int, processed_ts: int) -> tuple[Body, list[bytes]]:
+    def _decide(self, begin: int, end: int, processed_ts: int) -> tuple[bytes, list[bytes]]:
         context = StepContext(initial=self._initial, processed_ts=processed_ts, fail_fast=True)
         body, outputs = stepped("mutation", self._body, begin, self.log[begin:end], context)
         rows = list(zip(outputs.type, outputs.value, strict=True))

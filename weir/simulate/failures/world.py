@@ -23,8 +23,7 @@ from streaming.columns.records import Records
 from streaming.contract.events import PolicyChange
 from streaming.contract.topics import Topics
 from streaming.laws.law import StepContext
-from streaming.laws.shard import step_held
-from streaming.state.body import Body
+from streaming.laws.shard import step
 from weir.simulate.draws import PLACES, Draws
 from weir.simulate.failures.excess import Found
 
@@ -170,13 +169,13 @@ class Traffic(ABC):
 
 
 def stepped(
-    law: str, body: Body | None, offset: int, given: Sequence[tuple[str, int, bytes]], context: StepContext
-) -> tuple[Body, Outputs]:
+    law: str, body: bytes | None, offset: int, given: Sequence[tuple[str, int, bytes]], context: StepContext
+) -> tuple[bytes, Outputs]:
     """A law's shard one batch further: topic, time and bytes of each record, the first of this offset."""
     topics, times, values = (list(column) for column in zip(*given, strict=True))
     offsets = list(range(offset, offset + len(given)))
     records = Records(topic=topics, partition=[0] * len(given), offset=offsets, ts=times, value=values)
-    return step_held(law, body, records, context)
+    return step(law, 0, body, records, context)
 
 
 @dataclass(slots=True)
@@ -192,7 +191,7 @@ class _Job:
     laws: tuple[str, ...]
     initial: Mapping[str, Any]
     changes: Sequence[bytes]
-    _bodies: dict[str, Body] = field(default_factory=dict)
+    _bodies: dict[str, bytes] = field(default_factory=dict)
     _offset: int = 0
 
     def decide(self, now: int, events: Sequence[tuple[str, str, int, bytes]]) -> list[bytes]:

@@ -2,7 +2,6 @@
 
 from base64 import b64decode
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,8 +16,7 @@ from pack_kit import packed
 from streaming.columns.records import NameColumn, Records, unpacked
 from streaming.contract.errors import StateError
 from streaming.laws.law import StepContext
-from streaming.laws.shard import step, step_held
-from streaming.state.body import encode
+from streaming.laws.shard import step
 
 Event = dict[str, Any]
 TOPIC = "persistent://t/n/x"
@@ -321,21 +319,3 @@ def test_a_request_on_the_topic_of_usage_is_buried(form: Callable[[Event], Event
         for value in map(orjson.loads, outputs.value if buried else ()):
             assert value["reason"] == "type: of the law mutation; it does not belong on this topic"
             assert value["topic"] == topic
-
-
-@pytest.mark.parametrize("law", PATH)
-def test_a_state_that_is_held_is_the_one_that_is_packed(law: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Batch by batch: the same decisions, and the same state."""
-    live, held = Live(law), Live(law)
-    for shard in (live, held):
-        shard.context = replace(shard.context, blobs=None)
-    tick = {"type": "tick", "ts": T0 + 70_000}
-    for batch in (
-        [event(law, 0), event(law, 1)], [policy(500, PATH[law], NEW[law]), event(law, 1_000)], [tick],
-        [event(law, 400_000), RUBBISH],
-    ):  # fmt: skip
-        decided = live.step(*batch)
-        with monkeypatch.context() as patched:
-            patched.setitem(globals(), "step", lambda law, _shard, *given: step_held(law, *given))
-            assert held.step(*batch) == decided
-        assert encode(held.body) == live.body
