@@ -99,7 +99,7 @@ def index_of(texts: pa.Array) -> Index:
     """An index of Arrow texts that differ from each other."""
     text, ends = bytes_in(texts)
     slots = np.full(1 << max(3, (2 * len(texts)).bit_length()), -1, dtype=np.int32)
-    index = Index(text=text, ends=ends, slots=slots, seed=crc32(text))
+    index = Index(text=text, ends=ends, slots=slots, seed=crc32(text.data))
     _fill(index)
     return index
 
