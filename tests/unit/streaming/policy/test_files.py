@@ -286,7 +286,7 @@ def test_few_groups_are_looked_for_by_their_letters(
 
 
 def test_few_unknown_keys_are_looked_for_by_their_letters(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a value: who may change one entry, with a body of 64 kB, held up the admin API for a second."""
+    """Of a value: who may change one entry, with a body of 64 kB, held up the admin API for half a second."""
     asked = list[str]()
 
     def suggestion(name: str, known: list[str]) -> str:
