@@ -47,10 +47,9 @@ class IdWatch(Watch):
     def _look(self, admin: AdminClient) -> None:
         if self._looks % _LIST_EACH == 0:
             self._names = self._listed(admin)
-        # Who does not know one now, as a broker that has just begun, takes no id away.
-        known = self._ids | ids_of(admin, self._names)
-        self._ids = {name: known[name] for name in self._names if name in known}
-        self._deliver(frozenset(self._ids.values()))
+        before, self._ids = self._ids, ids_of(admin, self._names)
+        # Who does not know one now, as a broker that has just begun, takes no id away yet.
+        self._deliver(frozenset((before | self._ids).values()))
         self._looks += 1
 
     def _listed(self, admin: AdminClient) -> tuple[str, ...]:
