@@ -23,7 +23,7 @@ from streaming.job.spark.memory import give_back
 from streaming.laws.shard import SWEEP_MS
 
 TITLE = "Growth: a batch and a round in the job's worker as principals, groups and proxies grow"
-DURATION_S = 120
+DURATION_S = 75
 SKEW: Final = 1.1
 GROWTH_TARGET: Final = 1.25
 """Batch time with a million principals over that with ten thousand: what two runs of the same differ by."""
