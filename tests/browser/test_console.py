@@ -190,3 +190,30 @@ def test_a_restart_is_survived(up: Up, _browser: Browser, part: str) -> None:
     overdraw(up, f"after-{part}")
     _browser.find("tbody tr.full a")
     assert _browser.errors(AWAY) == []
+
+
+def turned(page: str) -> str:
+    """The links of a list's page and what stands between them, as an expression."""
+    what = "one.getAttribute('href') ?? one.textContent"
+    return f"asked.turns({page}, (at) => `#${{at}}`).map((one) => one && ({what}))"
+
+
+@pytest.mark.parametrize(
+    ("module", "asks", "expected"),
+    [
+        ("words", turned("50, 50, 50, 20050"), ["#", "51 to 100 of 20,050", "#100"]),
+        ("words", turned("0, 50, 30, 30"), [False, "1 to 30 of 30", False]),
+        # The list has become shorter meanwhile.
+        ("words", turned("50, 50, 0, 50"), ["#", "0 to 0 of 50", False]),
+        ("words", turned("200, 50, 0, 70"), ["#50", "0 to 0 of 70", False]),
+        # A backlog's limit may be 0.
+        ("limits", "asked.level({ fraction: null, limit: 0, used: 5 })", "full"),
+        ("limits", "asked.level({ fraction: null, limit: 0, used: 0 })", "ok"),
+        ("limits", "asked.level({ fraction: 0.81, limit: 100, used: 81 })", "high"),
+    ],
+)
+def test_what_modules_answer(browser: Browser, module: str, asks: str, expected: object) -> None:
+    """As the page's own scripts ask them."""
+    browser.open("#/limits")
+    asked = f"import('/console/{module}.js').then((asked) => arguments[0]({asks}))"
+    assert browser.driver.execute_async_script(asked) == expected

@@ -4,6 +4,7 @@ import argparse
 import os
 import shlex
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
@@ -45,7 +46,6 @@ def serve(
     """
     options, settings = _options(args, policies), _settings(args.settings)
     stack: Stack | None = None
-    ready_file: Path | None = None
 
     def force() -> None:
         if stack is not None:
@@ -55,35 +55,33 @@ def serve(
     stop = StopSignal(force)
     stop.install()
     stack = Stack(options, settings, stop, _say)
-    server: MetricsServer | None = None
-    try:
-        # First of all: the ready file may be that of another one, which goes on.
+    with ExitStack() as held:
+        # Whatever fails: who is not stopped is killed with us.
+        held.callback(stack.stop)
         stack.take_data_dir()
+        # Not before: it may be that of another one, which goes on.
         forget_ready_file(args.ready_file)
-        ready_file = args.ready_file
         _check_port(options.listen, "--listen")
         _check_port(options.admin, "--admin")
         if options.pulsar:
             _check_port(options.pulsar_listen, "--pulsar-listen")
         tls = None if settings.tls is None else WatchedContext.of_metrics(settings.tls)
         server = MetricsServer(args.metrics, stack.metrics_sources, _SCRAPE_S, tls)
+        held.callback(server.stop)
+        if args.ready_file:
+            held.callback(args.ready_file.unlink, missing_ok=True)
+        held.callback(_tell, stop)
         if stack.start():
             _announce(stack, server, args, pulsar_tls=settings.pulsar_tls)
             if not meanwhile(stack, stop):
-                _watch(stack, stop, server, ready_file)
-    finally:
-        if stop.requested:
-            _say("stopping (a second Ctrl-C kills) ...")
-        try:
-            if ready_file:
-                ready_file.unlink(missing_ok=True)
-            if server is not None:
-                server.stop()
-        finally:
-            # Whatever fails: who is not stopped is killed with us.
-            stack.stop()
+                _watch(stack, stop, server, args.ready_file)
     _say("stopped")
     return 0
+
+
+def _tell(stop: StopSignal) -> None:
+    if stop.requested:
+        _say("stopping (a second Ctrl-C kills) ...")
 
 
 def _watch(stack: Stack, stop: StopSignal, server: MetricsServer, ready_file: Path | None) -> None:

@@ -1,11 +1,8 @@
 """The console's files as they are served, and the policies behind its page."""
 
 import re
-import shutil
-import subprocess
 from dataclasses import replace
 from importlib.resources import files
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -83,42 +80,6 @@ def test_a_module_imports_what_it_calls(name: str) -> None:
     imported = " ".join(re.findall(r"^import \{([^}]*)\}", text, re.MULTILINE))
     known = {*re.findall(r"\w+", imported), *re.findall(r"\b(?:function|const|let) (\w+)", text)}
     assert exported & set(re.findall(r"(?<![\w.])(\w+)\(", text)) <= known
-
-
-def turned(page: str) -> str:
-    """The links of a list's page and what stands between them, as an expression."""
-    return f"asked.turns({page}, (at) => `#${{at}}`).map((one) => one && (one.href ?? one.said))"
-
-
-@pytest.mark.skipif(shutil.which("node") is None, reason="no node is here to run the console's modules")
-@pytest.mark.parametrize(
-    ("module", "asks", "expected"),
-    [
-        ("words", turned("50, 50, 50, 20050"), ["#", "51 to 100 of 20,050", "#100"]),
-        ("words", turned("0, 50, 30, 30"), [False, "1 to 30 of 30", False]),
-        # The list has become shorter meanwhile.
-        ("words", turned("50, 50, 0, 50"), ["#", "0 to 0 of 50", False]),
-        ("words", turned("200, 50, 0, 70"), ["#50", "0 to 0 of 70", False]),
-        # A backlog's limit may be 0.
-        ("limits", "asked.level({ fraction: null, limit: 0, used: 5 })", "full"),
-        ("limits", "asked.level({ fraction: null, limit: 0, used: 0 })", "ok"),
-        ("limits", "asked.level({ fraction: 0.81, limit: 100, used: 81 })", "high"),
-    ],
-)
-def test_what_modules_answer(tmp_path: Path, module: str, asks: str, expected: object) -> None:
-    """Run by node, with elements that keep what they are given."""
-    for name in NAMES:
-        (tmp_path / name).write_bytes((STATIC / name).read_bytes())
-    (tmp_path / "package.json").write_text('{"type": "module"}')
-    (tmp_path / "asks.js").write_text(
-        f"import * as asked from './{module}.js';\n"
-        "const made = () => ({ setAttribute(name, value) { this[name] = value; },"
-        " append(said) { this.said = said; } });\n"
-        "globalThis.document = { createElement: made };\n"
-        f"console.log(JSON.stringify({asks}));\n"
-    )
-    words = ["node", str(tmp_path / "asks.js")]
-    assert orjson.loads(subprocess.run(words, check=True, capture_output=True, timeout=30).stdout) == expected
 
 
 def test_pages_are_open_and_what_they_show_is_not() -> None:

@@ -64,12 +64,13 @@ def test_parts_are_stopped_in_order_whatever_fails_meanwhile(
 ) -> None:
     """Such as the ready file on a disk that has become read-only: they were killed."""
     asked: list[str] = []
-    noted: Any = SimpleNamespace(
-        take_data_dir=list, start=lambda: False, stop=lambda: asked.append("stop"), metrics_sources={}
+    stack: Any = SimpleNamespace(
+        take_data_dir=list, start=lambda: False, stop=lambda: asked.append("stack"), metrics_sources={}
     )
+    server: Any = SimpleNamespace(stop=lambda: asked.append("server"))
     settings: Any = SimpleNamespace(tls=None)
     options: Any = SimpleNamespace(listen="h:0", admin="h:0", pulsar=None)
-    given = {"_options": options, "_settings": settings, "Stack": noted, "MetricsServer": noted}
+    given = {"_options": options, "_settings": settings, "Stack": stack, "MetricsServer": server}
     for name, made in given.items():
         monkeypatch.setattr(serve, name, lambda *words, made=made: made)
     monkeypatch.setattr(serve, "forget_ready_file", lambda path: None)
@@ -78,7 +79,7 @@ def test_parts_are_stopped_in_order_whatever_fails_meanwhile(
     args = Namespace(ready_file=tmp_path, settings=None, metrics=("h", 0))
     with pytest.raises(OSError, match=re.escape(str(tmp_path))):
         serve.serve(args, None)
-    assert asked == ["stop"]
+    assert asked == ["server", "stack"]
 
 
 def test_a_second_one_leaves_the_ready_file_of_the_first(
