@@ -154,9 +154,10 @@ def settle(rig: Rig, told: Recorder, folder: Path) -> None:
     for name in AdminClient({"bootstrap.servers": rig.kafka.bootstrap}).list_topics(timeout=60).topics:
         told.note("topic", name=name)
     for name in TOPICS:
+        epochs = rig.kafka.epochs(name)
         for record in records(rig, name):
-            value = record.value.decode().rstrip()
-            told.note("record", topic=name, offset=record.offset, value=value)
+            value, epoch = record.value.decode().rstrip(), epochs.get(record.offset)
+            told.note("record", topic=name, offset=record.offset, value=value, epoch=epoch)
     for offset, value in rig.pulsar.records(PULSAR_TOPIC):
         told.note("record", topic=PULSAR_TOPIC, offset=offset, value=value)
     status, said = replay(rig, folder, recorded)

@@ -11,6 +11,7 @@ from soak_schedule import PROXIES, PULSAR, Fault, kind_of
 from streaming.contract.errors import WeirError
 
 BACK_S = 300.0
+"""From the newest that befell it: one that is befallen again before it is back has not been back."""
 SAMPLE_S, POLL_S = 2.0, 0.5
 KAFKA, DECIDING = "kafka", "decisions"
 """What is back with the job and all around it: new decisions are there."""
@@ -109,7 +110,6 @@ class Backs:
         if fault.what != "policy":
             target = reached(fault.target)
             before, _ = self._due.get(target, ([], 0))
-            # One that is befallen again before it is back has not been back.
             due = fault, ended, self._without_kafka_s
             self._due[target] = [*before, due], self._rig.decided()
 
@@ -117,22 +117,20 @@ class Backs:
         faults, decided = self._due.pop(target)
         now = self._rig.decided() if target == DECIDING else 0
         there = now > decided >= 0 if target == DECIDING else self._rig.there(target)
-        left = []
-        for fault, ended, before_s in faults:
+        _, newest, before_s = faults[-1]
+        # The job cannot decide without.
+        without_s = self._without_kafka_s - before_s if target == DECIDING else 0.0
+        if not there and time.monotonic() - newest - without_s <= BACK_S:
+            # Where Kafka was away, what is decided from now on counts.
+            self._due[target] = faults, now if decided < 0 else decided
+            return
+        for fault, ended, _ in faults:
             took_s = time.monotonic() - ended
-            # The job cannot decide without.
-            without_s = self._without_kafka_s - before_s if target == DECIDING else 0.0
-            if not there and took_s - without_s <= BACK_S:
-                left.append((fault, ended, before_s))
-                continue
             said = f"back after {took_s:.1f} s" if there else f"not back after {took_s:.0f} s"
             self._told.note(
                 "back", what=fault.what, target=fault.target, at=now_ms(), took_s=took_s if there else None
             )
             self._say(f"{fault.what} {fault.target}: {said}")
-        if left:
-            # Where Kafka was away, what is decided from now on counts.
-            self._due[target] = left, now if decided < 0 else decided
 
 
 def reached(target: str) -> str:

@@ -1,6 +1,7 @@
 """Three brokers, each a controller too, of which any may be killed."""
 
 import json
+import struct
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +17,12 @@ _REPLICATED = {
     "transaction.state.log.replication.factor": "3",
     "transaction.state.log.min.isr": "2",
 }
+
+
+_BATCH = struct.Struct(">qiibIhiqqqhii")
+"""The head of a batch in a segment (KIP-98): offset, length, leader epoch, magic, CRC, attributes, last
+offset delta, two timestamps, producer id, producer epoch, sequence, records.
+"""
 
 
 class Brokers(LocalKafka):
@@ -45,6 +52,19 @@ class Brokers(LocalKafka):
                 states.append(json.loads((self._metadata(node) / "quorum-state").read_text()))
         known = [one for one in states if one["leaderId"] > 0]
         return self.children[max(known, key=lambda one: one["leaderEpoch"])["leaderId"] - 1]
+
+    def epochs(self, topic: str) -> dict[int, tuple[int, int]]:
+        """Of each offset of its first partition the id and the epoch of the producer that wrote it."""
+        found = {}
+        for segment in sorted((self._node_dir(0) / "log" / f"{topic}-0").glob("*.log")):
+            data, pos = segment.read_bytes(), 0
+            while pos + _BATCH.size <= len(data):
+                first, length, _, _, _, _, more, _, _, *producer, _, _ = _BATCH.unpack_from(data, pos)
+                if not length:
+                    break
+                found |= dict.fromkeys(range(first, first + more + 1), tuple(producer))
+                pos += struct.calcsize(">qi") + length
+        return found
 
     def _metadata(self, node: int) -> Path:
         return self._node_dir(node) / "log" / "__cluster_metadata-0"

@@ -9,7 +9,7 @@ from itertools import pairwise
 from soak_alerts import OF
 from soak_calm import Span, common_ms, disturbed, joined, proxy_of
 from soak_history import Entry, History
-from soak_schedule import PROXIES
+from soak_schedule import KILLS, PROXIES
 from soak_slots import SEEN_MS
 
 POLICY_VIOLATION = 44
@@ -17,6 +17,8 @@ LARGEST_BYTES = 600
 """No record takes more on a broker's disk; the value alone is `size`."""
 STALE_MS = 60_000
 """A decision is too old then, and producers go on (docs/backlog/producers.md): three checks, and a minute."""
+_BREAKS = (*KILLS, "cut", "halve", "reset")
+"""What ends connections."""
 _DISTURB = (*OF["kafka"], *OF["job"], *OF["collect"], *OF["proxy"])
 """What may keep a check, its decision or a proxy's knowledge of it from being there: until all is back."""
 
@@ -165,7 +167,7 @@ def outcome(history: History) -> Iterator[str]:
     """Producers are told what the policy says, only beyond the quota, and what was refused is not written."""
     spans = troubles(history)
     there = {(one["topic"], one["value"]) for one in history["record"]}
-    there -= {(one["topic"], one["value"]) for one in sent_as_brokers_fell(history)}
+    there -= {(one["topic"], one["value"]) for one in sent_as_its_way_broke(history)}
     every = list(lags(history))
     for quota in history["quota"]:
         refused = [one for one in sent_to(history, quota) if one["code"] == POLICY_VIOLATION]
@@ -185,15 +187,21 @@ def outcome(history: History) -> Iterator[str]:
                 yield f"nobody was refused at {quota['topic']}, from {lag.beyond_at} to {lag.until}"
 
 
-def sent_as_brokers_fell(history: History) -> Iterator[Entry]:
-    """What was under way then: written without an answer, it may be refused when it is sent again
-    (docs/backlog/producers.md).
+def sent_as_its_way_broke(history: History) -> Iterator[Entry]:
+    """What was under way as a broker fell, its proxy or a connection between.
+
+    Written without an answer, it may be refused when it is sent again (docs/backlog/producers.md).
     """
-    fell = [(one["begun"], one["ended"]) for one in history["fault"] if one["target"] in OF["kafka"]]
+    fell = [one for one in history["fault"] if one["what"] in _BREAKS or one["target"] in OF["kafka"]]
     ended = [one["at"] for one in history["ended"] if one["part"].partition("-")[0] in OF["kafka"]]
-    fell += [(at - SEEN_MS, at) for at in ended]
+    unplanned = [(at - SEEN_MS, at) for at in ended]
+    spans = {}
+    for proxy in PROXIES:
+        way = (*OF["kafka"], proxy, f"client-{proxy}", f"broker-{proxy}")
+        spans[proxy] = unplanned + [(one["begun"], one["ended"]) for one in fell if one["target"] in way]
     for one in history["sent"]:
-        if any(since <= one["ended"] and one["begun"] <= until for since, until in fell):
+        own = spans.get(proxy_of(one), unplanned)
+        if any(since <= one["ended"] and one["begun"] <= until for since, until in own):
             yield one
 
 

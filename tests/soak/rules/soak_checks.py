@@ -1,10 +1,10 @@
 """Whether a history may have been, in Jepsen's manner: each rule says what it has found against it."""
 
-from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from statistics import median
+from typing import Any
 
 from soak_alerts import OF, alerts
 from soak_backlogs import freed, kept, outcome
@@ -16,8 +16,6 @@ from soak_slots import full, leaked
 
 REFUSED = 89
 """THROTTLING_QUOTA_EXCEEDED."""
-TIMED_OUT = -192
-"""librdkafka's _MSG_TIMED_OUT."""
 GROWN_BYTES, GROWN_TIMES = 96 << 20, 1.5
 DESCRIPTORS_GROWN = 100
 SAMPLES_MIN = 30
@@ -49,37 +47,28 @@ def lost(history: History) -> Iterator[str]:
 
 
 def twice(history: History) -> Iterator[str]:
-    """Producers are idempotent: nothing stands twice, and in the order in which it was sent."""
-    doubt = set(_given_up(history))
-    counts = Counter((one["topic"], one["value"]) for one in history["record"])
-    for (topic, value), count in counts.items():
-        if count > 1 and (topic, value) not in doubt:
+    """Producers are idempotent: nothing stands twice, and in the order in which it was sent.
+
+    Within a producer's epoch: librdkafka begins a new one where it gave a record up, or where of several
+    under way as brokers fell one was written and the next was not; a broker then takes again what it has.
+    """
+    counts = Counter((one["topic"], one["value"], _epoch(one)) for one in history["record"])
+    for (topic, value, _), count in counts.items():
+        if count > 1:
             yield f"{value} is {count} times in {topic}"
-    newest: dict[tuple[str, str], int] = {}
+    newest: dict[tuple[Any, ...], int] = {}
     for one in sorted(history["record"], key=lambda one: (one["topic"], one["offset"])):
         who, _, number = one["value"].rpartition(" ")
-        before = newest.get((one["topic"], who), -1)
-        newest[one["topic"], who] = max(before, int(number))
-        if int(number) < before and (one["topic"], one["value"]) not in doubt:
+        key = one["topic"], who, _epoch(one)
+        before = newest.get(key, -1)
+        newest[key] = max(before, int(number))
+        if int(number) < before:
             yield f"{one['value']} stands behind {before} in {one['topic']}"
 
 
-def _given_up(history: History) -> Iterator[tuple[str, str]]:
-    """Topic and value of what was under way as a record of its producer timed out (message.timeout.ms).
-
-    librdkafka then begins a new epoch, in which a broker takes again what it has; a producer that is told of
-    nothing for five minutes cannot know.
-    """
-    given_up = defaultdict(list)
-    for one in history["sent"]:
-        if one.get("code") == TIMED_OUT:
-            given_up[one["who"], one["topic"]].append(one["ended"])
-    for ended in given_up.values():
-        ended.sort()
-    for one in history["sent"]:
-        ended = given_up[one["who"], one["topic"]]
-        if bisect_left(ended, one["begun"]) < bisect_right(ended, one["ended"]):
-            yield one["topic"], one["value"]
+def _epoch(record: Entry) -> tuple[int, ...]:
+    """The id and epoch of who wrote it, of Kafka's producers."""
+    return tuple(record.get("epoch") or ())
 
 
 def skipped(history: History) -> Iterator[str]:

@@ -130,6 +130,20 @@ def test_what_is_not_back_in_time_is_given_up(file: Path, monkeypatch: pytest.Mo
     assert [one["took_s"] for one in History.read(file)["back"]] == [None]
 
 
+def test_what_is_befallen_again_has_not_been_back(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its time runs from the newest fault; how long it took, from each."""
+    monkeypatch.setattr(soak_backs, "BACK_S", 10.0)
+    rig = FakeRig()
+    with Recorder(file) as told:
+        backs = Backs(rig, told, lambda _: None)  # type: ignore[arg-type]  # what it asks of a rig
+        for _ in range(3):
+            backs.befall(Fault(0, "kill", "cluster"), 0.5)
+            backs.wait(soak_backs.time.monotonic() + 8)
+        rig.back = True
+        backs.wait(soak_backs.time.monotonic() + 60, backs.all_back)
+    assert [round(one["took_s"]) for one in History.read(file)["back"]] == [26, 17, 8]
+
+
 @pytest.mark.parametrize(("target", "given_up"), [("job", False), ("admin", True)])
 def test_the_time_of_the_job_does_not_run_without_kafka(
     file: Path, monkeypatch: pytest.MonkeyPatch, target: str, given_up: bool

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from soak_bounds import beyond, most_above
-from soak_checks import DEMANDED_S, IDLE_S, RULES, SAMPLES_MIN, SOON_MS, TIMED_OUT, check, successes
+from soak_checks import DEMANDED_S, IDLE_S, RULES, SAMPLES_MIN, SOON_MS, check, successes
 from soak_histories import (
     AWAY,
     GOOD,
@@ -203,14 +203,13 @@ def test_one_doubt_is_forgiven_once() -> None:
     assert check(History.of([*twice, doubt, doubt]))["charged"] == []
 
 
-@pytest.mark.parametrize(("who", "ended", "wrong"), [("p", 4_000, 0), ("q", 4_000, 1), ("p", 3_999, 1)])
-def test_what_was_under_way_as_its_producer_gave_one_up_may_be_there_twice(
-    who: str, ended: int, wrong: int
-) -> None:
-    """Of that producer, and at that time; it is not lost."""
-    given_up = {**sent(5, None), "who": who, "ended": ended, "code": TIMED_OUT}
-    found = check(History.of([*GOOD, given_up, placed("record", 4, 4)]))
-    assert (len(found["twice"]), found["lost"]) == (wrong, [])
+@pytest.mark.parametrize(("epoch", "wrong"), [([7, 1], 0), ([8, 0], 0), ([7, 0], 1)])
+def test_what_stands_twice_is_of_two_epochs_of_its_producer(epoch: list[int], wrong: int) -> None:
+    """It begins a new one where it cannot know; within one a broker keeps each once, and in order."""
+    first = [{**one, "epoch": [7, 0]} if one["kind"] == "record" else one for one in GOOD]
+    for number in (3, 4):
+        found = check(History.of([*first, {**placed("record", 4, number), "epoch": epoch}]))
+        assert (len(found["twice"]), found["lost"]) == (wrong, [])
 
 
 def broker_back(took_s: float) -> Entry:
@@ -334,10 +333,21 @@ def test_what_a_check_takes_longer_by_troubles_is_forgiven(target: str, wrong: b
     assert [bool(found[rule]) for rule in ("kept", "freed", "outcome")] == [wrong] * 3
 
 
-@pytest.mark.parametrize(("begun", "wrong"), [(39_800, False), (41_000, True), (30_000, True)])
-def test_what_was_under_way_as_brokers_fell_may_be_refused_by_its_second_try(begun: int, wrong: bool) -> None:
-    away = {**killed(begun, "cluster"), "ended": begun + 500}
-    back = {"kind": "back", "what": "kill", "target": "cluster", "at": begun + 20_000, "took_s": 20.0}
+@pytest.mark.parametrize(
+    ("what", "target", "begun", "wrong"),
+    [
+        ("kill", "cluster", 39_800, False), ("kill", "cluster", 41_000, True),
+        ("kill", "cluster", 30_000, True), ("kill", "one", 39_800, False), ("kill", "two", 39_800, True),
+        ("halve", "client-one", 39_800, False), ("halve", "client-two", 39_800, True),
+        ("delay", "client-one", 39_800, True),
+    ],
+)  # fmt: skip
+def test_what_was_under_way_as_its_way_broke_may_be_refused_by_its_second_try(
+    what: str, target: str, begun: int, wrong: bool
+) -> None:
+    """Brokers, its proxy or a connection between them; another proxy's is no excuse."""
+    away = {**killed(begun, target), "what": what, "ended": begun + 500}
+    back = {"kind": "back", "what": what, "target": target, "at": begun + 20_000, "took_s": 20.0}
     assert bool(check(History.of([*GOOD, WRITTEN, away, back]))["outcome"]) == wrong
 
 

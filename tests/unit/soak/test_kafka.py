@@ -1,6 +1,7 @@
 """Which of the soak's brokers leads the controllers (tests/soak)."""
 
 import json
+import struct
 from pathlib import Path
 
 from soak_kafka import BROKERS, Brokers
@@ -23,3 +24,17 @@ def test_the_newest_word_of_the_quorum_names_the_leader(tmp_path: Path) -> None:
 
     files[1].write_text(files[1].read_text()[:-4])
     assert brokers.leader() is brokers.children[1]
+
+
+def test_who_wrote_what_stands_in_the_log(tmp_path: Path) -> None:
+    """Of each offset, of a batch with several too; what a killed broker left half is no batch."""
+    brokers = Brokers(tmp_path, [{} for _ in range(BROKERS)])
+    folder = tmp_path / "broker-1" / "log" / "t-0"
+    folder.mkdir(parents=True)
+    body = b"records"
+    batches = [
+        struct.pack(">qiibIhiqqqhii", first, 56, 0, 2, 0, 0, more, 0, 0, 2, epoch, 0, more + 1) + body
+        for first, more, epoch in [(0, 2, 29), (3, 0, 30)]
+    ]
+    (folder / "00000000000000000000.log").write_bytes(b"".join(batches) + batches[0][:60])
+    assert brokers.epochs("t") == dict.fromkeys(range(3), (2, 29)) | {3: (2, 30)}
