@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Protocol
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
+from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp
 
@@ -49,6 +50,14 @@ _FLAGS: Final = {"true": True, "false": False}
 Flag = Annotated[str, Query(json_schema_extra={"enum": ["true", "false"]})]
 """A parameter of a query that `flag` reads."""
 
+
+class _Rest(PathConvertor):
+    """What is left of a path, `{name:rest}`, with newlines in it, which Starlette's own `path` leaves out."""
+
+    regex = "(?s:.*)"
+
+
+register_url_convertor("rest", _Rest())
 
 Decide = Callable[[Entries], Changes]
 """The entries as they are -> what to change."""

@@ -23,7 +23,7 @@ _CONSOLE: Final = "/console/"
 ASKS_FIRST_HEADER: Final = "x-requested-by"
 """Any header that forms cannot set makes a browser ask us before it sends another site's POST."""
 _GROUPS: Final = ("/admin/v2/resourcegroups", "/admin/v2/resourcegroup")
-_VIEW: Final = ("entities", "entities/{law}/{entity:path}", "summary", "stream")
+_VIEW: Final = ("entities", "entities/{law}/{entity:rest}", "summary", "stream")
 _FOR_ALL: Final = frozenset(
     {"/docs", *_GROUPS, *(f"{path}/" for path in _GROUPS), *(f"/weir/v1/{path}" for path in _VIEW)}
 )

@@ -45,7 +45,7 @@ def entity_routes(parts: Parts) -> APIRouter:
         return _json(rows, {TOTAL_HEADER: str(total)})
 
     @router.get(
-        "/entities/{law}/{entity:path}",
+        "/entities/{law}/{entity:rest}",
         response_model=dict[str, Any],
         responses=refusals(400, 404),
         summary="One of them: why, its ladder of levels, shares, newest decisions, and what would help",

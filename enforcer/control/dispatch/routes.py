@@ -39,7 +39,7 @@ from streaming.policy.topics import RateKind
 
 NAMES_PATH: Final = "/admin/v2/brokers/configuration"
 _BEFORE_SUBSCRIPTION: Final = TOPIC.count("/") + 1
-_TO_SUBSCRIPTION: Final = "{subscription:path}"
+_TO_SUBSCRIPTION: Final = "{subscription:rest}"
 # Names of consumer groups may hold what paths are made of.
 _Subscription = Annotated[str, Path()]
 

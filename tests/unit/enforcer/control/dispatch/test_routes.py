@@ -16,7 +16,7 @@ FULL = {
 }  # fmt: skip
 PLACES = (
     f"{N}/dispatchRate", f"{N}/subscriptionDispatchRate", f"{P}/dispatchRate",
-    f"{P}/subscriptionDispatchRate", f"{P}/sub1/dispatchRate", f"{P}/a%2Fb%25c%2Bd+e/dispatchRate",
+    f"{P}/subscriptionDispatchRate", f"{P}/sub1/dispatchRate", f"{P}/a%2Fb%25c%2Bd+e%0Af/dispatchRate",
 )  # fmt: skip
 
 
@@ -39,7 +39,7 @@ def test_a_rate_lives_as_in_pulsar(api: TestClient, path: str) -> None:
 
 
 def test_places_are_those_of_the_policies() -> None:
-    """Entries as a file has them; names of consumer groups may hold slashes."""
+    """Entries as a file has them; names of consumer groups may hold slashes and newlines."""
     made = parts()
     api = client(made)
     for rate, path in enumerate(PLACES, 1):
@@ -50,7 +50,7 @@ def test_places_are_those_of_the_policies() -> None:
         "topics.persistent://acme/orders/t1": {
             "dispatchRate": rates[3],
             "subscriptionDispatchRate": rates[4],
-            "subscriptions": {"sub1": {"dispatchRate": rates[5]}, "a/b%c+d e": {"dispatchRate": rates[6]}},
+            "subscriptions": {"sub1": {"dispatchRate": rates[5]}, "a/b%c+d e\nf": {"dispatchRate": rates[6]}},
         },
     }
     for path in PLACES:
