@@ -1,5 +1,6 @@
 """Sends events to Kafka without ever making the traffic wait."""
 
+import contextlib
 import logging
 import os
 import threading
@@ -225,8 +226,9 @@ class Reports:
 
     def _replace_if_fatal(self, producer: Producer, error: KafkaError) -> None:
         """An idempotent producer that lost its place refuses all further work: begin anew."""
-        with self._replacing:
+        # Where no thread is left for another one, the next event tries again: the dead one refuses that.
+        with self._replacing, contextlib.suppress(KafkaException):
             if error.fatal() and self._producer is producer and not self._stopping.is_set():
                 logger.warning("the event producer starts again: %s", error)
-                self._dead.append(producer)
                 self._producer = self._connect(self._properties, self._own)
+                self._dead.append(producer)

@@ -74,6 +74,7 @@ class Bench:
     def __init__(self) -> None:
         self.producers: list[FakeProducer] = []
         self.refused, self.learnt = list[str](), list[int]()
+        self.refuses: KafkaException | None = None
         self.metrics = Metrics(10)
         self.reports = Reports(
             {"bootstrap.servers": "here"}, "weir.requests", events_max=2, event_timeout_ms=1_000,
@@ -82,6 +83,8 @@ class Bench:
         )  # fmt: skip
 
     def _connect(self, _client: object, own: dict[str, Any]) -> FakeProducer:
+        if self.refuses is not None:
+            raise self.refuses
         self.own = own
         self.producers.append(FakeProducer())
         return self.producers[-1]
@@ -186,6 +189,9 @@ def test_a_dead_producer_is_replaced_once(bench: Bench) -> None:
         report(dead, None)
     assert len(bench.producers) == 2
     bench.producers[1].fatal = dead
+    bench.refuses = KafkaException(KafkaError(KafkaError._CRIT_SYS_RESOURCE))
+    assert not bench.reports.send({}, "user=a")  # the machine had no thread left for another one
+    bench.refuses = None
     assert not bench.reports.send({}, "user=a")
     assert len(bench.producers) == 3
     assert bench.reports.send({}, "user=a")
