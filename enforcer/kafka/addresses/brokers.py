@@ -126,12 +126,13 @@ class Brokers:
         """The id of the broker at an address; where only one is known, any address leads to it.
 
         A cluster's bootstrap address may be another than the one that the same broker is known by.
+        Of several at one address the one that came last is there.
 
         Returns:
             None: it is not known yet which of several it is, or there is none.
         """
         brokers = self._brokers
-        for node_id, broker in brokers.items():
+        for node_id, broker in reversed(brokers.items()):
             if (broker.host, broker.port) == address:
                 return node_id
         return next(iter(brokers)) if len(brokers) == 1 else None
@@ -147,7 +148,7 @@ class Brokers:
 
     def _open(self, node_id: int, host: str, port: int) -> Broker:
         if len(self._brokers) >= self._brokers_max:
-            raise TooManyBrokers(f"broker {node_id} is one more than brokers_max = {self._brokers_max}")
+            raise TooManyBrokers(f"broker {node_id} is one more than {self._brokers_max} since the start")
         if self._domain:
             self._brokers[node_id] = Broker(
                 node_id=node_id, host=host, port=port, listen_port=self._domain_port

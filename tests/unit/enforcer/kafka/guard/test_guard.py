@@ -150,7 +150,7 @@ class Compared(bytes):
 
 
 def test_refusals_of_many_groups_cost_the_same_each() -> None:
-    """Each was looked for among all groups of the answer: 2,000 held up all others for a fifth of a second."""
+    """Each was looked for among all groups of the answer: 2,000 took a fifth of a second at once."""
     (rule,) = rules_of(9, 8)
     groups = [Compared(number) for number in range(200)]
     answer: Fields = {"Groups": [{"GroupId": group, "Topics": []} for group in groups[::2]]}
