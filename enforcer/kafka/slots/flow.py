@@ -6,6 +6,7 @@ from collections.abc import Callable
 from math import ceil
 from typing import Final, Protocol
 
+from enforcer.core.lines import Pause
 from enforcer.core.settings import ProxySettings
 from enforcer.kafka.part import Link, Request, Slot
 from enforcer.kafka.slots.classes import ADMIN_CLASS, class_of
@@ -24,18 +25,6 @@ _FAILED_MAX: Final = 100
 """So many fail at once; then others have their turn, and it is looked how many answers wait."""
 _HEAD: Final = struct.Struct(">4xhh")
 _NS_PER_MS: Final = 1_000_000
-
-
-class Pause(Protocol):
-    """What holds the connection back; see pacing.Pacer."""
-
-    def pause(self, wait_ms: float) -> None:
-        """Handle nothing until `wake`, and for so long at most."""
-        ...
-
-    def wake(self) -> None:
-        """Handle the request at the head again, soon."""
-        ...
 
 
 class RequestQueue(Protocol):
@@ -101,7 +90,7 @@ class Flow:
         return not limiter.spare and ADMIN_CLASS not in limiter.exempt
 
     def wake(self) -> None:
-        """A slot may be free (limiter.Waiter)."""
+        """A slot may be free (lines.Waiter)."""
         self._pause.wake()
 
     def goes(self, requests: RequestQueue, link: Link) -> bool:
