@@ -73,7 +73,6 @@ class ConnectionMeter:
         self._meter = frames.meter
         self._steady_ms = frames.meter.clock.steady_ms
         self._metrics = metrics
-        self._pause = pause
         self._line_up = LineUp(frames.meter.lines, pause, frames.split_ms, frames.slice_ms)
         self._session: dict[bytes, None] = {}
         self._fetched = ShareSession()
