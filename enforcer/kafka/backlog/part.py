@@ -142,7 +142,7 @@ class BlocksPart(Part):
         return {place: block for place, block in found.items() if block is not None}
 
     def _is_held(self, frame: bytes) -> bool:
-        """See waiting.IsHeld; one that cannot be read is not, so that it is looked at."""
+        """See held_request.IsHeld; one that cannot be read is not, so that it is looked at."""
         try:
             header = parse_header(frame)
             asked = asked_in(frame, header)
