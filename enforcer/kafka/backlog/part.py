@@ -233,8 +233,5 @@ class BlocksPart(Part):
         naming = self._naming
         naming.proven = naming.proven or request.user != ANONYMOUS
         by_id = request.header.api_version >= PRODUCE_IDS_FROM
-        self._questions.begin(request)
-        try:
+        with self._questions.about(request):
             return naming.must_wait(topic for topic, _ in asked.places if by_id) or naming.must_prove()
-        finally:
-            self._questions.end()

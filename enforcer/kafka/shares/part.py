@@ -73,12 +73,9 @@ class SharesPart(Part):
             return True
         if request.user != ANONYMOUS:
             self._connection_meter.naming.proven = True
-        self._questions.begin(request)
         take = {PRODUCE: self._produce, SHARE_FETCH: self._share}.get(key, self._fetch)
-        try:
+        with self._questions.about(request):
             return take(request)
-        finally:
-            self._questions.end()
 
     def take_plain(self, client_id: bytes, version: int, size: int, brings: ProducedPart) -> Charged | None:
         user = self._link.user
