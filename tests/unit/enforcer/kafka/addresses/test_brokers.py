@@ -26,5 +26,5 @@ def test_an_address_is_its_newest_brokers() -> None:
     )  # fmt: skip
     for node_id, host in ((1, "kafka-1"), (101, "kafka-1"), (102, "kafka-2")):
         brokers.address(node_id, host, 9_092)
-    assert brokers.node_at(("kafka-1", 9_092)) == 101 and brokers.node_at(("kafka-2", 9_092)) == 102
-    assert brokers.node_at(("kafka", 9_092)) is None
+    found = [brokers.partition_at((host, 9_092)) for host in ("kafka-1", "kafka-2", "kafka")]
+    assert found == ["broker-101", "broker-102", None]
