@@ -71,7 +71,6 @@ class Flow:
         """What the broker has to answer; in the place of `Responses.due`."""
         self._pause = pause
         self._wait_ns = settings.inflight_wait_ms * _NS_PER_MS
-        self._throttle_ms = INFLIGHT_THROTTLE_MS
         self._failing = False
         self.room = 1
         """How many requests may be sent at once by who was just told to go on."""
@@ -132,7 +131,7 @@ class Flow:
         """The answer to a request for mutations that finds no slot: it is neither judged nor charged."""
         self.limiter.refuse()
         message = "The broker has as many requests in flight as its concurrency limit allows; try again."
-        return refuse_all(request, self._throttle_ms, message)
+        return refuse_all(request, INFLIGHT_THROTTLE_MS, message)
 
     def look_over(self, piece: bytes | bytearray | memoryview) -> None:
         """These requests, with their lengths, are about to be sent: note what `due` cannot see."""
