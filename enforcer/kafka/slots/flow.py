@@ -78,11 +78,6 @@ class Flow:
         """Whether what the request at the head was last told to wait for is a slot."""
 
     @property
-    def spare(self) -> bool:
-        """Whether any request may be sent, without a look at it."""
-        return self.limiter.spare
-
-    @property
     def refuses_mutations(self) -> bool:
         """Whether a request for mutations is answered with error 89 instead of being looked at."""
         limiter = self.limiter
