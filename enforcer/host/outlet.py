@@ -43,8 +43,8 @@ class Outlet:
             transport.write(head + frame)
         return True
 
-    def pass_on(self, data: bytes | bytearray | memoryview, unfinished: bool) -> bool:
-        """Send what came as it came; False: there is no connection, and it is dropped.
+    def pass_on(self, data: bytes | bytearray | memoryview, unfinished: bool) -> None:
+        """Send what came as it came; without a connection it is dropped.
 
         Args:
             data: frames; the first and the last may be parts.
@@ -52,12 +52,11 @@ class Outlet:
         """
         transport = self.transport
         if transport is None or transport.is_closing():
-            return False
+            return
         transport.write(data)
         self.mid = unfinished
         while self._queue and not unfinished:
             transport.write(self._queue.popleft())
-        return True
 
     @property
     def held_bytes(self) -> int:

@@ -130,7 +130,7 @@ class Connection(asyncio.Protocol):
             or upstream is None
             or not upstream.writable
             or not self.pacer.idle
-            or (flow is not None and not flow.spare)
+            or (flow is not None and not flow.limiter.spare)
             # The last one that may wait stops the reading.
             or len(answers) >= bounds.INFLIGHT_MAX - 1
             or (answers and (self._responses.kept_bytes or not self._chain.free))

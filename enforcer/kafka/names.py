@@ -36,11 +36,15 @@ class NameQuestions:
         self._header: RequestHeader | None = None
         self._client_id = b""
 
-    def begin(self, request: Request) -> None:
-        """A request is handled from now on, until `end`: meanwhile names may be asked for."""
+    def about(self, request: Request) -> "NameQuestions":
+        """To be used by `with`: while this request is handled names may be asked for."""
         self._header, self._client_id = request.header, client_id_field(request.frame)
+        return self
 
-    def end(self) -> None:
+    def __enter__(self) -> None:
+        """It is handled from now on."""
+
+    def __exit__(self, *_: object) -> None:
         """It was handled."""
         self._header, self._client_id = None, b""
 

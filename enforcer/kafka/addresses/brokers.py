@@ -122,24 +122,19 @@ class Brokers:
         broker = self._brokers.get(node_id)
         return None if broker is None else (broker.host, broker.port)
 
-    def node_at(self, address: tuple[str, int]) -> int | None:
-        """The id of the broker at an address; where only one is known, any address leads to it.
+    def partition_at(self, address: tuple[str, int]) -> str | None:
+        """The partition of load (docs/contract.md 3.4) at an address; where one broker is known, at any.
 
         A cluster's bootstrap address may be another than the one that the same broker is known by.
+        Of several at one address the one that came last is there.
 
         Returns:
             None: it is not known yet which of several it is, or there is none.
         """
-        brokers = self._brokers
-        for node_id, broker in brokers.items():
-            if (broker.host, broker.port) == address:
-                return node_id
-        return next(iter(brokers)) if len(brokers) == 1 else None
-
-    def partition_at(self, address: tuple[str, int]) -> str | None:
-        """The partition of load (docs/contract.md 3.4) at an address; None as `node_at`."""
-        node = self.node_at(address)
-        return None if node is None else f"broker-{node}"
+        for node_id, broker in reversed(self._brokers.items()):
+            if (broker.host, broker.port) == address or len(self._brokers) == 1:
+                return f"broker-{node_id}"
+        return None
 
     def _change(self) -> None:
         self.changes += 1
@@ -147,7 +142,7 @@ class Brokers:
 
     def _open(self, node_id: int, host: str, port: int) -> Broker:
         if len(self._brokers) >= self._brokers_max:
-            raise TooManyBrokers(f"broker {node_id} is one more than brokers_max = {self._brokers_max}")
+            raise TooManyBrokers(f"broker {node_id} is one more than {self._brokers_max} since the start")
         if self._domain:
             self._brokers[node_id] = Broker(
                 node_id=node_id, host=host, port=port, listen_port=self._domain_port

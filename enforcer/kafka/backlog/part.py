@@ -142,7 +142,7 @@ class BlocksPart(Part):
         return {place: block for place, block in found.items() if block is not None}
 
     def _is_held(self, frame: bytes) -> bool:
-        """See waiting.IsHeld; one that cannot be read is not, so that it is looked at."""
+        """See held_request.IsHeld; one that cannot be read is not, so that it is looked at."""
         try:
             header = parse_header(frame)
             asked = asked_in(frame, header)
@@ -233,8 +233,5 @@ class BlocksPart(Part):
         naming = self._naming
         naming.proven = naming.proven or request.user != ANONYMOUS
         by_id = request.header.api_version >= PRODUCE_IDS_FROM
-        self._questions.begin(request)
-        try:
+        with self._questions.about(request):
             return naming.must_wait(topic for topic, _ in asked.places if by_id) or naming.must_prove()
-        finally:
-            self._questions.end()

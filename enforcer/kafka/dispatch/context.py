@@ -230,5 +230,4 @@ class FetchContext:
 
     def broker(self, address: tuple[str, int]) -> str:
         """What a broker at an address is called in events; until its id is known, by the address."""
-        node_id = self._brokers.node_at(address)
-        return "broker-{}:{}".format(*address) if node_id is None else f"broker-{node_id}"
+        return self._brokers.partition_at(address) or "broker-{}:{}".format(*address)

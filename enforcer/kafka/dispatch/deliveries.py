@@ -132,7 +132,7 @@ class Deliveries:
             return response
         parts: dict[bytes, list[PartitionAnswer]] = {}
         for topic in answer.topics:
-            parts[topic.key] = [*parts[topic.key], *topic.parts] if topic.key in parts else topic.parts
+            parts.setdefault(topic.key, []).extend(topic.parts)
         stops: dict[int, int] = {}
         cut = False
         if ample:

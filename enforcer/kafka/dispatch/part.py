@@ -53,12 +53,9 @@ class DispatchPart(Part):
             return True
         if request.user != ANONYMOUS:
             self._fetches.naming.proven = True
-        self._questions.begin(request)
-        try:
+        with self._questions.about(request):
             planner, client = self._planner(request.header.api_key), self._client(request)
             plan = planner.plan(request.frame, request.header, client, self._link.address)
-        finally:
-            self._questions.end()
         if plan is None:
             self._link.hold(request)
             return False

@@ -17,6 +17,7 @@ from enforcer.kafka.dispatch.context import FetchContext
 from enforcer.kafka.groups.readers import Assigned, Client, Member
 from enforcer.kafka.groups.trails import Stretch
 from streaming.contract.fields import INT64_MAX
+from streaming.contract.names import TOPIC
 
 AGAIN_MS: Final = 15_000.0
 """How often all is told again."""
@@ -129,7 +130,8 @@ class ReadersExchange:
         self._context.told(members, left)
         finder, now_ms = self._context.finder, self._context.steady_ms()
         for user, group, topic, parts in _rows(fields, "stands", 4):
-            if _are_texts(user, group, topic):
+            # What limits another name cannot be asked.
+            if _are_texts(user, group, topic) and TOPIC.fullmatch(topic):
                 for number, offset in _numbers(parts, 2):
                     finder.moved(user, group, topic, number, offset)
         for number, *client, topic, acts, groups, parts in _rows(fields, "trails", 8):

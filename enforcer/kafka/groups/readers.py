@@ -27,6 +27,8 @@ NAME_MAX: Final = 256
 
 Assigned = Mapping[str | bytes, frozenset[int]]
 """Topic name (str) or id (bytes) -> the partitions that a member reads."""
+_OTHERS: Final = "*"
+"""Stands for all members beyond MEMBERS_MAX; they may read anything."""
 _NOBODYS: Final[Assigned] = {"": frozenset()}
 
 
@@ -233,8 +235,7 @@ class Readers:
         members = self._found(told.client, told.group).members
         self.changes += 1
         known = told.name in members or len(members) < MEMBERS_MAX
-        # One that is not told apart may read anything.
-        place = told.name if known else next(iter(members))
+        place = told.name if known else _OTHERS
         parts = told.assigned
         self._parts -= _size(members.get(place))
         if not known or self._parts + _size(parts) > PARTS_MAX:

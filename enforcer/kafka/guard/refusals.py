@@ -88,11 +88,12 @@ def add(answer: Fields, taken: Sequence[RemovedEntry]) -> None:
             said.insert(item.place, _refusal(item))
         answer[by_place[0].rule.said] = said
         return
+    known: dict[Any, Fields] = {}
     for item in taken:
         if item.rule.silent:
             continue
         outer, _, inner = item.rule.said.partition(".")
-        holder = _outer(answer, outer, item) if inner else answer
+        holder = _outer(answer, outer, item, known) if inner else answer
         field = inner or outer
         entries = holder.get(field)
         if not isinstance(entries, list):
@@ -115,16 +116,16 @@ def _holders(body: Fields, asked: str) -> Iterable[tuple[Fields, str]]:
     return [(holder, inner) for holder in body.get(outer) or ()]
 
 
-def _outer(answer: Fields, name: str, item: RemovedEntry) -> Fields:
+def _outer(answer: Fields, name: str, item: RemovedEntry, known: dict[Any, Fields]) -> Fields:
     """The struct of the answer that speaks of the one that the entry stood in; made if there is none."""
-    holders: list[Fields] = list(answer.get(name) or ())
-    answer[name] = holders
-    for holder in holders:
-        if holder.get(item.rule.key) == item.key:
-            return holder
-    made: Fields = {item.rule.key: item.key}
-    holders.append(made)
-    return made
+    key = item.rule.key
+    if not known:
+        answer[name] = list(answer.get(name) or ())
+        known.update((holder.get(key), holder) for holder in reversed(answer[name]))
+    if item.key not in known:
+        known[item.key] = {key: item.key}
+        answer[name].append(known[item.key])
+    return known[item.key]
 
 
 def _numbers(item: RemovedEntry) -> Sequence[Any]:

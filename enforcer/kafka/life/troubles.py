@@ -46,18 +46,14 @@ class Troubles:
 
     def no_answer(self, error: Exception) -> None:
         """The broker's answers cannot go on: to be called where it was caught."""
-        if isinstance(error, WeirError):
-            self.bad_response(error)
-        else:
-            # First of all, as long as it is known what waits: a departed client loses it.
-            self._ending.give_up("upstream")
-            self.broken()
-
-    def bad_response(self, error: WeirError) -> None:
-        """An address that we cannot stand for, or bytes that we cannot read, must not be passed on."""
-        logger.warning("the connection of %s ends: %s", self._who(), error)
+        # First of all, as long as it is known what waits: a departed client loses it.
         self._ending.give_up("upstream")
-        self._ending.close_client("bad_response")
+        if isinstance(error, WeirError):
+            # An address that we cannot stand for, or bytes that we cannot read, must not be passed on.
+            logger.warning("the connection of %s ends: %s", self._who(), error)
+            self._ending.close_client("bad_response")
+        else:
+            self.broken()
 
     def bad_frame(self, bad: BadFrame) -> None:
         """The client sent what the protocol does not allow."""

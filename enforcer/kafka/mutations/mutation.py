@@ -24,7 +24,7 @@ from enforcer.wire.kafka.mutations import (
     explain_throttle,
     merge,
     refuse_all,
-    subset,
+    without,
 )
 from enforcer.wire.kafka.outcomes import patch_throttle
 
@@ -122,9 +122,7 @@ class Mutation:
 
     def carry_out(self, rejected: Collection[str]) -> bool:
         """See admission.Shell."""
-        positions = self._positions(rejected)
-        keep = [item.position for item in self._request.items if item.position not in positions]
-        return self._link.forward(subset(self._request, keep), self._answered)
+        return self._link.forward(without(self._request, self._positions(rejected)), self._answered)
 
     def answer(self, told: Reply) -> Callable[[float], None]:
         """See admission.Shell."""

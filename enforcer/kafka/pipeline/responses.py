@@ -40,7 +40,7 @@ _HEAD = struct.Struct(">ii")  # length, correlation id
 Write = Callable[[bytes | bytearray | memoryview], object]
 Move = Callable[[int], int]
 Rewrite = Callable[[int, int, bytes], bytes]
-"""(API, version, response) -> the response as clients may see it; see shown.AnswerFilter."""
+"""(API, version, response) -> the response as clients may see it; see answers.AnswerFilter."""
 
 
 class Count(Protocol):

@@ -3,12 +3,13 @@
 from collections.abc import Generator
 from typing import Final, NamedTuple
 
+from enforcer.core import bounds
 from enforcer.core.account import DISPATCH, PUBLISH, Account, Wait
 from enforcer.core.lines import Pause
 from enforcer.core.metrics import Metrics
 from enforcer.kafka.names import LookUp, NameResolver
 from enforcer.kafka.share_sessions import ShareSession
-from enforcer.kafka.shares.frame_meter import FrameMeter
+from enforcer.kafka.shares.frame_meter import FETCH_SLICE_MS, FrameMeter
 from enforcer.kafka.shares.tails import whole_batches
 from enforcer.kafka.shares.topic_ids import described
 from enforcer.laws.shares.line_up import LineUp
@@ -73,8 +74,7 @@ class ConnectionMeter:
         self._meter = frames.meter
         self._steady_ms = frames.meter.clock.steady_ms
         self._metrics = metrics
-        self._pause = pause
-        self._line_up = LineUp(frames.meter.lines, pause, frames.split_ms, frames.slice_ms)
+        self._line_up = LineUp(frames.meter.lines, pause, bounds.MUTE_SPLIT_MS, FETCH_SLICE_MS)
         self._session: dict[bytes, None] = {}
         self._fetched = ShareSession()
         self._session_ids = False

@@ -48,8 +48,6 @@ class FrameMeter:
     Attributes:
         meter: all accounts.
         names: topic id -> name; the one used longest ago leaves, and is looked up again when needed.
-        split_ms: in a long wait one request may pass after each such time.
-        slice_ms: what a Fetch may bring at once, as a time of the account's rate.
 
     Args:
         meter: all accounts.
@@ -60,9 +58,6 @@ class FrameMeter:
         self.names: LRUCache[bytes, str] = LRUCache(bounds.TOPICS_MAX)
         self._by_name = TopicAccounts(meter, _decoded, bounds.TOPICS_MAX, TOPIC_NAME_MAX)
         self._by_id = TopicAccounts(meter, self.names.get, bounds.TOPICS_MAX, TOPIC_NAME_MAX)
-        self._slice_s = FETCH_SLICE_MS / 1000
-        self.split_ms = float(bounds.MUTE_SPLIT_MS)
-        self.slice_ms = float(FETCH_SLICE_MS)
 
     def reads(self, key: int, user: str, client_id: str) -> bool:
         """Whether a client's requests of this API are metered: all where there are groups."""
@@ -162,14 +157,14 @@ class FrameMeter:
         if asked.limit_offset is None:
             return None
         limits = [
-            bucket.rate * self._slice_s * unit
+            bucket.rate * FETCH_SLICE_MS / 1000 * unit
             for account in accounts
             if not account.limits.shadow
             for bucket, unit in (
                 (account.buckets[DISPATCH], _record_bytes(account)),
                 (account.buckets[DISPATCH + 1], 1.0),
             )
-            if bucket is not None and self._slice_s
+            if bucket is not None
         ]
         limit = max(_FETCH_LIMIT_MIN, min((FETCH_LIMIT_MAX, *limits)))
         return int(limit) if limit < asked.limit_bytes else None

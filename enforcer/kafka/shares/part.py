@@ -57,8 +57,6 @@ class SharesPart(Part):
 
     def __init__(self, link: Link, frames: FrameMeter, metrics: Metrics) -> None:
         self._link = link
-        self._inflight_max = bounds.INFLIGHT_MAX
-        self._split_ms = bounds.MUTE_SPLIT_MS
         self._questions = NameQuestions(link)
         self._connection_meter = ConnectionMeter(frames, metrics, link.pacer, self._questions.ask)
         self._make_shared = partial(ShareMeter, frames, metrics, link.pacer, self._questions.ask)
@@ -73,12 +71,9 @@ class SharesPart(Part):
             return True
         if request.user != ANONYMOUS:
             self._connection_meter.naming.proven = True
-        self._questions.begin(request)
         take = {PRODUCE: self._produce, SHARE_FETCH: self._share}.get(key, self._fetch)
-        try:
+        with self._questions.about(request):
             return take(request)
-        finally:
-            self._questions.end()
 
     def take_plain(self, client_id: bytes, version: int, size: int, brings: ProducedPart) -> Charged | None:
         user = self._link.user
@@ -117,8 +112,8 @@ class SharesPart(Part):
     def _produce(self, request: Request) -> bool:
         frame, header = request.frame, request.header
         silent = produce_acks(frame, header) == 0
-        if silent and self._silent >= self._inflight_max:
-            self._link.pacer.pause(self._split_ms)
+        if silent and self._silent >= bounds.INFLIGHT_MAX:
+            self._link.pacer.pause(bounds.MUTE_SPLIT_MS)
             self._link.hold(request)
             return False
         admitted = self._connection_meter.produce(frame, header, request.user)
@@ -141,7 +136,7 @@ class SharesPart(Part):
             if self._connection_meter.answered(admitted, response, version):
                 # As a broker does, so that the client looks for the right one.
                 self._link.end("refused_without_acks")
-            elif self._silent == self._inflight_max - 1:
+            elif self._silent == bounds.INFLIGHT_MAX - 1:
                 self._link.pacer.wake()
 
         if self._link.send(Slot(*request.header[:3], done), with_acks(request.frame, request.header)):

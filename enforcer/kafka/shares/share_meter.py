@@ -46,7 +46,7 @@ class ShareMeter(ConnectionMeter):
         """These wait, the one that is kept in front: it gives way to what may acknowledge."""
         if self._held_since_ms != inf and not self._behind and may_acknowledge(requests):
             self._behind = True
-            self._pause.wake()
+            self._short.wake()
 
     def ask(self, frame: bytes, header: RequestHeader, user: str) -> bytes | None:
         """A ShareFetch request as it is forwarded: where somebody owes, it is kept or asks for nothing.

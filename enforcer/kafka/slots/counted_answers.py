@@ -4,9 +4,10 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import SupportsIndex
 
+from enforcer.core.lines import Waiter
 from enforcer.kafka.part import Slot
 from enforcer.kafka.slots.classes import DELAYED_KEYS, class_of
-from enforcer.laws.concurrency.limiter import Limiter, Ticket, Waiter
+from enforcer.laws.concurrency.limiter import Limiter, Ticket
 
 
 class CountedAnswers(deque[Slot]):

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from math import ceil
 from typing import Final, Protocol
 
+from enforcer.core.lines import Pause
 from enforcer.core.settings import ProxySettings
 from enforcer.kafka.part import Link, Request, Slot
 from enforcer.kafka.slots.classes import ADMIN_CLASS, class_of
@@ -24,18 +25,6 @@ _FAILED_MAX: Final = 100
 """So many fail at once; then others have their turn, and it is looked how many answers wait."""
 _HEAD: Final = struct.Struct(">4xhh")
 _NS_PER_MS: Final = 1_000_000
-
-
-class Pause(Protocol):
-    """What holds the connection back; see pacing.Pacer."""
-
-    def pause(self, wait_ms: float) -> None:
-        """Handle nothing until `wake`, and for so long at most."""
-        ...
-
-    def wake(self) -> None:
-        """Handle the request at the head again, soon."""
-        ...
 
 
 class RequestQueue(Protocol):
@@ -82,17 +71,11 @@ class Flow:
         """What the broker has to answer; in the place of `Responses.due`."""
         self._pause = pause
         self._wait_ns = settings.inflight_wait_ms * _NS_PER_MS
-        self._throttle_ms = INFLIGHT_THROTTLE_MS
         self._failing = False
         self.room = 1
         """How many requests may be sent at once by who was just told to go on."""
         self.waits = False
         """Whether what the request at the head was last told to wait for is a slot."""
-
-    @property
-    def spare(self) -> bool:
-        """Whether any request may be sent, without a look at it."""
-        return self.limiter.spare
 
     @property
     def refuses_mutations(self) -> bool:
@@ -101,7 +84,7 @@ class Flow:
         return not limiter.spare and ADMIN_CLASS not in limiter.exempt
 
     def wake(self) -> None:
-        """A slot may be free (limiter.Waiter)."""
+        """A slot may be free (lines.Waiter)."""
         self._pause.wake()
 
     def goes(self, requests: RequestQueue, link: Link) -> bool:
@@ -143,7 +126,7 @@ class Flow:
         """The answer to a request for mutations that finds no slot: it is neither judged nor charged."""
         self.limiter.refuse()
         message = "The broker has as many requests in flight as its concurrency limit allows; try again."
-        return refuse_all(request, self._throttle_ms, message)
+        return refuse_all(request, INFLIGHT_THROTTLE_MS, message)
 
     def look_over(self, piece: bytes | bytearray | memoryview) -> None:
         """These requests, with their lengths, are about to be sent: note what `due` cannot see."""

@@ -8,21 +8,14 @@ clock that it is handed; one event loop.
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final, Protocol
+from typing import Final
 
+from enforcer.core.lines import Waiter
 from enforcer.laws.concurrency.reservoir import Reservoir
 from streaming.contract.broker_events import Sample
 
 WAIT_BUCKETS_S: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _NS_PER_S: Final = 1_000_000_000
-
-
-class Waiter(Protocol):
-    """One connection whose next request has no slot."""
-
-    def wake(self) -> None:
-        """A slot may be its now: it shall ask again, soon and not at once."""
-        ...
 
 
 class Ticket:

@@ -135,20 +135,14 @@ class PendingRequests:
         """Forget a request whose event nobody will ever read; returns it, None if it is not known."""
         return self._take_late(request_id) or self._pending.pop(request_id, None)
 
-    def watch(self, request: Request) -> bool:
-        """Remember a request that does not wait, for the correction of its balance.
-
-        Returns:
-            False if the oldest such requests had to be forgotten for it.
-        """
+    def watch(self, request: Request) -> None:
+        """Remember a request that does not wait, for the correction of its balance; the oldest make room."""
         self.refused(request.id)
-        size, room = _bytes_of(request), True
+        size = _bytes_of(request)
         while self._late and (len(self._late) >= self._late_max or self._late_bytes + size > LATE_BYTES_MAX):
             self._take_late(next(iter(self._late)))
-            room = False
         self._late[request.id] = request
         self._late_bytes += size
-        return room
 
     def decide(self, decision: Decision) -> Request | None:
         """Take a decision: the request it is for, None if that is unknown, settled or a repetition."""
@@ -157,12 +151,11 @@ class PendingRequests:
             request.decision = replace(decision, rejected=in_own_names(request.aliases, decision.rejected))
         return request
 
-    def expire(self, now_ms: float) -> int:
-        """Drop what is too old to be decided; returns how many requests stay without their decision."""
+    def expire(self, now_ms: float) -> None:
+        """Drop what is too old to be decided: it stays without its decision."""
         old = [name for name, late in self._late.items() if late.sent_ms + self._late_keep_ms <= now_ms]
         for name in old:
             self._take_late(name)
-        return len(old)
 
     def _take_late(self, request_id: str) -> Request | None:
         request = self._late.pop(request_id, None)

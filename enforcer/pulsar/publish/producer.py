@@ -156,13 +156,13 @@ class Producer:
             self._close_timer.cancel()
 
     def pause(self, wait_ms: float) -> None:
-        """Look again then, or when woken (line_up.Pause)."""
+        """Look again then, or when woken (lines.Pause)."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self._lane.link.call_later(wait_ms, self.drain)
 
     def wake(self) -> None:
-        """It may be its turn (line_up.Pause, limiter.Waiter)."""
+        """It may be its turn (lines.Pause, lines.Waiter)."""
         if self._queue or self._closings:
             self.pause(0.0)
 

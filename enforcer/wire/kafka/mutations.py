@@ -212,9 +212,9 @@ def _deletion(
     return MutationItem(position, start, end, name, topic_id=None if topic_id == fields.NO_ID else topic_id)
 
 
-def subset(request: MutationRequest, keep: Collection[int]) -> bytes:
-    """The request's frame with only the items at the positions in `keep`, in their order."""
-    kept = [request.frame[item.start : item.end] for item in request.items if item.position in keep]
+def without(request: MutationRequest, gone: Collection[int]) -> bytes:
+    """The request's frame without the items at these positions, which should be found at once."""
+    kept = [request.frame[item.start : item.end] for item in request.items if item.position not in gone]
     if len(kept) == len(request.items):
         return request.frame
     count = fields.array_length(len(kept), request.flexible)

@@ -58,7 +58,7 @@ class Part(NamedTuple):
     """What one partition gets in a Produce request.
 
     Attributes:
-        topic: as in Passed.
+        topic: as in TopicUse.
         number: the partition's.
         records: how many.
         size: their bytes.
@@ -137,25 +137,19 @@ def produced(frame: Frame, header: RequestHeader, parts: list[Part]) -> list[Top
     return found
 
 
-def fetched(frame: Frame, version: int) -> list[TopicUse]:
-    """What a Fetch response brings, per topic; topics without records are left out.
-
-    Raises:
-        BadFrame: it ends too early or a length in it is impossible.
-    """
-    found: list[TopicUse] = []
-    for _ in fetched_in_steps(frame, version, found):
-        pass
-    return found
-
-
 _RESPONSES: Final = told(FETCH, "of:Responses Responses:count")
 _TOPIC: Final = Reader(FETCH, "response.Responses()", "Topic|TopicId of:Partitions Partitions:count")
 _PARTITION: Final = Reader(FETCH, "response.Responses().Partitions()", "of:Records end:Records end")
 
 
 def fetched_in_steps(frame: Frame, version: int, found: list[TopicUse]) -> Iterator[None]:
-    """The same, put into `found`; it halts after each STEP_PARTS topics and partitions."""
+    """What a Fetch response brings, per topic, put into `found`; topics without records are left out.
+
+    It halts after each STEP_PARTS topics and partitions.
+
+    Raises:
+        BadFrame: it ends too early or a length in it is impossible.
+    """
     flexible, left = is_flexible(FETCH, version), STEP_PARTS
     offset, topics = _RESPONSES(frame, version)
     for _ in range(topics):

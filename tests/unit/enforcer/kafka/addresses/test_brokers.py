@@ -16,3 +16,15 @@ def test_who_can_have_no_port_is_told_as_what_an_operator_can_mend(port_base: in
     with pytest.raises(WeirError, match=r"cannot listen on 192\.0\.2\.1:0: "):
         brokers.address(1, "kafka", 9092)
     assert not brokers.ports
+
+
+def test_an_address_is_its_newest_brokers() -> None:
+    """As after a change of all ids: by the former one what it delivers, and its slots, were counted apart."""
+    brokers = Brokers(
+        listen_host="", advertise="", port_base=0, brokers_max=3, serve=lambda _socket, _broker: None,
+        domain="kafka.example", domain_port=9_093,
+    )  # fmt: skip
+    for node_id, host in ((1, "kafka-1"), (101, "kafka-1"), (102, "kafka-2")):
+        brokers.address(node_id, host, 9_092)
+    found = [brokers.partition_at((host, 9_092)) for host in ("kafka-1", "kafka-2", "kafka")]
+    assert found == ["broker-101", "broker-102", None]

@@ -216,3 +216,11 @@ def test_whatever_stands_in_a_record(fields: dict[str, Any]) -> None:
     a.world.now_ms += 10_000
     a.telling.tell()
     assert a.desk.alone is False
+
+
+def test_what_is_no_topic_is_passed_over(pair: tuple[Proxy, Proxy]) -> None:
+    """By such a row the record was lost, and other proxies' signs of life that were read with it."""
+    _, b = pair
+    b.telling.take("a", {"stands": [["alice", GROUP, name, [[0, 5]]] for name in ("t", T)]})
+    found = [b.desk.finder.stands.of("alice", GROUP, name, 0) for name in ("t", T)]
+    assert found[0] is None and found[1] is not None and found[1].offset == 5

@@ -92,6 +92,9 @@ def test_too_many_members(table: Table) -> None:
     assert table.of(ALICE, 7) == ""
     table.assigned(ALICE, "g", "one more", {"t": frozenset({1})})
     assert table.of(ALICE, 7) == "g"
+    # Nor does what one of the others is told later say what that one reads.
+    table.assigned(ALICE, "g", "m0", {"t": frozenset({0})})
+    assert table.of(ALICE, 7) == "g"
 
 
 def test_assignments_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:

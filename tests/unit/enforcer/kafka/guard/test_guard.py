@@ -13,6 +13,7 @@ from enforcer.kafka.guard.apis import APIS, FILTERED, REFUSED
 from enforcer.kafka.guard.guard import CONSUMER_GROUP_HEARTBEAT, Guard
 from enforcer.kafka.guard.names import names_none_of
 from enforcer.kafka.guard.protected import OwnTopics
+from enforcer.kafka.guard.refusals import RemovedEntry, add
 from enforcer.kafka.guard.rules import RULES, SHOWN, TRANSACTION_OF, Kind, Rule, rules_of
 from enforcer.wire.kafka.codec import ASKED_MAX, request_layout, response_layout
 from enforcer.wire.kafka.fields import Fields, tags
@@ -134,6 +135,30 @@ def test_without_acks_nobody_is_answered() -> None:
     body = {"TopicData": [{"Name": OURS, "PartitionData": [{"Index": 0}]}]}
     frame = framed(0, 9, body)
     assert guard().judge(frame, parse_header(frame), "") == (None, None, None)
+
+
+class Compared(bytes):
+    """Counts how often one is compared with another."""
+
+    count = 0
+
+    def __eq__(self, other: object) -> bool:
+        Compared.count += 1
+        return bytes.__eq__(self, other)
+
+    __hash__ = bytes.__hash__
+
+
+def test_refusals_of_many_groups_cost_the_same_each() -> None:
+    """Each was looked for among all groups of the answer: 2,000 took a fifth of a second at once."""
+    (rule,) = rules_of(9, 8)
+    groups = [Compared(number) for number in range(200)]
+    answer: Fields = {"Groups": [{"GroupId": group, "Topics": []} for group in groups[::2]]}
+    ours = entry(rule, OURS, OUR_ID)
+    add(answer, [RemovedEntry(rule, 0, Compared(group), ours, rule.kind.value) for group in groups])
+    assert sorted(group["GroupId"] for group in answer["Groups"]) == groups
+    assert all(len(group["Topics"]) == 1 for group in answer["Groups"])
+    assert Compared.count < 1_000
 
 
 def test_too_many_refusals_are_too_large() -> None:

@@ -9,6 +9,7 @@ from kafka_kit import decode
 from meter_kit import ALICE, GROUPS, POLICIES, TOPIC, Desk, Line, used, whole
 from traffic_kit import batch, fetch_request, fetch_response, key_of, produce, produce_response
 
+from enforcer.core import bounds
 from enforcer.kafka.names import ABSENT_MAX, ABSENT_MS, ASKED_AT_ONCE
 from enforcer.kafka.part import FETCH_LIMIT_MAX
 from enforcer.kafka.shares.connection_meter import LEARN_MAX_BYTES, SESSION_TOPICS_MAX
@@ -24,7 +25,7 @@ def test_a_group_in_debt_keeps_the_next_request_waiting() -> None:
     assert line.told(2) == 0
     assert line.told(10) == 1_000  # 5 a second, 2.5 in stock
     assert line.produce(1) is None and line.pauses == [pytest.approx(1_900)]
-    assert other.produce(1) is None and other.pauses == [desk.frames.split_ms]
+    assert other.produce(1) is None and other.pauses == [bounds.MUTE_SPLIT_MS]
     desk.share(publishRateInMsgs=10.0)
     assert line.woken and not other.woken
     desk.now_ms = 951

@@ -26,7 +26,6 @@ from enforcer.wire.kafka.traffic import (
     PARTS_MAX,
     Part,
     TopicUse,
-    fetched,
     fetched_in_steps,
     fetching,
     produced,
@@ -45,6 +44,14 @@ COUNTS = {"a.n.one": (9, len(TWO) + len(batch(3) + batch(4))), "b": (1, len(batc
 def expected(ids: bool) -> list[TopicUse]:
     """What TOPICS bring."""
     return [TopicUse(key_of(name, ids), *counts) for name, counts in COUNTS.items()]
+
+
+def fetched(frame: bytes, version: int) -> list[TopicUse]:
+    """What a Fetch response brings, in one go."""
+    found: list[TopicUse] = []
+    for _ in fetched_in_steps(frame, version, found):
+        pass
+    return found
 
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
