@@ -199,6 +199,7 @@ class PublishingPart:
         if producer is not None and not producer.gone:
             # The broker keeps to the one that it has, whatever this one asks for.
             self._doubled.add(body.request_id)
+            producer.asked_ms = self._link.now_ms()
         else:
             producer = self._coming[body.producer_id] = Producer(self._lane, body.producer_id, topic)
         self._asked[body.request_id] = producer
