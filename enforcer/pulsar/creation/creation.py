@@ -62,6 +62,7 @@ class TopicState(StrEnum):
 
 
 _THERE: Final = (TopicState.KNOWN, TopicState.EXISTS)
+_ABSENT: Final = (TopicState.MISSING, TopicState.OTHER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,7 +250,7 @@ class Creation:
             return None
         kind = await self._send()
         if kind != ERROR:
-            self._known.note(self.want.name, 0)
+            self._known.note(self.want.name, 0, paid=True)
             self._office.mutations.settle(answer, {self.want.name: 1})
         return answer, kind
 
@@ -289,8 +290,9 @@ class Creation:
     async def _settle_later(self, answer: Answer) -> None:
         """The broker has refused, or something else has failed that the client gave the same request id."""
         await asyncio.sleep(_SURE_AFTER_S)
-        absent = await self._find() in (TopicState.MISSING, TopicState.OTHER)
-        self._office.mutations.settle(answer, {} if absent else {self.want.name: 1})
+        # Tried again at once it may have been made since, and paid for.
+        free = self._known.is_paid(self.want.name) or await self._find() in _ABSENT
+        self._office.mutations.settle(answer, {} if free else {self.want.name: 1})
 
     # Both ------------------------------------------------------------------------------------------------
 
