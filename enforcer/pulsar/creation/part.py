@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from functools import partial
 from typing import Final
 
 from enforcer.laws.mutation.admission import CallLater
@@ -208,8 +207,4 @@ def creating(
         policies = coordinator.policies
         return any(policies.quota(user, "", ts) is not None for ts in (now, now + _AHEAD_MS))
 
-    return partial(_part, office, applies)
-
-
-def _part(office: Office, applies: Applies, link: Link) -> Part:
-    return CreationPart(link, office, applies)
+    return lambda link: CreationPart(link, office, applies)

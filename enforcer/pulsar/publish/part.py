@@ -2,7 +2,7 @@
 
 What may not go on yet waits here, in a queue for each producer, while the connection is read on, so that its
 other producers, its consumers and their acks are not touched. No SEND is refused, and none overtakes another
-one of its producer. Producers whose topic is blocked are closed, and not made (shutting.ProducerClosures).
+one of its producer. Producers whose topic is blocked are closed, and not made (producer_closures).
 """
 
 from typing import Any, Final
