@@ -133,8 +133,6 @@ MESSAGES: Final[dict[str, dict[str, tuple[int, str]]]] = {
     },
     "Error": {"request_id": (1, "u"), "error": (2, "i32"), "message": (3, "s")},
     "Success": {"request_id": (1, "u")},
-    "GetTopicsOfNamespace": {"request_id": (1, "u"), "namespace": (2, "s")},
-    "GetTopicsOfNamespaceResponse": {"request_id": (1, "u"), "topics": (2, "s*")},
     "TopicMigrated": {
         "resource_id": (1, "u"),
         "resource_type": (2, "i32"),
@@ -180,8 +178,6 @@ BODIES: Final[dict[int, str]] = {
     frames.REACHED_END_OF_TOPIC: "ReachedEndOfTopic",
     frames.SEEK: "Seek",
     frames.ACTIVE_CONSUMER_CHANGE: "ActiveConsumerChange",
-    frames.GET_TOPICS_OF_NAMESPACE: "GetTopicsOfNamespace",
-    frames.GET_TOPICS_OF_NAMESPACE_RESPONSE: "GetTopicsOfNamespaceResponse",
     frames.AUTH_CHALLENGE: "AuthChallenge",
     frames.AUTH_RESPONSE: "AuthResponse",
     frames.TOPIC_MIGRATED: "TopicMigrated",
