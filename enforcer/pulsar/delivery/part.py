@@ -149,16 +149,15 @@ class DeliveryPart:
                 self._follow(consumer)
         self._see()
 
-    def holds(self) -> None:
+    def holds(self, *, more: bool = False) -> None:
         """See consumer.Owner: too much held stops reading the broker until half of that is gone."""
         store = self.store
         if self._full_from:
             if store.size * 2 <= self._full_from:
                 self._full_from = 0
                 self.link.resume_broker(self)
-        elif store.size > HELD_MESSAGE_BYTES or (
-            store.frames and self._context.held.size > HELD_TOTAL_BYTES
-        ):
+        elif more and (store.size > HELD_MESSAGE_BYTES or self._context.held.size > HELD_TOTAL_BYTES):
+            # Only as one comes: at other times the client may have got another frame of the broker's in part.
             self._full_from = store.size
             self._context.metrics.full.inc()
             self.link.pause_broker(self)
