@@ -92,6 +92,7 @@ class DeliveryPart:
             CLOSE_CONSUMER: self._closed,
             ACTIVE_CONSUMER_CHANGE: self._active,
             REACHED_END_OF_TOPIC: self._in_order,
+            CONSUMER_STATS_RESPONSE: self._asking.answered,
         }
         context.follow(self)
 
@@ -116,8 +117,6 @@ class DeliveryPart:
         Raises:
             BadFrame: it cannot be read.
         """
-        if kind == CONSUMER_STATS_RESPONSE:
-            return self._asking.answered(frame)
         return self._take_down[kind](frame, parse(frame))
 
     def check(self, now_ms: float) -> None:
