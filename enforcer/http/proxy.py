@@ -96,9 +96,7 @@ class HttpProxy:
             transport,
         )
         home = Address.of_url(settings.upstream)
-        self._redirects = Redirects(
-            self._upstream, home, settings.allowed_hosts, REDIRECTS_MAX, metrics
-        )
+        self._redirects = Redirects(self._upstream, home, settings.allowed_hosts, REDIRECTS_MAX, metrics)
         self._principals = Principals(settings, metrics, self._ask_credential, time.monotonic)
         metrics.waiting_requests.set_function(lambda: mutations.waiting)
 

@@ -156,7 +156,8 @@ class Creation:
         reply = await self._ask_in_its_name(creating=False)
         if reply.error != ServerError.TOPIC_NOT_FOUND:
             if not reply.response:
-                self._note(reply.partitions, TopicState.EXISTS)
+                self._known.note(self.want.name, reply.partitions)
+                self._count(TopicState.EXISTS)
             self._give(reply)
             return
         async with self._known.turn(self.want.name, self._turn_s()) as others:
@@ -323,10 +324,6 @@ class Creation:
         self._office.metrics.refused.labels("unclear").inc()
         text = f"The topic {self.want.name[:_SHOWN]} cannot be looked at: {why}; try again."
         self._link.answer(refusal(self.want, ServerError.SERVICE_NOT_READY, text))
-
-    def _note(self, partitions: int, found: TopicState) -> None:
-        self._known.note(self.want.name, partitions)
-        self._count(found)
 
     def _count(self, found: TopicState) -> None:
         self._office.metrics.topics.labels(found.value).inc()
