@@ -209,13 +209,13 @@ class Creation:
 
     async def _attach(self) -> None:
         """A PRODUCER or SUBSCRIBE creates the topic of its name."""
-        in_turn, patience_s = False, min(_PATIENCE_S, self._turn_s())
+        in_turn = False
         try:
-            async with self._known.turn(self.want.name, patience_s):
+            async with self._known.turn(self.want.name, _PATIENCE_S):
                 in_turn = True
                 done = await self._in_turn()
         except TimeoutError:
-            if in_turn or patience_s < _PATIENCE_S:
+            if in_turn:
                 raise
             # Those in front may read no answers, or wait for their quota; what is there needs no turn.
             found = await self._find()

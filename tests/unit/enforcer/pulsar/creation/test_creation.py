@@ -212,7 +212,7 @@ async def test_whoever_waits_too_long_for_another_is_to_try_again(monkeypatch: p
     await one.produce()
     await one.answer(None)
     await two.produce()
-    await asyncio.sleep(0.06)
+    await asyncio.sleep(creation._PATIENCE_S + 0.2)
     await settle_down()
     assert two.told().error == 6 and yard.known.turns == 1
 
