@@ -8,7 +8,7 @@ from typing import Any, Final
 import orjson
 
 from enforcer.http.refusal import HttpRefusal
-from enforcer.http.rules import Cost, Match, Rule
+from enforcer.http.rules import Cost, Match, Rule, filled
 
 Get = Callable[[str], Awaitable[tuple[int, bytes | None]]]
 """Asks the upstream on the client's behalf: status and body of the answer, None if that is too large."""
@@ -46,7 +46,7 @@ async def count(match: Match, body: bytes, get: Get) -> Count:
     """
     rule, names, _ = match
     value = _decoded(body) if rule.reads_body else None
-    topic = rule.topic(names) if not rule.name_field else _text(value, rule.name_field)
+    topic = filled(rule.name, names) if not rule.name_field else _text(value, rule.name_field)
     dry = bool(rule.dry_run_field) and isinstance(value, dict) and value.get(rule.dry_run_field) is True
     asked = rule.number if rule.cost is Cost.CONSTANT else 0
     if rule.cost in (Cost.BODY, Cost.GROWTH):
@@ -62,7 +62,7 @@ async def count(match: Match, body: bytes, get: Get) -> Count:
 
 async def _held(match: Match, get: Get) -> int | None:
     """How many partitions there are; None if the upstream refuses to say: it will refuse the request too."""
-    status, answer = await get(match.rule.current_path(match.sent))
+    status, answer = await get(filled(match.rule.current, match.sent))
     if 400 <= status < 500 and status not in _NOT_NOW:
         return None
     held = None
