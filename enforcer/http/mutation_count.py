@@ -1,13 +1,14 @@
 """How many partition mutations a request asks for, by its rule."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import orjson
 
 from enforcer.http.refusal import HttpRefusal
-from enforcer.http.rules import Cost, Match, Rule
+from enforcer.http.rules import Cost, Match, Rule, filled
 
 Get = Callable[[str], Awaitable[tuple[int, bytes | None]]]
 """Asks the upstream on the client's behalf: status and body of the answer, None if that is too large."""
@@ -15,10 +16,6 @@ Get = Callable[[str], Awaitable[tuple[int, bytes | None]]]
 _INT32_MAX: Final = 2**31 - 1
 _NOT_NOW: Final = frozenset((408, 429))
 """What an upstream answers that is too busy: the request itself it may carry out all the same."""
-
-
-class Uncounted(HttpRefusal):
-    """What a request asks for cannot be told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,11 +42,11 @@ async def count(match: Match, body: bytes, get: Get) -> Count:
         get: asks how many partitions there are.
 
     Raises:
-        Uncounted: the body or the upstream's answer cannot be read.
+        HttpRefusal: the body or the upstream's answer cannot be read.
     """
     rule, names, _ = match
     value = _decoded(body) if rule.reads_body else None
-    topic = rule.topic(names) if not rule.name_field else _text(value, rule.name_field)
+    topic = filled(rule.name, names) if not rule.name_field else _text(value, rule.name_field)
     dry = bool(rule.dry_run_field) and isinstance(value, dict) and value.get(rule.dry_run_field) is True
     asked = rule.number if rule.cost is Cost.CONSTANT else 0
     if rule.cost in (Cost.BODY, Cost.GROWTH):
@@ -65,20 +62,17 @@ async def count(match: Match, body: bytes, get: Get) -> Count:
 
 async def _held(match: Match, get: Get) -> int | None:
     """How many partitions there are; None if the upstream refuses to say: it will refuse the request too."""
-    status, answer = await get(match.rule.current_path(match.sent))
+    status, answer = await get(filled(match.rule.current, match.sent))
     if 400 <= status < 500 and status not in _NOT_NOW:
         return None
-    if status != 200 or answer is None:
-        raise Uncounted(502, "The upstream does not say how many partitions there are")
-    try:
-        value: Any = orjson.loads(answer)
+    held = None
+    with suppress(orjson.JSONDecodeError, KeyError, TypeError):
+        value: Any = orjson.loads(answer or b"")
         if match.rule.current_field:
             value = value[match.rule.current_field]
-    except (orjson.JSONDecodeError, KeyError, TypeError):
-        raise Uncounted(502, "The upstream does not say how many partitions there are") from None
-    held = len(value) if isinstance(value, list) else _whole(value)
-    if held is None:
-        raise Uncounted(502, "The upstream does not say how many partitions there are")
+        held = len(value) if isinstance(value, list) else _whole(value)
+    if status != 200 or held is None:
+        raise HttpRefusal(502, "The upstream does not say how many partitions there are")
     return max(0, held)
 
 
@@ -91,7 +85,7 @@ def _decoded(body: bytes) -> Any:
     try:
         return int(body.decode())
     except ValueError:
-        raise Uncounted(400, "The body is neither JSON nor a number") from None
+        raise HttpRefusal(400, "The body is neither JSON nor a number") from None
 
 
 def _number(value: Any, rule: Rule) -> int:
@@ -105,7 +99,7 @@ def _number(value: Any, rule: Rule) -> int:
     if number is None:
         return 0
     if abs(number) > _INT32_MAX:
-        raise Uncounted(400, f"{number} partitions are more than there can be")
+        raise HttpRefusal(400, f"{number} partitions are more than there can be")
     return max(0, number)
 
 
@@ -113,18 +107,11 @@ def _whole(value: Any) -> int | None:
     """A number as servers read it: also from a text, and without what follows the point."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
-    try:
-        return int(float(value)) if isinstance(value, str) and not _is_integer(value) else int(value)
-    except (ValueError, OverflowError):
-        return None
-
-
-def _is_integer(text: str) -> bool:
-    try:
-        int(text)
-    except ValueError:
-        return False
-    return True
+    with suppress(ValueError, OverflowError):
+        return int(value)
+    with suppress(ValueError, OverflowError):
+        return int(float(value))
+    return None
 
 
 def _text(value: Any, name: str) -> str:

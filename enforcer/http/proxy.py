@@ -96,9 +96,7 @@ class HttpProxy:
             transport,
         )
         home = Address.of_url(settings.upstream)
-        self._redirects = Redirects(
-            self._upstream, home, settings.allowed_hosts, REDIRECTS_MAX, metrics
-        )
+        self._redirects = Redirects(self._upstream, home, settings.allowed_hosts, REDIRECTS_MAX, metrics)
         self._principals = Principals(settings, metrics, self._ask_credential, time.monotonic)
         metrics.waiting_requests.set_function(lambda: mutations.waiting)
 
@@ -186,10 +184,7 @@ class HttpProxy:
         """A request that changes partitions: counted, decided, carried out, settled, answered."""
         content = await self._whole(call, body, match)
 
-        async def get(path: str) -> tuple[int, bytes | None]:
-            return await self._get(path, call)
-
-        counted = await count(match, content, get)
+        counted = await count(match, content, lambda path: self._get(path, call.authorization))
         request = Request(
             user=await self._principals.user(call.authorization),
             client_id="",
@@ -257,11 +252,11 @@ class HttpProxy:
         finally:
             self._mutations.settle(answer, {} if counted.dry else executed)
 
-    async def _get(self, path: str, call: "_Call") -> tuple[int, bytes | None]:
-        """Ask the upstream with the client's own rights."""
+    async def _get(self, path: str, authorization: bytes | None) -> tuple[int, bytes | None]:
+        """Ask the upstream with a client's own rights."""
         headers: Headers = [(b"accept", b"application/json")]
-        if call.authorization is not None:
-            headers.append((b"authorization", call.authorization))
+        if authorization is not None:
+            headers.append((b"authorization", authorization))
         reply = await self._redirects.send(ApiRequest("GET", path.encode("latin-1"), headers))
         try:
             return reply.status, await self._read(reply)
@@ -269,12 +264,8 @@ class HttpProxy:
             await reply.close()
 
     async def _ask_credential(self, authorization: bytes) -> int:
-        target = self._settings.credential_path.encode()
-        reply = await self._redirects.send(ApiRequest("GET", target, [(b"authorization", authorization)]))
-        try:
-            return reply.status
-        finally:
-            await reply.close()
+        status, _ = await self._get(self._settings.credential_path, authorization)
+        return status
 
 
 class _Call:

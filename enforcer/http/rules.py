@@ -129,16 +129,9 @@ class Rule(ClosedMapping):
         """Whether the body must be read."""
         return self.cost in (Cost.BODY, Cost.GROWTH) or bool(self.name_field or self.dry_run_field)
 
-    def topic(self, names: Mapping[str, str]) -> str:
-        """What the topic is called in events."""
-        return _filled(self.name, names)
 
-    def current_path(self, sent: Mapping[str, str]) -> str:
-        """Where to ask how many there are, of the names as they were sent."""
-        return _filled(self.current, sent)
-
-
-def _filled(text: str, names: Mapping[str, str]) -> str:
+def filled(text: str, names: Mapping[str, str]) -> str:
+    """A name or path of a rule, with what the names in it stand for."""
     return re.sub(r"\{(.*?)\}", lambda found: names[found[1]], text)
 
 

@@ -58,9 +58,7 @@ class HttpService:
         control = ControlPlane(enforcer_id, deciding, metrics, own, speaks="http")
         self._enforcement = Enforcement(control, laws=(MutationQuotas,))
         mutations = Mutations(self._enforcement.of(MutationQuotas).coordinator, self._call_later)
-        self.proxy = HttpProxy(
-            settings, mutations, HttpMetrics(registry), fillings, binary_tls=binary_tls
-        )
+        self.proxy = HttpProxy(settings, mutations, HttpMetrics(registry), fillings, binary_tls=binary_tls)
         self._tasks = Tasks()
 
     async def start(self) -> None:

@@ -126,16 +126,14 @@ class Handshake:
     def _see(self, data: bytes) -> None:
         pulsar = self._context.pulsar
         self._name = None
-        if self._method in pulsar.auth_methods:
-            self._name = _name_in(self._method, data, pulsar.token_claim)
+        if self._method not in pulsar.auth_methods:
+            return
+        if self._method == "basic":
+            self._name = name_of_password(data)
+        elif self._method == "token":
+            self._name = name_of_token(data, pulsar.token_claim)
 
     def _user(self) -> str:
         if self._name is not None and self._original and self._name in self._context.pulsar.proxy_roles:
             return self._original
         return self._name or ANONYMOUS
-
-
-def _name_in(method: str, data: bytes, claim: str) -> str | None:
-    if method == "basic":
-        return name_of_password(data)
-    return name_of_token(data, claim) if method == "token" else None

@@ -88,7 +88,7 @@ class PulsarProxy(Host[Connection]):
         publish = PublishContext(enforcement.meter, self.settings, self.pulsar, self.metrics, blocks)
         smoothing = Smoothing(self.settings.dispatch_rows_max)
         laws = Laws(enforcement.of(Dispatch), enforcement.meter, brokers_ms, smoothing)
-        deliver = DeliveryContext(laws, self.pulsar, self.metrics, self.call_later)
+        deliver = DeliveryContext(laws, self.metrics, self.call_later)
         self.parts: list[Callable[[Link], Part]] = [
             lambda link: Lookups(link, self),
             lambda link: MigrationPart(link, self),

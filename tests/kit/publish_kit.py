@@ -163,7 +163,7 @@ class FakeLink(PartLink):
 
     def make(self, producer_id: int, topic: str) -> None:
         """It gets it."""
-        self.down(PRODUCER_SUCCESS, request_id=self.ask(producer_id, topic), producer_name="p")
+        self.down(PRODUCER_SUCCESS, request_id=self.ask(producer_id, topic))
 
     def send(self, producer_id: int, *sequence_ids: int, **message: Any) -> None:
         """The client sends messages, see send_frame."""

@@ -25,7 +25,6 @@ from enforcer.pulsar.delivery.context import DeliveryContext
 from enforcer.pulsar.delivery.limits import Laws
 from enforcer.pulsar.delivery.part import DeliveryPart
 from enforcer.pulsar.link import Part
-from enforcer.pulsar.settings import PulsarSettings
 from enforcer.wire.pulsar import frames
 from enforcer.wire.pulsar.commands import build, command, parse
 from enforcer.wire.pulsar.schema import CLASSES, new_body
@@ -68,14 +67,10 @@ class World(SteadyClock):
 
     Args:
         policies: in force from the start.
-        own: settings of section `pulsar`.
         start_ms: how far into a period it begins.
     """
 
-    def __init__(
-        self, policies: Mapping[str, Any] | None = None, own: Mapping[str, Any] | None = None,
-        start_ms: float = 300.0,
-    ) -> None:  # fmt: skip
+    def __init__(self, policies: Mapping[str, Any] | None = None, start_ms: float = 300.0) -> None:
         super().__init__(start_ms)
         self.events: list[Mapping[str, Any]] = []
         settings = ProxySettings(namespace_pattern="persistent://tenant/namespace/topic")
@@ -89,7 +84,7 @@ class World(SteadyClock):
         )  # fmt: skip
         self.dispatch = Dispatch(self.context, self.meter)
         laws = Laws(self.dispatch, self.meter, self.brokers_ms, Smoothing(1_000))
-        self.desk = DeliveryContext(laws, PulsarSettings(**(own or {})), self.metrics, self.call_later)
+        self.desk = DeliveryContext(laws, self.metrics, self.call_later)
         self.put(policies or {})
 
     def brokers_ms(self) -> int:
@@ -274,11 +269,11 @@ class ModelLink(PartLink):
 
 
 def reading(
-    policies: Mapping[str, Any] | None = None, *, own: Mapping[str, Any] | None = None,
-    start_ms: float = 300.0, batched: bool = True, **consumer: Any,
+    policies: Mapping[str, Any] | None = None, *, start_ms: float = 300.0, batched: bool = True,
+    **consumer: Any,
 ) -> tuple[World, ModelLink]:  # fmt: skip
     """A connection with consumer 1, see World, ModelLink and subscribe."""
-    world = World(policies, own, start_ms)
+    world = World(policies, start_ms)
     link = ModelLink(world, batched=batched)
     link.subscribe(1, **consumer)
     return world, link

@@ -48,13 +48,13 @@ _TEXTS = (
 _UP = (
     frames.PRODUCER, frames.SUBSCRIBE, frames.SEND, frames.SEND, frames.FLOW, frames.LOOKUP,
     frames.PARTITIONED_METADATA, frames.CLOSE_PRODUCER, frames.CLOSE_CONSUMER, frames.SEEK, frames.REDELIVER,
-    frames.UNSUBSCRIBE, frames.GET_TOPICS_OF_NAMESPACE, frames.PING, frames.AUTH_RESPONSE,
+    frames.UNSUBSCRIBE, frames.CONSUMER_STATS, frames.PING, frames.AUTH_RESPONSE,
 )  # fmt: skip
 _DOWN = (
     frames.PRODUCER_SUCCESS, frames.SUCCESS, frames.SEND_RECEIPT, frames.SEND_ERROR, frames.MESSAGE,
     frames.MESSAGE, frames.ERROR, frames.LOOKUP_RESPONSE, frames.PARTITIONED_METADATA_RESPONSE,
     frames.CLOSE_PRODUCER, frames.CLOSE_CONSUMER, frames.ACTIVE_CONSUMER_CHANGE, frames.TOPIC_MIGRATED,
-    frames.CONSUMER_STATS_RESPONSE, frames.REACHED_END_OF_TOPIC, frames.GET_TOPICS_OF_NAMESPACE_RESPONSE,
+    frames.CONSUMER_STATS_RESPONSE, frames.REACHED_END_OF_TOPIC, frames.PING,
     frames.AUTH_CHALLENGE, frames.PONG, frames.CONNECTED,
 )  # fmt: skip
 _FRAMES = 40

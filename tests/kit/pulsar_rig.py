@@ -47,7 +47,7 @@ def kinds(data: bytes) -> list[int]:
 
 def connect(**fields: Any) -> bytes:
     """A client's CONNECT."""
-    return command(frames.CONNECT, **{"client_version": "tests", "protocol_version": 21, **fields})
+    return command(frames.CONNECT, **{"client_version": b"tests", "protocol_version": 21, **fields})
 
 
 def connected(**fields: Any) -> bytes:

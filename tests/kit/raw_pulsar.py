@@ -26,7 +26,7 @@ class RawPulsar:
         self._come = b""
         self.send(
             command(
-                CONNECT, client_version="raw", protocol_version=21, auth_method_name="basic",
+                CONNECT, client_version=b"raw", protocol_version=21, auth_method_name="basic",
                 auth_data=f"{user}:x".encode(),
             )
         )  # fmt: skip

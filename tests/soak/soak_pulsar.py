@@ -65,7 +65,7 @@ def answers(service: str, limit_s: float) -> bool:
     """Whether who connects is let in, which takes its broker too."""
     try:
         with socket.create_connection(address(service), limit_s) as one:
-            one.sendall(command(CONNECT, client_version="soak", protocol_version=21))
+            one.sendall(command(CONNECT, client_version=b"soak", protocol_version=21))
             return bool(one.recv(1))
     except OSError:
         return False

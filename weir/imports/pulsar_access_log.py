@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Final
 
 from enforcer.http.pulsar_rules import PULSAR
-from enforcer.http.rules import Cost, Match, Rules
+from enforcer.http.rules import Cost, Match, Rules, filled
 from enforcer.wire.http.paths import plain
 from streaming.contract.errors import BadEvent
 from streaming.contract.events import ANONYMOUS
@@ -85,7 +85,7 @@ class PulsarAccessLog(Source):
 
     def _counted(self, event: Event, match: Match) -> Iterator[Event]:
         """The event with its partitions, unless it is held: a partition may be deleted with its topic."""
-        topic = match.rule.topic(match.names)
+        topic = filled(match.rule.name, match.names)
         if topic.rpartition("/")[2].startswith(_SYSTEM):
             self.counted["of brokers themselves"] += 1
             return

@@ -11,15 +11,7 @@ from typing import Final
 from urllib.parse import urljoin, urlsplit
 
 from enforcer.http.metrics import HttpMetrics
-from enforcer.http.relay.upstream import (
-    Address,
-    ApiRequest,
-    BadAddress,
-    Headers,
-    Reply,
-    Upstream,
-    UpstreamFailed,
-)
+from enforcer.http.relay.upstream import Address, ApiRequest, Headers, Reply, Upstream, UpstreamFailed
 
 _SENT_ON: Final = frozenset((307, 308))
 _OF_ONE_HOST: Final = frozenset((b"cookie",))
@@ -77,7 +69,7 @@ class Redirects:
             here = f"{address.scheme}://{address.authority}{target.decode('latin-1')}"
             url = urljoin(here, location.decode("latin-1"))
             to, parts = Address.of_url(url), urlsplit(url)
-        except (BadAddress, ValueError):
+        except ValueError:
             raise self._refused("The upstream sent it on to no address") from None
         if not self._is_known(to):
             where = f"{to.scheme}://{to.authority}"

@@ -62,6 +62,7 @@ class TopicState(StrEnum):
 
 
 _THERE: Final = (TopicState.KNOWN, TopicState.EXISTS)
+_ABSENT: Final = (TopicState.MISSING, TopicState.OTHER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +156,8 @@ class Creation:
         reply = await self._ask_in_its_name(creating=False)
         if reply.error != ServerError.TOPIC_NOT_FOUND:
             if not reply.response:
-                self._note(reply.partitions, TopicState.EXISTS)
+                self._known.note(self.want.name, reply.partitions)
+                self._count(TopicState.EXISTS)
             self._give(reply)
             return
         async with self._known.turn(self.want.name, self._turn_s()) as others:
@@ -207,13 +209,13 @@ class Creation:
 
     async def _attach(self) -> None:
         """A PRODUCER or SUBSCRIBE creates the topic of its name."""
-        in_turn, patience_s = False, min(_PATIENCE_S, self._turn_s())
+        in_turn = False
         try:
-            async with self._known.turn(self.want.name, patience_s):
+            async with self._known.turn(self.want.name, _PATIENCE_S):
                 in_turn = True
                 done = await self._in_turn()
         except TimeoutError:
-            if in_turn or patience_s < _PATIENCE_S:
+            if in_turn:
                 raise
             # Those in front may read no answers, or wait for their quota; what is there needs no turn.
             found = await self._find()
@@ -249,7 +251,7 @@ class Creation:
             return None
         kind = await self._send()
         if kind != ERROR:
-            self._known.note(self.want.name, 0)
+            self._known.note(self.want.name, 0, paid=True)
             self._office.mutations.settle(answer, {self.want.name: 1})
         return answer, kind
 
@@ -289,8 +291,9 @@ class Creation:
     async def _settle_later(self, answer: Answer) -> None:
         """The broker has refused, or something else has failed that the client gave the same request id."""
         await asyncio.sleep(_SURE_AFTER_S)
-        absent = await self._find() in (TopicState.MISSING, TopicState.OTHER)
-        self._office.mutations.settle(answer, {} if absent else {self.want.name: 1})
+        # Tried again at once it may have been made since, and paid for.
+        free = self._known.is_paid(self.want.name) or await self._find() in _ABSENT
+        self._office.mutations.settle(answer, {} if free else {self.want.name: 1})
 
     # Both ------------------------------------------------------------------------------------------------
 
@@ -321,10 +324,6 @@ class Creation:
         self._office.metrics.refused.labels("unclear").inc()
         text = f"The topic {self.want.name[:_SHOWN]} cannot be looked at: {why}; try again."
         self._link.answer(refusal(self.want, ServerError.SERVICE_NOT_READY, text))
-
-    def _note(self, partitions: int, found: TopicState) -> None:
-        self._known.note(self.want.name, partitions)
-        self._count(found)
 
     def _count(self, found: TopicState) -> None:
         self._office.metrics.topics.labels(found.value).inc()

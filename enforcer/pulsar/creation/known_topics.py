@@ -25,7 +25,7 @@ class KnownTopics:
     """
 
     def __init__(self, keep_ms: float, topics_max: int, steady_ms: Callable[[], float]) -> None:
-        self._topics: TTLCache[str, None] = TTLCache(topics_max, keep_ms, steady_ms)
+        self._topics: TTLCache[str, bool] = TTLCache(topics_max, keep_ms, steady_ms)
         self._partitions: TTLCache[str, int] = TTLCache(topics_max, keep_ms, steady_ms)
         self._defaults: TTLCache[str, int] = TTLCache(topics_max, _DEFAULTS_KEEP_MS, steady_ms)
         # By name: the turn, and how many have it or wait for it.
@@ -44,12 +44,16 @@ class KnownTopics:
         """Whether a topic has partitions, as far as is known."""
         return name in self._partitions
 
-    def note(self, name: str, partitions: int) -> None:
+    def is_paid(self, name: str) -> bool:
+        """Whether a topic was created here a short while ago, and somebody was charged for it."""
+        return self._topics.get(name, False)
+
+    def note(self, name: str, partitions: int, *, paid: bool = False) -> None:
         """A topic is there, with so many partitions; 0: it has none."""
         if partitions:
             self._partitions[name] = partitions
         else:
-            self._topics[name] = None
+            self._topics[name] = paid
 
     def default_partitions(self, namespace: str) -> int | None:
         """What came of the last question for partitions that could create a topic; 0: nothing did."""

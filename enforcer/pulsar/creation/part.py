@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from functools import partial
 from typing import Final
 
 from enforcer.laws.mutation.admission import CallLater
@@ -66,15 +65,10 @@ class CreationPart:
         # Those whose answer is withheld, by what it makes.
         self._withheld: dict[tuple[int, int] | None, Creation] = {}
         self._tasks: dict[asyncio.Task[None], Creation] = {}
-        self._held_bytes = 0
+        self.held_bytes = 0
         self._paused = False
         self._limited = applies(link.user)
         self.up, self.down = self._kinds()
-
-    @property
-    def held_bytes(self) -> int:
-        """See link.Part."""
-        return self._held_bytes
 
     def take_up(self, kind: int, frame: bytes) -> bytes | None:
         """See link.Part."""
@@ -137,7 +131,7 @@ class CreationPart:
         self._open[want.request_id] = creation
         task = asyncio.get_running_loop().create_task(creation.run())
         self._tasks[task] = creation
-        self._held_bytes += len(want.frame) + _OVERHEAD_BYTES
+        self.held_bytes += len(want.frame) + _OVERHEAD_BYTES
         self._office.metrics.held.inc()
         task.add_done_callback(self._done)
         if len(self._tasks) >= CREATIONS_MAX and not self._paused:
@@ -148,7 +142,7 @@ class CreationPart:
     def _done(self, task: "asyncio.Task[None]") -> None:
         creation = self._tasks.pop(task)
         self._closed(creation)
-        self._held_bytes -= len(creation.want.frame) + _OVERHEAD_BYTES
+        self.held_bytes -= len(creation.want.frame) + _OVERHEAD_BYTES
         self._office.metrics.held.dec()
         if self._paused and len(self._tasks) < CREATIONS_MAX:
             self._paused = False
@@ -208,8 +202,4 @@ def creating(
         policies = coordinator.policies
         return any(policies.quota(user, "", ts) is not None for ts in (now, now + _AHEAD_MS))
 
-    return partial(_part, office, applies)
-
-
-def _part(office: Office, applies: Applies, link: Link) -> Part:
-    return CreationPart(link, office, applies)
+    return lambda link: CreationPart(link, office, applies)

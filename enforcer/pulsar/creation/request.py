@@ -1,5 +1,6 @@
 """Which topics the requests of clients would create, and how such a request is refused."""
 
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from enforcer.wire.pulsar.commands import command, error, parse
@@ -13,8 +14,6 @@ from enforcer.wire.pulsar.frames import (
     REACHED_END_OF_TOPIC,
     SUBSCRIBE,
     TOPIC_MIGRATED,
-    BadFrame,
-    Reason,
 )
 from enforcer.wire.pulsar.names import BadName, Topic, read_topic
 
@@ -64,9 +63,6 @@ def read_want(kind: int, frame: bytes) -> CreationRequest | None:
         BadFrame: it cannot be read.
     """
     body = parse(frame)
-    if not isinstance(body.topic, str):
-        # Bytes that are no text: a broker would make some name of them, and we another.
-        raise BadFrame(Reason.BAD_BODY)
     owner = None
     if kind == PARTITIONED_METADATA:
         # Without the field it creates: clients that do not know of it mean that.
@@ -79,7 +75,10 @@ def read_want(kind: int, frame: bytes) -> CreationRequest | None:
         creates = True
     if not creates:
         return None
-    topic = _read(body.topic)
+    topic: Topic | None = None
+    # A broker may know more names than we do, and is asked about those as they are.
+    with suppress(BadName):
+        topic = read_topic(body.topic)
     if topic is not None and not topic.persistent and kind != PARTITIONED_METADATA:
         return None
     name = body.topic if topic is None else topic.name
@@ -99,11 +98,3 @@ def refusal(want: CreationRequest, code: int, message: str) -> bytes:
         fields = {"response": _FAILED, "error": code, "message": message}
         return command(PARTITIONED_METADATA_RESPONSE, request_id=want.request_id, **fields)
     return error(want.request_id, code, message)
-
-
-def _read(name: str) -> Topic | None:
-    """What a name means; a broker may know more of them than we do, and is asked about those as they are."""
-    try:
-        return read_topic(name)
-    except BadName:
-        return None

@@ -41,8 +41,8 @@ class Owner(Protocol):
     link: Link
     store: Store
 
-    def holds(self) -> None:
-        """What it holds has become more or less."""
+    def holds(self, *, more: bool = False) -> None:
+        """What it holds has become more, or less."""
         ...
 
 
@@ -134,7 +134,7 @@ class Consumer:
         if not self._queue:
             return frame
         self._queue.put(HeldFrame(frame, None))
-        self._owner.holds()
+        self._owner.holds(more=True)
         return None
 
     def drop_held(self) -> None:
@@ -199,7 +199,7 @@ class Consumer:
         context.metrics.holds.inc()
         if self._line is None and not self._woken:
             self._wait(context.room(self, charged=self._charged))
-        self._owner.holds()
+        self._owner.holds(more=True)
 
     @property
     def _charged(self) -> bool:

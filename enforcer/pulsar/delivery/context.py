@@ -14,7 +14,6 @@ from enforcer.pulsar.delivery.entry import ArrivedEntry
 from enforcer.pulsar.delivery.held_frames import Store
 from enforcer.pulsar.delivery.limits import FREE, GROUP, NO_TURN, USER, Laws, Limits, Room
 from enforcer.pulsar.delivery.metrics import DeliveryMetrics
-from enforcer.pulsar.settings import PulsarSettings
 from streaming.contract.usage_events import DIMENSIONS
 
 _LOOK_MS: Final = 25.0
@@ -49,20 +48,16 @@ class DeliveryContext:
         lines: who waits for what, in what order.
         held: all that is held.
         banked: permits that clients gave and that were not forwarded.
-        settings: bounds.
         metrics: counts.
 
     Args:
         laws: see there.
-        settings: bounds.
         metrics: counts of all proxies.
         call_later: calls a function after some ms.
     """
 
-    def __init__(
-        self, laws: Laws, settings: PulsarSettings, metrics: Metrics, call_later: CallLater
-    ) -> None:
-        self.laws, self.settings = laws, settings
+    def __init__(self, laws: Laws, metrics: Metrics, call_later: CallLater) -> None:
+        self.laws = laws
         self.lines = laws.dispatch.lines
         self.held = Store()
         self.banked = 0

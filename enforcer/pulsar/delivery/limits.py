@@ -218,10 +218,6 @@ def _read(name: str) -> tuple[str, str, bool, str]:
         # The old form, with a cluster: no rate can be for it, but its tenant may have a group.
         return "", topic._replace(persistent=True).name, not topic.persistent, "name"
     stored = topic._replace(persistent=True).name
-    if topic.namespace == _SYSTEM_NAMESPACE or _is_system(topic.local):
+    if topic.namespace == _SYSTEM_NAMESPACE or topic.local in _SYSTEM_TOPICS:
         return topic.name, "", False, "system"
     return topic.name, stored, not topic.persistent, "" if topic.persistent else "non_persistent"
-
-
-def _is_system(local: str) -> bool:
-    return local in _SYSTEM_TOPICS

@@ -92,6 +92,7 @@ class DeliveryPart:
             CLOSE_CONSUMER: self._closed,
             ACTIVE_CONSUMER_CHANGE: self._active,
             REACHED_END_OF_TOPIC: self._in_order,
+            CONSUMER_STATS_RESPONSE: self._asking.answered,
         }
         context.follow(self)
 
@@ -116,8 +117,6 @@ class DeliveryPart:
         Raises:
             BadFrame: it cannot be read.
         """
-        if kind == CONSUMER_STATS_RESPONSE:
-            return self._asking.answered(frame)
         return self._take_down[kind](frame, parse(frame))
 
     def check(self, now_ms: float) -> None:
@@ -149,16 +148,15 @@ class DeliveryPart:
                 self._follow(consumer)
         self._see()
 
-    def holds(self) -> None:
+    def holds(self, *, more: bool = False) -> None:
         """See consumer.Owner: too much held stops reading the broker until half of that is gone."""
         store = self.store
         if self._full_from:
             if store.size * 2 <= self._full_from:
                 self._full_from = 0
                 self.link.resume_broker(self)
-        elif store.size > HELD_MESSAGE_BYTES or (
-            store.frames and self._context.held.size > HELD_TOTAL_BYTES
-        ):
+        elif more and (store.size > HELD_MESSAGE_BYTES or self._context.held.size > HELD_TOTAL_BYTES):
+            # Only as one comes: at other times the client may have got another frame of the broker's in part.
             self._full_from = store.size
             self._context.metrics.full.inc()
             self.link.pause_broker(self)

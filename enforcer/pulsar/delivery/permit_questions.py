@@ -7,12 +7,12 @@ came between. Without permits a broker soon has nothing more to send.
 """
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
 from enforcer.pulsar.delivery.consumer import Consumer
 from enforcer.pulsar.delivery.metrics import DeliveryMetrics
 from enforcer.pulsar.link import Link
-from enforcer.wire.pulsar.commands import command, own_request_id, parse
+from enforcer.wire.pulsar.commands import command, own_request_id
 from enforcer.wire.pulsar.frames import CONSUMER_STATS
 
 _AGAIN_MS: Final = 50.0
@@ -93,13 +93,8 @@ class ConnectionQuestions:
             quiet[consumer] = moves, at_ms, pause_ms
         self._quiet = quiet
 
-    def answered(self, frame: bytes) -> bytes | None:
-        """A CONSUMER_STATS_RESPONSE; the frame if it is the client's.
-
-        Raises:
-            BadFrame: it cannot be read.
-        """
-        body = parse(frame)
+    def answered(self, frame: bytes, body: Any) -> bytes | None:
+        """A CONSUMER_STATS_RESPONSE; the frame if it is the client's."""
         if not self._first <= body.request_id < self._next:
             return frame
         self.unanswered -= 1

@@ -33,8 +33,7 @@ class PublishContext:
 
     Attributes:
         meter: all accounts.
-        settings: of all proxies.
-        pulsar: of this kind alone.
+        pulsar: settings of this kind alone.
         closer: what stands in the way of producers.
         room: what waits.
         numbers: counts of what is done to SENDs.
@@ -42,7 +41,7 @@ class PublishContext:
 
     Args:
         meter: see there.
-        settings: see there.
+        settings: of all proxies.
         pulsar: see there.
         metrics: gets the numbers too.
         blocks: topics that take nothing of their producers.
@@ -57,7 +56,6 @@ class PublishContext:
         blocks: Blocks,
     ) -> None:
         self.meter = meter
-        self.settings = settings
         self.pulsar = pulsar
         self.closer = Closer(blocks)
         self.room = Room(PUBLISH_QUEUE_BYTES, _QUEUES_BYTES)

@@ -2,7 +2,7 @@
 
 What may not go on yet waits here, in a queue for each producer, while the connection is read on, so that its
 other producers, its consumers and their acks are not touched. No SEND is refused, and none overtakes another
-one of its producer. Producers whose topic is blocked are closed, and not made (shutting.ProducerClosures).
+one of its producer. Producers whose topic is blocked are closed, and not made (producer_closures).
 """
 
 from typing import Any, Final
@@ -199,6 +199,7 @@ class PublishingPart:
         if producer is not None and not producer.gone:
             # The broker keeps to the one that it has, whatever this one asks for.
             self._doubled.add(body.request_id)
+            producer.asked_ms = self._link.now_ms()
         else:
             producer = self._coming[body.producer_id] = Producer(self._lane, body.producer_id, topic)
         self._asked[body.request_id] = producer

@@ -63,23 +63,21 @@ class Window:
 
     A broker does the same: it stops reading at as many, and of non-persistent topics it throws the rest away.
 
+    Attributes:
+        count: how many are unfinished.
+
     Args:
         size: so many.
     """
 
     def __init__(self, size: int) -> None:
+        self.count = 0
         self._size = size
-        self._count = 0
         self._waiting: dict[Waker, None] = {}
-
-    @property
-    def count(self) -> int:
-        """How many are unfinished."""
-        return self._count
 
     def admits(self, waker: Waker) -> bool:
         """Whether one more may be sent; if not, who asks is woken when there is room."""
-        if self._count < self._size and (not self._waiting or waker in self._waiting):
+        if self.count < self._size and (not self._waiting or waker in self._waiting):
             self._waiting.pop(waker, None)
             return True
         self._waiting[waker] = None
@@ -91,12 +89,12 @@ class Window:
 
     def sent(self) -> None:
         """One more is unfinished."""
-        self._count += 1
+        self.count += 1
 
     def finished(self, count: int = 1) -> None:
         """So many are not any more."""
-        self._count -= count
-        if self._waiting and self._count <= self._size // 2:
+        self.count -= count
+        if self._waiting and self.count <= self._size // 2:
             waiting, self._waiting = list(self._waiting), {}
             for waker in waiting:
                 waker.wake()

@@ -59,7 +59,7 @@ class Producer:
         producer_id: of its connection.
         topic: full name of where it sends to.
         namespace: of that.
-        asked_ms: when the client asked for it.
+        asked_ms: when the client asked for it last.
         parked: the broker has it wait for its topic (exclusive access), for however long.
         ready: the broker lets it send.
         gone: it is closed, and only answers to what it sent are to come.

@@ -60,7 +60,6 @@ class ProducerClosures:
         self._link = link
         self._closer = closer
         self._changed = changed
-        self._next = own_request_id()
         self._by_id: dict[int, ProducerClosure] = {}
         self._asked: dict[int, ProducerClosure] = {}
         # Of the blocks, when producers were looked at last.
@@ -159,8 +158,7 @@ class ProducerClosures:
         if not producer.cut():
             # Its client closes it already.
             return
-        shut = ProducerClosure(producer.producer_id, self._next, now_ms)
-        self._next += 1
+        shut = ProducerClosure(producer.producer_id, own_request_id(), now_ms)
         self._by_id[shut.producer_id] = self._asked[shut.request_id] = shut
         # From here on nothing of it goes on: a broker's answer to a SEND behind this ends the connection.
         self._changed()

@@ -29,7 +29,8 @@ MESSAGES: Final[dict[str, dict[str, tuple[int, str]]]] = {
         "get_partitioned_metadata_without_auto_creation": (5, "b"),
     },
     "Connect": {
-        "client_version": (1, "s"),
+        # Clients append to it what they call themselves, in any bytes.
+        "client_version": (1, "by"),
         "auth_data": (3, "by"),
         "protocol_version": (4, "i32"),
         "auth_method_name": (5, "s"),
@@ -45,7 +46,7 @@ MESSAGES: Final[dict[str, dict[str, tuple[int, str]]]] = {
     },
     "AuthData": {"auth_method_name": (1, "s"), "auth_data": (2, "by")},
     "AuthChallenge": {"server_version": (1, "s"), "challenge": (2, "AuthData")},
-    "AuthResponse": {"client_version": (1, "s"), "response": (2, "AuthData")},
+    "AuthResponse": {"response": (2, "AuthData")},
     "Lookup": {
         "topic": (1, "s"),
         "request_id": (2, "u"),
@@ -73,17 +74,8 @@ MESSAGES: Final[dict[str, dict[str, tuple[int, str]]]] = {
         "error": (4, "i32"),
         "message": (5, "s"),
     },
-    "Producer": {
-        "topic": (1, "s"),
-        "producer_id": (2, "u"),
-        "request_id": (3, "u"),
-        "initial_subscription_name": (13, "s"),
-    },
-    "ProducerSuccess": {
-        "request_id": (1, "u"),
-        "producer_name": (2, "s"),
-        "producer_ready": (6, "b"),
-    },
+    "Producer": {"topic": (1, "s"), "producer_id": (2, "u"), "request_id": (3, "u")},
+    "ProducerSuccess": {"request_id": (1, "u"), "producer_ready": (6, "b")},
     "MessageId": {"ledger_id": (1, "u"), "entry_id": (2, "u")},
     "Send": {
         "producer_id": (1, "u"),
@@ -133,8 +125,6 @@ MESSAGES: Final[dict[str, dict[str, tuple[int, str]]]] = {
     },
     "Error": {"request_id": (1, "u"), "error": (2, "i32"), "message": (3, "s")},
     "Success": {"request_id": (1, "u")},
-    "GetTopicsOfNamespace": {"request_id": (1, "u"), "namespace": (2, "s")},
-    "GetTopicsOfNamespaceResponse": {"request_id": (1, "u"), "topics": (2, "s*")},
     "TopicMigrated": {
         "resource_id": (1, "u"),
         "resource_type": (2, "i32"),
@@ -180,8 +170,6 @@ BODIES: Final[dict[int, str]] = {
     frames.REACHED_END_OF_TOPIC: "ReachedEndOfTopic",
     frames.SEEK: "Seek",
     frames.ACTIVE_CONSUMER_CHANGE: "ActiveConsumerChange",
-    frames.GET_TOPICS_OF_NAMESPACE: "GetTopicsOfNamespace",
-    frames.GET_TOPICS_OF_NAMESPACE_RESPONSE: "GetTopicsOfNamespaceResponse",
     frames.AUTH_CHALLENGE: "AuthChallenge",
     frames.AUTH_RESPONSE: "AuthResponse",
     frames.TOPIC_MIGRATED: "TopicMigrated",

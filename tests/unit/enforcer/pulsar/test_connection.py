@@ -120,7 +120,7 @@ def test_while_a_part_reads_nothing_more_what_it_sends_waits_for_no_frame_in_par
     rig = PulsarRig(part)
     rig.open()
     part.answer = lambda frame: rig.connection.pause(part)
-    passing = command(frames.GET_TOPICS_OF_NAMESPACE, request_id=1, namespace="a/" + "n" * 100)
+    passing = command(frames.LOOKUP, request_id=1, topic="t" * 100)
     rig.up(SEND + passing[:60])
     rig.connection.to_broker(SEND)
     assert not rig.client.reading and rig.broker.data == SEND

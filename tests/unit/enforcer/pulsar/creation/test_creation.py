@@ -151,6 +151,22 @@ async def test_what_the_broker_refuses_costs_nothing(yard: Yard, client: Client)
     assert yard.refunded() == 1 and client.part.held_bytes == 0
 
 
+async def test_one_that_is_refused_and_tried_again_at_once_is_paid_once(
+    yard: Yard, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is one topic, and the second request has paid for it before the first is settled."""
+    monkeypatch.setattr(creation, "_SURE_AFTER_S", 0.2)
+    await client.produce()
+    await client.answer(None)
+    await client.refused(1, error=6)
+    await client.produce()
+    await client.answer(None)
+    assert not await client.made(2)
+    await asyncio.sleep(0.25)
+    await settle_down()
+    assert yard.charged() == [{"t": 1}, {"t": 1}] and yard.refunded() == 1
+
+
 async def test_a_forged_refusal_gives_nothing_back(yard: Yard, client: Client) -> None:
     """Another request under the same id fails, while the topic is created all the same."""
     await client.produce()
@@ -196,7 +212,7 @@ async def test_whoever_waits_too_long_for_another_is_to_try_again(monkeypatch: p
     await one.produce()
     await one.answer(None)
     await two.produce()
-    await asyncio.sleep(0.06)
+    await asyncio.sleep(creation._PATIENCE_S + 0.2)
     await settle_down()
     assert two.told().error == 6 and yard.known.turns == 1
 

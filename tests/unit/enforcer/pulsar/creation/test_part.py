@@ -101,7 +101,7 @@ async def test_a_client_that_closes_before_it_hears_the_answer() -> None:
     )
     assert [client.wire.shown(frame, up=True) for frame in (close, again)] == [close, again]
     assert await client.reply(SUCCESS, request_id=2)
-    assert await client.reply(PRODUCER_SUCCESS, request_id=3, producer_name="n")
+    assert await client.reply(PRODUCER_SUCCESS, request_id=3)
     yard.desk.acknowledge()
     await settle_down()
     assert not client.wire.down and not client.part._tasks and not client.part._withheld

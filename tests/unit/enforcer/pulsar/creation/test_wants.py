@@ -26,8 +26,8 @@ def want_of(kind: int, **fields: Any) -> CreationRequest | None:
 
 
 def test_producers_create() -> None:
-    """Also with a subscription of their own, which is no partition."""
-    want = want_of(PRODUCER, topic="a/b/t", producer_id=4, initial_subscription_name="s")
+    """One topic, which their answer names."""
+    want = want_of(PRODUCER, topic="a/b/t", producer_id=4)
     assert want is not None
     assert (want.name, want.request_id, want.owner) == ("persistent://a/b/t", 3, (CLOSE_PRODUCER, 4))
 

@@ -20,3 +20,23 @@ def test_who_shares_a_limit_reads_its_broker_on_at_half(monkeypatch: pytest.Monk
         world.run(5)
         assert all(link.broker_read or link.part.store.size * 2 > 5_000 for link in links)
     assert world.count("full_total") >= 6
+
+
+def test_who_adds_nothing_to_too_much_is_read_on() -> None:
+    """Stopped in the midst of a frame nothing else of its broker's, or of ours, would reach its client."""
+    world = World()
+    link = ModelLink(world)
+    link.subscribe(1, queue=1_000)
+    world.run(20)
+    world.put(per_subscription(10))
+    world.run(30)
+    link.publish(1, 40)
+    world.run(20)
+    held = link.part.store.frames
+    # Others have so much.
+    world.desk.held.add(1, 1 << 28)
+    world.run(1_000)
+    assert link.broker_read and 0 < link.part.store.frames < held
+    link.publish(1, 1)
+    world.run(5)
+    assert not link.broker_read

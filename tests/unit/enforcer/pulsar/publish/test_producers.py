@@ -153,6 +153,20 @@ def test_an_answer_that_never_comes_is_not_waited_for() -> None:
     assert list(link.part._coming) == [3]
 
 
+def test_a_producer_that_is_asked_for_again_has_as_long_for_its_answer() -> None:
+    """It is the request that grows old: an answer to one that is forgotten ends the connection."""
+    world, link = joined(LIMITED, policies=TEN)
+    world.run(121_000)
+    again = link.ask(1, LIMITED)
+    world.run(11_000)
+    link.down(PRODUCER_SUCCESS, request_id=again)
+    link.send(1, 1)
+    assert link.arrived(1) == [1]
+    link.ask(1, LIMITED)
+    world.run(131_000)
+    assert not link.part._asked
+
+
 def test_request_ids_that_are_used_twice_end_the_connection() -> None:
     """Nobody could say which producer an answer is for."""
     link = World(TEN).join()

@@ -66,7 +66,13 @@ def test_what_is_no_body(body: bytes) -> None:
     assert caught.value.reason is Reason.BAD_BODY
 
 
-@pytest.mark.parametrize(("kind", "field"), [(frames.PRODUCER, 4), (frames.SUBSCRIBE, 6)])
+@pytest.mark.parametrize(
+    ("kind", "field"),
+    [
+        (frames.CONNECT, 1), (frames.PRODUCER, 4), (frames.PRODUCER, 13), (frames.PRODUCER_SUCCESS, 2),
+        (frames.SUBSCRIBE, 6),
+    ],
+)  # fmt: skip
 def test_names_that_no_rule_reads_need_not_be_text(kind: int, field: int) -> None:
     """Of producers and consumers: clients send any bytes there, and brokers take them."""
     body = new_body(kind)
