@@ -213,6 +213,19 @@ def test_an_entity_tells_all() -> None:
     assert len(whole["history"]) == 30 and whole["history"][-1][2] == 5.0
 
 
+def test_a_clock_that_was_ahead_leaves_no_hole() -> None:
+    """This machine's, when somebody looked: what is told then by the brokers' clock is shown all the same."""
+    made, alice = view(), Entity(Law.MUTATION, "user=alice")
+    decided(made, admission(T, mutations=600), dispatch(T, 5, 0))
+    for now_ms in (T + 3_600_000, T):
+        assert one(made, None, alice, now_ms) is not None
+    decided(made, admission(T + 10_000, mutations=60), dispatch(T + 10_000, 25, 2_000))
+    assert row(made, T + 10_000, Law.DISPATCH)["used"] == 25.0
+    whole = one(made, None, alice, T + 10_000)
+    assert whole is not None and whole["shares"] == [{"proxy": "p1", "share": None, "used": 66.0}]
+    assert whole["history"][-1] == [T, 33.0, 5.0]
+
+
 def test_with_the_default_burst_a_greater_rate_helps() -> None:
     """The burst grows with it: 11 s of the rate."""
     made = view(policies={"quotas[user=alice]": {"controller_mutation_rate": 5}})
