@@ -190,6 +190,15 @@ def test_what_candidates_decide_changes_no_row() -> None:
     assert whole["candidates"]["tight"]["throttle_time_ms"] == 12_000 and len(whole["decisions"]) == 1
 
 
+def test_who_follows_decisions_is_told_of_those_in_force() -> None:
+    """A candidate's has the id and time of the live one: an open page would show whichever came first."""
+    made, told = view(), list[Any]()
+    made.watch[lambda _, fields: told.append(fields)] = None
+    live = admission(T, tokens=400.0)
+    decided(made, {**admission(T, **DEBT), "candidate": "tight"}, live, {**live, "repeat": True})
+    assert told == [live]
+
+
 def test_an_entity_tells_all() -> None:
     """Reason, ladder, shares of proxies that decide, newest decisions first, and what would help."""
     made = view()
