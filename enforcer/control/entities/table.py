@@ -61,10 +61,6 @@ class Snapshot(NamedTuple):
     listed: NDArray[np.bool_]
     shadow: NDArray[np.bool_]
 
-    def held(self, row: int) -> bool:
-        """Whether a row waits or is refused."""
-        return bool(self.since[row] > 0)
-
 
 class EntityTable(Columns[Entity]):
     """The rows.
