@@ -234,7 +234,7 @@ def test_the_page_needs_nothing_from_elsewhere(api: TestClient) -> None:
 
 def test_nobody_waits_for_the_description(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not the start, and not the loop: a thread makes it for whoever asks first, once."""
-    makers, describe = [], fastapi.applications.get_openapi
+    makers, describe = list[str](), fastapi.applications.get_openapi
 
     def watched(**own: Any) -> Any:
         makers.append(threading.current_thread().name)
