@@ -11,7 +11,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, FastAPI, Request, Response, Security
-from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
+from fastapi.responses import JSONResponse, PlainTextResponse
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
@@ -71,8 +71,7 @@ def create_app(parts: Parts) -> FastAPI:
         title="Weir admin API",
         version="2",
         description=admin_docs.DESCRIPTION,
-        docs_url=None,
-        redoc_url=None,
+        openapi_url=None,  # see admin_docs.add_to
         redirect_slashes=False,
         # Who may in is decided around all of it, unknown paths too; here, how far a tenant's token reaches.
         dependencies=[Security(BEARER), Depends(reach_check(parts))],
@@ -98,11 +97,7 @@ def create_app(parts: Parts) -> FastAPI:
         app.include_router(stats_routes(parts))
     app.include_router(page_routes())
 
-    @app.get("/docs", include_in_schema=False)
-    async def page() -> HTMLResponse:
-        return HTMLResponse(admin_docs.page(app.openapi()), headers=admin_docs.PAGE_HEADERS)
-
-    admin_docs.complete(app.openapi())
+    admin_docs.add_to(app)
     _allow_pages(app, parts.settings.allowed_origins)
     beyond = None
     if parts.beyond is not None:

@@ -4,8 +4,11 @@ The page is made here and not by Swagger UI, which a browser would have to fetch
 """
 
 from html import escape
+from threading import Lock
 from typing import Any, Final
 
+from fastapi import FastAPI
+from fastapi.responses import HTMLResponse, JSONResponse
 from pydantic import BaseModel
 
 from streaming.policy.validation import Schema
@@ -18,7 +21,7 @@ DESCRIPTION: Final = (
     "and change; "
     "without, only clients on the same machine are answered."
 )
-PAGE_HEADERS: Final = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
+_PAGE_HEADERS: Final = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
 
 Responses = dict[int | str, dict[str, Any]]
 _TEXTS: Final = {
@@ -61,7 +64,24 @@ def or_empty(schema: Schema) -> Responses:
     return {200: {"description": "As a POST has it; empty: none", "content": content}}
 
 
-def complete(openapi: dict[str, Any]) -> None:
+def add_to(app: FastAPI) -> None:
+    """Serve it; whoever asks first has it made, in a thread, since that takes half a second."""
+    making = Lock()
+
+    def described() -> dict[str, Any]:
+        with making:
+            if app.openapi_schema is None:
+                _complete(app.openapi())
+            return app.openapi()
+
+    @app.get("/docs", include_in_schema=False)
+    def page() -> HTMLResponse:
+        return HTMLResponse(_page(described()), headers=_PAGE_HEADERS)
+
+    app.add_route("/openapi.json", lambda _: JSONResponse(described()), include_in_schema=False)
+
+
+def _complete(openapi: dict[str, Any]) -> None:
     """Say that no token may be needed, and not FastAPI's own answer to a wrong name in a path: none is."""
     for operations in openapi["paths"].values():
         for operation in operations.values():
@@ -71,7 +91,7 @@ def complete(openapi: dict[str, Any]) -> None:
         del openapi["components"]["schemas"][unused]
 
 
-def page(openapi: dict[str, Any]) -> str:
+def _page(openapi: dict[str, Any]) -> str:
     """The OpenAPI description as one HTML page that needs nothing else."""
     parts = [
         "<!doctype html><html lang=en><meta charset=utf-8><title>Weir admin API</title>",

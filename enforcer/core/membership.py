@@ -91,6 +91,11 @@ class Alive:
         Returns:
             Whether it shows that another process lives that has our name.
         """
+        if self.read_own and ts - self._newest_ts > PREDECESSOR_MS:
+            # Our own word is missing too: Kafka was silent, or a leader's clock stepped on.
+            for (name, _), other in self._others.items():
+                if name != self._own and not other.leaving:
+                    other.ts = max(other.ts, ts - ALIVE_EVERY_MS)
         # Not the greatest: by a leader whose clock was ahead and is right again, or a new one that is behind,
         # all others would be dead.
         self._newest_ts = ts

@@ -52,7 +52,8 @@ _BROKER_BACKLOGS = {
     BacklogKind.SIZE: "backlogQuotaDefaultLimitBytes",
     BacklogKind.AGE: "backlogQuotaDefaultLimitSecond",
 }
-_LIMIT_KEYS = {BacklogKind.SIZE: "limitSize", BacklogKind.AGE: "limitTime"}
+LIMIT_KEYS = {BacklogKind.SIZE: "limitSize", BacklogKind.AGE: "limitTime"}
+"""Where a quota says its limit."""
 
 
 DEFAULT_CHECK_S = 60
@@ -144,7 +145,7 @@ def limits_some(policies: PolicySet, topic: str) -> bool:
 
 def backlog_candidates(policies: PolicySet, topic: str, kind: BacklogKind) -> Iterator[Candidate]:
     """Where a backlog quota is looked for, in order of precedence; values hold the limit and `policy`."""
-    limit_key = _LIMIT_KEYS[kind]
+    limit_key = LIMIT_KEYS[kind]
     levels = (
         ("topic", _own_path(policies, topic)),
         ("namespace", f"{Section.NAMESPACES}.{namespace_of(topic)}"),
@@ -167,7 +168,7 @@ def backlog_quota(policies: PolicySet, topic: str, kind: BacklogKind) -> Backlog
         if place.wins and place.value is not None:
             return BacklogQuota(
                 path=place.path,
-                limit=int(place.value[_LIMIT_KEYS[kind]]),
+                limit=int(place.value[LIMIT_KEYS[kind]]),
                 policy=place.value["policy"],
                 actions=place.value.get("actions", False) and not policies.tracks,
                 allow_delete_records=place.value.get("allow_delete_records", False),

@@ -7,9 +7,17 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from enforcer.host.doors.listening import listen_at
 from streaming.contract.errors import WeirError
 from streaming.policy.settings import read_settings
-from weir.foreground import forget_ready_file, host_port, http_url, return_memory, write_ready_file
+from weir.foreground import (
+    check_ready_file,
+    forget_ready_file,
+    host_port,
+    http_url,
+    return_memory,
+    write_ready_file,
+)
 from weir.log import log_to_stderr
 from weir.options import add, add_address, add_cluster_options, add_part_options, cluster_of
 from weir.settings import DEFAULT_ADMIN
@@ -67,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
     from weir.stack.topics import check_topics
 
     log_to_stderr("admin")
-    forget_ready_file(args.ready_file)
+    check_ready_file(args.ready_file)
     settings = read_settings(AdminSettings, "admin", args.settings)
     http = read_settings(HttpSettings, "http", args.settings)
     if args.upstream:
@@ -95,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
         made = beyond if http.upstream else None
         service = AdminService(cluster, settings, tokens, args.listen, args.metrics, made, request_ms)
         try:
-            await _serve(service, fronts, args.ready_file)
+            await _serve(service, fronts, args)
         finally:
             for front in fronts:
                 await front.stop()
@@ -128,15 +136,17 @@ def _front(
     return HttpService(name, http, deciding, cluster, registry, fillings, binary_tls=binary_tls)
 
 
-async def _serve(service: "AdminService", fronts: "list[HttpService]", ready_file: Path | None) -> None:
+async def _serve(service: "AdminService", fronts: "list[HttpService]", args: argparse.Namespace) -> None:
     stop = stop_event()
+    listen_at(args.listen, both=False).close()
+    forget_ready_file(args.ready_file)
     for front in fronts:
         # It may take long while Kafka is away: a stop must not wait for it.
         if not await unless(stop, front.start()):
             return
     await service.start()
     try:
-        await until_stopped(stop, [_say_ready(service, ready_file), _watch_over(service)])
+        await until_stopped(stop, [_say_ready(service, args.ready_file), _watch_over(service)])
     finally:
         await service.stop()
 

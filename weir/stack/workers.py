@@ -67,8 +67,8 @@ def run_workers(options: WorkersOptions, settings: LocalSettings, say: Callable[
 
     stop = StopSignal(force)
     stop.install()
-    forget_ready_file(options.ready_file)
     with reserve(options.listen) as port, tempfile.TemporaryDirectory(prefix="weir-workers-") as folder:
+        forget_ready_file(options.ready_file)
         host, number = port.getsockname()[:2]
         parts += _parts(options, settings, f"{host}:{number}", Path(folder))
         try:

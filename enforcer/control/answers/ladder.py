@@ -9,11 +9,10 @@ from streaming.contract.names import DISPATCH_GROUP_PREFIX, QUOTA_GROUP_PREFIX, 
 from streaming.policy.dispatch_limits import parse_dispatch_group
 from streaming.policy.groups import QUOTA_DIMENSIONS
 from streaming.policy.policy_set import ALL_OTHERS, UNLIMITED, PolicySet, Section, candidates
-from streaming.policy.topics import BacklogKind, RateKind, backlog_candidates, dispatch_candidates
+from streaming.policy.topics import LIMIT_KEYS, BacklogKind, RateKind, backlog_candidates, dispatch_candidates
 
 _SLASHES_OF_TOPIC: Final = 4
 _RATES: Final = {"msgs": "dispatchThrottlingRateInMsg", "bytes": "dispatchThrottlingRateInByte"}
-_LIMITS: Final = {BacklogKind.SIZE: "limitSize", BacklogKind.AGE: "limitTime"}
 MUTATION_RATE: Final = "controller_mutation_rate"
 
 
@@ -120,7 +119,7 @@ def _concurrency(policies: PolicySet, partition: str, _measure: int) -> Iterator
 def _backlog(policies: PolicySet, topic: str, measure: int) -> Iterator[Level]:
     kind = tuple(BacklogKind)[measure]
     for place in backlog_candidates(policies, topic, kind):
-        yield Level(place.level, place.path, _set(place.value, _LIMITS[kind]), place.wins)
+        yield Level(place.level, place.path, _set(place.value, LIMIT_KEYS[kind]), place.wins)
 
 
 _LADDERS: Final = {

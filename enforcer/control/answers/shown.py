@@ -109,7 +109,7 @@ def pressed(view: EntityView, now_ms: int) -> tuple[list[Pressed], int]:
     for row, began in zip(rows[order].tolist(), since[order].tolist(), strict=True):
         law, name = view.table.names[row]
         left = _burst_left(view, row, snapshot)
-        empty_s = _empty_s(law, left, float(snapshot.limit[row]), view.table.history(row))
+        empty_s = _empty_s(law, left, float(snapshot.limit[row]), view.table.history(row, now_ms))
         held_s = max(0.0, (now_ms - began) / 1000)
         told.append(Pressed((NAMES[law], name), float(snapshot.fraction[row]), held_s, empty_s))
     return told, len(rows) - len(told)
@@ -127,7 +127,7 @@ def row_of(view: EntityView, snapshot: Snapshot, row: int) -> dict[str, Any]:
     }
     shadow = bool(snapshot.shadow[row])
     left = _burst_left(view, row, snapshot)
-    history = view.table.history(row)
+    history = view.table.history(row, snapshot.now_ms)
     levels = ladder(view.policies, entity, measure)
     return {
         "entity": entity.name,
@@ -177,7 +177,7 @@ def one(
         "shares": shares,
         "share_sum": sum(held) if held else None,
         "decisions": said,
-        "history": [list(slot) for slot in view.table.history(row)],
+        "history": [list(slot) for slot in view.table.history(row, now_ms)],
         "candidates": {} if detail is None else {
             name: orjson.loads(each) for name, each in detail.candidates.items()
         },

@@ -35,11 +35,12 @@ def fills(parts: Parts) -> dict[str, Fill]:
 
 
 def _filled(parts: Parts, names: Mapping[str, str], value: Any, *, partitioned: bool) -> Any:
-    value = _dispatch_stats(parts, names, value)
-    topic = topic_holder(names["tenant"], names["namespace"], names["topic"]).name
     if not isinstance(value, dict):
         return value
+    topic = topic_holder(names["tenant"], names["namespace"], names["topic"]).name
     policies, now_ms = in_force(parts.store.entries)
+    if (delivered := topic_stats(parts.deliveries, topic, policies, now_ms)) is not None:
+        value = _with_deliveries(value, delivered)
     known = (partitioned_backlog if partitioned else topic_backlog)(parts.backlogs, topic, policies, now_ms)
     told = value.get("partitions")
     whole = _one(value, known or {}, policies, topic)
@@ -81,12 +82,8 @@ def _limits(policies: PolicySet, topic: str) -> dict[str, int]:
     return {name: limit for name, limit in limits.items() if limit != UNLIMITED}
 
 
-def _dispatch_stats(parts: Parts, names: Mapping[str, str], value: Any) -> Any:
+def _with_deliveries(value: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
     """The stats of a topic as its broker tells them, and what limits its dispatch now."""
-    topic = f"persistent://{names['tenant']}/{names['namespace']}/{names['topic']}"
-    known = topic_stats(parts.deliveries, topic, *in_force(parts.store.entries))
-    if known is None or not isinstance(value, dict):
-        return value
     told = value.get("subscriptions", {})
     subscriptions = {
         name: _with_ours(of_pulsar, known["subscriptions"].get(name, {})) for name, of_pulsar in told.items()

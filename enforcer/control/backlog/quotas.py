@@ -13,12 +13,11 @@ from enforcer.control.groups import Changes, Entries, Holder, Refusal, in_force,
 from streaming.contract.fields import shown
 from streaming.policy.policy_set import UNLIMITED, Section
 from streaming.policy.schema import VALUES
-from streaming.policy.topics import BacklogKind, backlog_candidates
+from streaming.policy.topics import LIMIT_KEYS, BacklogKind, backlog_candidates
 from streaming.policy.validation import Schema
 from streaming.policy.yaml.lines import dotted
 
 MAP: Final = "backlogQuotaMap"
-_LIMITS: Final = {BacklogKind.SIZE: "limitSize", BacklogKind.AGE: "limitTime"}
 _OLD_NAME: Final = "limit"
 _POLICY: Final = "policy"
 _OURS: Final = ("actions", "allow_delete_records")
@@ -36,7 +35,7 @@ QUOTA_SCHEMA: Final[Schema] = {
     "if they are absent.",
     "properties": {
         _OLD_NAME: {**_ANY_LIMIT, "description": "the same as limitSize"},
-        **{name: _ANY_LIMIT for name in _LIMITS.values()},
+        **{name: _ANY_LIMIT for name in LIMIT_KEYS.values()},
         **{name: _QUOTAS[BacklogKind.SIZE]["properties"][name] for name in (_POLICY, *_OURS)},
     },
     "required": [_POLICY],
@@ -89,9 +88,9 @@ def quota_fields(body: bytes, place: QuotaPlace) -> dict[str, Any]:
     fields = {name: value for name, value in given.items() if value is not None}
     wrong = []
     old = fields.pop(_OLD_NAME, None)
-    if old is not None and fields.setdefault(_LIMITS[BacklogKind.SIZE], old) != old:
+    if old is not None and fields.setdefault(LIMIT_KEYS[BacklogKind.SIZE], old) != old:
         wrong.append(f"{_OLD_NAME}: is limitSize's old name, and has another value; expected one of them")
-    for kind, name in _LIMITS.items():
+    for kind, name in LIMIT_KEYS.items():
         other = fields.pop(name, UNLIMITED) if kind is not place.kind else UNLIMITED
         if type(other) is not int or other not in (UNLIMITED, 0):
             wrong.append(
@@ -109,7 +108,7 @@ def quota_fields(body: bytes, place: QuotaPlace) -> dict[str, Any]:
     found = _FORM.check({MAP: {place.kind.value: fields}})
     wrong += [f"{dotted(path[2:])}: {message}" for path, message in found if path[2:] != (_POLICY,)]
     # Pulsar keeps times in 32 bits, so its clients could not read a longer one back.
-    if not wrong and place.kind is BacklogKind.AGE and fields[_LIMITS[place.kind]] > _INT32_MAX:
+    if not wrong and place.kind is BacklogKind.AGE and fields[LIMIT_KEYS[place.kind]] > _INT32_MAX:
         wrong.append(f"limitTime: expected at most {_INT32_MAX}, as Pulsar's clients read it")
     if wrong:
         raise Refusal(400, " | ".join(wrong))
@@ -169,6 +168,6 @@ def delete_quota(entries: Entries, place: QuotaPlace) -> Changes:
 
 
 def _shown(kind: BacklogKind, quota: Mapping[str, Any]) -> dict[str, Any]:
-    limits = {**dict.fromkeys(_LIMITS.values(), UNLIMITED), _LIMITS[kind]: quota[_LIMITS[kind]]}
+    limits = {**dict.fromkeys(LIMIT_KEYS.values(), UNLIMITED), LIMIT_KEYS[kind]: quota[LIMIT_KEYS[kind]]}
     ours = {name: True for name in _OURS if quota.get(name)}
-    return {_OLD_NAME: limits[_LIMITS[BacklogKind.SIZE]], **limits, _POLICY: quota[_POLICY], **ours}
+    return {_OLD_NAME: limits[LIMIT_KEYS[BacklogKind.SIZE]], **limits, _POLICY: quota[_POLICY], **ours}

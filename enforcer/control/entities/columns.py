@@ -68,9 +68,13 @@ class Columns(Generic[K]):
             row = self._free(key)
         return self.rows.heard(key, lambda: row)
 
-    def newest_slots(self, count: int) -> list[int]:
-        """Places of the newest slots, the oldest of them first."""
-        return [(self._slot - back) % self._slots_kept for back in range(count - 1, -1, -1)]
+    def last(self, now_ms: int) -> int:
+        """The newest slot at a time; nothing is begun by being asked for, since this machine may be ahead."""
+        return max(self._slot, now_ms // self._slot_ms)
+
+    def newest_slots(self, count: int, now_ms: int) -> range:
+        """So many up to the newest slot at a time, without those that are not begun."""
+        return range(max(self.last(now_ms) - count, self._slot - self._slots_kept) + 1, self._slot + 1)
 
     def place(self, ts: int) -> int | None:
         """Where the slot of a time stands, None if it is too old; newer ones are begun."""
@@ -85,10 +89,9 @@ class Columns(Generic[K]):
 
     def rate(self, name: str, row: int, since: int, now_ms: int) -> float:
         """The mean per second of what stands in a row's slots, counted since a time; of a second at least."""
-        self.place(now_ms)
         begun = now_ms // self._slot_ms - self._slots_kept + 1
-        slots = range(max(begun, self._slot - self._slots_kept + 1), self._slot + 1)
-        amount = self.slots[name][[slot % self._slots_kept for slot in slots], row].sum(dtype=float)
+        places = [slot % self._slots_kept for slot in self.newest_slots(self._slots_kept, now_ms)]
+        amount = self.slots[name][places, row].sum(dtype=float)
         return float(amount * 1000 / max(_SHORTEST_MS, now_ms - max(since, begun * self._slot_ms)))
 
     def _free(self, key: K) -> int:

@@ -17,9 +17,7 @@ ENTITIES_MAX: Final = 2_000
 DECISIONS_MAX: Final = 10
 """Newest decisions of one of them."""
 _DECISIONS_BYTES: Final = 16_384
-"""What these may take: one may repeat hundreds of names."""
-CANDIDATES_MAX: Final = 64
-"""Candidates of one of them."""
+"""What these may take, and those of candidates again: one may repeat hundreds of names."""
 _PROXIES_MAX: Final = 4 * ENTITIES_MAX
 """Pairs of an entity and a proxy whose use is told apart."""
 ASKED_SLOT_MS: Final = 10_000
@@ -90,8 +88,10 @@ class Detail:
             self.decisions.append(said)
             while len(self.decisions) > DECISIONS_MAX or sum(map(len, self.decisions)) > _DECISIONS_BYTES:
                 del self.decisions[0]
-        elif candidate in self.candidates or len(self.candidates) < CANDIDATES_MAX:
+        else:
             self.candidates[candidate] = said
+            while sum(map(len, self.candidates.values())) > _DECISIONS_BYTES:
+                del self.candidates[next(iter(self.candidates))]
 
 
 class Details:

@@ -61,10 +61,6 @@ class Snapshot(NamedTuple):
     listed: NDArray[np.bool_]
     shadow: NDArray[np.bool_]
 
-    def held(self, row: int) -> bool:
-        """Whether a row waits or is refused."""
-        return bool(self.since[row] > 0)
-
 
 class EntityTable(Columns[Entity]):
     """The rows.
@@ -136,12 +132,11 @@ class EntityTable(Columns[Entity]):
     def snapshot(self, now_ms: int) -> Snapshot:
         """All rows as they are at a time."""
         count = len(self)
-        self.place(now_ms)
         columns = {name: column[:count] for name, column in self.columns.items()}
         law = columns["law"]
         used = np.where(columns["used_until"] > now_ms, columns["used"], 0.0)
-        newest = self.newest_slots(MINUTE_SLOTS)
-        peaks = np.fmax.reduce(self.slots["amounts"][newest, :count], axis=0)
+        newest = [slot % SLOTS for slot in self.newest_slots(MINUTE_SLOTS, now_ms)]
+        peaks = np.fmax.reduce(self.slots["amounts"][newest, :count], axis=0, initial=np.nan)
         used = np.where(law == Law.DISPATCH, np.nan_to_num(peaks), used)
         buckets = np.flatnonzero(law == Law.MUTATION)
         used[buckets] = self._bucket_use(buckets, now_ms)
@@ -153,9 +148,10 @@ class EntityTable(Columns[Entity]):
         # what is read late would else show nobody.
         resting = (columns["until"] > 0) & (columns["until"] + PAUSE_MS > now_ms)
         waiting = np.where(waiting > 0, said, np.where(resting, columns["length"], 0.0))
-        recent = self.slots["refusals"][:, :count]
+        refusals = self.slots["refusals"]
+        newest = [slot % len(refusals) for slot in self.newest_slots(len(refusals), now_ms)]
         told = columns["refused_until"] > now_ms
-        refused = np.where(told, recent.sum(axis=0, dtype=np.int64), 0)
+        refused = np.where(told, refusals[newest, :count].sum(axis=0, dtype=np.int64), 0)
         limit = columns["limit"].copy()
         with np.errstate(divide="ignore", invalid="ignore"):
             fraction = np.where(limit > 0, used / limit, np.where(used > 0, np.inf, 0.0))
@@ -171,17 +167,18 @@ class EntityTable(Columns[Entity]):
             shadow=columns["shadow"].copy(),
         )
 
-    def history(self, row: int) -> list[Slot]:
-        """The slots of a row, the oldest first."""
+    def history(self, row: int, now_ms: int) -> list[Slot]:
+        """The slots of a row at a time, the oldest first."""
         amounts, limits = self.slots["amounts"], self.slots["limits"]
         summed = self.columns["law"][row] == Law.MUTATION
         found: list[Slot] = []
         used: float | None = None
         limit: float | None = None
-        for back in range(SLOTS - 1, -1, -1):
-            slot = self._slot - back
-            place = slot % SLOTS
-            amount, bound = float(amounts[place, row]), float(limits[place, row])
+        last = self.last(now_ms)
+        for slot in range(last - SLOTS + 1, last + 1):
+            amount = bound = np.nan
+            if slot <= self._slot:
+                amount, bound = float(amounts[slot % SLOTS, row]), float(limits[slot % SLOTS, row])
             if summed:
                 used = 0.0 if np.isnan(amount) else amount * 1000 / SLOT_MS
             elif not np.isnan(amount):
@@ -201,11 +198,10 @@ class EntityTable(Columns[Entity]):
         with np.errstate(divide="ignore", invalid="ignore"):
             gone = np.where(burst > 0, (burst - left) / burst * rate, 0.0)
             slots = np.clip(np.ceil(burst / rate * 1000 / SLOT_MS), MINUTE_SLOTS, SLOTS - 1)
-        sums, spans = np.zeros(len(rate)), np.full(len(rate), (now_ms % SLOT_MS) / 1000)
-        for back, place in enumerate(reversed(self.newest_slots(SLOTS))):
-            within = slots >= back
-            sums += np.where(within, np.nan_to_num(self.slots["amounts"][place, rows]), 0.0)
-            spans += np.where(within & (back > 0), SLOT_MS / 1000, 0.0)
+        sums, spans = np.zeros(len(rate)), (slots * SLOT_MS + now_ms % SLOT_MS) / 1000
+        for slot in self.newest_slots(SLOTS, now_ms):
+            within = slots >= self.last(now_ms) - slot
+            sums += np.where(within, np.nan_to_num(self.slots["amounts"][slot % SLOTS, rows]), 0.0)
         used: NDArray[np.float64] = np.maximum(gone, sums / np.maximum(spans, 1.0))
         return used
 

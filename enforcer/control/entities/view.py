@@ -76,7 +76,7 @@ class EntityView:
         self.told: dict[Any, Any] = {}
         """What was made of this snapshot for everybody, so that many who look cost as much as one."""
         self.watch: dict[Callable[[Entity, Fields], None], None] = {}
-        """Told of each new decision."""
+        """Told of each new decision by the policies in force."""
 
     @property
     def policies(self) -> PolicySet:
@@ -97,10 +97,10 @@ class EntityView:
                 continue
             if candidate is not None or not repeated:
                 self.details.heard(entity).decided(fields, candidate)
-                for told in list(self.watch):
-                    told(entity, fields)
             if candidate is None:
                 taken(self, decision, entity, ts, is_shadow(fields), repeated)
+                for told in () if repeated else list(self.watch):
+                    told(entity, fields)
         self._settle()
 
     def take_reports(self, reports: Sequence[tuple[Any, Fields, int]]) -> None:

@@ -148,7 +148,10 @@ class LocalDecisions:
         return sent.ts
 
     def read_back(self, charge: Charge) -> None:
-        """An event was found on the topic that no admission holds; see `ReadBack`."""
+        """An event was found on the topic that no admission holds; see `ReadBack`; a copy says nothing."""
+        known = self._subjects.get(charge.subject)
+        if known is not None and charge.id in known.tail:
+            return
         kind = Kind.REFUND if charge.refund else Kind.CHARGE
         self._send(charge.subject, OwnEvent(charge.id, charge.ts, kind, tuple(map(float, charge.mutations))))
 

@@ -1,8 +1,10 @@
 """The folder that a stack keeps its data in, and how it hears that it is to stop."""
 
+import asyncio
 import errno
 import os
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -10,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from weir import cli, proxy_process
+from weir.commands import admin
 from weir.foreground import StopSignal, private_folder, write_ready_file
 
 KEPT = ("kafka", "up.lock")
@@ -120,3 +124,26 @@ def test_a_terminal_that_goes_away_asks_for_a_stop_unless_nohup_is_there(ignored
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("words", [("admin",), ("proxy",), ("proxy", "--workers", "2")], ids=" ".join)
+def test_a_second_one_leaves_the_ready_file_of_the_first(
+    words: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The same words typed twice: it is refused the port, and the first one is watched by that file."""
+    for runs in (admin, proxy_process):
+        monkeypatch.setattr(runs, "run_in_loop", asyncio.run)
+        monkeypatch.setattr(runs, "stop_event", asyncio.Event)
+    monkeypatch.setattr("gc.set_threshold", lambda _: None)
+    monkeypatch.setattr("weir.stack.topics.check_topics", lambda _: None)
+    monkeypatch.setattr("weir.stack.workers.StopSignal.install", lambda _: None)
+    ready = tmp_path / "ready.json"
+    ready.touch()
+    with socket.create_server(("127.0.0.1", 0)) as first:
+        address = "{}:{}".format(*first.getsockname())
+        given = ("--kafka", "127.0.0.1:1", "--listen", address, "--ready-file", str(ready))
+        assert cli.main([*words, *given]) == 1
+    assert f"cannot listen on {address}" in capsys.readouterr().err and ready.exists()

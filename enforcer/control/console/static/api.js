@@ -129,7 +129,9 @@ export async function follow(path, take, standing, signal) {
         for (const [name, data] of events) {
           lost = 0;
           standing(true, "");
-          take(name, JSON.parse(data));
+          const said = JSON.parse(data);
+          // By itself: what a page does wrong is its own, and not the end of the stream.
+          queueMicrotask(() => take(name, said));
         }
       }
     } catch (error) {

@@ -159,10 +159,10 @@ function ladder(levels, unit) {
     levels.map((one) =>
       h(
         "li",
-        { class: one.won ? "won" : one.limit > 0 ? "" : "absent" },
+        { class: one.won ? "won" : one.limit === null ? "absent" : "" },
         h("span", { class: "level" }, String(one.level ?? "")),
         h("code", {}, one.entry ?? ""),
-        h("span", { class: "number" }, one.limit > 0 ? amount(one.limit, unit) : "not set"),
+        h("span", { class: "number" }, one.limit === null ? "not set" : amount(one.limit, unit)),
         one.won && h("span", { class: "tag first" }, "applies"),
       ),
     ),

@@ -1,31 +1,19 @@
 """The admin API on this machine."""
 
-import pickle
 from collections.abc import Iterator
 from typing import Any
 
 import fastapi._compat.v2
-import fastapi.applications
 import pytest
 from admin_api_kit import client, parts
 from fastapi.testclient import TestClient
 
 
 @pytest.fixture(scope="session", autouse=True)
-def described_once() -> Iterator[None]:
-    """Applications describe themselves, and compile what they take, when they are made, for most of that
-    time: here once of each kind.
-    """
-    described: dict[int, bytes] = {}
+def compiled_once() -> Iterator[None]:
+    """What takes applications most of the time in which they are made, here once of each kind."""
     compiled: dict[str, Any] = {}
-    describe, compile_it = fastapi.applications.get_openapi, fastapi._compat.v2.TypeAdapter
-
-    def described_again(**own: Any) -> Any:
-        """Those with another API behind them have fewer routes."""
-        count = len(own["routes"])
-        if count not in described:
-            described[count] = pickle.dumps(describe(**own))
-        return pickle.loads(described[count])
+    compile_it = fastapi._compat.v2.TypeAdapter
 
     def compiled_again(kind: Any, config: Any = None) -> Any:
         key = f"{kind!r} {config!r}"
@@ -36,7 +24,6 @@ def described_once() -> Iterator[None]:
         return compiled[key]
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(fastapi.applications, "get_openapi", described_again)
         patched.setattr(fastapi._compat.v2, "TypeAdapter", compiled_again)
         yield
 

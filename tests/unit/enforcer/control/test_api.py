@@ -1,9 +1,11 @@
 """The admin API's endpoints, over a store in memory."""
 
 import asyncio
+import threading
 import time
 from typing import Any
 
+import fastapi.applications
 import pytest
 from admin_api_kit import MemoryStore, answer, client, parts
 from fastapi.testclient import TestClient
@@ -228,6 +230,21 @@ def test_the_page_needs_nothing_from_elsewhere(api: TestClient) -> None:
         for method, operation in operations.items():
             assert f"{method.upper()} {path}" in page.text
             assert not {"422", "500"} & set(operation["responses"])
+
+
+def test_nobody_waits_for_the_description(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not the start, and not the loop: a thread makes it for whoever asks first, once."""
+    makers, describe = list[str](), fastapi.applications.get_openapi
+
+    def watched(**own: Any) -> Any:
+        makers.append(threading.current_thread().name)
+        return describe(**own)
+
+    monkeypatch.setattr(fastapi.applications, "get_openapi", watched)
+    api = client(parts())
+    assert makers == []
+    assert [api.get(path).status_code for path in ("/docs", "/openapi.json", "/docs")] == [200] * 3
+    assert len(makers) == 1 and "worker" in makers[0]
 
 
 @pytest.mark.parametrize("origin", ["http://ours", "http://other"])

@@ -14,3 +14,14 @@ def test_long_decisions_have_no_more_room_than_short_ones() -> None:
     for number in range(20):
         detail.decided({"id": number}, None)
     assert [orjson.loads(said)["id"] for said in detail.decisions] == list(range(10, 20))
+
+
+def test_candidates_have_no_more_room_than_that_together() -> None:
+    """The newest are kept, also where many were tried one after the other while an entity stayed known."""
+    detail = Detail()
+    for number in range(20):
+        detail.decided({"id": number, "rejected": ["t" * 100] * 50}, f"long{number}")
+    assert list(detail.candidates) == ["long17", "long18", "long19"]
+    for number in range(200):
+        detail.decided({"id": number, "rejected": ["t" * 100]}, f"short{number}")
+    assert list(detail.candidates)[-1] == "short199" and "short0" not in detail.candidates

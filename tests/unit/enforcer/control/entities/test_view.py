@@ -190,6 +190,15 @@ def test_what_candidates_decide_changes_no_row() -> None:
     assert whole["candidates"]["tight"]["throttle_time_ms"] == 12_000 and len(whole["decisions"]) == 1
 
 
+def test_who_follows_decisions_is_told_of_those_in_force() -> None:
+    """A candidate's has the id and time of the live one: an open page would show whichever came first."""
+    made, told = view(), list[Any]()
+    made.watch[lambda _, fields: told.append(fields)] = None
+    live = admission(T, tokens=400.0)
+    decided(made, {**admission(T, **DEBT), "candidate": "tight"}, live, {**live, "repeat": True})
+    assert told == [live]
+
+
 def test_an_entity_tells_all() -> None:
     """Reason, ladder, shares of proxies that decide, newest decisions first, and what would help."""
     made = view()
@@ -211,6 +220,19 @@ def test_an_entity_tells_all() -> None:
     assert (whole["help"]["limit"], whole["help"]["burst"]) == (5.0, 1000.0)
     assert "1,000 mutations" in whole["help"]["text"]
     assert len(whole["history"]) == 30 and whole["history"][-1][2] == 5.0
+
+
+def test_a_clock_that_was_ahead_leaves_no_hole() -> None:
+    """This machine's, when somebody looked: what is told then by the brokers' clock is shown all the same."""
+    made, alice = view(), Entity(Law.MUTATION, "user=alice")
+    decided(made, admission(T, mutations=600), dispatch(T, 5, 0))
+    for now_ms in (T + 3_600_000, T):
+        assert one(made, None, alice, now_ms) is not None
+    decided(made, admission(T + 10_000, mutations=60), dispatch(T + 10_000, 25, 2_000))
+    assert row(made, T + 10_000, Law.DISPATCH)["used"] == 25.0
+    whole = one(made, None, alice, T + 10_000)
+    assert whole is not None and whole["shares"] == [{"proxy": "p1", "share": None, "used": 66.0}]
+    assert whole["history"][-1] == [T, 33.0, 5.0]
 
 
 def test_with_the_default_burst_a_greater_rate_helps() -> None:

@@ -42,6 +42,20 @@ def test_what_no_admission_holds_is_in_the_tail() -> None:
     assert local.tail > 0
 
 
+def test_what_stands_there_twice_counts_once() -> None:
+    """librdkafka may write an event once more as brokers fall, and the job leaves it out."""
+    local = local_of(INITIAL)
+    back = ReadBack(local)
+    back.admission(statement(SUBJECT, "a1", T0, 10.0))
+    for _ in range(2):
+        back.event(Charge(SUBJECT, "a2", T0, (3,), False))
+    answer = local.decide(quota_of(PolicyTimeline(INITIAL), T0), *own("d", T0, {"x": 1}, dry=True))
+    assert answer is not None and answer.tokens == 7.0
+    local.stated(statement(SUBJECT, "a2", T0, 7.0))
+    local.stated(statement(SUBJECT, "d", T0, 7.0))
+    assert local.tail == 0
+
+
 def test_the_ids_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where they were let go, what is as old is taken to be held."""
     monkeypatch.setattr(read_back, "INCLUDED_MAX", 10)
