@@ -57,7 +57,7 @@ def test_a_producer_that_ends_as_its_queue_empties_is_told_as_any_other(
 
 
 def test_a_producer_that_cannot_be_made_is_a_right_that_is_not_had(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where no thread is left for one a collector ended with a traceback; it tries again in its next round."""
+    """Where no thread is left for one a collector ended with a traceback; its next round tries again."""
 
     def none_left(*_: object) -> None:
         raise KafkaException(KafkaError(KafkaError._CRIT_SYS_RESOURCE, "no thread left"))
