@@ -14,10 +14,11 @@ POLICY_VALUE: Final = "value"
 _SAMPLES: Final = "samples"
 _DID_DROP: Final = 3
 """Place of the flag in a sample of docs/contract.md 3.4."""
-
-
 _EXACT: Final = 2**53
 """Every integer up to this is a double."""
+_NUMBERS: Final = frozenset({"avg_publish_entry_bytes", "decided.tokens", "limit", "tokens"})
+"""Fields in which integers and doubles may stand side by side. Elsewhere one that is wrong would make all
+that are right doubles, which no reader takes for integers."""
 
 
 class Unlike(Exception):
@@ -81,7 +82,7 @@ def _kind(values: Iterable[Any], name: str) -> pa.DataType:
     kinds = {type(value) for value in there}
     if not kinds:
         return pa.null()
-    if kinds == {int, float} and all(abs(value) <= _EXACT for value in there):
+    if kinds == {int, float} and name in _NUMBERS and all(abs(value) <= _EXACT for value in there):
         return pa.float64()
     if len(kinds) > 1:
         raise Unlike(f"{name}: {' and '.join(sorted(kind.__name__ for kind in kinds))}")
@@ -91,6 +92,7 @@ def _kind(values: Iterable[Any], name: str) -> pa.DataType:
     if kind is dict:
         keys = dict.fromkeys(key for value in there for key in value)
         if name in MAPS:
-            return pa.map_(pa.string(), _kind((item for value in there for item in value.values()), ""))
-        return pa.struct([(key, _kind((value.get(key) for value in there), key)) for key in keys])
+            items = (item for value in there for item in value.values())
+            return pa.map_(pa.string(), _kind(items, f"{name}.*"))
+        return pa.struct([(key, _kind((value.get(key) for value in there), f"{name}.{key}")) for key in keys])
     return {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()}[kind]

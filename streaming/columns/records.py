@@ -1,7 +1,7 @@
 """What goes into a shard's step: records as parallel columns."""
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -9,13 +9,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from streaming.columns.byte_strings import Bytes, Integers, bytes_in
+from streaming.columns.byte_strings import Integers, bytes_in
 from streaming.columns.json_rows import objects
 from streaming.columns.packed import DECODED_BYTES, ROWS_MAX, decoded_bytes, opened, unpack
 from streaming.contract.errors import BadEvent
 
-CHUNK: Final = 4096
-"""Records that are joined at once: about a megabyte, which stays in the cache until it is read."""
 NO_ROW: Final = -1
 """Number of the row of a record that is not packed."""
 _WRITTEN_AT_ONCE: Final = 512
@@ -202,29 +200,6 @@ class Records:
             parts = [np.diff(bytes_in(chunk)[1]) for chunk in self.value.chunks]
             return np.concatenate([np.empty(0, dtype=np.int64), *parts])
         return np.fromiter(map(len, self.value), np.int64, len(self.value))
-
-    def size(self) -> int:
-        """Bytes of all records as JSON."""
-        rows = (np.diff(bytes_in(pack.objects(0, len(pack)))[1]).sum() for pack in self.packs)
-        return int(self.sizes().sum()) + sum(map(int, rows))
-
-    def texts(self) -> Iterator[tuple[int, Bytes, Integers]]:
-        """The values of those not packed, piece by piece: number of the first, bytes, where each begins and
-        the last one ends.
-        """
-        if isinstance(self.value, pa.ChunkedArray):
-            first = 0
-            for chunk in self.value.chunks:
-                yield first, *bytes_in(chunk)
-                first += len(chunk)
-            return
-        ends = np.zeros(CHUNK + 1, dtype=np.int64)
-        sizes = self.sizes()
-        for first in range(0, len(sizes), CHUNK):
-            piece = sizes[first : first + CHUNK]
-            np.cumsum(piece, out=ends[1 : len(piece) + 1])
-            joined = b"".join(self.value[first : first + CHUNK])
-            yield first, np.frombuffer(joined, dtype=np.uint8), ends[: len(piece) + 1]
 
 
 def unpacked(

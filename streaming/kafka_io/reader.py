@@ -159,8 +159,9 @@ class Reader:
                 if (error is None or at_end) and offset >= span.end:
                     return
                 if error is None:
-                    deadline = time.monotonic() + limit_s
                     yield message
+                    # Not before: what it is used for takes its own time.
+                    deadline = time.monotonic() + limit_s
                 elif not at_end and (error.fatal() or not error.retriable()):
                     raise self._failed(span.topic, error.str())
             # It also moves over what compaction and transactions took away. Before the first batch it may

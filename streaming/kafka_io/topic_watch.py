@@ -8,6 +8,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from prometheus_client import CollectorRegistry
 
@@ -98,11 +99,12 @@ class TopicWatch:
     def look(self) -> None:
         """Look once, and say what is wrong; an absent cluster says nothing about topics."""
         with self._one_at_a_time:
-            if self._admin is None:
-                self._admin = AdminClient(self._cluster.properties, logger=NO_LOG)
             try:
+                if self._admin is None:
+                    self._admin = AdminClient(self._cluster.properties, logger=NO_LOG)
                 seen = look(self._admin, self._cluster, LOOK_LIMIT_S)
-            except WeirError as error:
+            # The second: this machine has no thread left for a client, and may have one at the next look.
+            except (WeirError, KafkaException) as error:
                 self._logger.debug("the topics could not be looked at: %s", error)
                 # Another one may be answered (weir_topics.asked_until).
                 self._admin = None

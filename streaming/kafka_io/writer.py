@@ -123,9 +123,9 @@ class Transactions:
         self._topic = topic
         limit_ms = int(limit_s * 1000)
         own = {"transactional.id": name, "transaction.timeout.ms": limit_ms, "message.timeout.ms": limit_ms}
-        self.producer = connected(cluster.properties, own)
-        """The library's."""
         try:
+            self.producer = connected(cluster.properties, own)
+            """The library's."""
             self.producer.init_transactions(timeout_s)
         except KafkaException as error:
             raise WeirError(f"cannot write to {topic} on {cluster.bootstrap}: {reason_of(error)}") from error

@@ -23,6 +23,8 @@ Decision = dict[str, Any]
 Flags = NDArray[np.bool_]
 FOR_EVER: Final = 2**62
 """A time (ms) that never comes."""
+REPEAT_PARTS: Final = 4
+"""Repeated at a quarter of the life time: the next tick then comes before half of it has passed."""
 Said = tuple[str, str, list[str]]
 """A decision for people: a word for the outcome, the numbers, and why."""
 SHOWN_MAX: Final = 10

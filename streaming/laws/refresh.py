@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from streaming.columns.outputs import Decided, DecisionRows, DecisionTexts
 from streaming.contract.decisions import RECORD_BYTES_MAX
-from streaming.laws.law import Decision, DecisionForm, Flags
+from streaming.laws.law import REPEAT_PARTS, Decision, DecisionForm, Flags
 from streaming.laws.sheet import words_of
 from streaming.state.body import Body, decode, encode
 
@@ -28,8 +28,6 @@ MAX_STANDING: Final = 131_072
 """Rows of one shard; beyond it those written longest ago leave first: their life time simply ends."""
 REPEATED_MAX: Final = RECORD_BYTES_MAX - len(b',"repeat":true')
 """Bytes of key and value. What is larger was not written either."""
-REPEAT_PARTS: Final = 4
-"""Repeated at a quarter of the life time: the next tick then comes before half of it has passed."""
 _SCHEMA: Final = pa.schema(
     {
         "key": pa.string(),

@@ -124,7 +124,6 @@ class BatchContent:
             if type(event) in LAWS.by_name[name].events:
                 intake.put(i, event)
 
-
     def times(self, count: int) -> Integers:
         """When each of so many records is applied, ms; -1: it is not."""
         at = np.full(count, NEVER)

@@ -18,6 +18,7 @@ from streaming.columns.json_rows import objects
 from streaming.columns.packed import check_type, plain_form
 from streaming.columns.records import NameColumn, Pack, Records
 from streaming.contract.errors import BadEvent, WeirError
+from streaming.laws.row_fields import is_text
 
 READ_AT_ONCE: Final = 32 * 2**20
 """Bytes of a file that are read at once, unless a line is longer."""
@@ -235,7 +236,7 @@ def _by_type(rows: pa.RecordBatch, first: int) -> _Some:
         first: number of the first one.
     """
     numbers = np.arange(first, first + len(rows))
-    if "type" not in rows.schema.names or not _is_text(rows["type"].type):
+    if "type" not in rows.schema.names or not is_text(rows["type"].type):
         return numbers, objects(None, rows), []
     types, others = rows["type"], rows.drop_columns("type")
     packs, alone = [], types.is_null()
@@ -245,10 +246,6 @@ def _by_type(rows: pa.RecordBatch, first: int) -> _Some:
         which = numbers if every else numbers[own.to_numpy(zero_copy_only=False)]
         packs.append(Pack(0, type, others if every else others.filter(own), which))
     return numbers[alone.to_numpy(zero_copy_only=False)], objects(None, rows.filter(alone)), packs
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind.value_type if pa.types.is_dictionary(kind) else kind))
 
 
 def _batches(file: str) -> Iterator[tuple[pa.RecordBatch, int]]:

@@ -326,3 +326,23 @@ def test_a_file_system_that_does_not_answer_keeps_nobody(
         begun = time.monotonic()
     assert time.monotonic() - begun < 3 * SILENCE_S
     answers.set()
+
+
+def test_a_machine_that_has_no_thread_left_for_a_moment_takes_no_lease(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The note was renewed no more, and a job of another host came while this one decided on."""
+    none, submit = [1], lease_module.Threads.submit
+
+    def begun(threads: Any, call: Any) -> Any:
+        none[0] -= 1
+        if none[0] >= 0:
+            raise RuntimeError("can't start new thread")
+        return submit(threads, call)
+
+    monkeypatch.setattr(lease_module.Threads, "submit", begun)
+    with lease(checkpoint) as held:
+        time.sleep(SILENCE_S)
+        assert noted(checkpoint)["beat"] > 0 and not held.lost
+        none[0] = 1
+    assert none[0] < 1

@@ -73,9 +73,12 @@ class ActionLog:
         self._producer.purge()
 
     def _poll(self) -> None:
+        broken = False
         while not self._stopping.is_set():
             producer = self._producer
-            if served(producer, _POLL_S) is not None:
+            broken = served(producer, _POLL_S) is not None or broken
+            if broken:
                 # It takes nothing more; who waits hears what became of what it has.
-                self._producer = self._connect()
+                with contextlib.suppress(KafkaException):
+                    self._producer, broken = self._connect(), False
                 producer.flush(self._timeout_s)

@@ -97,7 +97,7 @@ async def _page(rest: Rest, broker: str, concerns: Concerns) -> dict[Place, Coun
         return await asyncio.to_thread(counters_in, text, broker_name(broker), concerns)
     except RestError as failure:
         return failure
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         return RestError(f"GET {broker}/metrics/: not in the form of Prometheus: {error}", None)
 
 
@@ -109,7 +109,7 @@ def counters_in(text: bytes, broker: str, concerns: Concerns) -> dict[Place, Cou
     {Place(broker='b', topic='persistent://a/b/t', subscription=''): (7, 0, 0, 0)}
 
     Raises:
-        ValueError: not in the form of Prometheus.
+        ValueError, OverflowError: not in the form of Prometheus.
     """
     counters: dict[Place, Counts] = {}
     # The page has some sixty lines a topic, and four are wanted.

@@ -114,7 +114,7 @@ class Lease:
             self._renewing.join()
         if self._mine is not None and not self.lost:
             # The JVM is gone, so nobody has to wait. A file system that does not answer must not keep us.
-            with suppress(OSError):
+            with suppress(OSError, RuntimeError):
                 self._asked(partial(self._notes.write, self._mine.ended()), 0.0)
         self._mine = self._renewing = None
         self._lock.release()
@@ -182,7 +182,8 @@ class Lease:
                 if not self._asked(self._renewed, enough - time.monotonic()):
                     return
                 renewed = time.monotonic()
-            except OSError as error:
+            # The second: this machine has no thread left, and may have one at the next beat.
+            except (OSError, RuntimeError) as error:
                 if time.monotonic() >= enough:
                     why = str(error) or "its file system does not answer"
                     self._lose(f"{self._notes.path} cannot be renewed, another host may take over: {why}")

@@ -83,7 +83,8 @@ class Ticker:
         except (WeirError, KafkaException, SystemError, BufferError) as error:
             if isinstance(error, KafkaException | SystemError):
                 # It has broken for good, as a rule: the library tells so once, and refuses ever after.
-                self._producer = self._connect()
+                with contextlib.suppress(KafkaException):
+                    self._producer = self._connect()
             _LOG.warning("no tick: %s; rounds without reports stay open until the next one", error)
 
     def close(self) -> None:

@@ -108,8 +108,6 @@ class LimitSettings:
         return cls(algorithm, row, int.from_bytes(digest, signed=True) or 1)
 
 
-
-
 def _rooted(setting: int | str) -> tuple[float, float]:
     """A constant and a multiple of the log10 root: 3 -> (3, 0), "log10" -> (0, 1), "3*log10" -> (0, 3)."""
     if not isinstance(setting, str):

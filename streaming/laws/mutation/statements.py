@@ -71,9 +71,9 @@ def list_refunds(walked: MutationBatch, rows: Integers, waiting: Waiting) -> dic
 
 
 def _bound(refunds: list[OrphanRefund]) -> None:
-    size = sum(len(refund.name) for refund in refunds)
+    size = sum(len(refund.name.encode()) for refund in refunds)
     while len(refunds) > LISTED_MAX or size > LISTED_BYTES:
-        size -= len(refunds.pop(0).name)
+        size -= len(refunds.pop(0).name.encode())
 
 
 def waiting_column(waiting: Waiting, rows: int) -> pa.Array:

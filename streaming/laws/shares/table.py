@@ -6,7 +6,7 @@ policies columns.
 
 from collections.abc import Mapping
 from math import nan
-from typing import Final, Self
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,7 @@ from streaming.columns.byte_strings import Integers
 from streaming.columns.limit_index import NOTHING
 from streaming.columns.outputs import DecisionRows
 from streaming.contract.events import Tick
-from streaming.laws.law import Batch, Entry, LawState
+from streaming.laws.law import FOR_EVER, REPEAT_PARTS, Batch, Entry, LawState
 from streaming.laws.shares.accelerator import share_all, walk
 from streaming.laws.shares.columns import (
     DONE,
@@ -42,10 +42,6 @@ from streaming.laws.shares.state import State
 from streaming.policy.groups import LIFE_ROUNDS, round_rules
 from streaming.policy.policy_set import PolicySet, Section
 from streaming.policy.timeline import PolicyTimeline
-
-REPEAT_PARTS: Final = 4
-"""Repeated at a quarter of the life time: the next tick then comes before half of it has passed."""
-_FOR_EVER: Final = 2**62
 
 
 class SharesTable(LawState):
@@ -187,8 +183,8 @@ class SharesTable(LawState):
 
 def _rules(timeline: PolicyTimeline) -> Rules:
     """The rhythm of rounds under each of the policies over time."""
-    changes = np.array(timeline.changes(-1, _FOR_EVER), dtype=np.int64)
-    own = sorted({ts for ts, path in timeline.changed(-1, _FOR_EVER) if path == Section.BROKER})
+    changes = np.array(timeline.changes(-1, FOR_EVER), dtype=np.int64)
+    own = sorted({ts for ts, path in timeline.changed(-1, FOR_EVER) if path == Section.BROKER})
     rules = [round_rules(timeline.at(ts)) for ts in (-1, *own)]
     # Each stretch has the rules of the last change of them.
     which = np.searchsorted(np.array(own, dtype=np.int64), np.append(-1, changes), side="right")

@@ -108,9 +108,10 @@ def test_samples_of_proxies_are_held(tmp_path: Path) -> None:
         [b'"track"'],
         [b'{"subscriptions":{}}', b"{}"],
         [b'"track"', b'{"queue_depth":5}', b"null"],
+        [b'{"fixed":{"limit":20}}', b'{"fixed":{"limit":20.5}}'],
         [b'{"alpha":3}', b'{"alpha":"3*log10"}', b'{"a":"\\"\xc3\xbc","b":{"c":[1.5]}}'],
     ],
-    ids=["mode", "empty", "mode_and_others", "number_and_text"],
+    ids=["mode", "empty", "mode_and_others", "wrong_number", "number_and_text"],
 )
 def test_policies_of_every_kind_are_held(values: list[bytes], tmp_path: Path) -> None:
     """No dump was written of a cluster with a mode, or with a threshold as a number and one as a text."""
@@ -121,7 +122,9 @@ def test_policies_of_every_kind_are_held(values: list[bytes], tmp_path: Path) ->
 
 
 def test_what_no_column_holds_is_told(tmp_path: Path) -> None:
+    """One wrong number made all right ones doubles: of such a dump a replay had dead letters alone."""
     file = tmp_path / "out.parquet"
-    with pytest.raises(WeirError, match="no column holds ts: int and str"):
-        write_lines(str(file), [b'{"ts":1}', b'{"ts":"x"}'])
+    for wrong, kinds in ((b'"x"', "int and str"), (b"1.5", "float and int")):
+        with pytest.raises(WeirError, match=f"no column holds ts: {kinds}"):
+            write_lines(str(file), [b'{"ts":1}', b'{"ts":%b}' % wrong])
     assert not list(tmp_path.iterdir())

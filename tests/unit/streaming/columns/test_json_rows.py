@@ -95,8 +95,16 @@ def test_rows_that_say_their_type() -> None:
 
 
 @pytest.mark.parametrize(
-    "values", [[1, "a"], [2**53 + 1, 1.5], [{"a": 1}, [1]], [2**63], [True, 1], [[1, "a"]]]
+    "values", [[1, "a"], [1, 1.5], [2**53 + 1, 1.5], [{"a": 1}, [1]], [2**63], [True, 1], [[1, "a"]]]
 )
 def test_values_that_no_column_holds_as_they_are_are_refused(values: list[Any]) -> None:
     with pytest.raises(Unlike):
         columns_of([{"field": value} for value in values])
+
+
+def test_integers_stand_beside_doubles_where_numbers_are_expected() -> None:
+    """As far as a double holds them."""
+    for rows in ([{"tokens": 1}, {"tokens": 1.5}], [{"decided": {"tokens": one}} for one in (1, 1.5)]):
+        assert columns_of(rows).to_pylist() == rows
+    with pytest.raises(Unlike):
+        columns_of([{"tokens": 2**53 + 1}, {"tokens": 1.5}])

@@ -1,5 +1,6 @@
 """What a reader asks and reads, where the cluster is not ready; live in tests/kafka."""
 
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -88,3 +89,22 @@ def test_a_topic_made_again_is_read_though_its_old_position_is_still_told() -> N
     found = reader(consumer)
     assert len(list(found.read_on([Span(topic="t", partition=0, start=0, end=100)]))) == 100
     assert len(list(found.read_on([Span(topic="t", partition=0, start=0, end=5)]))) == 5
+
+
+class Halting(FakeConsumer):
+    """One that has a single record at a time."""
+
+    halted = True
+
+    def poll(self, limit_s: float) -> Record | None:
+        """Each other time nothing."""
+        self.halted = not self.halted
+        return None if self.halted else super().poll(limit_s)
+
+
+def test_what_is_done_with_a_record_meanwhile_is_no_stall() -> None:
+    """A dump takes a hundred packed records at a time, and for their rows more than half a minute."""
+    consumer = Halting(0, [Record(b"a", offset=n) for n in range(3)])
+    for _ in reader(consumer).messages(Span(topic="t", partition=0, start=0, end=3), 0.05):
+        time.sleep(0.1)
+    assert consumer.at == 3

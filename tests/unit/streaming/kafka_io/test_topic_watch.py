@@ -4,6 +4,7 @@ import logging
 from collections.abc import Sequence
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from prometheus_client import CollectorRegistry
 
 from streaming.contract.errors import WeirError
@@ -90,6 +91,22 @@ def test_a_client_that_is_not_answered_asks_no_more(monkeypatch: pytest.MonkeyPa
         watched.watch.look()
         made.append(len(clients))
     assert made == [1, 1, 2, 3, 3]
+
+
+def test_a_client_that_cannot_be_made_is_made_at_the_next_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the limit of threads the watch ended, and nobody saw that a topic was made again."""
+    watched = Watched(monkeypatch, [seen(requests="new")])
+    none_left = [KafkaException(KafkaError(KafkaError._CRIT_SYS_RESOURCE))]
+
+    def made(*_: object, **_settings: object) -> str:
+        if none_left:
+            raise none_left.pop()
+        return "client"
+
+    monkeypatch.setattr(topic_watch, "AdminClient", made)
+    for told in ([], ["weir.requests"]):
+        watched.watch.look()
+        assert watched.told == told
 
 
 @pytest.mark.parametrize("fault", list(Fault))

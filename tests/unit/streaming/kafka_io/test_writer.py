@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster
 from streaming.kafka_io import writer
 
@@ -53,3 +54,14 @@ def test_a_producer_that_ends_as_its_queue_empties_is_told_as_any_other(
     transactions = writer.Transactions(Cluster("b:1"), "topic", "name", 10.0, 10.0)
     with pytest.raises(writer.NotWritten, match="it was fenced"):
         transactions.write([writer.Record(value=b"x")], 10.0)
+
+
+def test_a_producer_that_cannot_be_made_is_a_right_that_is_not_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no thread is left for one a collector ended with a traceback; its next round tries again."""
+
+    def none_left(*_: object) -> None:
+        raise KafkaException(KafkaError(KafkaError._CRIT_SYS_RESOURCE, "no thread left"))
+
+    monkeypatch.setattr(writer, "connected", none_left)
+    with pytest.raises(WeirError, match=r"cannot write to topic on b:1: no thread left"):
+        writer.Transactions(Cluster("b:1"), "topic", "name", 10.0, 10.0)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from streaming.collect.backlog import action_log
 from streaming.contract.backlog.actions import BEGUN, BacklogAction
@@ -18,11 +18,19 @@ ACTION = BacklogAction(
 )
 
 
-def test_a_producer_that_the_library_gives_up_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who waits hears that it is not written, and the next action is: else each would wait for ever."""
-    made = list[Producer]()
+@pytest.mark.parametrize("refusals", [0, 1])
+def test_a_producer_that_the_library_gives_up_is_replaced(
+    refusals: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who waits hears that it is not written, and the next action is: else each would wait for ever.
+
+    So too where for a moment no thread is left for another one.
+    """
+    made, refused = list[Producer](), [KafkaError(KafkaError._CRIT_SYS_RESOURCE)] * refusals
 
     def connect(client: Mapping[str, Any], own: Mapping[str, Any]) -> Producer:
+        if made and refused:
+            raise KafkaException(refused.pop())
         # For a broker without idempotence, which the library plays itself, it is of no use.
         old = {} if made else {"api.version.request": False, "broker.version.fallback": "0.9.0"}
         played = {"test.mock.num.brokers": 1, "allow.auto.create.topics": True, "log_level": 0}
@@ -35,6 +43,8 @@ def test_a_producer_that_the_library_gives_up_is_replaced(monkeypatch: pytest.Mo
         log = action_log.ActionLog(Cluster("x"), 5.0)
         with pytest.raises(WeirError, match="not written"):
             await log.write(ACTION)
+        # The next look is a tenth of a second away.
+        await asyncio.sleep(float(refusals))
         await log.write(ACTION)
         log.close()
 

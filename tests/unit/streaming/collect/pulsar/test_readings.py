@@ -48,10 +48,11 @@ def test_a_page_is_read_by_topic_and_subscription() -> None:
     }
 
 
-def test_a_broker_without_a_page_costs_the_others_nothing() -> None:
-    """It is told as a failure."""
+@pytest.mark.parametrize("page", ['pulsar_in_messages_total{topic="', line("in_messages_total", "1e999")])
+def test_a_broker_without_a_page_costs_the_others_nothing(page: str) -> None:
+    """It is told as a failure; a counter beyond all numbers ended the collector."""
     fake = FakePulsar()
-    fake.pages = {"broker1:8080": PAGE.decode(), "broker2:8080": 'pulsar_in_messages_total{topic="'}
+    fake.pages = {"broker1:8080": PAGE.decode(), "broker2:8080": page}
     reading = run(read_counters(rest_of(fake), Source.METRICS, lambda _namespace: True))
     assert reading.brokers == {"pulsar-broker1:8080"}
     assert [str(one) for one in reading.failures] == [

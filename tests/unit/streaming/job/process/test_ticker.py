@@ -72,6 +72,19 @@ def test_it_ticks_again_after_its_producer_has_broken(
     assert [topic for topic, _ in sent] == [Topics().usage] * 2
 
 
+def test_it_goes_on_where_no_other_producer_can_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the limit of threads, say: it is tried again with the next tick, and the job goes on."""
+    error = KafkaException(KafkaError(KafkaError._FATAL))
+
+    def refuse(*_: object, **_settings: object) -> None:
+        raise error
+
+    its = a_ticker(monkeypatch, SimpleNamespace(produce=refuse))
+    monkeypatch.setattr(its, "_connect", refuse)
+    its.poll(0.0)
+    its.poll(2000.0)
+
+
 def a_ticker(monkeypatch: pytest.MonkeyPatch, *producers: Any) -> Ticker:
     """One where there are events, and the policies cannot be read; with these producers, in turn."""
 
