@@ -204,8 +204,8 @@ class NamespaceBacklogs(_Backlogs):
 def used_ratios(decision: BacklogDecision) -> dict[str, float]:
     """What part of each quota of a topic is used, by its type; more than 1 is beyond it.
 
-    Without a quota, or with one of 0 s, there is none; while the age is not known it is 0. A quota of 0 bytes,
-    which every backlog exceeds, counts as one of 1.
+    Without a quota, or with one of 0 s, there is none; while the age is not known it is 0. A quota of 0
+    bytes, which every backlog exceeds, counts as one of 1.
     """
     ratios = {}
     if decision.limit_size >= 0:
