@@ -1,6 +1,5 @@
 """One metrics port for all parts of the local stack: their own texts, one after the other."""
 
-import ssl
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +10,7 @@ from urllib.request import HTTPSHandler, ProxyHandler, build_opener
 
 from streaming.contract.errors import WeirError
 from streaming.metrics_server import MetricsListener, TlsContext
+from weir.health import unverified
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 TEXT_MAX_BYTES = 16 * 1024 * 1024
@@ -20,7 +20,7 @@ _UP = "weir_part_up"
 _POLL_S = 0.1
 # The parts are on this machine: an HTTP proxy of the environment could not reach them.
 # Their certificates, where they have any, are for the names that clients use.
-OPENER = build_opener(ProxyHandler({}), HTTPSHandler(context=ssl._create_unverified_context()))
+OPENER = build_opener(ProxyHandler({}), HTTPSHandler(context=unverified()))
 
 
 def fetch(url: str, timeout_s: float) -> str:
