@@ -1,6 +1,7 @@
 """What a law is to the rest of the program: a table of subjects that folds events into decisions, and a
 specification of all that others need to know of it."""
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol, Self
@@ -102,6 +103,11 @@ class CandidatePolicies:
     name: str
     entries: Mapping[str, Any]
     digest: bytes
+
+    @classmethod
+    def of(cls, name: str, entries: Mapping[str, Any]) -> Self:
+        """What a file or a proposal holds."""
+        return cls(name=name, entries=entries, digest=hashlib.sha256(orjson.dumps(entries)).digest())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

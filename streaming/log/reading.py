@@ -116,16 +116,11 @@ def is_parquet(file: str) -> bool:
     return file.endswith(".parquet")
 
 
-def opened(file: str, mode: str, *, packed: bool) -> IO[bytes]:
-    """A file of bytes, to read (`r`) or write (`w`).
-
-    Raises:
-        OSError: it cannot be opened.
-    """
-    if packed:
-        # mtime 0: the same lines give the same file.
-        return gzip.GzipFile(file, f"{mode}b", mtime=0)  # type: ignore[return-value]
-    return Path(file).open(f"{mode}b")
+def _opened(file: str) -> IO[bytes]:
+    """A file's bytes, unpacked if its name says so; raises OSError."""
+    if file.endswith(".gz"):
+        return gzip.GzipFile(file)  # type: ignore[return-value]
+    return Path(file).open("rb")
 
 
 def records_of(
@@ -160,7 +155,7 @@ def _read(file: str) -> Iterator[tuple[int, bytes]]:
         return
     number = 1
     try:
-        with opened(file, "r", packed=file.endswith(".gz")) as stream:
+        with _opened(file) as stream:
             while line := _line(stream, number):
                 value = line.removesuffix(b"\n")
                 if value and not value.isspace():
@@ -193,7 +188,7 @@ def _lines(file: str) -> _Read:
     """Numbers and bytes of the lines of a file that are not empty, some at a time; as `_read`."""
     before = 0
     try:
-        with opened(file, "r", packed=file.endswith(".gz")) as stream:
+        with _opened(file) as stream:
             while some := stream.read(READ_AT_ONCE):
                 if not some.endswith(b"\n"):
                     begun = len(some) - some.rfind(b"\n") - 1

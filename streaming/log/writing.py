@@ -1,8 +1,10 @@
 """Files that appear whole or not at all: JSON lines, packed or not, and Parquet (docs/contract.md 4)."""
 
+import gzip
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -10,7 +12,7 @@ import pyarrow.parquet as pq
 from streaming.columns.json_columns import Unlike, columns_of
 from streaming.contract.errors import BadEvent, WeirError
 from streaming.contract.events import load_object
-from streaming.log.reading import is_parquet, opened
+from streaming.log.reading import is_parquet
 
 
 def write_lines(file: str, lines: Iterable[bytes]) -> None:
@@ -22,9 +24,15 @@ def write_lines(file: str, lines: Iterable[bytes]) -> None:
     if is_parquet(file):
         _write_rows(file, lines)
         return
+    ended = (line + b"\n" for line in lines)
     try:
-        with whole(file) as draft, opened(draft, "w", packed=file.endswith(".gz")) as stream:
-            stream.writelines(line + b"\n" for line in lines)
+        with whole(file) as draft, Path(draft).open("wb") as raw:
+            if file.endswith(".gz"):
+                # No name and no time in it: the same lines give the same file.
+                with gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as packed:
+                    packed.writelines(ended)
+            else:
+                raw.writelines(ended)
     except (OSError, ValueError) as error:
         raise WeirError(f"{file}: cannot be written: {error}") from error
 

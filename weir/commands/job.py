@@ -1,12 +1,9 @@
 """`weir job`: the Spark job alone."""
 
 import argparse
-import hashlib
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-
-import orjson
 
 from streaming.policy.files import load_policies
 from streaming.policy.settings import read_settings
@@ -82,11 +79,8 @@ def _candidates(args: argparse.Namespace) -> "tuple[CandidatePolicies, ...]":
         args.usage_error(f"--candidate: {len(files)} are given; expected at most {CANDIDATES_MAX}")
     if len(set(names)) < len(names):
         args.usage_error("--candidate: two files have one name, which decisions could not tell apart")
-    loaded = [load_policies(str(file)) for file in files]
-    digests = [hashlib.sha256(orjson.dumps(entries)).digest() for entries in loaded]
     return tuple(
-        CandidatePolicies(name=name, entries=entries, digest=digest)
-        for name, entries, digest in zip(names, loaded, digests, strict=True)
+        CandidatePolicies.of(name, load_policies(str(file))) for name, file in zip(names, files, strict=True)
     )
 
 

@@ -5,18 +5,18 @@ import shlex
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import orjson
-
-from streaming.contract.errors import WeirError
+from streaming.contract.errors import BadEvent, WeirError
+from streaming.contract.events import load_object
 from streaming.contract.printable import printable
 from streaming.contract.times import clock
 from weir.demo.clients import CLIENTS, CONFLUENT, JAVA, KAFKA_PYTHON, Scene
 from weir.foreground import StopSignal
 from weir.jars.folders import is_clone
-from weir.logs.tail_lines import describe
+from weir.logs.tail_lines import describe, subject_of
 from weir.logs.topic_reader import TopicReader
 from weir.stack.local import POLL_S, Stack
 from weir.stack.serve import reached
@@ -96,7 +96,7 @@ def play(stack: Stack, stop: StopSignal, data: Path, policies: str) -> list[str]
     print(f"\nThree clients, each allowed 1 partition a second and a burst of 11 (see {file}):")
     print(f"{'TIME (UTC)':<12}  {'WHO':<{_WHO_WIDTH}}  WHAT", flush=True)
     actors = [threading.Thread(target=act, args=(client,), daemon=True) for client in CLIENTS]
-    watcher = threading.Thread(target=_watch_decisions, args=(stack, screen, scene.prefix, over), daemon=True)
+    watcher = threading.Thread(target=_watch_decisions, args=(stack, screen, over), daemon=True)
     watcher.start()
     for actor in actors:
         actor.start()
@@ -114,7 +114,7 @@ def play(stack: Stack, stop: StopSignal, data: Path, policies: str) -> list[str]
     return failures
 
 
-def _watch_decisions(stack: Stack, screen: Screen, prefix: str, over: threading.Event) -> None:
+def _watch_decisions(stack: Stack, screen: Screen, over: threading.Event) -> None:
     cluster = stack.cluster
     reader = TopicReader(cluster.bootstrap, cluster.client)
     mine = {f"user=ANONYMOUS,client-id={name}" for name in (JAVA, KAFKA_PYTHON, CONFLUENT)}
@@ -122,9 +122,11 @@ def _watch_decisions(stack: Stack, screen: Screen, prefix: str, over: threading.
         spans = [span.at_end() for span in reader.spans(cluster.topics.decisions, 0, None)]
         for batch in reader.follow(spans):
             for record in batch:
-                decision = orjson.loads(record.value)
-                if decision.get("subject") in mine:
-                    screen.decision(decision)
+                # Anybody may write there: what is no decision is not of these clients.
+                with suppress(BadEvent):
+                    decision = load_object(record.value)
+                    if subject_of(decision) in mine:
+                        screen.decision(decision)
             if over.is_set():
                 return
     except WeirError as failure:

@@ -1,16 +1,14 @@
 """The events of a stretch of time as a file that replays by itself (docs/contract.md 4)."""
 
-import gzip
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import IO
 
 from streaming.contract.errors import BadEvent, WeirError
 from streaming.contract.events import MAX_AHEAD_MS, load_object
 from streaming.contract.topics import Cluster
 from streaming.kafka_io.reader import Reader
 from streaming.log.reading import is_parquet
-from streaming.log.writing import whole, write_lines
+from streaming.log.writing import write_lines
 from weir.logs.dump_lines import Annotator, DumpSummary, History, Line
 from weir.logs.sent_once import sent_once
 from weir.logs.sorted_lines import SortedLines
@@ -62,10 +60,8 @@ def dump(
                 for line in (annotator.line(one) for message in messages for one in records_of(message)):
                     if line is not None:
                         lines.add(line)
-            if is_parquet(out.name):
-                write_lines(str(out), _objects(lines, counts))
-            else:
-                _write(out, lines, progress)
+            texts = _objects(lines, counts) if is_parquet(out.name) else _told(lines, progress)
+            write_lines(str(out), texts)
     except OSError as failure:
         raise WeirError(f"the dump could not be sorted: {failure.strerror}") from failure
     finally:
@@ -85,23 +81,9 @@ def _objects(lines: Iterable[Line], counts: DumpSummary) -> Iterator[bytes]:
             yield line.text
 
 
-def _write(out: Path, lines: Iterable[Line], progress: Callable[[str], None]) -> None:
-    try:
-        with whole(str(out)) as draft, Path(draft).open("wb") as raw:
-            if out.suffix == ".gz":
-                # No name and no time in it: the same dump twice gives the same bytes.
-                with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as packed:
-                    _write_lines(packed, lines, progress)
-            else:
-                _write_lines(raw, lines, progress)
-    except OSError as failure:
-        raise WeirError(f"{out} could not be written: {failure.strerror}") from failure
-
-
-def _write_lines(
-    file: "IO[bytes] | gzip.GzipFile", lines: Iterable[Line], progress: Callable[[str], None]
-) -> None:
+def _told(lines: Iterable[Line], progress: Callable[[str], None]) -> Iterator[bytes]:
+    """All of them."""
     for number, line in enumerate(lines, 1):
-        file.write(line.text + b"\n")
+        yield line.text
         if number % _PROGRESS_EVERY == 0:
             progress(f"{number} lines")

@@ -1,6 +1,7 @@
 """How far a long replay is, on stderr: a line that goes on from the third second on, or nothing in a log."""
 
 import time
+from threading import Timer
 from typing import Final, Self
 
 from rich import progress
@@ -26,28 +27,25 @@ class Progress:
         )  # fmt: skip
         self._steps = steps
         self._task = self._bar.add_task("", total=steps)
-        self._begun, self._started = time.monotonic(), False
+        self._begun = time.monotonic()
+        # By a clock of its own: a first replay compiles for seconds before it has anything to tell.
+        self._start = Timer(QUIET_S, self._bar.start)
 
     def step(self, what: str) -> None:
         """Say what is done next; a short replay says nothing."""
         self._bar.update(self._task, description=what, advance=1)
-        self._start()
 
     def tell(self, events: int, part: float) -> None:
         """Say how many events are done, at which rate, and which part of all steps that is."""
         rate = events / max(time.monotonic() - self._begun, 1e-3)
         said = f"{events:,} events, {rate:,.0f}/s"
         self._bar.update(self._task, description=said, completed=part * self._steps)
-        self._start()
-
-    def _start(self) -> None:
-        if not self._started and time.monotonic() - self._begun > QUIET_S:
-            self._bar.start()
-            self._started = True
 
     def __enter__(self) -> Self:
+        self._start.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._started:
-            self._bar.stop()
+        self._start.cancel()
+        self._start.join()
+        self._bar.stop()

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from streaming.columns.outputs import Decided
 from streaming.laws.law import FOR_EVER, CandidatePolicies, StepContext
 from streaming.log.stretches import Stretch
+from streaming.policy.files import load_policies
 from streaming.replay import Decider, Drafts, Replayed, drafts, replaying, summarise
 from weir.plan.identity import prove
 from weir.plan.progress import Progress
-from weir.plan.sides import Plan, Said, Side, candidate_of
+from weir.plan.sides import Plan, Said, Side
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,8 @@ def plan(
         ConfigError: policies are wrong.
         WeirError: a file cannot be read, or the log is not to be trusted.
     """
-    tried = [(name, candidate_of(file)) for name, file in zip(_names(against), against, strict=True)]
+    named = zip(_names(against), against, strict=True)
+    tried = [CandidatePolicies.of(name, load_policies(file)) for name, file in named]
     made = list[_Sides]()
 
     def decider(context: StepContext) -> _Sides:
@@ -76,17 +78,16 @@ class _Sides(Decider):
 
     Args:
         context: as recorded.
-        tried: what is tried, by name.
+        tried: what is tried.
         drafts: makes room for what would be decided; None: nobody wants to know.
     """
 
     def __init__(
-        self, context: StepContext, tried: Sequence[tuple[str, CandidatePolicies]],
-        drafts: Callable[[], Drafts] | None,
-    ) -> None:  # fmt: skip
+        self, context: StepContext, tried: Sequence[CandidatePolicies], drafts: Callable[[], Drafts] | None
+    ) -> None:
         self._before = Side(context)
         self.replay, self._records = self._before.replay, 0
-        self._tried = [(Side(context.tried(candidate)), Plan(name=name)) for name, candidate in tried]
+        self._tried = [(Side(context.tried(each)), Plan(name=each.name)) for each in tried]
         self.written = [None if drafts is None else drafts() for _ in tried]
 
     def decide(self, stretch: Stretch, *, last: bool) -> list[Decided]:

@@ -1,21 +1,17 @@
 """A log under one set of policies, and two of them beside each other, some of it at a time."""
 
-import hashlib
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
-import orjson
 
 from streaming.columns.byte_strings import Integers
 from streaming.columns.outputs import DecisionRows
-from streaming.laws.law import FOR_EVER, Batch, CandidatePolicies, StepContext
+from streaming.laws.law import FOR_EVER, Batch, StepContext
 from streaming.laws.registry import LAWS
 from streaming.laws.shard import BatchContent
 from streaming.log.deciding import Replay
-from streaming.policy.files import load_policies
 from weir.plan.comparison import Comparison, Row
 from weir.plan.entries import entries_of
 from weir.plan.verdicts import Judge, Verdicts, as_rows
@@ -154,14 +150,3 @@ class Plan:
                     row.entries[number] = entries_of(policies, row.law, row.whose)
         self.waiting_rows = {(row.law, row.whose): row for row in self.waiting.rows()}
         return self
-
-
-def candidate_of(file: str) -> CandidatePolicies:
-    """The policies of a file, to be tried.
-
-    Raises:
-        ConfigError: they are wrong.
-    """
-    entries: Mapping[str, Any] = load_policies(file)
-    digest = hashlib.sha256(orjson.dumps(entries, option=orjson.OPT_SORT_KEYS)).digest()
-    return CandidatePolicies(name=os.path.basename(file), entries=entries, digest=digest)

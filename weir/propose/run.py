@@ -1,11 +1,8 @@
 """Limits from a log, and what they would have done to it: what `weir propose` does."""
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-
-import orjson
 
 from streaming.columns.outputs import Outputs
 from streaming.contract.errors import WeirError
@@ -71,7 +68,8 @@ def run(files: Sequence[str], headroom: float, policies: str | None) -> Proposed
         proposal.keep_members(initial)
         dead_letters = in_order(records, outputs).dead_letters
         progress.step("trying it")
-        plan, after = Plan(name="proposed"), Side(context.tried(_candidate(proposal)))
+        tried = CandidatePolicies.of("proposed", proposal.entries)
+        plan, after = Plan(name=tried.name), Side(context.tried(tried))
         plan.add(NOTHING_SAID, after.decide(after.replay.read(records, Outputs())))
         plan.finish(None, after)
     times = [demand.at for demand in asked.values() if len(demand.at)]
@@ -79,8 +77,3 @@ def run(files: Sequence[str], headroom: float, policies: str | None) -> Proposed
         proposal=proposal, plan=plan, events=len(records) - len(dead_letters), dead_letters=dead_letters,
         span=(min(int(at.min()) for at in times), max(int(at.max()) for at in times)),
     )  # fmt: skip
-
-
-def _candidate(proposal: Proposal) -> CandidatePolicies:
-    digest = hashlib.sha256(orjson.dumps(proposal.entries, option=orjson.OPT_SORT_KEYS)).digest()
-    return CandidatePolicies(name="proposed", entries=proposal.entries, digest=digest)

@@ -1,15 +1,16 @@
 """One metrics port for all parts of the local stack: their own texts, one after the other."""
 
-import ssl
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from http.client import HTTPException
 from http.server import BaseHTTPRequestHandler
 from urllib.request import HTTPSHandler, ProxyHandler, build_opener
 
 from streaming.contract.errors import WeirError
 from streaming.metrics_server import MetricsListener, TlsContext
+from weir.health import unverified
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 TEXT_MAX_BYTES = 16 * 1024 * 1024
@@ -19,7 +20,7 @@ _UP = "weir_part_up"
 _POLL_S = 0.1
 # The parts are on this machine: an HTTP proxy of the environment could not reach them.
 # Their certificates, where they have any, are for the names that clients use.
-OPENER = build_opener(ProxyHandler({}), HTTPSHandler(context=ssl._create_unverified_context()))
+OPENER = build_opener(ProxyHandler({}), HTTPSHandler(context=unverified()))
 
 
 def fetch(url: str, timeout_s: float) -> str:
@@ -43,7 +44,7 @@ def joined(sources: Mapping[str, str | None], timeout_s: float) -> str:
     def text_of(url: str | None) -> str | None:
         try:
             return fetch(url, timeout_s) if url else None
-        except (OSError, ValueError):
+        except (OSError, ValueError, HTTPException):
             return None
 
     with ThreadPoolExecutor(max_workers=max(1, len(sources))) as pool:
@@ -58,7 +59,8 @@ def _families(texts: Mapping[str, str]) -> str:
     families: dict[str, tuple[dict[str, str], list[str]]] = {}
     for part, text in texts.items():
         name = ""
-        for line in text.splitlines():
+        # At its newlines alone: the label of a name that a client has chosen may hold other ends of lines.
+        for line in filter(None, text.split("\n")):
             words = line.split(maxsplit=3)
             if words[:2] in (["#", "HELP"], ["#", "TYPE"]) and len(words) > 2:
                 name = words[2]

@@ -204,11 +204,12 @@ class NamespaceBacklogs(_Backlogs):
 def used_ratios(decision: BacklogDecision) -> dict[str, float]:
     """What part of each quota of a topic is used, by its type; more than 1 is beyond it.
 
-    Without a quota, or with one of 0, there is none; while the age is not known it is 0.
+    Without a quota, or with one of 0 s, there is none; while the age is not known it is 0. A quota of 0
+    bytes, which every backlog exceeds, counts as one of 1.
     """
     ratios = {}
-    if decision.limit_size > 0:
-        ratios["size"] = decision.size / decision.limit_size
+    if decision.limit_size >= 0:
+        ratios["size"] = decision.size / max(1, decision.limit_size)
     if decision.limit_time > 0:
         ratios["time"] = max(0, decision.age) / decision.limit_time
     return ratios

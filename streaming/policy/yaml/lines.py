@@ -268,9 +268,9 @@ class _Builder:
         match node.tag.removeprefix(_TAG):
             case "str":
                 return text
-            case "null":
+            case "null" if text.lower() in ("", "~", "null"):
                 return None
-            case "bool":
+            case "bool" if text.lower() in ("true", "false"):
                 return text.lower() == "true"
             # Python refuses to read thousands of digits, with an error that names no line.
             case "int" | "float" if len(text) > MAX_DIGITS:

@@ -247,3 +247,21 @@ def test_scripts_are_scripts(script: str) -> None:
     path = FOLDER / script
     subprocess.run(["sh", "-n", str(path)], check=True, timeout=10)
     assert path.stat().st_mode & 0o111
+
+
+def test_a_copy_of_the_laws_that_comes_too_late_is_taken_back(tmp_path: Path) -> None:
+    """A health check begins beside the part itself: 6 MB of the slower one stayed in /tmp."""
+    cache, script = tmp_path / "tmp" / "compiled", tmp_path / "entry.sh"
+    for file, text in {
+        script: (FOLDER / "entry.sh").read_text().replace("/opt/weir", f"{tmp_path}/weir"),
+        tmp_path / "weir" / "compiled" / "law.nbc": "",
+        tmp_path / "weir" / "bin" / "weir": "#!/bin/sh\n",
+        tmp_path / "words" / "cp": f'#!/bin/sh\n/bin/cp "$@" && mkdir -p {cache}/of-another\n',
+    }.items():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        file.chmod(0o755)
+    cache.parent.mkdir()
+    env = {"PATH": f"{tmp_path / 'words'}:{os.environ['PATH']}", "NUMBA_CACHE_DIR": str(cache)}
+    subprocess.run(["sh", str(script)], check=True, timeout=10, env=env)
+    assert [*cache.parent.iterdir()] == [cache]

@@ -9,6 +9,7 @@ import pytest
 from streaming.contract.topics import Cluster, Topics
 from weir.demo import story
 from weir.foreground import StopSignal
+from weir.logs.topic_reader import Record
 
 
 class FakeStack:
@@ -62,6 +63,27 @@ def test_a_library_that_fails_is_a_client_that_failed(
     assert story.play(stack, StopSignal(), tmp_path, "p.yaml") == ["TimeoutError('no answer')"]
     assert "library           FAILED: TimeoutError('no answer')" in capsys.readouterr().out
     assert FakeReader.asked == ("k:2", {"sasl.username": "weir"}, "mine.decisions")
+
+
+def test_what_is_no_decision_is_passed_over(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Anybody may write there: those that follow are shown."""
+    said = b'{"type":"admission","id":"r1","ts":0,"subject":"user=ANONYMOUS,client-id=demo-java"}'
+    values = b"", b"[1]", b'{"subject": []}', b'{"type": [], "subject": {}}', said
+
+    class Written(FakeReader):
+        def follow(self, spans: list[Any]) -> Iterator[list[Any]]:
+            """All of it, then nothing."""
+            yield [Record("mine.decisions", 0, 0, 0, value) for value in values]
+            yield from super().follow(spans)
+
+    monkeypatch.setattr(story, "CLIENTS", ())
+    monkeypatch.setattr(story, "_LAST_DECISIONS_S", 0.2)
+    monkeypatch.setattr(story, "TopicReader", Written)
+    stack: Any = FakeStack()
+    assert story.play(stack, StopSignal(), tmp_path, "p.yaml") == []
+    assert "demo-java" in capsys.readouterr().out
 
 
 def test_commands_to_go_on_with_log_in(capsys: pytest.CaptureFixture[str]) -> None:

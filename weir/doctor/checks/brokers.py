@@ -115,8 +115,7 @@ def _addresses(listeners: Iterable[str], controllers: set[str]) -> Iterator[Addr
         if name in controllers or address.startswith(":"):
             continue
         with suppress(ValueError):
-            host, port = host_port(address)
-            yield host.strip("[]"), port
+            yield host_port(address)
 
 
 def _harmful(bits: int) -> bool:

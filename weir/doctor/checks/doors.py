@@ -194,10 +194,10 @@ async def _status(address: Address, tls: bool) -> int | None:
 def beyond(address: Address) -> bool:
     """Whether others than this machine can connect there.
 
-    >>> beyond(("127.0.0.1", 1)), beyond(("localhost", 1)), beyond(("0.0.0.0", 1)), beyond(("[::1]", 1))
+    >>> beyond(("127.0.0.1", 1)), beyond(("localhost", 1)), beyond(("0.0.0.0", 1)), beyond(("::1", 1))
     (False, False, True, False)
     """
-    return not is_loopback(address[0].strip("[]"))
+    return not is_loopback(address[0])
 
 
 def shown(address: Address) -> str:
@@ -206,5 +206,4 @@ def shown(address: Address) -> str:
 
 
 def _here(address: Address) -> Address:
-    host, port = address
-    return here(host.strip("[]")), port
+    return here(address[0]), address[1]

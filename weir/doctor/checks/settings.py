@@ -46,7 +46,8 @@ def _of_client(patient: Patient) -> Iterator[Finding]:
     secret = any(each.get(name) for each in logins for name in _SECRETS)
     if path and secret and os.stat(path).st_mode & _OTHERS:
         what = f"{path} holds a password, or names its file, and others on this machine may read it"
-        yield warning(what, f"chmod 600 {shlex.quote(path)}")
+        # Beforehand: of a file of root, as an installation has it, the service could not read it any more.
+        yield warning(what, f"chown it to the user that Weir runs as, then chmod 600 {shlex.quote(path)}")
 
 
 def _far(bootstrap: str) -> bool:

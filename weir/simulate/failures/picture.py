@@ -9,8 +9,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from streaming.contract.errors import WeirError
-from streaming.log.writing import whole
+from streaming.log.writing import write_lines
 from weir.simulate.failures.figures import number
 
 OVER, MISSED = "#e8590c", "#2f81f7"
@@ -25,12 +24,7 @@ _WIDTH, _ROW, _MARGIN = 9.0, 0.24, 0.75
 
 def write(path: Path, result: Mapping[str, Any]) -> None:
     """Draw the result of `figures`; raises WeirError if the file cannot be written."""
-    drawn = draw(result)
-    try:
-        with whole(str(path)) as draft:
-            Path(draft).write_text(drawn)
-    except OSError as error:
-        raise WeirError(f"cannot write {path}: {error.strerror}") from error
+    write_lines(str(path), draw(result).encode().splitlines())
 
 
 def draw(result: Mapping[str, Any]) -> str:

@@ -58,7 +58,8 @@ def test_a_password_that_others_may_read(
     file.chmod(mode)
     found = list(check_settings(patient_of(client_of=client, settings_file=str(file))))
     assert [str(each.status) for each in found] == [expected]
-    assert found[0].mend == ("" if expected == "ok" else f"chmod 600 '{file}'")
+    mend = f"chown it to the user that Weir runs as, then chmod 600 '{file}'"
+    assert found[0].mend == ("" if expected == "ok" else mend)
     # One part's is as good.
     found = list(check_settings(patient_of(logins={"job": client}, settings_file=str(file))))
     assert [str(each.status) for each in found] == [expected]

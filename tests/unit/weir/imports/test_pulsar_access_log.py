@@ -8,6 +8,8 @@ import orjson
 import pytest
 
 from weir.cli import main
+from weir.imports.pulsar_access_log import PulsarAccessLog
+from weir.imports.reading import LogLine
 
 LOG = Path(__file__).parent / "logs" / "pulsar-4.0.txt"
 """Of a real broker (tests/pulsar/test_access_log.py)."""
@@ -79,3 +81,24 @@ def test_bad_lines(imported: Import, tmp_path: Path) -> None:
     letters = [orjson.loads(letter) for letter in dead.read_bytes().splitlines()]
     assert [letter["offset"] for letter in letters] == [2, 3, 4]
     assert "no whole request" in letters[0]["reason"] and "dots" in letters[1]["reason"]
+
+
+def test_what_is_held_is_looked_at_once_a_second() -> None:
+    """A namespace's clean-up deletes partitions of thousands of topics: each line looked at all of them."""
+
+    class Held(dict[str, Any]):
+        looks = 0
+
+        def items(self) -> Any:
+            self.looks += 1
+            return super().items()
+
+    source = PulsarAccessLog(1)
+    source._held = held = Held()
+    path = "/admin/v2/persistent/acme/orders/t{}-partition-1"
+    texts = [line("DELETE", path.format(number), minute=number // 50 * 2) for number in range(100)]
+    lines = [LogLine("f", number, text.strip().encode()) for number, text in enumerate(texts, 1)]
+    assert [event["items"][0]["name"] for each in lines[:50] for event in source.events(each)] == []
+    # Two minutes later nothing more of them comes.
+    assert len([*source.events(lines[50])]) == 50
+    assert held.looks == 2 and len(held) == 1

@@ -1,5 +1,7 @@
 """One text of metrics made of several."""
 
+from http.client import BadStatusLine
+
 import pytest
 
 from weir.stack import scrape
@@ -45,3 +47,20 @@ def test_whatever_a_part_answers_is_no_failure(monkeypatch: pytest.MonkeyPatch) 
     """Comments, empty lines and unknown words pass."""
     monkeypatch.setattr(scrape, "fetch", lambda url, timeout_s: "#\n# EOF\n\n# TYPE\nx 1\n")
     assert scrape.joined({"job": "u"}, 1.0).endswith("x 1\n")
+
+
+def test_a_name_may_hold_other_ends_of_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client's own choice: half a series would have Prometheus refuse the page of all parts."""
+    text = 'x{entity="client-id=a\u2028b\x85c\x1cd"} 1.0\n'
+    monkeypatch.setattr(scrape, "fetch", lambda url, timeout_s: text)
+    assert scrape.joined({"admin": "u"}, 1.0).endswith(f"gauge\nweir_part_up{{part=\"admin\"}} 1\n{text}")
+
+
+def test_a_part_that_answers_no_http_is_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page of the others comes all the same."""
+
+    def fetch(url: str, timeout_s: float) -> str:
+        raise BadStatusLine("\x15\x03\x01")
+
+    monkeypatch.setattr(scrape, "fetch", fetch)
+    assert scrape.joined({"job": "u"}, 1.0).endswith('weir_part_up{part="job"} 0\n')

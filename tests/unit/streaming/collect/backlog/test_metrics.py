@@ -108,5 +108,12 @@ def test_no_more_topics_are_shown_than_is_set() -> None:
 
 def test_without_a_quota_nothing_is_near_it() -> None:
     assert used_ratios(decided(report(slow=1), {})) == {}
-    unknown = decided(report(slow=99), policies({**EVICTS, "limitSize": 0}, AGE))
-    assert unknown.age == -1 and used_ratios(unknown) == {"time": 0.0}
+    unknown = decided(report(slow=99), policies(EVICTS, AGE))
+    assert unknown.age == -1 and used_ratios(unknown) == {"size": 0.0, "time": 0.0}
+
+
+def test_every_backlog_is_beyond_a_quota_of_no_bytes() -> None:
+    """Alerts look at the ratio alone, and there was none."""
+    for slow, beyond in ((49, True), (99, False)):
+        held = decided(report(slow=slow), policies({**EVICTS, "limitSize": 0}))
+        assert (used_ratios(held)["size"] > 1) is beyond

@@ -116,10 +116,13 @@ def test_an_alias_of_a_parent_is_a_problem() -> None:
 
 def test_tags_are_problems() -> None:
     """Nothing is constructed but plain values."""
-    assert messages("a: 1\nb: !!python/object:os.system {}\nc: !mine 5\nd: !!int x\n") == [
+    tagged = "a: 1\nb: !!python/object:os.system {}\nc: !mine 5\nd: !!int x\ne: !!bool yes\nf: !!null x\n"
+    assert messages(tagged) == [
         "f:2: b: has a tag; expected none, and quotes around a text that begins with !",
         "f:3: c: has a tag; expected none, and quotes around a text that begins with !",
         "f:4: d: is tagged as a number but is none; expected a number",
+        "f:5: e: has a tag; expected none, and quotes around a text that begins with !",
+        "f:6: f: has a tag; expected none, and quotes around a text that begins with !",
     ]
 
 
