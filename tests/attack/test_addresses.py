@@ -73,6 +73,7 @@ def test_settings_tell_no_address(cluster: Cluster, wire: Callable[..., WireClie
             assert config.value == straight[name].value
 
 
+@pytest.mark.soak
 def test_tools_still_work(proxy: ProxyThread) -> None:
     """Kafka's own tool for the quorum, and a client's look at a broker's settings."""
     command = java_command(

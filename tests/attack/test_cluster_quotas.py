@@ -72,6 +72,7 @@ def test_an_admin_may_if_the_setting_says_so(cluster: Cluster, proxy_with: Proxi
         assert running.metric("refused_changes_total", api="AlterClientQuotas") == (error != 0)
 
 
+@pytest.mark.soak
 def test_the_java_tool_is_told(proxy: ProxyThread) -> None:
     """kafka-configs ends with Kafka's own words for a lack of rights."""
     command = java_command(

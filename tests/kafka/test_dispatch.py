@@ -83,7 +83,7 @@ RATES = [
     # Client, limit a second, records in a batch, records: the first second's and those of whole turns.
     pytest.param(confluent, 1_000, 1, 4_000, marks=pytest.mark.soak),
     pytest.param(aio, 100, 6, 402, marks=pytest.mark.soak),
-    (new_java, 100, 1, 400),
+    (new_confluent, 100, 1, 400),
 ]
 LONG_RATES = [
     (client, *case)

@@ -150,7 +150,9 @@ def python_consume(bootstrap: str, topic: str, count: int) -> None:
     consumer.close()
 
 
-@pytest.mark.parametrize("write", [confluent_produce, python_produce, java_produce])
+@pytest.mark.parametrize(
+    "write", [confluent_produce, python_produce, pytest.param(java_produce, marks=pytest.mark.soak)]
+)
 def test_every_producer_is_counted(
     proxy: ProxyThread, group: Callable[..., str], write: Callable[[str, str, int], None]
 ) -> None:
@@ -171,7 +173,9 @@ def java_consume(bootstrap: str, topic: str, count: int) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("read", [confluent_consume, python_consume, java_consume])
+@pytest.mark.parametrize(
+    "read", [confluent_consume, python_consume, pytest.param(java_consume, marks=pytest.mark.soak)]
+)
 def test_every_consumer_is_counted(
     cluster: Cluster, proxy: ProxyThread, group: Callable[..., str], read: Callable[[str, str, int], None]
 ) -> None:
