@@ -289,6 +289,7 @@ def test_brokers_are_spoken_to_by_tls(tls_brokers: LocalKafka, authority: Author
         assert "carol" in {connection.user for connection in proxy.proxy.connections}
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("lack", ["ca", "certificate", "hostname"])
 def test_a_broker_that_is_not_trusted_is_none(
     tls_brokers: LocalKafka, authority: Authority, tmp_path: Path, lack: str, caplog: pytest.LogCaptureFixture
