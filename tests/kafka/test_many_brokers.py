@@ -58,6 +58,7 @@ def proxy(pair: LocalKafka) -> Iterator[ProxyThread]:
         yield running
 
 
+@pytest.mark.soak
 def test_traffic_uses_both_ports(proxy: ProxyThread) -> None:
     """Partitions on both brokers are written and read through the proxy's two ports, and no others."""
     assert proxy.proxy is not None
@@ -85,6 +86,7 @@ def test_traffic_uses_both_ports(proxy: ProxyThread) -> None:
     assert read == 400
 
 
+@pytest.mark.soak
 def test_a_wait_holds_at_every_broker(pair: LocalKafka, proxy: ProxyThread) -> None:
     """A subject over its quota through one broker's port is refused on the other's."""
     name = fresh("ports")
