@@ -145,7 +145,7 @@ def codes(answer: Fields, field: str) -> list[int]:
     return [part[field] for each in answer["Responses"] for part in each["Partitions"]]
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", [pytest.param(1, marks=pytest.mark.soak), 2])
 def test_acknowledgements_never_wait(cluster: Cluster, proxy_with: Start, version: int) -> None:
     """Neither those that a ShareFetch carries nor those behind one that is held: it then acquires nothing."""
     topic, group = fresh("shared"), fresh("members")
