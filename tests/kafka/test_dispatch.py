@@ -171,6 +171,7 @@ def test_others_go_at_full_speed(cluster: Cluster, proxy_with: Start) -> None:
     assert beside[-1][0] - beside[0][0] < slow_s / 2
 
 
+@pytest.mark.soak
 def test_a_group_with_less_of_its_own_beside_a_hungry_one(cluster: Cluster, proxy_with: Start) -> None:
     """Under a topic's 40 a second it gets its 10 in each period, and the hungry one the rest."""
     found = [rates_beside(cluster, proxy_with)]
@@ -266,7 +267,9 @@ def test_a_limit_that_comes_while_clients_read(cluster: Cluster, proxy_with: Sta
     assert slow[-1][0] - slow[-80][0] > 2.5
 
 
-@pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
+@pytest.mark.parametrize(
+    "level", ["read_committed", pytest.param("read_uncommitted", marks=pytest.mark.soak)]
+)
 def test_aborted_transactions_do_not_count(cluster: Cluster, proxy_with: Start, level: str) -> None:
     """Where the consumer does not see them; nor do the markers of either."""
     group, topic = fresh("group"), filled(cluster, 1, 1)

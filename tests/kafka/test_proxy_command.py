@@ -44,6 +44,7 @@ def test_it_gets_ready_serves_and_stops(cluster: Cluster, tmp_path: Path) -> Non
         assert process.wait(8) == 0
 
 
+@pytest.mark.soak
 def test_it_stops_while_kafka_is_away(tmp_path: Path) -> None:
     """SIGTERM ends it within 10 s when there is no Kafka at all."""
     away = f"127.0.0.1:{free_port()}"
