@@ -20,7 +20,7 @@ TEN = {"controller_mutation_rate": 10, "controller_mutation_burst": 10}
 def test_all_is_carried_out_then_the_connection_is_silent(
     cluster: Cluster, proxy: ProxyThread, wire: Connect
 ) -> None:
-    """v5 at rate and burst 10: 10 + 15 partitions are created, the answer says 1.5 s; so long nothing is read."""
+    """v5 at rate and burst 10: 10 + 15 partitions are made, it says 1.5 s, and so long nothing is read."""
     name = fresh("old")
     cluster.limit(proxy, name, **TEN)
     client = wire(name)
