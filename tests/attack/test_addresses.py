@@ -73,15 +73,11 @@ def test_settings_tell_no_address(cluster: Cluster, wire: Callable[..., WireClie
             assert config.value == straight[name].value
 
 
+@pytest.mark.soak
 def test_tools_still_work(proxy: ProxyThread) -> None:
     """Kafka's own tool for the quorum, and a client's look at a broker's settings."""
-    command = java_command(
-        "org.apache.kafka.tools.MetadataQuorumCommand",
-        "--bootstrap-server",
-        proxy.bootstrap,
-        "describe",
-        "--status",
-    )
+    tool = "org.apache.kafka.tools.MetadataQuorumCommand"
+    command = java_command(tool, "--bootstrap-server", proxy.bootstrap, "describe", "--status")
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0 and "LeaderId" in done.stdout, done.stderr
     admin = AdminClient({"bootstrap.servers": proxy.bootstrap})

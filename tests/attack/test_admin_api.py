@@ -209,9 +209,8 @@ def test_who_was_refused_is_logged_by_name(cluster: Cluster, topics: Topics, tmp
         assert not [secret for secret in ("s3cret", "l00k", "gu3ss") if secret in admin.log]
 
 
-@pytest.mark.parametrize(
-    "mode", [0o644, *(pytest.param(mode, marks=pytest.mark.soak) for mode in (0o606, 0o660))]
-)
+@pytest.mark.soak
+@pytest.mark.parametrize("mode", [0o644, 0o606, 0o660])
 def test_a_token_file_that_others_may_use_stops_the_start(
     mode: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,6 +1,5 @@
 """Raising one's own limits by changing the cluster through the proxy."""
 
-import subprocess
 from collections.abc import Callable
 from typing import Any
 
@@ -11,8 +10,6 @@ from kafka.protocol.admin import acl, client_quotas, configs, users
 from kafka_kit import build
 from proxy_kit import ProxyThread, until
 from wire_client import WireClient
-
-from weir.stack.kafka import java_command
 
 CLUSTER_AUTHORIZATION_FAILED = 31
 QUOTA = "controller_mutation_rate"
@@ -70,16 +67,6 @@ def test_an_admin_may_if_the_setting_says_so(cluster: Cluster, proxy_with: Proxi
         else:
             until(lambda name=user: quotas_of(cluster, name), what="the quota at the broker")  # type: ignore[misc]
         assert running.metric("refused_changes_total", api="AlterClientQuotas") == (error != 0)
-
-
-def test_the_java_tool_is_told(proxy: ProxyThread) -> None:
-    """kafka-configs ends with Kafka's own words for a lack of rights."""
-    command = java_command(
-        "kafka.admin.ConfigCommand", "--bootstrap-server", proxy.bootstrap, "--alter",
-        "--entity-type", "users", "--entity-name", "alice", "--add-config", f"{QUOTA}=1000000",
-    )  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
-    assert "ClusterAuthorizationException" in done.stdout + done.stderr
 
 
 def test_settings_of_brokers_are_not_changed(cluster: Cluster, proxy: ProxyThread) -> None:

@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 from cluster_kit import Cluster, fresh
-from confluent_kafka.admin import AdminClient, NewTopic
+from consuming_kit import filled
 from counted_kit import Counted, count_by
 from kafka.protocol.consumer import FetchRequest, FetchResponse, HeartbeatRequest, HeartbeatResponse
-from kafka.protocol.producer import ProduceResponse
 from kafka_kit import build, request
 from proxy_kit import ProxyThread, until
-from traffic_kit import batch, produce_to
+from traffic_kit import batch
 from wire_client import WireClient
 
 from enforcer.kafka.dispatch.context import LARGE_MS
@@ -31,23 +30,7 @@ Start = Callable[..., ProxyThread]
 @pytest.fixture(scope="module")
 def topic(cluster: Cluster) -> str:
     """A topic of one partition with 20 batches of ten records."""
-    return filled(cluster, fresh("ways"))
-
-
-def filled(cluster: Cluster, name: str) -> str:
-    """The same, of this name."""
-    admin = AdminClient({"bootstrap.servers": cluster.kafka.bootstrap})
-    admin.create_topics([NewTopic(name, 1, 1)])[name].result(60)
-    with WireClient(cluster.kafka.bootstrap) as client:
-
-        def written() -> bool:
-            client.send_frame(produce_to(name, 0, batch(PER_BATCH, size=100)))
-            part = client.receive(ProduceResponse, 9).responses[0].partition_responses[0]
-            return bool(part.error_code == 0)
-
-        until(written)
-        assert all(written() for _ in range(BATCHES - 1))
-    return name
+    return filled(cluster.kafka.bootstrap, PER_BATCH * BATCHES, PER_BATCH)
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +138,8 @@ def test_nobody_escapes_dispatch_limits_by_very_many_partitions(running: ProxyTh
 def test_nobody_escapes_a_group_by_very_many_partitions(cluster: Cluster, proxy_with: Start) -> None:
     """All that it gets is counted, and waited for."""
     group = fresh("many")
-    topic, running = filled(cluster, f"acme.{group}.t"), proxy_with()
+    running = proxy_with()
+    topic = filled(cluster.kafka.bootstrap, PER_BATCH * BATCHES, PER_BATCH, name=f"acme.{group}.t")
     cluster.policies.put(f"resourcegroups.{group}", {"dispatchRateInMsgs": 2})
     cluster.policies.put(f"namespaces.acme/{group}", {"resourcegroup": group})
     assert running.proxy is not None

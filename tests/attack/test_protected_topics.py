@@ -220,14 +220,14 @@ def test_the_consumers_of_three_clients(cluster: Cluster, proxy: ProxyThread, mi
 @pytest.mark.parametrize(
     ("tool", "more"),
     [
-        ("org.apache.kafka.tools.TopicCommand", ("--describe", "--topic", "weir.policies")),
-        ("org.apache.kafka.tools.TopicCommand", ("--delete", "--topic", "weir.policies")),
-        ("org.apache.kafka.tools.GetOffsetShell", ("--topic", "weir.policies")),
+        pytest.param("TopicCommand", ("--describe", "--topic", "weir.policies"), marks=pytest.mark.soak),
+        ("TopicCommand", ("--delete", "--topic", "weir.policies")),
+        pytest.param("GetOffsetShell", ("--topic", "weir.policies"), marks=pytest.mark.soak),
     ],
 )
 def test_java_tools(cluster: Cluster, proxy: ProxyThread, tool: str, more: tuple[str, ...]) -> None:
     """They see nothing of the topic and do nothing to it."""
-    command = java_command(tool, "--bootstrap-server", proxy.bootstrap, *more)
+    command = java_command(f"org.apache.kafka.tools.{tool}", "--bootstrap-server", proxy.bootstrap, *more)
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert "PartitionCount" not in done.stdout and "weir.policies:0" not in done.stdout
     assert end_of(cluster, cluster.topics.policies) >= 0

@@ -21,17 +21,8 @@ FORGED = "\n09:24:28.375  allow     alice\x1b[1A\x1b[2K\r\x9b\u2028\u202e"
 @contextmanager
 def tail(cluster: Cluster, *words: str) -> Iterator[list[str]]:
     """`weir tail` from ten minutes ago on; its lines, growing."""
-    command = [
-        sys.executable,
-        "-m",
-        "weir",
-        "tail",
-        "--kafka",
-        cluster.kafka.bootstrap,
-        "--from",
-        "-10m",
-        *words,
-    ]
+    command = [sys.executable, "-m", "weir", "tail", "--kafka", cluster.kafka.bootstrap]
+    command += ["--from", "-10m", *words]
     running = subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, "PYTHONUTF8": "1"})
     lines: list[str] = []
 

@@ -182,10 +182,38 @@ def test_pulsar_admin_shows_its_token(cluster: Cluster, topics: Topics, tmp_path
         assert "PUT /admin/v2/resourcegroups/rg1 by ops: 204" in admin.log
 
 
+def shows_usage(cluster: Cluster, topics: Topics, admin: Admin) -> None:
+    """What a proxy reports and what the job decides, as records."""
+    report = {
+        "type": "group_usage", "broker": "p1", "period_ms": 1000,
+        "usage": {"rg1": {"publishedMsg": 40, "throttledMs": {"publishRateInMsgs": 90}}},
+    }  # fmt: skip
+    share = {
+        "type": "share", "id": "rg1/p1@1", "ts": 1, "group": "rg1", "broker": "p1", "round": 1,
+        "usage": {"publishRateInMsgs": 40.0}, "limits": {"publishRateInMsgs": 100.0}, "ttl_ms": 180_000,
+    }  # fmt: skip
+    producer = Producer({"bootstrap.servers": cluster.kafka.bootstrap})
+
+    def members() -> object:
+        producer.produce(topics.usage, orjson.dumps(report))
+        producer.produce(topics.usage, b"not a report")
+        producer.produce(topics.decisions, orjson.dumps(share))
+        assert producer.flush(10) == 0
+        shown = admin.ask("GET", f"{GROUPS}/rg1/usage")[1]["members"]
+        return shown if shown and shown[0]["share"] and shown[0]["period_ms"] == 1000 else None
+
+    (member,) = until(members, what="the usage")
+    assert member["usage"]["publishRateInMsgs"] == 40.0
+    assert member["share"] == {"publishRateInMsgs": 100.0}
+    assert member["throttledMs"]["publishRateInMsgs"] == 90
+    with urlopen(admin.ready["metrics"], timeout=10) as answer:
+        assert b"weir_admin_usage_rows 1.0" in answer.read()
+
+
 def test_changes_are_seen_at_once_take_effect_in_two_seconds_and_stay(
     cluster: Cluster, topics: Topics, tmp_path: Path
 ) -> None:
-    """Each GET shows the PUT before it; another process that starts later shows it too."""
+    """Each GET shows the PUT before it; another process that starts later shows it too, and usage."""
     with Admin(cluster.kafka.bootstrap, tmp_path / "first", topics.prefix) as admin:
         for rate in range(1, 6):
             assert admin.ask("PUT", f"{GROUPS}/rg1", {"publishRateInMsgs": rate}) == (204, "")
@@ -201,6 +229,7 @@ def test_changes_are_seen_at_once_take_effect_in_two_seconds_and_stay(
     with Admin(cluster.kafka.bootstrap, tmp_path / "second", topics.prefix) as admin:
         assert admin.ask("GET", f"{GROUPS}/rg1") == (200, UNLIMITED | {"publishRateInMsgs": 5})
         assert admin.ask("GET", ORDERS) == (200, "rg1")
+        shows_usage(cluster, topics, admin)
 
 
 @pytest.mark.soak
@@ -247,36 +276,6 @@ def test_writers_at_a_time_lose_nothing(cluster: Cluster, topics: Topics, tmp_pa
             return all(admin.ask("GET", f"{GROUPS}/rg1")[1] == wanted for admin in (one, two))
 
         until(both_seen, what="both changes")
-
-
-def test_usage_is_read_from_reports_and_shares(cluster: Cluster, topics: Topics, tmp_path: Path) -> None:
-    """What a proxy reports and what the job decides, as records."""
-    report = {
-        "type": "group_usage", "broker": "p1", "period_ms": 1000,
-        "usage": {"rg1": {"publishedMsg": 40, "throttledMs": {"publishRateInMsgs": 90}}},
-    }  # fmt: skip
-    share = {
-        "type": "share", "id": "rg1/p1@1", "ts": 1, "group": "rg1", "broker": "p1", "round": 1,
-        "usage": {"publishRateInMsgs": 40.0}, "limits": {"publishRateInMsgs": 100.0}, "ttl_ms": 180_000,
-    }  # fmt: skip
-    with Admin(cluster.kafka.bootstrap, tmp_path / "admin", topics.prefix) as admin:
-        assert admin.ask("PUT", f"{GROUPS}/rg1", {"publishRateInMsgs": 100}) == (204, "")
-        producer = Producer({"bootstrap.servers": cluster.kafka.bootstrap})
-
-        def members() -> object:
-            producer.produce(topics.usage, orjson.dumps(report))
-            producer.produce(topics.usage, b"not a report")
-            producer.produce(topics.decisions, orjson.dumps(share))
-            assert producer.flush(10) == 0
-            shown = admin.ask("GET", f"{GROUPS}/rg1/usage")[1]["members"]
-            return shown if shown and shown[0]["share"] and shown[0]["period_ms"] == 1000 else None
-
-        (member,) = until(members, what="the usage")
-        assert member["usage"]["publishRateInMsgs"] == 40.0
-        assert member["share"] == {"publishRateInMsgs": 100.0}
-        assert member["throttledMs"]["publishRateInMsgs"] == 90
-        with urlopen(admin.ready["metrics"], timeout=10) as answer:
-            assert b"weir_admin_usage_rows 1.0" in answer.read()
 
 
 @pytest.mark.soak

@@ -10,13 +10,13 @@ import pytest
 from broker_fixtures import apart, serving
 from cluster_kit import Cluster, fresh
 from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
 from consuming_kit import (
     LIMIT_S,
     TRIES,
     Arrivals,
     aio,
     confluent,
+    filled,
     holds,
     in_order,
     java,
@@ -27,41 +27,11 @@ from consuming_kit import (
 )
 from counted_kit import Counted, count_by, full_name, wall_ms
 from kafka import KafkaConsumer
-from kafka.protocol.producer import ProduceResponse
 from proxy_kit import ProxyThread, until
 from tls_kit import Way
-from traffic_kit import batch, produce_to
-from wire_client import WireClient
+from traffic_kit import batch
 
 Start = Callable[..., ProxyThread]
-
-def filled(cluster: Cluster, count: int, per_batch: int, partitions: int = 1, size: int = 100) -> str:
-    """A topic with so many records in each partition, in batches of one size."""
-    name = fresh("dispatch")
-    admin = AdminClient({"bootstrap.servers": cluster.kafka.bootstrap})
-    for future in admin.create_topics([NewTopic(name, partitions, 1)]).values():
-        future.result(LIMIT_S)
-    with WireClient(cluster.kafka.bootstrap) as client:
-
-        def receive(partition: int) -> int:
-            answer = client.receive(ProduceResponse, 9).responses[0].partition_responses
-            assert [part.index for part in answer] == [partition]
-            return int(answer[0].error_code)
-
-        for partition in range(partitions):
-            frame = produce_to(name, partition, batch(per_batch, size=size))
-
-            def begun(frame: bytes = frame, partition: int = partition) -> bool:
-                # A topic may be created some time before its leader knows.
-                client.send_frame(frame)
-                return receive(partition) == 0
-
-            until(begun)
-            left = count // per_batch - 1
-            for _ in range(left):
-                client.send_frame(frame)
-            assert [receive(partition) for _ in range(left)] == [0] * left
-    return name
 
 
 def limited(start: Start, **limits: Any) -> tuple[ProxyThread, Counted]:
@@ -83,7 +53,7 @@ RATES = [
     # Client, limit a second, records in a batch, records: the first second's and those of whole turns.
     pytest.param(confluent, 1_000, 1, 4_000, marks=pytest.mark.soak),
     pytest.param(aio, 100, 6, 402, marks=pytest.mark.soak),
-    (new_java, 100, 1, 400),
+    (new_confluent, 100, 1, 400),
 ]
 LONG_RATES = [
     (client, *case)
@@ -99,7 +69,7 @@ def measured_rate(
     cluster: Cluster, start: Start, consume: Callable[..., Arrivals], limit: int, per_batch: int, count: int
 ) -> float:
     """What a group gets in a second, every record once."""
-    group, topic = fresh("group"), filled(cluster, count, per_batch)
+    group, topic = fresh("group"), filled(cluster.kafka.bootstrap, count, per_batch)
     running, counted = limited(start, subscriptions={(full_name(topic), group): (limit, 0)})
     arrivals = consume(running.bootstrap, group, topic, count)
     in_order(arrivals, count)
@@ -144,7 +114,7 @@ def test_a_rate_over_tls(
 def test_others_go_at_full_speed(cluster: Cluster, proxy_with: Start) -> None:
     """Another group on the topic, and another topic of the limited consumer, do not wait."""
     group, other = fresh("group"), fresh("other")
-    slow, fast = filled(cluster, 60, 6), filled(cluster, 30_000, 500)
+    slow, fast = filled(cluster.kafka.bootstrap, 60, 6), filled(cluster.kafka.bootstrap, 30_000, 500)
     running, _ = limited(proxy_with, subscriptions={(full_name(slow), group): (10, 0)})
     found: dict[str, Arrivals] = {slow: [], fast: []}
     consumer = Consumer({
@@ -171,6 +141,7 @@ def test_others_go_at_full_speed(cluster: Cluster, proxy_with: Start) -> None:
     assert beside[-1][0] - beside[0][0] < slow_s / 2
 
 
+@pytest.mark.soak
 def test_a_group_with_less_of_its_own_beside_a_hungry_one(cluster: Cluster, proxy_with: Start) -> None:
     """Under a topic's 40 a second it gets its 10 in each period, and the hungry one the rest."""
     found = [rates_beside(cluster, proxy_with)]
@@ -186,7 +157,7 @@ def fair(small: float, together: float) -> bool:
 
 def rates_beside(cluster: Cluster, proxy_with: Start) -> tuple[float, float]:
     """What the group with a limit of its own gets in a second, and both together."""
-    topic, small, hungry = filled(cluster, 400, 1), fresh("small"), fresh("hungry")
+    topic, small, hungry = filled(cluster.kafka.bootstrap, 400, 1), fresh("small"), fresh("hungry")
     running, _ = limited(
         proxy_with, topics={full_name(topic): (40, 0)}, subscriptions={(full_name(topic), small): (10, 0)}
     )
@@ -214,7 +185,7 @@ def rates_beside(cluster: Cluster, proxy_with: Start) -> tuple[float, float]:
 def test_a_rebalance_under_throttle(cluster: Cluster, proxy_with: Start) -> None:
     """A member that joins takes partitions over; the limit is still one, and no record is lost."""
     group, count = fresh("group"), 120
-    topic = filled(cluster, count // 2, 6, partitions=2)
+    topic = filled(cluster.kafka.bootstrap, count // 2, 6, partitions=2)
     running, _ = limited(proxy_with, subscriptions={(full_name(topic), group): (20, 0)})
     properties = {
         "bootstrap.servers": running.bootstrap, "group.id": group, "auto.offset.reset": "earliest",
@@ -244,7 +215,7 @@ def test_a_rebalance_under_throttle(cluster: Cluster, proxy_with: Start) -> None
 def test_a_limit_that_comes_while_clients_read(cluster: Cluster, proxy_with: Start) -> None:
     """Their fetch sessions end as a broker would end them: no record is lost, and from then on it holds."""
     group = fresh("group")
-    topic = filled(cluster, 600, 6)
+    topic = filled(cluster.kafka.bootstrap, 600, 6)
     running, counted = limited(proxy_with, active=False)
     consumer = KafkaConsumer(
         topic, bootstrap_servers=running.bootstrap, group_id=group, auto_offset_reset="earliest",
@@ -266,10 +237,12 @@ def test_a_limit_that_comes_while_clients_read(cluster: Cluster, proxy_with: Sta
     assert slow[-1][0] - slow[-80][0] > 2.5
 
 
-@pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
+@pytest.mark.parametrize(
+    "level", ["read_committed", pytest.param("read_uncommitted", marks=pytest.mark.soak)]
+)
 def test_aborted_transactions_do_not_count(cluster: Cluster, proxy_with: Start, level: str) -> None:
     """Where the consumer does not see them; nor do the markers of either."""
-    group, topic = fresh("group"), filled(cluster, 1, 1)
+    group, topic = fresh("group"), filled(cluster.kafka.bootstrap, 1, 1)
     producer = Producer({"bootstrap.servers": cluster.kafka.bootstrap, "transactional.id": topic})
     producer.init_transactions(LIMIT_S)
     for commits in (False, True, False, True):
@@ -288,7 +261,7 @@ def test_aborted_transactions_do_not_count(cluster: Cluster, proxy_with: Start, 
 def test_groups_with_one_client_id(cluster: Cluster, proxy_with: Start) -> None:
     """What they were told to read says whose a fetch is."""
     groups = [fresh("group"), fresh("group")]
-    topics = [filled(cluster, 60, 6), filled(cluster, 60, 6)]
+    topics = [filled(cluster.kafka.bootstrap, 60, 6), filled(cluster.kafka.bootstrap, 60, 6)]
     running, counted = limited(proxy_with, subscriptions={(full_name(topics[0]), groups[0]): (20, 0)})
     found: dict[str, Arrivals] = {}
 
@@ -314,7 +287,7 @@ def test_policies_limit_a_subscription(cluster: Cluster, dimension: str) -> None
 def rate_by_policy(cluster: Cluster, dimension: str) -> float:
     """What a group gets in a second, a batch of 30 of which is a limit in messages or bytes."""
     group = fresh("group")
-    topic = filled(cluster, 210, 30)
+    topic = filled(cluster.kafka.bootstrap, 210, 30)
     size = len(batch(30, size=100))
     limit = 30 if dimension == "Msg" else size
     with apart(cluster, topic) as own, serving(own) as running:

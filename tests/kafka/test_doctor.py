@@ -257,6 +257,7 @@ def test_without_an_authorizer_anybody_sets_limits(cluster: Cluster, doctor: Doc
     assert cluster.topics.policies in plain["what"] and "firewall" in plain["mend"]
 
 
+@pytest.mark.soak
 def test_acls_that_let_strangers_in_and_that_are_missing(
     guarded: LocalKafka, own: Topics, doctor: Doctor
 ) -> None:
@@ -296,6 +297,7 @@ def test_acls_that_let_strangers_in_and_that_are_missing(
     assert all("--add --allow-principal User:weir-proxy" in each["mend"] for each in found["acls"])
 
 
+@pytest.mark.soak
 def test_who_may_see_nothing_is_told_so(own: Topics, doctor: Doctor) -> None:
     """A login without rights: what cannot be looked at is a warning each, and why."""
     status, found = doctor(own, user=STRANGER)

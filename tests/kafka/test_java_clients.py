@@ -36,6 +36,7 @@ def test_the_default_client_retries_by_itself(cluster: Cluster, proxy: ProxyThre
     assert 1_500 < int(said["took"][0]) < 8_000
 
 
+@pytest.mark.soak
 def test_without_retry_it_fails_with_the_throttle_time(cluster: Cluster, proxy: ProxyThread) -> None:
     """With retryOnQuotaViolation off the exception carries the throttle time."""
     name = fresh("java")

@@ -101,6 +101,7 @@ def test_publish_times_are_those_of_the_records_at_the_offsets(cluster: Cluster,
     assert ages == {"a": times[1], "b": now + 1, "c": None}
 
 
+@pytest.mark.soak
 def test_ages_survive_a_restart(cluster: Cluster) -> None:
     """A collector that sees a topic first divides it by the time index: its age is within a factor of two."""
     topic = lagging(cluster)
@@ -116,6 +117,7 @@ def test_ages_survive_a_restart(cluster: Cluster) -> None:
     assert abs(sum(one.size for one in report.ledgers) - log_size(cluster, topic.topic)) <= 1
 
 
+@pytest.mark.soak
 def test_partitions_are_topics(cluster: Cluster, looker: Looker) -> None:
     """Of several, each is one; Weir's own topics and Kafka's are none."""
     topic = Lagging(cluster.kafka.bootstrap, fresh("acme.orders.parts"), 2)

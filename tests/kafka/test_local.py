@@ -17,7 +17,7 @@ from enforcer.laws.mutation.local_decisions import LocalDecisions
 Connect = Callable[..., WireClient]
 Event = dict[str, Any]
 RATE, BURST = 3.0, 22.0
-ASKED_S = 8.0
+ASKED_S = 5.0
 
 
 def own_events(cluster: Cluster, client_id: str) -> list[Event]:

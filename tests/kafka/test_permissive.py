@@ -14,16 +14,17 @@ from proxy_kit import ProxyThread, until
 from wire_client import WireClient, create_request, errors, metadata_request
 
 Connect = Callable[..., WireClient]
+TEN = {"controller_mutation_rate": 10, "controller_mutation_burst": 10}
 
 
 def test_all_is_carried_out_then_the_connection_is_silent(
     cluster: Cluster, proxy: ProxyThread, wire: Connect
 ) -> None:
-    """v5 at rate 10: 110 + 15 partitions are created, the answer says 1.5 s, and so long nothing is read."""
+    """v5 at rate and burst 10: 10 + 15 partitions are made, it says 1.5 s, and so long nothing is read."""
     name = fresh("old")
-    cluster.limit(proxy, name, controller_mutation_rate=10)
+    cluster.limit(proxy, name, **TEN)
     client = wire(name)
-    client.send(create_request({f"{name}-a": 110, f"{name}-b": 15}, 5))
+    client.send(create_request({f"{name}-a": 10, f"{name}-b": 15}, 5))
     client.send(metadata_request([f"{name}-b"]))
     answer = client.receive(topics.CreateTopicsResponse, 5)
     answered = time.monotonic()
@@ -52,10 +53,10 @@ def test_older_answers_keep_their_form(
 def test_deletion_and_growth(cluster: Cluster, proxy: ProxyThread, wire: Connect) -> None:
     """DeleteTopics v4 and CreatePartitions v2 are charged and throttled as well."""
     name = fresh("both")
-    cluster.limit(proxy, name, controller_mutation_rate=50)
+    cluster.limit(proxy, name, controller_mutation_rate=5)
     client = wire(name)
-    assert errors(client.create({f"{name}-a": 300}, 4)) == {f"{name}-a": 0}
-    grown = client.grow(f"{name}-a", 600, 2)
+    assert errors(client.create({f"{name}-a": 30}, 4)) == {f"{name}-a": 0}
+    grown = client.grow(f"{name}-a", 60, 2)
     assert errors(grown) == {f"{name}-a": 0} and 0 < grown.throttle_time_ms <= 1_000
     deleted = client.delete([f"{name}-a"], 4)
     assert errors(deleted) == {f"{name}-a": 0} and 11_000 < deleted.throttle_time_ms <= 12_000
@@ -64,9 +65,9 @@ def test_deletion_and_growth(cluster: Cluster, proxy: ProxyThread, wire: Connect
 def test_confluent_succeeds_and_then_waits(cluster: Cluster, proxy: ProxyThread) -> None:
     """confluent-kafka sees success every time; over the quota its next call takes as long as the throttle."""
     name = fresh("confluent")
-    cluster.limit(proxy, name, controller_mutation_rate=10)
+    cluster.limit(proxy, name, **TEN)
     admin = AdminClient({"bootstrap.servers": proxy.bootstrap, "client.id": name})
-    for part, count in (("a", 110), ("b", 12)):
+    for part, count in (("a", 10), ("b", 12)):
         for future in admin.create_topics([NewTopic(f"{name}-{part}", count, 1)]).values():
             future.result(10)
     begun = time.monotonic()
@@ -79,13 +80,13 @@ def test_confluent_succeeds_and_then_waits(cluster: Cluster, proxy: ProxyThread)
 def test_aiokafka_succeeds_and_then_waits(cluster: Cluster, proxy: ProxyThread) -> None:
     """aiokafka, with CreateTopics v3, is limited by the mute as well."""
     name = fresh("aiokafka")
-    cluster.limit(proxy, name, controller_mutation_rate=10)
+    cluster.limit(proxy, name, **TEN)
 
     async def work() -> float:
         admin = AIOKafkaAdminClient(bootstrap_servers=proxy.bootstrap, client_id=name)
         await admin.start()
         try:
-            await admin.create_topics([AioNewTopic(f"{name}-a", 122, 1)])
+            await admin.create_topics([AioNewTopic(f"{name}-a", 22, 1)])
             begun = time.monotonic()
             await admin.create_topics([AioNewTopic(f"{name}-b", 1, 1)])
             return time.monotonic() - begun

@@ -55,11 +55,8 @@ def test_exception_is_told_at_once_with_the_figures(world: World, way: Way) -> N
     until(lambda: len(world.writer.actions(full(topic))) == 2, what="both steps")
     begun, ended = world.writer.actions(full(topic))
     assert (begun["step"], begun["how"], ended["step"], ended["reason"]) == (
-        "begun",
-        "refuse",
-        "ended",
-        "inside",
-    )
+        "begun", "refuse", "ended", "inside",
+    )  # fmt: skip
     assert begun["id"].removesuffix("/begun") == ended["id"].removesuffix("/ended")
     assert counted(proxy, "refused", EXCEPTION) >= 2
 

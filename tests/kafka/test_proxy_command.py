@@ -18,15 +18,8 @@ from weir.stack.kafka import free_port
 def test_it_gets_ready_serves_and_stops(cluster: Cluster, tmp_path: Path) -> None:
     """The ready file tells addresses that work; SIGTERM ends it with status 0 and clients are closed."""
     ready_file, port = tmp_path / "ready.json", free_port()
-    options = [
-        "--kafka",
-        cluster.kafka.bootstrap,
-        "--listen",
-        f"127.0.0.1:{port}",
-        "--metrics",
-        "127.0.0.1:0",
-    ]
-    options += ["--ready-file", str(ready_file), "--id", "command"]
+    options = ["--kafka", cluster.kafka.bootstrap, "--listen", f"127.0.0.1:{port}"]
+    options += ["--metrics", "127.0.0.1:0", "--ready-file", str(ready_file), "--id", "command"]
     with weir_proxy(*options, log=tmp_path / "log") as process:
         until(ready_file.exists, what="the ready file")
         ready = json.loads(ready_file.read_text())
@@ -44,6 +37,7 @@ def test_it_gets_ready_serves_and_stops(cluster: Cluster, tmp_path: Path) -> Non
         assert process.wait(8) == 0
 
 
+@pytest.mark.soak
 def test_it_stops_while_kafka_is_away(tmp_path: Path) -> None:
     """SIGTERM ends it within 10 s when there is no Kafka at all."""
     away = f"127.0.0.1:{free_port()}"

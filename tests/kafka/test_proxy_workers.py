@@ -66,6 +66,7 @@ def test_workers_share_a_port(cluster: Cluster, tmp_path: Path) -> None:
             socket.create_connection(("127.0.0.1", port), timeout=1.0)
 
 
+@pytest.mark.soak
 def test_a_port_of_somebody_else_is_not_shared(cluster: Cluster, tmp_path: Path) -> None:
     """Status 1 and one line, and a killed parent takes its workers along."""
     log, port = tmp_path / "log", free_port()

@@ -137,6 +137,7 @@ def test_a_share_group_without_members_is_moved(cluster: Cluster, looker: Looker
         assert topic.acquire() == set(range(10, RECORDS))
 
 
+@pytest.mark.soak
 def test_a_member_that_comes_meanwhile_keeps_its_records(cluster: Cluster, looker: Looker) -> None:
     """Kafka refuses to move a share group that has one."""
     with Shared(cluster) as topic:

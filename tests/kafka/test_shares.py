@@ -1,6 +1,5 @@
 """Metering and shares at a real broker: each client library, each way of naming topics, three proxies."""
 
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -15,14 +14,12 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka.protocol.consumer import FetchResponse
 from kafka.protocol.producer import ProduceResponse
 from kafka_kit import decode
-from load_kit import perf_test
 from proxy_kit import Decider, ProxyThread, until
 from traffic_kit import batch, fetch_request, produce, produce_by_id
 from wire_client import WireClient, metadata_request
 
 from enforcer.core.account import Account
 from enforcer.wire.kafka.batches import count_records
-from weir.jars.java import java_command
 
 INTERVAL = {"resourceUsagePublishIntervalInSecs": 1}
 
@@ -122,12 +119,6 @@ def python_produce(bootstrap: str, topic: str, count: int) -> None:
     producer.close(5)
 
 
-def java_produce(bootstrap: str, topic: str, count: int) -> None:
-    """Kafka's own: Produce 13, by topic id."""
-    with perf_test(bootstrap, topic, count, -1) as running:
-        assert running.wait(60) == 0
-
-
 def confluent_consume(bootstrap: str, topic: str, count: int) -> None:
     """librdkafka."""
     settings = {"bootstrap.servers": bootstrap, "group.id": fresh("c"), "auto.offset.reset": "earliest"}
@@ -150,7 +141,7 @@ def python_consume(bootstrap: str, topic: str, count: int) -> None:
     consumer.close()
 
 
-@pytest.mark.parametrize("write", [confluent_produce, python_produce, java_produce])
+@pytest.mark.parametrize("write", [confluent_produce, python_produce])
 def test_every_producer_is_counted(
     proxy: ProxyThread, group: Callable[..., str], write: Callable[[str, str, int], None]
 ) -> None:
@@ -163,15 +154,7 @@ def test_every_producer_is_counted(
     assert 500 * 100 < size < 500 * 190
 
 
-def java_consume(bootstrap: str, topic: str, count: int) -> None:
-    """Kafka's own: Fetch 18, by topic id."""
-    words = ("--bootstrap-server", bootstrap, "--topic", topic, "--num-records", str(count))
-    command = java_command("org.apache.kafka.tools.ConsumerPerformance", *words, heap_mb=128)
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.parametrize("read", [confluent_consume, python_consume, java_consume])
+@pytest.mark.parametrize("read", [confluent_consume, python_consume])
 def test_every_consumer_is_counted(
     cluster: Cluster, proxy: ProxyThread, group: Callable[..., str], read: Callable[[str, str, int], None]
 ) -> None:

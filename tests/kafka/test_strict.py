@@ -39,9 +39,9 @@ def test_rate_one_admits_three_of_four_topics(cluster: Cluster, proxy: ProxyThre
 def test_after_the_told_time_it_succeeds(cluster: Cluster, proxy: ProxyThread, wire: Connect) -> None:
     """A burst passes with throttle 0, one more is rejected and succeeds after the told time."""
     name = fresh("told")
-    cluster.limit(proxy, name, controller_mutation_rate=20)
+    cluster.limit(proxy, name, controller_mutation_rate=20, controller_mutation_burst=20)
     client = wire(name)
-    first = client.create({f"{name}-big": 260})
+    first = client.create({f"{name}-big": 60})
     assert (first.throttle_time_ms, errors(first)) == (0, {f"{name}-big": 0})
     second = client.create({f"{name}-small": 1})
     assert errors(second) == {f"{name}-small": 89}
@@ -121,10 +121,10 @@ def test_deletion_by_id(cluster: Cluster, proxy: ProxyThread, wire: Connect) -> 
 def test_kafka_python_raises_with_the_throttle(cluster: Cluster, proxy: ProxyThread) -> None:
     """kafka-python gets its ThrottlingQuotaExceededError with our message, and is let in afterwards."""
     name = fresh("python")
-    cluster.limit(proxy, name, controller_mutation_rate=5)
+    cluster.limit(proxy, name, controller_mutation_rate=5, controller_mutation_burst=5)
     admin = KafkaAdminClient(bootstrap_servers=proxy.bootstrap, client_id=name)
     try:
-        admin.create_topics([NewTopic(f"{name}-a", 60, 1)])
+        admin.create_topics([NewTopic(f"{name}-a", 10, 1)])
         with pytest.raises(ThrottlingQuotaExceededError, match="retry after"):
             admin.create_topics([NewTopic(f"{name}-b", 1, 1)])
         time.sleep(1.1)

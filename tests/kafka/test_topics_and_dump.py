@@ -1,7 +1,6 @@
 """Topics, dump and collector on a real broker."""
 
 import gzip
-import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,8 @@ import pytest
 from cluster_kit import Cluster as SharedCluster
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+from equivalence_kit import plain
+from proxy_kit import until
 
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster, Topics
@@ -22,7 +23,6 @@ from streaming.kafka_io.weir_topics import KEPT_MS
 from weir.bill.adding import bill
 from weir.cli import main
 from weir.collect.kafka import collect_once
-from weir.jars.java import java_command
 from weir.logs.dump import dump
 from weir.stack.kafka import LocalKafka
 from weir.stack.topics import ensure_topics
@@ -199,15 +199,6 @@ def test_topics_replay_as_their_dump_does(kafka: LocalKafka, tmp_path: Path) -> 
     assert b"entity: {user: null}" in limits
 
 
-def kafka_configs(kafka: LocalKafka, *words: str) -> None:
-    """Kafka's own kafka-configs."""
-    command = java_command(
-        "kafka.admin.ConfigCommand", "--bootstrap-server", kafka.bootstrap, "--alter", *words, heap_mb=128
-    )
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
 @pytest.mark.soak
 def test_a_bill_is_of_a_stretch_of_time(kafka: LocalKafka) -> None:
     """By the brokers' clock, whatever time an event names; two in a row add up to one."""
@@ -235,14 +226,12 @@ def test_a_bill_is_of_a_stretch_of_time(kafka: LocalKafka) -> None:
     assert charged(moments[1], whole) == (6, 200)
 
 
-def test_quotas_set_with_kafka_configs_become_policies(kafka: LocalKafka) -> None:
+def test_quotas_of_the_cluster_become_policies(kafka: LocalKafka) -> None:
     """Added, changed and removed ones follow; a file's entry wins and its removal lets them back."""
     cluster = cluster_for(kafka, "collect.")
     reader = QuotaReader(Home(kafka.bootstrap), 10_000)
-    alice, bob = (
-        ("--entity-type", "users", "--entity-name", "alice"),
-        ("--entity-type", "users", "--entity-name", "bob"),
-    )
+    alice, bob = ("alice", None), ("bob", None)
+    limit = plain(kafka).limit
 
     def round_() -> dict[str, Any]:
         collect_once(reader, cluster, 20.0)
@@ -258,17 +247,20 @@ def test_quotas_set_with_kafka_configs_become_policies(kafka: LocalKafka) -> Non
     try:
         assert round_() == {}
         apply({"controller_mutation_rate": 9})
-        kafka_configs(kafka, *alice, "--add-config", "controller_mutation_rate=2.5,producer_byte_rate=1000")
-        kafka_configs(kafka, *bob, "--add-config", "controller_mutation_rate=1")
-        assert round_() == {
+        rate = "controller_mutation_rate"
+        limit({alice: {rate: 2.5, "producer_byte_rate": 1000}, bob: {rate: 1}})
+        both = {
             "quotas[user=alice]": ({"controller_mutation_rate": 2.5, "producer_byte_rate": 1000}, "kafka"),
             "quotas[user=bob]": ({"controller_mutation_rate": 9}, "apply"),
         }
+        # Brokers learn of quotas a little later.
+        until(lambda: round_() == both, what="both")
         assert collect_once(reader, cluster, 20.0) == 0
         apply(None)
-        kafka_configs(kafka, *alice, "--delete-config", "controller_mutation_rate,producer_byte_rate")
-        assert round_() == {"quotas[user=bob]": ({"controller_mutation_rate": 1}, "kafka")}
-        kafka_configs(kafka, *bob, "--delete-config", "controller_mutation_rate")
+        limit({alice: {rate: None, "producer_byte_rate": None}})
+        one = {"quotas[user=bob]": ({"controller_mutation_rate": 1}, "kafka")}
+        until(lambda: round_() == one, what="what the file had hidden")
+        limit({bob: {rate: None}})
     finally:
         reader.close()
 

@@ -13,6 +13,8 @@ from wire_client import WireClient, create_request, errors, metadata_request
 from enforcer.core import bounds
 
 Connect = Callable[..., WireClient]
+ONE = {"controller_mutation_rate": 1, "controller_mutation_burst": 1}
+"""Few partitions make a wait of seconds, and brokers take their time to make many."""
 
 
 def exceed(client: WireClient, name: str, count: int, version: int = 5) -> int:
@@ -37,8 +39,8 @@ def test_other_connections_are_refused_at_once(
 ) -> None:
     """Strict requests of the subject get 89 with the time left, on any port, and the event says why."""
     name = fresh("second")
-    cluster.limit(proxy, name, controller_mutation_rate=10, decide=decide)
-    exceed(wire(name), f"{name}-a", 150)
+    cluster.limit(proxy, name, **ONE, decide=decide)
+    exceed(wire(name), f"{name}-a", 5)
     second = wire(name, broker_address(proxy) if other_port else "")
     begun = time.monotonic()
     answer = second.create({f"{name}-b": 1})
@@ -63,9 +65,9 @@ def test_permissive_requests_wait_on_other_connections(
 ) -> None:
     """An old version cannot be refused: its request is kept until the time has passed, in order."""
     name = fresh("kept")
-    cluster.limit(proxy, name, controller_mutation_rate=10)
+    cluster.limit(proxy, name, controller_mutation_rate=2, controller_mutation_burst=2)
     begun = time.monotonic()
-    wait_ms = exceed(wire(name), f"{name}-a", 125)
+    wait_ms = exceed(wire(name), f"{name}-a", 5)
     second = wire(name)
     second.send(metadata_request([f"{name}-a"]))
     second.send(create_request({f"{name}-b": 1}, 5))
@@ -81,9 +83,9 @@ def test_permissive_requests_wait_on_other_connections(
 def test_reconnecting_is_no_escape(cluster: Cluster, proxy: ProxyThread, wire: Connect) -> None:
     """A client that drops its muted connection finds the same wait on a new one."""
     name = fresh("again")
-    cluster.limit(proxy, name, controller_mutation_rate=10)
+    cluster.limit(proxy, name, **ONE)
     first = wire(name)
-    wait_ms = exceed(first, f"{name}-a", 150)
+    wait_ms = exceed(first, f"{name}-a", 5)
     first.socket.close()
     for _ in range(3):
         answer = wire(name).create({f"{name}-b": 1})
@@ -136,10 +138,10 @@ def test_user_quota_is_shared_by_client_ids(cluster: Cluster, proxy_with: Callab
     """One client-id's debt keeps the whole subject waiting, and another subject goes on."""
     proxy = proxy_with(sasl=False)
     name = fresh("share")
-    cluster.policies.put(f"quotas[client-id={name}]", {"controller_mutation_rate": 10})
-    cluster.await_quota(proxy, "ANONYMOUS", name, 10)
+    cluster.policies.put(f"quotas[client-id={name}]", ONE)
+    cluster.await_quota(proxy, "ANONYMOUS", name, 1)
     with WireClient(proxy.bootstrap, name) as client, WireClient(proxy.bootstrap, name) as second:
-        exceed(client, f"{name}-a", 150)
+        exceed(client, f"{name}-a", 5)
         assert errors(second.create({f"{name}-b": 1})) == {f"{name}-b": 89}
     with WireClient(proxy.bootstrap, fresh("other")) as other:
         assert errors(other.create({f"{name}-b": 1})) == {f"{name}-b": 0}
@@ -164,9 +166,9 @@ def test_two_proxies_share_a_wait(
     """What one proxy learns about a subject holds at every proxy."""
     other = proxy_with(id="other")
     name = fresh("cluster")
-    cluster.limit(proxy, name, controller_mutation_rate=10, decide="strict")
-    cluster.await_quota(other, "ANONYMOUS", name, 10)
-    exceed(wire(name), f"{name}-a", 160)
+    cluster.limit(proxy, name, **ONE, decide="strict")
+    cluster.await_quota(other, "ANONYMOUS", name, 1)
+    exceed(wire(name), f"{name}-a", 6)
     time.sleep(0.3)
     with WireClient(other.bootstrap, name) as client:
         assert errors(client.create({f"{name}-b": 1})) == {f"{name}-b": 89}

@@ -1,4 +1,4 @@
-"""Real consumers of a group that read so many records, and when each came."""
+"""Real consumers of a group that read so many records of a topic, and when each came."""
 
 import asyncio
 import re
@@ -9,8 +9,14 @@ from collections.abc import Callable
 
 import pytest
 from aiokafka import AIOKafkaConsumer
+from cluster_kit import fresh
 from confluent_kafka import Consumer
+from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer
+from kafka.protocol.producer import ProduceResponse
+from proxy_kit import until
+from traffic_kit import batch, produce_to
+from wire_client import WireClient
 
 from weir.jars.java import java_command
 
@@ -18,6 +24,37 @@ LIMIT_S = 60.0
 TRIES = 3
 Arrivals = list[tuple[float, int, int]]
 """When, partition, offset of each record."""
+
+
+def filled(
+    bootstrap: str, count: int, per_batch: int, partitions: int = 1, size: int = 100, name: str = ""
+) -> str:
+    """A topic with so many records in each partition, in batches of one size; its name."""
+    name = name or fresh("dispatch")
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for future in admin.create_topics([NewTopic(name, partitions, 1)]).values():
+        future.result(LIMIT_S)
+    with WireClient(bootstrap) as client:
+
+        def receive(partition: int) -> int:
+            answer = client.receive(ProduceResponse, 9).responses[0].partition_responses
+            assert [part.index for part in answer] == [partition]
+            return int(answer[0].error_code)
+
+        for partition in range(partitions):
+            frame = produce_to(name, partition, batch(per_batch, size=size))
+
+            def begun(frame: bytes = frame, partition: int = partition) -> bool:
+                # A topic may be created some time before its leader knows.
+                client.send_frame(frame)
+                return receive(partition) == 0
+
+            until(begun)
+            left = count // per_batch - 1
+            for _ in range(left):
+                client.send_frame(frame)
+            assert [receive(partition) for _ in range(left)] == [0] * left
+    return name
 
 
 def confluent(bootstrap: str, group: str, topic: str, count: int, **more: str) -> Arrivals:

@@ -173,15 +173,10 @@ class Lagging:
 
     def join(self, group: str, protocol: str = "classic") -> Consumer:
         """A member that has got its partitions, and commits nothing by itself."""
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self.bootstrap,
-                "group.id": group,
-                "group.protocol": protocol,
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
-            }
-        )
+        consumer = Consumer({
+            "bootstrap.servers": self.bootstrap, "group.id": group, "group.protocol": protocol,
+            "enable.auto.commit": False, "auto.offset.reset": "earliest",
+        })  # fmt: skip
         consumer.subscribe([self.topic])
         deadline = time.monotonic() + LIMIT_S
         while not consumer.assignment():
@@ -191,14 +186,10 @@ class Lagging:
 
     def rest(self, group: str, end: int, partition: int = 0) -> list[int]:
         """The offsets that a group still gets, up to the end."""
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self.bootstrap,
-                "group.id": group,
-                "auto.offset.reset": "earliest",
-                "enable.auto.commit": False,
-            }
-        )
+        consumer = Consumer({
+            "bootstrap.servers": self.bootstrap, "group.id": group, "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        })  # fmt: skip
         try:
             consumer.assign([TopicPartition(self.topic, partition, max(0, self.committed(group, partition)))])
             found = list[int]()
