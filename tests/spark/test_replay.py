@@ -15,7 +15,8 @@ from streaming.replay import ReplayResult, replay_local
 from weir.jars.folders import jars_dir
 
 TRACES = Path(__file__).parent.parent / "traces"
-NAMES = sorted(f"{one.parent.name}/{one.name.removesuffix('.policies.yaml')}" for one in TRACES.glob("*/*.policies.yaml"))
+SETS = sorted(path.relative_to(TRACES).as_posix() for path in TRACES.glob("*/*.policies.yaml"))
+NAMES = [name.removesuffix(".policies.yaml") for name in SETS]
 WIDEST = ("mutation/eight-levels", "shares/minute", "dispatch/all-levels", "backlog/precise-both")
 """What Spark does to a law's events it does to those of all its traces: one of each law with every change."""
 POLICIES = """\
