@@ -4,6 +4,7 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
 from stack_kit import Up, running, until, weir
 
 
@@ -44,6 +45,7 @@ def test_killed_stack_leaves_no_process_behind(tmp_path: Path) -> None:
     until(lambda: not any(map(running, pids.values())), what="the end of all parts", limit_s=10)
 
 
+@pytest.mark.soak
 def test_demo_shows_decisions_and_ends_by_itself(tmp_path: Path, config: list[str]) -> None:
     """What `make run` runs: three real clients, the job's decisions and what each client saw, exit 0."""
     shown = weir(

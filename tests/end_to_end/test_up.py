@@ -1,14 +1,17 @@
 """The whole stack as a user starts and uses it."""
 
 import json
+import re
 import signal
 import subprocess
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.request import Request, urlopen
 
+import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaAdminClient
@@ -16,8 +19,11 @@ from kafka.errors import KafkaError
 from live_backlogs import EVICTS, LIMIT, RECORDS, WAIT_S, Backlogs, full, series
 from load_kit import ConfluentProducer
 from reading_kit import Reading, fill
-from stack_kit import STOP_LIMIT_S, WEIR, Up, create, decisions, java_topics, read_all, running, until, weir
+from stack_kit import STOP_LIMIT_S, WEIR, Up, create, decisions, read_all, running, until, weir
 
+from streaming.contract.topics import Cluster
+from weir.demo.story import play
+from weir.foreground import StopSignal
 from weir.jars.java import java_command
 
 QUOTA_EXCEEDED = 89
@@ -58,55 +64,27 @@ def test_metrics_port_serves_all_parts_together(up: Up) -> None:
     assert len(families) == len(set(families))
 
 
-def test_kafka_python_is_refused_with_the_time_and_succeeds_after_it(up: Up) -> None:
-    """Rate 1: of four topics with 5 partitions three are created, the fourth is absent until its time."""
-    client = admin(up, "python")
-    names = [f"python-{number}" for number in range(4)]
-
-    codes = {name: code for name, (code, _) in create(client, dict.fromkeys(names, 5)).items()}
-
-    assert [codes[name] for name in names] == [0, 0, 0, QUOTA_EXCEEDED]
-    direct = KafkaAdminClient(bootstrap_servers=up.ready["kafka"])
-    assert set(names) & set(direct.list_topics()) == set(names[:3])
-
-    def retried() -> bool:
-        try:
-            return create(client, {names[3]: 5})[names[3]][0] == 0
-        except KafkaError:  # the library pauses the connection for the told time
-            return False
-
-    begun = time.monotonic()
-    until(retried, what="the retry")
-    assert 1 < time.monotonic() - begun < 10
-    client.close()
-    direct.close()
-
-
-def test_java_tool_is_refused_with_our_message(up: Up, tmp_path: Path) -> None:
-    """kafka-topics does not retry: after an overdraft it prints the message with the time to wait."""
-    properties = tmp_path / "client.properties"
-    properties.write_text("client.id=java\n")
-    words = ["--command-config", str(properties), "--create", "--partitions", "30", "--topic"]
-
-    first = java_topics(up.ready["proxy"], *words, "java-1")
-    second = java_topics(up.ready["proxy"], *words, "java-2")
-
-    assert first.returncode == 0, first.stderr
-    assert second.returncode == 1
-    assert "retry after" in second.stdout + second.stderr
-
-
-def test_confluent_kafka_succeeds_and_then_waits(up: Up) -> None:
-    """An old protocol version is never refused; the next request waits until the debt is paid."""
-    client = AdminClient({"bootstrap.servers": up.ready["proxy"], "client.id": "confluent"})
-
-    def create_one(name: str, partitions: int) -> float:
-        begun = time.monotonic()
-        client.create_topics([NewTopic(name, partitions, 1)], request_timeout=30)[name].result(30)
-        return time.monotonic() - begun
-
-    create_one("confluent-1", 15)
-    assert 1 < create_one("confluent-2", 1) < 10
+def test_the_demos_clients_see_what_the_job_decides(
+    up: Up, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What `weir demo` lets three clients do, each at rate 1: of four topics with 5 partitions kafka-python
+    creates three, and the fourth after its time; kafka-topics does not retry, and is told how long to wait;
+    librdkafka speaks an old version, is never refused, and its next request waits until the debt is paid.
+    """
+    stack: Any = SimpleNamespace(
+        cluster=Cluster(up.ready["kafka"]), addresses=lambda: up.ready, look=lambda: False
+    )
+    failed = play(stack, StopSignal(), tmp_path, "policies.yaml")
+    shown = capsys.readouterr().out
+    assert failed == [], shown
+    for seen in (
+        "created, created, created, error 89", "waited and tried again: created", "Created topic",
+        "job decides",
+    ):  # fmt: skip
+        assert seen in shown, shown
+    assert any("kafka-topics" in line and "retry after" in line for line in shown.splitlines()), shown
+    waited = re.search(r"confluent-2, 1 partitions: created after ([\d.]+) s", shown)
+    assert waited is not None and 1 < float(waited[1]) < 10, shown
 
 
 def test_admin_api_sets_groups_and_shows_their_use(up: Up) -> None:

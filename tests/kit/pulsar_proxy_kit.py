@@ -19,7 +19,12 @@ from enforcer.pulsar.settings import PulsarSettings
 from weir.stack.kafka import free_port
 
 # None is the parameter of tests that name none: these have the same proxy.
-BOTH_WAYS = pytest.mark.parametrize("proxy", [pytest.param(None, id="plain"), "tls"], indirect=True)
+BOTH_WAYS, TLS_IN_SOAK = (
+    pytest.mark.parametrize(
+        "proxy", [pytest.param(None, id="plain"), pytest.param("tls", marks=marks)], indirect=True
+    )
+    for marks in ([], pytest.mark.soak)
+)
 
 
 class PulsarThread(ProxyThread):

@@ -14,7 +14,7 @@ from cluster_kit import LOOPBACK, Cluster, address
 from proxy_kit import until
 from pulsar import MessageId, Result
 from pulsar_kit import Admin, Sending, client, fresh, receive
-from pulsar_proxy_kit import BOTH_WAYS, PulsarThread
+from pulsar_proxy_kit import BOTH_WAYS, TLS_IN_SOAK, PulsarThread
 from pulsar_tools import java_produce, perf
 
 from enforcer.core.settings import ProxySettings
@@ -119,7 +119,7 @@ def test_a_held_topic_goes_on_when_it_is_inside_and_loses_none(proxy: PulsarThre
     assert proxy.metric("closed_connections_total", reason="internal") == ended
 
 
-@BOTH_WAYS
+@TLS_IN_SOAK
 def test_an_exception_fails_what_waits_at_once(proxy: PulsarThread, admin: Admin) -> None:
     """With the name that the client has for it; new producers too, of either policy."""
     topic = admin.topic(fresh("failing"))

@@ -9,7 +9,7 @@ import pytest
 from publishing_clients import Driving, drive_pulsar
 from pulsar import CompressionType, MessageId
 from pulsar_kit import Admin, Sending, client, fresh, receive, send_all
-from pulsar_proxy_kit import BOTH_WAYS, PulsarThread
+from pulsar_proxy_kit import BOTH_WAYS, TLS_IN_SOAK, PulsarThread
 
 from enforcer.laws.concurrency.limits import ConcurrencyLimits
 from weir.stack.pulsar import LocalPulsar
@@ -34,7 +34,7 @@ def round_trips(producer: Any, for_s: float) -> list[float]:
     return took
 
 
-@BOTH_WAYS
+@TLS_IN_SOAK
 def test_a_limited_producer_waits_and_its_neighbour_does_not(proxy: PulsarThread, admin: Admin) -> None:
     """Ten a second, 40 at once, nothing lost or out of order; beside it on its connection all is fast."""
     namespace, group = limited(proxy, admin, 10)

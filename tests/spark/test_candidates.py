@@ -1,13 +1,14 @@
 """`weir job --candidate`: policies that are tried on live traffic, beside those in force."""
 
-import subprocess
-import sys
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 import pytest
 from bench_kit import TOPICS, Event, bench
 from law_kit import quota, request
+
+from weir.cli import main
 
 QUOTA = "{entity: {user: alice}, controller_mutation_rate: 1, controller_mutation_burst: 9}"
 STRICTER = f"version: 1\nquotas: [{QUOTA}]\n"
@@ -55,7 +56,9 @@ def test_candidates_decide_beside_the_policies_in_force(tmp_path: Path) -> None:
         ({"a": "version: 1\n", "b/a": "version: 1\n"}, "two files have one name"),
     ],
 )  # fmt: skip
-def test_a_bad_candidate_stops_the_job(files: dict[str, str], told: str, tmp_path: Path) -> None:
+def test_a_bad_candidate_stops_the_job(
+    files: dict[str, str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Before it has asked any broker, with status 2."""
     words = []
     for name, text in files.items():
@@ -63,6 +66,9 @@ def test_a_bad_candidate_stops_the_job(files: dict[str, str], told: str, tmp_pat
         file.parent.mkdir(exist_ok=True)
         file.write_text(text)
         words += ["--candidate", str(file)]
-    job = [sys.executable, "-m", "weir", "job", "--kafka", "127.0.0.1:1", *words]
-    ended = subprocess.run(job, capture_output=True, text=True, timeout=60, cwd=tmp_path)
-    assert ended.returncode == 2 and told in ended.stderr, ended.stderr
+    try:
+        status: Any = main(["job", "--kafka", "127.0.0.1:1", *words])
+    except SystemExit as ended:
+        status = ended.code
+    said = capsys.readouterr().err
+    assert status == 2 and told in said, said

@@ -1,15 +1,22 @@
 """What proxies measure and deliver, packed, through `weir job` on a real broker."""
 
+import time
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 from bench_kit import PACKED, TOPICS, Bench, Event, bench
 from job_broker_kit import Broker, check_dead_letters
+from law_kit import quota, request
 from packed_events_kit import rows_of
 
 from streaming.columns.packed import pack
+from streaming.columns.sent import SENT_HEADER, stamps
+from streaming.contract.topics import Cluster
+from weir.logs.dump import dump
 
 TOPIC = "persistent://acme/orders/t1"
 DAY = {"dispatchThrottlingRateInMsg": 100, "ratePeriodInSecond": 86_400}
@@ -17,6 +24,7 @@ POLICIES: dict[str, Event] = {
     "backpressure.partitions.*": {"algorithm": "aimd", "useWindowed": False},
     "namespaces.acme/orders": {"subscriptionDispatchRate": DAY},
     "broker": {"dispatchThrottlingRateInByte": 10},
+    "quotas[user=alice]": quota(1, 5),
 }
 NS = 10**6
 
@@ -90,6 +98,45 @@ def test_deliveries_in_packs_are_answered_with_counters(busy: Bench) -> None:
     assert all(set(one["acquired"]) == {"broker", "subscription"} for one in decided)
     # 180 of 100 a day: the day after tomorrow at the latest.
     assert 86_400_000 < decided[-1]["ttl_ms"] <= 2 * 86_400_000
+
+
+def test_what_is_sent_again_is_decided_once(busy: Bench, tmp_path: Path) -> None:
+    """Single events and packed ones, in one batch and later; and in a dump each stands once."""
+    fields = {"type": "dispatch_usage", "topic": "persistent://a/b/t", "subscription": "s", "broker": "b"}
+    stamp = stamps(b"producer")
+    sent = [(SENT_HEADER, stamp()) for _ in range(6)]
+    (deliveries,) = pack(
+        "dispatch_usage", rows_of([fields | {"msgs": 1, "bytes": 1, "entries": 1, "backlog": True}] * 2)
+    )
+
+    def write(*which: int) -> None:
+        for number in which:
+            if number == 4:
+                busy.write(TOPICS.usage, deliveries, headers=[*PACKED, sent[number]])
+                continue
+            event = request(f"r{number}", 0, 3, user="alice", subject="user=alice", strict=True)
+            del event["ts"]
+            busy.write(TOPICS.requests, event, "user=alice", headers=[sent[number]])
+
+    def requests(decided: list[Event]) -> list[str]:
+        return [one["id"] for one in of_type(decided, "admission") if "repeat" not in one]
+
+    def reports(decided: list[Event]) -> set[str]:
+        # Default ids, so that a copy of a row would have another one.
+        return {one["id"] for one in of_type(decided, "dispatch") if one["id"].startswith(f"{TOPICS.usage}-")}
+
+    write(0, 1, 2, 1, 2, 4, 4)
+    busy.until(lambda found: len(requests(found)) + len(reports(found)) >= 5)
+    write(2, 4, 3, 3, 5)
+    decided = busy.until(lambda found: "r5" in requests(found))
+    assert requests(decided) == ["r0", "r1", "r2", "r3", "r5"]
+    first, second = sorted(reports(decided))
+    assert (first[-2:], second) == ("/0", f"{first[:-2]}/1")
+    file, until_ms = tmp_path / "dump.jsonl", int(time.time() * 1000) + 60_000
+    counts = dump(Cluster(busy.bootstrap, TOPICS), 0, until_ms, file, progress=lambda text: None)
+    dumped = [orjson.loads(line) for line in file.read_bytes().splitlines()]
+    assert [one["id"] for one in dumped if one["type"] == "request"] == ["r0", "r1", "r2", "r3", "r5"]
+    assert (counts.copies, len([one for one in dumped if one.get("topic") == fields["topic"]])) == (6, 2)
 
 
 def test_what_cannot_be_used_is_a_dead_letter(busy: Bench) -> None:

@@ -16,6 +16,9 @@ from weir.jars.folders import jars_dir
 
 TRACES = Path(__file__).parent.parent / "traces"
 SETS = sorted(path.relative_to(TRACES).as_posix() for path in TRACES.glob("*/*.policies.yaml"))
+NAMES = [name.removesuffix(".policies.yaml") for name in SETS]
+WIDEST = ("mutation/eight-levels", "shares/minute", "dispatch/all-levels", "backlog/precise-both")
+"""What Spark does to a law's events it does to those of all its traces: one of each law with every change."""
 POLICIES = """\
 version: 1
 quotas:
@@ -36,7 +39,9 @@ def replay(
     return replay_staged(spark, staged, shards=shards, tasks=2, as_decided=as_decided)
 
 
-@pytest.mark.parametrize("name", [name.removesuffix(".policies.yaml") for name in SETS])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.soak] * (name not in WIDEST)) for name in NAMES]
+)
 def test_a_trace_gives_the_same_bytes_in_both_engines(name: str, spark: SparkSession, tmp_path: Path) -> None:
     """Every reference trace of the laws that replay files: mutation, shares, dispatch, backlog."""
     policies, events = str(TRACES / f"{name}.policies.yaml"), str(TRACES / f"{name}.events.jsonl.gz")

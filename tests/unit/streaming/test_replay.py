@@ -8,7 +8,6 @@ import orjson
 import pytest
 from law_kit import T0, policy, quota, refund, request
 
-from streaming.contract.errors import WeirError
 from streaming.log.deciding import Replay
 from streaming.log.reading import Line, read_lines
 from streaming.replay import read_timeline, replay_local, replaying, summarise
@@ -191,20 +190,6 @@ def test_the_command_writes_all_files(
     assert "1 decisions written" in capsys.readouterr().err
 
 
-def test_a_missing_or_damaged_file_is_one_line_and_status_one(
-    tmp_path: Path, policies: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Nothing is written when the input cannot be read."""
-    out = tmp_path / "out.jsonl"
-    assert main(["replay", "--policies", policies, "--events", str(tmp_path / "no"), "--out", str(out)]) == 1
-    assert "cannot be read" in capsys.readouterr().err
-    damaged = tmp_path / "damaged.jsonl.gz"
-    damaged.write_bytes(gzip.compress(b"x" * 10_000)[:40])
-    with pytest.raises(WeirError, match="damaged"):
-        list(read_lines([str(damaged)]))
-    assert not out.exists()
-
-
 @pytest.mark.parametrize("also", [[], ["--against"]])
 def test_an_interrupted_replay_leaves_nothing(
     also: list[str], tmp_path: Path, policies: str, monkeypatch: pytest.MonkeyPatch
@@ -250,16 +235,6 @@ def test_progress_tells_rate_and_part(tmp_path: Path, policies: str) -> None:
     with replaying(policies, files, tell=lambda *said: told.append(said)):
         pass
     assert told == [(2, 1.0), (4, 1.0)]
-
-
-def test_wrong_policies_stop_the_command_with_status_two(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """File, line, key, what was expected."""
-    bad = tmp_path / "bad.yaml"
-    bad.write_text(POLICIES.replace("rate: 1", "rate: 0"))
-    assert main(["replay", "--policies", str(bad), "--events", "x", "--out", str(tmp_path / "o")]) == 2
-    assert capsys.readouterr().err.startswith(f"{bad}:4: quotas[0].controller_mutation_rate: ")
 
 
 def test_the_timeline_of_a_log_is_the_same_for_every_reader(tmp_path: Path) -> None:

@@ -140,16 +140,6 @@ def test_check_prints_one_line_a_problem(check: Check) -> None:
     assert lines == [["F:4", "quotas[0].controller_mutation_rate"], ["F:5", "tenant"]]
 
 
-def test_check_names_a_wrong_flag_of_a_backlog_quota(check: Check) -> None:
-    """A misspelt action would never be carried out: status 2, with file, line and key."""
-    text = (
-        "version: 1\nnamespaces:\n  acme/orders:\n    backlogQuotaMap:\n      message_age:\n"
-        "        limitTime: 5\n        policy: producer_exception\n        actions: yes\n"
-    )
-    key = "namespaces.acme/orders.backlogQuotaMap.message_age.actions"
-    assert check(text) == (2, "", f"F:8: {key}: is the text 'yes'; expected true or false\n")
-
-
 def test_explain_begins_with_level_entity_rate_and_burst(explain: Explain) -> None:
     """Then the eight levels in order, then what to do."""
     lines = explain("--user", "alice", "--client-id", "cli")
@@ -253,13 +243,3 @@ def test_explain_of_a_topic_falls_back_to_the_broker(explain: Explain) -> None:
     assert lines[0] == f"level 0: no dispatch rate applies to subscription 's' of {OWN}"
     nothing = "Resource group: none, neither in its namespace nor in its tenant."
     assert nothing in explain("--topic", "persistent://x/y/z")
-
-
-def test_explain_does_not_guess_about_a_broken_file(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    """The same lines as check, status 2."""
-    path = tmp_path / "bad.yaml"
-    path.write_text("version: 2\n")
-    assert main(["policy", "explain", "--policies", str(path), "--user", "a"]) == 2
-    assert capsys.readouterr().err == f"{path}:1: version: is 2; expected 1\n"

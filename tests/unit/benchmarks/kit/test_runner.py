@@ -130,6 +130,7 @@ def fakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return package.name
 
 
+@pytest.mark.soak
 def test_a_failure_is_named_and_the_others_run(
     fakes: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

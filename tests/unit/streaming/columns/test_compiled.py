@@ -70,7 +70,7 @@ def test_the_arithmetic_loads_no_compiler() -> None:
 
 
 def test_machine_code_is_kept_on_disk() -> None:
-    """A second process reads it: a worker that compiled would hold its first batch up for seconds."""
+    """Another process reads it: a worker that compiled would hold its first batch up for seconds."""
     code = (
         "from streaming.columns.compiled import machine\n"
         "from streaming.laws.mutation import rates\n"
@@ -78,5 +78,5 @@ def test_machine_code_is_kept_on_disk() -> None:
         "refill(1.0, 1.0, 1.0, 1)\n"
         "print(sum(refill.stats.cache_hits.values()), sum(refill.stats.cache_misses.values()))"
     )
-    child(code)
+    machine(rates.refill)(1.0, 1.0, 1.0, 1)
     assert child(code) == ["1", "0"]

@@ -24,8 +24,8 @@ def world(dimension: str = "publishRateInMsgs", limit: float = 300.0, **client: 
         pytest.param("publishRateInMsgs", 300.0, {"lump": 1}, marks=pytest.mark.soak),
         ("publishRateInMsgs", 300.0, {"lump": 10}),
         pytest.param("publishRateInMsgs", 300.0, {"lump": 50}, marks=pytest.mark.soak),
-        ("publishRateInBytes", 30_000.0, {"lump": 10, "in_bytes": True}),
-        ("dispatchRateInMsgs", 300.0, {"lump": 10, "dispatch": True}),
+        pytest.param("publishRateInBytes", 30_000.0, {"lump": 10, "in_bytes": True}, marks=pytest.mark.soak),
+        pytest.param("dispatchRateInMsgs", 300.0, {"lump": 10, "dispatch": True}, marks=pytest.mark.soak),
         ("dispatchRateInBytes", 30_000.0, {"lump": 10, "dispatch": True, "in_bytes": True}),
     ],
 )
@@ -73,7 +73,7 @@ def test_a_new_proxy_gets_its_share(made: World) -> None:
     assert made.peak(2_000, 27_000) <= 330
 
 
-@pytest.mark.parametrize("limit", [150, 600])
+@pytest.mark.parametrize("limit", [150, pytest.param(600, marks=pytest.mark.soak)])
 def test_a_changed_limit_is_met(made: World, limit: int) -> None:
     """Within two rounds nobody may use more than the new one allows, or all of it may be used."""
     made.set("resourcegroups.rg1", {"publishRateInMsgs": limit})
