@@ -130,15 +130,16 @@ FILES_MAX = 12
 
 
 @cache
-def sources() -> list[tuple[str, ast.Module]]:
-    """Every module of the product and its benchmarks: path from the root, and its tree."""
+def sources() -> list[tuple[str, list[ast.AST]]]:
+    """Every module of the product and its benchmarks: path from the root, and the nodes of its tree."""
     paths = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
-    return [(path.relative_to(ROOT).as_posix(), ast.parse(path.read_text())) for path in paths]
+    trees = ((path, ast.parse(path.read_text())) for path in paths)
+    return [(path.relative_to(ROOT).as_posix(), list(ast.walk(tree))) for path, tree in trees]
 
 
-def imported(tree: ast.Module) -> Iterator[str]:
+def imported(nodes: list[ast.AST]) -> Iterator[str]:
     """Dotted names of all imports, those inside functions too."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -151,6 +152,7 @@ def within(name: str, rooms: tuple[str, ...]) -> bool:
     return any(name == room or name.startswith(f"{room}.") for room in rooms)
 
 
+@cache
 def room_of(name: str) -> str:
     """The room of a module: the longest of MAY_IMPORT that it is or stands in."""
     return max((room for room in MAY_IMPORT if within(name, (room,))), key=len)
@@ -181,8 +183,8 @@ def test_imports_go_one_way() -> None:
     """Each room imports what MAY_IMPORT lets it, the pure ones nothing of the outside world."""
     wrong = [
         f"{path} imports {name}"
-        for path, tree in sources()
-        for name in imported(tree)
+        for path, nodes in sources()
+        for name in imported(nodes)
         if forbidden(path, name)
     ]
     assert wrong == []
@@ -232,26 +234,26 @@ def test_only_the_host_makes_sockets() -> None:
     making = {"create_server", "create_connection", "open_connection", "start_server", "socket", "fromfd"}
     wrong = [
         f"{path}:{node.lineno} {node.func.attr}"
-        for path, tree in sources()
+        for path, nodes in sources()
         if path.startswith("enforcer/") and not path.startswith("enforcer/host/")
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in making
     ]
     assert wrong == []
     once = Counter(
         node.attr
-        for path, tree in sources()
+        for path, nodes in sources()
         if path.startswith("enforcer/host/")
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.Attribute) and node.attr in {"create_server", "create_connection"}
     )
     assert once == {"create_server": 1, "create_connection": 1}
 
 
-def callbacks_set(tree: ast.Module) -> Iterator[str]:
+def callbacks_set(nodes: list[ast.AST]) -> Iterator[str]:
     """Where a module gives another object a function to call, and where one waits for that."""
-    methods = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
-    for node in ast.walk(tree):
+    methods = {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
+    for node in nodes:
         if isinstance(node, ast.Assign):
             value = node.value
             method = isinstance(value, ast.Attribute) and value.attr in methods
@@ -267,9 +269,9 @@ def test_owners_are_constructor_arguments() -> None:
     """Nobody sets a callback of another object, and no object waits for somebody to do so."""
     found = [
         f"{path}: {line}"
-        for path, tree in sources()
+        for path, nodes in sources()
         if path.startswith("enforcer/") and path != ENDING
-        for line in callbacks_set(tree)
+        for line in callbacks_set(nodes)
     ]
     assert found == []
 
@@ -294,13 +296,13 @@ def code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 def test_files_and_functions_stay_readable() -> None:
     """No file beyond 400 lines, no test either, no function with over 50 of code, no fourth folder level."""
     large = []
-    for path, tree in sources():
+    for path, nodes in sources():
         lines = (ROOT / path).read_text().count("\n")
         large += [f"{path}: {lines} lines"] if lines > LINES_MAX else []
         large += [f"{path}: too deep"] if path.count("/") > 3 else []
         large += [
             f"{path}:{node.lineno} {node.name}: {code_lines(node)}"
-            for node in ast.walk(tree)
+            for node in nodes
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and code_lines(node) > CODE_LINES_MAX
         ]
     for path in sorted((ROOT / "tests").rglob("*.py")):

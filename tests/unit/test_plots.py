@@ -55,7 +55,11 @@ def simulation(scripts: Path) -> ModuleType:
     return plot_simulation
 
 
-@pytest.mark.parametrize("name", [*LAWS.by_name, *SIMULATED])
+@pytest.mark.parametrize(
+    "name",
+    # The simulation of a whole run takes six seconds; make test has short ones (tests/unit/weir/simulate).
+    [*LAWS.by_name, *(pytest.param(name, marks=pytest.mark.soak) for name in SIMULATED)],
+)
 def test_a_plot_is_what_its_law_draws(
     plots: ModuleType, simulation: ModuleType, pictures: ModuleType, name: str
 ) -> None:
@@ -73,6 +77,7 @@ def test_a_plot_is_what_its_law_draws(
     assert ElementTree.fromstring(text).tag.endswith("svg")
 
 
+@pytest.mark.soak
 def test_the_table_of_the_page_is_what_the_simulation_says(simulation: ModuleType) -> None:
     """Each run has its row, rounded to whole numbers."""
     page = (DOCS / "laws.md").read_text()
@@ -103,6 +108,7 @@ def test_failures_are_drawn_as_their_figures_say() -> None:
     assert f"```text\n{shown}\n```" in page and "(plots/failures.svg)" in page
 
 
+@pytest.mark.soak
 def test_what_the_page_says_of_several_proxies() -> None:
     """Rejected in a second while all is well."""
     fixed = contender({"algorithm": "fixed"})
