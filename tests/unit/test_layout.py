@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from each_kit import each
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("streaming", "enforcer", "weir")
@@ -190,7 +191,7 @@ def test_imports_go_one_way() -> None:
     assert wrong == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "name"),
     [
         ("streaming/job/query.py", "enforcer.laws.mutation.gate"),

@@ -10,6 +10,7 @@ from urllib.parse import quote, unquote
 
 import pytest
 from admin_api_kit import MemoryStore, client, parts
+from each_kit import each
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from hypothesis import given
@@ -47,7 +48,7 @@ def front(*grants: Grant, address: str = "127.0.0.1") -> tuple[Parts, TestClient
 one_front = cache(front)
 
 
-@pytest.mark.parametrize(
+@each(
     ("method", "path", "ours"),
     [
         ("GET", "/admin/v2/resourcegroups", True),
@@ -179,7 +180,7 @@ def test_no_spelling_of_weirs_own_goes_beyond(spelling: tuple[str, str, bool]) -
     assert not exact or status == asked(method, unquote(target.replace("%2F", "%252F")))
 
 
-@pytest.mark.parametrize(
+@each(
     ("method", "target"),
     [
         ("POST", "/admin/v2/persistent/acme/orders/a%2Fb/subscriptionDispatchRate"),

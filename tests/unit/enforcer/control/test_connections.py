@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from each_kit import each
 import uvicorn
 
 from enforcer.control import connections
@@ -343,7 +344,7 @@ async def test_requests_in_one_piece_are_all_answered() -> None:
             assert (await reader.readuntil(b"ok")).startswith(b"HTTP/1.1 200")
 
 
-@pytest.mark.parametrize(
+@each(
     ("address", "source"),
     [
         ("127.0.0.1", "this machine"), ("127.8.9.10", "this machine"), ("::1", "this machine"),

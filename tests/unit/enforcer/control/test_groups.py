@@ -2,6 +2,7 @@
 
 import pytest
 from admin_api_kit import refusal
+from each_kit import each
 
 from enforcer.control.groups import (
     Holder,
@@ -23,7 +24,7 @@ ORDERS = Holder(section=Section.NAMESPACES, name="acme/orders")
 LIMITS = {"publishRateInMsgs": 100, "dispatchRateInBytes": 5}
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "fields"),
     [
         (b"{}", {}),
@@ -44,7 +45,7 @@ def test_names_of_seed_and_pulsar_are_read_in_any_case(body: bytes, fields: dict
     assert group_fields(body) == fields
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "reason"),
     [
         (b"", "empty"),

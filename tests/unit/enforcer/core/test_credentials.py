@@ -1,12 +1,11 @@
 """Whom a credential names."""
 
-
-import pytest
+from each_kit import each
 
 from enforcer.core.security.credentials import name_of_password, name_of_token
 
 
-@pytest.mark.parametrize(
+@each(
     ("credential", "name"),
     [
         (b"alice:secret", "alice"),
@@ -24,7 +23,7 @@ def test_names_beside_passwords(credential: bytes, name: str | None) -> None:
     assert name_of_password(credential) == name
 
 
-@pytest.mark.parametrize(
+@each(
     ("token", "name"),
     [
         # {"sub":"alice"}, {"sub":["alice","bob"]}, {"sub":7}, [], and none.

@@ -5,6 +5,7 @@ import base64
 
 import httpx2
 import pytest
+from each_kit import each
 from http_kit import Front, jwt, reply
 
 from enforcer.http.metrics import HttpMetrics
@@ -15,7 +16,7 @@ from enforcer.http.settings import HttpSettings
 PATH = "/admin/v2/persistent/acme/orders/t1"
 
 
-@pytest.mark.parametrize(
+@each(
     ("header", "name"),
     [
         (jwt(sub="ann"), "ann"),
@@ -66,7 +67,7 @@ class Asked:
         return Principals(HttpSettings(**settings), metrics, self, lambda: self.now_s)
 
 
-@pytest.mark.parametrize(
+@each(
     ("right", "wrong", "user"),
     [
         (200, 401, "ann"),

@@ -5,6 +5,7 @@ from typing import Any
 import orjson
 import pytest
 from admin_api_kit import refusal
+from each_kit import each
 
 from enforcer.control.backlog.quotas import (
     QuotaPlace,
@@ -41,7 +42,7 @@ def test_what_pulsar_admin_sends_is_taken() -> None:
     assert read(SIZE, limit=7, limitTime=None, policy=HOLD) == {"limitSize": 7, "policy": HOLD}
 
 
-@pytest.mark.parametrize(
+@each(
     ("place", "fields", "said"),
     [
         (SIZE, {"policy": HOLD}, "limitSize: is missing"),

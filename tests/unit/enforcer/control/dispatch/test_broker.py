@@ -2,6 +2,7 @@
 
 import pytest
 from admin_api_kit import refusal
+from each_kit import each
 
 from enforcer.control.dispatch.broker import NAMES, delete_value, put_value, values
 from streaming.policy.files import check_entry
@@ -27,7 +28,7 @@ def test_texts_become_values(name: str, text: str, value: object) -> None:
     check_entry("broker", changed["broker"])
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "text", "status", "reason"),
     [
         ("nosuch", "5", 412, "Can't update non-dynamic configuration"),

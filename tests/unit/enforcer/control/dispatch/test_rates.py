@@ -2,6 +2,7 @@
 
 import pytest
 from admin_api_kit import refusal
+from each_kit import each
 
 from enforcer.control.dispatch.rates import (
     RatePlace,
@@ -41,7 +42,7 @@ def test_absent_fields_stay_absent(body: bytes, fields: dict[str, object]) -> No
     assert rate_fields(body) == fields
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "reason"),
     [
         (b"", "empty"),

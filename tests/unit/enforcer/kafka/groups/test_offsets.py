@@ -4,6 +4,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from each_kit import each
 from kafka.protocol.consumer import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -23,7 +24,7 @@ def name(version: int, ids_from: int = 10) -> tuple[dict[str, Any], str | bytes]
     return ({"topic_id": ID}, ID.bytes) if version >= ids_from else ({"name": "t"}, "t")
 
 
-@pytest.mark.parametrize("version", range(11))
+@each("version", range(11))
 def test_commits(version: int) -> None:
     """Of the partitions that were taken."""
     field, topic = name(version)
@@ -51,7 +52,7 @@ def test_commits_of_transactions(version: int) -> None:
         assert places(*request(frame), response(answer)) == found
 
 
-@pytest.mark.parametrize("version", range(1, 11))
+@each("version", range(1, 11))
 def test_what_a_group_is_told(version: int) -> None:
     """At its start, of each group that is asked for; -1 is nowhere."""
     field, topic = name(version)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from admin_kit import create, delete, grow
+from each_kit import each
 from kafka.protocol.admin.topics import DeleteTopicsRequest
 from kafka_kit import request
 
@@ -31,7 +32,7 @@ def costs(read: MutationRequest, topics: TopicCounts = TOPICS) -> list[tuple[int
     return [(one.mutations, one.cost) for one in counted]
 
 
-@pytest.mark.parametrize(
+@each(
     ("row", "mutations", "cost"),
     [
         (("new", 5, 3, 0), 5, Cost.CHARGED),
@@ -87,7 +88,7 @@ def test_deletion_by_neither_or_both_costs_nothing() -> None:
     assert costs(read) == [(0, Cost.INVALID_SHAPE), (0, Cost.UNKNOWN_TOPIC)]
 
 
-@pytest.mark.parametrize(
+@each(
     ("row", "mutations", "cost"),
     [
         (("b", 31, None), 30, Cost.CHARGED),

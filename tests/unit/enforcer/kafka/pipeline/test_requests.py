@@ -3,6 +3,7 @@
 import struct
 
 import pytest
+from each_kit import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -107,8 +108,8 @@ def test_a_run_ends_when_there_is_no_room() -> None:
     assert requests.run(slots, 4) and requests.waiting == 1 and requests.frames == 5
 
 
-@pytest.mark.parametrize("version", [0, 2, 3, 8, 9, 13])
-@pytest.mark.parametrize("transaction", [None, b"t" * 40])
+@each("version", [0, 2, 3, 8, 9, 13])
+@each("transaction", [None, b"t" * 40])
 def test_produce_without_acks_takes_no_slot(version: int, transaction: bytes | None) -> None:
     """acks is found in every version, with a transactional id and without."""
     for acks in (0, 1, -1):
@@ -219,7 +220,7 @@ def guarded() -> Requests:
     )
 
 
-@pytest.mark.parametrize("key", sorted(FILTERED & UNREAD.keys() - {PRODUCE}))
+@each("key", sorted(FILTERED & UNREAD.keys() - {PRODUCE}))
 def test_a_request_that_could_name_weirs_topics_is_read(key: int) -> None:
     """By the bytes of a name or an id anywhere in it; without them it passes, JoinGroup always."""
     version = UNREAD[key][1]
@@ -247,8 +248,8 @@ def produce_to(
     return request(PRODUCE, version, 1, b"\0" * (version >= 9) + request_layout(0, version).write(body))
 
 
-@pytest.mark.parametrize("version", [0, 2, 3, 8, 9, 12])
-@pytest.mark.parametrize(
+@each("version", [0, 2, 3, 8, 9, 12])
+@each(
     ("topics", "transaction", "passes"),
     [
         ([b"mine"], None, True), ([b"weir.usage"], None, False), ([b"mine", b"weir.usage"], None, False),
@@ -283,9 +284,9 @@ def written_longer(data: bytes, before: bytes, number: bytes, after: bytes, size
     return struct.pack(">i", len(payload)) + payload
 
 
-@pytest.mark.parametrize("transaction", [None, b"txn"])
-@pytest.mark.parametrize("size", [2, 3, 4, 5])
-@pytest.mark.parametrize("version", [9, 12, 13])
+@each("transaction", [None, b"txn"])
+@each("size", [2, 3, 4, 5])
+@each("version", [9, 12, 13])
 def test_a_number_longer_than_need_be_hides_nothing(
     version: int, size: int, transaction: bytes | None
 ) -> None:

@@ -1,11 +1,12 @@
 """Brokers that clients may be connected to."""
 
 import pytest
+from each_kit import each
 
 from enforcer.pulsar.lookup.targets import Targets, parse_target
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "target"),
     [
         ("broker:6650", ("broker", 6650)),

@@ -1,6 +1,7 @@
 """What a SEND counts for, also where it lies."""
 
 import pytest
+from each_kit import each
 from hypothesis import given
 from hypothesis import strategies as st
 from publish_kit import send_frame
@@ -9,7 +10,7 @@ from enforcer.pulsar.publish.sends import read_send
 from enforcer.wire.pulsar.frames import BadFrame, command_end
 
 
-@pytest.mark.parametrize(
+@each(
     ("claimed", "batch", "compression", "messages"),
     [
         (None, None, 0, 1),

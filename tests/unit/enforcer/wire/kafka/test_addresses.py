@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from each_kit import each
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.admin.cluster import DescribeClusterResponse
@@ -51,7 +52,7 @@ def never(node_id: int, host: str, port: int) -> tuple[str, int]:
     raise AssertionError("no address was expected")
 
 
-@pytest.mark.parametrize("version", range(14))
+@each("version", range(14))
 def test_metadata(version: int) -> None:
     """The broker list is rewritten; racks, controller and topics are copied as they are."""
     brokers = [

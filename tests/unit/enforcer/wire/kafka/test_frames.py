@@ -4,6 +4,7 @@ import struct
 from contextlib import suppress
 
 import pytest
+from each_kit import each
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.admin import topics
@@ -41,8 +42,8 @@ def known_requests() -> list[type[ApiMessage]]:
     ]
 
 
-@pytest.mark.parametrize("cls", known_requests())
-@pytest.mark.parametrize("client_id", ["tests", "", None, "fünf"])
+@each("cls", known_requests())
+@each("client_id", ["tests", "", None, "fünf"])
 def test_header_of_every_version(cls: type[ApiMessage], client_id: str | None) -> None:
     """Key, version, correlation and client id are read, and the body begins where kafka-python's does."""
     for version in range(cls.max_version + 1):
@@ -102,9 +103,9 @@ def test_response_header_v0_v1_and_api_versions() -> None:
         response_body_offset(3, 9, bytes(4))
 
 
-@pytest.mark.parametrize("version", range(3, 14))
-@pytest.mark.parametrize("acks", [-1, 0, 1])
-@pytest.mark.parametrize("transactional_id", [None, "", "tx" * 100])
+@each("version", range(3, 14))
+@each("acks", [-1, 0, 1])
+@each("transactional_id", [None, "", "tx" * 100])
 def test_acks_of_a_produce_request(version: int, acks: int, transactional_id: str | None) -> None:
     """acks is found behind a transactional id of any length."""
     message = build(

@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from each_kit import each
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.sasl import (
@@ -124,7 +125,7 @@ def test_scram_names(client: Client, first: bytes, name: str) -> None:
     assert client.round(SCRAM_FINAL) == name
 
 
-@pytest.mark.parametrize(
+@each(
     "first",
     [
         "n,,n=zo\u00eb,r=x".encode(), b"n,,n=\xff,r=x", b"n,,n=a=b,r=x", b"n,,n=,r=x", b"n,,r=x,n=alice",
@@ -148,8 +149,8 @@ def refused(client: Client, mechanism: str, token: bytes, reason: str) -> None:
     assert client.observer.principal == ANONYMOUS
 
 
-@pytest.mark.parametrize("version", range(3))
-@pytest.mark.parametrize(
+@each("version", range(3))
+@each(
     "extensions", [b",tokenauth=true", b",x=y,tokenauth=TRUE", b",tokenauth=no,tokenauth=True"]
 )
 def test_delegation_tokens(version: int, extensions: bytes) -> None:
@@ -196,7 +197,7 @@ def test_oauthbearer_names(client: Client, token: bytes, name: str) -> None:
     assert client.round(token) == name
 
 
-@pytest.mark.parametrize(
+@each(
     "token",
     [
         oauth("Basic " + jwt({"sub": "alice"})), oauth("Bearer " + jwt({"sub": 5})),

@@ -3,6 +3,7 @@
 from itertools import accumulate
 
 import pytest
+from each_kit import each
 from hypothesis import given
 from hypothesis import strategies as st
 from message_kit import kind_of
@@ -156,7 +157,7 @@ def test_a_stopped_stream_is_kept() -> None:
     assert seen.data == connect() + empty(18) + empty(19)
 
 
-@pytest.mark.parametrize(
+@each(
     ("data", "reason"),
     [
         ((LIMIT + 1).to_bytes(4, "big") + bytes(20), Reason.TOO_LARGE),
