@@ -41,10 +41,8 @@ SENT = "streaming.columns.sent"
 PATHS = "enforcer.wire.http"
 """How a path is read: what stands in front of another admin API reads it as that one's proxy does."""
 SCALAR_LAWS = (
-    *(f"{folder}.law" for folder in LAW_FOLDERS),
-    "streaming.laws.mutation.rates",
-    "streaming.laws.concurrency.algorithms",
-    "streaming.laws.concurrency.settings",
+    *(f"{folder}.law" for folder in LAW_FOLDERS), "streaming.laws.mutation.rates",
+    "streaming.laws.concurrency.algorithms", "streaming.laws.concurrency.settings",
 )
 """The arithmetic of each law, which is all that enforcers take of them."""
 PROTOCOL = ("enforcer.core", "enforcer.laws", "enforcer.host", "streaming.contract")
@@ -55,12 +53,9 @@ PART = (
 )  # fmt: skip
 """What a part of a Kafka connection stands on, whatever it does."""
 KAFKA_ROOMS: dict[str, tuple[str, ...]] = {
-    "login": (),
-    "guard": ("enforcer.kafka.watch",),
-    "addresses": ("enforcer.host",),
+    "login": (), "guard": ("enforcer.kafka.watch",), "addresses": ("enforcer.host",),
     "mutations": ("enforcer.laws.mutation",),
-    "shares": ("enforcer.laws.shares", "enforcer.kafka.dispatch.fetch_responses"),
-    "groups": (),
+    "shares": ("enforcer.laws.shares", "enforcer.kafka.dispatch.fetch_responses"), "groups": (),
     "dispatch": ("enforcer.laws.dispatch", "enforcer.kafka.groups", "enforcer.kafka.addresses"),
     "slots": ("enforcer.laws.concurrency",),
     "backlog": ("enforcer.laws.backlog", "enforcer.kafka.guard.layout"),
@@ -71,10 +66,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "streaming.policy": ("streaming.contract",),
     "streaming.columns": ("streaming.contract",),
     "streaming.state": ("streaming.contract", "streaming.columns"),
-    **dict.fromkeys(
-        LAW_FOLDERS,
-        (*BELOW_LAWS, "streaming.laws.law", *EVENTS_IN_COLUMNS),
-    ),
+    **dict.fromkeys(LAW_FOLDERS, (*BELOW_LAWS, "streaming.laws.law", *EVENTS_IN_COLUMNS)),
     **dict.fromkeys(EVENTS_IN_COLUMNS, (*BELOW_LAWS, *EVENTS_IN_COLUMNS)),
     "streaming.laws.law": BELOW_LAWS,
     "streaming.laws.row_fields": BELOW_LAWS,
@@ -107,16 +99,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "enforcer.pulsar": (*PROTOCOL, "enforcer.wire.pulsar", "streaming.policy.settings", METRICS),
     "enforcer.http": (*PROTOCOL, PATHS, "streaming.policy", METRICS),
     "enforcer.control": (
-        "enforcer.core",
-        "enforcer.host",
-        METRICS,
-        METRICS_SERVER,
-        PATHS,
-        "streaming.contract",
-        "streaming.policy",
-        "streaming.kafka_io",
-        "streaming.laws.dispatch.law",
-        "streaming.laws.backlog.law",
+        "enforcer.core", "enforcer.host", METRICS, METRICS_SERVER, PATHS, "streaming.contract",
+        "streaming.policy", "streaming.kafka_io", "streaming.laws.dispatch.law", "streaming.laws.backlog.law",
     ),
     "weir.commands": ("weir", "enforcer", "streaming"),
     "weir": ("weir", "enforcer", "streaming"),

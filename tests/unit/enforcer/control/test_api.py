@@ -71,13 +71,9 @@ def test_namespaces_and_tenants_are_attached_alike(api: TestClient, path: str, m
 def test_every_error_has_a_reason(api: TestClient) -> None:
     """Unknown paths and methods too."""
     for method, path, code in (
-        ("GET", "/admin/v2/nothing", 404),
-        ("GET", "/nothing/", 404),
-        ("PATCH", GROUPS, 405),
-        ("PUT", f"{GROUPS}/", 405),
-        ("GET", "/admin/v2/tenants/bad%20name/resourcegroup", 412),
-        ("POST", "/admin/v2/namespaces/acme/bad%20ns/resourcegroup/rg1", 412),
-        ("PUT", f"{GROUPS}/rg1", 400),
+        ("GET", "/admin/v2/nothing", 404), ("GET", "/nothing/", 404), ("PATCH", GROUPS, 405),
+        ("PUT", f"{GROUPS}/", 405), ("GET", "/admin/v2/tenants/bad%20name/resourcegroup", 412),
+        ("POST", "/admin/v2/namespaces/acme/bad%20ns/resourcegroup/rg1", 412), ("PUT", f"{GROUPS}/rg1", 400),
     ):
         status, said = answer(api, method, path)
         assert (status, list(said)) == (code, ["reason"]), path

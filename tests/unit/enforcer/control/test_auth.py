@@ -162,9 +162,7 @@ def test_tokens_come_from_a_file_and_the_environment(tmp_path: Path) -> None:
     grants = [*tokens.in_force(AdminMetrics().token_reads)]
     # Under their old names, admin and reader, the roles are what they were.
     assert [(grant.name, grant.role) for grant in grants] == [
-        ("ops", "operator"),
-        ("token-3c01eba1", "viewer"),
-        ("token-6783a31e", "viewer"),
+        ("ops", "operator"), ("token-3c01eba1", "viewer"), ("token-6783a31e", "viewer"),
         ("token-2e7d2c03", "operator"),
     ]
     assert grants[1].digest == digest_of("look")

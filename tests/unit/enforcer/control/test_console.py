@@ -118,14 +118,11 @@ def test_entries_come_in_pages(world: tuple[MemoryStore, TestClient]) -> None:
 @pytest.mark.parametrize(
     ("entry", "value", "status", "word"),
     [
-        (ALICE, {"controller_mutation_rate": 6}, 204, ""),
-        (ALICE, None, 204, ""),
+        (ALICE, {"controller_mutation_rate": 6}, 204, ""), (ALICE, None, 204, ""),
         ("tenants.new", {"resourcegroup": "rg1"}, 204, ""),
         (ALICE, {"controller_mutation_rte": 6}, 400, "controller_mutation_rate"),
-        (ALICE, {"controller_mutation_rate": 0}, 400, "0"),
-        ("nothing", {}, 400, "not known"),
-        (ALICE, 5, 400, "no object"),
-        ("quotas[user=bob]", None, 404, "no entry"),
+        (ALICE, {"controller_mutation_rate": 0}, 400, "0"), ("nothing", {}, 400, "not known"),
+        (ALICE, 5, 400, "no object"), ("quotas[user=bob]", None, 404, "no entry"),
         (GROUP, None, 412, "in use by tenant acme"),
         ("tenants.new", {"resourcegroup": "none"}, 412, "does not exist"),
     ],

@@ -45,14 +45,10 @@ NAMES: Final = {
     "name": "dispatchThrottlingRateInMsg", "law": "mutation", "entity": "user%3Dalice",
 }  # fmt: skip
 HELD: Final[dict[str, Any]] = {
-    "resourcegroups.mine": {"publishRateInMsgs": 1},
-    "resourcegroups.theirs": {"publishRateInMsgs": 2},
-    "resourcegroups.shared": {"publishRateInMsgs": 3},
-    "resourcegroups.free": {"publishRateInMsgs": 4},
-    "tenants.acme": {"resourcegroup": "mine"},
-    "tenants.acme2": {"resourcegroup": "theirs"},
-    "namespaces.sub/a": {"resourcegroup": "shared"},
-    "namespaces.acme2/a": {"resourcegroup": "shared"},
+    "resourcegroups.mine": {"publishRateInMsgs": 1}, "resourcegroups.theirs": {"publishRateInMsgs": 2},
+    "resourcegroups.shared": {"publishRateInMsgs": 3}, "resourcegroups.free": {"publishRateInMsgs": 4},
+    "tenants.acme": {"resourcegroup": "mine"}, "tenants.acme2": {"resourcegroup": "theirs"},
+    "namespaces.sub/a": {"resourcegroup": "shared"}, "namespaces.acme2/a": {"resourcegroup": "shared"},
 }
 
 

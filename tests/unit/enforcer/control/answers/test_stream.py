@@ -140,11 +140,8 @@ async def test_there_are_few_and_a_tenant_sees_its_own(made: Parts, monkeypatch:
     app = create_app(made)
     monkeypatch.setattr(stream, "STREAMS_MAX", 0)
     for query, token, status in (
-        ("", "look", 503),
-        ("law=mutation&entity=user%3Dalice", "acme", 403),
-        ("entity=user%3Dalice", "look", 400),
-        ("by=name", "look", 400),
-        ("", "none", 401),
+        ("", "look", 503), ("law=mutation&entity=user%3Dalice", "acme", 403),
+        ("entity=user%3Dalice", "look", 400), ("by=name", "look", 400), ("", "none", 401),
     ):
         listener = Listener(query, token)
         await opened(made, listener, app)

@@ -123,9 +123,7 @@ def test_what_applies() -> None:
         },
     }
     assert applied_quotas(entries, TOPIC) == {
-        "destination_storage": {
-            "limit": 5, "limitSize": 5, "limitTime": -1, "policy": HOLD, "actions": True,
-        },
+        "destination_storage": {"limit": 5, "limitSize": 5, "limitTime": -1, "policy": HOLD, "actions": True},
         "message_age": {"limit": -1, "limitSize": -1, "limitTime": 90, "policy": "producer_exception"},
     }  # fmt: skip
 

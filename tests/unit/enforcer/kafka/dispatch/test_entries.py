@@ -111,11 +111,7 @@ PLAIN = placed(batch(6), 10) + placed(batch(3), 16, TRANSACTIONAL, 5)
 
 @pytest.mark.parametrize(
     ("records", "offset"),
-    [
-        (PLAIN, 10),
-        (PLAIN + placed(batch(30), 30)[:70], 0),
-        (PLAIN + b"not even a head", 10),
-    ],
+    [(PLAIN, 10), (PLAIN + placed(batch(30), 30)[:70], 0), (PLAIN + b"not even a head", 10)],
 )
 def test_a_run_is_all_entries_at_once(records: bytes, offset: int) -> None:
     """What is cut off at its end does not count."""
@@ -127,13 +123,9 @@ def test_a_run_is_all_entries_at_once(records: bytes, offset: int) -> None:
 @pytest.mark.parametrize(
     ("records", "offset"),
     [
-        (b"", 0),
-        (PLAIN[:70], 0),
-        (PLAIN, 11),
-        (PLAIN + batch(1, magic=1)[:40], 10),
+        (b"", 0), (PLAIN[:70], 0), (PLAIN, 11), (PLAIN + batch(1, magic=1)[:40], 10),
         (PLAIN + placed(batch(6, compression=1), 19), 10),
-        (PLAIN + placed(batch(1), 19, TRANSACTIONAL | CONTROL, 5), 10),
-        (PLAIN + batch(3, magic=1), 10),
+        (PLAIN + placed(batch(1), 19, TRANSACTIONAL | CONTROL, 5), 10), (PLAIN + batch(3, magic=1), 10),
         (PLAIN + struct.pack(">qi", 19, -12) + bytes(80), 10),
         (PLAIN + placed(batch(1), 19)[:57] + struct.pack(">i", 1 << 30) + batch(1)[61:], 10),
     ],

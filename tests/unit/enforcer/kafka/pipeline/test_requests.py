@@ -174,10 +174,8 @@ def test_absurd_length_is_refused_before_its_payload(length: int, reason: Reason
 FRAMES = st.lists(
     st.builds(
         lambda key, version, size, name: request(key, version, 7, bytes(size), name),
-        st.sampled_from([LIST_GROUPS, METADATA, CREATE_TOPICS, PRODUCE, 999]),
-        st.integers(0, 9),
-        st.sampled_from([0, 1, 30, STREAMED_FROM_BYTES]),
-        st.sampled_from([b"", b"other", b"limited"]),
+        st.sampled_from([LIST_GROUPS, METADATA, CREATE_TOPICS, PRODUCE, 999]), st.integers(0, 9),
+        st.sampled_from([0, 1, 30, STREAMED_FROM_BYTES]), st.sampled_from([b"", b"other", b"limited"]),
     ),
     max_size=12,
 )
@@ -335,9 +333,7 @@ def test_produce_by_id() -> None:
 @pytest.mark.parametrize(
     ("key", "version", "limit"),
     [
-        (CREATE_TOPICS, 5, ADMIN_BYTES),
-        (17, 1, SMALL_BYTES),
-        (999, 0, SMALL_BYTES),
+        (CREATE_TOPICS, 5, ADMIN_BYTES), (17, 1, SMALL_BYTES), (999, 0, SMALL_BYTES),
         (LIST_GROUPS, 0, LIMIT_BYTES),
     ],
 )

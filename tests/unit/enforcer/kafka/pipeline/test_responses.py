@@ -101,9 +101,7 @@ def test_a_large_response_passes_while_it_comes() -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        response(7),
-        response(1) + response(1),
-        struct.pack(">ib", 1, 0),
+        response(7), response(1) + response(1), struct.pack(">ib", 1, 0),
         struct.pack(">ii", LIMIT_BYTES + 1, 1),
     ],
 )

@@ -57,10 +57,7 @@ ALL = {"x": 5, "y": 3}
     ],
 )
 def test_corrections(
-    fields: dict[str, Any],
-    decided: dict[str, Any],
-    executed: dict[str, int],
-    refund: dict[str, int],
+    fields: dict[str, Any], decided: dict[str, Any], executed: dict[str, int], refund: dict[str, int],
     charge: dict[str, int],
 ) -> None:
     """Charged but not done is refunded, done but not charged is charged."""

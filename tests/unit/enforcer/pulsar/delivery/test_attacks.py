@@ -98,12 +98,7 @@ def test_a_number_that_is_taken_is_not_given_twice() -> None:
 
 @pytest.mark.parametrize(
     ("topic", "subscription"),
-    [
-        ("persistent:///acme/orders/t1", "s"),
-        ("a/b", "s"),
-        (TOPIC + "x" * 5_000, "s"),
-        (TOPIC, "s" * 5_000),
-    ],
+    [("persistent:///acme/orders/t1", "s"), ("a/b", "s"), (TOPIC + "x" * 5_000, "s"), (TOPIC, "s" * 5_000)],
 )
 def test_names_that_only_the_broker_understands_do_not_reach_it(topic: str, subscription: str) -> None:
     """Nothing would limit such a consumer."""
@@ -115,12 +110,8 @@ def test_names_that_only_the_broker_understands_do_not_reach_it(topic: str, subs
 @pytest.mark.parametrize(
     "local",
     [
-        "x" * 2_000,
-        "a\x01b",
-        "__transaction_log_x",
-        "__transaction_buffer_snapshot_of_mine",
-        "transaction_coordinator_assign",
-        "x__transaction_pending_ack",
+        "x" * 2_000, "a\x01b", "__transaction_log_x", "__transaction_buffer_snapshot_of_mine",
+        "transaction_coordinator_assign", "x__transaction_pending_ack",
     ],
 )
 def test_names_of_their_own_kind_are_limited_as_all_others(local: str) -> None:

@@ -32,12 +32,8 @@ from enforcer.wire.kafka.traffic import produce_acks
 def known_requests() -> list[type[ApiMessage]]:
     """One request class per file that the proxy reads, and a few that it does not."""
     return [
-        topics.CreateTopicsRequest,
-        topics.DeleteTopicsRequest,
-        topics.CreatePartitionsRequest,
-        metadata.MetadataRequest,
-        api_versions.ApiVersionsRequest,
-        find_coordinator.FindCoordinatorRequest,
+        topics.CreateTopicsRequest, topics.DeleteTopicsRequest, topics.CreatePartitionsRequest,
+        metadata.MetadataRequest, api_versions.ApiVersionsRequest, find_coordinator.FindCoordinatorRequest,
         ProduceRequest,
     ]
 

@@ -137,12 +137,8 @@ def test_topic_counts_are_read() -> None:
     topics = [
         {"error_code": code, "name": name, "topic_id": topic_id, "partitions": ROWS[:count]}
         for code, name, topic_id, count in [
-            (0, "a", known, 3),
-            (5, "electing", nobody, 2),
-            (3, "none", nobody, 0),
-            (17, "bad name", nobody, 0),
-            (29, "hidden", nobody, 0),
-            (100, None, unknown, 0),
+            (0, "a", known, 3), (5, "electing", nobody, 2), (3, "none", nobody, 0),
+            (17, "bad name", nobody, 0), (29, "hidden", nobody, 0), (100, None, unknown, 0),
         ]
     ]
     answer = build(MetadataResponse, 12, brokers=[BROKER | {"rack": None}], topics=topics, cluster_id="c")

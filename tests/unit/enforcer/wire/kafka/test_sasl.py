@@ -110,11 +110,8 @@ def test_scram_needs_both_rounds(mechanism: str, version: int) -> None:
 @pytest.mark.parametrize(
     ("first", "name"),
     [
-        (b"n,,n=a=2Cb=3Dc,r=x", "a,b=c"),
-        (b"n,,n==3D2C,r=x", "=2C"),
-        (b"n,a=alice,n=alice,r=x", "alice"),
-        (b"n,,m=ext,n=carol,r=x", "carol"),
-        (b"n,a=carol,m=n=mallory,n=carol,r=x,a=b,n=mallory", "carol"),
+        (b"n,,n=a=2Cb=3Dc,r=x", "a,b=c"), (b"n,,n==3D2C,r=x", "=2C"), (b"n,a=alice,n=alice,r=x", "alice"),
+        (b"n,,m=ext,n=carol,r=x", "carol"), (b"n,a=carol,m=n=mallory,n=carol,r=x,a=b,n=mallory", "carol"),
         (b"n,,n=alice,r=n=mallory", "alice"),
     ],
 )

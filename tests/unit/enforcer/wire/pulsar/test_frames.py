@@ -85,10 +85,8 @@ def test_any_cutting_gives_the_same(sent: list[bytes], wanted: set[int], data: s
 
 @tries(1_200)
 @given(
-    st.lists(FRAMES, min_size=3, max_size=12),
-    st.sets(st.sampled_from([6, 18, 23]), min_size=1),
-    st.sets(st.integers(1, 12)),
-    st.data(),
+    st.lists(FRAMES, min_size=3, max_size=12), st.sets(st.sampled_from([6, 18, 23]), min_size=1),
+    st.sets(st.integers(1, 12)), st.data(),
 )
 def test_whoever_goes_on_gets_all_whole_frames(
     sent: list[bytes], wanted: set[int], stops_at: set[int], data: st.DataObject
