@@ -1,6 +1,8 @@
 """Set-up takes no jar but those whose SHA-256 is committed beside its pom, by Maven or from a repository."""
 
+import contextlib
 import hashlib
+import io
 import os
 import signal
 import socket
@@ -17,6 +19,7 @@ import pytest
 
 from streaming.contract.errors import WeirError
 from weir.jars import download, folders, installation
+from weir.jars.__main__ import main
 from weir.jars.folders import KINDS, POMS, jars_dir
 from weir.jars.java import java_command
 from weir.jars.pins import Pin, pins_of, written
@@ -65,8 +68,13 @@ class Rig:
         return done.returncode, done.stderr
 
     def fetch(self, repository: str = "") -> tuple[int, str]:
-        """Fetch, with Maven unless a repository is named."""
-        return self.run("fetch", str(self.source), str(self.jars), "--repository", repository)
+        """The same in this process: fetch, with Maven unless a repository is named."""
+        words = ["weir.jars", "fetch", str(self.source), str(self.jars), "--repository", repository]
+        with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stderr(io.StringIO()) as said:
+            patch.setattr(sys, "argv", words)
+            for name in ("PATH", "FETCHED"):
+                patch.setenv(name, self.environment()[name])
+            return main(), said.getvalue()
 
     def there(self) -> set[str]:
         """What stands beside the list's jars and in their folder, by name."""
@@ -132,7 +140,7 @@ def test_maven_brings_the_pinned_jars(rig: Rig) -> None:
     before = (rig.source / "jars.sha256").read_text()
     assert rig.run("pin", str(rig.source)) == (0, "")
     assert (rig.source / "jars.sha256").read_text() == before
-    assert rig.fetch() == (0, "")
+    assert rig.run("fetch", str(rig.source), str(rig.jars)) == (0, "")
     assert {path.name for path in rig.jars.glob("*.jar")} == {"a.jar", "b.jar"}
 
 

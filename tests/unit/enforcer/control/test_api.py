@@ -111,25 +111,6 @@ def test_without_kafka_the_answer_is_503() -> None:
         assert response.headers["retry-after"] == "1"
 
 
-def test_roles() -> None:
-    """Pages need a token as well; browsers are told that they may ask for one."""
-    grants = [Grant(name=role, role=role, digest=digest_of(role)) for role in Role]
-    api = client(parts(*grants), "192.0.2.7")
-    for path in (GROUPS, "/docs", "/openapi.json", "/nothing"):
-        response = api.get(path)
-        assert (response.status_code, list(response.json())) == (401, ["reason"])
-        assert "Bearer" in response.headers["www-authenticate"]
-    reader, admin = ({"Authorization": f"Bearer {role}"} for role in (Role.VIEWER, Role.OPERATOR))
-    assert api.get(GROUPS, headers=reader).status_code == 200
-    assert api.put(f"{GROUPS}/rg1", headers=reader, content=b"{}").status_code == 403
-    assert api.put(f"{GROUPS}/rg1", headers=admin, content=b"{}").status_code == 204
-
-
-def test_other_machines_are_refused_without_tokens() -> None:
-    """403 before anything is looked at."""
-    assert answer(client(parts(), "192.0.2.7"), "GET", GROUPS)[0] == 403
-
-
 async def unsent(app: Any) -> int:
     """Status of a PUT whose body never comes."""
     statuses: list[int] = []

@@ -113,6 +113,7 @@ def test_pages_tell_everybody_the_same() -> None:
     for path, expected in (("/docs", 200), ("/openapi.json", 200), ("/nothing", 404)):
         assert {status(token, f"GET {path}") for token in ("look", "acme", "ops")} == {expected}
         assert status("", f"GET {path}") == 401
+        assert list(world()[1].get(path).json()) == ["reason"]
 
 
 @pytest.mark.parametrize("path", [GROUPS, SINGULAR, f"{SINGULAR}/"])
