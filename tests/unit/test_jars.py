@@ -16,6 +16,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from each_kit import each
 
 from streaming.contract.errors import WeirError
 from weir.jars import download, folders, installation
@@ -309,7 +310,7 @@ def test_jars_in_use_are_the_pinned_ones(kind: str) -> None:
     assert digests == {pin.name: pin.digest for pin in pins_of(POMS / kind)}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each("kind", KINDS)
 def test_pins_name_places_in_a_repository(kind: str) -> None:
     """Group, artifact, version, file; the file begins with artifact and version."""
     for pin in pins_of(POMS / kind):

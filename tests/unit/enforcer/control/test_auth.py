@@ -208,7 +208,7 @@ def test_a_file_that_others_may_use_is_refused(mode: int, tmp_path: Path) -> Non
         assert len(grants_of_file(str(file))) == 1
 
 
-@pytest.mark.parametrize("text", ["", "secret", "root:secret", "tenant:secret", "admin:", "admin:a,"])
+@each("text", ["", "secret", "root:secret", "tenant:secret", "admin:", "admin:a,"])
 def test_a_variable_that_is_wrong_lets_nobody_in(text: str) -> None:
     """The message names the variable and never shows a token."""
     with pytest.raises(ConfigError) as problem:

@@ -75,7 +75,7 @@ def test_absent_fields_keep_their_value() -> None:
     assert changed == {RG1: {"publishRateInMsgs": -1, "dispatchRateInBytes": 5}}
 
 
-@pytest.mark.parametrize("name", ["bad name", ".", "..", "quota/user=a", "a/b", "x" * 256, "é"])
+@each("name", ["bad name", ".", "..", "quota/user=a", "a/b", "x" * 256, "é"])
 def test_a_new_group_needs_a_name(name: str) -> None:
     """412; one that a policy file brought can be changed and removed whatever its name."""
     assert refusal(put_group, {}, name, {})[0] == 412

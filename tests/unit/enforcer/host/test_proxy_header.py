@@ -82,7 +82,7 @@ def test_a_wrong_header_is_refused(header: bytes) -> None:
         parse(header)
 
 
-@pytest.mark.parametrize("first", [b"\0", b"G", b"\x16\x03\x01", b"PROXy", b"proxy ", SIGNATURE[:11] + b"\0"])
+@each("first", [b"\0", b"G", b"\x16\x03\x01", b"PROXy", b"proxy ", SIGNATURE[:11] + b"\0"])
 def test_a_client_without_a_header_is_known_by_its_first_wrong_byte(first: bytes) -> None:
     """Kafka's, HTTP's and TLS's own first bytes are among them."""
     with pytest.raises(TurnedAway, match="no_header"):

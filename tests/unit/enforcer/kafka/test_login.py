@@ -118,7 +118,7 @@ def test_plain_needs_tls(tls: int, allowed: int, passes: int) -> None:
     assert visit.user == "alice"
 
 
-@pytest.mark.parametrize(
+@each(
     ("mechanism", "size", "passes"),
     [
         ("PLAIN", 4_096, True), ("PLAIN", 4_097, False), ("SCRAM-SHA-256", 16_000, False),

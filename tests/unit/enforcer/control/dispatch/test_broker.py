@@ -1,6 +1,5 @@
 """The broker's settings as Pulsar's dynamic configuration."""
 
-import pytest
 from admin_api_kit import refusal
 from each_kit import each
 
@@ -10,7 +9,7 @@ from streaming.policy.files import check_entry
 HELD = {"broker": {"dispatchThrottlingRateInMsg": 5, "preciseBacklogSize": True}}
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "text", "value"),
     [
         ("dispatchThrottlingRateInMsg", "5", 5),

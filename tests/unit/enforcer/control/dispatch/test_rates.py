@@ -1,6 +1,5 @@
 """What the admin API makes of requests for dispatch rates, without a server."""
 
-import pytest
 from admin_api_kit import refusal
 from each_kit import each
 
@@ -26,7 +25,7 @@ TEN = {"dispatchThrottlingRateInMsg": 10}
 FIVE = {"dispatchThrottlingRateInByte": 5, "ratePeriodInSecond": 2}
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "fields"),
     [
         (b"{}", {}),
@@ -109,7 +108,7 @@ def test_what_applies_is_found_by_precedence() -> None:
     assert applied_rate(entries, OF_ALL) == unlimited | FIVE
 
 
-@pytest.mark.parametrize(
+@each(
     ("place", "reason"),
     [
         (RatePlace(holder=Holder(section=Section.NAMESPACES, name="acme/a b"), kind=RateKind.TOPIC),

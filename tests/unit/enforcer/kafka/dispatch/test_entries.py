@@ -4,6 +4,7 @@ import struct
 from typing import NamedTuple
 
 import pytest
+from each_kit import each
 from traffic_kit import batch
 
 from enforcer.kafka.dispatch.entries import AbortedTxn, Entry, entries, run
@@ -85,7 +86,7 @@ def test_aborted_transactions() -> None:
     assert [entry.msgs for entry in read(b"".join(parts))] == [2, 0, 3, 4, 5, 0, 6]
 
 
-@pytest.mark.parametrize(("offset", "msgs"), [(100, 6), (101, 5), (105, 1), (106, 0), (200, 0)])
+@each(("offset", "msgs"), [(100, 6), (101, 5), (105, 1), (106, 0), (200, 0)])
 def test_a_first_batch_that_begins_before(offset: int, msgs: int) -> None:
     """Only what lies from the offset on counts."""
     assert [entry.msgs for entry in read(placed(batch(6), 100), offset)] == [msgs]

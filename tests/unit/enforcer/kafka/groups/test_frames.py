@@ -74,7 +74,7 @@ def test_the_consumer_protocol(epoch: int) -> None:
 CONTENT = struct.pack(">hi", 1, 1) + struct.pack(">h1s", 1, b"t") + struct.pack(">iiii", 2, 0, 5, -1)
 
 
-@pytest.mark.parametrize("version", range(6))
+@each("version", range(6))
 def test_what_a_sync_tells(version: int) -> None:
     """The assignment; nothing with an error; not known if it is not Kafka's."""
 
@@ -129,7 +129,7 @@ def test_who_is_refused_by_the_consumer_protocol(error: int, found: list[GroupAc
     assert let_in([ME], frame, CONSUMER_GROUP_HEARTBEAT, 1) == found
 
 
-@pytest.mark.parametrize("version", range(6))
+@each("version", range(6))
 def test_who_has_left(version: int) -> None:
     """Each of several members by its own error; one that the group does not know is not in it."""
     both = [GroupActor("g", name, leaves=True) for name in "mn"]

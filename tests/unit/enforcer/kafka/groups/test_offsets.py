@@ -3,7 +3,6 @@
 from typing import Any
 from uuid import UUID
 
-import pytest
 from each_kit import each
 from kafka.protocol.consumer import (
     OffsetCommitRequest,
@@ -39,7 +38,7 @@ def test_commits(version: int) -> None:
     assert places(*request(frame), response(answer)) == [Place("g", topic, 0, 1 << 40)]
 
 
-@pytest.mark.parametrize("version", range(6))
+@each("version", range(6))
 def test_commits_of_transactions(version: int) -> None:
     """As of a consumer whose results go to Kafka exactly once."""
     part = {"partition_index": 2, "committed_offset": 9, "committed_metadata": None}

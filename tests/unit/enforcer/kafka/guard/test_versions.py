@@ -32,7 +32,7 @@ def answered(version: int, ranges: dict[int, tuple[int, int]], **fields: Any) ->
     return response(build(ApiVersionsResponse, version, api_keys=keys, **fields))
 
 
-@pytest.mark.parametrize("version", range(5))
+@each("version", range(5))
 def test_versions_are_intersected(version: int) -> None:
     """Ranges shrink to ours, unknown and hidden APIs vanish, features and throttle time are copied."""
     feature = {"name": "f", "min_version": 1, "max_version": 2}

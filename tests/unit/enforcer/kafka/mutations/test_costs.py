@@ -3,7 +3,6 @@
 import uuid
 from typing import Any
 
-import pytest
 from admin_kit import create, delete, grow
 from each_kit import each
 from kafka.protocol.admin.topics import DeleteTopicsRequest
@@ -59,7 +58,7 @@ def test_replicas_are_not_judged_without_brokers() -> None:
     assert costs(read, NOTHING_KNOWN) == [(5, Cost.CHARGED)]
 
 
-@pytest.mark.parametrize(
+@each(
     ("topic", "mutations", "cost"),
     [
         ("a", 30, Cost.CHARGED),

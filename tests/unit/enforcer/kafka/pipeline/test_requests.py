@@ -153,11 +153,11 @@ def test_what_was_put_back_comes_again() -> None:
     assert requests.waiting == 1 and requests.frames == 2
 
 
-@pytest.mark.parametrize(
+@each(
     ("length", "reason"),
     [(-1, Reason.NEGATIVE_LENGTH), (-(1 << 31), Reason.NEGATIVE_LENGTH), (LIMIT_BYTES + 1, Reason.TOO_LARGE)],
 )
-@pytest.mark.parametrize("more", [b"", bytes(20)])
+@each("more", [b"", bytes(20)])
 def test_absurd_length_is_refused_before_its_payload(length: int, reason: Reason, more: bytes) -> None:
     """Four bytes are enough to refuse a frame, whether it would be passed on, read or counted."""
     data = struct.pack(">i", length) + more

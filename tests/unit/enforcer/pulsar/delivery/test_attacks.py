@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from each_kit import each
 from pulsar_delivery_kit import NAMESPACE, TOPIC, Entry, ModelLink, World, message, per_subscription, reading
 
 from enforcer.pulsar.delivery.entry import arrived
@@ -107,7 +108,7 @@ def test_names_that_only_the_broker_understands_do_not_reach_it(topic: str, subs
     assert not link.sent and refused(link) == [(9, ServerError.INVALID_TOPIC_NAME)]
 
 
-@pytest.mark.parametrize(
+@each(
     "local",
     [
         "x" * 2_000, "a\x01b", "__transaction_log_x", "__transaction_buffer_snapshot_of_mine",

@@ -1,6 +1,5 @@
 """Brokers that clients may be connected to."""
 
-import pytest
 from each_kit import each
 
 from enforcer.pulsar.lookup.targets import Targets, parse_target
@@ -39,7 +38,7 @@ def test_nothing_else_can_be_reached() -> None:
     assert not targets.allows(("third", 6651))
 
 
-@pytest.mark.parametrize(
+@each(
     ("pattern", "inside", "outside"),
     [
         ("broker-*:6650", "broker-17", "broker-17.evil.example"),

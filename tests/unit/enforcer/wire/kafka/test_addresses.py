@@ -82,7 +82,7 @@ def test_metadata_keeps_unknown_tags_of_brokers() -> None:
     assert frame == with_tag(rewrite_addresses(METADATA, 13, plain, Ports()), end_of_broker)
 
 
-@pytest.mark.parametrize("version", range(7))
+@each("version", range(7))
 def test_find_coordinator(version: int) -> None:
     """Node -1 and an empty host mean that there is none, and stay."""
     rows = [

@@ -58,7 +58,7 @@ def test_header_skips_tags_and_replaces_bad_text() -> None:
     assert frame[header.body_offset :] == b"body"
 
 
-@pytest.mark.parametrize(
+@each(
     ("frame", "reason"),
     [
         (b"", Reason.TRUNCATED_HEADER),

@@ -42,7 +42,7 @@ def test_creation_is_read(version: int) -> None:
     assert read.strict == (version >= 6)
 
 
-@pytest.mark.parametrize("version", DELETIONS)
+@each("version", DELETIONS)
 def test_deletion_is_read(version: int) -> None:
     """Names in all versions, ids from version 6 on; there is no dry run."""
     read = decode_request(*request(delete(version, "a", ID_B if version >= 6 else "b", timeout_ms=77)))

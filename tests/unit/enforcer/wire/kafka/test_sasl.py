@@ -97,8 +97,8 @@ def held_by(observer: SaslObserver) -> str:
     return repr([getattr(observer, name) for name in SaslObserver.__slots__])
 
 
-@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
-@pytest.mark.parametrize("version", range(3))
+@each("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+@each("version", range(3))
 def test_scram_needs_both_rounds(mechanism: str, version: int) -> None:
     """The answer to the first message is only a challenge; the second proves the password."""
     client = Client(version)
@@ -300,7 +300,7 @@ def test_answer_that_nobody_asked_for(client: Client) -> None:
         client.answered(header)
 
 
-@pytest.mark.parametrize("token", [b"", b"alice", b"\0alice", b"\0\0secret", b"a\0b\0c\0d", b"\0\xff\0x"])
+@each("token", [b"", b"alice", b"\0alice", b"\0\0secret", b"a\0b\0c\0d", b"\0\xff\0x"])
 def test_bad_plain_tokens_do_not_pass(token: bytes) -> None:
     """The broker would refuse these; even if it did not, there is no name in them."""
     refused(Client(), "PLAIN", token, "name")

@@ -149,7 +149,7 @@ def test_the_smallest_records_all_count(compression: int) -> None:
         assert count_records(data, 0, len(data)) == count
 
 
-@pytest.mark.parametrize(
+@each(
     ("attributes", "most"),
     [(0, 17 // 7), (1, 17 * 150), (2, 17 * 4), (3, 17 * 40), (4, 17 * 5_000), (7, 17)],
 )

@@ -222,7 +222,7 @@ def test_parts_of_a_message(entry: bytes, checked: bytes) -> None:
     assert frame[parts.metadata : parts.payload] == b"metas" and frame[parts.payload :] == b"payload"
 
 
-@pytest.mark.parametrize(
+@each(
     "message",
     [b"", b"\x0e\x01", b"\x0e\x01\0\0\0\0", b"\0\0\0\1", b"\xff\xff\xff\xff", b"\x0e\x02" + b"\xff" * 4],
 )
