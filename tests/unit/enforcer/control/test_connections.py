@@ -157,7 +157,7 @@ async def answered(client: Client) -> bool:
     return head.startswith(b"HTTP/1.1 200")
 
 
-async def test_a_head_has_its_limit() -> None:
+async def a_head_has_its_limit() -> None:
     """From the connection on, whatever comes of it: nothing, a byte, half, much."""
     async with served() as server:
         async def ends(sent: bytes) -> None:
@@ -171,8 +171,7 @@ async def test_a_head_has_its_limit() -> None:
         assert server.ended("header_timeout") == 4
 
 
-@pytest.mark.parametrize("before", [b"", HEAD], ids=["first", "second request"])
-async def test_a_byte_now_and_then_prolongs_nothing(before: bytes) -> None:
+async def a_byte_now_and_then_prolongs_nothing(before: bytes) -> None:
     """Of the first request or of one on a connection that was used before."""
     async with served() as server:
         client = await server.connect(before)
@@ -188,7 +187,7 @@ async def test_a_byte_now_and_then_prolongs_nothing(before: bytes) -> None:
         assert 0.2 < time.monotonic() - begun < 1.2
 
 
-async def test_an_answer_that_lasts_goes_on_while_it_is_taken() -> None:
+async def an_answer_that_lasts_goes_on_while_it_is_taken() -> None:
     """Beyond the limit of a request; a client that takes nothing is ended by it."""
     async with served() as server:
         reads = await server.connect(b"GET /lasts HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
@@ -201,7 +200,7 @@ async def test_an_answer_that_lasts_goes_on_while_it_is_taken() -> None:
         assert await end_of(waits) < LIMIT_S
 
 
-async def test_an_idle_connection_may_wait_longer_than_a_head_takes() -> None:
+async def an_idle_connection_may_wait_longer_than_a_head_takes() -> None:
     """The time between two requests has its own limit, uvicorn's."""
     async with served() as server:
         client = await server.connect(HEAD)
@@ -214,7 +213,7 @@ async def test_an_idle_connection_may_wait_longer_than_a_head_takes() -> None:
         assert server.ended("header_timeout") == server.ended("request_timeout") == 0
 
 
-async def test_a_request_has_its_limit() -> None:
+async def a_request_has_its_limit() -> None:
     """A body that never ends, one that trickles, an answer that takes long."""
     async with served() as server:
         post = b"POST /body HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n"
@@ -225,7 +224,7 @@ async def test_a_request_has_its_limit() -> None:
         assert server.ended("request_timeout") == 3
 
 
-async def test_a_body_that_comes_after_its_answer_has_its_limit_too() -> None:
+async def a_body_that_comes_after_its_answer_has_its_limit_too() -> None:
     """The application may answer before it has read all."""
     async with served() as server:
         client = await server.connect(b"POST /quick HTTP/1.1\r\nHost: a\r\nContent-Length: 9999\r\n\r\n")
@@ -237,7 +236,7 @@ async def test_a_body_that_comes_after_its_answer_has_its_limit_too() -> None:
         assert server.ended("header_timeout") == 1
 
 
-async def test_an_answer_that_is_not_taken_has_its_limit() -> None:
+async def an_answer_that_is_not_taken_has_its_limit() -> None:
     """Much of it is in the server's memory until then."""
     async with served() as server:
         reader, _ = await server.connect(HEAD.replace(b"quick", b"large"))
@@ -247,13 +246,31 @@ async def test_an_answer_that_is_not_taken_has_its_limit() -> None:
             await reader.readexactly(ANSWER_BYTES)
 
 
-async def test_an_answer_that_is_taken_slowly_is_not_cut_as_idle() -> None:
+async def an_answer_that_is_taken_slowly_is_not_cut_as_idle() -> None:
     """Longer than an idle connection may last, within the limit of a request."""
     async with served(request_ms=5_000) as server:
         reader, _ = await server.connect(HEAD.replace(b"quick", b"large"))
         await reader.readuntil(b"\r\n\r\n")
         await asyncio.sleep(KEEP_ALIVE_S + 0.4)
         assert len(await reader.readexactly(ANSWER_BYTES)) == ANSWER_BYTES
+
+
+async def test_limits_of_time() -> None:
+    """One beside the other: all of them wait, and next to nothing is done."""
+    await asyncio.gather(
+        a_head_has_its_limit(), a_byte_now_and_then_prolongs_nothing(b""),
+        a_byte_now_and_then_prolongs_nothing(HEAD), an_idle_connection_may_wait_longer_than_a_head_takes(),
+        a_request_has_its_limit(), a_body_that_comes_after_its_answer_has_its_limit_too(),
+        who_is_at_work_makes_no_room(),
+    )
+
+
+async def test_limits_of_time_of_large_answers() -> None:
+    """The same of those that fill what lies between."""
+    await asyncio.gather(
+        an_answer_that_lasts_goes_on_while_it_is_taken(), an_answer_that_is_not_taken_has_its_limit(),
+        an_answer_that_is_taken_slowly_is_not_cut_as_idle(),
+    )
 
 
 @pytest.mark.parametrize("limit", ["connections_per_address", "connections_max"])
@@ -314,7 +331,7 @@ async def test_an_old_connection_ends_once_it_is_answered(monkeypatch: pytest.Mo
         assert server.ended("age") == 5
 
 
-async def test_who_is_at_work_makes_no_room() -> None:
+async def who_is_at_work_makes_no_room() -> None:
     """The newcomer is told so."""
     async with served(connections_per_address=2, request_ms=5_000) as server:
         working = [await server.connect(HEAD.replace(b"quick", b"slow")) for _ in range(2)]

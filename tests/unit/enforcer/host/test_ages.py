@@ -71,7 +71,7 @@ async def test_what_was_begun_arrives_whole(tmp_path: Path, made: Callable[[], S
     await asyncio.sleep(0.2)
     whole = answer()
     ages = asyncio.create_task(aging(connection))
-    await asyncio.sleep(0.3)
+    await asyncio.sleep(0.1)
     try:
         same = await asyncio.wait_for(reader.read(), LIMIT_S) == whole
     finally:
