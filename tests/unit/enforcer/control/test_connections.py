@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from each_kit import each
 import uvicorn
+from each_kit import each
 
 from enforcer.control import connections
 from enforcer.control.connections import LASTS, Connections, guarded

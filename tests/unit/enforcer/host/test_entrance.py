@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from each_kit import each
 import uvloop
 from door_kit import LIMIT_S, Came, Door, in_loop, only_new_garbage, tls_of
+from each_kit import each
 from proxy_header_kit import CLIENTS, HEADERS, binary, text
 from pydantic import ValidationError
 from tls_kit import LOOPBACK, Authority

@@ -185,8 +185,8 @@ def test_a_batch_that_lies_puts_nobody_into_debt_for_ever() -> None:
     assert came.permits == 2**31 - 1 and came.msgs == 1
     world = World({NAMESPACE: {"dispatchRate": per_subscription(10)[NAMESPACE]["subscriptionDispatchRate"]}})
     link, other = ModelLink(world), ModelLink(world)
-    for each in (link, other):
-        each.subscribe(1)
+    for one in (link, other):
+        one.subscribe(1)
     assert link.part.take_down(frames.MESSAGE, frame) is frame
     other.publish(1, 50)
     world.run(1_990)
