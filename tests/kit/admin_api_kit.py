@@ -65,23 +65,16 @@ def parts(*grants: Grant, **settings: Any) -> Parts:
     """What an application is made of."""
     store = MemoryStore()
     return Parts(
-        store=store,
-        usage=UsageTable(100),
-        deliveries=DeliveryTable(100),
-        backlogs=BacklogTable(100),
-        view=EntityView(lambda: PolicySet(store.held), 100),
-        metrics=AdminMetrics(),
-        settings=AdminSettings(**settings),
-        tokens=Tokens(grants),
+        store=store, usage=UsageTable(100), deliveries=DeliveryTable(100), backlogs=BacklogTable(100),
+        view=EntityView(lambda: PolicySet(store.held), 100), metrics=AdminMetrics(),
+        settings=AdminSettings(**settings), tokens=Tokens(grants),
     )
 
 
 def client(made: Parts, address: str = "127.0.0.1") -> TestClient:
     """A client at this address."""
     return TestClient(
-        create_app(made),
-        base_url="http://127.0.0.1:18080",
-        client=(address, 50_000),
+        create_app(made), base_url="http://127.0.0.1:18080", client=(address, 50_000),
         raise_server_exceptions=False,
     )
 

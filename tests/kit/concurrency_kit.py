@@ -63,12 +63,7 @@ class Told:
 def limiter_at(times: Times, limit: int, queue_max: int = 1_000, deadline_ms: int = 30_000) -> Limiter:
     """A limiter of `broker-1` that keeps up to 1,000 samples."""
     return Limiter(
-        "broker-1",
-        limit,
-        Reservoir(1_000),
-        times.now_ns,
-        queue_max=queue_max,
-        deadline_ns=deadline_ms * MS,
+        "broker-1", limit, Reservoir(1_000), times.now_ns, queue_max=queue_max, deadline_ns=deadline_ms * MS,
     )
 
 

@@ -89,7 +89,16 @@ class Door:
         """Let nobody in any more."""
         self.entrance.close()
         # What was cancelled ends.
-        await asyncio.sleep(0.1)
+        if others := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.wait(others, timeout=0.1)
+        await asyncio.sleep(0.01)
+
+    async def __aenter__(self) -> "Door":
+        await self.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
 
     async def next(self) -> Came:
         """The next who came."""

@@ -40,11 +40,7 @@ class World:
             listen_host="", advertise="", port_base=0, brokers_max=0, serve=lambda _socket, _broker: None
         )
         self.desk = FetchContext(
-            self.counted,
-            ProxySettings(**settings or {}),
-            self.metrics,
-            brokers,
-            self.names,
+            self.counted, ProxySettings(**settings or {}), self.metrics, brokers, self.names,
             lambda: self.now_ms,
         )
 

@@ -4,7 +4,7 @@ import importlib
 import re
 from pathlib import Path
 
-import pytest
+from each_kit import each
 from monitoring_kit import documented_rows
 
 from streaming.collect.backlog.metrics import NamespaceBacklogs
@@ -70,7 +70,7 @@ def test_metrics_are_listed() -> None:
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@each("page", PAGES)
 def test_pages_name_files_that_are_there(page: Path) -> None:
     """A path or a file's name in a page leads a reader to exactly that."""
     there = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("[!.]*/**/*.py")}
@@ -82,7 +82,7 @@ def test_pages_name_files_that_are_there(page: Path) -> None:
 LINKING = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "compose").glob("*.md")])
 
 
-@pytest.mark.parametrize("page", LINKING, ids=lambda page: page.relative_to(ROOT).as_posix())
+@each("page", LINKING)
 def test_links_lead_to_pages_and_sections(page: Path) -> None:
     """Each link within the repository: its file is there, and so is the heading that it names."""
     for link in re.findall(r"\]\((?!https?://)([^)\s]+)\)", page.read_text()):

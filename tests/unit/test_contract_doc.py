@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import orjson
 import pytest
+from each_kit import each
 
 from streaming.contract.backlog.actions import STEPS, TYPE, backlog_action
 from streaming.contract.errors import ConfigError
@@ -89,7 +90,7 @@ def test_every_block_has_a_name() -> None:
     assert len(list(blocks())) == len(_FENCE.findall(DOC.read_text())) // 2 > 30
 
 
-@pytest.mark.parametrize("line,text", policy_texts("Policies"))
+@each("line,text", policy_texts("Policies"))
 def test_policies_pass_the_check(tmp_path: Path, line: int, text: str) -> None:
     """Every policy file shown is accepted."""
     file = tmp_path / "policies.yaml"
@@ -107,7 +108,7 @@ def test_refused_policies_give_the_problems_shown(tmp_path: Path, monkeypatch: p
     assert str(refused.value) == problems.rstrip("\n")
 
 
-@pytest.mark.parametrize("example", examples(), ids=lambda example: f"line-{example.line}")
+@each("example", examples())
 def test_events_give_exactly_what_is_shown(tmp_path: Path, example: Example) -> None:
     """Every decision and dead letter that follows the events, byte for byte, and no other."""
     given = replayed(example, tmp_path)
@@ -159,7 +160,7 @@ def test_fields_of_the_events_shown_are_described() -> None:
             assert set(orjson.loads(line)) <= described
 
 
-@pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=lambda page: page.name)
+@each("page", sorted((ROOT / "docs").rglob("*.md")))
 def test_settings_that_the_pages_name_exist(page: Path) -> None:
     """A setting that is renamed, or goes, must do so here; two names are a log and a cursor of Pulsar's."""
     known = {(name, setting) for name, cls in SECTIONS for setting in cls.model_fields}

@@ -4,7 +4,7 @@ import doctest
 from importlib import import_module
 from pathlib import Path
 
-import pytest
+from each_kit import each
 
 ROOT = Path(__file__).parents[2]
 PROMPT = " >>> "
@@ -16,7 +16,7 @@ MODULES = [
 ]
 
 
-@pytest.mark.parametrize("name", MODULES)
+@each("name", MODULES)
 def test_the_examples_in_the_docstrings_are_true(name: str) -> None:
     """They are run, not only read."""
     results = doctest.testmod(import_module(name))

@@ -41,10 +41,8 @@ def test_shares_use_what_is_left_and_move_half_way() -> None:
         shares = rounds.setdefault((decision["group"], decision["round"] % 10), [])
         shares.append(decision["limits"]["publishRateInMsgs"])
     assert rounds == {
-        ("residual", 0): pytest.approx([11.11, 55.56, 33.33], abs=0.005),
-        ("stealing", 0): [80, 20],
-        ("stealing", 1): [65, 35],
-        ("stealing", 2): pytest.approx([57.5, 42.5]),
+        ("residual", 0): pytest.approx([11.11, 55.56, 33.33], abs=0.005), ("stealing", 0): [80, 20],
+        ("stealing", 1): [65, 35], ("stealing", 2): pytest.approx([57.5, 42.5]),
     }
 
 

@@ -1,6 +1,8 @@
 """Set-up takes no jar but those whose SHA-256 is committed beside its pom, by Maven or from a repository."""
 
+import contextlib
 import hashlib
+import io
 import os
 import signal
 import socket
@@ -14,9 +16,11 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from each_kit import each
 
 from streaming.contract.errors import WeirError
 from weir.jars import download, folders, installation
+from weir.jars.__main__ import main
 from weir.jars.folders import KINDS, POMS, jars_dir
 from weir.jars.java import java_command
 from weir.jars.pins import Pin, pins_of, written
@@ -65,8 +69,13 @@ class Rig:
         return done.returncode, done.stderr
 
     def fetch(self, repository: str = "") -> tuple[int, str]:
-        """Fetch, with Maven unless a repository is named."""
-        return self.run("fetch", str(self.source), str(self.jars), "--repository", repository)
+        """The same in this process: fetch, with Maven unless a repository is named."""
+        words = ["weir.jars", "fetch", str(self.source), str(self.jars), "--repository", repository]
+        with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stderr(io.StringIO()) as said:
+            patch.setattr(sys, "argv", words)
+            for name in ("PATH", "FETCHED"):
+                patch.setenv(name, self.environment()[name])
+            return main(), said.getvalue()
 
     def there(self) -> set[str]:
         """What stands beside the list's jars and in their folder, by name."""
@@ -132,7 +141,7 @@ def test_maven_brings_the_pinned_jars(rig: Rig) -> None:
     before = (rig.source / "jars.sha256").read_text()
     assert rig.run("pin", str(rig.source)) == (0, "")
     assert (rig.source / "jars.sha256").read_text() == before
-    assert rig.fetch() == (0, "")
+    assert rig.run("fetch", str(rig.source), str(rig.jars)) == (0, "")
     assert {path.name for path in rig.jars.glob("*.jar")} == {"a.jar", "b.jar"}
 
 
@@ -301,7 +310,7 @@ def test_jars_in_use_are_the_pinned_ones(kind: str) -> None:
     assert digests == {pin.name: pin.digest for pin in pins_of(POMS / kind)}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each("kind", KINDS)
 def test_pins_name_places_in_a_repository(kind: str) -> None:
     """Group, artifact, version, file; the file begins with artifact and version."""
     for pin in pins_of(POMS / kind):

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from each_kit import each
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("streaming", "enforcer", "weir")
@@ -40,10 +41,8 @@ SENT = "streaming.columns.sent"
 PATHS = "enforcer.wire.http"
 """How a path is read: what stands in front of another admin API reads it as that one's proxy does."""
 SCALAR_LAWS = (
-    *(f"{folder}.law" for folder in LAW_FOLDERS),
-    "streaming.laws.mutation.rates",
-    "streaming.laws.concurrency.algorithms",
-    "streaming.laws.concurrency.settings",
+    *(f"{folder}.law" for folder in LAW_FOLDERS), "streaming.laws.mutation.rates",
+    "streaming.laws.concurrency.algorithms", "streaming.laws.concurrency.settings",
 )
 """The arithmetic of each law, which is all that enforcers take of them."""
 PROTOCOL = ("enforcer.core", "enforcer.laws", "enforcer.host", "streaming.contract")
@@ -54,12 +53,9 @@ PART = (
 )  # fmt: skip
 """What a part of a Kafka connection stands on, whatever it does."""
 KAFKA_ROOMS: dict[str, tuple[str, ...]] = {
-    "login": (),
-    "guard": ("enforcer.kafka.watch",),
-    "addresses": ("enforcer.host",),
+    "login": (), "guard": ("enforcer.kafka.watch",), "addresses": ("enforcer.host",),
     "mutations": ("enforcer.laws.mutation",),
-    "shares": ("enforcer.laws.shares", "enforcer.kafka.dispatch.fetch_responses"),
-    "groups": (),
+    "shares": ("enforcer.laws.shares", "enforcer.kafka.dispatch.fetch_responses"), "groups": (),
     "dispatch": ("enforcer.laws.dispatch", "enforcer.kafka.groups", "enforcer.kafka.addresses"),
     "slots": ("enforcer.laws.concurrency",),
     "backlog": ("enforcer.laws.backlog", "enforcer.kafka.guard.layout"),
@@ -70,10 +66,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "streaming.policy": ("streaming.contract",),
     "streaming.columns": ("streaming.contract",),
     "streaming.state": ("streaming.contract", "streaming.columns"),
-    **dict.fromkeys(
-        LAW_FOLDERS,
-        (*BELOW_LAWS, "streaming.laws.law", *EVENTS_IN_COLUMNS),
-    ),
+    **dict.fromkeys(LAW_FOLDERS, (*BELOW_LAWS, "streaming.laws.law", *EVENTS_IN_COLUMNS)),
     **dict.fromkeys(EVENTS_IN_COLUMNS, (*BELOW_LAWS, *EVENTS_IN_COLUMNS)),
     "streaming.laws.law": BELOW_LAWS,
     "streaming.laws.row_fields": BELOW_LAWS,
@@ -106,16 +99,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "enforcer.pulsar": (*PROTOCOL, "enforcer.wire.pulsar", "streaming.policy.settings", METRICS),
     "enforcer.http": (*PROTOCOL, PATHS, "streaming.policy", METRICS),
     "enforcer.control": (
-        "enforcer.core",
-        "enforcer.host",
-        METRICS,
-        METRICS_SERVER,
-        PATHS,
-        "streaming.contract",
-        "streaming.policy",
-        "streaming.kafka_io",
-        "streaming.laws.dispatch.law",
-        "streaming.laws.backlog.law",
+        "enforcer.core", "enforcer.host", METRICS, METRICS_SERVER, PATHS, "streaming.contract",
+        "streaming.policy", "streaming.kafka_io", "streaming.laws.dispatch.law", "streaming.laws.backlog.law",
     ),
     "weir.commands": ("weir", "enforcer", "streaming"),
     "weir": ("weir", "enforcer", "streaming"),
@@ -130,15 +115,16 @@ FILES_MAX = 12
 
 
 @cache
-def sources() -> list[tuple[str, ast.Module]]:
-    """Every module of the product and its benchmarks: path from the root, and its tree."""
+def sources() -> list[tuple[str, list[ast.AST]]]:
+    """Every module of the product and its benchmarks: path from the root, and the nodes of its tree."""
     paths = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
-    return [(path.relative_to(ROOT).as_posix(), ast.parse(path.read_text())) for path in paths]
+    trees = ((path, ast.parse(path.read_text())) for path in paths)
+    return [(path.relative_to(ROOT).as_posix(), list(ast.walk(tree))) for path, tree in trees]
 
 
-def imported(tree: ast.Module) -> Iterator[str]:
+def imported(nodes: list[ast.AST]) -> Iterator[str]:
     """Dotted names of all imports, those inside functions too."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -151,6 +137,7 @@ def within(name: str, rooms: tuple[str, ...]) -> bool:
     return any(name == room or name.startswith(f"{room}.") for room in rooms)
 
 
+@cache
 def room_of(name: str) -> str:
     """The room of a module: the longest of MAY_IMPORT that it is or stands in."""
     return max((room for room in MAY_IMPORT if within(name, (room,))), key=len)
@@ -181,14 +168,14 @@ def test_imports_go_one_way() -> None:
     """Each room imports what MAY_IMPORT lets it, the pure ones nothing of the outside world."""
     wrong = [
         f"{path} imports {name}"
-        for path, tree in sources()
-        for name in imported(tree)
+        for path, nodes in sources()
+        for name in imported(nodes)
         if forbidden(path, name)
     ]
     assert wrong == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "name"),
     [
         ("streaming/job/query.py", "enforcer.laws.mutation.gate"),
@@ -232,26 +219,26 @@ def test_only_the_host_makes_sockets() -> None:
     making = {"create_server", "create_connection", "open_connection", "start_server", "socket", "fromfd"}
     wrong = [
         f"{path}:{node.lineno} {node.func.attr}"
-        for path, tree in sources()
+        for path, nodes in sources()
         if path.startswith("enforcer/") and not path.startswith("enforcer/host/")
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in making
     ]
     assert wrong == []
     once = Counter(
         node.attr
-        for path, tree in sources()
+        for path, nodes in sources()
         if path.startswith("enforcer/host/")
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.Attribute) and node.attr in {"create_server", "create_connection"}
     )
     assert once == {"create_server": 1, "create_connection": 1}
 
 
-def callbacks_set(tree: ast.Module) -> Iterator[str]:
+def callbacks_set(nodes: list[ast.AST]) -> Iterator[str]:
     """Where a module gives another object a function to call, and where one waits for that."""
-    methods = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
-    for node in ast.walk(tree):
+    methods = {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
+    for node in nodes:
         if isinstance(node, ast.Assign):
             value = node.value
             method = isinstance(value, ast.Attribute) and value.attr in methods
@@ -267,9 +254,9 @@ def test_owners_are_constructor_arguments() -> None:
     """Nobody sets a callback of another object, and no object waits for somebody to do so."""
     found = [
         f"{path}: {line}"
-        for path, tree in sources()
+        for path, nodes in sources()
         if path.startswith("enforcer/") and path != ENDING
-        for line in callbacks_set(tree)
+        for line in callbacks_set(nodes)
     ]
     assert found == []
 
@@ -294,13 +281,13 @@ def code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 def test_files_and_functions_stay_readable() -> None:
     """No file beyond 400 lines, no test either, no function with over 50 of code, no fourth folder level."""
     large = []
-    for path, tree in sources():
+    for path, nodes in sources():
         lines = (ROOT / path).read_text().count("\n")
         large += [f"{path}: {lines} lines"] if lines > LINES_MAX else []
         large += [f"{path}: too deep"] if path.count("/") > 3 else []
         large += [
             f"{path}:{node.lineno} {node.name}: {code_lines(node)}"
-            for node in ast.walk(tree)
+            for node in nodes
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and code_lines(node) > CODE_LINES_MAX
         ]
     for path in sorted((ROOT / "tests").rglob("*.py")):

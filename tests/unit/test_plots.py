@@ -55,7 +55,11 @@ def simulation(scripts: Path) -> ModuleType:
     return plot_simulation
 
 
-@pytest.mark.parametrize("name", [*LAWS.by_name, *SIMULATED])
+@pytest.mark.parametrize(
+    "name",
+    # The simulation of a whole run takes six seconds; make test has short ones (tests/unit/weir/simulate).
+    [*LAWS.by_name, *(pytest.param(name, marks=pytest.mark.soak) for name in SIMULATED)],
+)
 def test_a_plot_is_what_its_law_draws(
     plots: ModuleType, simulation: ModuleType, pictures: ModuleType, name: str
 ) -> None:
@@ -73,6 +77,7 @@ def test_a_plot_is_what_its_law_draws(
     assert ElementTree.fromstring(text).tag.endswith("svg")
 
 
+@pytest.mark.soak
 def test_the_table_of_the_page_is_what_the_simulation_says(simulation: ModuleType) -> None:
     """Each run has its row, rounded to whole numbers."""
     page = (DOCS / "laws.md").read_text()
@@ -80,14 +85,10 @@ def test_the_table_of_the_page_is_what_the_simulation_says(simulation: ModuleTyp
         calm, slow, recovery = run["phases"].values()
         how = "-" if run["algorithm"] == "fixed" else "windowed" if run["windowed"] else "each"
         cells = [
-            f"{calm['latency_ms']:.0f}",
-            f"{calm['completed_per_s']:.0f}, {calm['rejected_per_s']:.0f}",
-            f"{slow['latency_ms']:,.0f}",
-            f"{slow['p99_ms']:,.0f}",
-            f"{slow['completed_per_s']:.0f}, {slow['rejected_per_s']:.0f}",
-            f"{recovery['latency_ms']:.0f}",
-            f"{recovery['completed_per_s']:.0f}, {recovery['rejected_per_s']:.0f}",
-            f"{run['recovered_s']} s",
+            f"{calm['latency_ms']:.0f}", f"{calm['completed_per_s']:.0f}, {calm['rejected_per_s']:.0f}",
+            f"{slow['latency_ms']:,.0f}", f"{slow['p99_ms']:,.0f}",
+            f"{slow['completed_per_s']:.0f}, {slow['rejected_per_s']:.0f}", f"{recovery['latency_ms']:.0f}",
+            f"{recovery['completed_per_s']:.0f}, {recovery['rejected_per_s']:.0f}", f"{run['recovered_s']} s",
         ]
         assert f"| {run['algorithm']} | {how} | {' | '.join(cells)} |" in page
 
@@ -103,6 +104,7 @@ def test_failures_are_drawn_as_their_figures_say() -> None:
     assert f"```text\n{shown}\n```" in page and "(plots/failures.svg)" in page
 
 
+@pytest.mark.soak
 def test_what_the_page_says_of_several_proxies() -> None:
     """Rejected in a second while all is well."""
     fixed = contender({"algorithm": "fixed"})

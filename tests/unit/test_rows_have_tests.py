@@ -5,6 +5,7 @@ So do the settings and metrics that a failure's row names.
 
 import ast
 import re
+from functools import cache
 from itertools import groupby
 from pathlib import Path
 
@@ -27,6 +28,7 @@ def tables(page: str) -> list[list[list[str]]]:
     return [[cells(header), *map(cells, rows)] for header, _, *rows in found]
 
 
+@cache
 def has_tests(path: Path) -> bool:
     """Whether this is a file with tests in it."""
     return path.is_file() and any(

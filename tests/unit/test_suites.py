@@ -60,11 +60,7 @@ TABLE = """
     ],
 )  # fmt: skip
 def test_outcomes_are_read(
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    suite: type[Suite],
-    module: object,
-    text: str,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, suite: type[Suite], module: object, text: str,
     found: Outcomes,
 ) -> None:
     """Each suite's own way to say it; what began and did not end is missing."""

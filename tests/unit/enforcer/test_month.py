@@ -217,10 +217,8 @@ def test_a_month_leaves_no_more_than_a_fortnight(part: Callable[[], Any]) -> Non
 
 
 LEAKS: list[tuple[Callable[[], Any], type, str, str]] = [
-    (Proxy, PolicyTimeline, "forget_before", "objects"),
-    (Proxy, Partitions, "forget_idle", "series"),
-    (Consumers, Readers, "_forget_idle", "objects"),
-    (Console, Newest, "resize", "objects"),
+    (Proxy, PolicyTimeline, "forget_before", "objects"), (Proxy, Partitions, "forget_idle", "series"),
+    (Consumers, Readers, "_forget_idle", "objects"), (Console, Newest, "resize", "objects"),
 ]
 
 

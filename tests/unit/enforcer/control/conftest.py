@@ -5,13 +5,16 @@ from typing import Any
 
 import fastapi._compat.v2
 import pytest
-from admin_api_kit import client, parts
+from admin_api_kit import MemoryStore, client, parts
+from anyio.from_thread import start_blocking_portal
 from fastapi.testclient import TestClient
 
 
 @pytest.fixture(scope="session", autouse=True)
 def compiled_once() -> Iterator[None]:
-    """What takes applications most of the time in which they are made, here once of each kind."""
+    """What takes applications most of the time in which they are made, here once of each kind; and one loop is
+    enough for all requests of their clients.
+    """
     compiled: dict[str, Any] = {}
     compile_it = fastapi._compat.v2.TypeAdapter
 
@@ -23,12 +26,23 @@ def compiled_once() -> Iterator[None]:
             compiled[key] = compile_it(kind, config=config)
         return compiled[key]
 
-    with pytest.MonkeyPatch.context() as patched:
+    with pytest.MonkeyPatch.context() as patched, start_blocking_portal() as portal:
         patched.setattr(fastapi._compat.v2, "TypeAdapter", compiled_again)
+        patched.setattr(TestClient, "portal", portal)
         yield
 
 
+@pytest.fixture(scope="session")
+def made_once(described_once: None) -> tuple[MemoryStore, TestClient]:
+    """Where its policies are, and a client of it."""
+    own = parts()
+    assert isinstance(own.store, MemoryStore)
+    return own.store, client(own)
+
+
 @pytest.fixture
-def api() -> TestClient:
+def api(made_once: tuple[MemoryStore, TestClient]) -> TestClient:
     """A client of it, nothing set yet."""
-    return client(parts())
+    store, api = made_once
+    vars(store).update(vars(MemoryStore()))
+    return api

@@ -73,13 +73,9 @@ def test_namespaces_and_tenants_are_attached_alike(api: TestClient, path: str, m
 def test_every_error_has_a_reason(api: TestClient) -> None:
     """Unknown paths and methods too."""
     for method, path, code in (
-        ("GET", "/admin/v2/nothing", 404),
-        ("GET", "/nothing/", 404),
-        ("PATCH", GROUPS, 405),
-        ("PUT", f"{GROUPS}/", 405),
-        ("GET", "/admin/v2/tenants/bad%20name/resourcegroup", 412),
-        ("POST", "/admin/v2/namespaces/acme/bad%20ns/resourcegroup/rg1", 412),
-        ("PUT", f"{GROUPS}/rg1", 400),
+        ("GET", "/admin/v2/nothing", 404), ("GET", "/nothing/", 404), ("PATCH", GROUPS, 405),
+        ("PUT", f"{GROUPS}/", 405), ("GET", "/admin/v2/tenants/bad%20name/resourcegroup", 412),
+        ("POST", "/admin/v2/namespaces/acme/bad%20ns/resourcegroup/rg1", 412), ("PUT", f"{GROUPS}/rg1", 400),
     ):
         status, said = answer(api, method, path)
         assert (status, list(said)) == (code, ["reason"]), path
@@ -115,25 +111,6 @@ def test_without_kafka_the_answer_is_503() -> None:
         )
         assert (response.status_code, response.json()) == (503, {"reason": "Kafka does not answer"})
         assert response.headers["retry-after"] == "1"
-
-
-def test_roles() -> None:
-    """Pages need a token as well; browsers are told that they may ask for one."""
-    grants = [Grant(name=role, role=role, digest=digest_of(role)) for role in Role]
-    api = client(parts(*grants), "192.0.2.7")
-    for path in (GROUPS, "/docs", "/openapi.json", "/nothing"):
-        response = api.get(path)
-        assert (response.status_code, list(response.json())) == (401, ["reason"])
-        assert "Bearer" in response.headers["www-authenticate"]
-    reader, admin = ({"Authorization": f"Bearer {role}"} for role in (Role.VIEWER, Role.OPERATOR))
-    assert api.get(GROUPS, headers=reader).status_code == 200
-    assert api.put(f"{GROUPS}/rg1", headers=reader, content=b"{}").status_code == 403
-    assert api.put(f"{GROUPS}/rg1", headers=admin, content=b"{}").status_code == 204
-
-
-def test_other_machines_are_refused_without_tokens() -> None:
-    """403 before anything is looked at."""
-    assert answer(client(parts(), "192.0.2.7"), "GET", GROUPS)[0] == 403
 
 
 async def unsent(app: Any) -> int:

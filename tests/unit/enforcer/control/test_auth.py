@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from each_kit import each
 from starlette.requests import Request
 
 from enforcer.control.access.auth import admit
@@ -161,9 +162,7 @@ def test_tokens_come_from_a_file_and_the_environment(tmp_path: Path) -> None:
     grants = [*tokens.in_force(AdminMetrics().token_reads)]
     # Under their old names, admin and reader, the roles are what they were.
     assert [(grant.name, grant.role) for grant in grants] == [
-        ("ops", "operator"),
-        ("token-3c01eba1", "viewer"),
-        ("token-6783a31e", "viewer"),
+        ("ops", "operator"), ("token-3c01eba1", "viewer"), ("token-6783a31e", "viewer"),
         ("token-2e7d2c03", "operator"),
     ]
     assert grants[1].digest == digest_of("look")
@@ -171,33 +170,21 @@ def test_tokens_come_from_a_file_and_the_environment(tmp_path: Path) -> None:
     assert not tokens_of("", "TOKENS", {})
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
-        "",
-        "secret",
-        "tokens: []",
-        "tokens: {}",
-        "- a",
-        "tokens: secret",
-        "tokens:\n- secret",
-        "tokens:\n- {sha256: secret, role: admin}",
-        "tokens:\n- {token: [secret], role: admin}",
-        "tokens:\n- {token: a}",
-        "tokens:\n- {token: a, role: root}",
-        "tokens:\n- {token: a, role: tenant}",
+        "", "secret", "tokens: []", "tokens: {}", "- a", "tokens: secret", "tokens:\n- secret",
+        "tokens:\n- {sha256: secret, role: admin}", "tokens:\n- {token: [secret], role: admin}",
+        "tokens:\n- {token: a}", "tokens:\n- {token: a, role: root}", "tokens:\n- {token: a, role: tenant}",
         "tokens:\n- {token: a, role: tenant, tenants: []}",
         "tokens:\n- {token: a, role: tenant, tenants: acme}",
         "tokens:\n- {token: a, role: tenant, tenants: [acme/orders]}",
-        "tokens:\n- {token: a, role: operator, tenants: [acme]}",
-        "tokens:\n- {token: '', role: admin}",
-        "tokens:\n- {token: 5, role: admin}",
-        "tokens:\n- {token: a, sha256: b, role: admin}",
-        "tokens:\n- {sha256: abc, role: admin}",
-        "tokens:\n- {token: a, role: admin, rule: 1}",
+        "tokens:\n- {token: a, role: operator, tenants: [acme]}", "tokens:\n- {token: '', role: admin}",
+        "tokens:\n- {token: 5, role: admin}", "tokens:\n- {token: a, sha256: b, role: admin}",
+        "tokens:\n- {sha256: abc, role: admin}", "tokens:\n- {token: a, role: admin, rule: 1}",
         "tokens:\n- {token: a, role: admin}\nother: 1",
     ],
-)
+)  # fmt: skip
 def test_a_file_that_is_wrong_lets_nobody_in(text: str, tmp_path: Path) -> None:
     """The start fails, with the line: without tokens this machine would be let in."""
     file = tmp_path / "tokens.yaml"
@@ -221,7 +208,7 @@ def test_a_file_that_others_may_use_is_refused(mode: int, tmp_path: Path) -> Non
         assert len(grants_of_file(str(file))) == 1
 
 
-@pytest.mark.parametrize("text", ["", "secret", "root:secret", "tenant:secret", "admin:", "admin:a,"])
+@each("text", ["", "secret", "root:secret", "tenant:secret", "admin:", "admin:a,"])
 def test_a_variable_that_is_wrong_lets_nobody_in(text: str) -> None:
     """The message names the variable and never shows a token."""
     with pytest.raises(ConfigError) as problem:

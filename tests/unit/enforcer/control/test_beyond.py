@@ -10,6 +10,7 @@ from urllib.parse import quote, unquote
 
 import pytest
 from admin_api_kit import MemoryStore, client, parts
+from each_kit import each
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from hypothesis import given
@@ -47,37 +48,25 @@ def front(*grants: Grant, address: str = "127.0.0.1") -> tuple[Parts, TestClient
 one_front = cache(front)
 
 
-@pytest.mark.parametrize(
+@each(
     ("method", "path", "ours"),
     [
-        ("GET", "/admin/v2/resourcegroups", True),
-        ("PUT", "/admin/v2/resourcegroup/rg1", True),
+        ("GET", "/admin/v2/resourcegroups", True), ("PUT", "/admin/v2/resourcegroup/rg1", True),
         ("GET", "/admin/v2/namespaces/acme/orders/dispatchRate", True),
         ("GET", "/admin/v2/namespaces/acme/orders/resourcegroup", True),
-        ("GET", f"{TOPIC}/subscriptionDispatchRate", True),
-        ("GET", f"{TOPIC}/a%2Fb/dispatchRate", True),
+        ("GET", f"{TOPIC}/subscriptionDispatchRate", True), ("GET", f"{TOPIC}/a%2Fb/dispatchRate", True),
         ("POST", f"{CONFIGURATION}/dispatchThrottlingRateInMsg/5", True),
-        ("DELETE", f"{CONFIGURATION}/dispatchThrottlingRateInMsg", True),
-        ("GET", "/docs", True),
-        ("GET", "/", True),
-        ("GET", "/console/app.js", True),
-        ("PUT", "/weir/v1/policies", True),
-        ("GET", "/openapi.json", True),
-        ("POST", f"{CONFIGURATION}/brokerShutdownTimeoutMs/5", False),
-        ("DELETE", f"{CONFIGURATION}/brokerShutdownTimeoutMs", False),
-        ("GET", CONFIGURATION, False),
-        ("GET", f"{CONFIGURATION}/values", False),
-        ("GET", f"{TOPIC}/stats", False),
-        ("GET", f"{TOPIC}/partitioned-stats", False),
-        ("GET", f"{TOPIC}/backlogQuotaMap", True),
+        ("DELETE", f"{CONFIGURATION}/dispatchThrottlingRateInMsg", True), ("GET", "/docs", True),
+        ("GET", "/", True), ("GET", "/console/app.js", True), ("PUT", "/weir/v1/policies", True),
+        ("GET", "/openapi.json", True), ("POST", f"{CONFIGURATION}/brokerShutdownTimeoutMs/5", False),
+        ("DELETE", f"{CONFIGURATION}/brokerShutdownTimeoutMs", False), ("GET", CONFIGURATION, False),
+        ("GET", f"{CONFIGURATION}/values", False), ("GET", f"{TOPIC}/stats", False),
+        ("GET", f"{TOPIC}/partitioned-stats", False), ("GET", f"{TOPIC}/backlogQuotaMap", True),
         ("POST", f"{TOPIC}/backlogQuota", True),
         ("DELETE", "/admin/v2/namespaces/acme/orders/backlogQuota", True),
         ("GET", "/admin/v2/namespaces/acme/orders/backlogQuotaMap", True),
-        ("PUT", f"{TOPIC}/backlogSize", False),
-        ("PATCH", "/admin/v2/resourcegroups", False),
-        ("PUT", "/admin/v2/tenants/acme", False),
-        ("PUT", TOPIC, False),
-        ("GET", "/metrics", False),
+        ("PUT", f"{TOPIC}/backlogSize", False), ("PATCH", "/admin/v2/resourcegroups", False),
+        ("PUT", "/admin/v2/tenants/acme", False), ("PUT", TOPIC, False), ("GET", "/metrics", False),
     ],
 )
 def test_whose_a_request_is(method: str, path: str, ours: bool) -> None:
@@ -89,10 +78,8 @@ def test_whose_a_request_is(method: str, path: str, ours: bool) -> None:
 @pytest.mark.parametrize(
     ("path", "asked", "status"),
     [
-        ("/admin/v2/resourcegroups/rg1", "PUT", 200),
-        (f"{TOPIC}/a%2Fb/dispatchRate", "POST", 200),
-        ("/admin/v2/resourcegroups/", "PATCH", 418),
-        ("/admin/v2/tenants/acme", "PUT", 418),
+        ("/admin/v2/resourcegroups/rg1", "PUT", 200), (f"{TOPIC}/a%2Fb/dispatchRate", "POST", 200),
+        ("/admin/v2/resourcegroups/", "PATCH", 418), ("/admin/v2/tenants/acme", "PUT", 418),
     ],
 )
 def test_a_browser_that_asks_first_is_told_by_whose_it_is(path: str, asked: str, status: int) -> None:
@@ -134,15 +121,12 @@ def asked(method: str, target: str) -> int:
 
 
 OWN = (
-    ("GET", "/admin/v2/resourcegroups"),
-    ("PUT", "/admin/v2/resourcegroups/rg1"),
-    ("DELETE", "/admin/v2/resourcegroup/rg1"),
-    ("POST", "/admin/v2/namespaces/acme/orders/resourcegroup/rg1"),
+    ("GET", "/admin/v2/resourcegroups"), ("PUT", "/admin/v2/resourcegroups/rg1"),
+    ("DELETE", "/admin/v2/resourcegroup/rg1"), ("POST", "/admin/v2/namespaces/acme/orders/resourcegroup/rg1"),
     ("POST", "/admin/v2/namespaces/acme/orders/backlogQuota"),
     ("GET", "/admin/v2/namespaces/acme/orders/backlogQuotaMap"),
     ("DELETE", "/admin/v2/namespaces/acme/orders/dispatchRate"),
-    ("POST", f"{TOPIC}/subscriptionDispatchRate"),
-    ("POST", f"{TOPIC}/a%2Fb/dispatchRate"),
+    ("POST", f"{TOPIC}/subscriptionDispatchRate"), ("POST", f"{TOPIC}/a%2Fb/dispatchRate"),
     ("POST", f"{CONFIGURATION}/dispatchThrottlingRateInMsg/5"),
 )
 
@@ -179,7 +163,7 @@ def test_no_spelling_of_weirs_own_goes_beyond(spelling: tuple[str, str, bool]) -
     assert not exact or status == asked(method, unquote(target.replace("%2F", "%252F")))
 
 
-@pytest.mark.parametrize(
+@each(
     ("method", "target"),
     [
         ("POST", "/admin/v2/persistent/acme/orders/a%2Fb/subscriptionDispatchRate"),

@@ -4,12 +4,13 @@ import asyncio
 import logging
 import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 import uvicorn
+from each_kit import each
 
 from enforcer.control import connections
 from enforcer.control.connections import LASTS, Connections, guarded
@@ -120,16 +121,13 @@ class Server:
         return self.metrics.registry.get_sample_value("weir_admin_connections") or 0.0
 
 
-def with_server(test: Callable[[Server], Awaitable[None]], **settings: Any) -> None:
-    """Run it, and see that no place is lost afterwards."""
-
-    async def run() -> None:
-        server = Server(**settings)
-        async with asyncio.timeout(LIMIT_S), server.run():
-            await test(server)
-        await until(lambda: not server.open)
-
-    asyncio.run(run())
+@asynccontextmanager
+async def served(**settings: Any) -> AsyncIterator[Server]:
+    """It runs, and no place is lost afterwards."""
+    server = Server(**settings)
+    async with asyncio.timeout(LIMIT_S), server.run():
+        yield server
+    await until(lambda: not server.open)
 
 
 async def until(found: Callable[[], Any]) -> None:
@@ -159,10 +157,9 @@ async def answered(client: Client) -> bool:
     return head.startswith(b"HTTP/1.1 200")
 
 
-def test_a_head_has_its_limit() -> None:
+async def a_head_has_its_limit() -> None:
     """From the connection on, whatever comes of it: nothing, a byte, half, much."""
-
-    async def test(server: Server) -> None:
+    async with served() as server:
         async def ends(sent: bytes) -> None:
             # From before the connection: the server may have seen it before we hear that it is made.
             begun = time.monotonic()
@@ -173,14 +170,10 @@ def test_a_head_has_its_limit() -> None:
         await asyncio.gather(*map(ends, (b"", b"G", HEAD[:-2], long)))
         assert server.ended("header_timeout") == 4
 
-    with_server(test)
 
-
-@pytest.mark.parametrize("before", [b"", HEAD], ids=["first", "second request"])
-def test_a_byte_now_and_then_prolongs_nothing(before: bytes) -> None:
+async def a_byte_now_and_then_prolongs_nothing(before: bytes) -> None:
     """Of the first request or of one on a connection that was used before."""
-
-    async def test(server: Server) -> None:
+    async with served() as server:
         client = await server.connect(before)
         if before:
             assert await answered(client)
@@ -193,13 +186,10 @@ def test_a_byte_now_and_then_prolongs_nothing(before: bytes) -> None:
                 break
         assert 0.2 < time.monotonic() - begun < 1.2
 
-    with_server(test)
 
-
-def test_an_answer_that_lasts_goes_on_while_it_is_taken() -> None:
+async def an_answer_that_lasts_goes_on_while_it_is_taken() -> None:
     """Beyond the limit of a request; a client that takes nothing is ended by it."""
-
-    async def test(server: Server) -> None:
+    async with served() as server:
         reads = await server.connect(b"GET /lasts HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
         waits = await server.connect(b"GET /lasts/large HTTP/1.1\r\nHost: a\r\n\r\n")
         body = b""
@@ -209,13 +199,10 @@ def test_an_answer_that_lasts_goes_on_while_it_is_taken() -> None:
         await until(lambda: server.ended("request_timeout") == 1)
         assert await end_of(waits) < LIMIT_S
 
-    with_server(test)
 
-
-def test_an_idle_connection_may_wait_longer_than_a_head_takes() -> None:
+async def an_idle_connection_may_wait_longer_than_a_head_takes() -> None:
     """The time between two requests has its own limit, uvicorn's."""
-
-    async def test(server: Server) -> None:
+    async with served() as server:
         client = await server.connect(HEAD)
         assert await answered(client)
         await client[0].readexactly(2)
@@ -225,13 +212,10 @@ def test_an_idle_connection_may_wait_longer_than_a_head_takes() -> None:
         assert KEEP_ALIVE_S - 0.2 < await end_of(client) < 3
         assert server.ended("header_timeout") == server.ended("request_timeout") == 0
 
-    with_server(test)
 
-
-def test_a_request_has_its_limit() -> None:
+async def a_request_has_its_limit() -> None:
     """A body that never ends, one that trickles, an answer that takes long."""
-
-    async def test(server: Server) -> None:
+    async with served() as server:
         post = b"POST /body HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n"
         all_parts = ((post,), (post, b"x"), (HEAD.replace(b"quick", b"slow"),))
         clients = [await server.connect(*parts) for parts in all_parts]
@@ -239,13 +223,10 @@ def test_a_request_has_its_limit() -> None:
             assert 0.4 < took_s < 2
         assert server.ended("request_timeout") == 3
 
-    with_server(test)
 
-
-def test_a_body_that_comes_after_its_answer_has_its_limit_too() -> None:
+async def a_body_that_comes_after_its_answer_has_its_limit_too() -> None:
     """The application may answer before it has read all."""
-
-    async def test(server: Server) -> None:
+    async with served() as server:
         client = await server.connect(b"POST /quick HTTP/1.1\r\nHost: a\r\nContent-Length: 9999\r\n\r\n")
         assert await answered(client)
         ending = asyncio.create_task(end_of(client))
@@ -254,32 +235,42 @@ def test_a_body_that_comes_after_its_answer_has_its_limit_too() -> None:
             await asyncio.sleep(0.05)
         assert server.ended("header_timeout") == 1
 
-    with_server(test)
 
-
-def test_an_answer_that_is_not_taken_has_its_limit() -> None:
+async def an_answer_that_is_not_taken_has_its_limit() -> None:
     """Much of it is in the server's memory until then."""
-
-    async def test(server: Server) -> None:
+    async with served() as server:
         reader, _ = await server.connect(HEAD.replace(b"quick", b"large"))
         await reader.readexactly(1)
         await until(lambda: server.ended("request_timeout"))
         with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
             await reader.readexactly(ANSWER_BYTES)
 
-    with_server(test)
 
-
-def test_an_answer_that_is_taken_slowly_is_not_cut_as_idle() -> None:
+async def an_answer_that_is_taken_slowly_is_not_cut_as_idle() -> None:
     """Longer than an idle connection may last, within the limit of a request."""
-
-    async def test(server: Server) -> None:
+    async with served(request_ms=5_000) as server:
         reader, _ = await server.connect(HEAD.replace(b"quick", b"large"))
         await reader.readuntil(b"\r\n\r\n")
         await asyncio.sleep(KEEP_ALIVE_S + 0.4)
         assert len(await reader.readexactly(ANSWER_BYTES)) == ANSWER_BYTES
 
-    with_server(test, request_ms=5_000)
+
+async def test_limits_of_time() -> None:
+    """One beside the other: all of them wait, and next to nothing is done."""
+    await asyncio.gather(
+        a_head_has_its_limit(), a_byte_now_and_then_prolongs_nothing(b""),
+        a_byte_now_and_then_prolongs_nothing(HEAD), an_idle_connection_may_wait_longer_than_a_head_takes(),
+        a_request_has_its_limit(), a_body_that_comes_after_its_answer_has_its_limit_too(),
+        who_is_at_work_makes_no_room(),
+    )
+
+
+async def test_limits_of_time_of_large_answers() -> None:
+    """The same of those that fill what lies between."""
+    await asyncio.gather(
+        an_answer_that_lasts_goes_on_while_it_is_taken(), an_answer_that_is_not_taken_has_its_limit(),
+        an_answer_that_is_taken_slowly_is_not_cut_as_idle(),
+    )
 
 
 @pytest.mark.parametrize("limit", ["connections_per_address", "connections_max"])
@@ -291,13 +282,12 @@ def test_an_answer_that_is_taken_slowly_is_not_cut_as_idle() -> None:
     ],
     ids=["nothing", "half a head", "no body", "takes nothing"],
 )  # fmt: skip
-def test_who_waits_makes_room_for_who_comes(
+async def test_who_waits_makes_room_for_who_comes(
     limit: str, sent: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The one that has waited longest first; every newcomer is answered."""
     monkeypatch.setattr(connections, "HEAD_MS", 5_000)
-
-    async def test(server: Server) -> None:
+    async with served(**{limit: 4}, request_ms=5_000) as server:
         first = await server.connect(sent)
         await asyncio.sleep(0.05)
         for _ in range(20):
@@ -307,13 +297,10 @@ def test_who_waits_makes_room_for_who_comes(
         assert server.ended("displaced") >= 30
         assert server.open <= 4
 
-    with_server(test, **{limit: 4}, request_ms=5_000)
 
-
-def test_addresses_that_a_load_balancer_tells_are_the_clients() -> None:
+async def test_addresses_that_a_load_balancer_tells_are_the_clients() -> None:
     """Each has its own bound, and a request is from there."""
-
-    async def test(server: Server) -> None:
+    async with served(connections_per_address=2, request_ms=5_000) as server:
         hosts = iter(["192.0.2.1", "192.0.2.2", "192.0.2.2", "192.0.2.2"])
         server.greet = lambda _connection: (next(hosts), 1)
         clients = [await server.connect() for _ in range(4)]
@@ -322,15 +309,12 @@ def test_addresses_that_a_load_balancer_tells_are_the_clients() -> None:
         writer.write(HEAD.replace(b"quick", b"who"))
         assert (await reader.readuntil(b"192.0.2.1")).startswith(b"HTTP/1.1 200")
 
-    with_server(test, connections_per_address=2, request_ms=5_000)
 
-
-def test_an_old_connection_ends_once_it_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_old_connection_ends_once_it_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also one that is busy, or takes its answer slowly; nothing is lost but of an answer without end."""
     monkeypatch.setattr(connections, "lifetime_s", lambda age_max_s: age_max_s * 0.3)
     monkeypatch.setattr(connections, "HEAD_MS", 5_000)
-
-    async def test(server: Server) -> None:
+    async with served(connection_age_max_s=1, request_ms=5_000) as server:
         idle, half = await server.connect(HEAD), await server.connect(HEAD[:10])
         slow = await server.connect(HEAD.replace(b"quick", b"slow"))
         stream, _ = await server.connect(HEAD.replace(b"quick", b"lasts"))
@@ -346,13 +330,10 @@ def test_an_old_connection_ends_once_it_is_answered(monkeypatch: pytest.MonkeyPa
         assert not (await stream.read()).endswith(b"\r\n0\r\n\r\n")
         assert server.ended("age") == 5
 
-    with_server(test, connection_age_max_s=1, request_ms=5_000)
 
-
-def test_who_is_at_work_makes_no_room() -> None:
+async def who_is_at_work_makes_no_room() -> None:
     """The newcomer is told so."""
-
-    async def test(server: Server) -> None:
+    async with served(connections_per_address=2, request_ms=5_000) as server:
         working = [await server.connect(HEAD.replace(b"quick", b"slow")) for _ in range(2)]
         await asyncio.sleep(0.2)
         reader, _ = await server.connect()
@@ -361,33 +342,26 @@ def test_who_is_at_work_makes_no_room() -> None:
         assert all([await answered(client) for client in working])
         assert server.ended("full") == 1
 
-    with_server(test, connections_per_address=2, request_ms=5_000)
 
-
-def test_what_is_no_http_is_counted(caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_is_no_http_is_counted(caplog: pytest.LogCaptureFixture) -> None:
     """And fills no log; what comes behind it is not read."""
-
-    async def test(server: Server) -> None:
+    async with served() as server:
         client = await server.connect(b"\x16\x03\x01\r\n\r\n", b"more\r\n" * 100)
         await end_of(client)
         assert server.ended("bad_request") == 1
 
-    with_server(test)
     assert caplog.messages == []
 
 
-def test_requests_in_one_piece_are_all_answered() -> None:
+async def test_requests_in_one_piece_are_all_answered() -> None:
     """Each has its own time."""
-
-    async def test(server: Server) -> None:
+    async with served() as server:
         reader, _ = await server.connect(HEAD * 50)
         for _ in range(50):
             assert (await reader.readuntil(b"ok")).startswith(b"HTTP/1.1 200")
 
-    with_server(test)
 
-
-@pytest.mark.parametrize(
+@each(
     ("address", "source"),
     [
         ("127.0.0.1", "this machine"), ("127.8.9.10", "this machine"), ("::1", "this machine"),

@@ -9,6 +9,7 @@ from typing import Any, cast
 import orjson
 import pytest
 from admin_api_kit import MemoryStore, answer, client, parts
+from each_kit import each
 from fastapi.testclient import TestClient
 
 from enforcer.control.access.tokens import Grant, Role, digest_of
@@ -59,7 +60,7 @@ def test_a_file_is_served_once_and_allows_nothing_else(
     assert answer(api, "GET", f"{path}x") == (404, {"reason": "Not Found"})
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_a_file_is_readable_and_needs_nothing_from_elsewhere(name: str) -> None:
     """As short as any of the house; no address, nothing inline, and no markup made from text."""
     text = (STATIC / name).read_text()
@@ -71,7 +72,7 @@ def test_a_file_is_readable_and_needs_nothing_from_elsewhere(name: str) -> None:
     assert name != INDEX or not re.search(r" style=| on[a-z]+=|<style|<script>", text)
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name.endswith(".js")])
+@each("name", [name for name in NAMES if name.endswith(".js")])
 def test_a_module_imports_what_it_calls(name: str) -> None:
     """What another one exports: without that a page ends at the call, and only where its data lead there."""
     whole = "\n".join((STATIC / each).read_text() for each in NAMES)
@@ -117,14 +118,11 @@ def test_entries_come_in_pages(world: tuple[MemoryStore, TestClient]) -> None:
 @pytest.mark.parametrize(
     ("entry", "value", "status", "word"),
     [
-        (ALICE, {"controller_mutation_rate": 6}, 204, ""),
-        (ALICE, None, 204, ""),
+        (ALICE, {"controller_mutation_rate": 6}, 204, ""), (ALICE, None, 204, ""),
         ("tenants.new", {"resourcegroup": "rg1"}, 204, ""),
         (ALICE, {"controller_mutation_rte": 6}, 400, "controller_mutation_rate"),
-        (ALICE, {"controller_mutation_rate": 0}, 400, "0"),
-        ("nothing", {}, 400, "not known"),
-        (ALICE, 5, 400, "no object"),
-        ("quotas[user=bob]", None, 404, "no entry"),
+        (ALICE, {"controller_mutation_rate": 0}, 400, "0"), ("nothing", {}, 400, "not known"),
+        (ALICE, 5, 400, "no object"), ("quotas[user=bob]", None, 404, "no entry"),
         (GROUP, None, 412, "in use by tenant acme"),
         ("tenants.new", {"resourcegroup": "none"}, 412, "does not exist"),
     ],

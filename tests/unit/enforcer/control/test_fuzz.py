@@ -52,9 +52,7 @@ def check(case: schemathesis.Case) -> None:
     response = case.call_and_validate(
         headers=ADMIN,
         checks=[
-            not_a_server_error,
-            status_code_conformance,
-            content_type_conformance,
+            not_a_server_error, status_code_conformance, content_type_conformance,
             response_schema_conformance,
         ],
     )

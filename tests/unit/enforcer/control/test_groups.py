@@ -2,6 +2,7 @@
 
 import pytest
 from admin_api_kit import refusal
+from each_kit import each
 
 from enforcer.control.groups import (
     Holder,
@@ -23,7 +24,7 @@ ORDERS = Holder(section=Section.NAMESPACES, name="acme/orders")
 LIMITS = {"publishRateInMsgs": 100, "dispatchRateInBytes": 5}
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "fields"),
     [
         (b"{}", {}),
@@ -44,22 +45,17 @@ def test_names_of_seed_and_pulsar_are_read_in_any_case(body: bytes, fields: dict
     assert group_fields(body) == fields
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "reason"),
     [
-        (b"", "empty"),
-        (b" \n", "empty"),
-        (b"x", "not JSON"),
-        (b"[]", "not a JSON object"),
+        (b"", "empty"), (b" \n", "empty"), (b"x", "not JSON"), (b"[]", "not a JSON object"),
         (b'{"bogus":1}', "bogus: is not a known key"),
         (b'{"publishRateInMsgs":0}', "publishRateInMsgs: is 0, which is ambiguous"),
         (b'{"publishRateInMsgs":-5}', "publishRateInMsgs: is -5"),
-        (b'{"publishRateInMsgs":"abc"}', "is the text 'abc'"),
-        (b'{"publishRateInMsgs":true}', "is true"),
+        (b'{"publishRateInMsgs":"abc"}', "is the text 'abc'"), (b'{"publishRateInMsgs":true}', "is true"),
         (b'{"publishRateInMsgs":3000000000}', "at most 2147483647"),
         (b'{"publishRateInBytes":9223372036854775808}', "publishRateInBytes"),
-        (b'{"publishRateInMsgs":1e400}', "not JSON"),
-        (b'{"shadow":1}', "shadow"),
+        (b'{"publishRateInMsgs":1e400}', "not JSON"), (b'{"shadow":1}', "shadow"),
         (b'{"shadow":1,"publishRateInMsgs":-5}', "publishRateInMsgs: is -5; "),
         (b'{"shadow":1,"publishRateInMsgs":-5}', " | shadow: is 1; "),
         (b'{"publishRateInMsgs":1,"PublishRateInMsgs":2}', "given twice"),
@@ -79,7 +75,7 @@ def test_absent_fields_keep_their_value() -> None:
     assert changed == {RG1: {"publishRateInMsgs": -1, "dispatchRateInBytes": 5}}
 
 
-@pytest.mark.parametrize("name", ["bad name", ".", "..", "quota/user=a", "a/b", "x" * 256, "é"])
+@each("name", ["bad name", ".", "..", "quota/user=a", "a/b", "x" * 256, "é"])
 def test_a_new_group_needs_a_name(name: str) -> None:
     """412; one that a policy file brought can be changed and removed whatever its name."""
     assert refusal(put_group, {}, name, {})[0] == 412

@@ -45,14 +45,10 @@ NAMES: Final = {
     "name": "dispatchThrottlingRateInMsg", "law": "mutation", "entity": "user%3Dalice",
 }  # fmt: skip
 HELD: Final[dict[str, Any]] = {
-    "resourcegroups.mine": {"publishRateInMsgs": 1},
-    "resourcegroups.theirs": {"publishRateInMsgs": 2},
-    "resourcegroups.shared": {"publishRateInMsgs": 3},
-    "resourcegroups.free": {"publishRateInMsgs": 4},
-    "tenants.acme": {"resourcegroup": "mine"},
-    "tenants.acme2": {"resourcegroup": "theirs"},
-    "namespaces.sub/a": {"resourcegroup": "shared"},
-    "namespaces.acme2/a": {"resourcegroup": "shared"},
+    "resourcegroups.mine": {"publishRateInMsgs": 1}, "resourcegroups.theirs": {"publishRateInMsgs": 2},
+    "resourcegroups.shared": {"publishRateInMsgs": 3}, "resourcegroups.free": {"publishRateInMsgs": 4},
+    "tenants.acme": {"resourcegroup": "mine"}, "tenants.acme2": {"resourcegroup": "theirs"},
+    "namespaces.sub/a": {"resourcegroup": "shared"}, "namespaces.acme2/a": {"resourcegroup": "shared"},
 }
 
 
@@ -117,6 +113,7 @@ def test_pages_tell_everybody_the_same() -> None:
     for path, expected in (("/docs", 200), ("/openapi.json", 200), ("/nothing", 404)):
         assert {status(token, f"GET {path}") for token in ("look", "acme", "ops")} == {expected}
         assert status("", f"GET {path}") == 401
+        assert list(world()[1].get(path).json()) == ["reason"]
 
 
 @pytest.mark.parametrize("path", [GROUPS, SINGULAR, f"{SINGULAR}/"])

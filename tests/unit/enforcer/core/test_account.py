@@ -17,9 +17,7 @@ MSGS = (300.0, None, None, None)
 
 
 def account(
-    rates: tuple[float | None, ...] = MSGS,
-    shadow: bool = False,
-    part: float = 0.05,
+    rates: tuple[float | None, ...] = MSGS, shadow: bool = False, part: float = 0.05,
     **rules: float | ExpiredShare,
 ) -> Account:
     """An account at time 0."""
@@ -98,9 +96,7 @@ def test_a_dimension_without_share_is_joining() -> None:
 @pytest.mark.parametrize(
     ("rule", "rate"),
     [
-        (ExpiredShare.KEEP, 100.0),
-        (ExpiredShare.SAFE_FRACTION, 50.0),
-        (ExpiredShare.OPEN, inf),
+        (ExpiredShare.KEEP, 100.0), (ExpiredShare.SAFE_FRACTION, 50.0), (ExpiredShare.OPEN, inf),
         (ExpiredShare.CLOSED, 1e-280),
     ],
 )

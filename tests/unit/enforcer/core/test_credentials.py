@@ -1,21 +1,15 @@
 """Whom a credential names."""
 
-
-import pytest
+from each_kit import each
 
 from enforcer.core.security.credentials import name_of_password, name_of_token
 
 
-@pytest.mark.parametrize(
+@each(
     ("credential", "name"),
     [
-        (b"alice:secret", "alice"),
-        (b"alice:s:t", "alice"),
-        (b"alice", None),
-        (b":secret", None),
-        (b"\xff:secret", None),
-        (b"a" * 1_024 + b":", "a" * 1_024),
-        (b"a" * 1_025 + b":", None),
+        (b"alice:secret", "alice"), (b"alice:s:t", "alice"), (b"alice", None), (b":secret", None),
+        (b"\xff:secret", None), (b"a" * 1_024 + b":", "a" * 1_024), (b"a" * 1_025 + b":", None),
         (b"a:" + b"b" * 70_000, None),
     ],
 )
@@ -24,7 +18,7 @@ def test_names_beside_passwords(credential: bytes, name: str | None) -> None:
     assert name_of_password(credential) == name
 
 
-@pytest.mark.parametrize(
+@each(
     ("token", "name"),
     [
         # {"sub":"alice"}, {"sub":["alice","bob"]}, {"sub":7}, [], and none.

@@ -5,8 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import uvloop
 from connection_kit import Rig, framed, opaque
-from door_kit import LIMIT_S, Door, in_loop, tls_of
+from door_kit import LIMIT_S, Door, tls_of
 from pulsar_rig import MESSAGE, PulsarRig, connect, connected
 from tls_kit import Authority
 
@@ -15,6 +16,7 @@ from enforcer.pulsar.connection import Connection as PulsarConnection
 
 LATER_MS = 20_000.0
 """Any end that was begun before has had its time (stop_timeout_ms)."""
+LOOP = uvloop.new_event_loop
 SIZE = 16 << 20
 """More than the kernel takes of who is not read."""
 Said = tuple[KafkaConnection | PulsarConnection, bytes, Callable[[], bytes]]
@@ -52,7 +54,7 @@ def of_pulsar() -> Said:
 
 @pytest.mark.parametrize("secure", [False, True], ids=["plain", "tls"])
 @pytest.mark.parametrize("made", [of_kafka, of_pulsar])
-def test_what_was_begun_arrives_whole(tmp_path: Path, made: Callable[[], Said], secure: bool) -> None:
+async def test_what_was_begun_arrives_whole(tmp_path: Path, made: Callable[[], Said], secure: bool) -> None:
     """However late its client reads it; then the connection ends."""
     authority = Authority(tmp_path)
 
@@ -62,22 +64,19 @@ def test_what_was_begun_arrives_whole(tmp_path: Path, made: Callable[[], Said], 
             connection.check(LATER_MS)
             await asyncio.sleep(0.01)
 
-    async def test() -> None:
-        door, (connection, said, answer) = Door(tls=tls_of(authority) if secure else None), made()
-        await door.open(lambda: connection)
-        reader, writer = await door.connect(context=authority.context() if secure else None)
-        writer.write(said)
-        await asyncio.sleep(0.2)
-        whole = answer()
-        ages = asyncio.create_task(aging(connection))
-        await asyncio.sleep(0.3)
-        try:
-            same = await asyncio.wait_for(reader.read(), LIMIT_S) == whole
-        finally:
-            ages.cancel()
-            writer.transport.abort()
-            await door.close()
-        # Their difference would fill the log.
-        assert same
-
-    in_loop(test())
+    door, (connection, said, answer) = Door(tls=tls_of(authority) if secure else None), made()
+    await door.open(lambda: connection)
+    reader, writer = await door.connect(context=authority.context() if secure else None)
+    writer.write(said)
+    await asyncio.sleep(0.2)
+    whole = answer()
+    ages = asyncio.create_task(aging(connection))
+    await asyncio.sleep(0.1)
+    try:
+        same = await asyncio.wait_for(reader.read(), LIMIT_S) == whole
+    finally:
+        ages.cancel()
+        writer.transport.abort()
+        await door.close()
+    # Their difference would fill the log.
+    assert same

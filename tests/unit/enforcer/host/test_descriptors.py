@@ -30,20 +30,14 @@ class FakeLimit:
 @pytest.mark.parametrize(
     ("soft", "hard", "raised", "connections"),
     [
-        (1_024, 1_000_000, 2_110 + OWN, 1_000),
-        (1_024, resource.RLIM_INFINITY, 2_110 + OWN, 1_000),
+        (1_024, 1_000_000, 2_110 + OWN, 1_000), (1_024, resource.RLIM_INFINITY, 2_110 + OWN, 1_000),
         (5_000, 5_000, 5_000, 1_000),
         (resource.RLIM_INFINITY, resource.RLIM_INFINITY, resource.RLIM_INFINITY, 1_000),
-        (1_024, 1_500 + OWN, 1_500 + OWN, 695),
-        (100, 100, 100, 1),
+        (1_024, 1_500 + OWN, 1_500 + OWN, 695), (100, 100, 100, 1),
     ],
 )
 def test_the_limit_is_raised_as_far_as_needed(
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    soft: int,
-    hard: int,
-    raised: int,
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, soft: int, hard: int, raised: int,
     connections: int,
 ) -> None:
     """Two a connection, a reserve, our own and those that are open; if that cannot be, it is said."""

@@ -8,9 +8,10 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+import uvloop
 from connection_kit import FakeTransport, Rig
 from context_kit import SERVER_NAME
-from door_kit import Door, in_loop, tls_of
+from door_kit import Door, tls_of
 from pulsar_rig import PulsarRig
 from tls_kit import Authority
 
@@ -19,6 +20,8 @@ from enforcer.host.dial import Upstream, dial
 from enforcer.host.doors.proxy_header import header_of, parse
 from enforcer.host.server import Host
 from enforcer.host.sockets import Address
+
+LOOP = uvloop.new_event_loop
 
 
 class Owner:
@@ -107,38 +110,28 @@ async def test_what_is_given_up_is_not_closed_first() -> None:
 
 @pytest.mark.parametrize("secure", [False, True])
 @pytest.mark.parametrize("client", [("192.0.2.7", 4_321), ("2001:db8::7", 65_535), None])
-def test_a_broker_hears_of_the_client_before_all_else(
+async def test_a_broker_hears_of_the_client_before_all_else(
     tmp_path: Path, client: Address | None, secure: bool
 ) -> None:
     """Also before TLS; of a client that is gone it hears nothing, and the address of the socket stands."""
-
-    async def run() -> None:
-        authority = Authority(tmp_path)
-        door = Door(proxy_protocol="required", tls=tls_of(authority) if secure else None)
-        await door.open()
+    authority = Authority(tmp_path)
+    async with Door(proxy_protocol="required", tls=tls_of(authority) if secure else None) as door:
         context = ssl.create_default_context(cafile=authority.ca) if secure else None
         await dial(asyncio.Protocol, door.address, context, header_of(client, ("127.0.0.1", 9_092)))
         came = await door.next()
         told = came.visitor.peer
         assert isinstance(told, tuple) and (told == client if client else told[0] == door.address[0])
         came.transport.abort()
-        await door.close()
-
-    in_loop(run())
 
 
-def test_a_header_in_front_of_a_connection_that_fails() -> None:
+async def test_a_header_in_front_of_a_connection_that_fails() -> None:
     """It is told as without one."""
-
-    async def run() -> None:
-        door = Door()
-        await door.close()
-        door._listener.close()
-        for address in (door.address, ("x" * 64, 6650), ("no.such.host.invalid", 6650)):
-            with pytest.raises(OSError):
-                await asyncio.wait_for(dial(asyncio.Protocol, address, header=header_of(None, address)), 10)
-
-    in_loop(run())
+    door = Door()
+    await door.close()
+    door._listener.close()
+    for address in (door.address, ("x" * 64, 6650), ("no.such.host.invalid", 6650)):
+        with pytest.raises(OSError):
+            await asyncio.wait_for(dial(asyncio.Protocol, address, header=header_of(None, address)), 10)
 
 
 def test_the_address_of_another_family_is_left_out() -> None:

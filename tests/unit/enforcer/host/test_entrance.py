@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 from door_kit import LIMIT_S, Came, Door, in_loop, only_new_garbage, tls_of
+from each_kit import each
 from proxy_header_kit import CLIENTS, HEADERS, binary, text
 from pydantic import ValidationError
 from tls_kit import LOOPBACK, Authority
@@ -19,6 +21,7 @@ from enforcer.host.doors import entrance, sources
 from enforcer.host.doors.listening import listen_at
 from enforcer.host.doors.sources import Sources, TurnedAway
 
+LOOP = uvloop.new_event_loop
 FIRST = b"\0\0\0\x0a the first request"
 REQUIRED = {"proxy_protocol": "required"}
 Writer = asyncio.StreamWriter
@@ -41,12 +44,9 @@ async def is_out(reader: asyncio.StreamReader) -> None:
 @pytest.mark.parametrize("setting", ["required", "disabled"])
 @pytest.mark.parametrize("family", list(CLIENTS))
 @pytest.mark.parametrize("kind", list(HEADERS))
-def test_the_address_of_a_header_is_the_clients(kind: str, family: str, setting: str) -> None:
+async def test_the_address_of_a_header_is_the_clients(kind: str, family: str, setting: str) -> None:
     """Where it is required, none is no way in; where it is not, it is what a client says, like anything."""
-
-    async def run() -> None:
-        door = Door(LOOPBACK if family == "tcp4" else "::1", proxy_protocol=setting)
-        await door.open()
+    async with Door(LOOPBACK if family == "tcp4" else "::1", proxy_protocol=setting) as door:
         said = HEADERS[kind](*CLIENTS[family])
         reader, writer = await door.connect(said, FIRST)
         if setting == "required" and not said:
@@ -58,20 +58,14 @@ def test_the_address_of_a_header_is_the_clients(kind: str, family: str, setting:
             assert came.visitor.peer == (CLIENTS[family] if required else own)
             await all_of(came, FIRST if required else said + FIRST)
         writer.close()
-        await door.close()
-
-    in_loop(run())
 
 
 @pytest.mark.parametrize("setting", ["required", "disabled"])
 @pytest.mark.parametrize("kind", list(HEADERS))
-def test_a_header_comes_before_the_handshake(kind: str, setting: str, tmp_path: Path) -> None:
+async def test_a_header_comes_before_the_handshake(kind: str, setting: str, tmp_path: Path) -> None:
     """The same with TLS, in one packet with its hello."""
-
-    async def run() -> None:
-        authority, required = Authority(tmp_path), setting == "required"
-        door = Door(tls=tls_of(authority), proxy_protocol=setting)
-        await door.open()
+    authority, required = Authority(tmp_path), setting == "required"
+    async with Door(tls=tls_of(authority), proxy_protocol=setting) as door:
         said = HEADERS[kind](*CLIENTS["tcp4"])
         good = required == bool(said)
         try:
@@ -86,32 +80,25 @@ def test_a_header_comes_before_the_handshake(kind: str, setting: str, tmp_path: 
             await all_of(came, FIRST)
             writer.transport.abort()
             assert good
-        await door.close()
-
-    in_loop(run())
 
 
 @pytest.mark.parametrize("host", [LOOPBACK, "::1"])
-def test_a_header_is_taken_from_load_balancers_only(host: str) -> None:
+async def test_a_header_is_taken_from_load_balancers_only(host: str) -> None:
     """Of others no byte is read; an address of IPv4 is meant by itself also where it comes by IPv6."""
-
-    async def run() -> None:
-        for networks, trusted in ((["127.0.0.0/8", "::1"], True), (["192.0.2.0/24", "2001:db8::/32"], False)):
-            door = Door(host, proxy_protocol_from=networks, **REQUIRED)
-            await door.open()
-            reader, writer = await door.connect(text(*CLIENTS["tcp4"]))
-            if trusted:
-                assert (await door.next()).visitor.peer == CLIENTS["tcp4"]
-            else:
-                await is_out(reader)
-                assert door.turned_away("untrusted") == 1 and door.came.empty()
-            writer.close()
-            await door.close()
-
-    in_loop(run())
+    for networks, trusted in ((["127.0.0.0/8", "::1"], True), (["192.0.2.0/24", "2001:db8::/32"], False)):
+        door = Door(host, proxy_protocol_from=networks, **REQUIRED)
+        await door.open()
+        reader, writer = await door.connect(text(*CLIENTS["tcp4"]))
+        if trusted:
+            assert (await door.next()).visitor.peer == CLIENTS["tcp4"]
+        else:
+            await is_out(reader)
+            assert door.turned_away("untrusted") == 1 and door.came.empty()
+        writer.close()
+        await door.close()
 
 
-@pytest.mark.parametrize("item", ["", "10.0.0.1/8", "10.0.0.0/33", "balancer", "ü\n"])
+@each("item", ["", "10.0.0.1/8", "10.0.0.0/33", "balancer", "ü\n"])
 def test_what_is_no_network_is_refused(item: str) -> None:
     """By what it is, and what is expected."""
     with pytest.raises(ValidationError, match=r"expected addresses and networks, such as 10\.0\.0\.0/8"):
@@ -125,20 +112,14 @@ def test_load_balancers_are_named_where_their_headers_are_read() -> None:
 
 
 @pytest.mark.parametrize("said", [b"PROXY UNKNOWN\r\n", binary(0x20, 0, b""), binary(0x21, 0, b"tags")])
-def test_a_header_without_an_address_keeps_that_of_the_socket(said: bytes) -> None:
+async def test_a_header_without_an_address_keeps_that_of_the_socket(said: bytes) -> None:
     """A load balancer that looks whether we are there is itself."""
-
-    async def run() -> None:
-        door = Door(**REQUIRED)
-        await door.open()
+    async with Door(**REQUIRED) as door:
         _, writer = await door.connect(said, FIRST)
         came = await door.next()
         assert came.visitor.peer == writer.get_extra_info("sockname")
         await all_of(came, FIRST)
         writer.close()
-        await door.close()
-
-    in_loop(run())
 
 
 @pytest.mark.parametrize(
@@ -149,15 +130,12 @@ def test_a_header_without_an_address_keeps_that_of_the_socket(said: bytes) -> No
         (b"PROXY TCP4", "header_timeout"), (b"", "header_timeout"),
     ],
 )  # fmt: skip
-def test_a_bad_header_ends_its_connection(
+async def test_a_bad_header_ends_its_connection(
     said: bytes, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is counted, and the next one comes in as ever."""
     monkeypatch.setattr(entrance, "HANDSHAKE_S", 0.2)
-
-    async def run() -> None:
-        door = Door(**REQUIRED)
-        await door.open()
+    async with Door(**REQUIRED) as door:
         reader, bad = await door.connect(said)
         await is_out(reader)
         assert door.turned_away(reason) == 1 and door.came.empty()
@@ -165,18 +143,12 @@ def test_a_bad_header_ends_its_connection(
         await door.next()
         for writer in (bad, good):
             writer.close()
-        await door.close()
-
-    in_loop(run())
 
 
 @pytest.mark.parametrize("announced", [True, False])
-def test_connections_of_one_address_are_bounded(announced: bool) -> None:
+async def test_connections_of_one_address_are_bounded(announced: bool) -> None:
     """By that of the header, where there is one; a place that is left is free again."""
-
-    async def run() -> None:
-        door = Door(connections_per_address=2, **(REQUIRED if announced else {}))
-        await door.open()
+    async with Door(connections_per_address=2, **(REQUIRED if announced else {})) as door:
 
         async def come(host: str) -> tuple[asyncio.StreamReader, Writer]:
             return await door.connect(text(host, 1) if announced else b"x")
@@ -195,18 +167,12 @@ def test_connections_of_one_address_are_bounded(announced: bool) -> None:
             await door.next()
         for _, writer in in_it:
             writer.close()
-        await door.close()
-
-    in_loop(run())
 
 
-def test_a_failed_handshake_gives_its_place_back(tmp_path: Path) -> None:
+async def test_a_failed_handshake_gives_its_place_back(tmp_path: Path) -> None:
     """Ten clients that do not go on keep nobody out for longer than they are there."""
-
-    async def run() -> None:
-        authority = Authority(tmp_path)
-        door = Door(connections_per_address=1, tls=tls_of(authority))
-        await door.open()
+    authority = Authority(tmp_path)
+    async with Door(connections_per_address=1, tls=tls_of(authority)) as door:
         for _ in range(10):
             reader, writer = await door.connect(b"no hello at all")
             await is_out(reader)
@@ -215,82 +181,62 @@ def test_a_failed_handshake_gives_its_place_back(tmp_path: Path) -> None:
         await door.next()
         assert door.turned_away("connections_per_address") == 0
         writer.transport.abort()
-        await door.close()
-
-    in_loop(run())
 
 
-def test_no_time_for_the_end_of_tls_keeps_nobody_out(tmp_path: Path) -> None:
+async def test_no_time_for_the_end_of_tls_keeps_nobody_out(tmp_path: Path) -> None:
     """`stop_timeout_ms: 0` is a good setting."""
-
-    async def run() -> None:
-        authority = Authority(tmp_path)
-        door = Door(goodbye_s=0.0, tls=tls_of(authority))
-        await door.open()
+    authority = Authority(tmp_path)
+    async with Door(goodbye_s=0.0, tls=tls_of(authority)) as door:
         _, writer = await door.connect(b"", context=authority.context())
         await door.next()
         writer.transport.abort()
-        await door.close()
-
-    in_loop(run())
 
 
-def test_a_connection_that_cannot_be_made_takes_no_place() -> None:
+async def test_a_connection_that_cannot_be_made_takes_no_place() -> None:
     """However often it fails."""
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
+    door, failing = Door(connections_per_address=1), [True] * 3
 
-    async def run() -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
-        door, failing = Door(connections_per_address=1), [True] * 3
+    def accept() -> Came:
+        if failing:
+            failing.pop()
+            raise MemoryError
+        return Came(door)
 
-        def accept() -> Came:
-            if failing:
-                failing.pop()
-                raise MemoryError
-            return Came(door)
-
-        await door.open(accept)
-        for _ in range(3):
-            reader, writer = await door.connect()
-            await is_out(reader)
-            writer.close()
-        _, writer = await door.connect()
-        await door.next()
+    await door.open(accept)
+    for _ in range(3):
+        reader, writer = await door.connect()
+        await is_out(reader)
         writer.close()
-        await door.close()
+    _, writer = await door.connect()
+    await door.next()
+    writer.close()
+    await door.close()
 
-    in_loop(run())
 
-
-def test_who_is_in_makes_no_room(tmp_path: Path) -> None:
+async def test_who_is_in_makes_no_room(tmp_path: Path) -> None:
     """Though the task that let it in is not over yet."""
+    authority, chosen = Authority(tmp_path), list[bool]()
+    door = Door(tls=tls_of(authority))
 
-    async def run() -> None:
-        authority, chosen = Authority(tmp_path), list[bool]()
-        door = Door(tls=tls_of(authority))
+    class Late(Came):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            super().connection_made(transport)
+            chosen.append(door.entrance._make_room())
 
-        class Late(Came):
-            def connection_made(self, transport: asyncio.BaseTransport) -> None:
-                super().connection_made(transport)
-                chosen.append(door.entrance._make_room())
-
-        await door.open(lambda: Late(door))
-        _, writer = await door.connect(b"", context=authority.context())
-        came = await door.next()
-        writer.write(FIRST)
-        await all_of(came, FIRST)
-        assert chosen == [False] and door.failed("full") == 0
-        writer.transport.abort()
-        await door.close()
-
-    in_loop(run())
+    await door.open(lambda: Late(door))
+    _, writer = await door.connect(b"", context=authority.context())
+    came = await door.next()
+    writer.write(FIRST)
+    await all_of(came, FIRST)
+    assert chosen == [False] and door.failed("full") == 0
+    writer.transport.abort()
+    await door.close()
 
 
-def test_new_connections_of_one_address_are_bounded() -> None:
+async def test_new_connections_of_one_address_are_bounded() -> None:
     """A second's worth at once; others have their own."""
-
-    async def run() -> None:
-        door = Door(connection_creation_rate=3, **REQUIRED)
-        await door.open()
+    async with Door(connection_creation_rate=3, **REQUIRED) as door:
         clients = [await door.connect(text("192.0.2.7", port)) for port in range(5)]
         for reader, _ in clients[3:]:
             await is_out(reader)
@@ -300,9 +246,6 @@ def test_new_connections_of_one_address_are_bounded() -> None:
         assert door.turned_away("connection_creation_rate") == 2
         for _, writer in clients:
             writer.close()
-        await door.close()
-
-    in_loop(run())
 
 
 def test_rates_come_back_and_their_table_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -378,16 +321,10 @@ def test_who_comes_while_it_closes_is_sent_away(recwarn: pytest.WarningsRecorder
 
 
 @pytest.mark.parametrize("doors", [{}, REQUIRED, {"connection_creation_rate": 9}])
-def test_small_answers_leave_at_once(doors: Any) -> None:
+async def test_small_answers_leave_at_once(doors: Any) -> None:
     """However a client comes in: its socket does not wait to fill a packet."""
-
-    async def run() -> None:
-        door = Door(**doors)
-        await door.open()
+    async with Door(**doors) as door:
         _, writer = await door.connect(text("192.0.2.7", 1))
         made = (await door.next()).transport.get_extra_info("socket")
         assert made.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
         writer.close()
-        await door.close()
-
-    in_loop(run())

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
-from door_kit import LIMIT_S, Came, Door, in_loop, tls_of
+import uvloop
+from door_kit import LIMIT_S, Came, Door, tls_of
 from tls_kit import DOMAIN, LOOPBACK, Authority, Pair
 
 from enforcer.core.security.tls import UpstreamTlsSettings, client_context
@@ -21,6 +22,7 @@ from enforcer.host.dial import dial
 from enforcer.host.doors import entrance
 from enforcer.host.secured import Secured
 
+LOOP = uvloop.new_event_loop
 NEW, OLD, OLDER = ssl.TLSVersion.TLSv1_3, ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_1
 AS_USERS = {"principal_mapping_rules": "RULE:^.*CN=([^,]*).*$/$1/"}
 NEW_ONLY, OLD_ONLY, ALL = ["TLSv1.3"], ["TLSv1.2"], ["TLSv1.2", "TLSv1.3"]
@@ -86,7 +88,7 @@ async def comes_in(door: Door, context: ssl.SSLContext, name: str | None = LOOPB
     return came, version, cipher[0]
 
 
-def test_whoever_closes_when_its_client_ends_says_goodbye_once(
+async def test_whoever_closes_when_its_client_ends_says_goodbye_once(
     authorities: Authorities, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody would undo the first one's time limit, which holds the connection until it is over."""
@@ -100,20 +102,17 @@ def test_whoever_closes_when_its_client_ends_says_goodbye_once(
         def eof_received(self) -> None:
             self.transport.close()
 
-    async def run() -> None:
-        door = Door(tls=tls_of(authorities.own))
-        await door.open(lambda: Closing(door))
-        context = ssl.create_default_context(cafile=authorities.own.ca)
-        client = await asyncio.to_thread(shake, door.address, context, LOOPBACK)
-        came = await door.next()
-        with contextlib.suppress(OSError):
-            await asyncio.to_thread(client.unwrap)
-        client.close()
-        await asyncio.wait_for(came.over.wait(), LIMIT_S)
-        await door.close()
-
     monkeypatch.setattr(Secured, "_bound_end", noted)
-    in_loop(run())
+    door = Door(tls=tls_of(authorities.own))
+    await door.open(lambda: Closing(door))
+    context = ssl.create_default_context(cafile=authorities.own.ca)
+    client = await asyncio.to_thread(shake, door.address, context, LOOPBACK)
+    came = await door.next()
+    with contextlib.suppress(OSError):
+        await asyncio.to_thread(client.unwrap)
+    client.close()
+    await asyncio.wait_for(came.over.wait(), LIMIT_S)
+    await door.close()
     assert len(bound) == 1
 
 
@@ -137,24 +136,18 @@ def test_whoever_closes_when_its_client_ends_says_goodbye_once(
         ({"client_auth": "required", "protocols": OLD_ONLY}, None, "", "good", LOOPBACK, "alice"),
     ],
 )  # fmt: skip
-def test_good_handshakes(
+async def test_good_handshakes(
     authorities: Authorities, server: dict[str, Any], version: ssl.TLSVersion | None, ciphers: str,
     shown: str, name: str | None, seen: str,
 ) -> None:  # fmt: skip
     """Who comes in is known by a certificate that was asked for, and by nothing else."""
     context = limited(authorities.own.context(authorities.pair(shown)), version, ciphers)
     context.check_hostname = name is not None
-
-    async def run() -> None:
-        door = Door(tls=tls_of(authorities.own, **AS_USERS, **server))
-        await door.open()
+    async with Door(tls=tls_of(authorities.own, **AS_USERS, **server)) as door:
         came, spoken, cipher = await comes_in(door, context, name)
         assert seen in spoken or seen in cipher or seen == came.visitor.user
         assert came.visitor.user == (seen if seen == "alice" else "ANONYMOUS")
         assert came.visitor.name == (DOMAIN if name == DOMAIN else "")
-        await door.close()
-
-    in_loop(run())
 
 
 @pytest.mark.parametrize(
@@ -179,7 +172,7 @@ def test_good_handshakes(
         ({}, None, "", "distrusts", LOOPBACK, "refused_by_client"),
     ],
 )  # fmt: skip
-def test_bad_handshakes(
+async def test_bad_handshakes(
     authorities: Authorities, server: dict[str, Any], version: ssl.TLSVersion | None, ciphers: str,
     shown: str, name: str, reason: str,
 ) -> None:  # fmt: skip
@@ -188,17 +181,12 @@ def test_bad_handshakes(
     context = limited(
         whom.context(authorities.pair("" if shown == "distrusts" else shown)), version, ciphers
     )
-
-    async def run() -> None:
-        door = Door(knows=lambda asked: asked.endswith(DOMAIN), tls=tls_of(authorities.own, **server))
-        await door.open()
+    tls = tls_of(authorities.own, **server)
+    async with Door(knows=lambda asked: asked.endswith(DOMAIN), tls=tls) as door:
         await asyncio.to_thread(is_refused, door.address, context, name)
         await door.fails(reason)
         assert door.came.empty()
         await comes_in(door, authorities.own.context(authorities.pair("good")), DOMAIN)
-        await door.close()
-
-    in_loop(run())
 
 
 def hello(name: str = LOOPBACK) -> bytes:
@@ -222,15 +210,12 @@ def hello(name: str = LOOPBACK) -> bytes:
     ],
     ids=lambda value: f"{value[:6]!r}-{len(value)}" if isinstance(value, bytes) else str(value),
 )  # fmt: skip
-def test_what_is_no_handshake(
+async def test_what_is_no_handshake(
     authorities: Authorities, said: bytes, ends: bool, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Plain text, half a hello, a hello and nothing more, a record that is too long."""
     monkeypatch.setattr(entrance, "HANDSHAKE_S", 0.3)
-
-    async def run() -> None:
-        door = Door(tls=tls_of(authorities.own))
-        await door.open()
+    async with Door(tls=tls_of(authorities.own)) as door:
         reader, writer = await door.connect(said)
         if ends:
             writer.write_eof()
@@ -241,13 +226,10 @@ def test_what_is_no_handshake(
         writer.close()
         assert door.came.empty()
         await comes_in(door, authorities.own.context())
-        await door.close()
-
-    in_loop(run())
 
 
 @pytest.mark.parametrize("count", [500, pytest.param(10_000, marks=pytest.mark.soak)])
-def test_a_flood_of_hellos(authorities: Authorities, count: int) -> None:
+async def test_a_flood_of_hellos(authorities: Authorities, count: int) -> None:
     """Each is answered, and nothing follows: others come in meanwhile, memory stays, all are counted."""
     said = hello()
 
@@ -259,9 +241,7 @@ def test_a_flood_of_hellos(authorities: Authorities, count: int) -> None:
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
 
-    async def run() -> None:
-        door = Door(room=1_000, tls=tls_of(authorities.own))
-        await door.open()
+    async with Door(room=1_000, tls=tls_of(authorities.own)) as door:
         await comes_in(door, authorities.own.context())
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         places = asyncio.Semaphore(200)
@@ -273,9 +253,6 @@ def test_a_flood_of_hellos(authorities: Authorities, count: int) -> None:
         assert door.came.empty()
         await comes_in(door, authorities.own.context())
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 * 1024
-        await door.close()
-
-    in_loop(run())
 
 
 class Brief(asyncio.Protocol):
@@ -309,7 +286,7 @@ def broker(authorities: Authorities, request: pytest.FixtureRequest) -> Iterator
     ],
     indirect=["broker"],
 )  # fmt: skip
-def test_brokers(
+async def test_brokers(
     authorities: Authorities, broker: ssl.SSLContext, check_hostname: bool, spoken_to: bool,
     caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
@@ -324,12 +301,9 @@ def test_brokers(
         with client, contextlib.suppress(OSError), broker.wrap_socket(client, server_side=True) as secured:
             secured.recv(1)
 
-    async def run() -> None:
+    with listener:
         serving = asyncio.create_task(asyncio.to_thread(serve))
         with contextlib.nullcontext() if spoken_to else pytest.raises(ssl.SSLError):
             await dial(Brief, listener.getsockname(), client_context(asked))
         await serving
-
-    with listener:
-        in_loop(run())
     assert ("cannot be spoken to by TLS" in caplog.text) != spoken_to

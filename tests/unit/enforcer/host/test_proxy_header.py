@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv6Address
 
 import pytest
+from each_kit import each
 from hypothesis import given
 from hypothesis import strategies as st
 from proxy_header_kit import binary, of_client, text
@@ -60,7 +61,7 @@ def test_anything_else_is_refused_or_waited_for(data: bytes) -> None:
             assert found is None or found.length <= len(beginning + data)
 
 
-@pytest.mark.parametrize(
+@each(
     "header",
     [
         b"PROXY TCP4 192.0.2.7 192.0.2.9 1 2 3\r\n", b"PROXY TCP4 192.0.2.7 192.0.2.9 1\r\n",
@@ -81,7 +82,7 @@ def test_a_wrong_header_is_refused(header: bytes) -> None:
         parse(header)
 
 
-@pytest.mark.parametrize("first", [b"\0", b"G", b"\x16\x03\x01", b"PROXy", b"proxy ", SIGNATURE[:11] + b"\0"])
+@each("first", [b"\0", b"G", b"\x16\x03\x01", b"PROXy", b"proxy ", SIGNATURE[:11] + b"\0"])
 def test_a_client_without_a_header_is_known_by_its_first_wrong_byte(first: bytes) -> None:
     """Kafka's, HTTP's and TLS's own first bytes are among them."""
     with pytest.raises(TurnedAway, match="no_header"):

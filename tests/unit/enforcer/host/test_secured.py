@@ -7,11 +7,12 @@ import gc
 import socket
 import ssl
 import tracemalloc
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import cast
 
 import pytest
+import uvloop
 from door_kit import LIMIT_S, Door, in_loop, only_new_garbage, tls_of
 from endings_kit import arrived
 from tls_kit import LOOPBACK, Authority
@@ -23,6 +24,7 @@ HIGH, LOW = 1 << 20, 1 << 18
 LARGE = bytes(range(256)) * 65_536
 """16 MiB."""
 KIB = 1 << 10
+LOOP = uvloop.new_event_loop
 
 
 class _Mallinfo(ctypes.Structure):
@@ -74,32 +76,28 @@ class Side(asyncio.Protocol):
                 await self.came.wait()
 
 
-def between(folder: Path, work: Callable[[Side, Side], Awaitable[None]]) -> None:
-    """Run it with a connection by TLS: the broker's side of it, through the entrance, and ours, dialled."""
-
-    async def run() -> None:
-        authority = Authority(folder)
-        door, there, here = Door(tls=tls_of(authority)), Side(), Side()
-        await door.open(lambda: there)
-        await dial(lambda: here, door.address, ssl.create_default_context(cafile=authority.ca))
-        await asyncio.wait_for(there.made.wait(), LIMIT_S)
-        try:
-            await work(there, here)
-        finally:
-            for side in (there, here):
-                side.transport.abort()
-            await door.close()
-
-    in_loop(run())
+@contextlib.asynccontextmanager
+async def between(folder: Path) -> AsyncIterator[tuple[Side, Side]]:
+    """A connection by TLS: the broker's side of it, through the entrance, and ours, dialled."""
+    authority = Authority(folder)
+    door, there, here = Door(tls=tls_of(authority)), Side(), Side()
+    await door.open(lambda: there)
+    await dial(lambda: here, door.address, ssl.create_default_context(cafile=authority.ca))
+    await asyncio.wait_for(there.made.wait(), LIMIT_S)
+    try:
+        yield there, here
+    finally:
+        for side in (there, here):
+            side.transport.abort()
+        await door.close()
 
 
 @pytest.mark.parametrize("part", [len(LARGE), 50_000])
-def test_what_waits_is_seen_and_arrives(tmp_path: Path, part: int) -> None:
+async def test_what_waits_is_seen_and_arrives(tmp_path: Path, part: int) -> None:
     """All but little, in whatever parts it is written to whoever does not read; marks are told; then it comes
     as it was, and TLS keeps little of it.
     """
-
-    async def work(there: Side, here: Side) -> None:
+    async with between(tmp_path) as (there, here):
         here.transport.pause_reading()
         for begin in range(0, len(LARGE), part):
             there.transport.write(LARGE[begin : begin + part])
@@ -115,13 +113,10 @@ def test_what_waits_is_seen_and_arrives(tmp_path: Path, part: int) -> None:
         assert there.transport.get_write_buffer_size() == 0
         assert 90 * KIB < kept_by(there.transport) < 128 * KIB
 
-    between(tmp_path, work)
 
-
-def test_a_small_read_takes_little(tmp_path: Path) -> None:
+async def test_a_small_read_takes_little(tmp_path: Path) -> None:
     """Not a quarter of a MiB for each record; what is read next leaves it as it was."""
-
-    async def work(there: Side, here: Side) -> None:
+    async with between(tmp_path) as (there, here):
         here.transport.write(b"warm")
         await there.got(4)
         tracemalloc.start()
@@ -133,10 +128,8 @@ def test_a_small_read_takes_little(tmp_path: Path) -> None:
         await here.got(5)
         assert there.data == b"warmsmall" and here.data == b"other"
 
-    between(tmp_path, work)
 
-
-def test_who_reads_nothing_at_first_can_write(tmp_path: Path) -> None:
+async def test_who_reads_nothing_at_first_can_write(tmp_path: Path) -> None:
     """The end of TLS' own handshake, which still waits then, must not count as what the other side leaves."""
 
     class Deaf(Side):
@@ -145,81 +138,71 @@ def test_who_reads_nothing_at_first_can_write(tmp_path: Path) -> None:
             self.transport.pause_reading()
             self.transport.write(b"hello")
 
-    async def run() -> None:
-        authority = Authority(tmp_path)
-        door, there, here = Door(tls=tls_of(authority)), Side(), Deaf()
-        await door.open(lambda: there)
-        await dial(lambda: here, door.address, ssl.create_default_context(cafile=authority.ca))
-        await there.got(5)
-        assert here.transport.get_write_buffer_size() == 0
-        for side in (there, here):
-            side.transport.abort()
-        await door.close()
-
-    in_loop(run())
+    authority = Authority(tmp_path)
+    door, there, here = Door(tls=tls_of(authority)), Side(), Deaf()
+    await door.open(lambda: there)
+    await dial(lambda: here, door.address, ssl.create_default_context(cafile=authority.ca))
+    await there.got(5)
+    assert here.transport.get_write_buffer_size() == 0
+    for side in (there, here):
+        side.transport.abort()
+    await door.close()
 
 
-def test_what_waits_at_the_end_arrives(tmp_path: Path) -> None:
+async def test_what_waits_at_the_end_arrives(tmp_path: Path) -> None:
     """A connection that is closed has its time for it; nothing is told any more."""
-
-    async def work(there: Side, here: Side) -> None:
+    async with between(tmp_path) as (there, here):
         there.transport.write(LARGE)
         there.transport.close()
         await here.got(len(LARGE))
         await asyncio.wait_for(there.over.wait(), LIMIT_S)
         assert here.data == LARGE and there.told == ["pause"]
 
-    between(tmp_path, work)
 
-
-def test_what_waits_when_the_client_ends_its_side_arrives(
+async def test_what_waits_when_the_client_ends_its_side_arrives(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It may still read after its close_notify; what it does not get is no flood of the log either."""
+    authority, loop = Authority(tmp_path), asyncio.get_running_loop()
+    door, there = Door(tls=tls_of(authority)), Side()
+    await door.open(lambda: there)
+    got, sent = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = ssl.create_default_context(cafile=authority.ca).wrap_bio(got, sent, server_hostname=LOOPBACK)
+    with socket.create_connection(door.address, timeout=LIMIT_S) as client:
+        client.setblocking(False)
 
-    async def run() -> None:
-        authority, loop = Authority(tmp_path), asyncio.get_running_loop()
-        door, there = Door(tls=tls_of(authority)), Side()
-        await door.open(lambda: there)
-        got, sent = ssl.MemoryBIO(), ssl.MemoryBIO()
-        tls = ssl.create_default_context(cafile=authority.ca).wrap_bio(got, sent, server_hostname=LOOPBACK)
-        with socket.create_connection(door.address, timeout=LIMIT_S) as client:
-            client.setblocking(False)
-
-            async def until(step: Callable[[], object]) -> None:
-                while True:
-                    try:
-                        step()
-                        break
-                    except ssl.SSLWantReadError:
-                        await loop.sock_sendall(client, sent.read())
-                        got.write(await loop.sock_recv(client, SLICE_BYTES))
-                await loop.sock_sendall(client, sent.read())
-
-            await until(tls.do_handshake)
-            await asyncio.wait_for(there.made.wait(), LIMIT_S)
-            there.transport.write(LARGE)
-            with contextlib.suppress(ssl.SSLWantReadError):
-                tls.unwrap()
+        async def until(step: Callable[[], object]) -> None:
+            while True:
+                try:
+                    step()
+                    break
+                except ssl.SSLWantReadError:
+                    await loop.sock_sendall(client, sent.read())
+                    got.write(await loop.sock_recv(client, SLICE_BYTES))
             await loop.sock_sendall(client, sent.read())
-            await asyncio.wait_for(there.ended.wait(), LIMIT_S)
-            data = bytearray()
-            async with asyncio.timeout(LIMIT_S):
-                while len(data) < len(LARGE):
-                    await until(lambda: data.extend(tls.read(SLICE_BYTES)))
-            assert data == LARGE
-        there.transport.write(LARGE)
-        await door.close()
-        assert there.transport.get_write_buffer_size() == 0
 
-    in_loop(run())
+        await until(tls.do_handshake)
+        await asyncio.wait_for(there.made.wait(), LIMIT_S)
+        there.transport.write(LARGE)
+        with contextlib.suppress(ssl.SSLWantReadError):
+            tls.unwrap()
+        await loop.sock_sendall(client, sent.read())
+        await asyncio.wait_for(there.ended.wait(), LIMIT_S)
+        data = bytearray()
+        async with asyncio.timeout(LIMIT_S):
+            while len(data) < len(LARGE):
+                await until(lambda: data.extend(tls.read(SLICE_BYTES)))
+        assert data == LARGE
+    there.transport.write(LARGE)
+    await asyncio.sleep(0.1)
+    await door.close()
+    assert there.transport.get_write_buffer_size() == 0
     assert not caplog.messages
 
 
-def test_what_tls_keeps_of_what_was_read_is_counted(tmp_path: Path) -> None:
+async def test_what_tls_keeps_of_what_was_read_is_counted(tmp_path: Path) -> None:
     """Its buffers stay as large as the largest step; what nobody wants to hear it does not read."""
-
-    async def work(there: Side, here: Side) -> None:
+    async with between(tmp_path) as (there, here):
         there.transport.pause_reading()
         here.transport.write(LARGE[:HIGH])
         await asyncio.sleep(0.2)
@@ -228,45 +211,39 @@ def test_what_tls_keeps_of_what_was_read_is_counted(tmp_path: Path) -> None:
         await there.got(HIGH)
         assert 90 * KIB < kept_by(there.transport) < 128 * KIB
 
-    between(tmp_path, work)
 
-
-def test_an_idle_connection_keeps_what_is_counted(tmp_path: Path) -> None:
+async def test_an_idle_connection_keeps_what_is_counted(tmp_path: Path) -> None:
     """Nothing stays of a handshake that is not needed: for tickets OpenSSL would keep 16 KiB more."""
     libc = ctypes.CDLL(None)
     libc.mallinfo2.restype = _Mallinfo
+    authority, count = Authority(tmp_path), 100
+    # Made before, since they are not counted.
+    spare, sides = [Side() for _ in range(2 * count + 10)], list[Side]()
+    context = ssl.create_default_context(cafile=authority.ca)
+    door = Door(room=2 * count, tls=tls_of(authority))
 
-    async def run() -> None:
-        authority, count = Authority(tmp_path), 100
-        # Made before, since they are not counted.
-        spare, sides = [Side() for _ in range(2 * count + 10)], list[Side]()
-        context = ssl.create_default_context(cafile=authority.ca)
-        door = Door(room=2 * count, tls=tls_of(authority))
+    def side() -> Side:
+        sides.append(spare.pop())
+        return sides[-1]
 
-        def side() -> Side:
-            sides.append(spare.pop())
-            return sides[-1]
+    async def connect(number: int) -> None:
+        for _ in range(number):
+            await dial(side, door.address, context)
+            await asyncio.wait_for(sides[-1].made.wait(), LIMIT_S)
+        for here, there in zip(sides[-2 * number :: 2], sides[1 - 2 * number :: 2], strict=True):
+            there.transport.write(b"x")
+            await here.got(1)
 
-        async def connect(number: int) -> None:
-            for _ in range(number):
-                await dial(side, door.address, context)
-                await asyncio.wait_for(sides[-1].made.wait(), LIMIT_S)
-            for here, there in zip(sides[-2 * number :: 2], sides[1 - 2 * number :: 2], strict=True):
-                there.transport.write(b"x")
-                await here.got(1)
-
-        await door.open(side)
-        await connect(5)
-        before = libc.mallinfo2().in_use
-        await connect(count)
-        grown = libc.mallinfo2().in_use - before
-        kept = sum(kept_by(here.transport) for here in sides[-2 * count :])
-        for here in sides:
-            here.transport.abort()
-        await door.close()
-        assert grown < kept
-
-    in_loop(run())
+    await door.open(side)
+    await connect(5)
+    before = libc.mallinfo2().in_use
+    await connect(count)
+    grown = libc.mallinfo2().in_use - before
+    kept = sum(kept_by(here.transport) for here in sides[-2 * count :])
+    for here in sides:
+        here.transport.abort()
+    await door.close()
+    assert grown < kept
 
 
 async def shaken_by_hand(
@@ -290,13 +267,10 @@ async def shaken_by_hand(
 
 
 @pytest.mark.parametrize("size", [5, 51_200])
-def test_what_comes_with_the_handshake_waits_for_who_does_not_read(tmp_path: Path, size: int) -> None:
+async def test_what_comes_with_the_handshake_waits_for_who_does_not_read(tmp_path: Path, size: int) -> None:
     """It is told once it is wanted, though the client has ended meanwhile."""
-
-    async def run() -> None:
-        authority, sent = Authority(tmp_path), LARGE[:size]
-        door = Door(paused=True, tls=tls_of(authority))
-        await door.open()
+    authority, sent = Authority(tmp_path), LARGE[:size]
+    async with Door(paused=True, tls=tls_of(authority)) as door:
         client, _ = await shaken_by_hand(door, authority, sent)
         arrived(client)
         client.close()
@@ -306,12 +280,9 @@ def test_what_comes_with_the_handshake_waits_for_who_does_not_read(tmp_path: Pat
         came.transport.resume_reading()
         await asyncio.wait_for(came.over.wait(), LIMIT_S)
         assert came.data == sent
-        await door.close()
-
-    in_loop(run())
 
 
-def test_what_stands_before_nonsense_is_told(tmp_path: Path) -> None:
+async def test_what_stands_before_nonsense_is_told(tmp_path: Path) -> None:
     """And the connection ends for it, with what TLS says of it."""
 
     class Told(Side):
@@ -319,19 +290,16 @@ def test_what_stands_before_nonsense_is_told(tmp_path: Path) -> None:
             super().connection_lost(exc)
             self.why = exc
 
-    async def run() -> None:
-        authority, there = Authority(tmp_path), Told()
-        door = Door(tls=tls_of(authority))
-        await door.open(lambda: there)
-        client, tls = await shaken_by_hand(door, authority, b"good")
-        with client:
-            await asyncio.get_running_loop().sock_sendall(client, b"\x17\x03\x03\0\x20" + bytes(32))
-            await asyncio.wait_for(there.over.wait(), LIMIT_S)
-        assert there.data == b"good" and isinstance(there.why, ssl.SSLError)
-        assert tls.version() == "TLSv1.3"
-        await door.close()
-
-    in_loop(run())
+    authority, there = Authority(tmp_path), Told()
+    door = Door(tls=tls_of(authority))
+    await door.open(lambda: there)
+    client, tls = await shaken_by_hand(door, authority, b"good")
+    with client:
+        await asyncio.get_running_loop().sock_sendall(client, b"\x17\x03\x03\0\x20" + bytes(32))
+        await asyncio.wait_for(there.over.wait(), LIMIT_S)
+    assert there.data == b"good" and isinstance(there.why, ssl.SSLError)
+    assert tls.version() == "TLSv1.3"
+    await door.close()
 
 
 @pytest.mark.parametrize(("said", "reason"), [(b"GET / HTTP/1.1\r\n\r\n", "no_tls"), (b"", "closed")])
@@ -361,13 +329,10 @@ def test_of_a_failed_handshake_nothing_stays(tmp_path: Path, said: bytes, reason
 
 
 @pytest.mark.parametrize("size", [1, len(LARGE)])
-def test_who_does_not_end_is_ended(tmp_path: Path, size: int) -> None:
+async def test_who_does_not_end_is_ended(tmp_path: Path, size: int) -> None:
     """A client that neither reads nor closes has its time, and no more."""
-
-    async def run() -> None:
-        authority = Authority(tmp_path)
-        door = Door(goodbye_s=0.2, tls=tls_of(authority))
-        await door.open()
+    authority = Authority(tmp_path)
+    async with Door(goodbye_s=0.2, tls=tls_of(authority)) as door:
         client, _ = await shaken_by_hand(door, authority, b"x")
         with client:
             came = await door.next()
@@ -375,20 +340,13 @@ def test_who_does_not_end_is_ended(tmp_path: Path, size: int) -> None:
             came.transport.close()
             assert came.transport.is_closing() and not came.over.is_set()
             await asyncio.wait_for(came.over.wait(), LIMIT_S)
-        await door.close()
-
-    in_loop(run())
 
 
-def test_a_connection_in_plain_text_keeps_what_waits() -> None:
+async def test_a_connection_in_plain_text_keeps_what_waits() -> None:
     """And nothing else."""
-
-    async def run() -> None:
-        ours, theirs = socket.socketpair()
-        with theirs:
-            transport, _ = await asyncio.get_running_loop().create_connection(Side, sock=ours)
-            transport.write(LARGE)
-            assert kept_by(transport) == transport.get_write_buffer_size() > 0
-            transport.abort()
-
-    in_loop(run())
+    ours, theirs = socket.socketpair()
+    with theirs:
+        transport, _ = await asyncio.get_running_loop().create_connection(Side, sock=ours)
+        transport.write(LARGE)
+        assert kept_by(transport) == transport.get_write_buffer_size() > 0
+        transport.abort()

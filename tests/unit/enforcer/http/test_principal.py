@@ -5,6 +5,7 @@ import base64
 
 import httpx2
 import pytest
+from each_kit import each
 from http_kit import Front, jwt, reply
 
 from enforcer.http.metrics import HttpMetrics
@@ -15,27 +16,16 @@ from enforcer.http.settings import HttpSettings
 PATH = "/admin/v2/persistent/acme/orders/t1"
 
 
-@pytest.mark.parametrize(
+@each(
     ("header", "name"),
     [
-        (jwt(sub="ann"), "ann"),
-        (jwt(sub="ann").replace("Bearer", "bearer"), "ann"),
-        (jwt(other="ann"), None),
-        (jwt(sub=["ann", "bob"]), "ann"),
-        (jwt(sub=[]), None),
-        (jwt(sub=[["ann"]]), None),
-        (jwt(sub=5), None),
-        (jwt(sub=""), None),
-        (jwt(sub="x" * 2_000), None),
-        ("Bearer opaque", None),
-        ("Bearer a.!!!.c", None),
-        ("Bearer a.bm8.c", None),
-        ("Bearer ", None),
+        (jwt(sub="ann"), "ann"), (jwt(sub="ann").replace("Bearer", "bearer"), "ann"),
+        (jwt(other="ann"), None), (jwt(sub=["ann", "bob"]), "ann"), (jwt(sub=[]), None),
+        (jwt(sub=[["ann"]]), None), (jwt(sub=5), None), (jwt(sub=""), None), (jwt(sub="x" * 2_000), None),
+        ("Bearer opaque", None), ("Bearer a.!!!.c", None), ("Bearer a.bm8.c", None), ("Bearer ", None),
         ("Basic " + base64.b64encode(b"ann:x:y").decode(), "ann"),
         ("Basic " + base64.b64encode(b"ann").decode(), None),
-        ("Basic " + base64.b64encode(b"\xff:x").decode(), None),
-        ("Basic !", None),
-        ("Digest ann", None),
+        ("Basic " + base64.b64encode(b"\xff:x").decode(), None), ("Basic !", None), ("Digest ann", None),
         ("", None),
     ],
 )
@@ -66,7 +56,7 @@ class Asked:
         return Principals(HttpSettings(**settings), metrics, self, lambda: self.now_s)
 
 
-@pytest.mark.parametrize(
+@each(
     ("right", "wrong", "user"),
     [
         (200, 401, "ann"),

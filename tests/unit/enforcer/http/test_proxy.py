@@ -52,9 +52,7 @@ async def test_a_retry_after_is_rounded_up(front: Front) -> None:
 @pytest.mark.parametrize(
     "topic",
     [
-        TOPIC,
-        "/admin/v2/non-persistent/acme/orders/t1",
-        "/admin/persistent/acme/east/orders/t1",
+        TOPIC, "/admin/v2/non-persistent/acme/orders/t1", "/admin/persistent/acme/east/orders/t1",
         "/admin/non-persistent/acme/east/orders/t1",
     ],
 )
@@ -158,12 +156,9 @@ async def test_what_succeeds_all_the_same_is_charged(front: Front, method: str, 
 @pytest.mark.parametrize(
     ("error", "status", "refunded"),
     [
-        (httpx2.ConnectError("no"), 502, True),
-        (httpx2.ConnectTimeout("no"), 502, True),
-        (httpx2.PoolTimeout("no"), 503, True),
-        (httpx2.ReadTimeout("no"), 504, False),
-        (httpx2.ReadError("no"), 502, False),
-        (httpx2.RemoteProtocolError("no"), 502, False),
+        (httpx2.ConnectError("no"), 502, True), (httpx2.ConnectTimeout("no"), 502, True),
+        (httpx2.PoolTimeout("no"), 503, True), (httpx2.ReadTimeout("no"), 504, False),
+        (httpx2.ReadError("no"), 502, False), (httpx2.RemoteProtocolError("no"), 502, False),
     ],
 )
 async def test_an_upstream_that_does_not_answer(error: Exception, status: int, refunded: bool) -> None:
@@ -245,12 +240,8 @@ async def test_no_number_is_for_the_upstream_to_refuse(front: Front, body: bytes
 @pytest.mark.parametrize(
     ("body", "headers", "status"),
     [
-        (b"", {}, 400),
-        (b"3 4", {}, 400),
-        ("3".encode("utf-16"), {}, 400),
-        (b"99999999999", {}, 400),
-        (b"3", {"content-encoding": "gzip"}, 415),
-        (b" " * 70_000 + b"3", {}, 413),
+        (b"", {}, 400), (b"3 4", {}, 400), ("3".encode("utf-16"), {}, 400), (b"99999999999", {}, 400),
+        (b"3", {"content-encoding": "gzip"}, 415), (b" " * 70_000 + b"3", {}, 413),
     ],
 )
 async def test_what_cannot_be_counted_is_refused(body: bytes, headers: dict[str, str], status: int) -> None:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from each_kit import each
 
 from enforcer.http.pulsar_rules import PULSAR
 from enforcer.http.rules import Rules
@@ -12,7 +13,7 @@ from streaming.contract.errors import ConfigError
 from streaming.policy.settings import read_settings
 
 
-@pytest.mark.parametrize(
+@each(
     ("method", "path", "operation"),
     [
         ("PUT", "/admin/v2/persistent/t/n/p", "createNonPartitionedTopic"),
@@ -49,7 +50,7 @@ def test_paths() -> None:
 RULE = "method: PUT, path: '/t/{topic}', operation: create, name: '{topic}', cost: constant"
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "told"),
     [
         (RULE.replace("PUT", "put"), "rules[0].method: is the text 'put'; expected an HTTP method"),

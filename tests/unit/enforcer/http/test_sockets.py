@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx2
@@ -63,21 +63,18 @@ async def serving(app: ASGIApp, pair: Pair | None = None) -> AsyncIterator[int]:
     await task
 
 
-def between(scene: Callable[[int, Upstream], Coroutine[None, None, None]]) -> None:
-    """Run a scene with the port of a proxy before an upstream."""
-
-    async def run() -> None:
-        upstream, front = Upstream(), Front()
+@contextlib.asynccontextmanager
+async def between() -> AsyncIterator[tuple[int, Upstream]]:
+    """The port of a proxy before an upstream, and that."""
+    upstream, front = Upstream(), Front()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("enforcer.http.proxy.REPLAY_BODY_BYTES", 100)
         async with serving(upstream) as behind:
             settings = HttpSettings(upstream=f"http://127.0.0.1:{behind}")
             proxy = HttpProxy(settings, front.mutations, HttpMetrics())
             async with serving(proxy) as port:
-                await scene(port, upstream)
+                yield port, upstream
             await proxy.close()
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("enforcer.http.proxy.REPLAY_BODY_BYTES", 100)
-        asyncio.run(run())
 
 
 async def ask(port: int, request: bytes) -> bytes:
@@ -89,10 +86,9 @@ async def ask(port: int, request: bytes) -> bytes:
     return answer
 
 
-def test_bodies_lengths_and_methods() -> None:
+async def test_bodies_lengths_and_methods() -> None:
     """In chunks or not, expected or not, kept or streamed; HEAD has no body."""
-
-    async def scene(port: int, upstream: Upstream) -> None:
+    async with between() as (port, upstream):
         head = b"POST /x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n"
         chunked = b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n3\r\ndef\r\n0\r\n\r\n"
         assert (await ask(port, head + chunked)).endswith(b"\r\n\r\nabcdef")
@@ -110,30 +106,23 @@ def test_bodies_lengths_and_methods() -> None:
         assert b"x-method: HEAD" in answer and answer.endswith(b"\r\n\r\n")
         assert answer.lower().count(b"\r\ndate:") == 1
 
-    between(scene)
 
-
-def test_an_upstream_by_tls(tmp_path: Path) -> None:
+async def test_an_upstream_by_tls(tmp_path: Path) -> None:
     """Of a CA of its own, if that is trusted; else there is no answer from it."""
     authority = Authority(tmp_path)
-
-    async def run() -> None:
-        async with serving(Upstream(), authority.server()) as behind:
-            for tls, status in (({"ca": authority.ca}, b"200"), (None, b"502")):
-                settings = HttpSettings(upstream=f"https://{LOOPBACK}:{behind}", upstream_tls=tls)
-                proxy = HttpProxy(settings, Front().mutations, HttpMetrics())
-                async with serving(proxy) as port:
-                    answer = await ask(port, b"GET /x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
-                assert answer.startswith(b"HTTP/1.1 " + status)
-                await proxy.close()
-
-    asyncio.run(run())
+    async with serving(Upstream(), authority.server()) as behind:
+        for tls, status in (({"ca": authority.ca}, b"200"), (None, b"502")):
+            settings = HttpSettings(upstream=f"https://{LOOPBACK}:{behind}", upstream_tls=tls)
+            proxy = HttpProxy(settings, Front().mutations, HttpMetrics())
+            async with serving(proxy) as port:
+                answer = await ask(port, b"GET /x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+            assert answer.startswith(b"HTTP/1.1 " + status)
+            await proxy.close()
 
 
-def test_a_large_answer_is_streamed() -> None:
+async def test_a_large_answer_is_streamed() -> None:
     """The upstream gives no more than is taken, and what is gone is not fetched."""
-
-    async def scene(port: int, upstream: Upstream) -> None:
+    async with between() as (port, upstream):
         transport = httpx2.AsyncHTTPTransport()
         request = httpx2.Request("GET", f"http://127.0.0.1:{port}/much")
         response = await transport.handle_async_request(request)
@@ -153,18 +142,11 @@ def test_a_large_answer_is_streamed() -> None:
         await asyncio.sleep(0.3)
         assert upstream.given < PARTS / 2
 
-    between(scene)
 
-
-def test_nobody_there() -> None:
+async def test_nobody_there() -> None:
     """502 with a reason, at once."""
-
-    async def scene(port: int, upstream: Upstream) -> None:
-        front = Front()
-        settings = HttpSettings(upstream="http://127.0.0.1:1")
-        proxy = HttpProxy(settings, front.mutations, HttpMetrics())
-        async with serving(proxy) as own:
-            answer = await ask(own, b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
-            assert answer.startswith(b"HTTP/1.1 502 ") and b"cannot be reached" in answer
-
-    between(scene)
+    proxy = HttpProxy(HttpSettings(upstream="http://127.0.0.1:1"), Front().mutations, HttpMetrics())
+    async with serving(proxy) as port:
+        answer = await ask(port, b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 502 ") and b"cannot be reached" in answer
+    await proxy.close()

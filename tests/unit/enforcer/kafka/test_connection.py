@@ -38,16 +38,6 @@ def rig() -> Rig:
     return Rig()
 
 
-def test_answers_keep_the_order_of_the_requests(rig: Rig) -> None:
-    """An answer of our own waits for those of the broker that are due before it."""
-    rig.connection.data_received(opaque(1) + REFUSED + opaque(3))
-    assert rig.client.answered() == []
-    rig.answer([struct.pack(">i", 1) + b"body"])
-    assert rig.client.answered() == [1, 2]
-    rig.answer([struct.pack(">i", 3)])
-    assert rig.client.answered() == [1, 2, 3]
-
-
 def test_what_is_lost_as_its_broker_ends_is_not_overtaken(rig: Rig) -> None:
     """A write failed, and nobody has said so yet: an answer of our own behind it would be taken for its."""
     rig.upstream.broker.closed = True
@@ -55,15 +45,6 @@ def test_what_is_lost_as_its_broker_ends_is_not_overtaken(rig: Rig) -> None:
     assert rig.client.data == b""
     rig.connection.upstream_failed("lost")
     assert rig.client.data == b"" and rig.client.closed
-
-
-def test_produce_without_acks_has_no_answer(rig: Rig) -> None:
-    """acks=0 takes no place among the answers, or all later ones would be shifted."""
-    no_acks = header(PRODUCE, 3, 1) + struct.pack(">hhii", -1, 0, 1_000, 0)
-    rig.connection.data_received(framed(no_acks) + opaque(2))
-    assert len(rig.upstream.sent) == 2
-    rig.answer([struct.pack(">i", 2)])
-    assert rig.client.answered() == [2]
 
 
 def test_a_response_to_nothing_ends_the_connection() -> None:

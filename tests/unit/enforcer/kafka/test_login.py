@@ -7,6 +7,7 @@ from math import inf
 
 import pytest
 from connection_kit import FakeTransport, framed, frames_of, header, opaque
+from each_kit import each
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.sasl import (
@@ -41,8 +42,8 @@ def test_a_certificate_names_the_user_until_a_login_has_succeeded(error: int, us
     assert visit.user == user
 
 
-@pytest.mark.parametrize("exchange", [plain, scram])
-@pytest.mark.parametrize("piece", [1, 2, 3, 5, 7, 11, 13, 40])
+@each("exchange", [plain, scram])
+@each("piece", [1, 2, 3, 5, 7, 11, 13, 40])
 def test_a_login_may_come_in_pieces(
     exchange: Callable[[Visit], None], piece: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,7 +118,7 @@ def test_plain_needs_tls(tls: int, allowed: int, passes: int) -> None:
     assert visit.user == "alice"
 
 
-@pytest.mark.parametrize(
+@each(
     ("mechanism", "size", "passes"),
     [
         ("PLAIN", 4_096, True), ("PLAIN", 4_097, False), ("SCRAM-SHA-256", 16_000, False),

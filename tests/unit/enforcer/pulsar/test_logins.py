@@ -2,6 +2,7 @@
 
 
 import pytest
+from each_kit import each
 from pulsar_rig import BROKER, MESSAGE, SEND, PulsarRig, Seeing, connect, connected
 
 from enforcer.wire.pulsar import frames
@@ -48,7 +49,7 @@ def test_no_open_relay(rig: PulsarRig, target: str) -> None:
     assert rig.metric("proxy_closed_connections_total", reason="refused_target") == 1
 
 
-@pytest.mark.parametrize(
+@each(
     ("fields", "own", "user"),
     [
         ({}, {}, ANONYMOUS),

@@ -1,7 +1,7 @@
 """`GET /weir/v1/stream`: what comes, when it ends, and how many there may be."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, cast
 
@@ -9,6 +9,7 @@ import orjson
 import pytest
 from admin_api_kit import MemoryStore, parts
 from entity_kit import admission, decided, dispatch, share
+from fastapi import FastAPI
 
 from enforcer.control.access.tokens import Grant, Role, digest_of
 from enforcer.control.answers import stream
@@ -71,9 +72,9 @@ async def until(what: Callable[[], bool]) -> None:
             await asyncio.sleep(0.005)
 
 
-def opened(made: Parts, listener: Listener) -> "asyncio.Task[None]":
+def opened(made: Parts, listener: Listener, app: FastAPI | None = None) -> "asyncio.Task[None]":
     """Begin."""
-    app: Callable[..., Awaitable[None]] = create_app(made)
+    app = app or create_app(made)
     return asyncio.ensure_future(app(listener.scope, listener.receive, listener.send))  # type: ignore[arg-type]
 
 
@@ -136,16 +137,14 @@ async def test_a_token_that_is_none_any_more_ends_it(made: Parts, monkeypatch: p
 
 async def test_there_are_few_and_a_tenant_sees_its_own(made: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
     """503 for one too many, 403 for another's entity, 400 for what cannot be asked."""
+    app = create_app(made)
     monkeypatch.setattr(stream, "STREAMS_MAX", 0)
     for query, token, status in (
-        ("", "look", 503),
-        ("law=mutation&entity=user%3Dalice", "acme", 403),
-        ("entity=user%3Dalice", "look", 400),
-        ("by=name", "look", 400),
-        ("", "none", 401),
+        ("", "look", 503), ("law=mutation&entity=user%3Dalice", "acme", 403),
+        ("entity=user%3Dalice", "look", 400), ("by=name", "look", 400), ("", "none", 401),
     ):
         listener = Listener(query, token)
-        await opened(made, listener)
+        await opened(made, listener, app)
         assert listener.status == status, query
     assert ended(made, "full") == 1
 
@@ -155,8 +154,8 @@ async def test_streams_that_come_at_once_have_the_same_bound(
 ) -> None:
     """Else they could be all requests that may be under way, and nobody else would ever be answered."""
     monkeypatch.setattr(stream, "STREAMS_MAX", 2)
-    listeners = [Listener() for _ in range(5)]
-    tasks = [opened(made, listener) for listener in listeners]
+    listeners, app = [Listener() for _ in range(5)], create_app(made)
+    tasks = [opened(made, listener, app) for listener in listeners]
     await until(lambda: all(listener.status for listener in listeners))
     assert sorted(listener.status for listener in listeners) == [200, 200, 503, 503, 503]
     for listener in listeners:

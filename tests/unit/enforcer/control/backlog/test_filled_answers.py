@@ -44,13 +44,7 @@ def test_where_weir_knows_nothing_it_is_pulsars_answer() -> None:
     """Unchanged, whatever it is."""
     for path in (STATS, PARTITIONED):
         for value in (
-            NEW,
-            "text",
-            None,
-            [],
-            {},
-            {"subscriptions": 5, "partitions": 6},
-            {"partitions": {"x": 7}},
+            NEW, "text", None, [], {}, {"subscriptions": 5, "partitions": 6}, {"partitions": {"x": 7}},
         ):
             assert filled(parts(), path, value) == value
     assert filled(limited(), STATS, NEW, "a/b c") == NEW

@@ -5,6 +5,7 @@ from typing import Any
 import orjson
 import pytest
 from admin_api_kit import refusal
+from each_kit import each
 
 from enforcer.control.backlog.quotas import (
     QuotaPlace,
@@ -41,7 +42,7 @@ def test_what_pulsar_admin_sends_is_taken() -> None:
     assert read(SIZE, limit=7, limitTime=None, policy=HOLD) == {"limitSize": 7, "policy": HOLD}
 
 
-@pytest.mark.parametrize(
+@each(
     ("place", "fields", "said"),
     [
         (SIZE, {"policy": HOLD}, "limitSize: is missing"),
@@ -122,9 +123,7 @@ def test_what_applies() -> None:
         },
     }
     assert applied_quotas(entries, TOPIC) == {
-        "destination_storage": {
-            "limit": 5, "limitSize": 5, "limitTime": -1, "policy": HOLD, "actions": True,
-        },
+        "destination_storage": {"limit": 5, "limitSize": 5, "limitTime": -1, "policy": HOLD, "actions": True},
         "message_age": {"limit": -1, "limitSize": -1, "limitTime": 90, "policy": "producer_exception"},
     }  # fmt: skip
 

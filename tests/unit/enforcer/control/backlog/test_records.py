@@ -2,6 +2,7 @@
 
 import pytest
 from admin_backlog_kit import report
+from each_kit import each
 
 from enforcer.control.backlog.records import SubscriptionLag, report_of
 from streaming.contract.errors import BadEvent
@@ -30,7 +31,7 @@ def test_nulls_of_packed_rows_are_absent() -> None:
     assert found.subscriptions == (SubscriptionLag("s", True, 7, 1_050.0, 550.0, 0),)
 
 
-@pytest.mark.parametrize("subscriptions", [None, 5, [5], [{"name": "s"}], [{"name": None}]])
+@each("subscriptions", [None, 5, [5], [{"name": "s"}], [{"name": None}]])
 def test_what_is_none_is_refused(subscriptions: object) -> None:
     """As the job does."""
     with pytest.raises(BadEvent):

@@ -1,7 +1,7 @@
 """The broker's settings as Pulsar's dynamic configuration."""
 
-import pytest
 from admin_api_kit import refusal
+from each_kit import each
 
 from enforcer.control.dispatch.broker import NAMES, delete_value, put_value, values
 from streaming.policy.files import check_entry
@@ -9,7 +9,7 @@ from streaming.policy.files import check_entry
 HELD = {"broker": {"dispatchThrottlingRateInMsg": 5, "preciseBacklogSize": True}}
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "text", "value"),
     [
         ("dispatchThrottlingRateInMsg", "5", 5),
@@ -27,7 +27,7 @@ def test_texts_become_values(name: str, text: str, value: object) -> None:
     check_entry("broker", changed["broker"])
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "text", "status", "reason"),
     [
         ("nosuch", "5", 412, "Can't update non-dynamic configuration"),

@@ -1,7 +1,7 @@
 """What the admin API makes of requests for dispatch rates, without a server."""
 
-import pytest
 from admin_api_kit import refusal
+from each_kit import each
 
 from enforcer.control.dispatch.rates import (
     RatePlace,
@@ -25,7 +25,7 @@ TEN = {"dispatchThrottlingRateInMsg": 10}
 FIVE = {"dispatchThrottlingRateInByte": 5, "ratePeriodInSecond": 2}
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "fields"),
     [
         (b"{}", {}),
@@ -41,7 +41,7 @@ def test_absent_fields_stay_absent(body: bytes, fields: dict[str, object]) -> No
     assert rate_fields(body) == fields
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "reason"),
     [
         (b"", "empty"),
@@ -108,7 +108,7 @@ def test_what_applies_is_found_by_precedence() -> None:
     assert applied_rate(entries, OF_ALL) == unlimited | FIVE
 
 
-@pytest.mark.parametrize(
+@each(
     ("place", "reason"),
     [
         (RatePlace(holder=Holder(section=Section.NAMESPACES, name="acme/a b"), kind=RateKind.TOPIC),

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from delivery_kit import DECISION
+from each_kit import each
 
 from enforcer.control.dispatch.records import dispatch_of
 from streaming.contract.errors import BadEvent
@@ -27,7 +28,7 @@ def test_packed_nulls_are_absent() -> None:
     assert dispatch_of(fields | {"available": {"msgs": None, "bytes": None}}).limited_by is None
 
 
-@pytest.mark.parametrize(
+@each(
     "wrong",
     [
         {"limited_by": {}}, {"limited_by": "x"}, {"limited_by": {"level": "x", "dimension": "msgs"}},

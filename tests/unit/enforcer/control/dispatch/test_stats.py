@@ -27,12 +27,9 @@ def shown(table: DeliveryTable, now_ms: int, entries: Any = OF_SUB) -> dict[str,
 def test_names_are_pulsars() -> None:
     """PIP-406's, of all levels and dimensions."""
     assert set(CUT_NAMES) == {
-        "dispatchThrottledMsgEventsBySubscriptionLimit",
-        "dispatchThrottledBytesEventsBySubscriptionLimit",
-        "dispatchThrottledMsgEventsByTopicLimit",
-        "dispatchThrottledBytesEventsByTopicLimit",
-        "dispatchThrottledMsgEventsByBrokerLimit",
-        "dispatchThrottledBytesEventsByBrokerLimit",
+        "dispatchThrottledMsgEventsBySubscriptionLimit", "dispatchThrottledBytesEventsBySubscriptionLimit",
+        "dispatchThrottledMsgEventsByTopicLimit", "dispatchThrottledBytesEventsByTopicLimit",
+        "dispatchThrottledMsgEventsByBrokerLimit", "dispatchThrottledBytesEventsByBrokerLimit",
     }
 
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from context_kit import READERS
 from context_kit import read as read_record
+from each_kit import each
 from message_kit import Record
 
 from enforcer.core.feeds.decisions import decisions_in, decisions_tail
@@ -59,7 +60,7 @@ def test_nobody_goes_by_a_decision_of_policies_that_are_only_tried() -> None:
     assert read_record(Record(packed, packed=True)) == []
 
 
-@pytest.mark.parametrize(
+@each(
     "value",
     [
         None, b"", b"garbage", b"[]", b"7", b"null", b"\xff", b'{"type":"share"}', b'{"type":"admission"}',

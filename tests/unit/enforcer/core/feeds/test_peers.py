@@ -3,7 +3,7 @@
 from typing import Any
 
 import pyarrow as pa
-import pytest
+from each_kit import each
 from message_kit import Record
 from pack_kit import packed
 
@@ -29,7 +29,7 @@ def test_signs_of_life() -> None:
         assert signs_in(Record(other)) == []  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
+@each(
     ("changed", "expected"),
     [
         ({}, [Charge("user=a", "p1-1", 5_000, (3,), False)]),

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from each_kit import each
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.consumer import FetchResponse
@@ -147,8 +148,8 @@ def test_a_long_field_passes(sizes: list[int]) -> None:
         assert walked(17, longer, sizes) == longer, after
 
 
-@pytest.mark.parametrize("sizes", [[262_144], [1_000, 7, 50_000], [64]])
-@pytest.mark.parametrize("count", [3_000, 3_001, 3_002, 3_003])
+@each("sizes", [[262_144], [1_000, 7, 50_000], [64]])
+@each("count", [3_000, 3_001, 3_002, 3_003])
 def test_more_new_leaders_than_are_kept_are_left_out(sizes: list[int], count: int) -> None:
     """The records pass, and no address of a broker: the client asks for Metadata instead."""
     nodes = [(node, f"broker-{node}.example", None) for node in range(count)]

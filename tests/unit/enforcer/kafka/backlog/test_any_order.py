@@ -5,9 +5,9 @@ import struct
 from collections import deque
 from collections.abc import Iterator
 
-import pytest
 from backlog_kit import EXCEPTION, HOLD, decision, quota
 from connection_kit import Rig, framed, frames_of, opaque
+from each_kit import each
 from kafka.protocol.metadata.metadata import MetadataResponse
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 from kafka_kit import build, decode, response
@@ -118,7 +118,7 @@ class Story:
         self.rig.run_timers()
 
 
-@pytest.mark.parametrize("seed", range(12))
+@each("seed", range(12))
 def test_each_request_is_answered_once_and_truly(seed: int) -> None:
     """Nothing blocked reaches the broker; what is answered without an error did, and nothing else."""
     story = Story(seed)

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from each_kit import each
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 from kafka_kit import CORRELATION_ID, decode, with_tag
 from traffic_kit import batch, key_of, produce, produce_response
@@ -35,8 +36,8 @@ def _name(said: Any) -> str:
     return said if isinstance(said, str) else said.bytes.rstrip(b"\1").decode()
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("txn", [None, "t"])
+@each("version", VERSIONS)
+@each("txn", [None, "t"])
 def test_what_is_asked_for(version: int, txn: str | None) -> None:
     """Acks, timeout and partitions, with and without a transaction."""
     frame, header = produce(version, TOPICS, acks=-1, txn=txn)
@@ -47,7 +48,7 @@ def test_what_is_asked_for(version: int, txn: str | None) -> None:
     assert (asked.acks, asked.timeout_ms, asked.places) == (-1, 1_000, expected)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@each("version", VERSIONS)
 def test_what_is_free_goes_on_unchanged(version: int) -> None:
     """Topics of which nothing is left are not named any more; records and transaction stay."""
     frame, header = produce(version, TOPICS, acks=1, txn="t")
@@ -62,7 +63,7 @@ def test_what_is_free_goes_on_unchanged(version: int) -> None:
     assert without(frame, header, ()) == frame
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@each("version", VERSIONS)
 def test_answers_say_what_was_refused(version: int) -> None:
     """Of all partitions, or beside what the broker says; with a message where the version has one."""
     _, header = produce(version, TOPICS)

@@ -4,6 +4,7 @@ import struct
 from typing import NamedTuple
 
 import pytest
+from each_kit import each
 from traffic_kit import batch
 
 from enforcer.kafka.dispatch.entries import AbortedTxn, Entry, entries, run
@@ -85,7 +86,7 @@ def test_aborted_transactions() -> None:
     assert [entry.msgs for entry in read(b"".join(parts))] == [2, 0, 3, 4, 5, 0, 6]
 
 
-@pytest.mark.parametrize(("offset", "msgs"), [(100, 6), (101, 5), (105, 1), (106, 0), (200, 0)])
+@each(("offset", "msgs"), [(100, 6), (101, 5), (105, 1), (106, 0), (200, 0)])
 def test_a_first_batch_that_begins_before(offset: int, msgs: int) -> None:
     """Only what lies from the offset on counts."""
     assert [entry.msgs for entry in read(placed(batch(6), 100), offset)] == [msgs]
@@ -111,11 +112,7 @@ PLAIN = placed(batch(6), 10) + placed(batch(3), 16, TRANSACTIONAL, 5)
 
 @pytest.mark.parametrize(
     ("records", "offset"),
-    [
-        (PLAIN, 10),
-        (PLAIN + placed(batch(30), 30)[:70], 0),
-        (PLAIN + b"not even a head", 10),
-    ],
+    [(PLAIN, 10), (PLAIN + placed(batch(30), 30)[:70], 0), (PLAIN + b"not even a head", 10)],
 )
 def test_a_run_is_all_entries_at_once(records: bytes, offset: int) -> None:
     """What is cut off at its end does not count."""
@@ -127,13 +124,9 @@ def test_a_run_is_all_entries_at_once(records: bytes, offset: int) -> None:
 @pytest.mark.parametrize(
     ("records", "offset"),
     [
-        (b"", 0),
-        (PLAIN[:70], 0),
-        (PLAIN, 11),
-        (PLAIN + batch(1, magic=1)[:40], 10),
+        (b"", 0), (PLAIN[:70], 0), (PLAIN, 11), (PLAIN + batch(1, magic=1)[:40], 10),
         (PLAIN + placed(batch(6, compression=1), 19), 10),
-        (PLAIN + placed(batch(1), 19, TRANSACTIONAL | CONTROL, 5), 10),
-        (PLAIN + batch(3, magic=1), 10),
+        (PLAIN + placed(batch(1), 19, TRANSACTIONAL | CONTROL, 5), 10), (PLAIN + batch(3, magic=1), 10),
         (PLAIN + struct.pack(">qi", 19, -12) + bytes(80), 10),
         (PLAIN + placed(batch(1), 19)[:57] + struct.pack(">i", 1 << 30) + batch(1)[61:], 10),
     ],

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from each_kit import each
 from kafka.protocol.consumer import FetchRequest
 from kafka_kit import decode
 from traffic_kit import fetch_request, key_of, topic_id
@@ -36,7 +37,7 @@ def named(topic: Any, version: int) -> bytes:
     return bytes(topic.topic_id.bytes) if version >= 13 else str(topic.topic).encode()
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@each("version", VERSIONS)
 def test_reads_what_is_asked(version: int) -> None:
     """Topics, partitions, offsets, limits and the session."""
     frame, header = fetch_request(version, TOPICS, 7_777, 3, 99, offset=12)
@@ -54,7 +55,7 @@ def test_reads_what_is_asked(version: int) -> None:
     assert asked.session_at == at
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@each("version", VERSIONS)
 def test_writes_what_may_be_read(version: int) -> None:
     """Without a topic, in smaller parts, for a shorter time, outside of a session; the rest stays."""
     frame, _ = fetch_request(version, TOPICS, epoch=0, session=5, offset=12)

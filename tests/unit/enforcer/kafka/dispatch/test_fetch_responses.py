@@ -6,6 +6,7 @@ from time import process_time
 from typing import Any
 
 import pytest
+from each_kit import each
 from fetch_rig import World
 from kafka.protocol.consumer import FetchResponse
 from kafka_kit import CORRELATION_ID, decode
@@ -25,7 +26,7 @@ def rows(response: Any) -> list[list[bytes]]:
     return [[bytes(part.records or b"") for part in topic.partitions] for topic in response.responses]
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@each("version", VERSIONS)
 def test_reads_what_came(version: int) -> None:
     """Topics, partitions, offsets, aborted transactions, and where the records are."""
     frame = fetch_response(version, {"a": [SIX, b""], "bc": [TEN]}, aborted=2)
@@ -37,7 +38,7 @@ def test_reads_what_came(version: int) -> None:
     assert (answer.error, first.error) == (0, 0)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@each("version", VERSIONS)
 def test_cuts_and_completes(version: int) -> None:
     """Some records less, a topic more; all else stays, what stands in tagged fields too."""
     fields: dict[str, Any] = {"throttle_time_ms": 70}
@@ -66,7 +67,7 @@ def test_cuts_and_completes(version: int) -> None:
     assert changed(frame, answer, version, {}, []) == frame
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@each("version", VERSIONS)
 def test_an_answer_without_the_broker(version: int) -> None:
     """Every partition without records, in no session, and when to ask again."""
     keys = [key_of(name, version >= 13) for name in ("a", "bc")]

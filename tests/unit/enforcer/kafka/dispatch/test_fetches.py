@@ -5,6 +5,7 @@ from uuid import UUID
 
 import pytest
 from counted_kit import Delivered
+from each_kit import each
 from fetch_rig import ADDRESS, BROKER, CLIENT, Rig, World, full, sizes, two_waiting
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka_kit import build, decode, request
@@ -25,7 +26,7 @@ def learn(rig: Rig, *names: str) -> None:
             rig.world.names[rig.key(name)] = name
 
 
-@pytest.mark.parametrize("version", range(4, 19))
+@each("version", range(4, 19))
 def test_a_limited_topic_is_cut(version: int) -> None:
     """Ten left: two batches of six go on, the third comes another time; the session is none."""
     rig = Rig(World(), version)
@@ -44,7 +45,7 @@ def test_a_limited_topic_is_cut(version: int) -> None:
     assert rig.world.counted.held == [(BROKER, full("t"), "", "topic", "msgs")]
 
 
-@pytest.mark.parametrize("version", range(4, 19))
+@each("version", range(4, 19))
 def test_a_topic_that_must_wait_is_left_out(version: int) -> None:
     """The others go on; the wait ends when it may be read; the client gets an answer for it."""
     rig = Rig(World(), version)
@@ -62,7 +63,7 @@ def test_a_topic_that_must_wait_is_left_out(version: int) -> None:
     assert response.throttle_time_ms == 0
 
 
-@pytest.mark.parametrize("version", range(4, 19))
+@each("version", range(4, 19))
 def test_all_must_wait(version: int) -> None:
     """The request is kept until something is left, or for a second, and then answered without the broker."""
     rig = Rig(World(), version)

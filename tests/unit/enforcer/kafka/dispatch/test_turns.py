@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from counted_kit import Counted, Left
+from each_kit import each
 from fetch_rig import ADDRESS, BROKER, CLIENT, Rig, World, full, two_waiting
 from kafka.protocol.consumer import FetchRequest
 from kafka_kit import decode
@@ -90,9 +91,9 @@ def rates(
     return [(group.got - before) / SECONDS for group, before in zip(groups, had, strict=True)]
 
 
-@pytest.mark.parametrize("answer_ms", [(STEP_MS, STEP_MS), (STEP_MS, 50), (50, STEP_MS)])
-@pytest.mark.parametrize("late_ms", [(0, 0), (0, 30), (30, 0)])
-@pytest.mark.parametrize("order", [("hungry", "small"), ("small", "hungry")])
+@each("answer_ms", [(STEP_MS, STEP_MS), (STEP_MS, 50), (50, STEP_MS)])
+@each("late_ms", [(0, 0), (0, 30), (30, 0)])
+@each("order", [("hungry", "small"), ("small", "hungry")])
 def test_a_group_with_less_of_its_own_beside_a_hungry_one(
     order: tuple[str, str], late_ms: tuple[int, int], answer_ms: tuple[int, int]
 ) -> None:

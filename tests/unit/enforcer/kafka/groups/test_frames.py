@@ -4,6 +4,7 @@ import struct
 from typing import Any
 
 import pytest
+from each_kit import each
 from kafka.protocol.consumer import (
     HeartbeatRequest,
     HeartbeatResponse,
@@ -38,7 +39,7 @@ STATIC = MEMBER | {"group_instance_id": "s1"}
 ASKS_FOR = {"topics": [{"name": "t", "partition_indexes": [1, 2]}]}
 
 
-@pytest.mark.parametrize(
+@each(
     ("kind", "versions", "fields", "found"),
     [
         # Kafka Connect's workers are no consumers.
@@ -73,7 +74,7 @@ def test_the_consumer_protocol(epoch: int) -> None:
 CONTENT = struct.pack(">hi", 1, 1) + struct.pack(">h1s", 1, b"t") + struct.pack(">iiii", 2, 0, 5, -1)
 
 
-@pytest.mark.parametrize("version", range(6))
+@each("version", range(6))
 def test_what_a_sync_tells(version: int) -> None:
     """The assignment; nothing with an error; not known if it is not Kafka's."""
 
@@ -128,7 +129,7 @@ def test_who_is_refused_by_the_consumer_protocol(error: int, found: list[GroupAc
     assert let_in([ME], frame, CONSUMER_GROUP_HEARTBEAT, 1) == found
 
 
-@pytest.mark.parametrize("version", range(6))
+@each("version", range(6))
 def test_who_has_left(version: int) -> None:
     """Each of several members by its own error; one that the group does not know is not in it."""
     both = [GroupActor("g", name, leaves=True) for name in "mn"]
@@ -140,8 +141,8 @@ def test_who_has_left(version: int) -> None:
     assert known(build(LeaveGroupResponse, version, members=rows), both) == both[1:]
 
 
-@pytest.mark.parametrize("version", range(2, 10))
-@pytest.mark.parametrize(("errors", "found"), [((0,), [ME]), ((30, 0), [ME]), ((30, 30), []), ((), [])])
+@each("version", range(2, 10))
+@each(("errors", "found"), [((0,), [ME]), ((30, 0), [ME]), ((30, 30), []), ((), [])])
 def test_who_has_committed(version: int, errors: tuple[int, ...], found: list[GroupActor]) -> None:
     """An error stands with each partition alone."""
     rows = [{"partition_index": number, "error_code": error} for number, error in enumerate(errors)]
@@ -155,7 +156,7 @@ def fetched(error: int) -> list[dict[str, Any]]:
     return [{"name": "t", "partitions": [row, row]}]
 
 
-@pytest.mark.parametrize("version", range(1, 10))
+@each("version", range(1, 10))
 def test_who_has_got_offsets(version: int) -> None:
     """An error stands with the partitions, then behind all topics, then with each group."""
     if version >= 8:

@@ -3,7 +3,7 @@
 from typing import Any
 from uuid import UUID
 
-import pytest
+from each_kit import each
 from kafka.protocol.consumer import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -23,7 +23,7 @@ def name(version: int, ids_from: int = 10) -> tuple[dict[str, Any], str | bytes]
     return ({"topic_id": ID}, ID.bytes) if version >= ids_from else ({"name": "t"}, "t")
 
 
-@pytest.mark.parametrize("version", range(11))
+@each("version", range(11))
 def test_commits(version: int) -> None:
     """Of the partitions that were taken."""
     field, topic = name(version)
@@ -38,7 +38,7 @@ def test_commits(version: int) -> None:
     assert places(*request(frame), response(answer)) == [Place("g", topic, 0, 1 << 40)]
 
 
-@pytest.mark.parametrize("version", range(6))
+@each("version", range(6))
 def test_commits_of_transactions(version: int) -> None:
     """As of a consumer whose results go to Kafka exactly once."""
     part = {"partition_index": 2, "committed_offset": 9, "committed_metadata": None}
@@ -51,7 +51,7 @@ def test_commits_of_transactions(version: int) -> None:
         assert places(*request(frame), response(answer)) == found
 
 
-@pytest.mark.parametrize("version", range(1, 11))
+@each("version", range(1, 11))
 def test_what_a_group_is_told(version: int) -> None:
     """At its start, of each group that is asked for; -1 is nowhere."""
     field, topic = name(version)

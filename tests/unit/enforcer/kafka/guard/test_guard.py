@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from each_kit import each
 
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import Alter, ProxySettings
@@ -94,7 +95,7 @@ def test_a_first_refusal_is_an_increase() -> None:
     assert {("weir_proxy_refused_topics_total", APIS[key].name) for key in FILTERED} <= told
 
 
-@pytest.mark.parametrize(("key", "version"), NAMING)
+@each(("key", "version"), NAMING)
 def test_what_is_weirs_is_taken_out_and_refused(key: int, version: int) -> None:
     """Among others: they go on alone, and the answer has an error for what was taken out."""
     assert judged(key, version, {OTHER: OTHER_ID}) is None
@@ -113,7 +114,7 @@ def test_what_is_weirs_is_taken_out_and_refused(key: int, version: int) -> None:
     response_layout(key, version).read(finished, response_body_offset(key, version, finished))
 
 
-@pytest.mark.parametrize(("key", "version"), NAMING)
+@each(("key", "version"), NAMING)
 def test_with_nothing_left_the_broker_is_asked_only_for_what_else_it_says(key: int, version: int) -> None:
     """The answer is made here, but for Metadata, sessions of Fetch and lists within structs."""
     found = judged(key, version, {OURS: OUR_ID})
@@ -169,7 +170,7 @@ def test_too_many_refusals_are_too_large() -> None:
         guard().judge(frame, parse_header(frame), "")
 
 
-@pytest.mark.parametrize(("key", "version"), NAMING)
+@each(("key", "version"), NAMING)
 def test_names_are_read_alone(key: int, version: int) -> None:
     """Those of topics, of each API that has them; what else may be Weir's is not said to be nobody's."""
     protected = guard().protected

@@ -1,6 +1,7 @@
 """What is Weir's own: its ids, as the cluster tells them."""
 
 import pytest
+from each_kit import each
 
 from enforcer.kafka.guard.protected import _LOOKS_MAX, IDS_MAX, OwnTopics
 from enforcer.wire.kafka.fields import NO_ID, string
@@ -28,8 +29,8 @@ def test_no_id_takes_no_place() -> None:
     assert protected.ids == set(ids)
 
 
-@pytest.mark.parametrize("prefix", ["weir.", "w" * 100 + ".", ""])
-@pytest.mark.parametrize("padding", [300, 3])
+@each("prefix", ["weir.", "w" * 100 + ".", ""])
+@each("padding", [300, 3])
 def test_a_name_is_found_whatever_stands_around_it(prefix: str, padding: int) -> None:
     """In classic and flexible versions, short and long, with a length that is longer than it need be."""
     protected = OwnTopics(Topics(prefix), active=True)

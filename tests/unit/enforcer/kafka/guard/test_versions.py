@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from each_kit import each
 from kafka.protocol.metadata.api_versions import ApiVersionsResponse
 from kafka_kit import CLIENT_ID, CORRELATION_ID, build, decode, response, with_tag
 
@@ -31,7 +32,7 @@ def answered(version: int, ranges: dict[int, tuple[int, int]], **fields: Any) ->
     return response(build(ApiVersionsResponse, version, api_keys=keys, **fields))
 
 
-@pytest.mark.parametrize("version", range(5))
+@each("version", range(5))
 def test_versions_are_intersected(version: int) -> None:
     """Ranges shrink to ours, unknown and hidden APIs vanish, features and throttle time are copied."""
     feature = {"name": "f", "min_version": 1, "max_version": 2}
@@ -60,7 +61,7 @@ def test_too_new_api_versions_is_answered_in_version_0() -> None:
     assert versions.api_versions_refusal(header(18, 4)) is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("api_key", "version", "closed"),
     [
         (0, 13, False), (0, 14, True), (1, 19, True), (3, 13, False), (3, 14, True), (3, -1, True),

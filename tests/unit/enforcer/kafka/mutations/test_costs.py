@@ -3,8 +3,8 @@
 import uuid
 from typing import Any
 
-import pytest
 from admin_kit import create, delete, grow
+from each_kit import each
 from kafka.protocol.admin.topics import DeleteTopicsRequest
 from kafka_kit import request
 
@@ -15,10 +15,8 @@ from enforcer.wire.kafka.mutations import MutationRequest, decode_request
 
 ID_A, ID_B = uuid.uuid5(uuid.NAMESPACE_DNS, "a").bytes, uuid.uuid5(uuid.NAMESPACE_DNS, "b").bytes
 TOPICS = TopicCounts(
-    by_name={"a": 30, "b": 1, "none": None, "none2": None},
-    by_id={ID_A: 30, ID_B: 1, bytes(15) + b"x": None},
-    names={ID_A: "a", ID_B: "b"},
-    broker_count=3,
+    by_name={"a": 30, "b": 1, "none": None, "none2": None}, by_id={ID_A: 30, ID_B: 1, bytes(15) + b"x": None},
+    names={ID_A: "a", ID_B: "b"}, broker_count=3,
 )
 DEFAULT_PARTITIONS = 4
 
@@ -31,7 +29,7 @@ def costs(read: MutationRequest, topics: TopicCounts = TOPICS) -> list[tuple[int
     return [(one.mutations, one.cost) for one in counted]
 
 
-@pytest.mark.parametrize(
+@each(
     ("row", "mutations", "cost"),
     [
         (("new", 5, 3, 0), 5, Cost.CHARGED),
@@ -60,7 +58,7 @@ def test_replicas_are_not_judged_without_brokers() -> None:
     assert costs(read, NOTHING_KNOWN) == [(5, Cost.CHARGED)]
 
 
-@pytest.mark.parametrize(
+@each(
     ("topic", "mutations", "cost"),
     [
         ("a", 30, Cost.CHARGED),
@@ -87,17 +85,13 @@ def test_deletion_by_neither_or_both_costs_nothing() -> None:
     assert costs(read) == [(0, Cost.INVALID_SHAPE), (0, Cost.UNKNOWN_TOPIC)]
 
 
-@pytest.mark.parametrize(
+@each(
     ("row", "mutations", "cost"),
     [
-        (("b", 31, None), 30, Cost.CHARGED),
-        (("b", 3, 2), 2, Cost.CHARGED),
-        (("b", 3, 1), 0, Cost.INVALID_SHAPE),
-        (("b", 3, 0), 0, Cost.INVALID_SHAPE),
-        (("b", 1, None), 0, Cost.NOT_AN_INCREASE),
-        (("a", 3, None), 0, Cost.NOT_AN_INCREASE),
-        (("none", 3, None), 0, Cost.UNKNOWN_TOPIC),
-        (("hidden", 3, None), 1, Cost.CHARGED),
+        (("b", 31, None), 30, Cost.CHARGED), (("b", 3, 2), 2, Cost.CHARGED),
+        (("b", 3, 1), 0, Cost.INVALID_SHAPE), (("b", 3, 0), 0, Cost.INVALID_SHAPE),
+        (("b", 1, None), 0, Cost.NOT_AN_INCREASE), (("a", 3, None), 0, Cost.NOT_AN_INCREASE),
+        (("none", 3, None), 0, Cost.UNKNOWN_TOPIC), (("hidden", 3, None), 1, Cost.CHARGED),
     ],
 )
 def test_growth_costs_the_difference(row: Any, mutations: int, cost: Cost) -> None:

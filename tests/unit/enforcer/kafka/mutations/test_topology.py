@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from each_kit import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -111,7 +112,7 @@ WRONG: list[tuple[list[Fields], dict[str, int]]] = [
 ]
 
 
-@pytest.mark.parametrize(("parts", "there"), WRONG)
+@each(("parts", "there"), WRONG)
 def test_nothing_is_made_of_what_is_refused(parts: list[Fields], there: dict[str, int]) -> None:
     """Missing sources, other numbers of partitions, loops, places that are none."""
     with pytest.raises(NothingMade):

@@ -1,6 +1,7 @@
 """Produce requests that are read by hand: what is found is what the codec finds."""
 
 import pytest
+from each_kit import each
 from hypothesis import given
 from hypothesis import strategies as st
 from traffic_kit import batch, key_of, produce
@@ -34,8 +35,8 @@ def by_codec(frame: bytes) -> list[Part] | None:
     return parts
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("records", BATCHES[1:], ids=len)
+@each("version", VERSIONS)
+@each("records", BATCHES[1:])
 def test_a_plain_request_is_found(version: int, records: bytes) -> None:
     """Wherever it stands, with or without a client id."""
     for client_id in ("", "x" * 300):
@@ -45,7 +46,7 @@ def test_a_plain_request_is_found(version: int, records: bytes) -> None:
         assert by_hand(frame, version) == by_hand(frame, version, b"before") == part
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@each("version", VERSIONS)
 def test_others_are_left(version: int) -> None:
     """Two topics, two partitions, a transaction, no acks, no name, and a part of one."""
     one = batch(1)

@@ -3,6 +3,7 @@
 import struct
 
 import pytest
+from each_kit import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -107,8 +108,8 @@ def test_a_run_ends_when_there_is_no_room() -> None:
     assert requests.run(slots, 4) and requests.waiting == 1 and requests.frames == 5
 
 
-@pytest.mark.parametrize("version", [0, 2, 3, 8, 9, 13])
-@pytest.mark.parametrize("transaction", [None, b"t" * 40])
+@each("version", [0, 2, 3, 8, 9, 13])
+@each("transaction", [None, b"t" * 40])
 def test_produce_without_acks_takes_no_slot(version: int, transaction: bytes | None) -> None:
     """acks is found in every version, with a transactional id and without."""
     for acks in (0, 1, -1):
@@ -152,11 +153,11 @@ def test_what_was_put_back_comes_again() -> None:
     assert requests.waiting == 1 and requests.frames == 2
 
 
-@pytest.mark.parametrize(
+@each(
     ("length", "reason"),
     [(-1, Reason.NEGATIVE_LENGTH), (-(1 << 31), Reason.NEGATIVE_LENGTH), (LIMIT_BYTES + 1, Reason.TOO_LARGE)],
 )
-@pytest.mark.parametrize("more", [b"", bytes(20)])
+@each("more", [b"", bytes(20)])
 def test_absurd_length_is_refused_before_its_payload(length: int, reason: Reason, more: bytes) -> None:
     """Four bytes are enough to refuse a frame, whether it would be passed on, read or counted."""
     data = struct.pack(">i", length) + more
@@ -173,10 +174,8 @@ def test_absurd_length_is_refused_before_its_payload(length: int, reason: Reason
 FRAMES = st.lists(
     st.builds(
         lambda key, version, size, name: request(key, version, 7, bytes(size), name),
-        st.sampled_from([LIST_GROUPS, METADATA, CREATE_TOPICS, PRODUCE, 999]),
-        st.integers(0, 9),
-        st.sampled_from([0, 1, 30, STREAMED_FROM_BYTES]),
-        st.sampled_from([b"", b"other", b"limited"]),
+        st.sampled_from([LIST_GROUPS, METADATA, CREATE_TOPICS, PRODUCE, 999]), st.integers(0, 9),
+        st.sampled_from([0, 1, 30, STREAMED_FROM_BYTES]), st.sampled_from([b"", b"other", b"limited"]),
     ),
     max_size=12,
 )
@@ -219,7 +218,7 @@ def guarded() -> Requests:
     )
 
 
-@pytest.mark.parametrize("key", sorted(FILTERED & UNREAD.keys() - {PRODUCE}))
+@each("key", sorted(FILTERED & UNREAD.keys() - {PRODUCE}))
 def test_a_request_that_could_name_weirs_topics_is_read(key: int) -> None:
     """By the bytes of a name or an id anywhere in it; without them it passes, JoinGroup always."""
     version = UNREAD[key][1]
@@ -247,8 +246,8 @@ def produce_to(
     return request(PRODUCE, version, 1, b"\0" * (version >= 9) + request_layout(0, version).write(body))
 
 
-@pytest.mark.parametrize("version", [0, 2, 3, 8, 9, 12])
-@pytest.mark.parametrize(
+@each("version", [0, 2, 3, 8, 9, 12])
+@each(
     ("topics", "transaction", "passes"),
     [
         ([b"mine"], None, True), ([b"weir.usage"], None, False), ([b"mine", b"weir.usage"], None, False),
@@ -283,9 +282,9 @@ def written_longer(data: bytes, before: bytes, number: bytes, after: bytes, size
     return struct.pack(">i", len(payload)) + payload
 
 
-@pytest.mark.parametrize("transaction", [None, b"txn"])
-@pytest.mark.parametrize("size", [2, 3, 4, 5])
-@pytest.mark.parametrize("version", [9, 12, 13])
+@each("transaction", [None, b"txn"])
+@each("size", [2, 3, 4, 5])
+@each("version", [9, 12, 13])
 def test_a_number_longer_than_need_be_hides_nothing(
     version: int, size: int, transaction: bytes | None
 ) -> None:
@@ -334,9 +333,7 @@ def test_produce_by_id() -> None:
 @pytest.mark.parametrize(
     ("key", "version", "limit"),
     [
-        (CREATE_TOPICS, 5, ADMIN_BYTES),
-        (17, 1, SMALL_BYTES),
-        (999, 0, SMALL_BYTES),
+        (CREATE_TOPICS, 5, ADMIN_BYTES), (17, 1, SMALL_BYTES), (999, 0, SMALL_BYTES),
         (LIST_GROUPS, 0, LIMIT_BYTES),
     ],
 )

@@ -11,6 +11,7 @@ from traffic_kit import fetch_response
 from enforcer.core.metrics import Traffic
 from enforcer.kafka.addresses.repeats import Repeats
 from enforcer.kafka.part import Slot
+from enforcer.kafka.pipeline import responses
 from enforcer.kafka.pipeline.responses import Responses, Rewrite
 from enforcer.wire.kafka.addresses import Rewriter
 from streaming.contract.errors import WeirError
@@ -100,9 +101,7 @@ def test_a_large_response_passes_while_it_comes() -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        response(7),
-        response(1) + response(1),
-        struct.pack(">ib", 1, 0),
+        response(7), response(1) + response(1), struct.pack(">ib", 1, 0),
         struct.pack(">ii", LIMIT_BYTES + 1, 1),
     ],
 )
@@ -138,14 +137,14 @@ def test_addresses_of_new_leaders_are_read() -> None:
 
 
 @given(
-    st.integers(11, 17), st.lists(st.integers(0, 300_000), max_size=8),
-    st.lists(st.integers(1, 400_000), min_size=1, max_size=8),
+    st.integers(11, 17), st.lists(st.integers(0, 30_000), max_size=8),
+    st.lists(st.integers(1, 40_000), min_size=1, max_size=8),
 )  # fmt: skip
 def test_records_that_move_past_us_leave_in_their_place(
     version: int, moves: list[int], sizes: list[int]
 ) -> None:
     """However much of them moves, and when: the client gets the same bytes, and they are counted."""
-    large = fetch_response(version, {"a": [b"x" * 300_000, b"y" * 400_000], "b": [b"z" * 10]})
+    large = fetch_response(version, {"a": [b"x" * 30_000, b"y" * 40_000], "b": [b"z" * 10]})
     stream = response(1, large[4:]) + response(2, b"next")
     client = Client(Slot(FETCH, version, 1), Slot(LIST_GROUPS, 0, 2), limit_bytes=1 << 20)
     pos, turn = 0, 0
@@ -158,10 +157,14 @@ def test_records_that_move_past_us_leave_in_their_place(
         return count
 
     client.responses.move = move
-    while pos < len(stream):
-        piece = stream[pos : pos + sizes[turn % len(sizes)]]
-        pos, turn = pos + len(piece), turn + 1
-        client.responses.take(piece)
+    with pytest.MonkeyPatch.context() as patch:
+        # A tenth of what is worth it, with answers as much smaller: a stream may come byte by byte.
+        patch.setattr(responses, "MOVED_FROM_BYTES", responses.MOVED_FROM_BYTES // 10)
+        patch.setattr(responses, "MOVED_FROM_READ_BYTES", responses.MOVED_FROM_READ_BYTES // 10)
+        while pos < len(stream):
+            piece = stream[pos : pos + sizes[turn % len(sizes)]]
+            pos, turn = pos + len(piece), turn + 1
+            client.responses.take(piece)
     assert client.data == stream and not client.responses.answers
     assert client.traffic.bytes_out == len(stream)
 

@@ -228,10 +228,8 @@ def test_one_that_is_too_long_ends_the_connection() -> None:
 
 
 TIGHT: dict[str, Any] = {
-    **GROUPS,
-    "resourcegroups.rg1": {"publishRateInMsgs": 400},
-    "resourcegroups.rg2": {"publishRateInBytes": 40_000},
-    "tenants.acme": {"resourcegroup": "rg2"},
+    **GROUPS, "resourcegroups.rg1": {"publishRateInMsgs": 400},
+    "resourcegroups.rg2": {"publishRateInBytes": 40_000}, "tenants.acme": {"resourcegroup": "rg2"},
     "quotas[user=ANONYMOUS,client-id=one]": {"producer_byte_rate": 3_000},
 }
 MOVED = {**TIGHT, "namespaces.acme/orders": {"resourcegroup": "rg2"}, "namespaces.acme/other": {}}
@@ -240,10 +238,8 @@ REQUESTS = st.builds(
     client_id=st.sampled_from(("one", "two")), acks=st.sampled_from((1, 1, 1, 0)),
 )  # fmt: skip
 STEPS = st.one_of(
-    st.lists(REQUESTS, min_size=1, max_size=4),
-    st.sampled_from((1, 100, 700)),
-    st.sampled_from((0, 0, 0, 6)).map(str),
-    st.sampled_from((TIGHT, MOVED)),
+    st.lists(REQUESTS, min_size=1, max_size=4), st.sampled_from((1, 100, 700)),
+    st.sampled_from((0, 0, 0, 6)).map(str), st.sampled_from((TIGHT, MOVED)),
 )
 
 

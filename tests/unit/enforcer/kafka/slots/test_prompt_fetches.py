@@ -1,7 +1,7 @@
 """Fetches that a broker must answer at once."""
 
-import pytest
 from connection_kit import framed, opaque
+from each_kit import each
 from kafka.protocol.consumer import FetchRequest
 from kafka_kit import build, request
 
@@ -14,7 +14,7 @@ def fetch(version: int, max_wait_ms: int, min_bytes: int) -> bytes:
     return framed(request(build(FetchRequest, version, **values))[0])
 
 
-@pytest.mark.parametrize("version", range(4, 18))
+@each("version", range(4, 18))
 def test_those_that_may_not_wait_are_found(version: int) -> None:
     """By their own numbers, wherever they stand in a run."""
     assert prompt_fetches(fetch(version, 0, 1)) == {7}

@@ -1,6 +1,6 @@
 """Produce answers that refuse every partition, as kafka-python reads them."""
 
-import pytest
+from each_kit import each
 from kafka.protocol.producer import ProduceResponse
 from kafka_kit import decode
 from traffic_kit import batch, produce, topic_id
@@ -9,7 +9,7 @@ from enforcer.kafka.slots.refusal import timed_out
 from enforcer.wire.kafka.mutations import REQUEST_TIMED_OUT
 
 
-@pytest.mark.parametrize("version", range(3, 14))
+@each("version", range(3, 14))
 def test_every_partition_is_refused(version: int) -> None:
     """Under its own name and number, with the error that clients try again after."""
     topics = {"t1": [batch(3), batch(1)], "a-longer-name": [batch(2)]}

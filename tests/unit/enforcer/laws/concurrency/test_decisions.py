@@ -1,6 +1,7 @@
 """Concurrency limits as they are read."""
 
 import pytest
+from each_kit import each
 
 from streaming.contract.decisions import LIMIT_TTL_MS, limit_of
 from streaming.contract.errors import BadEvent
@@ -19,7 +20,7 @@ def test_a_limit_is_read() -> None:
     assert limit_of({**LIMIT, "ttl_ms": 5}).ttl_ms == 5
 
 
-@pytest.mark.parametrize(
+@each(
     "wrong", [{"limit": -1}, {"limit": "26"}, {"limit": 2**31}, {"partition": 1}, {"ts": None}]
 )
 def test_nonsense_is_none(wrong: dict[str, object]) -> None:

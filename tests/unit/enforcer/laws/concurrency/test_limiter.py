@@ -5,6 +5,7 @@ import random
 import pytest
 from clock_kit import Waiter
 from concurrency_kit import MS, Times, limiter_at
+from each_kit import each
 
 from enforcer.laws.concurrency.limiter import Limiter, Ticket
 
@@ -271,7 +272,7 @@ class History:
         return ticket
 
 
-@pytest.mark.parametrize("seed", range(40))
+@each("seed", range(40))
 def test_nothing_leaks_whatever_happens(seed: int) -> None:
     """Never below 0, never above the limit but for exempt ones, and in the end nobody has a slot."""
     history = History(seed)

@@ -41,10 +41,7 @@ class World:
         desk = Desk()
         self.sockets: list[socket.socket] = []
         self.brokers = Brokers(
-            listen_host="127.0.0.1",
-            advertise="127.0.0.1",
-            port_base=0,
-            brokers_max=9,
+            listen_host="127.0.0.1", advertise="127.0.0.1", port_base=0, brokers_max=9,
             serve=lambda listener, _: self.sockets.append(listener),
         )
         self.clients: list[Client] = []
@@ -53,11 +50,9 @@ class World:
         self.desk = desk
         self.policies = desk.coordinator.policies
         ends = replace(
-            desk.context,
-            send_usage=lambda _event, key: self.sent.append(key),
+            desk.context, send_usage=lambda _event, key: self.sent.append(key),
             send_usage_pack=lambda _value, key: self.sent.append(key),
-            ask_for_a_sign=lambda: self.signs.append(desk.now_ms),
-            upstreams=self.brokers,
+            ask_for_a_sign=lambda: self.signs.append(desk.now_ms), upstreams=self.brokers,
             connections=lambda: self.clients,
         )
         self.limits = ConcurrencyLimits(ends, Meter(desk.settings, ends.clock))

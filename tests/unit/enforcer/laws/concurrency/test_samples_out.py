@@ -53,14 +53,8 @@ def test_an_event_holds_the_samples_of_a_partition() -> None:
     (first, key), (second, _) = sent.events
     assert key == "broker-1"
     assert first == {
-        "type": "latency",
-        "id": f"p1-latency-{EPOCH_MS}-1",
-        "ts": EPOCH_MS,
-        "partition": "broker-1",
-        "samples": [
-            [(EPOCH_MS - 30) * MS, 14 * MS, 6, False],
-            [(EPOCH_MS - 20) * MS, 20 * MS, 2, True],
-        ],
+        "type": "latency", "id": f"p1-latency-{EPOCH_MS}-1", "ts": EPOCH_MS, "partition": "broker-1",
+        "samples": [[(EPOCH_MS - 30) * MS, 14 * MS, 6, False], [(EPOCH_MS - 20) * MS, 20 * MS, 2, True]],
     }
     assert second["id"] != first["id"]
     read = latency(first, first["id"], first["ts"])

@@ -37,9 +37,7 @@ RAISED = st.builds(
     BROKER, BROKER.filter(bool), st.integers(0, 20),
 )  # fmt: skip
 POLICIES = {
-    "mode": st.sampled_from(list(Mode)),
-    "broker": BROKER | RAISED,
-    "namespaces.acme/orders": KINDS,
+    "mode": st.sampled_from(list(Mode)), "broker": BROKER | RAISED, "namespaces.acme/orders": KINDS,
     f"topics.{TOPIC}": KINDS,
 }
 COUNTS = st.sampled_from([0, 1, 6, 10, 45, 300])

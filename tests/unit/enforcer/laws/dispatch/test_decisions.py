@@ -4,9 +4,9 @@ from typing import Any
 
 import orjson
 import pyarrow as pa
-import pytest
 from context_kit import read as read_record
 from dispatch_kit import T0, event_of, ten_a_second
+from each_kit import each
 from message_kit import Record
 from usage_kit import batch_of
 
@@ -49,7 +49,7 @@ def test_one_without_counters_says_nothing_here() -> None:
     assert reasons == []
 
 
-@pytest.mark.parametrize(
+@each(
     "wrong",
     [
         {"acquired": 5}, {"acquired": {"topic": 5}}, {"acquired": {"topic": {"msgs": -1}}},
@@ -120,7 +120,7 @@ def test_what_the_job_writes_is_read_from_its_columns() -> None:
     assert "applied_ts" in rows.schema.names
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "column"),
     [
         ("topic", pa.array([TOPIC, "t1"])), ("topic", pa.array([5, 6])), ("id", pa.array(["a", None])),

@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 from dispatch_kit import T0, Job, Proxy, ten_a_second
+from each_kit import each
 from usage_kit import Event
 
 from enforcer.laws.dispatch.decisions import CounterStatement
@@ -85,9 +86,9 @@ class Several:
 _PLACE = ("persistent://acme/orders/t1", "sub1")
 
 
-@pytest.mark.parametrize("entry", [7, 30])
-@pytest.mark.parametrize("lag_ms", [0, 130, 700])
-@pytest.mark.parametrize("proxies", [1, 2, 3, 8])
+@each("entry", [7, 30])
+@each("lag_ms", [0, 130, 700])
+@each("proxies", [1, 2, 3, 8])
 def test_together_they_exceed_by_an_entry_each_and_an_unspent_part(
     proxies: int, lag_ms: int, entry: int
 ) -> None:

@@ -3,7 +3,7 @@
 from typing import Any
 
 import orjson
-import pytest
+from each_kit import each
 
 from enforcer.laws.mutation.events import EVENT_BYTES_MAX, in_own_names, put_items
 
@@ -56,7 +56,7 @@ def test_what_is_decided_together_may_be_one_sum() -> None:
     assert in_own_names(aliases, frozenset({"30000 items"})) == frozenset(counts)
 
 
-@pytest.mark.parametrize("letter", ["x", "\x01", "%", '"', "\u00e9", "\U0001f9a6"])
+@each("letter", ["x", "\x01", "%", '"', "\u00e9", "\U0001f9a6"])
 def test_the_largest_client_leaves_room_for_a_sum(letter: str) -> None:
     """User and client-id as long as a header can hold them, in what takes most room in JSON or a subject."""
     longest = letter * (32_767 // len(letter.encode()))

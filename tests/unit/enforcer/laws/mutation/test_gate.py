@@ -1,6 +1,6 @@
 """The gate: what happens to a request, as a table, and what its client is told."""
 
-import pytest
+from each_kit import each
 from mutation_kit import decision
 
 from enforcer.laws.mutation.gate import Action, Verdict, explain, judge
@@ -19,7 +19,7 @@ STRICT, PERMISSIVE = {"strict": True}, {"strict": False}
 PROBING_STRICT, PROBING = {"strict": True, "probing": True}, {"strict": False, "probing": True}
 
 
-@pytest.mark.parametrize(
+@each(
     ("request_", "in_force", "not_before", "expected"),
     [
         (STRICT, None, None, Verdict(action=Action.FORWARD)),

@@ -101,12 +101,9 @@ def any_world(seed: int) -> World:
         )
 
     return World(
-        rate=random.choice([0.5, 2.0, 10.0]),
-        burst=random.choice([2.0, 22.0, 100.0]),
-        places=[place() for _ in range(random.randint(1, 5))],
-        batch_ms=random.choice([50, 200, 1_000]),
-        away_ms=away(),
-        seed=seed,
+        rate=random.choice([0.5, 2.0, 10.0]), burst=random.choice([2.0, 22.0, 100.0]),
+        places=[place() for _ in range(random.randint(1, 5))], batch_ms=random.choice([50, 200, 1_000]),
+        away_ms=away(), seed=seed,
     )
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import pytest
+from each_kit import each
 from mutation_kit import decision
 
 from enforcer.laws.mutation.request import Request
@@ -36,7 +36,7 @@ REJECT_Y = {"rejected": frozenset({"y"}), "throttle_time_ms": 100}
 ALL = {"x": 5, "y": 3}
 
 
-@pytest.mark.parametrize(
+@each(
     ("fields", "decided", "executed", "refund", "charge"),
     [
         ({}, {}, ALL, {}, {}),
@@ -57,10 +57,7 @@ ALL = {"x": 5, "y": 3}
     ],
 )
 def test_corrections(
-    fields: dict[str, Any],
-    decided: dict[str, Any],
-    executed: dict[str, int],
-    refund: dict[str, int],
+    fields: dict[str, Any], decided: dict[str, Any], executed: dict[str, int], refund: dict[str, int],
     charge: dict[str, int],
 ) -> None:
     """Charged but not done is refunded, done but not charged is charged."""

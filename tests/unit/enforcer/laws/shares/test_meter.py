@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import pytest
+from each_kit import each
 from meter_kit import ALICE, EPOCH_MS, GROUPS, Desk, Waiting, publish, send_bytes, used
 
 from enforcer.core.account import DISPATCH, PUBLISH
@@ -70,8 +70,8 @@ LOWERED: list[tuple[str, str, str, dict[str, Any], dict[str, Any], float]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("group", "dimension", "path", "before", "after", "part"), LOWERED)
-@pytest.mark.parametrize("early", [False, True])
+@each(("group", "dimension", "path", "before", "after", "part"), LOWERED)
+@each("early", [False, True])
 def test_a_share_of_a_limit_that_was_lowered(
     group: str, dimension: str, path: str, before: dict[str, Any], after: dict[str, Any], part: float,
     early: bool,

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from context_kit import read as read_record
+from each_kit import each
 from message_kit import Record
 from pack_kit import packed, stream_of
 
@@ -58,7 +59,7 @@ NUMBERS = pa.array([1], pa.int64())
 HUGE = pa.array([2**64 - 1], pa.uint64())
 
 
-@pytest.mark.parametrize(
+@each(
     "value",
     [
         b"", b"rubbish", packed(SHARES)[0][:-40], stream_of(pa.record_batch({"group": ["g"]}), "share"),

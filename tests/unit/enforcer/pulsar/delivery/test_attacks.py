@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from each_kit import each
 from pulsar_delivery_kit import NAMESPACE, TOPIC, Entry, ModelLink, World, message, per_subscription, reading
 
 from enforcer.pulsar.delivery.entry import arrived
@@ -98,12 +99,7 @@ def test_a_number_that_is_taken_is_not_given_twice() -> None:
 
 @pytest.mark.parametrize(
     ("topic", "subscription"),
-    [
-        ("persistent:///acme/orders/t1", "s"),
-        ("a/b", "s"),
-        (TOPIC + "x" * 5_000, "s"),
-        (TOPIC, "s" * 5_000),
-    ],
+    [("persistent:///acme/orders/t1", "s"), ("a/b", "s"), (TOPIC + "x" * 5_000, "s"), (TOPIC, "s" * 5_000)],
 )
 def test_names_that_only_the_broker_understands_do_not_reach_it(topic: str, subscription: str) -> None:
     """Nothing would limit such a consumer."""
@@ -112,15 +108,11 @@ def test_names_that_only_the_broker_understands_do_not_reach_it(topic: str, subs
     assert not link.sent and refused(link) == [(9, ServerError.INVALID_TOPIC_NAME)]
 
 
-@pytest.mark.parametrize(
+@each(
     "local",
     [
-        "x" * 2_000,
-        "a\x01b",
-        "__transaction_log_x",
-        "__transaction_buffer_snapshot_of_mine",
-        "transaction_coordinator_assign",
-        "x__transaction_pending_ack",
+        "x" * 2_000, "a\x01b", "__transaction_log_x", "__transaction_buffer_snapshot_of_mine",
+        "transaction_coordinator_assign", "x__transaction_pending_ack",
     ],
 )
 def test_names_of_their_own_kind_are_limited_as_all_others(local: str) -> None:
@@ -193,8 +185,8 @@ def test_a_batch_that_lies_puts_nobody_into_debt_for_ever() -> None:
     assert came.permits == 2**31 - 1 and came.msgs == 1
     world = World({NAMESPACE: {"dispatchRate": per_subscription(10)[NAMESPACE]["subscriptionDispatchRate"]}})
     link, other = ModelLink(world), ModelLink(world)
-    for each in (link, other):
-        each.subscribe(1)
+    for one in (link, other):
+        one.subscribe(1)
     assert link.part.take_down(frames.MESSAGE, frame) is frame
     other.publish(1, 50)
     world.run(1_990)

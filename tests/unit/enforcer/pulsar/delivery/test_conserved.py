@@ -10,11 +10,9 @@ from enforcer.wire.pulsar.commands import command
 
 STEPS = st.lists(
     st.one_of(
-        st.tuples(st.just("run"), st.integers(1, 1_500)),
-        st.tuples(st.just("publish"), st.integers(1, 60)),
+        st.tuples(st.just("run"), st.integers(1, 1_500)), st.tuples(st.just("publish"), st.integers(1, 60)),
         st.tuples(st.just("limit"), st.sampled_from([3, 10, 100, 1_000])),
-        st.tuples(st.just("free"), st.just(0)),
-        st.tuples(st.just("redeliver"), st.just(0)),
+        st.tuples(st.just("free"), st.just(0)), st.tuples(st.just("redeliver"), st.just(0)),
         st.tuples(st.just("again"), st.just(0)),
     ),
     min_size=1,

@@ -1,6 +1,7 @@
 """Brokers that count a consumer's permits otherwise than the proxy, and what asking them costs."""
 
 import pytest
+from each_kit import each
 from hypothesis import given
 from hypothesis import strategies as st
 from property_kit import tries
@@ -21,8 +22,8 @@ def seconds_pass(link: ModelLink, seconds: int) -> None:
         link.part.check(link.world.now_ms)
 
 
-@pytest.mark.parametrize("lost", [1, 2, 30, 400])
-@pytest.mark.parametrize("batch", [1, 7])
+@each("lost", [1, 2, 30, 400])
+@each("batch", [1, 7])
 def test_a_permit_that_a_broker_loses_holds_nobody_up(lost: int, batch: int) -> None:
     """Some take permits for entries that they then do not send; nothing else would ever show it."""
     world, link = reading(per_subscription(RATE), queue=QUEUE)

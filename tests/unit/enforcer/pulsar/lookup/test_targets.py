@@ -1,36 +1,20 @@
 """Brokers that clients may be connected to."""
 
-import pytest
+from each_kit import each
 
 from enforcer.pulsar.lookup.targets import Targets, parse_target
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "target"),
     [
-        ("broker:6650", ("broker", 6650)),
-        ("Broker.Example:1", ("broker.example", 1)),
-        ("10.0.0.1:65535", ("10.0.0.1", 65535)),
-        ("[::1]:6650", ("::1", 6650)),
-        ("::1:6650", None),
-        ("broker", None),
-        ("broker:", None),
-        (":6650", None),
-        ("broker:0", None),
-        ("broker:65536", None),
-        ("broker:-1", None),
-        ("broker:٦٦٥٠", None),
-        ("broker:99999999999999999999", None),
-        ("pulsar://broker:6650", None),
-        ("broker:6650/x", None),
-        ("a b:6650", None),
-        ("a\n:6650", None),
-        ("x" * 300 + ":6650", None),
-        ("x" * 63 + ".example.:6650", ("x" * 63 + ".example.", 6650)),
-        ("x" * 64 + ".example:6650", None),
-        ("a..b:6650", None),
-        (".:6650", None),
-        ("", None),
+        ("broker:6650", ("broker", 6650)), ("Broker.Example:1", ("broker.example", 1)),
+        ("10.0.0.1:65535", ("10.0.0.1", 65535)), ("[::1]:6650", ("::1", 6650)), ("::1:6650", None),
+        ("broker", None), ("broker:", None), (":6650", None), ("broker:0", None), ("broker:65536", None),
+        ("broker:-1", None), ("broker:٦٦٥٠", None), ("broker:99999999999999999999", None),
+        ("pulsar://broker:6650", None), ("broker:6650/x", None), ("a b:6650", None), ("a\n:6650", None),
+        ("x" * 300 + ":6650", None), ("x" * 63 + ".example.:6650", ("x" * 63 + ".example.", 6650)),
+        ("x" * 64 + ".example:6650", None), ("a..b:6650", None), (".:6650", None), ("", None),
     ],
 )
 def test_addresses(text: str, target: tuple[str, int] | None) -> None:
@@ -54,14 +38,12 @@ def test_nothing_else_can_be_reached() -> None:
     assert not targets.allows(("third", 6651))
 
 
-@pytest.mark.parametrize(
+@each(
     ("pattern", "inside", "outside"),
     [
         ("broker-*:6650", "broker-17", "broker-17.evil.example"),
-        ("10.0.0.*:6650", "10.0.0.17", "10.0.0.17.evil.example"),
-        ("10.0.*:*", "10.0.3.4", "10.0.example"),
-        ("*.internal:6650", "a.b.internal", "a.internal.example"),
-        ("*:6650", "a.b.example", None),
+        ("10.0.0.*:6650", "10.0.0.17", "10.0.0.17.evil.example"), ("10.0.*:*", "10.0.3.4", "10.0.example"),
+        ("*.internal:6650", "a.b.internal", "a.internal.example"), ("*:6650", "a.b.example", None),
     ],
 )
 def test_nobody_can_have_a_name_that_a_pattern_means(pattern: str, inside: str, outside: str | None) -> None:

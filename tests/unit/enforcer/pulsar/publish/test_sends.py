@@ -1,6 +1,7 @@
 """What a SEND counts for, also where it lies."""
 
 import pytest
+from each_kit import each
 from hypothesis import given
 from hypothesis import strategies as st
 from publish_kit import send_frame
@@ -9,21 +10,12 @@ from enforcer.pulsar.publish.sends import read_send
 from enforcer.wire.pulsar.frames import BadFrame, command_end
 
 
-@pytest.mark.parametrize(
+@each(
     ("claimed", "batch", "compression", "messages"),
     [
-        (None, None, 0, 1),
-        (1, None, 0, 1),
-        (30, 30, 0, 30),
-        (1, 30, 0, 30),
-        (None, 30, 0, 30),
-        (30, None, 0, 30),
-        (0, 0, 0, 1),
-        (-5, -7, 0, 1),
-        (2_147_483_647, 1, 0, 100),
-        (1, 2_147_483_647, 0, 100),
-        (1, 2_147_483_647, 1, 25_200),
-        (1, 2_147_483_647, 77, 600),
+        (None, None, 0, 1), (1, None, 0, 1), (30, 30, 0, 30), (1, 30, 0, 30), (None, 30, 0, 30),
+        (30, None, 0, 30), (0, 0, 0, 1), (-5, -7, 0, 1), (2_147_483_647, 1, 0, 100),
+        (1, 2_147_483_647, 0, 100), (1, 2_147_483_647, 1, 25_200), (1, 2_147_483_647, 77, 600),
         (1, 2_147_483_647, -1, 600),
     ],
 )

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from each_kit import each
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.admin.cluster import DescribeClusterResponse
@@ -51,7 +52,7 @@ def never(node_id: int, host: str, port: int) -> tuple[str, int]:
     raise AssertionError("no address was expected")
 
 
-@pytest.mark.parametrize("version", range(14))
+@each("version", range(14))
 def test_metadata(version: int) -> None:
     """The broker list is rewritten; racks, controller and topics are copied as they are."""
     brokers = [
@@ -81,7 +82,7 @@ def test_metadata_keeps_unknown_tags_of_brokers() -> None:
     assert frame == with_tag(rewrite_addresses(METADATA, 13, plain, Ports()), end_of_broker)
 
 
-@pytest.mark.parametrize("version", range(7))
+@each("version", range(7))
 def test_find_coordinator(version: int) -> None:
     """Node -1 and an empty host mean that there is none, and stay."""
     rows = [

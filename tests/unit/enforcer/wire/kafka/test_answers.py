@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from admin_kit import CREATIONS, DELETIONS, GROWTHS, create, delete, grow
+from each_kit import each
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.admin.topics import CreatePartitionsResponse, CreateTopicsResponse, DeleteTopicsResponse
@@ -68,7 +69,7 @@ def answer(api: MutationApi, version: int, rows: list[Any], throttle_ms: int = 0
     return response(build(RESPONSES[api], version, throttle_time_ms=throttle_ms, **{ROWS[api]: rows}))
 
 
-@pytest.mark.parametrize(("api", "version"), CASES)
+@each(("api", "version"), CASES)
 def test_answer_is_read(api: MutationApi, version: int) -> None:
     """Errors, ids, partition counts and which messages are null."""
     frame = answer(api, version, [row(api, version, "done"), row(api, version, "bad", 3, "unknown")], 50)
@@ -80,7 +81,7 @@ def test_answer_is_read(api: MutationApi, version: int) -> None:
         assert [item.num_partitions for item in read] == [3, -1]
 
 
-@pytest.mark.parametrize(("api", "version"), CASES)
+@each(("api", "version"), CASES)
 def test_rejected_topics_are_added(api: MutationApi, version: int) -> None:
     """The merged response equals one that a broker would have encoded, with the larger throttle time."""
     read = read_request(api, version, "no1", "done", "no2", "bad")
@@ -92,7 +93,7 @@ def test_rejected_topics_are_added(api: MutationApi, version: int) -> None:
     assert less == answer(api, version, broker_rows, 5000)
 
 
-@pytest.mark.parametrize(("api", "version"), CASES)
+@each(("api", "version"), CASES)
 def test_whole_refusal(api: MutationApi, version: int) -> None:
     """An answer made without the broker repeats the correlation id and rejects every topic."""
     read = read_request(api, version, "a", "b")
@@ -128,7 +129,7 @@ def test_merging_keeps_unknown_tags() -> None:
     assert merge(tagged, read, {1}, MESSAGE, 9) == expected
 
 
-@pytest.mark.parametrize(("api", "version"), CASES)
+@each(("api", "version"), CASES)
 def test_throttle_is_explained_to_old_clients(api: MutationApi, version: int) -> None:
     """Topics that were done get the message, in permissive versions that have the field; others stay."""
     rows = [row(api, version, "done"), row(api, version, "bad", 3, "unknown"), row(api, version, "null", 3)]
@@ -153,7 +154,7 @@ def test_answer_to_nothing_can_be_added_to() -> None:
     assert merge(answer(api, 6, []), read, {0}, MESSAGE, 5) == refuse_all(read, 5, MESSAGE)
 
 
-@pytest.mark.parametrize(("api", "version"), CASES)
+@each(("api", "version"), CASES)
 def test_truncated_answers_are_refused(api: MutationApi, version: int) -> None:
     """Every cut is a bad frame."""
     frame = answer(api, version, [row(api, version, "done"), row(api, version, "bad", 3, "unknown")])

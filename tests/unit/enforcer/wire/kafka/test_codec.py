@@ -8,6 +8,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 import pytest
+from each_kit import each
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.consumer.fetch import FetchRequest
@@ -33,14 +34,14 @@ NO_BATCHES = {24: 3}
 """Versions that are left to brokers."""
 
 
-@pytest.mark.parametrize("key", JUDGED)
+@each("key", JUDGED)
 def test_versions_are_those_that_can_be_read(key: int) -> None:
     """The table of APIs offers the last version that there is a definition of, and no later one."""
     span = APIS[key].versions
     assert span is not None and span[1] == NO_BATCHES.get(key, newest(key))
 
 
-@pytest.mark.parametrize(("key", "version"), VERSIONS)
+@each(("key", "version"), VERSIONS)
 def test_defaults_are_read_as_written(key: int, version: int) -> None:
     """A body of defaults, request and response."""
     for one in (request_layout(key, version), response_layout(key, version)):

@@ -4,6 +4,7 @@ import struct
 from contextlib import suppress
 
 import pytest
+from each_kit import each
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.admin import topics
@@ -31,18 +32,14 @@ from enforcer.wire.kafka.traffic import produce_acks
 def known_requests() -> list[type[ApiMessage]]:
     """One request class per file that the proxy reads, and a few that it does not."""
     return [
-        topics.CreateTopicsRequest,
-        topics.DeleteTopicsRequest,
-        topics.CreatePartitionsRequest,
-        metadata.MetadataRequest,
-        api_versions.ApiVersionsRequest,
-        find_coordinator.FindCoordinatorRequest,
+        topics.CreateTopicsRequest, topics.DeleteTopicsRequest, topics.CreatePartitionsRequest,
+        metadata.MetadataRequest, api_versions.ApiVersionsRequest, find_coordinator.FindCoordinatorRequest,
         ProduceRequest,
     ]
 
 
-@pytest.mark.parametrize("cls", known_requests())
-@pytest.mark.parametrize("client_id", ["tests", "", None, "fünf"])
+@each("cls", known_requests())
+@each("client_id", ["tests", "", None, "fünf"])
 def test_header_of_every_version(cls: type[ApiMessage], client_id: str | None) -> None:
     """Key, version, correlation and client id are read, and the body begins where kafka-python's does."""
     for version in range(cls.max_version + 1):
@@ -61,7 +58,7 @@ def test_header_skips_tags_and_replaces_bad_text() -> None:
     assert frame[header.body_offset :] == b"body"
 
 
-@pytest.mark.parametrize(
+@each(
     ("frame", "reason"),
     [
         (b"", Reason.TRUNCATED_HEADER),
@@ -102,9 +99,9 @@ def test_response_header_v0_v1_and_api_versions() -> None:
         response_body_offset(3, 9, bytes(4))
 
 
-@pytest.mark.parametrize("version", range(3, 14))
-@pytest.mark.parametrize("acks", [-1, 0, 1])
-@pytest.mark.parametrize("transactional_id", [None, "", "tx" * 100])
+@each("version", range(3, 14))
+@each("acks", [-1, 0, 1])
+@each("transactional_id", [None, "", "tx" * 100])
 def test_acks_of_a_produce_request(version: int, acks: int, transactional_id: str | None) -> None:
     """acks is found behind a transactional id of any length."""
     message = build(

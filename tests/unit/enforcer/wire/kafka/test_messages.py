@@ -5,6 +5,7 @@ import uuid
 from contextlib import suppress
 
 import pytest
+from each_kit import each
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.metadata.metadata import MetadataRequest, MetadataResponse
@@ -22,8 +23,8 @@ def metadata_request(version: int, names: list[str] | None, auto: bool) -> Metad
     return build(MetadataRequest, version, topics=rows, allow_auto_topic_creation=auto)
 
 
-@pytest.mark.parametrize("version", range(4, 14))
-@pytest.mark.parametrize("names", [None, [], ["a"], ["a", "b" * 200]])
+@each("version", range(4, 14))
+@each("names", [None, [], ["a"], ["a", "b" * 200]])
 def test_flag_is_cleared(version: int, names: list[str] | None) -> None:
     """From version 4 on one byte changes, and nothing if it was clear already."""
     frame, head = request(metadata_request(version, names, True))
@@ -40,8 +41,8 @@ def test_flag_is_found_behind_unknown_tags() -> None:
     assert messages.forbid_auto_creation(with_tag(frame, at), head) == (with_tag(quiet, at), True)
 
 
-@pytest.mark.parametrize("version", range(4))
-@pytest.mark.parametrize("names", [None, [], ["a", "b"]])
+@each("version", range(4))
+@each("names", [None, [], ["a", "b"]])
 def test_old_versions_become_version_4(version: int, names: list[str] | None) -> None:
     """Versions without the flag are asked as version 4; "all topics" keeps its meaning."""
     if version == 0 and names is None:
@@ -53,15 +54,15 @@ def test_old_versions_become_version_4(version: int, names: list[str] | None) ->
     assert changed_frame == request(metadata_request(4, expected, False))[0]
 
 
-@pytest.mark.parametrize("version", range(14))
-@pytest.mark.parametrize("more", [b"\1", b"\0", b"\1\1"])
+@each("version", range(14))
+@each("more", [b"\1", b"\0", b"\1\1"])
 def test_bytes_left_over_are_not_passed_on(version: int, more: bytes) -> None:
     """A byte behind the topics would be read in the place of the flag that is put in."""
     frame, head = request(metadata_request(version, ["a"], True))
     assert messages.forbid_auto_creation(frame + more, head) == messages.forbid_auto_creation(frame, head)
 
 
-@pytest.mark.parametrize("version", range(14))
+@each("version", range(14))
 def test_unknown_topics_are_found(version: int) -> None:
     """Topics with error 3, and no others, whatever else the answer holds."""
     part = {
@@ -136,12 +137,8 @@ def test_topic_counts_are_read() -> None:
     topics = [
         {"error_code": code, "name": name, "topic_id": topic_id, "partitions": ROWS[:count]}
         for code, name, topic_id, count in [
-            (0, "a", known, 3),
-            (5, "electing", nobody, 2),
-            (3, "none", nobody, 0),
-            (17, "bad name", nobody, 0),
-            (29, "hidden", nobody, 0),
-            (100, None, unknown, 0),
+            (0, "a", known, 3), (5, "electing", nobody, 2), (3, "none", nobody, 0),
+            (17, "bad name", nobody, 0), (29, "hidden", nobody, 0), (100, None, unknown, 0),
         ]
     ]
     answer = build(MetadataResponse, 12, brokers=[BROKER | {"rack": None}], topics=topics, cluster_id="c")

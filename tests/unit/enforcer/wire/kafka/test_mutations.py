@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from admin_kit import CREATIONS, DELETIONS, GROWTHS, create, delete, grow
+from each_kit import each
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.admin.topics import CreateTopicsRequest
@@ -41,7 +42,7 @@ def test_creation_is_read(version: int) -> None:
     assert read.strict == (version >= 6)
 
 
-@pytest.mark.parametrize("version", DELETIONS)
+@each("version", DELETIONS)
 def test_deletion_is_read(version: int) -> None:
     """Names in all versions, ids from version 6 on; there is no dry run."""
     read = decode_request(*request(delete(version, "a", ID_B if version >= 6 else "b", timeout_ms=77)))
@@ -67,8 +68,8 @@ def requests_of_three() -> list[Any]:
     return cases
 
 
-@pytest.mark.parametrize(("make", "version", "row"), requests_of_three())
-@pytest.mark.parametrize("keep", [(), (0,), (2,), (0, 2), (0, 1, 2)])
+@each(("make", "version", "row"), requests_of_three())
+@each("keep", [(), (0,), (2,), (0, 2), (0, 1, 2)])
 def test_the_rest_is_what_the_client_would_have_sent(make: Any, version: int, row: Any, keep: Any) -> None:
     """The shortened request equals one encoded with only these topics."""
     names = ("first", "second", "third")
@@ -93,13 +94,13 @@ def test_legal_names(name: str) -> None:
     assert is_legal_name(name)
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "a b", "é", "a\n", "a/b", "x" * 250])
+@each("name", ["", ".", "..", "a b", "é", "a\n", "a/b", "x" * 250])
 def test_illegal_names(name: str) -> None:
     """All else is refused by the broker before it charges."""
     assert not is_legal_name(name)
 
 
-@pytest.mark.parametrize(("make", "version", "row"), requests_of_three())
+@each(("make", "version", "row"), requests_of_three())
 def test_truncated_and_overlong_requests_are_refused(make: Any, version: int, row: Any) -> None:
     """Every cut, and a byte too many, is a bad frame."""
     frame, header = request(make(version, row("first"), row("second")))

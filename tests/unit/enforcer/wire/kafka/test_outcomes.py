@@ -5,6 +5,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from each_kit import each
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.admin.topics import CreatePartitionsResponse, CreateTopicsResponse, DeleteTopicsResponse
@@ -29,7 +30,7 @@ PRODUCE_VERSIONS = range(3, 14)
 FETCH_VERSIONS = range(4, 19)
 
 
-@pytest.mark.parametrize("version", PRODUCE_VERSIONS)
+@each("version", PRODUCE_VERSIONS)
 def test_partitions_that_were_refused(version: int) -> None:
     """Each by topic and number; none in a good answer."""
     frame = produce_response(version, {"one": [0, 3, 0], "n" * 200: [87], "three": [0]})
@@ -38,8 +39,8 @@ def test_partitions_that_were_refused(version: int) -> None:
     assert refused(produce_response(version, {"one": [0, 0]}), version) == []
 
 
-@pytest.mark.parametrize("version", PRODUCE_VERSIONS)
-@pytest.mark.parametrize("name", ["t", "n" * 200])
+@each("version", PRODUCE_VERSIONS)
+@each("name", ["t", "n" * 200])
 def test_the_usual_answer_is_known_by_its_beginning(version: int, name: str) -> None:
     """For one partition; anything else is to be read."""
     part = Part(key_of(name, version >= 13), 0, 1, 1)
@@ -75,7 +76,7 @@ def test_old_answers() -> None:
         assert refused(head + parts + bytes(4), version) == [(b"t", 5)]
 
 
-@pytest.mark.parametrize("version", FETCH_VERSIONS)
+@each("version", FETCH_VERSIONS)
 def test_a_fetch_response_that_brings_nothing(version: int) -> None:
     """The same session, no topics, no error."""
     session = {"session_id": 5} if version >= 7 else {}
@@ -86,8 +87,8 @@ def test_a_fetch_response_that_brings_nothing(version: int) -> None:
         assert (read.session_id, read.error_code) == (5, 0)
 
 
-@pytest.mark.parametrize("version", PRODUCE_VERSIONS)
-@pytest.mark.parametrize("txn", [None, "some id"])
+@each("version", PRODUCE_VERSIONS)
+@each("txn", [None, "some id"])
 def test_acks_are_asked_for(version: int, txn: str | None) -> None:
     """And nothing else is changed."""
     frame, header = produce(version, {"t": [batch(2)]}, acks=0, txn=txn)
@@ -118,7 +119,7 @@ THROTTLED = {
 }
 
 
-@pytest.mark.parametrize(("cls", "version"), sorted(THROTTLED, key=str))
+@each(("cls", "version"), sorted(THROTTLED, key=str))
 def test_throttle_time_in_every_version(cls: type[ApiMessage], version: int) -> None:
     """The field is raised, and nothing else changes."""
     frame = response(build(cls, version))

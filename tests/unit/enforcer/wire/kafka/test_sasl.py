@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from each_kit import each
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.sasl import (
@@ -96,8 +97,8 @@ def held_by(observer: SaslObserver) -> str:
     return repr([getattr(observer, name) for name in SaslObserver.__slots__])
 
 
-@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
-@pytest.mark.parametrize("version", range(3))
+@each("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+@each("version", range(3))
 def test_scram_needs_both_rounds(mechanism: str, version: int) -> None:
     """The answer to the first message is only a challenge; the second proves the password."""
     client = Client(version)
@@ -109,11 +110,8 @@ def test_scram_needs_both_rounds(mechanism: str, version: int) -> None:
 @pytest.mark.parametrize(
     ("first", "name"),
     [
-        (b"n,,n=a=2Cb=3Dc,r=x", "a,b=c"),
-        (b"n,,n==3D2C,r=x", "=2C"),
-        (b"n,a=alice,n=alice,r=x", "alice"),
-        (b"n,,m=ext,n=carol,r=x", "carol"),
-        (b"n,a=carol,m=n=mallory,n=carol,r=x,a=b,n=mallory", "carol"),
+        (b"n,,n=a=2Cb=3Dc,r=x", "a,b=c"), (b"n,,n==3D2C,r=x", "=2C"), (b"n,a=alice,n=alice,r=x", "alice"),
+        (b"n,,m=ext,n=carol,r=x", "carol"), (b"n,a=carol,m=n=mallory,n=carol,r=x,a=b,n=mallory", "carol"),
         (b"n,,n=alice,r=n=mallory", "alice"),
     ],
 )
@@ -124,7 +122,7 @@ def test_scram_names(client: Client, first: bytes, name: str) -> None:
     assert client.round(SCRAM_FINAL) == name
 
 
-@pytest.mark.parametrize(
+@each(
     "first",
     [
         "n,,n=zo\u00eb,r=x".encode(), b"n,,n=\xff,r=x", b"n,,n=a=b,r=x", b"n,,n=,r=x", b"n,,r=x,n=alice",
@@ -148,8 +146,8 @@ def refused(client: Client, mechanism: str, token: bytes, reason: str) -> None:
     assert client.observer.principal == ANONYMOUS
 
 
-@pytest.mark.parametrize("version", range(3))
-@pytest.mark.parametrize(
+@each("version", range(3))
+@each(
     "extensions", [b",tokenauth=true", b",x=y,tokenauth=TRUE", b",tokenauth=no,tokenauth=True"]
 )
 def test_delegation_tokens(version: int, extensions: bytes) -> None:
@@ -196,7 +194,7 @@ def test_oauthbearer_names(client: Client, token: bytes, name: str) -> None:
     assert client.round(token) == name
 
 
-@pytest.mark.parametrize(
+@each(
     "token",
     [
         oauth("Basic " + jwt({"sub": "alice"})), oauth("Bearer " + jwt({"sub": 5})),
@@ -302,7 +300,7 @@ def test_answer_that_nobody_asked_for(client: Client) -> None:
         client.answered(header)
 
 
-@pytest.mark.parametrize("token", [b"", b"alice", b"\0alice", b"\0\0secret", b"a\0b\0c\0d", b"\0\xff\0x"])
+@each("token", [b"", b"alice", b"\0alice", b"\0\0secret", b"a\0b\0c\0d", b"\0\xff\0x"])
 def test_bad_plain_tokens_do_not_pass(token: bytes) -> None:
     """The broker would refuse these; even if it did not, there is no name in them."""
     refused(Client(), "PLAIN", token, "name")

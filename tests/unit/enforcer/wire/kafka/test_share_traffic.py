@@ -39,9 +39,7 @@ def test_a_request_is_cut_down_in_place(
     ]
     said = read_request(frame)
     waits = wait_ms if records else 0
-    room = {
-        "MaxWaitMs": waits, "MinBytes": min(min_bytes, size), "MaxBytes": size, "MaxRecords": records,
-    }  # fmt: skip
+    room = {"MaxWaitMs": waits, "MinBytes": min(min_bytes, size), "MaxBytes": size, "MaxRecords": records}
     assert read_request(with_share(frame, asked, records=records, size=size)) == said | room
     if max_bytes > 0:
         less = {"MinBytes": min(min_bytes, 7), "MaxBytes": min(max_bytes, 7)}
@@ -71,9 +69,7 @@ def test_what_was_acquired_counts(version: int) -> None:
     ten = batch(10)
     answer = share_response(
         {
-            "t": (ten + ten, [(0, 3, 1), (4, 6, 2)]),
-            "u": (batch(2), [(0, 10**12, 3)]),
-            "v": (b"", []),
+            "t": (ten + ten, [(0, 3, 1), (4, 6, 2)]), "u": (batch(2), [(0, 10**12, 3)]), "v": (b"", []),
             "w": (ten[:-1], [(0, 9, 1)]),
         },
         version,

@@ -5,6 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from each_kit import each
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.consumer import FetchRequest, FetchResponse
@@ -54,8 +55,8 @@ def fetched(frame: bytes, version: int) -> list[TopicUse]:
     return found
 
 
-@pytest.mark.parametrize("version", PRODUCE_VERSIONS)
-@pytest.mark.parametrize("txn", [None, "t" * 200])
+@each("version", PRODUCE_VERSIONS)
+@each("txn", [None, "t" * 200])
 def test_produce(version: int, txn: str | None) -> None:
     """Every version, with and without a transactional id."""
     assert produced(*produce(version, TOPICS, txn=txn), []) == expected(version >= 13)
@@ -66,8 +67,8 @@ def test_produce_before_version_3() -> None:
     assert produced(*old_produce(TOPICS), []) == expected(False)
 
 
-@pytest.mark.parametrize("version", FETCH_VERSIONS)
-@pytest.mark.parametrize("aborted", [0, 3])
+@each("version", FETCH_VERSIONS)
+@each("aborted", [0, 3])
 def test_fetch_response(version: int, aborted: int) -> None:
     """Every version, with and without aborted transactions."""
     assert fetched(fetch_response(version, TOPICS, aborted), version) == expected(version >= 13)
@@ -97,7 +98,7 @@ def test_unknown_tags_are_stepped_over() -> None:
     assert produced(tagged, parse_header(tagged), []) == [TopicUse(b"t", 2, len(TWO))]
 
 
-@pytest.mark.parametrize("version", FETCH_VERSIONS)
+@each("version", FETCH_VERSIONS)
 def test_fetch_request(version: int) -> None:
     """Topics and the place of max_bytes, in every version."""
     frame, header = fetch_request(version, {"one": 3, "two": 1}, max_bytes=12345, epoch=4)
@@ -118,8 +119,8 @@ def test_fetch_request_before_version_3_has_no_limit() -> None:
     assert (asked.topics, asked.limit_offset, asked.epoch) == ([b"t"], None, -1)
 
 
-@pytest.mark.parametrize("version", [7, 12, 15])
-@pytest.mark.parametrize("epoch", [-1, 0, 1])
+@each("version", [7, 12, 15])
+@each("epoch", [-1, 0, 1])
 def test_fetch_session(version: int, epoch: int) -> None:
     """Epoch 0 begins a session, -1 ends one; both list all topics."""
     assert fetching(*fetch_request(version, {}, epoch=epoch)).epoch == epoch
@@ -155,7 +156,7 @@ def test_the_smallest_records_all_count(compression: int) -> None:
         assert count_records(data, 0, len(data)) == count
 
 
-@pytest.mark.parametrize(
+@each(
     ("attributes", "most"),
     [(0, 17 // 7), (1, 17 * 150), (2, 17 * 4), (3, 17 * 40), (4, 17 * 5_000), (7, 17)],
 )
@@ -177,7 +178,7 @@ def test_equal_records_compress_without_end() -> None:
     assert count_records(bytes(packed), 0, len(packed)) == 100_000
 
 
-@pytest.mark.parametrize("version", PRODUCE_VERSIONS)
+@each("version", PRODUCE_VERSIONS)
 def test_what_each_partition_gets(version: int) -> None:
     """As many as are told apart."""
     parts: list[Part] = []
@@ -234,7 +235,7 @@ def _damaged(data: Any, frame: bytes) -> bytes:
     return bytes(changed[: data.draw(st.integers(0, len(changed)))])
 
 
-@pytest.mark.parametrize("version", [4, 11, 12, 16])
+@each("version", [4, 11, 12, 16])
 def test_of_very_many_topics_the_first_are_read(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Honest clients may have as many; partitions cost nothing, as long as they have no tags."""
     monkeypatch.setattr("enforcer.wire.kafka.traffic.FETCH_PARTS_MAX", MANY)
@@ -250,8 +251,8 @@ def test_of_very_many_topics_the_first_are_read(version: int, monkeypatch: pytes
         assert (asked.topics, asked.more) == ([key_of(name, version >= 13) for name in "tu"], False)
 
 
-@pytest.mark.parametrize("version", [4, 11, 12, 16])
-@pytest.mark.parametrize("shape", [(2 * STEP, 1), (1, 3 * STEP), (3, STEP // 2)])
+@each("version", [4, 11, 12, 16])
+@each("shape", [(2 * STEP, 1), (1, 3 * STEP), (3, STEP // 2)])
 def test_a_response_is_read_in_steps(
     version: int, shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,7 @@
 """Commands: what is not known to us survives, and what cannot be read is refused."""
 
 import pytest
+from each_kit import each
 from hypothesis import given
 from hypothesis import strategies as st
 from message_kit import kind_of
@@ -14,7 +15,7 @@ UNKNOWN = b"\xfa\x06\x05known\xc0\x3e\x07"
 """Fields 111 and 1000 of nobody's."""
 
 
-@pytest.mark.parametrize("kind", sorted(BODIES))
+@each("kind", sorted(BODIES))
 def test_unknown_fields_survive(kind: int) -> None:
     """A frame that was read and written again has all that it had."""
     frame = build(kind, new_body(kind))

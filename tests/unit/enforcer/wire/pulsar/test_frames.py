@@ -3,6 +3,7 @@
 from itertools import accumulate
 
 import pytest
+from each_kit import each
 from hypothesis import given
 from hypothesis import strategies as st
 from message_kit import kind_of
@@ -84,10 +85,8 @@ def test_any_cutting_gives_the_same(sent: list[bytes], wanted: set[int], data: s
 
 @tries(1_200)
 @given(
-    st.lists(FRAMES, min_size=3, max_size=12),
-    st.sets(st.sampled_from([6, 18, 23]), min_size=1),
-    st.sets(st.integers(1, 12)),
-    st.data(),
+    st.lists(FRAMES, min_size=3, max_size=12), st.sets(st.sampled_from([6, 18, 23]), min_size=1),
+    st.sets(st.integers(1, 12)), st.data(),
 )
 def test_whoever_goes_on_gets_all_whole_frames(
     sent: list[bytes], wanted: set[int], stops_at: set[int], data: st.DataObject
@@ -156,7 +155,7 @@ def test_a_stopped_stream_is_kept() -> None:
     assert seen.data == connect() + empty(18) + empty(19)
 
 
-@pytest.mark.parametrize(
+@each(
     ("data", "reason"),
     [
         ((LIMIT + 1).to_bytes(4, "big") + bytes(20), Reason.TOO_LARGE),
@@ -223,7 +222,7 @@ def test_parts_of_a_message(entry: bytes, checked: bytes) -> None:
     assert frame[parts.metadata : parts.payload] == b"metas" and frame[parts.payload :] == b"payload"
 
 
-@pytest.mark.parametrize(
+@each(
     "message",
     [b"", b"\x0e\x01", b"\x0e\x01\0\0\0\0", b"\0\0\0\1", b"\xff\xff\xff\xff", b"\x0e\x02" + b"\xff" * 4],
 )

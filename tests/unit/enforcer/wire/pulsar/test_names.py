@@ -1,11 +1,12 @@
 """Names of topics."""
 
 import pytest
+from each_kit import each
 
 from enforcer.wire.pulsar.names import BadName, read_topic
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "whole", "partition"),
     [
         ("x", "persistent://public/default/x", -1),
@@ -39,7 +40,7 @@ def test_what_names_mean(name: str, whole: str, partition: int) -> None:
     assert topic.persistent is whole.startswith("persistent")
 
 
-@pytest.mark.parametrize(
+@each(
     "name",
     [
         "", "a/x", "a/b/c/x", "persistent://a/x", "topic://a/b/x", "persistent://a//x", "/", "x//y", "/a/b/x",
