@@ -13,7 +13,6 @@ PACKAGES = ("streaming", "enforcer", "weir")
 DATA = (".xml", ".sha256", ".yaml", ".json", ".html", ".css", ".js", ".svg")
 
 
-@pytest.mark.soak
 def test_the_wheel_holds_every_module_and_what_is_read_at_run_time(tmp_path: Path) -> None:
     """Built from a copy, since building leaves files behind; nothing is fetched for it."""
     copy, out = tmp_path / "copy", tmp_path / "out"

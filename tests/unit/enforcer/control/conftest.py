@@ -12,8 +12,9 @@ from fastapi.testclient import TestClient
 
 @pytest.fixture(scope="session", autouse=True)
 def compiled_once() -> Iterator[None]:
-    """What takes applications most of the time in which they are made, here once of each kind; and one loop is
-    enough for all requests of their clients.
+    """What takes applications most of the time in which they are made, here once of each kind.
+
+    And one loop is enough for all requests of their clients.
     """
     compiled: dict[str, Any] = {}
     compile_it = fastapi._compat.v2.TypeAdapter
@@ -33,7 +34,7 @@ def compiled_once() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def made_once(described_once: None) -> tuple[MemoryStore, TestClient]:
+def made_once(compiled_once: None) -> tuple[MemoryStore, TestClient]:
     """Where its policies are, and a client of it."""
     own = parts()
     assert isinstance(own.store, MemoryStore)
