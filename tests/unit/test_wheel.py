@@ -6,8 +6,6 @@ import sys
 import zipfile
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("streaming", "enforcer", "weir")
 DATA = (".xml", ".sha256", ".yaml", ".json", ".html", ".css", ".js", ".svg")
