@@ -2,6 +2,7 @@
 
 import pytest
 from soak_backlogs import kept as kept_rule
+from soak_backlogs import outcome
 from soak_histories import GOOD, backlog, kept, killed
 from soak_history import Entry, History
 
@@ -49,3 +50,20 @@ def test_what_its_proxy_knows_to_be_too_much_is_not_taken(more: list[Entry], at:
     taken = kept("refuse", 10, at, 9)
     found = kept_rule(History.of([*GOOD, away, backlog("refuse", 0, 20_000), *taken, *more]))
     assert bool(list(found)) == wrong
+
+
+@pytest.mark.parametrize(
+    ("what", "target", "begun", "wrong"),
+    [
+        ("kill", "cluster", 39_800, False), ("kill", "cluster", 41_000, True),
+        ("kill", "cluster", 30_000, True), ("kill", "one", 39_800, False), ("kill", "two", 39_800, True),
+        ("halve", "client-one", 39_800, False), ("delay", "client-one", 39_800, True),
+    ],
+)  # fmt: skip
+def test_what_was_under_way_as_its_way_broke_may_be_refused_by_its_second_try(
+    what: str, target: str, begun: int, wrong: bool
+) -> None:
+    """Brokers, its proxy or a connection between them; another proxy's is no excuse."""
+    written = {**kept("refuse", 9, 62_000, 8)[1], "value": "refuse-one 8", "offset": 9}
+    away = {**killed(begun, target), "what": what, "ended": begun + 500}
+    assert bool(list(outcome(History.of([*GOOD, written, away])))) == wrong

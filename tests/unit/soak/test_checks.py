@@ -333,24 +333,6 @@ def test_what_a_check_takes_longer_by_troubles_is_forgiven(target: str, wrong: b
     assert [bool(found[rule]) for rule in ("kept", "freed", "outcome")] == [wrong] * 3
 
 
-@pytest.mark.parametrize(
-    ("what", "target", "begun", "wrong"),
-    [
-        ("kill", "cluster", 39_800, False), ("kill", "cluster", 41_000, True),
-        ("kill", "cluster", 30_000, True), ("kill", "one", 39_800, False), ("kill", "two", 39_800, True),
-        ("halve", "client-one", 39_800, False), ("halve", "client-two", 39_800, True),
-        ("delay", "client-one", 39_800, True),
-    ],
-)  # fmt: skip
-def test_what_was_under_way_as_its_way_broke_may_be_refused_by_its_second_try(
-    what: str, target: str, begun: int, wrong: bool
-) -> None:
-    """Brokers, its proxy or a connection between them; another proxy's is no excuse."""
-    away = {**killed(begun, target), "what": what, "ended": begun + 500}
-    back = {"kind": "back", "what": what, "target": target, "at": begun + 20_000, "took_s": 20.0}
-    assert bool(check(History.of([*GOOD, WRITTEN, away, back]))["outcome"]) == wrong
-
-
 def test_places_of_records_may_have_gaps() -> None:
     """As Pulsar's have between two ledgers: what is there counts."""
     far = [placed("record", 1 << 32, 5), placed("record", 1 << 33, 6)]
