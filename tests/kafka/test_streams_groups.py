@@ -24,6 +24,12 @@ PARTITIONS = 6
 API = {"streams": "StreamsGroupHeartbeat", "classic": "CreateTopics"}
 QUOTA = {"controller_mutation_rate": 2, "controller_mutation_burst": 11}
 RULES = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.streams.initial.rebalance.delay.ms": "0",
+    "group.streams.min.heartbeat.interval.ms": "500",
+    "group.streams.heartbeat.interval.ms": "500",
+    "group.streams.min.session.timeout.ms": "6000",
+    "group.streams.session.timeout.ms": "6000",
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     # The listener without logins is the brokers' own here, the administrator's, and that of most tests.
     "super.users": "User:ANONYMOUS",
@@ -32,10 +38,11 @@ FENCED, MISSING, FULL = 110, 3, 11.0
 NOT_YET = (14, 15, 16)
 
 
-@pytest.fixture
-def strict(tmp_path: Path) -> Iterator[Cluster]:
-    """A broker whose users may do only what they were granted."""
-    with share_cluster(tmp_path, properties={**PROPERTIES, **RULES}, sasl=USERS) as found:
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A broker that has streams groups, and whose users may do only what they were granted."""
+    folder = tmp_path_factory.mktemp("streams43")
+    with share_cluster(folder, properties={**PROPERTIES, **RULES}, sasl=USERS) as found:
         yield found
 
 
@@ -141,14 +148,14 @@ def test_nothing_is_made_past_the_charge(cluster: Cluster) -> None:
 
 
 @pytest.mark.soak
-def test_names_that_are_not_theirs(strict: Cluster) -> None:
+def test_names_that_are_not_theirs(cluster: Cluster) -> None:
     """A topology with a topic of Weir's is refused; one whose topics its user may not make is told so."""
-    reads, group = source(strict, 2), fresh("app")
+    reads, group = source(cluster, 2), fresh("app")
     grants = f"{ACLS} --add --allow-principal User:alice --operation"
     run_tools(
-        strict.kafka.bootstrap, f"{grants} Read --group {group}", f"{grants} Describe --topic *",
+        cluster.kafka.bootstrap, f"{grants} Read --group {group}", f"{grants} Describe --topic *",
     )  # fmt: skip
-    with apart(strict, "mine") as own, serving(own) as proxy:
+    with apart(cluster, "mine") as own, serving(own) as proxy:
         limited(own, proxy)
         with RawMember(proxy.bootstrap) as wire:
             said = ask(wire, heartbeat(counting(reads, own.topics.prefix + "mine"), group))
@@ -162,7 +169,7 @@ def test_names_that_are_not_theirs(strict: Cluster) -> None:
                 said = ask(wire, heartbeat(counting(reads, f"{group}-c"), group))
                 ((code, detail),) = [(each["StatusCode"], each["StatusDetail"]) for each in said["Status"]]
                 assert code == MISSING and b"Creation failed" in detail and b"uthoriz" in detail
-        assert internal(strict.kafka.bootstrap, group) == {}
+        assert internal(cluster.kafka.bootstrap, group) == {}
         until(lambda: charged(own.decider, API["streams"]) == 0)
 
 
@@ -170,20 +177,20 @@ ODD: list[Callable[[str], Fields]] = [
     lambda reads: counting(reads, "a/b"),
     lambda reads: counting(reads, "\u00e9\n"),
     lambda reads: counting(reads, "x" * 250),
-    lambda reads: counting(reads, *(f"strange-{n}" for n in range(2_500))),
+    lambda reads: counting(reads, *(f"odd-{n}" for n in range(2_500))),
     lambda reads: counting(reads, "__consumer_offsets"),
     lambda reads: counting(reads, reads),
     lambda reads: {"Epoch": -1, "Subtopologies": []},
-    lambda reads: counted_with(reads, topic("strange-r", -5)),
-    lambda reads: counted_with(reads, topic("strange-r", 2**31 - 1)),
-    lambda reads: counted_with(reads, topic("strange-r", 3, -7)),
-    lambda reads: counted_with(reads, topic("strange-r", 3, 1, **{"no.such.setting": "x"})),
+    lambda reads: counted_with(reads, topic("odd-r", -5)),
+    lambda reads: counted_with(reads, topic("odd-r", 2**31 - 1)),
+    lambda reads: counted_with(reads, topic("odd-r", 3, -7)),
+    lambda reads: counted_with(reads, topic("odd-r", 3, 1, **{"no.such.setting": "x"})),
 ]
 
 
 def counted_with(reads: str, repartition: Fields) -> Fields:
     """A topology with this repartition topic."""
-    found = counting(reads, "strange-c", repartition="strange-r")
+    found = counting(reads, "odd-c", repartition="odd-r")
     found["Subtopologies"][1]["RepartitionSourceTopics"] = [repartition]
     return found
 
@@ -197,7 +204,7 @@ def test_odd_topologies_make_nothing_uncharged(cluster: Cluster) -> None:
             with RawMember(proxy.bootstrap) as wire, suppress(Closed, ConnectionError):
                 ask(wire, heartbeat(make(reads), fresh("app")))
         # Of a topology of which one topic is refused the other one is made, as its coordinator would.
-        made = internal(cluster.kafka.bootstrap, "strange")
+        made = internal(cluster.kafka.bootstrap, "odd")
         assert made.keys() <= {"c"}
         until(lambda: charged(own.decider, API["streams"]) == sum(made.values()))
         with RawMember(proxy.bootstrap) as wire:

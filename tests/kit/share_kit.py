@@ -41,11 +41,6 @@ PROPERTIES: Final[Mapping[str, str]] = {
     "group.share.record.lock.duration.ms": str(LOCK_MS),
     "group.share.min.heartbeat.interval.ms": "500",
     "group.share.heartbeat.interval.ms": "500",
-    "group.streams.initial.rebalance.delay.ms": "0",
-    "group.streams.min.heartbeat.interval.ms": "500",
-    "group.streams.heartbeat.interval.ms": "500",
-    "group.streams.min.session.timeout.ms": "6000",
-    "group.streams.session.timeout.ms": "6000",
 }
 
 
