@@ -151,7 +151,7 @@ check: setup
 test:
 	@$(MAKE) -s -j4 whole-stack units-beside
 
-.PHONY: units-beside on-spark real-kafka real-pulsar whole-stack tests-jars
+.PHONY: units-beside on-spark real-kafka real-pulsar console whole-stack tests-jars
 tests-jars: .weir/jars/spark/.fetched
 	@for made in $(PULSAR_JARS) $(STREAMS_JARS) $(AXE); do $(MAKE) -s $$made || exit; done
 
@@ -168,11 +168,12 @@ real-kafka: on-spark tests-jars
 real-pulsar: real-kafka
 	@echo "== Pulsar" && $(PYTEST) tests/pulsar -m "not soak" -n 2 $(SIDE_BY_SIDE) --durations=3
 
-# The console has a stack of its own, which starts beside the other: two files, and so two workers.
-whole-stack: real-pulsar
+console: real-pulsar
 	@scripts/prerequisites.sh $(PYTHON) chromium
-	@echo "== the whole stack, and its console in a browser" && \
-		$(PYTEST) tests/end_to_end tests/browser -m "not soak" -n 2 $(SIDE_BY_SIDE) --durations=3
+	@echo "== the console in a browser" && $(PYTEST) tests/browser -m "not soak" --durations=3
+
+whole-stack: console
+	@echo "== the whole stack" && $(PYTEST) tests/end_to_end -m "not soak" -n 2 $(SIDE_BY_SIDE) --durations=3
 
 secure: setup $(PULSAR_JARS)
 	@scripts/prerequisites.sh $(PYTHON) testssl go
