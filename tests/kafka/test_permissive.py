@@ -97,13 +97,16 @@ def test_aiokafka_succeeds_and_then_waits(cluster: Cluster, proxy: ProxyThread) 
     assert cluster.event_of(name)["strict"] is False
 
 
-def test_those_who_wait_do_not_pass_together(cluster: Cluster, proxy: ProxyThread, wire: Connect) -> None:
+def test_those_who_wait_do_not_pass_together(
+    cluster: Cluster, proxy_with: Callable[..., ProxyThread], wire: Connect
+) -> None:
     """Ten connections of a subject in debt: when its wait is over one of them passes, and it owes again."""
-    name = fresh("herd")
+    # Of its own: who has left in debt stays half a minute, and others count connections.
+    name, proxy = fresh("herd"), proxy_with(stop_timeout_ms=300)
     cluster.limit(proxy, name, controller_mutation_rate=1)
-    assert errors(wire(name).create({f"{name}-first": 13}, 5)) == {f"{name}-first": 0}
+    assert errors(wire(name, proxy.bootstrap).create({f"{name}-first": 13}, 5)) == {f"{name}-first": 0}
     for number in range(10):
-        wire(name).send(create_request({f"{name}-{number}": 60}, 5))
+        wire(name, proxy.bootstrap).send(create_request({f"{name}-{number}": 60}, 5))
 
     def asked() -> int:
         return sum(event.get("client_id") == name for event in list(cluster.decider.events))
