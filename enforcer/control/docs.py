@@ -7,9 +7,10 @@ from html import escape
 from threading import Lock
 from typing import Any, Final
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, JSONResponse
 from pydantic import BaseModel
+from starlette.concurrency import run_in_threadpool
 
 from streaming.policy.validation import Schema
 
@@ -66,19 +67,29 @@ def or_empty(schema: Schema) -> Responses:
 
 def add_to(app: FastAPI) -> None:
     """Serve it; whoever asks first has it made, in a thread, since that takes half a second."""
-    making = Lock()
+    making, made = Lock(), dict[str, Any]()
 
-    def described() -> dict[str, Any]:
+    def make() -> None:
         with making:
-            if app.openapi_schema is None:
-                _complete(app.openapi())
-            return app.openapi()
+            if not made:
+                openapi = app.openapi()
+                _complete(openapi)
+                made.update(openapi)
+
+    async def described() -> dict[str, Any]:
+        # Once it is there nobody waits for a thread: who asks often and takes nothing would hold them all.
+        if not made:
+            await run_in_threadpool(make)
+        return made
 
     @app.get("/docs", include_in_schema=False)
-    def page() -> HTMLResponse:
-        return HTMLResponse(_page(described()), headers=_PAGE_HEADERS)
+    async def page() -> HTMLResponse:
+        return HTMLResponse(_page(await described()), headers=_PAGE_HEADERS)
 
-    app.add_route("/openapi.json", lambda _: JSONResponse(described()), include_in_schema=False)
+    async def as_json(_: Request) -> JSONResponse:
+        return JSONResponse(await described())
+
+    app.add_route("/openapi.json", as_json, include_in_schema=False)
 
 
 def _complete(openapi: dict[str, Any]) -> None:
