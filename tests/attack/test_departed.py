@@ -12,7 +12,6 @@ from wire_client import WireClient
 
 from enforcer.core import bounds
 
-pytestmark = pytest.mark.usefixtures("nobody_else")
 QUOTA = {"controller_mutation_rate": 0.1, "controller_mutation_burst": 5}
 COUNT = 30
 """Partitions: a debt of minutes."""

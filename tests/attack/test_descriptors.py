@@ -99,7 +99,6 @@ def test_a_flood_leaves_descriptors(cluster: Cluster, tmp_path: Path) -> None:
             assert late.metadata([]).brokers
 
 
-@pytest.mark.usefixtures("nobody_else")
 @pytest.mark.parametrize("end", [socket.socket.close, reset])
 def test_a_muted_client_that_left_gives_back(cluster: Cluster, proxy: ProxyThread, end: End) -> None:
     """Muted for minutes, and gone: its descriptors are free within seconds, though its socket is not read."""

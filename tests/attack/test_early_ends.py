@@ -11,8 +11,6 @@ from kafka.protocol.admin.topics import CreateTopicsResponse
 from proxy_kit import ProxyThread, until
 from wire_client import WireClient, create_request, errors
 
-pytestmark = pytest.mark.usefixtures("nobody_else")
-
 
 @pytest.mark.parametrize("end", [socket.socket.close, reset])
 def test_one_record_each_then_gone(cluster: Cluster, proxy: ProxyThread, end: End) -> None:

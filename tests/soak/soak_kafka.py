@@ -1,10 +1,11 @@
 """Three brokers, each a controller too, of which any may be killed."""
 
 import json
-import struct
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+
+from kafka.record import MemoryRecords
 
 from weir.stack.kafka import HOST, LocalKafka, brokers_seen
 from weir.stack.process import Child
@@ -17,12 +18,6 @@ _REPLICATED = {
     "transaction.state.log.replication.factor": "3",
     "transaction.state.log.min.isr": "2",
 }
-
-
-_BATCH = struct.Struct(">qiibIhiqqqhii")
-"""The head of a batch in a segment (KIP-98): offset, length, leader epoch, magic, CRC, attributes, last
-offset delta, two timestamps, producer id, producer epoch, sequence, records.
-"""
 
 
 class Brokers(LocalKafka):
@@ -57,13 +52,10 @@ class Brokers(LocalKafka):
         """Of each offset of its first partition the id and the epoch of the producer that wrote it."""
         found = {}
         for segment in sorted((self._node_dir(0) / "log" / f"{topic}-0").glob("*.log")):
-            data, pos = segment.read_bytes(), 0
-            while pos + _BATCH.size <= len(data):
-                first, length, _, _, _, _, more, _, _, *producer, _, _ = _BATCH.unpack_from(data, pos)
-                if not length:
-                    break
-                found |= dict.fromkeys(range(first, first + more + 1), tuple(producer))
-                pos += struct.calcsize(">qi") + length
+            records = MemoryRecords(segment.read_bytes())
+            while (batch := records.next_batch()) is not None:
+                places = range(batch.base_offset, batch.next_offset)
+                found |= dict.fromkeys(places, (batch.producer_id, batch.producer_epoch))
         return found
 
     def _metadata(self, node: int) -> Path:

@@ -1,9 +1,9 @@
 """Which of the soak's brokers leads the controllers (tests/soak)."""
 
 import json
-import struct
 from pathlib import Path
 
+from kafka.record import MemoryRecordsBuilder
 from soak_kafka import BROKERS, Brokers
 
 from weir.stack.process import Child
@@ -31,10 +31,14 @@ def test_who_wrote_what_stands_in_the_log(tmp_path: Path) -> None:
     brokers = Brokers(tmp_path, [{} for _ in range(BROKERS)])
     folder = tmp_path / "broker-1" / "log" / "t-0"
     folder.mkdir(parents=True)
-    body = b"records"
-    batches = [
-        struct.pack(">qiibIhiqqqhii", first, 56, 0, 2, 0, 0, more, 0, 0, 2, epoch, 0, more + 1) + body
-        for first, more, epoch in [(0, 2, 29), (3, 0, 30)]
-    ]
+    batches = []
+    for first, count, epoch in [(0, 3, 29), (3, 1, 30)]:
+        own = {"producer_id": 2, "producer_epoch": epoch, "base_sequence": 0}
+        made = MemoryRecordsBuilder(2, 0, 1 << 20, **own)
+        for _ in range(count):
+            made.append(timestamp=0, key=None, value=b"x")
+        made.close()
+        # A broker puts in where it stands.
+        batches.append(first.to_bytes(8, "big") + bytes(made.buffer())[8:])
     (folder / "00000000000000000000.log").write_bytes(b"".join(batches) + batches[0][:60])
     assert brokers.epochs("t") == dict.fromkeys(range(3), (2, 29)) | {3: (2, 30)}
