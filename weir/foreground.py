@@ -99,8 +99,14 @@ def write_ready_file(
             draft.unlink()
 
 
-def check_ready_file(path: Path | None) -> None:
-    """Raises WeirError: no such file can be written; it would be noticed only once all is up."""
+def forget_ready_file(path: Path | None) -> None:
+    """Remove what an earlier process has left: it says nothing about one that starts now.
+
+    Who listens does so once the port is his: it may be the file of another one, which goes on.
+
+    Raises:
+        WeirError: no such file can be written; it would be noticed only once all is up.
+    """
     if path is None:
         return
     with named(path, "written"):
@@ -108,20 +114,8 @@ def check_ready_file(path: Path | None) -> None:
         if os.path.lexists(path) and not (path.is_file() or path.is_symlink()):
             raise ValueError("it is no plain file")
         path.parent.mkdir(parents=True, exist_ok=True)
-        check_folder(path.parent)
-
-
-def forget_ready_file(path: Path | None) -> None:
-    """Remove what an earlier process has left: it says nothing about one that starts now.
-
-    Who listens does so once the port is his: it may be the file of another one, which goes on.
-
-    Raises:
-        WeirError: see check_ready_file.
-    """
-    check_ready_file(path)
-    if path is not None:
         path.unlink(missing_ok=True)
+        check_folder(path.parent)
 
 
 def private_folder(path: Path, ours: tuple[str, ...]) -> str | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from enforcer.host.server import Host
-from weir.foreground import AWAY, HERE, check_ready_file, forget_ready_file, keep_memory, write_ready_file
+from weir.foreground import AWAY, HERE, forget_ready_file, keep_memory, write_ready_file
 from weir.stopping import run_in_loop, stop_event, unless
 
 _YOUNG_OBJECTS = 50_000
@@ -33,7 +33,6 @@ def run_proxy(make: Callable[[], Host[Any]], ready_file: Path | None, ask: Ask =
     Raises:
         WeirError: it cannot start.
     """
-    check_ready_file(ready_file)
     keep_memory()
     gc.set_threshold(_YOUNG_OBJECTS)
     run_in_loop(_serve(make, ready_file, ask))

@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING
 from enforcer.host.doors.listening import listen_at
 from streaming.contract.errors import WeirError
 from streaming.policy.settings import read_settings
-from weir.foreground import (
-    check_ready_file,
-    forget_ready_file,
-    host_port,
-    http_url,
-    return_memory,
-    write_ready_file,
-)
+from weir.foreground import forget_ready_file, host_port, http_url, return_memory, write_ready_file
 from weir.log import log_to_stderr
 from weir.options import add, add_address, add_cluster_options, add_part_options, cluster_of
 from weir.settings import DEFAULT_ADMIN
@@ -75,7 +68,6 @@ def run(args: argparse.Namespace) -> int:
     from weir.stack.topics import check_topics
 
     log_to_stderr("admin")
-    check_ready_file(args.ready_file)
     settings = read_settings(AdminSettings, "admin", args.settings)
     http = read_settings(HttpSettings, "http", args.settings)
     if args.upstream:
@@ -138,6 +130,7 @@ def _front(
 
 async def _serve(service: "AdminService", fronts: "list[HttpService]", args: argparse.Namespace) -> None:
     stop = stop_event()
+    # The service listens once all is read, which may take long: who has the port is asked before.
     listen_at(args.listen, both=False).close()
     forget_ready_file(args.ready_file)
     for front in fronts:
