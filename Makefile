@@ -147,9 +147,9 @@ check: setup
 	@$(MAKE) -s units
 
 # From the quick to the slow, one kind at a time, since brokers miss their times side by side with others. Of the
-# processors that they leave idle unit tests take the time; jars, archives and axe come meanwhile.
+# processors that Spark's and Kafka's tests leave idle unit tests take the time; jars, archives and axe come meanwhile.
 test:
-	@$(MAKE) -s -j4 whole-stack units-beside
+	@$(MAKE) -s -j4 whole-stack
 
 .PHONY: units-beside on-spark real-kafka real-pulsar console whole-stack tests-jars
 tests-jars: .weir/jars/spark/.fetched
@@ -165,7 +165,7 @@ real-kafka: on-spark tests-jars
 	@echo "== the proxy and the tools against a real Kafka" && \
 		$(PYTEST) tests/kafka tests/attack -m "not soak" -n 2 $(SIDE_BY_SIDE) --durations=3
 
-real-pulsar: real-kafka
+real-pulsar: real-kafka units-beside
 	@echo "== Pulsar" && $(PYTEST) tests/pulsar -m "not soak" -n 2 $(SIDE_BY_SIDE) --durations=3
 
 console: real-pulsar
