@@ -94,7 +94,8 @@ def test_a_killed_proxy_has_answered_nothing_that_is_forgotten(cluster: Cluster,
     until(lambda: len(own_events(cluster, name)) >= len(admitted), what="the events")
     sent = {item["name"] for event in own_events(cluster, name) for item in event["items"]}
     assert set(admitted) <= sent
-    assert 1_000 - len(sent) <= tokens <= 1_000 - len(sent) + 1
+    # What was on its way, and nobody has been answered, may be written after the next has read.
+    assert 1_000 - len(sent) <= tokens <= 1_000 - len(admitted) + 1
 
 
 def test_two_proxies_hold_the_quota_together(cluster: Cluster) -> None:
