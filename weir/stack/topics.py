@@ -64,6 +64,9 @@ def ensure_topics(
         admin = connect()
         created = _created(admin, wanted, _left(deadline))
     _wait_for_leaders(admin, list(settings), deadline)
+    if len(created) < len(wanted):
+        # Another one was sooner, or this broker had not heard of it yet; it may have made it otherwise.
+        look(admin, cluster, _left(deadline)).check()
     return created
 
 

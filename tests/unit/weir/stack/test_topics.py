@@ -1,6 +1,7 @@
 """Weir's topics once brokers know their leaders; on a real broker: tests/kafka/test_weir_topics.py."""
 
 import time
+from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster
 from streaming.kafka_io import weir_topics
-from streaming.kafka_io.weir_topics import TopicsSeen
+from streaming.kafka_io.weir_topics import Fault, TopicFault, TopicsSeen
 from weir.stack import topics
 
 CLUSTER = Cluster("b:1")
@@ -65,3 +66,25 @@ def test_one_client_is_enough_until_it_fails(monkeypatch: pytest.MonkeyPatch, fa
     monkeypatch.setattr(weir_topics, "_AGAIN_S", 0.01)
     assert topics.ensure_topics(CLUSTER) == []
     assert made == asked and len(made) == 1 + fails
+
+
+def test_a_topic_that_another_one_made_meanwhile_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that had not heard of it says that it is there, as it shall be made: it may be otherwise."""
+    name = CLUSTER.topics.requests
+    faults = [
+        TopicFault(topic=name, fault=fault, what="is so", mend="this")
+        for fault in (Fault.MISSING, Fault.TIMESTAMPS)
+    ]
+    seen = [TopicsSeen(faults=(fault,), ids={}, partitions={}) for fault in faults]
+    there = Future[None]()
+    there.set_exception(KafkaException(KafkaError(KafkaError.TOPIC_ALREADY_EXISTS)))
+    leaders = SimpleNamespace(partitions={0: SimpleNamespace(leader=1)})
+    admin = SimpleNamespace(
+        list_topics=lambda timeout: SimpleNamespace(topics=dict.fromkeys(CLUSTER.topics.all(), leaders)),
+        create_topics=lambda wanted, **_: {each.topic: there for each in wanted},
+    )
+    monkeypatch.setattr(topics, "AdminClient", lambda *_, **_settings: admin)
+    monkeypatch.setattr(topics, "look", lambda *_: seen.pop(0))
+    with pytest.raises(WeirError, match="is so: this"):
+        topics.ensure_topics(CLUSTER)
+    assert not seen
