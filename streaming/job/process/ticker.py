@@ -10,6 +10,7 @@ import contextlib
 import logging
 import threading
 from functools import partial
+from time import monotonic
 from typing import Any, Final
 
 import orjson
@@ -30,7 +31,8 @@ _LIMIT_S: Final = 5.0
 _ROUND_LIMIT_S: Final = 0.5
 """Of each question for the length of a round, asked with every tick: the job's watch waits for it."""
 _ACK_S: Final = 0.5
-"""For how long an acknowledgement is waited for: one that comes later tells little of the brokers' clock."""
+"""For how long an acknowledgement is waited for. One that comes later is heard of with the next tick, as if
+the brokers' clock were so far behind."""
 
 
 class Ticker:
@@ -99,11 +101,12 @@ class Ticker:
         tick: dict[str, Any] = {"type": "tick"}
         if self._clock.ahead_ms is not None:
             tick["brokers_ahead_ms"] = self._clock.ahead_ms
-        self._producer.produce(self._topics.usage, orjson.dumps(tick), on_delivery=self._learn)
+        learn = partial(self._learn, monotonic() + _ACK_S)
+        self._producer.produce(self._topics.usage, orjson.dumps(tick), on_delivery=learn)
         self._producer.flush(_ACK_S)
 
-    def _learn(self, error: KafkaError | None, message: Message) -> None:
-        if error is None:
+    def _learn(self, until_s: float, error: KafkaError | None, message: Message) -> None:
+        if error is None and monotonic() <= until_s:
             self._clock.learn(message.timestamp()[1])
 
     def _spans(self, topic: str, limit_s: float = _LIMIT_S) -> list[Span]:

@@ -1,6 +1,8 @@
 """How far the host's clock is from the brokers': shown, told of, and written into ticks."""
 
 import logging
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import orjson
@@ -65,6 +67,32 @@ class Log:
     def flush(self, limit_s: float) -> int:
         assert limit_s <= 1
         return 0
+
+
+class Slow(Log):
+    """And acknowledges each record three seconds later."""
+
+    def produce(self, topic: str, value: bytes, on_delivery: Any) -> None:
+        sent = self.timestamp()
+        self.acknowledge = partial(on_delivery, None, SimpleNamespace(timestamp=lambda: sent))
+
+    def flush(self, limit_s: float) -> int:
+        self.host.now_ms += 3_000
+        self.acknowledge()
+        return 0
+
+
+def test_a_slow_broker_is_no_clock_that_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A late acknowledgement looked like a clock of ours seconds ahead, and the batches went by that."""
+    host = Host()
+    log = Slow(host)
+    monkeypatch.setattr(ticker, "connected", lambda _client, _own: log)
+    monkeypatch.setattr(ticker, "monotonic", lambda: host.now_ms / 1000)
+    monkeypatch.setattr(ticker, "Reader", lambda *_args, **_named: None)
+    monkeypatch.setattr(Ticker, "_has_events", lambda _self: True)
+    monkeypatch.setattr(Ticker, "_read_round", lambda _self: None)
+    Ticker(Cluster(""), 10_000, host.clock).poll(0.0)
+    assert host.clock.ahead_ms is None
 
 
 def test_ticks_tell_the_batches_how_far_the_clocks_are_apart(monkeypatch: pytest.MonkeyPatch) -> None:
