@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from streaming.columns.compiled import lean
+from streaming.columns.compiled import inner, lean
 
 Integers = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
@@ -72,7 +72,7 @@ def name_end(text: Bytes, at: int, end: int) -> int:
     return at
 
 
-@lean
+@inner
 def _is_code(high: int, low: int) -> bool:
     """Whether these two digits after a per cent sign stand for `%` 25, `,` 2C, `<` 3C or `=` 3D."""
     return (high == 50 and (low == 53 or low == 67)) or (high == 51 and (low == 67 or low == 68))

@@ -8,7 +8,10 @@ from numba import njit
 
 from streaming.columns.compilable import LEAN, MARK, Function
 
-_LEAN: Final[dict[str, Any]] = {"cache": True, "nogil": True, "_nrt": False, "forceinline": True}
+# A way in from C, which nothing takes, is compiled only where it is not refused.
+_COMPILED: Final[dict[str, Any]] = {"cache": True, "nogil": True, "no_cfunc_wrapper": True}
+_LEAN: Final = _COMPILED | {"_nrt": False, "forceinline": True}
+_INNER: Final = _LEAN | {"no_cpython_wrapper": True}
 
 
 def compiled(function: Function) -> Function:
@@ -18,7 +21,7 @@ def compiled(function: Function) -> Function:
     Without Python's lock, so that a replay reads and writes meanwhile. No fast-math: the same events must
     give the same doubles compiled and interpreted.
     """
-    return cast(Function, njit(cache=True, nogil=True)(function))
+    return cast(Function, njit(**_COMPILED)(function))
 
 
 def lean(function: Function) -> Function:
@@ -31,12 +34,18 @@ def lean(function: Function) -> Function:
     return cast(Function, njit(**_LEAN)(function))
 
 
+def inner(function: Function) -> Function:
+    """As `lean`, for functions that compiled ones alone call: Python has no way in, which takes long."""
+    return cast(Function, njit(**_INNER)(function))
+
+
 @cache
 def machine(function: Function) -> Function:
     """The compiled twin of a function that `columns.compilable` has marked.
 
     The functions marked so that it calls by a name of its module become twins too, in a copy of that module's
-    names: the module itself goes on in plain Python. The same function gives the same twin.
+    names: the module itself goes on in plain Python. The same function gives the same twin. One whose name
+    begins with _ is called by those of its module alone: its twin is `inner`.
 
     Raises:
         ValueError: it is not marked, so it was not written to be compiled.
@@ -55,4 +64,5 @@ def machine(function: Function) -> Function:
         plain.__code__, plain.__globals__ | twins, plain.__name__, plain.__defaults__, plain.__closure__
     )
     twin.__qualname__ = plain.__qualname__
-    return cast(Function, lean(twin) if mark == LEAN else compiled(twin))
+    compile_ = compiled if mark != LEAN else inner if plain.__name__.startswith("_") else lean
+    return cast(Function, compile_(twin))

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from streaming.columns.byte_strings import Bytes, Integers, bytes_in
-from streaming.columns.compiled import lean
+from streaming.columns.compiled import inner, lean
 
 _MASK: Final = 0xFFFFFFFF
 _MULTIPLIER: Final = 0x5BD1E995
@@ -61,7 +61,7 @@ def _murmur2(text: Bytes, first: int, end: int) -> int:
     return mixed ^ (mixed >> 15)
 
 
-@lean
+@inner
 def _times(value: int) -> int:
     """Product with the multiplier, in 32 bits. In halves: nothing overflows 64 bits, compiled or not."""
     low = (value & 0xFFFF) * _MULTIPLIER

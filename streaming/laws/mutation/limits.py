@@ -22,7 +22,7 @@ from streaming.columns.byte_strings import (
     is_canonical,
     name_end,
 )
-from streaming.columns.compiled import lean
+from streaming.columns.compiled import inner, lean
 from streaming.columns.limit_index import NOTHING, LimitIndex
 from streaming.laws.mutation.rates import sample_count
 from streaming.policy.derived import PolicyCache
@@ -133,7 +133,7 @@ def _find_all(
                 numbers[i] = number[entry]
 
 
-@lean
+@inner
 def _find(index: Index, alone: Integers, text: Bytes, at: int, end: int) -> int:
     """Number of the entry that limits a canonical subject: levels 3, 6 of a user, 7, 8 of a client-id, and
     1, 2, 4, 5 of both (docs/contract.md 2).
@@ -159,7 +159,7 @@ def _charge_all(index: Index, alone: Integers, text: Bytes, ends: Integers, boun
         bounds[0, i], bounds[1, i] = _charged(index, alone, text, ends[i], ends[i + 1])
 
 
-@lean
+@inner
 def _charged(index: Index, alone: Integers, text: Bytes, at: int, end: int) -> tuple[int, int]:
     """The part of a canonical subject of both that is charged: levels 1 to 8 in turn."""
     comma = name_end(text, at + len(USER_IS), end)

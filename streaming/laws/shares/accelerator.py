@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from streaming.columns.byte_strings import Integers
-from streaming.columns.compiled import compiled, lean
+from streaming.columns.compiled import compiled, inner, lean
 from streaming.laws.shares.columns import (
     DONE,
     EXPIRED,
@@ -96,17 +96,21 @@ def share_all(pending: Pending, limits: Limits) -> None:
     """Share out the limits of every round that waits for it."""
     for number in range(pending.filled[0]):
         first, end = pending.first[number], pending.first[number + 1]
-        pending.shares[first:end] = share_out(
+        shares = share_out(
             limits.rates[pending.group[number]], pending.used[first:end], pending.throttled[first:end],
             pending.last[first:end],
         )  # fmt: skip
+        # One by one: to compile what Numba would say if they were not as many takes five seconds.
+        for member in range(end - first):
+            for dimension in range(shares.shape[1]):
+                pending.shares[first + member, dimension] = shares[member, dimension]
 
 
 _TICK: Final = -1
 _END: Final = -2
 
 
-@lean
+@inner
 def _next_step(g: int, groups: Groups, steps: Steps, progress: Progress) -> int:
     """Number of a report, or _TICK, _END or DONE."""
     row, tick = progress.row[g], progress.tick[g]
@@ -118,7 +122,7 @@ def _next_step(g: int, groups: Groups, steps: Steps, progress: Progress) -> int:
     return _END if steps.end and open_still else DONE
 
 
-@lean
+@inner
 def _when(g: int, step: int, groups: Groups, steps: Steps, progress: Progress) -> tuple[int, int, int]:
     """Up to what time (ms) a step closes rounds, its position and its source."""
     if step >= 0:
@@ -133,7 +137,7 @@ def _when(g: int, step: int, groups: Groups, steps: Steps, progress: Progress) -
     return groups.end[g], steps.last[1], source
 
 
-@lean
+@inner
 def _pass(
     g: int, step: int, groups: Groups, members: Members, steps: Steps, rules: Rules, progress: Progress
 ) -> None:
@@ -146,7 +150,7 @@ def _pass(
     progress.fresh[g] = False
 
 
-@lean
+@inner
 def _is_stale(g: int, row: int, groups: Groups, members: Members, steps: Steps) -> bool:
     """Whether a report is older than its broker's last one, or too old for the group."""
     ts, slot = steps.ts[steps.event[row]], steps.slot[row]
@@ -157,7 +161,7 @@ def _is_stale(g: int, row: int, groups: Groups, members: Members, steps: Steps) 
     return bool(groups.newest[g] // groups.every[g] - ts // groups.every[g] > STALE_ROUNDS)
 
 
-@lean
+@inner
 def _take(g: int, row: int, groups: Groups, members: Members, steps: Steps, rules: Rules) -> None:
     ts, slot = steps.ts[steps.event[row]], steps.slot[row]
     if groups.size[g] == 0:
@@ -174,7 +178,7 @@ def _take(g: int, row: int, groups: Groups, members: Members, steps: Steps, rule
         members.throttled[slot, dimension] = steps.throttled[row, dimension]
 
 
-@lean
+@inner
 def _stretch_of(ts: int, rules: Rules) -> int:
     """Number of the policies in force at `ts` ms: of the changes made by then."""
     low, high = 0, len(rules.changes)
@@ -187,7 +191,7 @@ def _stretch_of(ts: int, rules: Rules) -> int:
     return low
 
 
-@lean
+@inner
 def _open(g: int, start: int, groups: Groups, rules: Rules) -> None:
     """Open the round that holds `start`; it ends as the policies of that time say."""
     every = rules.every[_stretch_of(start, rules)]
@@ -195,7 +199,7 @@ def _open(g: int, start: int, groups: Groups, rules: Rules) -> None:
     groups.end[g] = (start // every + 1) * every
 
 
-@lean
+@inner
 def _skip_quiet_rounds(g: int, upto: int, groups: Groups, members: Members, rules: Rules) -> None:
     """Pass over rounds without reports up to one in which somebody expires or the policies change.
 
@@ -216,7 +220,7 @@ def _skip_quiet_rounds(g: int, upto: int, groups: Groups, members: Members, rule
     groups.end[g] = max(groups.end[g], until)
 
 
-@lean
+@inner
 def _has_room(g: int, groups: Groups, told: Told) -> bool:
     """Whether one more round of this group fits, whatever it decides."""
     rounds, decisions = told.filled[0], told.filled[1]
@@ -225,7 +229,7 @@ def _has_room(g: int, groups: Groups, told: Told) -> bool:
     )
 
 
-@lean
+@inner
 def _close(
     g: int, stretch: int, position: int, source: int, groups: Groups, members: Members, rules: Rules,
     limits: Limits, progress: Progress, told: Told, pending: Pending,
@@ -249,7 +253,7 @@ def _close(
     return False
 
 
-@lean
+@inner
 def _file(
     g: int, first: int, position: int, source: int, groups: Groups, limits: Limits, told: Told
 ) -> None:
@@ -263,7 +267,7 @@ def _file(
     told.filled[0] = rounds + 1
 
 
-@lean
+@inner
 def _let_go(
     g: int, expiry: int, groups: Groups, members: Members, limits: Limits, told: Told
 ) -> None:
@@ -288,7 +292,7 @@ def _let_go(
             _take_back(slot, members)
 
 
-@lean
+@inner
 def _uses(slot: int, g: int, members: Members, limits: Limits) -> bool:
     """Whether it is a member: it uses some limited dimension."""
     for dimension in range(WIDTH):
@@ -297,7 +301,7 @@ def _uses(slot: int, g: int, members: Members, limits: Limits) -> bool:
     return False
 
 
-@lean
+@inner
 def _forget_unused(slot: int, g: int, members: Members, limits: Limits) -> None:
     """Its shares of dimensions that are not limited or that it does not use are its last ones no more."""
     for dimension in range(WIDTH):
@@ -305,7 +309,7 @@ def _forget_unused(slot: int, g: int, members: Members, limits: Limits) -> None:
             members.held[slot, dimension] = False
 
 
-@lean
+@inner
 def _take_back(slot: int, members: Members) -> None:
     """Nothing is told that stands."""
     members.told[slot] = False
@@ -315,7 +319,7 @@ def _take_back(slot: int, members: Members) -> None:
         members.told_used[slot, dimension] = 0.0
 
 
-@lean
+@inner
 def _tell(slot: int, why: int, members: Members, told: Told) -> None:
     number = told.filled[1]
     told.broker[number], told.why[number] = members.broker[slot], why
@@ -325,7 +329,7 @@ def _tell(slot: int, why: int, members: Members, told: Told) -> None:
     told.filled[1] = number + 1
 
 
-@lean
+@inner
 def _ask(
     g: int, groups: Groups, members: Members, limits: Limits, progress: Progress, pending: Pending
 ) -> bool:
@@ -348,7 +352,7 @@ def _ask(
     return True
 
 
-@lean
+@inner
 def _tell_shares(
     g: int, position: int, source: int, groups: Groups, members: Members, limits: Limits,
     progress: Progress, told: Told, shared: Pending,
@@ -369,7 +373,7 @@ def _tell_shares(
         _tell(slot, SHARE, members, told)
 
 
-@lean
+@inner
 def _stands(g: int, groups: Groups, members: Members) -> bool:
     """Whether somebody has shares."""
     standing = 0
@@ -378,7 +382,7 @@ def _stands(g: int, groups: Groups, members: Members) -> bool:
     return standing > 0
 
 
-@lean
+@inner
 def _note(g: int, end: int, every: int, groups: Groups, limits: Limits) -> None:
     """Note the round whose shares stand; 0: none do."""
     groups.told_end[g], groups.told_every[g] = end, every
