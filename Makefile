@@ -147,9 +147,9 @@ check: setup
 	@$(MAKE) -s units
 
 # From the quick to the slow, one kind at a time, since brokers miss their times side by side with others. Of the
-# processors that Spark's and Kafka's tests leave idle unit tests take the time; jars, archives and axe come meanwhile.
+# processors that they leave idle unit tests take the time; jars, archives and axe come meanwhile.
 test:
-	@$(MAKE) -s -j4 whole-stack
+	@$(MAKE) -s -j4 whole-stack units-beside
 
 .PHONY: units-beside on-spark real-kafka real-pulsar console whole-stack tests-jars
 tests-jars: .weir/jars/spark/.fetched
@@ -158,14 +158,14 @@ tests-jars: .weir/jars/spark/.fetched
 units-beside: types $(VENV)/.compiled $(FETCHED)
 	@scripts/idle.sh $(UNITS) > .weir/units.log 2>&1; ended=$$?; echo "$(UNITS_SAY)" && cat .weir/units.log && exit $$ended
 
-on-spark: lint $(STAMPS)
+on-spark: lint $(FETCHED) $(VENV)/.compiled
 	@echo "== the job in Spark" && $(PYTEST) tests/spark -m "not soak" -n 2 $(SIDE_BY_SIDE) --durations=3
 
-real-kafka: on-spark tests-jars
+real-kafka: on-spark tests-jars $(STAMPS)
 	@echo "== the proxy and the tools against a real Kafka" && \
 		$(PYTEST) tests/kafka tests/attack -m "not soak" -n 2 $(SIDE_BY_SIDE) --durations=3
 
-real-pulsar: real-kafka units-beside
+real-pulsar: real-kafka
 	@echo "== Pulsar" && $(PYTEST) tests/pulsar -m "not soak" -n 2 $(SIDE_BY_SIDE) --durations=3
 
 console: real-pulsar
