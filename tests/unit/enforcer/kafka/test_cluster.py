@@ -132,7 +132,7 @@ def test_a_broker_that_joins_has_a_port(connection: dict[str, str]) -> None:
 def test_clients_of_a_brokers_port_wait_for_the_start(until: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As those of the bootstrap: who knows the port from before would find a proxy without policies."""
     # No Kafka is there to take what waits to be sent.
-    for name in ("control._FLUSH_S", "control._STOP_S", "feeds.membership._STOP_S", "reports._POLL_S"):
+    for name in ("control._FLUSH_S", "control._STOP_S", "feeds.membership._STOP_S"):
         monkeypatch.setattr(f"enforcer.core.{name}", 0.05)
 
     async def run() -> None:
