@@ -54,6 +54,9 @@ class Reader:
         bootstrap: `HOST:PORT` of the cluster.
         client: librdkafka properties of our own connections.
         own: properties that are different here.
+
+    Raises:
+        WeirError: the library makes none, as where no thread is left for one.
     """
 
     def __init__(
@@ -74,8 +77,11 @@ class Reader:
             "enable.partition.eof": True,
             "fetch.wait.max.ms": 100,
         }
-        self.consumer: Any = Consumer({**properties, **(own or {})}, logger=NO_LOG)
-        """The library's."""
+        try:
+            self.consumer: Any = Consumer({**properties, **(own or {})}, logger=NO_LOG)
+            """The library's."""
+        except KafkaException as refused:
+            raise WeirError(f"cannot read from {bootstrap}: {reason_of(refused)}") from refused
 
     def partitions(self, topic: str, limit_s: float = ASK_LIMIT_S) -> list[int]:
         """Numbers of a topic's partitions; none if there is no such topic.

@@ -91,6 +91,12 @@ def test_a_topic_made_again_is_read_though_its_old_position_is_still_told() -> N
     assert len(list(found.read_on([Span(topic="t", partition=0, start=0, end=5)]))) == 5
 
 
+def test_a_client_that_the_library_does_not_make_is_told_as_all_else() -> None:
+    """By whoever asks: over REST a change ended in 500, and a thread that follows a topic for good."""
+    with pytest.raises(WeirError, match=r"cannot read from h:1: No such configuration property"):
+        Reader("h:1", {"no.such.property": "1"})
+
+
 class Halting(FakeConsumer):
     """One that has a single record at a time."""
 
