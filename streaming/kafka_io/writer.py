@@ -51,6 +51,15 @@ def connected(client: Mapping[str, Any], own: Mapping[str, Any]) -> Producer:
     return Producer({**client, **_OURS, **own}, logger=NO_LOG)
 
 
+def refusal(client: Mapping[str, Any]) -> str:
+    """Why the library takes no such properties, in its words; empty: it takes them."""
+    try:
+        connected(client, {})
+    except KafkaException as refused:
+        return reason_of(refused)
+    return ""
+
+
 def served(producer: Producer, limit_s: float) -> KafkaError | None:
     """Take reports of deliveries for so long; what has broken the producer for good, if that is new.
 

@@ -65,7 +65,7 @@ def follow(
 
 
 def test_a_client_that_cannot_be_made_is_made_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where for a moment no thread is left for one: an enforcer never learnt its policies, and limited nobody."""
+    """Where for a moment no thread is left for one: an enforcer never learnt its policies."""
     monkeypatch.setattr(tail, "_RETRY_S", 0.01)
     refusals = [WeirError("no thread left")] * 2
 
