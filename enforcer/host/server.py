@@ -28,7 +28,7 @@ from enforcer.host.doors.entrance import Accept, Entrance
 from enforcer.host.doors.listening import listen_at
 from enforcer.host.doors.proxy_header import header_of
 from enforcer.host.doors.users import Users
-from enforcer.host.heartbeat import Heartbeat
+from enforcer.host.heartbeat import beat
 from enforcer.host.moving import Mover
 from enforcer.host.sockets import Address, ended
 from enforcer.host.tasks import Tasks
@@ -177,7 +177,6 @@ class Host(ABC, Generic[C]):
         traffic = self.metrics.traffic
         memory, gathered = settings.memory_mb << 20, bounds.GATHERED_BYTES
         self.budget = Budget(memory, gathered, lambda: self.connections, traffic)
-        self._heartbeat = Heartbeat(self.metrics.loop_delay_seconds, self.budget.look)
         addresses = self.cluster.bootstrap.count(",") + 1
         self._room = Room(settings.connections_max, bounds.DESCRIPTORS_RESERVE, addresses)
         traffic.connections_max = self._room.connections(0)
@@ -221,8 +220,8 @@ class Host(ABC, Generic[C]):
         await self.enforcement.start()
         self._begun.set()
         await self.serve(self._listener, self.accept)
-        self._heartbeat.start()
-        for work in (self._tick(), *self.enforcement.work()):
+        beating = beat(self.metrics.loop_delay_seconds, self.budget.look)
+        for work in (beating, self._tick(), *self.enforcement.work()):
             self.spawn(work)
         logger.info("clients connect to %s:%d", *self.listen)
 
@@ -272,7 +271,6 @@ class Host(ABC, Generic[C]):
         # What was spawned in this very turn begins first: cancelled before, it would not close what it has.
         await asyncio.sleep(0)
         self._tasks.cancel()
-        self._heartbeat.stop()
         await self.enforcement.stop()
         self.mover.close()
 
