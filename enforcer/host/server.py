@@ -12,6 +12,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from enforcer.core import bounds
@@ -22,7 +23,7 @@ from enforcer.core.settings import ProxySettings
 from enforcer.host.budget import Budget, Holder
 from enforcer.host.descriptors import Room
 from enforcer.host.dial import Introduced, Owner, Upstream
-from enforcer.host.doors.ages import Ages
+from enforcer.host.doors.ages import DRAIN_MS, lifetime_s
 from enforcer.host.doors.certificates import Visitor, WatchedContext
 from enforcer.host.doors.entrance import Accept, Entrance
 from enforcer.host.doors.listening import listen_at
@@ -186,7 +187,8 @@ class Host(ABC, Generic[C]):
             doors, self.is_known, self._free, self.metrics.tls_failures, self.metrics.refused_connections,
             goodbye_s=settings.stop_timeout_ms / 1000,
         )  # fmt: skip
-        self._ages: Ages[C] = Ages(doors.connection_age_max_s)
+        self._age_max_s = doors.connection_age_max_s
+        self._ends_ms: dict[C, float] = {}
         self._users: Users[C] = Users(doors.connections_per_user, doors.login_timeout_s)
         self._introduces = doors.upstream_proxy_protocol
         self._tasks = Tasks()
@@ -301,7 +303,8 @@ class Host(ABC, Generic[C]):
         if not self.identify(connection, connection.user):
             return "connections_per_user"
         self.connections.add(connection)
-        self._ages.enter(connection, now_ms)
+        if self._age_max_s:
+            self._ends_ms[connection] = now_ms + lifetime_s(self._age_max_s) * 1_000
         self.metrics.accepted_connections.inc()
         self.metrics.traffic.connections = len(self.connections)
         return ""
@@ -316,7 +319,7 @@ class Host(ABC, Generic[C]):
     def forget(self, connection: C) -> None:
         """A client is gone."""
         self.connections.discard(connection)
-        self._ages.leave(connection)
+        self._ends_ms.pop(connection, None)
         self._users.leave(connection)
         self._entrance.leave(connection)
         if self._stopping and not self.connections:
@@ -336,7 +339,11 @@ class Host(ABC, Generic[C]):
         for connection in list(self.connections):
             with _watched():
                 connection.check(now_ms)
-                self._ages.look(connection, now_ms)
+                late_ms = now_ms - self._ends_ms.get(connection, inf)
+                if late_ms >= DRAIN_MS:
+                    connection.drop("age")
+                elif late_ms >= 0:
+                    connection.drain("age")
                 if self._users.is_late(connection, now_ms):
                     connection.end("no_login")
                 found = connection.unread
