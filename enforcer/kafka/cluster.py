@@ -11,7 +11,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource
 
 from enforcer.host.sockets import Address
-from enforcer.kafka.watch import Watch
+from streaming.kafka_io.topic_watch import Watch
 
 DEFAULT_PARTITIONS_REFRESH_MS: Final = 60_000
 """num.partitions changes by an operator's hand, so once a minute is soon enough."""
@@ -71,7 +71,7 @@ class ClusterWatch(Watch):
         elsewhere: bool,
         deliver: Callable[[ClusterView], None],
     ) -> None:
-        super().__init__(properties, min(BROKERS_MS, interval_ms), _RETRY_S)
+        super().__init__(properties, min(BROKERS_MS, interval_ms) / 1000, _RETRY_S)
         self._settings_s = interval_ms / 1000
         self._elsewhere = elsewhere
         self._deliver = deliver

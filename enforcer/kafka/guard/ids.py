@@ -7,7 +7,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from enforcer.kafka.guard.protected import IDS_MAX, OwnTopics
-from enforcer.kafka.watch import Watch
+from streaming.kafka_io.topic_watch import Watch
 
 PROTECTED_IDS_REFRESH_MS: Final = 2_000
 """So long a topic of Weir's that is made anew is protected by its name alone."""
@@ -36,7 +36,7 @@ class IdWatch(Watch):
         interval_ms: int,
         deliver: Callable[[frozenset[bytes]], None],
     ) -> None:
-        super().__init__(properties, interval_ms, retry_s=interval_ms / 1000)
+        super().__init__(properties, interval_ms / 1000)
         self._own = protected.topics.all()
         self._protected = protected
         self._names = self._own

@@ -170,7 +170,7 @@ def test_a_look_that_fails_is_not_the_last_one(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An answer that nobody expected ended the thread: brokers that joined later had no port for ever."""
-    monkeypatch.setattr("enforcer.kafka.watch.AdminClient", lambda _properties: Cluster())
+    monkeypatch.setattr("streaming.kafka_io.topic_watch.AdminClient", lambda _properties, logger: Cluster())
     watching, _ = watch(Cluster(), elsewhere=False, interval_ms=1)
     looks = iter((ValueError("odd"), None))
 
@@ -183,3 +183,17 @@ def test_a_look_that_fails_is_not_the_last_one(
     monkeypatch.setattr(watching, "_settings", lambda *_: watching.stop())
     watching._run()
     assert "ClusterWatch failed" in caplog.text
+
+
+def test_a_client_that_cannot_be_made_is_made_at_the_next_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the limit of threads the watch ended: no broker had a port, and none that joined ever got one."""
+    watching, views = watch(Cluster(), elsewhere=False)
+    none_left = [KafkaException(KafkaError(KafkaError._CRIT_SYS_RESOURCE))]
+
+    def made(_properties: object, logger: object) -> Cluster:
+        if none_left:
+            raise none_left.pop()
+        return Cluster()
+
+    monkeypatch.setattr("streaming.kafka_io.topic_watch.AdminClient", made)
+    assert [(watching.look(), bool(views)) for _ in range(2)] == [(False, False), (True, True)]
