@@ -12,6 +12,7 @@ from kafka.errors import KafkaError, for_code
 from kafka.protocol.admin.client_quotas import DescribeClientQuotasRequest
 
 from streaming.contract.errors import BadEvent, WeirError
+from streaming.contract.fields import INT64_MAX
 from streaming.contract.topics import Cluster
 from streaming.kafka_io.admin_client import AdminClient, admin_options
 from streaming.policy.files import check_entry
@@ -115,5 +116,5 @@ def quota_entries(
 
 
 def _number(value: float) -> float:
-    """Kafka tells every quota as a double; byte rates are whole numbers in policies."""
-    return int(value) if value.is_integer() else value
+    """Kafka tells every quota as a double; byte rates are whole numbers in policies, of 63 bits at most."""
+    return min(int(value), INT64_MAX) if value.is_integer() else value
