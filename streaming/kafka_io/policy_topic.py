@@ -122,15 +122,12 @@ class PolicyLog:
             raise BadEvent("type: no policy; a policy event was expected")
         check_entry(change.path, change.value)
         fields = load_object(value)
-        origin = fields.get("origin", "")
-        if not isinstance(origin, str):
-            raise BadEvent("origin: not text; file, apply, mode, kafka or admin was expected")
         self.timeline.apply(change.path, change.value, change.ts, change.version)
         self.effective[change.path] = max(change.ts, self.effective.get(change.path, change.ts))
         self._newest_ts = max(change.ts, self._newest_ts)
         removed = change.value is None
         (self.origins if removed else self.removers).pop(change.path, None)
-        (self.removers if removed else self.origins)[change.path] = origin
+        (self.removers if removed else self.origins)[change.path] = fields.get("origin", "")
         if self.told_max and fields.get("repeat") is not True:
             self._tell(change, fields, timestamp_ms)
         self._fold()
