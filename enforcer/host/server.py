@@ -243,7 +243,7 @@ class Host(ABC, Generic[C]):
     @property
     def upstream_tls(self) -> ssl.SSLContext | None:
         """How brokers are spoken to; None: in plain text."""
-        return None if self._upstream_tls is None else self._upstream_tls.context
+        return None if self._upstream_tls is None else self._upstream_tls.now()
 
     def upstream(self, owner: Owner, settings: ProxySettings) -> Upstream:
         """A connection to a broker that is not dialed yet."""

@@ -83,19 +83,14 @@ class WatchedContext(WatchedFiles[ssl.SSLContext]):
         return cls(make, (settings.certificate, settings.key, settings.client_ca))
 
     @classmethod
-    def of_metrics(cls, settings: TlsSettings) -> "WatchedContext":
+    def of_metrics(cls, settings: TlsSettings) -> Callable[[], ssl.SSLContext]:
         """The same for /metrics, whose readers show no certificate."""
-        return cls.of_server(settings.model_copy(update={"client_auth": ClientAuth.NONE}))
+        return cls.of_server(settings.model_copy(update={"client_auth": ClientAuth.NONE})).now
 
     @classmethod
     def of_client(cls, settings: UpstreamTlsSettings) -> "WatchedContext":
         """How brokers are spoken to."""
         return cls(lambda: client_context(settings), (settings.ca, settings.certificate, settings.key))
-
-    @property
-    def context(self) -> ssl.SSLContext:
-        """For a new connection."""
-        return self.now()
 
 
 class ServerTls:
@@ -115,7 +110,7 @@ class ServerTls:
     @property
     def context(self) -> ssl.SSLContext:
         """For the next client."""
-        return self._watched.context
+        return self._watched.now()
 
     def _ask_names(self, made: ssl.SSLContext) -> None:
         made.sni_callback = self._named
