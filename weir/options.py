@@ -118,7 +118,7 @@ def check_client(client: Mapping[str, str], file: str | None, part: str = "") ->
         own = ("kafka", "clients", part, key)
         path = own if own in source.lines else ("kafka", "client", *filter(None, [key]))
         # It may be a password that stands in the wrong place.
-        why = why.replace(f'"{client.get(key)}"', "its value")
+        why = why.replace(f'"{client.get(key)}"', '"..."')
         raise ConfigError([source.problem(path, f"{why}; expected what librdkafka takes")])
 
 

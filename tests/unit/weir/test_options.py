@@ -13,9 +13,9 @@ from weir.options import cluster_of
     ("written", "part", "expected"),
     [
         ("{security.protocl: SSL}", "", "2: kafka.client.security.protocl: No such configuration property"),
-        ("{security.protocol: s3cret}", "", "2: kafka.client.security.protocol: Invalid value its value"),
-        ("{acks: '1'}", "", "2: kafka.client.acks: `acks` must be set to `all`"),
-        ("{}\n  clients: {proxy: {linger.ms: x}}", "proxy", "3: kafka.clients.proxy.linger.ms: "),
+        ("{security.protocol: s3cret}", "", '2: kafka.client.security.protocol: Invalid value "..."'),
+        ("{acks: '1'}", "", "2: kafka.client.acks: "),
+        ("{}\n  clients: {proxy: {socket.timeout.ms: x}}", "proxy", "3: kafka.clients.proxy.socket.timeout.ms: "),
         ("{sasl.mechanism: PLAIN}\n  clients: {job: {acks: '1'}}", "job", "3: kafka.clients.job.acks: "),
     ],
 )
