@@ -15,7 +15,7 @@ from weir.options import cluster_of
         ("{security.protocl: SSL}", "", "2: kafka.client.security.protocl: No such configuration property"),
         ("{security.protocol: s3cret}", "", '2: kafka.client.security.protocol: Invalid value "..."'),
         ("{acks: '1'}", "", "2: kafka.client.acks: "),
-        ("{}\n  clients: {proxy: {socket.timeout.ms: x}}", "proxy", "3: kafka.clients.proxy.socket.timeout.ms: "),
+        ("{}\n  clients: {proxy: {socket.timeout.ms: x}}", "proxy", "3: kafka.clients.proxy.socket."),
         ("{sasl.mechanism: PLAIN}\n  clients: {job: {acks: '1'}}", "job", "3: kafka.clients.job.acks: "),
     ],
 )
