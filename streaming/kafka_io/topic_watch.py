@@ -30,13 +30,15 @@ class Watch(ABC):
 
     Args:
         properties: librdkafka properties of the connection.
-        interval_s: time between two looks.
-        retry_s: the same after one that found no cluster, if that is shorter.
+        interval_ms: time between two looks.
     """
 
-    def __init__(self, properties: Mapping[str, Any], interval_s: float, retry_s: float = inf) -> None:
+    retry_s = 2.0
+    """The same after one that found no cluster, if that is shorter."""
+
+    def __init__(self, properties: Mapping[str, Any], interval_ms: int) -> None:
         self._properties = dict(properties)
-        self._interval_s, self._retry_s = interval_s, min(retry_s, interval_s)
+        self._interval_s = interval_ms / 1000
         self._admin: AdminClient | None = None
         self._one_at_a_time = threading.Lock()
         self._stopping = threading.Event()
@@ -77,7 +79,7 @@ class Watch(ABC):
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            self._stopping.wait(self._interval_s if self.look() else self._retry_s)
+            self._stopping.wait(self._interval_s if self.look() else min(self.retry_s, self._interval_s))
 
 
 
@@ -128,6 +130,8 @@ class TopicWatch(Watch):
         replaced: topics that were made again since this watch began.
     """
 
+    retry_s = inf
+
     def __init__(
         self,
         cluster: Cluster,
@@ -137,7 +141,7 @@ class TopicWatch(Watch):
         ids: Mapping[str, str] | None = None,
         on_replaced: Callable[[str], None] = lambda _topic: None,
     ) -> None:
-        super().__init__(cluster.properties, cluster.topics_check_ms / 1000)
+        super().__init__(cluster.properties, cluster.topics_check_ms)
         self._cluster = cluster
         self._metrics, self._logger, self._on_replaced = metrics, logger, on_replaced
         metrics.watched(cluster.topics.all())

@@ -46,12 +46,10 @@ class Cluster:
         return {key: SimpleNamespace(value=value) for key, value in said.items()}
 
 
-def watch(
-    cluster: Cluster, elsewhere: bool, interval_ms: int = 60_000
-) -> tuple[ClusterWatch, list[ClusterView]]:
+def watch(cluster: Cluster, elsewhere: bool) -> tuple[ClusterWatch, list[ClusterView]]:
     """A watch that looks when it is told to, and what it delivers."""
     views: list[ClusterView] = []
-    watching = ClusterWatch({}, interval_ms, elsewhere, views.append)
+    watching = ClusterWatch({}, elsewhere, views.append)
     return watching, views
 
 
