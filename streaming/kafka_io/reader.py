@@ -4,6 +4,7 @@ Whoever reads Weir's topics reads with this: by calls, or in a thread (tail.Tail
 """
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +20,7 @@ STALL_LIMIT_S: Final = 30.0
 BATCH_MAX: Final = 1_000
 _POLL_S: Final = 0.5
 _RETRY_S: Final = 0.05
+_CLOSE_S: Final = 5.0
 _SOON: Final = frozenset({
     KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH,
@@ -201,8 +203,10 @@ class Reader:
             yield message
 
     def close(self) -> None:
-        """Close the connection."""
-        self.consumer.close()
+        """Close the connection, within a limit: where a topic was deleted the library was seen not to end."""
+        closing = threading.Thread(target=self.consumer.close, name="closing", daemon=True)
+        closing.start()
+        closing.join(_CLOSE_S)
 
     def _ask(self, topic: str, limit_s: float, ask: Callable[[float], Any]) -> Any:
         """Ask the cluster, again where a partition has just been made and has no leader yet."""

@@ -1,5 +1,6 @@
 """What a reader asks and reads, where the cluster is not ready; live in tests/kafka."""
 
+import threading
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -9,6 +10,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from message_kit import Record
 
 from streaming.contract.errors import WeirError
+from streaming.kafka_io import reader as reader_module
 from streaming.kafka_io.reader import Reader, Span
 
 
@@ -89,6 +91,16 @@ def test_a_topic_made_again_is_read_though_its_old_position_is_still_told() -> N
     found = reader(consumer)
     assert len(list(found.read_on([Span(topic="t", partition=0, start=0, end=100)]))) == 100
     assert len(list(found.read_on([Span(topic="t", partition=0, start=0, end=5)]))) == 5
+
+
+def test_a_client_that_does_not_close_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a topic that was deleted; who had read it did not end: a command, or a proxy that stops."""
+    over, consumer, begun = threading.Event(), FakeConsumer(0), time.monotonic()
+    consumer.close = lambda: over.wait(5)  # type: ignore[attr-defined]
+    monkeypatch.setattr(reader_module, "_CLOSE_S", 0.05)
+    reader(consumer).close()
+    over.set()
+    assert time.monotonic() - begun < 4
 
 
 def test_a_client_that_the_library_does_not_make_is_told_as_all_else() -> None:
