@@ -53,8 +53,10 @@ def connected(client: Mapping[str, Any], own: Mapping[str, Any]) -> Producer:
 
 def refusal(client: Mapping[str, Any]) -> str:
     """Why the library takes no such properties, in its words; empty: it takes them."""
+    method = "sasl.oauthbearer.method"
     try:
-        connected(client, {})
+        # With the other method it asks for a token at once, and lets go only once that is answered.
+        connected(client, {method: "default"} if client.get(method) == "oidc" else {})
     except KafkaException as refused:
         return reason_of(refused)
     return ""
