@@ -23,7 +23,6 @@ from enforcer.core.settings import ProxySettings
 from enforcer.host.budget import Budget, Holder
 from enforcer.host.descriptors import Room
 from enforcer.host.dial import Introduced, Owner, Upstream
-from enforcer.host.doors.ages import DRAIN_MS, lifetime_s
 from enforcer.host.doors.certificates import Visitor, WatchedContext
 from enforcer.host.doors.entrance import Accept, Entrance
 from enforcer.host.doors.listening import listen_at
@@ -40,6 +39,8 @@ from streaming.metrics_server import serve_metrics
 logger = logging.getLogger(__name__)
 
 _TICK_S: Final = 1.0
+_DRAIN_MS: Final = 30_000
+"""So long who is too old may take until what is under way is answered; clients wait no longer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +188,7 @@ class Host(ABC, Generic[C]):
             doors, self.is_known, self._free, self.metrics.tls_failures, self.metrics.refused_connections,
             goodbye_s=settings.stop_timeout_ms / 1000,
         )  # fmt: skip
-        self._age_max_s = doors.connection_age_max_s
+        self._lifetime_s = doors.lifetime_s
         self._ends_ms: dict[C, float] = {}
         self._users: Users[C] = Users(doors.connections_per_user, doors.login_timeout_s)
         self._introduces = doors.upstream_proxy_protocol
@@ -303,8 +304,8 @@ class Host(ABC, Generic[C]):
         if not self.identify(connection, connection.user):
             return "connections_per_user"
         self.connections.add(connection)
-        if self._age_max_s:
-            self._ends_ms[connection] = now_ms + lifetime_s(self._age_max_s) * 1_000
+        if lifetime_s := self._lifetime_s():
+            self._ends_ms[connection] = now_ms + lifetime_s * 1_000
         self.metrics.accepted_connections.inc()
         self.metrics.traffic.connections = len(self.connections)
         return ""
@@ -340,7 +341,7 @@ class Host(ABC, Generic[C]):
             with _watched():
                 connection.check(now_ms)
                 late_ms = now_ms - self._ends_ms.get(connection, inf)
-                if late_ms >= DRAIN_MS:
+                if late_ms >= _DRAIN_MS:
                     connection.drop("age")
                 elif late_ms >= 0:
                     connection.drain("age")
