@@ -118,15 +118,18 @@ class Lasting:
 
     def _run(self) -> None:
         broken: KafkaError | None = None
+        again_s = 0.0
         while not self._stopping.is_set():
             old = self.producer
             if (found := served(old, _POLL_S)) is not None:
                 broken = found
-            if broken is None:
+            if broken is None or time.monotonic() < again_s:
                 continue
             # Where no thread is left for another one there may be at the next look: it is not told of again.
             with contextlib.suppress(KafkaException):
                 self.producer = self._connect()
+                # One that breaks each time, as where a right is missing, is not replaced ten times a second.
+                again_s = time.monotonic() + LAST_S
                 _LOG.warning("the %s starts again: %s", self._thread.name, broken)
                 broken = None
                 let_go(old)

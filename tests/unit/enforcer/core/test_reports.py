@@ -83,7 +83,7 @@ class Bench:
     def __init__(self) -> None:
         self.producers: list[FakeProducer] = []
         self.refused, self.learnt = list[str](), list[int]()
-        self.refuses = False
+        self.refuses = self.breaks = False
         self.refusals = 0
         self.metrics = Metrics(10)
         self.reports = Reports(
@@ -98,6 +98,8 @@ class Bench:
             raise KafkaException(KafkaError(KafkaError._CRIT_SYS_RESOURCE))
         self.own = own
         self.producers.append(FakeProducer())
+        if self.breaks:
+            self.producers[-1].give_up()
         return self.producers[-1]
 
     def count(self, result: str) -> float:
@@ -199,6 +201,16 @@ def test_a_dead_producer_is_replaced_once(bench: Bench) -> None:
     until(lambda: bench.reports.send({}, "user=a"), what="another one takes it")
     bench.reports.stop(0.1)
     assert len(bench.producers) == 2
+
+
+def test_a_producer_that_always_breaks_is_replaced_once_a_second(bench: Bench) -> None:
+    """Where the right to write is missing each said so at once: a line in the log ten times a second."""
+    bench.breaks = True
+    bench.reports.start()
+    until(lambda: len(bench.producers) == 2, what="another one")
+    time.sleep(0.3)
+    assert len(bench.producers) == 2
+    bench.reports.stop(0.1)
 
 
 def test_a_producer_that_the_library_gives_up_is_replaced() -> None:
