@@ -92,6 +92,18 @@ class WatchedContext(WatchedFiles[ssl.SSLContext]):
         """How brokers are spoken to."""
         return cls(lambda: client_context(settings), (settings.ca, settings.certificate, settings.key))
 
+    @classmethod
+    def kept_for(cls, settings: UpstreamTlsSettings) -> Callable[[], ssl.SSLContext]:
+        """The same for a library that keeps one context for all of its connections: it is always that one."""
+        kept = client_context(settings)
+
+        def make() -> ssl.SSLContext:
+            # What is of no use leaves the one in use as it is.
+            client_context(settings)
+            return client_context(settings, kept)
+
+        return cls(make, (settings.ca, settings.certificate, settings.key)).now
+
 
 class ServerTls:
     """TLS of one listener's clients.
