@@ -7,7 +7,7 @@ Nobody overlooks it: an error in the log at each look, and a metric that is not 
 import logging
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from math import inf
 from typing import Any
 
@@ -82,7 +82,6 @@ class Watch(ABC):
             self._stopping.wait(self._interval_s if self.look() else min(self.retry_s, self._interval_s))
 
 
-
 class TopicMetrics(MetricTable):
     """What a part tells Prometheus of Weir's topics.
 
@@ -97,21 +96,6 @@ class TopicMetrics(MetricTable):
     def __init__(self, registry: CollectorRegistry, part: str) -> None:
         self.prefix = f"weir_{part}_"
         super().__init__(registry)
-
-    def watched(self, names: Iterable[str]) -> None:
-        """Begin to count these topics, from 0: a series that appears with 1 shows no increase."""
-        for name in names:
-            self.topics_replaced.labels(name)
-
-    def seen(self, faults: tuple[TopicFault, ...]) -> None:
-        """Show what is wrong now."""
-        self.topic_faults.clear()
-        for each in faults:
-            self.topic_faults.labels(each.topic, str(each.fault)).set(1)
-
-    def replaced(self, topic: str) -> None:
-        """Count a topic that was made again."""
-        self.topics_replaced.labels(topic).inc()
 
 
 class TopicWatch(Watch):
@@ -144,7 +128,9 @@ class TopicWatch(Watch):
         super().__init__(cluster.properties, cluster.topics_check_ms)
         self._cluster = cluster
         self._metrics, self._logger, self._on_replaced = metrics, logger, on_replaced
-        metrics.watched(cluster.topics.all())
+        for name in cluster.topics.all():
+            # From 0 on: a series that appears with 1 shows no increase.
+            metrics.topics_replaced.labels(name)
         self._ids = dict(ids or {})
         self.faults: tuple[TopicFault, ...] = ()
         self.replaced: set[str] = set()
@@ -155,16 +141,17 @@ class TopicWatch(Watch):
 
     def _look(self, admin: AdminClient) -> None:
         seen = look(admin, self._cluster, LOOK_LIMIT_S)
+        self._metrics.topic_faults.clear()
         for each in seen.faults:
+            self._metrics.topic_faults.labels(each.topic, str(each.fault)).set(1)
             self._logger.error("%s", each.text)
         for name in sorted({each.topic for each in self.faults} - {each.topic for each in seen.faults}):
             self._logger.warning("topic %s is as it must be again", name)
         self.faults = seen.faults
-        self._metrics.seen(seen.faults)
         for name, topic_id in seen.ids.items():
             if self._ids.setdefault(name, topic_id) != topic_id:
                 self._ids[name] = topic_id
                 self.replaced.add(name)
-                self._metrics.replaced(name)
+                self._metrics.topics_replaced.labels(name).inc()
                 self._logger.error("topic %s was deleted and made again: what it held is gone", name)
                 self._on_replaced(name)
