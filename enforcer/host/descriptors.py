@@ -35,7 +35,7 @@ class Room:
 
     def __init__(self, connections_max: int, reserve: int, addresses: int) -> None:
         self._wanted = connections_max
-        self._kept = reserve + _open_now() + PER_ADDRESS * addresses + OF_NO_BROKER
+        self._kept = reserve + len(os.listdir("/dev/fd")) + PER_ADDRESS * addresses + OF_NO_BROKER
         if (found := self.connections(0)) < connections_max:
             logger.warning(
                 "%d file descriptors are enough for %d connections, not for the %d of proxy.connections_max:"
@@ -55,8 +55,3 @@ class Room:
             soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         return max(1, min(self._wanted, (soft - kept) // PER_CONNECTION))
-
-
-def _open_now() -> int:
-    """Descriptors that are open already."""
-    return len(os.listdir("/dev/fd"))

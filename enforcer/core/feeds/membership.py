@@ -103,7 +103,15 @@ class MembershipFeed:
     async def heard_of(self) -> None:
         """Wait until the others have heard of us, and we know of them."""
         await self._signs.caught_up.wait()
-        await self._others_have_heard()
+        await self._read_own.wait()
+        if self._membership.count == 1:
+            # Who comes from now on hears of us before it begins: we listen since our own word stands.
+            return
+        await asyncio.sleep(_HEARD_S)
+        # One of our name that was killed says nothing more; else it will within this time.
+        left_ms = self._membership.alive.predecessor_ms(self._brokers.now_ms())
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._taken.wait(), left_ms / 1000)
 
     def check_name(self) -> None:
         """Make sure that our name is ours.
@@ -124,17 +132,6 @@ class MembershipFeed:
     def begin_anew(self) -> None:
         """The topic was made again (from any thread)."""
         self._signs.begin_anew()
-
-    async def _others_have_heard(self) -> None:
-        await self._read_own.wait()
-        if self._membership.count == 1:
-            # Who comes from now on hears of us before it begins: we listen since our own word stands.
-            return
-        await asyncio.sleep(_HEARD_S)
-        # One of our name that was killed says nothing more; else it will within this time.
-        left_ms = self._membership.alive.predecessor_ms(self._brokers.now_ms())
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._taken.wait(), left_ms / 1000)
 
     def _heard(self, signs: list[Sign | ReadersReport]) -> None:
         alive = self._membership.alive
