@@ -89,10 +89,17 @@ class Reader:
         """Numbers of a topic's partitions; none if there is no such topic.
 
         Raises:
-            WeirError: the cluster does not answer.
+            WeirError: the cluster does not answer, or we may not see it.
         """
-        known = self._ask(topic, limit_s, lambda left_s: self.consumer.list_topics(topic, timeout=left_s))
-        return sorted(known.topics[topic].partitions)
+
+        def ask(left_s: float) -> Any:
+            found = self.consumer.list_topics(topic, timeout=left_s).topics[topic]
+            # What we may not see is told as that: who takes it for absent looks for the mistake elsewhere.
+            if found.error is not None and found.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise KafkaException(found.error)
+            return found.partitions
+
+        return sorted(self._ask(topic, limit_s, ask))
 
     def span(self, topic: str, number: int, limit_s: float = ASK_LIMIT_S) -> Span:
         """All of a partition.

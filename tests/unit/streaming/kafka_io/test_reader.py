@@ -11,7 +11,7 @@ from message_kit import Record
 
 from streaming.contract.errors import WeirError
 from streaming.kafka_io import reader as reader_module
-from streaming.kafka_io.reader import Reader, Span
+from streaming.kafka_io.reader import NoTopic, Reader, Span
 
 
 class FakeConsumer:
@@ -72,6 +72,25 @@ def test_a_partition_that_does_not_tell_a_time_is_asked_again() -> None:
     assert reader(FakeConsumer(2)).since([span], 5_000) == [4]
     with pytest.raises(WeirError, match=r"cannot read t on 127\.0\.0\.1:1"):
         reader(FakeConsumer(10**9)).since([span], 5_000, 0.1)
+
+
+@pytest.mark.parametrize("code", [KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED])
+def test_a_topic_that_we_may_not_see_is_not_called_absent(code: int) -> None:
+    """Without the right to see weir.policies `weir policy get` said that `weir up` has to be started first."""
+    told = SimpleNamespace(error=KafkaError(code), partitions={})
+    made = reader(FakeConsumer(0))
+    made.consumer.list_topics = lambda *_, **__: SimpleNamespace(topics={"t": told})
+    refused = NoTopic if code == KafkaError.UNKNOWN_TOPIC_OR_PART else WeirError
+    with pytest.raises(refused) as failure:
+        made.spans("t")
+    assert type(failure.value) is refused
+
+
+def test_the_library_tells_of_a_topic_that_is_not_there() -> None:
+    """By a cluster that it plays itself."""
+    made = Reader("127.0.0.1:1", {"test.mock.num.brokers": 1})
+    assert made.partitions("none") == []
+    made.close()
 
 
 def test_who_reads_on_goes_on_behind_the_last_record() -> None:
