@@ -76,7 +76,7 @@ def test_a_partition_that_does_not_tell_a_time_is_asked_again() -> None:
 
 @pytest.mark.parametrize("code", [KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED])
 def test_a_topic_that_we_may_not_see_is_not_called_absent(code: int) -> None:
-    """Without the right to see weir.policies `weir policy get` said that `weir up` has to be started first."""
+    """Without the right to see weir.policies `weir policy get` said to start `weir up` first."""
     told = SimpleNamespace(error=KafkaError(code), partitions={})
     made = reader(FakeConsumer(0))
     made.consumer.list_topics = lambda *_, **__: SimpleNamespace(topics={"t": told})
