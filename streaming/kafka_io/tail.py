@@ -223,6 +223,9 @@ class Tail(Generic[T]):
                 self._behind.pop(number, None)
                 self._reached_ms.pop(number, None)
                 ends.append((number, message.offset() or 0))
+            else:
+                # The library says it once, and tries again: we may not read it, say.
+                logger.warning("%s cannot be read: %s", self._topic, error.str())
             if len(parsed) >= BATCH_MAX:
                 break
         # One record may hold many.

@@ -3,9 +3,11 @@
 import asyncio
 from collections.abc import Callable, Iterator
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError
 from message_kit import Record
 
 from streaming.contract.errors import WeirError
@@ -117,3 +119,21 @@ def test_what_was_read_before_a_topic_was_made_again_is_told_before(
     follow(monkeypatch, lambda its: Deep(its.begin_anew), parse=parse, deliver=told.extend, begun_anew=anew)
     assert told == [b"old", "anew", b"a", b"c"]
     assert "t-0-1 met a mistake in its reader" in caplog.text
+
+
+class Forbidden(FakeReader):
+    """A topic that may not be read, and then may."""
+
+    def batch(self, _limit_s: float) -> Iterator[Any]:
+        """The library's word for it."""
+        if not self.again:
+            yield SimpleNamespace(error=lambda: KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
+        yield from super().batch(_limit_s)
+
+
+def test_a_topic_that_may_not_be_read_is_said(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A proxy without the right to it served without limits, and its log did not say why."""
+    follow(monkeypatch, lambda its: Forbidden(its.begin_anew))
+    assert "t cannot be read: Broker: Topic authorization failed" in caplog.text
