@@ -169,8 +169,8 @@ def test_a_look_that_fails_is_not_the_last_one(
 ) -> None:
     """An answer that nobody expected ended the thread: brokers that joined later had no port for ever."""
     monkeypatch.setattr("streaming.kafka_io.topic_watch.AdminClient", lambda _properties, logger: Cluster())
+    monkeypatch.setattr("enforcer.kafka.cluster.BROKERS_MS", 1)
     watching, _ = watch(Cluster(), elsewhere=False)
-    watching._interval_s = 0.001
     looks = iter((ValueError("odd"), None))
 
     def deliver(_view: ClusterView) -> None:
