@@ -22,7 +22,7 @@ from streaming.kafka_io.weir_topics import TopicFault, look
 from streaming.metrics import MetricTable, counter, gauge
 
 LOOK_LIMIT_S = 5.0
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class Watch(ABC):
@@ -61,12 +61,12 @@ class Watch(ABC):
                 self._look(self._admin)
             # Also where this machine has no thread left for a client: it may have one at the next look.
             except (WeirError, KafkaException, TimeoutError) as error:
-                _LOG.debug("%s: the cluster does not answer: %s", self._thread.name, error)
+                logger.debug("%s: the cluster does not answer: %s", self._thread.name, error)
                 # Another one may be answered (weir_topics.asked_until).
                 self._admin = None
                 return False
             except Exception:  # of a look; nobody would look again
-                _LOG.exception("%s failed", self._thread.name)
+                logger.exception("%s failed", self._thread.name)
             return True
 
     @abstractmethod

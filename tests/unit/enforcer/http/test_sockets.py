@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import shutil
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -123,7 +124,7 @@ async def test_an_upstream_by_tls(tmp_path: Path) -> None:
 async def test_the_files_of_an_upstream_may_change(tmp_path: Path) -> None:
     """As all that TLS goes by: they were read at the start alone, and a certificate ends some day."""
     (right, wrong), ca = (Authority(tmp_path / name) for name in "ab"), tmp_path / "ca.pem"
-    ca.write_bytes(Path(wrong.ca).read_bytes())
+    shutil.copyfile(wrong.ca, ca)
     async with serving(Upstream(), right.server()) as behind:
         settings = HttpSettings(upstream=f"https://{LOOPBACK}:{behind}", upstream_tls={"ca": str(ca)})
         proxy = HttpProxy(settings, Front().mutations, HttpMetrics())
@@ -131,7 +132,7 @@ async def test_the_files_of_an_upstream_may_change(tmp_path: Path) -> None:
             for status in (b"502", b"200"):
                 answer = await ask(port, b"GET /x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
                 assert answer.startswith(b"HTTP/1.1 " + status)
-                ca.write_bytes(Path(right.ca).read_bytes())
+                shutil.copyfile(right.ca, ca)
         await proxy.close()
 
 

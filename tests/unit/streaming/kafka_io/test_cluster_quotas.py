@@ -50,7 +50,7 @@ def test_only_what_has_a_meaning_here_is_taken() -> None:
 
 
 def test_the_largest_quota_of_kafka_is_the_largest_of_a_policy() -> None:
-    """Java's Long.MAX_VALUE, which exempts from a default, is 2^63 as a double: such a user had the default."""
+    """Java's Long.MAX_VALUE, which exempts from a default, is 2^63 as a double; the default held."""
     rates = {"producer_byte_rate": 2.0**63, "controller_mutation_rate": 1e19}
     entries, refused = quota_entries([({"user": "a"}, values(**rates))])
     assert (entries, refused) == ({"quotas[user=a]": dict.fromkeys(rates, 2**63 - 1)}, [])
