@@ -9,8 +9,9 @@ import ssl
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
 from prometheus_client import CollectorRegistry, MetricsHandler
 
@@ -25,15 +26,8 @@ _CLIENT_S: Final = 30.0
 """So long all of a client may take; Prometheus waits 10 s for an answer."""
 _ROOM_S: Final = 1.0
 """So long a client waits for the place of the one that ended for it, then it ends."""
-
-
-class TlsContext(Protocol):
-    """What the next client is shown."""
-
-    @property
-    def context(self) -> ssl.SSLContext:
-        """By the certificate of now."""
-        ...
+TlsContext = Callable[[], ssl.SSLContext]
+"""What the next client is shown, by the certificate of now."""
 
 
 class MetricsListener(ThreadingHTTPServer):
@@ -74,7 +68,7 @@ class MetricsListener(ThreadingHTTPServer):
         client.settimeout(_SILENCE_S)
         if self._tls is None:
             return client, address
-        return self._tls.context.wrap_socket(client, True, do_handshake_on_connect=False), address
+        return self._tls().wrap_socket(client, True, do_handshake_on_connect=False), address
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """See socketserver; a thread begins if there is one to be had."""

@@ -3,12 +3,14 @@
 import argparse
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from streaming.contract.errors import ConfigError
 from streaming.contract.topics import Cluster, Topics
 from streaming.policy.settings import read_settings
+from streaming.policy.yaml.lines import read_yaml
 from weir.foreground import host_port
 from weir.logs.times import parse_time
 from weir.settings import PORT_MAX, KafkaSettings
@@ -71,20 +73,58 @@ port_number = whole(0, PORT_MAX)
 """A reader of ports; 0: any free one."""
 
 
-def cluster_of(args: argparse.Namespace, part: str = "") -> Cluster:
+def cluster_of(args: argparse.Namespace, part: str = "", *, tried: bool = True) -> Cluster:
     """What --kafka and --settings say together, to a part as `KafkaSettings.client_of` takes it.
+
+    Args:
+        args: of the command.
+        part: see there.
+        tried: see `check_client`; else whoever connects looks itself.
 
     Raises:
         ConfigError: the file is wrong.
     """
     settings = read_settings(KafkaSettings, "kafka", args.settings)
+    client = settings.client_of(part)
+    if tried:
+        check_client(client, args.settings, part)
     return Cluster(
         bootstrap=args.kafka or settings.bootstrap,
         topics=Topics(settings.topic_prefix),
-        client=settings.client_of(part),
+        client=client,
         topics_check_ms=settings.topics_check_ms,
         topics_kept_ms=settings.topics_kept_ms,
     )
+
+
+def check_client(client: Mapping[str, str], file: str | None, part: str = "") -> None:
+    """Refuse properties that librdkafka does not take: by them no connection can be made.
+
+    Args:
+        client: they.
+        file: the settings, where they stand.
+        part: of them some are that part's own.
+
+    Raises:
+        ConfigError: with the line of the one that it names.
+    """
+    if not client or file is None:
+        return
+    # Here and not above: `weir --help` must not load a Kafka client.
+    from streaming.kafka_io.writer import refusal
+
+    if why := refusal(client):
+        key, source = named_in(why, client), read_yaml(file)
+        own = ("kafka", "clients", part, key)
+        path = own if own in source.lines else ("kafka", "client", *filter(None, [key]))
+        # It may be a password that stands in the wrong place.
+        why = why.replace(f'"{client.get(key)}"', '"..."')
+        raise ConfigError([source.problem(path, f"{why}; expected what librdkafka takes")])
+
+
+def named_in(why: str, client: Iterable[str]) -> str:
+    """The property that librdkafka's words name, the longest: names are parts of other names; empty: none."""
+    return max((key for key in client if key in why), key=len, default="")
 
 
 def time_argument(text: str) -> int:

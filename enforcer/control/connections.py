@@ -17,7 +17,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from enforcer.control.metrics import AdminMetrics
 from enforcer.control.settings import AdminSettings
 from enforcer.core.security.doors import source_of
-from enforcer.host.doors.ages import lifetime_s
 from enforcer.host.sockets import Address
 
 _REASON: Final = b'{"reason":"All connections are at work"}'
@@ -114,7 +113,7 @@ class Connections:
     @property
     def lifetime_s(self) -> float:
         """How long a new one may last; 0: as long as it likes."""
-        return lifetime_s(self._settings.connection_age_max_s)
+        return self._settings.lifetime_s()
 
     def count(self, why: EndReason) -> None:
         """Count one that we end."""

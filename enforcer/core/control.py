@@ -14,7 +14,7 @@ from typing import Any, Final
 from enforcer.core.clock import Clock
 from enforcer.core.feeds.complaints import Complaints
 from enforcer.core.feeds.decisions import Read, decisions_tail
-from enforcer.core.feeds.membership import Hear, MembershipFeed, unheard_of
+from enforcer.core.feeds.membership import Hear, MembershipFeed
 from enforcer.core.feeds.policies import Policies, policies_tail
 from enforcer.core.law import Context, EnforcerLaw, Upstreams
 from enforcer.core.membership import Membership
@@ -65,7 +65,7 @@ class ControlPlane:
         cluster: Cluster,
         *,
         speaks: str,
-        hear: Hear = unheard_of,
+        hear: Hear = lambda _proxy, _fields: None,
         patience_ms: int = 0,
     ) -> None:
         self._proxy_id, self._settings, self._metrics = proxy_id, settings, metrics

@@ -203,8 +203,7 @@ class Membership:
         looked_ms: when that look was, by the brokers' clock.
         count: how many count, this one included.
         blind: they may not know of us, or we not of them.
-        company: how many are alive; None while blind.
-        metering: how many of them see traffic that counts for groups; None while blind.
+        metering: how many see traffic that counts for groups; None while blind.
         peers: how many of them may stand before the same brokers: those of our protocol, as far as is known.
 
     Args:
@@ -227,7 +226,6 @@ class Membership:
         self.looked_ms = 0
         self.count = 1
         self.blind = True
-        self.company: int | None = None
         self.metering: int | None = None
         self.peers = 1
 
@@ -242,7 +240,6 @@ class Membership:
         self.alive.at_end(ts if read_to_ms is None else read_to_ms)
         oldest_ms = next(iter(self._standing.values()), ts)
         self.count, self.blind = self.alive.count(away=ts - oldest_ms >= AWAY_MS), self.alive.blind(ts)
-        self.company = None if self.blind else self.count
         self.metering = None if self.blind else self.alive.count_of(METERING)
         self.peers = self.alive.count_of(frozenset({self.speaks}))
         for looked in self._followers:

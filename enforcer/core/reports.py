@@ -1,6 +1,5 @@
 """Sends events to Kafka without ever making the traffic wait."""
 
-import contextlib
 import logging
 import os
 import threading
@@ -15,7 +14,7 @@ from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaExceptio
 from enforcer.core.metrics import Metrics
 from streaming.columns.packed import CONTENT_TYPE, HEADER
 from streaming.columns.sent import SENT_HEADER, STAMP_NAME_BYTES, stamps
-from streaming.kafka_io.writer import connected, flushed, served
+from streaming.kafka_io.writer import Lasting, connected, flushed, let_go
 
 EVENTS_MAX: Final = 20_000
 """Events waiting to be sent, twice the requests that may wait; further ones are dropped and counted."""
@@ -26,9 +25,6 @@ logger = logging.getLogger(__name__)
 
 Acknowledged = Callable[[int | None], object]
 """Told, in a thread, the time that its broker gave an event, ms; None: Kafka will never have it."""
-_POLL_S = 0.2
-LAST_S = 1.0
-"""So long a dead producer may take to tell of what it had sent; the rest it gives up."""
 _QUEUE_KB = 131_072
 """128 MiB of events that wait to be sent; a further one is dropped, as beyond their number."""
 
@@ -78,20 +74,14 @@ class Reports:
         self._metrics = metrics
         self._connect = connect
         self._refused, self._learn = refused, learn
-        self._producer: Producer | None = None
-        self._dead: list[Producer] = []
+        self._lasting: Lasting | None = None
         self._stamp = stamps(os.urandom(STAMP_NAME_BYTES))
         # A record with a lower number behind one with a higher one would be a copy.
         self._in_turn = threading.Lock()
-        self._stopping = threading.Event()
-        # Both the loop and the polling thread may find the producer dead.
-        self._replacing = threading.Lock()
-        self._thread = threading.Thread(target=self._run, name="reports", daemon=True)
 
     def start(self) -> None:
         """Connect, in the background."""
-        self._producer = self._connect(self._properties, self._own)
-        self._thread.start()
+        self._lasting = Lasting(partial(self._connect, self._properties, self._own), "event producer")
 
     def send(
         self, event: Mapping[str, Any], key: str, topic: str | None = None, acked: Acknowledged | None = None
@@ -113,20 +103,21 @@ class Reports:
         A producer that writes once only waits half a second after it has connected to be told its id.
         """
         hasty = self._connect(self._properties, {**self._own, "enable.idempotence": False})
-        self._dead.append(hasty)
 
         def told(error: KafkaError | None, message: Message) -> None:
             if error is None:
-                self._done(hasty, "", acked, None, message)
+                self._done("", acked, None, message)
             else:
                 acked(None)
 
         hasty.produce(topic, value=orjson.dumps(event), key=key.encode(), headers=[], on_delivery=told)
+        threading.Thread(target=let_go, args=(hasty,), name="first event", daemon=True).start()
         return True
 
     def room(self) -> bool:
         """Whether one more event can wait to be sent; after a dropped one, once another has left."""
-        return self._producer is not None and not self._crowded and len(self._producer) < self._events_max
+        lasting = self._lasting
+        return lasting is not None and not self._crowded and len(lasting.producer) < self._events_max
 
     def send_packed(self, value: bytes, key: str, topic: str) -> bool:
         """Hand a packed record over, as `send` an event."""
@@ -141,66 +132,36 @@ class Reports:
         event_id: str,
         acked: Acknowledged | None,
     ) -> bool:
-        producer = self._producer
-        if producer is None:
+        if self._lasting is None:
             self._metrics.events.labels("dropped").inc()
             return False
         try:
             with self._in_turn:
-                producer.produce(
+                self._lasting.producer.produce(
                     topic,
                     value=value,
                     key=key.encode(),
                     headers=[*headers, (SENT_HEADER, self._stamp())],
-                    on_delivery=partial(self._done, producer, event_id, acked),
+                    on_delivery=partial(self._done, event_id, acked),
                 )
-        except BufferError:
-            self._crowded = True
+        except (BufferError, KafkaException) as refused:
+            self._crowded = self._crowded or isinstance(refused, BufferError)
             self._metrics.events.labels("dropped").inc()
-            return False
-        except KafkaException as refused:
-            self._metrics.events.labels("dropped").inc()
-            self._replace_if_fatal(producer, refused.args[0])
             return False
         return True
 
     def stop(self, limit_s: float) -> None:
         """Send what waits, for at most `limit_s`; what is left then is counted as failed."""
-        self._stopping.set()
-        if self._producer is None:
+        if self._lasting is None:
             return
-        self._thread.join(_POLL_S * 5)
-        left = flushed(self._producer, limit_s)
+        self._lasting.stop()
+        left = flushed(self._lasting.producer, limit_s)
         if left:
             self._metrics.events.labels("failed").inc(left)
             logger.warning("%d events were not sent before the stop", left)
 
-    def _run(self) -> None:
-        while not self._stopping.is_set():
-            producer = self._producer
-            assert producer is not None
-            self._let_go()
-            if (broken := served(producer, _POLL_S)) is not None:
-                self._replace_if_fatal(producer, broken)
-
-    def _let_go(self) -> None:
-        """Have producers that write no more tell what became of all that they hold; who waits knows then."""
-        while self._dead:
-            producer = self._dead.pop()
-            until = time.monotonic() + LAST_S
-            while len(producer) and time.monotonic() < until:
-                served(producer, _POLL_S)
-            if len(producer):
-                producer.purge()
-                producer.flush(LAST_S)
-
     def _done(
-        self,
-        producer: Producer,
-        event_id: str,
-        acked: Acknowledged | None,
-        error: KafkaError | None,
-        message: Message,
+        self, event_id: str, acked: Acknowledged | None, error: KafkaError | None, message: Message
     ) -> None:
         """Delivery report, in the polling thread."""
         self._crowded = False
@@ -222,13 +183,3 @@ class Reports:
             logger.warning("an event was refused: its topic takes no records of 1 MB (max.message.bytes)")
             return
         self._metrics.events.labels("failed").inc()
-        self._replace_if_fatal(producer, error)
-
-    def _replace_if_fatal(self, producer: Producer, error: KafkaError) -> None:
-        """An idempotent producer that lost its place refuses all further work: begin anew."""
-        # Where no thread is left for another one, the next event tries again: the dead one refuses that.
-        with self._replacing, contextlib.suppress(KafkaException):
-            if error.fatal() and self._producer is producer and not self._stopping.is_set():
-                logger.warning("the event producer starts again: %s", error)
-                self._producer = self._connect(self._properties, self._own)
-                self._dead.append(producer)

@@ -35,26 +35,23 @@ class Room:
 
     def __init__(self, connections_max: int, reserve: int, addresses: int) -> None:
         self._wanted = connections_max
-        self._kept = reserve + _open_now() + PER_ADDRESS * addresses + OF_NO_BROKER
-        needed = PER_CONNECTION * connections_max + self._kept
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        if soft != resource.RLIM_INFINITY and soft < needed:
-            soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        self._limit = needed if soft == resource.RLIM_INFINITY else soft
-        if self.connections(0) < connections_max:
+        self._kept = reserve + len(os.listdir("/dev/fd")) + PER_ADDRESS * addresses + OF_NO_BROKER
+        if (found := self.connections(0)) < connections_max:
             logger.warning(
                 "%d file descriptors are enough for %d connections, not for the %d of proxy.connections_max:"
-                " raise the hard limit (ulimit -Hn) to %d",
-                self._limit, self.connections(0), connections_max, needed,
+                " lower that, or raise the hard limit (ulimit -Hn) to %d",
+                resource.getrlimit(resource.RLIMIT_NOFILE)[0], found, connections_max,
+                PER_CONNECTION * connections_max + self._kept,
             )  # fmt: skip
 
     def connections(self, brokers: int) -> int:
         """How many connections may be open while so many brokers are known; at least one."""
-        free = self._limit - self._kept - PER_BROKER * brokers
-        return max(1, min(self._wanted, free // PER_CONNECTION))
-
-
-def _open_now() -> int:
-    """Descriptors that are open already."""
-    return len(os.listdir("/dev/fd"))
+        kept = self._kept + PER_BROKER * brokers
+        needed = PER_CONNECTION * self._wanted + kept
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if soft == resource.RLIM_INFINITY:
+            return self._wanted
+        if soft < needed and soft != hard:
+            soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        return max(1, min(self._wanted, (soft - kept) // PER_CONNECTION))

@@ -40,23 +40,28 @@ async def dial(
 
 async def _begin(address: Address, header: bytes) -> socket.socket:
     """A socket to the first of its addresses that answers, which has been sent this."""
-    loop, failure = asyncio.get_running_loop(), OSError("there is no such host")
+    failure = OSError("there is no such host")
     # Not the loop's own, which leaves out an address' scope.
     found_all = await asyncio.to_thread(socket.getaddrinfo, *address, type=socket.SOCK_STREAM)
     for family, kind, protocol, _, place in found_all:
-        found = socket.socket(family, kind, protocol)
-        found.setblocking(False)
         try:
-            await loop.sock_connect(found, place)
-            await loop.sock_sendall(found, header)
-            return found
+            # Of a family that this machine has not there is none.
+            return await _sent(socket.socket(family, kind, protocol), place, header)
         except OSError as error:
-            found.close()
             failure = error
-        except BaseException:
-            found.close()
-            raise
     raise failure
+
+
+async def _sent(made: socket.socket, place: Any, header: bytes) -> socket.socket:
+    loop = asyncio.get_running_loop()
+    made.setblocking(False)
+    try:
+        await loop.sock_connect(made, place)
+        await loop.sock_sendall(made, header)
+    except BaseException:
+        made.close()
+        raise
+    return made
 
 
 class Introduced(Protocol):

@@ -4,8 +4,9 @@ import asyncio
 import contextlib
 import fcntl
 import os
-from typing import Final, Protocol
+from typing import Final
 
+from enforcer.host.dial import Upstream
 from enforcer.host.sockets import descriptor_of, is_secure
 
 MOVED_FROM_BYTES: Final = 131_072
@@ -82,20 +83,6 @@ class Mover:
             self._read = self._write = -1
 
 
-class Source(Protocol):
-    """The broker connection."""
-
-    @property
-    def secure(self) -> bool:
-        """Whether it speaks TLS."""
-        ...
-
-    @property
-    def descriptor(self) -> int:
-        """Of its socket; -1 while nothing is to be read from it."""
-        ...
-
-
 class ByteRelay:
     """From a broker connection to its client, past us.
 
@@ -107,7 +94,7 @@ class ByteRelay:
 
     __slots__ = ("_client", "_mover", "_plain", "_source")
 
-    def __init__(self, mover: Mover, source: Source, client: asyncio.Transport) -> None:
+    def __init__(self, mover: Mover, source: Upstream, client: asyncio.Transport) -> None:
         self._mover = mover
         self._source = source
         self._client = client

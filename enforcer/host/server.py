@@ -12,6 +12,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from enforcer.core import bounds
@@ -22,13 +23,12 @@ from enforcer.core.settings import ProxySettings
 from enforcer.host.budget import Budget, Holder
 from enforcer.host.descriptors import Room
 from enforcer.host.dial import Introduced, Owner, Upstream
-from enforcer.host.doors.ages import Ages
 from enforcer.host.doors.certificates import Visitor, WatchedContext
 from enforcer.host.doors.entrance import Accept, Entrance
 from enforcer.host.doors.listening import listen_at
 from enforcer.host.doors.proxy_header import header_of
 from enforcer.host.doors.users import Users
-from enforcer.host.heartbeat import Heartbeat
+from enforcer.host.heartbeat import beat
 from enforcer.host.moving import Mover
 from enforcer.host.sockets import Address, ended
 from enforcer.host.tasks import Tasks
@@ -39,6 +39,8 @@ from streaming.metrics_server import serve_metrics
 logger = logging.getLogger(__name__)
 
 _TICK_S: Final = 1.0
+_DRAIN_MS: Final = 30_000
+"""So long who is too old may take until what is under way is answered; clients wait no longer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +179,6 @@ class Host(ABC, Generic[C]):
         traffic = self.metrics.traffic
         memory, gathered = settings.memory_mb << 20, bounds.GATHERED_BYTES
         self.budget = Budget(memory, gathered, lambda: self.connections, traffic)
-        self._heartbeat = Heartbeat(self.metrics.loop_delay_seconds, self.budget.look)
         addresses = self.cluster.bootstrap.count(",") + 1
         self._room = Room(settings.connections_max, bounds.DESCRIPTORS_RESERVE, addresses)
         traffic.connections_max = self._room.connections(0)
@@ -187,7 +188,8 @@ class Host(ABC, Generic[C]):
             doors, self.is_known, self._free, self.metrics.tls_failures, self.metrics.refused_connections,
             goodbye_s=settings.stop_timeout_ms / 1000,
         )  # fmt: skip
-        self._ages: Ages[C] = Ages(doors.connection_age_max_s)
+        self._lifetime_s = doors.lifetime_s
+        self._ends_ms: dict[C, float] = {}
         self._users: Users[C] = Users(doors.connections_per_user, doors.login_timeout_s)
         self._introduces = doors.upstream_proxy_protocol
         self._tasks = Tasks()
@@ -221,8 +223,8 @@ class Host(ABC, Generic[C]):
         await self.enforcement.start()
         self._begun.set()
         await self.serve(self._listener, self.accept)
-        self._heartbeat.start()
-        for work in (self._tick(), *self.enforcement.work()):
+        beating = beat(self.metrics.loop_delay_seconds, self.budget.look)
+        for work in (beating, self._tick(), *self.enforcement.work()):
             self.spawn(work)
         logger.info("clients connect to %s:%d", *self.listen)
 
@@ -242,7 +244,7 @@ class Host(ABC, Generic[C]):
     @property
     def upstream_tls(self) -> ssl.SSLContext | None:
         """How brokers are spoken to; None: in plain text."""
-        return None if self._upstream_tls is None else self._upstream_tls.context
+        return None if self._upstream_tls is None else self._upstream_tls.now()
 
     def upstream(self, owner: Owner, settings: ProxySettings) -> Upstream:
         """A connection to a broker that is not dialed yet."""
@@ -272,7 +274,6 @@ class Host(ABC, Generic[C]):
         # What was spawned in this very turn begins first: cancelled before, it would not close what it has.
         await asyncio.sleep(0)
         self._tasks.cancel()
-        self._heartbeat.stop()
         await self.enforcement.stop()
         self.mover.close()
 
@@ -303,7 +304,8 @@ class Host(ABC, Generic[C]):
         if not self.identify(connection, connection.user):
             return "connections_per_user"
         self.connections.add(connection)
-        self._ages.enter(connection, now_ms)
+        if lifetime_s := self._lifetime_s():
+            self._ends_ms[connection] = now_ms + lifetime_s * 1_000
         self.metrics.accepted_connections.inc()
         self.metrics.traffic.connections = len(self.connections)
         return ""
@@ -318,7 +320,7 @@ class Host(ABC, Generic[C]):
     def forget(self, connection: C) -> None:
         """A client is gone."""
         self.connections.discard(connection)
-        self._ages.leave(connection)
+        self._ends_ms.pop(connection, None)
         self._users.leave(connection)
         self._entrance.leave(connection)
         if self._stopping and not self.connections:
@@ -338,7 +340,11 @@ class Host(ABC, Generic[C]):
         for connection in list(self.connections):
             with _watched():
                 connection.check(now_ms)
-                self._ages.look(connection, now_ms)
+                late_ms = now_ms - self._ends_ms.get(connection, inf)
+                if late_ms >= _DRAIN_MS:
+                    connection.drop("age")
+                elif late_ms >= 0:
+                    connection.drain("age")
                 if self._users.is_late(connection, now_ms):
                     connection.end("no_login")
                 found = connection.unread

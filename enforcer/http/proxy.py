@@ -11,7 +11,7 @@ import httpx2
 import orjson
 from starlette.types import Receive, Scope, Send
 
-from enforcer.core.security.tls import client_context
+from enforcer.host.doors.certificates import WatchedContext
 from enforcer.http.filled_answers import AnswerFilling, Fillings, lookups
 from enforcer.http.metrics import OTHER, HttpMetrics
 from enforcer.http.mutation_count import Count, count
@@ -92,7 +92,7 @@ class HttpProxy:
             settings.answer_timeout_ms / 1000,
             _CONNECTIONS_MAX,
             metrics,
-            None if settings.upstream_tls is None else client_context(settings.upstream_tls),
+            None if settings.upstream_tls is None else WatchedContext.kept_for(settings.upstream_tls),
             transport,
         )
         home = Address.of_url(settings.upstream)

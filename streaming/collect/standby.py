@@ -10,7 +10,7 @@ from kafka.errors import KafkaError, TransactionalIdNotFoundError
 from streaming.contract.errors import TakenOver, WeirError
 from streaming.contract.printable import printable
 from streaming.contract.topics import Cluster
-from streaming.kafka_io.admin_client import AdminClient, admin_options
+from streaming.kafka_io.admin_client import AdminClient
 
 logger = logging.getLogger("weir.collect")
 
@@ -52,7 +52,7 @@ def last_begun_ms(cluster: Cluster, lease: str) -> int:
         WeirError: Kafka does not tell.
     """
     try:
-        admin = AdminClient(**admin_options(cluster, _LIMIT_MS))
+        admin = AdminClient(cluster=cluster, timeout_ms=_LIMIT_MS)
         try:
             return int(admin.describe_transactions([lease])[lease].transaction_start_time_ms)
         finally:

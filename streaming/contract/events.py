@@ -313,6 +313,8 @@ def _policy(fields: Fields, name: str, ts: int) -> PolicyChange:
     if "version" in fields:
         version = integer(fields, "version", None, minimum=1, maximum=VERSION_MAX)
     effective_ts = integer(fields, "effective_ts", ts, maximum=TS_MAX_MS)
+    # Read by who writes policies: what they refuse must be in force nowhere.
+    text(fields, "origin", "")
     return PolicyChange(id=name, ts=effective_ts, path=path, value=fields["value"], version=version)
 
 

@@ -21,28 +21,26 @@ _SAME_SETTING: Final = {
 }
 
 
-def admin_options(cluster: Cluster, timeout_ms: int) -> dict[str, Any]:
-    """Options of an AdminClient.
+class AdminClient(KafkaAdminClient):  # type: ignore[misc]  # the library's class is untyped
+    """One that leaves nothing behind when it cannot connect.
 
     Args:
         cluster: properties of its `client` that have no counterpart are left out.
         timeout_ms: limit of connecting and of one request.
+        more: options of the library.
     """
-    return {
-        "bootstrap_servers": cluster.bootstrap.split(","),
-        "client_id": "weir-collect",
-        "request_timeout_ms": timeout_ms,
-        "bootstrap_timeout_ms": timeout_ms,
-        **{_SAME_SETTING[name]: value for name, value in cluster.client.items() if name in _SAME_SETTING},
-    }
 
-
-class AdminClient(KafkaAdminClient):  # type: ignore[misc]  # the library's class is untyped
-    """One that leaves nothing behind when it cannot connect."""
-
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, *, cluster: Cluster, timeout_ms: int, **more: Any) -> None:
+        known = cluster.client.items()
         try:
-            super().__init__(**options)
+            super().__init__(
+                bootstrap_servers=cluster.bootstrap.split(","),
+                client_id="weir-collect",
+                request_timeout_ms=timeout_ms,
+                bootstrap_timeout_ms=timeout_ms,
+                **{_SAME_SETTING[name]: value for name, value in known if name in _SAME_SETTING},
+                **more,
+            )
         except KafkaError:
             # A constructor that fails leaves its thread behind, which would go on trying for ever.
             self._closed = False

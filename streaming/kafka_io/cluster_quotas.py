@@ -12,8 +12,9 @@ from kafka.errors import KafkaError, for_code
 from kafka.protocol.admin.client_quotas import DescribeClientQuotasRequest
 
 from streaming.contract.errors import BadEvent, WeirError
+from streaming.contract.fields import INT64_MAX
 from streaming.contract.topics import Cluster
-from streaming.kafka_io.admin_client import AdminClient, admin_options
+from streaming.kafka_io.admin_client import AdminClient
 from streaming.policy.files import check_entry
 from streaming.policy.policy_set import Entity
 
@@ -34,8 +35,8 @@ class QuotaReader:
     """
 
     def __init__(self, cluster: Cluster, timeout_ms: int) -> None:
-        self._options = admin_options(cluster, timeout_ms)
-        self._admin: _QuotaAdmin | None = None
+        self._cluster, self._timeout_ms = cluster, timeout_ms
+        self._admin: AdminClient | None = None
         self._refused: set[str] = set()
 
     def read(self) -> dict[str, dict[str, float]]:
@@ -46,8 +47,10 @@ class QuotaReader:
         """
         try:
             if self._admin is None:
-                self._admin = _QuotaAdmin(**self._options)
-            answer = self._admin.describe_client_quotas()
+                self._admin = AdminClient(cluster=self._cluster, timeout_ms=self._timeout_ms)
+            # It has this API's messages but no method. No component, not strictly: all entities.
+            manager, request = self._admin._manager, DescribeClientQuotasRequest(components=[], strict=False)
+            answer = manager.run(manager.send, request)
         except (KafkaError, OSError) as failure:
             # Whatever state the connection is in, the next read starts from a fresh one.
             self.close()
@@ -72,15 +75,6 @@ class QuotaReader:
         if self._admin is not None:
             self._admin.close()
             self._admin = None
-
-
-class _QuotaAdmin(AdminClient):
-    """kafka-python has the messages of this API but no method for it yet."""
-
-    def describe_client_quotas(self) -> Any:
-        """Every client quota; `strict` false and no component is what asks for all entities."""
-        request = DescribeClientQuotasRequest(components=[], strict=False)
-        return self._manager.run(self._manager.send, request)
 
 
 def quota_entries(
@@ -115,5 +109,5 @@ def quota_entries(
 
 
 def _number(value: float) -> float:
-    """Kafka tells every quota as a double; byte rates are whole numbers in policies."""
-    return int(value) if value.is_integer() else value
+    """Kafka tells every quota as a double; byte rates are whole numbers in policies, of 63 bits at most."""
+    return min(int(value), INT64_MAX) if value.is_integer() else value

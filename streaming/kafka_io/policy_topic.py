@@ -23,7 +23,6 @@ from streaming.policy.schema import VALUES
 from streaming.policy.timeline import PolicyTimeline
 
 TIMEOUT_S = 30.0
-MAX_REASONS = 100
 KEEP_MS = 600_000
 """How far back `PolicyLog.timeline` reaches at least; older changes are folded into its first set."""
 EARLIER_MAX = 10
@@ -74,8 +73,8 @@ class PolicyLog:
         told_max: so many of them; by default what the next record tells of.
         effective: entry -> time from which its last change is in force, ms since the epoch.
         records: how many were read; 0 means that nobody has set anything yet.
-        bad: reasons of records that could not be used, at most MAX_REASONS of `bad_records`.
-        last_bad: the reason of the newest one.
+        bad_records: how many of them could not be used.
+        last_bad: why not the newest of these.
         arrived: whether the record that `await_record` named has come.
     """
 
@@ -87,7 +86,6 @@ class PolicyLog:
     effective: dict[str, int] = field(default_factory=dict)
     records: int = 0
     bad_records: int = 0
-    bad: list[str] = field(default_factory=list)
     last_bad: str = ""
     arrived: bool = False
     _awaited: bytes | None = None
@@ -113,8 +111,6 @@ class PolicyLog:
         except BadEvent as error:
             self.bad_records += 1
             self.last_bad = error.reason
-            if len(self.bad) < MAX_REASONS:
-                self.bad.append(error.reason)
 
     def await_record(self, value: bytes) -> None:
         """From now on `arrived` tells whether this very record has come, of use or not."""
@@ -126,15 +122,12 @@ class PolicyLog:
             raise BadEvent("type: no policy; a policy event was expected")
         check_entry(change.path, change.value)
         fields = load_object(value)
-        origin = fields.get("origin", "")
-        if not isinstance(origin, str):
-            raise BadEvent("origin: not text; file, apply, mode, kafka or admin was expected")
         self.timeline.apply(change.path, change.value, change.ts, change.version)
         self.effective[change.path] = max(change.ts, self.effective.get(change.path, change.ts))
         self._newest_ts = max(change.ts, self._newest_ts)
         removed = change.value is None
         (self.origins if removed else self.removers).pop(change.path, None)
-        (self.removers if removed else self.origins)[change.path] = origin
+        (self.removers if removed else self.origins)[change.path] = fields.get("origin", "")
         if self.told_max and fields.get("repeat") is not True:
             self._tell(change, fields, timestamp_ms)
         self._fold()

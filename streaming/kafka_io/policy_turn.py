@@ -71,8 +71,9 @@ class Attempt:
     """What a writer writes in one turn.
 
     Attributes:
+        log: the topic, as it is now.
         before: the entries as they are before.
-        updates: what changes, in order.
+        updates: what changes, in order; empty if there is nothing to change.
         effective_ts: from when on all of it is in force, ms since the epoch.
         lines: the records, as `Turn.write` takes them.
         version: the last version.
@@ -80,6 +81,7 @@ class Attempt:
         within_s: Kafka has to take it in so long; None: of the first change of all nobody has another one.
     """
 
+    log: PolicyLog
     before: Mapping[str, Any]
     updates: Sequence[Update]
     effective_ts: int
@@ -107,6 +109,7 @@ class Attempt:
             # One transaction: if its last record came, all did.
             log.await_record(lines[-1][1])
         return cls(
+            log=log,
             before=log.entries,
             updates=updates,
             effective_ts=effective_ts,
@@ -132,25 +135,6 @@ class Attempt:
                 f"{len(missing)} of {len(self.updates)} policies were written, such as {missing[0]}, but"
                 f" readers do not go by them: {log.last_bad}"
             )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChangeOutcome:
-    """What became of a change.
-
-    Attributes:
-        before: the entries as they were just before.
-        log: the topic as it is now, with the change.
-        updates: what was written, in order; empty if there was nothing to change.
-        version: the last version.
-        effective_ts: from when on all of it is in force, ms since the epoch.
-    """
-
-    before: Mapping[str, Any]
-    log: PolicyLog
-    updates: Sequence[Update]
-    version: int
-    effective_ts: int
 
 
 class Turn:
@@ -216,7 +200,7 @@ def change_policies(
     actor: str = "",
     reason: str = "",
     timeout_s: float = TIMEOUT_S,
-) -> ChangeOutcome:
+) -> Attempt:
     """Read the topic, ask `decide` what to write, write it as one step, and read back that it counts.
 
     Args:
@@ -238,12 +222,10 @@ def change_policies(
     with PolicyReader(cluster) as reader:
         log = reader.read(timeout_s)
         reader.check_order()
+        author = Author(origin, actor, reason)
         # Mostly there is nothing to do, and then nobody else's turn need end.
         if not decide(log):
-            return ChangeOutcome(
-                before=log.entries, log=log, updates=[], version=log.newest_version, effective_ts=_now_ms()
-            )
-        author = Author(origin, actor, reason)
+            return Attempt.of(log, (), author)
         return _in_turn(reader, lambda: Turn(cluster, left()), decide, author, left)
 
 
@@ -253,7 +235,7 @@ def _in_turn(
     decide: Callable[[PolicyLog], Sequence[Update]],
     author: Author,
     left: Callable[[], float],
-) -> ChangeOutcome:
+) -> Attempt:
     """Take a turn, read what has come since, decide and write, until it is seen to be written."""
     lost: WeirError | None = None
     attempt: Attempt | None = None
@@ -279,13 +261,7 @@ def _in_turn(
         if attempt.lines:
             _read_back(reader, left)
             attempt.check_in_force(log)
-        return ChangeOutcome(
-            before=attempt.before,
-            log=log,
-            updates=attempt.updates,
-            version=attempt.version,
-            effective_ts=attempt.effective_ts,
-        )
+        return attempt
     raise WeirError(f"given up after {TURNS_MAX} attempts to change policies: {lost}") from lost
 
 

@@ -4,6 +4,7 @@ Whoever reads Weir's topics reads with this: by calls, or in a thread (tail.Tail
 """
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +20,7 @@ STALL_LIMIT_S: Final = 30.0
 BATCH_MAX: Final = 1_000
 _POLL_S: Final = 0.5
 _RETRY_S: Final = 0.05
+_CLOSE_S: Final = 5.0
 _SOON: Final = frozenset({
     KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH,
@@ -54,6 +56,9 @@ class Reader:
         bootstrap: `HOST:PORT` of the cluster.
         client: librdkafka properties of our own connections.
         own: properties that are different here.
+
+    Raises:
+        WeirError: the library makes none, as where no thread is left for one.
     """
 
     def __init__(
@@ -74,17 +79,27 @@ class Reader:
             "enable.partition.eof": True,
             "fetch.wait.max.ms": 100,
         }
-        self.consumer: Any = Consumer({**properties, **(own or {})}, logger=NO_LOG)
-        """The library's."""
+        try:
+            self.consumer: Any = Consumer({**properties, **(own or {})}, logger=NO_LOG)
+            """The library's."""
+        except KafkaException as refused:
+            raise WeirError(f"cannot read from {bootstrap}: {reason_of(refused)}") from refused
 
     def partitions(self, topic: str, limit_s: float = ASK_LIMIT_S) -> list[int]:
         """Numbers of a topic's partitions; none if there is no such topic.
 
         Raises:
-            WeirError: the cluster does not answer.
+            WeirError: the cluster does not answer, or we may not see it.
         """
-        known = self._ask(topic, limit_s, lambda left_s: self.consumer.list_topics(topic, timeout=left_s))
-        return sorted(known.topics[topic].partitions)
+
+        def ask(left_s: float) -> Any:
+            found = self.consumer.list_topics(topic, timeout=left_s).topics[topic]
+            # What we may not see is told as that: who takes it for absent looks for the mistake elsewhere.
+            if found.error is not None and found.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise KafkaException(found.error)
+            return found.partitions
+
+        return sorted(self._ask(topic, limit_s, ask))
 
     def span(self, topic: str, number: int, limit_s: float = ASK_LIMIT_S) -> Span:
         """All of a partition.
@@ -195,8 +210,10 @@ class Reader:
             yield message
 
     def close(self) -> None:
-        """Close the connection."""
-        self.consumer.close()
+        """Close the connection, within a limit: where a topic was deleted the library was seen not to end."""
+        closing = threading.Thread(target=self.consumer.close, name="closing", daemon=True)
+        closing.start()
+        closing.join(_CLOSE_S)
 
     def _ask(self, topic: str, limit_s: float, ask: Callable[[float], Any]) -> Any:
         """Ask the cluster, again where a partition has just been made and has no leader yet."""

@@ -127,23 +127,31 @@ class Tail(Generic[T]):
             await asyncio.to_thread(self._thread.join, limit_s)
 
     def _run(self) -> None:
-        reader = Reader(self._connection["bootstrap.servers"], self._connection, self._own)
-        try:
-            next_look = 0.0
-            while not self._stopping.is_set():
-                if self._anew.is_set():
-                    self._anew.clear()
-                    reader.consumer.unassign()
-                    self._assigned, self._was_absent, next_look = set(), True, 0.0
-                    self._reached_ms.clear()
-                    self._behind.clear()
-                    self._call(self._begun_anew)
-                if time.monotonic() >= next_look:
-                    found = self._look_for_partitions(reader)
-                    next_look = time.monotonic() + (self._look_s if found else _RETRY_S)
-                self._read_batch(reader)
-        finally:
-            reader.close()
+        while not self._stopping.is_set():
+            try:
+                reader = Reader(self._connection["bootstrap.servers"], self._connection, self._own)
+            except WeirError as error:
+                # This machine has no thread left for one, and may have later.
+                logger.warning("tail of %s: %s", self._topic, error)
+                self._stopping.wait(_RETRY_S)
+                continue
+            with contextlib.closing(reader):
+                self._follow(reader)
+
+    def _follow(self, reader: Reader) -> None:
+        next_look = 0.0
+        while not self._stopping.is_set():
+            if self._anew.is_set():
+                self._anew.clear()
+                reader.consumer.unassign()
+                self._assigned, self._was_absent, next_look = set(), True, 0.0
+                self._reached_ms.clear()
+                self._behind.clear()
+                self._call(self._begun_anew)
+            if time.monotonic() >= next_look:
+                found = self._look_for_partitions(reader)
+                next_look = time.monotonic() + (self._look_s if found else _RETRY_S)
+            self._read_batch(reader)
 
     def _look_for_partitions(self, reader: Reader) -> bool:
         """Assign partitions that are new; False if Kafka or the topic is not there."""
@@ -215,6 +223,9 @@ class Tail(Generic[T]):
                 self._behind.pop(number, None)
                 self._reached_ms.pop(number, None)
                 ends.append((number, message.offset() or 0))
+            else:
+                # The library says it once, and tries again: we may not read it, say.
+                logger.warning("%s cannot be read: %s", self._topic, error.str())
             if len(parsed) >= BATCH_MAX:
                 break
         # One record may hold many.

@@ -1,4 +1,4 @@
-"""Looks at Weir's own topics again and again while a part runs, and says loudly what is wrong with them.
+"""Looks at a cluster again and again while a part runs; at Weir's own topics, to say loudly what is wrong.
 
 The part goes on: what it can still do is better than nothing, and the job's records are not lost by waiting.
 Nobody overlooks it: an error in the log at each look, and a metric that is not 0.
@@ -6,7 +6,10 @@ Nobody overlooks it: an error in the log at each look, and a metric that is not 
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from math import inf
+from typing import Any
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
@@ -15,10 +18,68 @@ from prometheus_client import CollectorRegistry
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster
 from streaming.kafka_io.reader import NO_LOG
-from streaming.kafka_io.weir_topics import TopicFault, TopicsSeen, look
+from streaming.kafka_io.weir_topics import TopicFault, look
 from streaming.metrics import MetricTable, counter, gauge
 
 LOOK_LIMIT_S = 5.0
+logger = logging.getLogger(__name__)
+
+
+class Watch(ABC):
+    """Looks again and again, in a thread: the library's calls block.
+
+    Args:
+        properties: librdkafka properties of the connection.
+        interval_ms: time between two looks.
+    """
+
+    retry_s = 2.0
+    """The same after one that found no cluster, if that is shorter."""
+
+    def __init__(self, properties: Mapping[str, Any], interval_ms: int) -> None:
+        self._properties = dict(properties)
+        self._interval_s = interval_ms / 1000
+        self._admin: AdminClient | None = None
+        self._one_at_a_time = threading.Lock()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=type(self).__name__, daemon=True)
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End; a look that is under way is not waited for."""
+        self._stopping.set()
+
+    def look(self) -> bool:
+        """Look once; whether the cluster answers."""
+        with self._one_at_a_time:
+            try:
+                if self._admin is None:
+                    self._admin = AdminClient(self._properties, logger=NO_LOG)
+                self._look(self._admin)
+            # Also where this machine has no thread left for a client: it may have one at the next look.
+            except (WeirError, KafkaException, TimeoutError) as error:
+                logger.debug("%s: the cluster does not answer: %s", self._thread.name, error)
+                # Another one may be answered (weir_topics.asked_until).
+                self._admin = None
+                return False
+            except Exception:  # of a look; nobody would look again
+                logger.exception("%s failed", self._thread.name)
+            return True
+
+    @abstractmethod
+    def _look(self, admin: AdminClient) -> None:
+        """Look once, and tell what is there.
+
+        Raises:
+            WeirError, KafkaException, TimeoutError: the cluster does not answer.
+        """
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            self._stopping.wait(self._interval_s if self.look() else min(self.retry_s, self._interval_s))
 
 
 class TopicMetrics(MetricTable):
@@ -36,24 +97,9 @@ class TopicMetrics(MetricTable):
         self.prefix = f"weir_{part}_"
         super().__init__(registry)
 
-    def watched(self, names: Iterable[str]) -> None:
-        """Begin to count these topics, from 0: a series that appears with 1 shows no increase."""
-        for name in names:
-            self.topics_replaced.labels(name)
 
-    def seen(self, faults: tuple[TopicFault, ...]) -> None:
-        """Show what is wrong now."""
-        self.topic_faults.clear()
-        for each in faults:
-            self.topic_faults.labels(each.topic, str(each.fault)).set(1)
-
-    def replaced(self, topic: str) -> None:
-        """Count a topic that was made again."""
-        self.topics_replaced.labels(topic).inc()
-
-
-class TopicWatch:
-    """Looks at the topics, in a thread: the library's calls block.
+class TopicWatch(Watch):
+    """Looks at Weir's topics; an absent cluster says nothing about them.
 
     Args:
         cluster: that holds them.
@@ -68,6 +114,8 @@ class TopicWatch:
         replaced: topics that were made again since this watch began.
     """
 
+    retry_s = inf
+
     def __init__(
         self,
         cluster: Cluster,
@@ -77,60 +125,33 @@ class TopicWatch:
         ids: Mapping[str, str] | None = None,
         on_replaced: Callable[[str], None] = lambda _topic: None,
     ) -> None:
+        super().__init__(cluster.properties, cluster.topics_check_ms)
         self._cluster = cluster
         self._metrics, self._logger, self._on_replaced = metrics, logger, on_replaced
-        metrics.watched(cluster.topics.all())
-        self._admin: AdminClient | None = None
-        self._one_at_a_time = threading.Lock()
+        for name in cluster.topics.all():
+            # From 0 on: a series that appears with 1 shows no increase.
+            metrics.topics_replaced.labels(name)
         self._ids = dict(ids or {})
         self.faults: tuple[TopicFault, ...] = ()
         self.replaced: set[str] = set()
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="topic watch", daemon=True)
-
-    def start(self) -> None:
-        """Begin to look."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End; a look that is under way is not waited for."""
-        self._stopping.set()
-
-    def look(self) -> None:
-        """Look once, and say what is wrong; an absent cluster says nothing about topics."""
-        with self._one_at_a_time:
-            try:
-                if self._admin is None:
-                    self._admin = AdminClient(self._cluster.properties, logger=NO_LOG)
-                seen = look(self._admin, self._cluster, LOOK_LIMIT_S)
-            # The second: this machine has no thread left for a client, and may have one at the next look.
-            except (WeirError, KafkaException) as error:
-                self._logger.debug("the topics could not be looked at: %s", error)
-                # Another one may be answered (weir_topics.asked_until).
-                self._admin = None
-                return
-            self._say(seen)
 
     def wrong(self, topic: str) -> str:
         """What was wrong with a topic when it was looked at last; empty: nothing."""
         return "; ".join(each.text for each in self.faults if each.topic == topic)
 
-    def _say(self, seen: TopicsSeen) -> None:
+    def _look(self, admin: AdminClient) -> None:
+        seen = look(admin, self._cluster, LOOK_LIMIT_S)
+        self._metrics.topic_faults.clear()
         for each in seen.faults:
+            self._metrics.topic_faults.labels(each.topic, str(each.fault)).set(1)
             self._logger.error("%s", each.text)
         for name in sorted({each.topic for each in self.faults} - {each.topic for each in seen.faults}):
             self._logger.warning("topic %s is as it must be again", name)
         self.faults = seen.faults
-        self._metrics.seen(seen.faults)
         for name, topic_id in seen.ids.items():
             if self._ids.setdefault(name, topic_id) != topic_id:
                 self._ids[name] = topic_id
                 self.replaced.add(name)
-                self._metrics.replaced(name)
+                self._metrics.topics_replaced.labels(name).inc()
                 self._logger.error("topic %s was deleted and made again: what it held is gone", name)
                 self._on_replaced(name)
-
-    def _run(self) -> None:
-        while not self._stopping.is_set():
-            self.look()
-            self._stopping.wait(self._cluster.topics_check_ms / 1000)

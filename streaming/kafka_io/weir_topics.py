@@ -147,20 +147,20 @@ def look(admin: AdminClient, cluster: Cluster, limit_s: float) -> TopicsSeen:
     faults: list[TopicFault] = []
     # By name: a cluster may have a hundred thousand others. This request never creates a topic.
     described = admin.describe_topics(TopicCollection(list(topics.all())), request_timeout=limit_s)
-    for name, future in described.items():
-        error = _take(future, lambda found, name=name: _note(found, name, partitions, ids))
+    for name, found, error in _answers(described):
         if error is not None:
             faults.append(_unseen(name, error, bootstrap))
+            continue
+        partitions[name], ids[name] = len(found.partitions), str(found.topic_id)
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in partitions]
     settings = topic_settings(topics, cluster.topics_kept_ms)
     configs = admin.describe_configs(resources, request_timeout=limit_s) if resources else {}
-    for resource, future in configs.items():
+    for resource, found, error in _answers(configs):
         name = resource.name
-        error = _take(
-            future, lambda found, name=name: faults.extend(_wrong(name, found, settings[name], cluster))
-        )
         if error is not None:
             faults.append(_unseen(name, error, bootstrap))
+            continue
+        faults += _wrong(name, found, settings[name], cluster)
     # Versions count up in one order; of the others an installation may have as many as it likes.
     if partitions.get(topics.policies, 1) != 1:
         faults.append(_too_many(topics.policies, partitions[topics.policies], bootstrap))
@@ -190,25 +190,20 @@ def asked_until(
         time.sleep(_AGAIN_S)
 
 
-def _take(future: Future[Any], use: Any) -> KafkaError | None:
-    """Hand on what the cluster says; its error, if it has one about this topic.
+def _answers(asked: Mapping[Any, Future[Any]]) -> Iterator[tuple[Any, Any, KafkaError | None]]:
+    """What the cluster says of each that it was asked for, or its error, if it has one about this topic.
 
     Raises:
         WeirError: it did not answer.
     """
-    try:
-        use(future.result())
-    except KafkaException as failure:
-        error: KafkaError = failure.args[0]
-        if error.code() < 0:  # the library's own: no answer, no connection
-            raise WeirError(f"the cluster does not answer: {error.str()}") from failure
-        return error
-    return None
-
-
-def _note(found: Any, name: str, partitions: dict[str, int], ids: dict[str, str]) -> None:
-    partitions[name] = len(found.partitions)
-    ids[name] = str(found.topic_id)
+    for what, future in asked.items():
+        try:
+            yield what, future.result(), None
+        except KafkaException as failure:
+            error: KafkaError = failure.args[0]
+            if error.code() < 0:  # the library's own: no answer, no connection
+                raise WeirError(f"the cluster does not answer: {error.str()}") from failure
+            yield what, None, error
 
 
 def _unseen(name: str, error: KafkaError, bootstrap: str) -> TopicFault:

@@ -6,6 +6,8 @@ try (KIP-98).
 """
 
 import contextlib
+import logging
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -33,6 +35,10 @@ _OURS: Final[Mapping[str, Any]] = {
     # A topic that is gone must not come back with the broker's settings because we write to it.
     "allow.auto.create.topics": False,
 }
+LAST_S: Final = 1.0
+"""So long a producer that writes no more may take to tell of what it had sent; the rest it gives up."""
+_POLL_S, _JOIN_S = 0.1, 1.0
+_LOG: Final = logging.getLogger(__name__)
 
 
 def connected(client: Mapping[str, Any], own: Mapping[str, Any]) -> Producer:
@@ -43,6 +49,17 @@ def connected(client: Mapping[str, Any], own: Mapping[str, Any]) -> Producer:
         own: the caller's.
     """
     return Producer({**client, **_OURS, **own}, logger=NO_LOG)
+
+
+def refusal(client: Mapping[str, Any]) -> str:
+    """Why the library takes no such properties, in its words; empty: it takes them."""
+    method = "sasl.oauthbearer.method"
+    try:
+        # With the other method it asks for a token at once, and lets go only once that is answered.
+        connected(client, {method: "default"} if client.get(method) == "oidc" else {})
+    except KafkaException as refused:
+        return reason_of(refused)
+    return ""
 
 
 def served(producer: Producer, limit_s: float) -> KafkaError | None:
@@ -67,6 +84,55 @@ def flushed(producer: Producer, limit_s: float) -> int:
     with contextlib.suppress(KafkaException, SystemError):
         return producer.flush(limit_s)
     return len(producer)
+
+
+def let_go(producer: Producer) -> None:
+    """Have one that writes no more tell what became of all that it holds; who waits knows then."""
+    if flushed(producer, LAST_S):
+        producer.purge()
+        flushed(producer, LAST_S)
+
+
+class Lasting:
+    """A producer whose reports of deliveries a thread takes, and another one once it has broken for good.
+
+    Attributes:
+        producer: the library's that takes records now.
+
+    Args:
+        connect: makes one.
+        name: of the thread.
+    """
+
+    def __init__(self, connect: Callable[[], Producer], name: str) -> None:
+        self._connect = connect
+        self.producer = connect()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._stopping.set()
+        self._thread.join(_JOIN_S)
+
+    def _run(self) -> None:
+        broken: KafkaError | None = None
+        again_s = 0.0
+        while not self._stopping.is_set():
+            old = self.producer
+            if (found := served(old, _POLL_S)) is not None:
+                broken = found
+            if broken is None or time.monotonic() < again_s:
+                continue
+            # Where no thread is left for another one there may be at the next look: it is not told of again.
+            with contextlib.suppress(KafkaException):
+                self.producer = self._connect()
+                # One that breaks each time, as where a right is missing, is not replaced ten times a second.
+                again_s = time.monotonic() + LAST_S
+                _LOG.warning("the %s starts again: %s", self._thread.name, broken)
+                broken = None
+                let_go(old)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

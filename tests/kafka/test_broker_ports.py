@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from enforcer.host.doors.listening import listen_on
+from enforcer.host.doors.listening import listen_at
 from enforcer.kafka.addresses.brokers import Broker, Brokers, TooManyBrokers
 
 
@@ -49,7 +49,7 @@ def test_a_broker_that_moves_is_followed(served: Served) -> None:
 
 def test_ports_follow_from_the_ids_where_they_are_free(caplog: pytest.LogCaptureFixture) -> None:
     """A wanted port that is taken, or beyond the last one, is replaced by a free one, with a warning."""
-    with listen_on("127.0.0.1", 0) as taken:
+    with listen_at(("127.0.0.1", 0)) as taken:
         base = taken.getsockname()[1] - 1
         made = Served(port_base=base)
         _, port = made.brokers.address(1, "kafka-1", 9092)

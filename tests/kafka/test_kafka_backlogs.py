@@ -11,7 +11,7 @@ from kafka_backlog_kit import Lagging, Looker, full_name, rules
 
 from streaming.contract.broker_events import Backlog
 from streaming.contract.topics import Cluster as Home
-from streaming.kafka_io.admin_client import AdminClient, admin_options
+from streaming.kafka_io.admin_client import AdminClient
 from streaming.laws.backlog.law import judge
 
 MINUTE_MS = 60_000
@@ -31,7 +31,7 @@ def lagging(cluster: Cluster) -> Lagging:
 
 def log_size(cluster: Cluster, topic: str) -> int:
     """What DescribeLogDirs says of a topic's only partition."""
-    with closing(AdminClient(**admin_options(Home(cluster.kafka.bootstrap), 20_000))) as admin:
+    with closing(AdminClient(cluster=Home(cluster.kafka.bootstrap), timeout_ms=20_000)) as admin:
         answer = admin.describe_log_dirs({topic: [0]})
     return sum(
         part["partition_size"]

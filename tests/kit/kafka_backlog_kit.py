@@ -22,7 +22,6 @@ from streaming.contract.broker_events import Backlog
 from streaming.contract.namespaces import Namespaces
 from streaming.contract.topics import Cluster
 from streaming.kafka_io.admin_client import AdminClient as PythonAdmin
-from streaming.kafka_io.admin_client import admin_options
 from streaming.laws.backlog.law import Quota, Rules, judge
 
 LIMIT_S = 20.0
@@ -169,7 +168,7 @@ class Lagging:
         return int(found[part].offset) if part in found else -1
 
     def _python_admin(self) -> Any:
-        return PythonAdmin(**admin_options(Cluster(self.bootstrap), round(LIMIT_S * 1000)))
+        return PythonAdmin(cluster=Cluster(self.bootstrap), timeout_ms=round(LIMIT_S * 1000))
 
     def join(self, group: str, protocol: str = "classic") -> Consumer:
         """A member that has got its partitions, and commits nothing by itself."""

@@ -20,7 +20,7 @@ from weir.simulate.failures.world import TOPICS, Record
 METRICS = Metrics(1)
 """Of all proxies: nobody decides by them, and to make them takes long."""
 SIGNS_MS = 20_000
-"""A proxy that starts hears who said so long before that it lives (peers.alive_tail)."""
+"""A proxy that starts hears who said so long before that it lives (feeds.membership)."""
 
 
 class Event(Record):

@@ -45,6 +45,8 @@ SCALAR_LAWS = (
     "streaming.laws.concurrency.algorithms", "streaming.laws.concurrency.settings",
 )
 """The arithmetic of each law, which is all that enforcers take of them."""
+WATCH = "streaming.kafka_io.topic_watch"
+"""How a cluster is looked at again and again."""
 PROTOCOL = ("enforcer.core", "enforcer.laws", "enforcer.host", "streaming.contract")
 """What each protocol stands on."""
 PART = (
@@ -53,7 +55,7 @@ PART = (
 )  # fmt: skip
 """What a part of a Kafka connection stands on, whatever it does."""
 KAFKA_ROOMS: dict[str, tuple[str, ...]] = {
-    "login": (), "guard": ("enforcer.kafka.watch",), "addresses": ("enforcer.host",),
+    "login": (), "guard": (WATCH,), "addresses": ("enforcer.host",),
     "mutations": ("enforcer.laws.mutation",),
     "shares": ("enforcer.laws.shares", "enforcer.kafka.dispatch.fetch_responses"), "groups": (),
     "dispatch": ("enforcer.laws.dispatch", "enforcer.kafka.groups", "enforcer.kafka.addresses"),
@@ -94,7 +96,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         for law in LAWS
     },
     "enforcer.laws": ("enforcer.core", "streaming.contract", *(f"enforcer.laws.{law}" for law in LAWS)),
-    "enforcer.kafka": (*PROTOCOL, "enforcer.wire.kafka"),
+    "enforcer.kafka": (*PROTOCOL, "enforcer.wire.kafka", WATCH),
     **{f"enforcer.kafka.{room}": (*PART, *also) for room, also in KAFKA_ROOMS.items()},
     "enforcer.pulsar": (*PROTOCOL, "enforcer.wire.pulsar", "streaming.policy.settings", METRICS),
     "enforcer.http": (*PROTOCOL, PATHS, "streaming.policy", METRICS),

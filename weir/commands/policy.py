@@ -243,7 +243,7 @@ def _raises(entries: Mapping[str, Any], now_ms: int) -> Iterator[str]:
 def _bad_records(log: "PolicyLog") -> list[str]:
     if not log.bad_records:
         return []
-    return [f"# {log.bad_records} records could not be used, such as: {log.bad[0]!r}"]
+    return [f"# {log.bad_records} records could not be used, such as: {log.last_bad!r}"]
 
 
 def _entry(text: str) -> str:

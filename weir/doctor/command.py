@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     kafka = read_settings(KafkaSettings, "kafka", args.settings)
     own = [] if kafka.clients is None else [part for part, given in kafka.clients if given]
     patient = Patient(
-        cluster=cluster_of(args),
+        cluster=cluster_of(args, tried=False),
         logins={part: kafka.client_of(part) for part in own},
         doors=doors,
         proxy=read_settings(ProxySettings, "proxy", args.settings),

@@ -15,6 +15,7 @@ from enforcer.pulsar.settings import PulsarSettings
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster
 from streaming.kafka_io.reader import NO_LOG, reason_of
+from weir.options import named_in
 
 LIMIT_S: Final = 5.0
 """Of one question to the cluster."""
@@ -127,10 +128,8 @@ def client_of(patient: Patient, own: Mapping[str, Any], section: str) -> AdminCl
         return AdminClient(properties, logger=NO_LOG)
     except KafkaException as failure:
         why = reason_of(failure)
-        # The longest one: names are parts of other names.
-        named = sorted((key for key in own if key in why), key=len)
         file = patient.settings_file or "the settings"
-        raise Unusable(why, "".join(named[-1:]), section, file) from failure
+        raise Unusable(why, named_in(why, own), section, file) from failure
 
 
 def metadata(patient: Patient) -> Any:

@@ -13,6 +13,7 @@ from streaming.contract.errors import ConfigError, Problem, WeirError
 from streaming.policy.settings import read_settings
 from weir.foreground import StopSignal, forget_ready_file, host_port, write_ready_file
 from weir.log import teller
+from weir.options import check_client
 from weir.settings_file import SECTIONS
 from weir.stack.kafka import why_not_free
 from weir.stack.local import POLL_S, Stack, StackOptions, StackSettings
@@ -155,6 +156,7 @@ def _settings(file: str | None) -> StackSettings:
             problems += error.problems
     if problems:
         raise ConfigError(sorted(set(problems), key=lambda problem: problem.line))
+    check_client(read["kafka"].client, file)
     return StackSettings(
         kafka=read["kafka"],
         local=read["local"],

@@ -14,15 +14,17 @@ from typing import Any, Final
 from prometheus_client import Counter
 
 from enforcer.core.clock import Clock
-from enforcer.core.feeds.peers import ReadersReport, Sign, alive_tail
+from enforcer.core.feeds.peers import ReadersReport, Sign, signs_in
 from enforcer.core.law import Send
 from enforcer.core.membership import ALIVE_EVERY_MS, Membership
 from streaming.contract.errors import WeirError
 from streaming.kafka_io.brokers_clock import BrokersClock
+from streaming.kafka_io.tail import Tail
 
 logger = logging.getLogger(__name__)
 
 _STOP_S: Final = 1.0
+_BACK_MS: Final = 20_000
 _RETRY_S: Final = 0.5
 _HEARD_S: Final = 1.0
 """After our own `alive` was read: so long others may take to read it."""
@@ -79,7 +81,16 @@ class MembershipFeed:
         self._ask_for_a_sign = ask_for_a_sign
         self._same_name = same_name
         self._loop = asyncio.get_running_loop()
-        self._signs = alive_tail(connection, topic, self._heard)
+        self._signs = Tail[Sign | ReadersReport](
+            connection,
+            topic,
+            from_beginning=False,
+            back_ms=_BACK_MS,
+            # Our own clock may be ahead of the brokers', and would leave out all who said so just now.
+            from_newest=True,
+            parse=signs_in,
+            deliver=self._heard,
+        )
         self._heart: asyncio.TimerHandle | None = None
         self.known, self._read_own, self._taken = (asyncio.Event() for _ in range(3))
         self._beats = 0
@@ -92,7 +103,15 @@ class MembershipFeed:
     async def heard_of(self) -> None:
         """Wait until the others have heard of us, and we know of them."""
         await self._signs.caught_up.wait()
-        await self._others_have_heard()
+        await self._read_own.wait()
+        if self._membership.count == 1:
+            # Who comes from now on hears of us before it begins: we listen since our own word stands.
+            return
+        await asyncio.sleep(_HEARD_S)
+        # One of our name that was killed says nothing more; else it will within this time.
+        left_ms = self._membership.alive.predecessor_ms(self._brokers.now_ms())
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._taken.wait(), left_ms / 1000)
 
     def check_name(self) -> None:
         """Make sure that our name is ours.
@@ -113,17 +132,6 @@ class MembershipFeed:
     def begin_anew(self) -> None:
         """The topic was made again (from any thread)."""
         self._signs.begin_anew()
-
-    async def _others_have_heard(self) -> None:
-        await self._read_own.wait()
-        if self._membership.count == 1:
-            # Who comes from now on hears of us before it begins: we listen since our own word stands.
-            return
-        await asyncio.sleep(_HEARD_S)
-        # One of our name that was killed says nothing more; else it will within this time.
-        left_ms = self._membership.alive.predecessor_ms(self._brokers.now_ms())
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._taken.wait(), left_ms / 1000)
 
     def _heard(self, signs: list[Sign | ReadersReport]) -> None:
         alive = self._membership.alive
@@ -183,7 +191,3 @@ class MembershipFeed:
         if not self.known.is_set():
             self.known.set()
             self._signs.start(self._loop)
-
-
-def unheard_of(_proxy: str, _fields: Mapping[str, Any]) -> None:
-    """Nobody wants to know."""

@@ -15,7 +15,6 @@ _SIGN_BYTES: Final = 4_096
 _SAYING_BYTES: Final = 131_072
 _HEAD_BYTES: Final = 100
 """Where a record says its type, as we write it."""
-_BACK_MS: Final = 20_000
 
 
 class Sign(NamedTuple):
@@ -46,25 +45,6 @@ class ReadersReport(NamedTuple):
 
     proxy: str
     fields: Mapping[str, Any]
-
-
-def alive_tail(
-    properties: Mapping[str, str], topic: str, deliver: Callable[[list[Sign | ReadersReport]], None]
-) -> Tail[Sign | ReadersReport]:
-    """Follow who lives and what they tell, from a little before the newest record on.
-
-    Reports of use are passed over unread.
-    """
-    return Tail(
-        properties,
-        topic,
-        from_beginning=False,
-        back_ms=_BACK_MS,
-        # Our own clock may be ahead of the brokers', and would leave out all who said so just now.
-        from_newest=True,
-        parse=signs_in,
-        deliver=deliver,
-    )
 
 
 def signs_in(message: Message) -> list[Sign | ReadersReport]:

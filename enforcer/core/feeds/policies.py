@@ -94,8 +94,7 @@ def parse_policy(
         event = parse(value or b"", default_id=name, default_ts=ts)
         if not isinstance(event, PolicyChange):
             raise BadEvent("not a policy")
-        if event.value is not None:
-            check_entry(event.path, event.value)
+        check_entry(event.path, event.value)
     except BadEvent as bad:
         unusable(f"{name}: {bad.reason}")
         return None

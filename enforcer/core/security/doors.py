@@ -1,5 +1,6 @@
 """What all who listen share: settings (who may come, how often, for how long), and what is one place."""
 
+import random
 from enum import StrEnum
 from ipaddress import IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final
@@ -53,6 +54,10 @@ class DoorSettings(Settings):
         " 0: no bound",
         minimum=0,
     )
+
+    def lifetime_s(self) -> float:
+        """How long a connection may last: those that came together do not come back together; 0: no bound."""
+        return self.connection_age_max_s * random.uniform(0.9, 1.0)
 
     @field_validator("proxy_protocol_from")
     @classmethod

@@ -83,19 +83,26 @@ class WatchedContext(WatchedFiles[ssl.SSLContext]):
         return cls(make, (settings.certificate, settings.key, settings.client_ca))
 
     @classmethod
-    def of_metrics(cls, settings: TlsSettings) -> "WatchedContext":
+    def of_metrics(cls, settings: TlsSettings) -> Callable[[], ssl.SSLContext]:
         """The same for /metrics, whose readers show no certificate."""
-        return cls.of_server(settings.model_copy(update={"client_auth": ClientAuth.NONE}))
+        return cls.of_server(settings.model_copy(update={"client_auth": ClientAuth.NONE})).now
 
     @classmethod
     def of_client(cls, settings: UpstreamTlsSettings) -> "WatchedContext":
         """How brokers are spoken to."""
         return cls(lambda: client_context(settings), (settings.ca, settings.certificate, settings.key))
 
-    @property
-    def context(self) -> ssl.SSLContext:
-        """For a new connection."""
-        return self.now()
+    @classmethod
+    def kept_for(cls, settings: UpstreamTlsSettings) -> Callable[[], ssl.SSLContext]:
+        """The same for a library that keeps one context for all of its connections: it is always that one."""
+        kept = client_context(settings)
+
+        def make() -> ssl.SSLContext:
+            # What is of no use leaves the one in use as it is.
+            client_context(settings)
+            return client_context(settings, kept)
+
+        return cls(make, (settings.ca, settings.certificate, settings.key)).now
 
 
 class ServerTls:
@@ -115,7 +122,7 @@ class ServerTls:
     @property
     def context(self) -> ssl.SSLContext:
         """For the next client."""
-        return self._watched.context
+        return self._watched.now()
 
     def _ask_names(self, made: ssl.SSLContext) -> None:
         made.sni_callback = self._named

@@ -12,25 +12,18 @@ _BACKLOG: Final = 512
 
 
 def listen_at(address: Address, shared: bool = False, *, both: bool = True) -> socket.socket:
-    """The listening socket of a server; see listen_on.
+    """A listening socket; port 0 takes any free one.
+
+    Args:
+        address: of this machine.
+        shared: with other processes that say the same: the kernel gives each connection to one of them.
+        both: every address of IPv6 stands for every one of IPv4 too, as the machine has it.
 
     Raises:
         WeirError: it cannot be had, for people.
     """
     with _for_people(address):
-        return listen_on(*address, shared, both=both)
-
-
-def listen_on(host: str, port: int, shared: bool = False, *, both: bool = True) -> socket.socket:
-    """A listening socket; port 0 takes any free one. Raises OSError if it cannot be had.
-
-    Args:
-        host: an address of this machine.
-        port: which.
-        shared: with other processes that say the same: the kernel gives each connection to one of them.
-        both: every address of IPv6 stands for every one of IPv4 too, as the machine has it.
-    """
-    return _bound(host, port, shared, both, _BACKLOG)
+        return _bound(address, shared, both, _BACKLOG)
 
 
 def reserve(address: Address) -> socket.socket:
@@ -42,22 +35,22 @@ def reserve(address: Address) -> socket.socket:
     with _for_people(address):
         if address[1]:
             # Whoever shares it with us would get some of our clients: nobody must be there.
-            listen_on(*address).close()
-        kept = _bound(*address, shared=True)
+            _bound(address, backlog=_BACKLOG).close()
+        kept = _bound(address, shared=True)
         # With it, the next one's look would pass until one of our processes listens, seconds later.
         kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
         return kept
 
 
-def _bound(host: str, port: int, shared: bool, both: bool = True, backlog: int = 0) -> socket.socket:
-    made = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+def _bound(address: Address, shared: bool = False, both: bool = True, backlog: int = 0) -> socket.socket:
+    made = socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET, socket.SOCK_STREAM)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if shared:
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if not both and made.family == socket.AF_INET6:
             made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        made.bind((host, port))
+        made.bind(address)
         if backlog:
             made.listen(backlog)
     except OSError:

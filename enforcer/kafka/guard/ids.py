@@ -7,7 +7,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from enforcer.kafka.guard.protected import IDS_MAX, OwnTopics
-from enforcer.kafka.watch import Watch
+from streaming.kafka_io.topic_watch import Watch
 
 PROTECTED_IDS_REFRESH_MS: Final = 2_000
 """So long a topic of Weir's that is made anew is protected by its name alone."""
@@ -25,18 +25,13 @@ class IdWatch(Watch):
     Args:
         properties: librdkafka properties of the connection.
         protected: says which topics are Weir's.
-        interval_ms: time between two looks.
         deliver: gets the ids each time, in the thread.
     """
 
     def __init__(
-        self,
-        properties: Mapping[str, str],
-        protected: OwnTopics,
-        interval_ms: int,
-        deliver: Callable[[frozenset[bytes]], None],
+        self, properties: Mapping[str, str], protected: OwnTopics, deliver: Callable[[frozenset[bytes]], None]
     ) -> None:
-        super().__init__(properties, interval_ms, retry_s=interval_ms / 1000)
+        super().__init__(properties, PROTECTED_IDS_REFRESH_MS)
         self._own = protected.topics.all()
         self._protected = protected
         self._names = self._own

@@ -33,7 +33,7 @@ class InflightShares:
     def of(self, partition: str) -> float:
         """The fraction, above 0 and at most 1: its share, or what may be used without one (contract 3.2)."""
         membership = self._membership
-        alive = None if membership.company is None else membership.peers
+        alive = None if membership.blind else membership.peers
         account = self._accounts.of_group(f"{INFLIGHT_GROUP_PREFIX}{partition}")
         self._count = max(1, alive or self._count)
         if account is not None and (alive is not None or account.share[_DIMENSION] is not None):

@@ -2,9 +2,7 @@
 
 import asyncio
 import contextlib
-import threading
 from functools import partial
-from typing import Final
 
 import orjson
 from confluent_kafka import KafkaError, KafkaException, Message
@@ -13,9 +11,7 @@ from streaming.contract.backlog.actions import BacklogAction
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster
 from streaming.kafka_io.reader import reason_of
-from streaming.kafka_io.writer import connected, served
-
-_POLL_S: Final = 0.1
+from streaming.kafka_io.writer import Lasting, connected
 
 
 class ActionLog:
@@ -33,11 +29,7 @@ class ActionLog:
         self._topic = cluster.topics.decisions
         self._where = f"{self._topic} on {cluster.bootstrap}"
         own = {"message.timeout.ms": int(timeout_s * 1000), "linger.ms": 1}
-        self._connect, self._timeout_s = partial(connected, cluster.properties, own), timeout_s
-        self._producer = self._connect()
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._poll, name="action log", daemon=True)
-        self._thread.start()
+        self._lasting = Lasting(partial(connected, cluster.properties, own), "action log")
 
     async def write(self, action: BacklogAction) -> None:
         """Write one step.
@@ -59,7 +51,7 @@ class ActionLog:
 
         value = orjson.dumps(action.fields())
         try:
-            self._producer.produce(self._topic, value, action.topic.encode(), on_delivery=delivered)
+            self._lasting.producer.produce(self._topic, value, action.topic.encode(), on_delivery=delivered)
         except (KafkaException, BufferError) as error:
             raise WeirError(f"not written to {self._where}: {reason_of(error)}") from error
         failed = await written
@@ -68,17 +60,5 @@ class ActionLog:
 
     def close(self) -> None:
         """End the thread; what was not written is given up."""
-        self._stopping.set()
-        self._thread.join(10 * _POLL_S)
-        self._producer.purge()
-
-    def _poll(self) -> None:
-        broken = False
-        while not self._stopping.is_set():
-            producer = self._producer
-            broken = served(producer, _POLL_S) is not None or broken
-            if broken:
-                # It takes nothing more; who waits hears what became of what it has.
-                with contextlib.suppress(KafkaException):
-                    self._producer, broken = self._connect(), False
-                producer.flush(self._timeout_s)
+        self._lasting.stop()
+        self._lasting.producer.purge()

@@ -17,6 +17,7 @@ from streaming.collect.kafka.partitions import Extent, Partition, PartitionReade
 from streaming.collect.kafka.publish_times import PublishTimes, Read, Spot
 from streaming.collect.kafka.settings import KafkaBacklogSettings
 from streaming.contract.broker_events import Backlog, Subscription
+from streaming.contract.errors import WeirError
 from streaming.contract.namespaces import Namespaces
 from streaming.contract.topics import Cluster
 
@@ -171,7 +172,7 @@ class KafkaCluster:
                 spots.add(draft.spot(draft.slowest))
         try:
             read = await asyncio.to_thread(self._times.read, [spot for spot in spots if spot is not None])
-        except KafkaException as error:
+        except (KafkaException, WeirError) as error:
             read = Read({}, len(spots))
             looked.failures.append(f"records were not read: {error}")
         if read.missed:

@@ -13,7 +13,7 @@ from kafka.protocol.metadata import MetadataRequest
 from streaming.contract.errors import WeirError
 from streaming.contract.printable import printable
 from streaming.contract.topics import Cluster
-from streaming.kafka_io.admin_client import AdminClient, admin_options
+from streaming.kafka_io.admin_client import AdminClient
 
 REQUEST_MS: Final = 10_000
 """Limit of one request to a broker; what it was about is left out of that check."""
@@ -42,7 +42,9 @@ class Connection:
     """
 
     def __init__(self, cluster: Cluster) -> None:
-        self._options = admin_options(cluster, REQUEST_MS) | {
+        self._options: dict[str, Any] = {
+            "cluster": cluster,
+            "timeout_ms": REQUEST_MS,
             "receive_message_max_bytes": ANSWER_MAX_BYTES,
             "reconnect_backoff_max_ms": 1_000,
         }

@@ -75,7 +75,7 @@ class PublishTimes:
         """The publish times of the records at these spots; blocks. Others are forgotten.
 
         Raises:
-            KafkaException: no consumer can be made.
+            WeirError: no consumer can be made.
         """
         asked = set(wanted)
         self._known = {spot: at for spot, at in self._known.items() if spot in asked}

@@ -8,7 +8,6 @@ batches, which run on any machine, how far the clock of the job's host is from t
 
 import contextlib
 import logging
-import threading
 from functools import partial
 from time import monotonic
 from typing import Any, Final
@@ -92,10 +91,7 @@ class Ticker:
     def close(self) -> None:
         """Leave the cluster, within two limits."""
         flushed(self._producer, _LIMIT_S)
-        # It has no limit of its own, and a job whose policies were deleted was seen not to end.
-        closing = threading.Thread(target=self._reader.close, name="ticker-close", daemon=True)
-        closing.start()
-        closing.join(_LIMIT_S)
+        self._reader.close()
 
     def _send(self) -> None:
         tick: dict[str, Any] = {"type": "tick"}

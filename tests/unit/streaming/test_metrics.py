@@ -7,7 +7,7 @@ import threading
 import time
 import urllib.request
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry, Counter, Gauge
@@ -44,12 +44,6 @@ def test_labels_are_shown_and_not_obeyed() -> None:
     assert "weir_other 1.0" in only and "weir_seen" not in only
 
 
-class Shown(NamedTuple):
-    """What clients are shown."""
-
-    context: ssl.SSLContext
-
-
 class Door:
     """A server of /metrics, and clients of it by TLS or without.
 
@@ -62,7 +56,7 @@ class Door:
         authority, shown = Authority(folder), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         shown.load_cert_chain(*authority.server())
         self.trust = authority.context() if secure else None
-        self.url = serve_metrics(CollectorRegistry(), LOOPBACK, 0, Shown(shown) if secure else None)
+        self.url = serve_metrics(CollectorRegistry(), LOOPBACK, 0, (lambda: shown) if secure else None)
 
     def client(self) -> socket.socket:
         """One that has said nothing."""

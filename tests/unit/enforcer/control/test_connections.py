@@ -312,7 +312,7 @@ async def test_addresses_that_a_load_balancer_tells_are_the_clients() -> None:
 
 async def test_an_old_connection_ends_once_it_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also one that is busy, or takes its answer slowly; nothing is lost but of an answer without end."""
-    monkeypatch.setattr(connections, "lifetime_s", lambda age_max_s: age_max_s * 0.3)
+    monkeypatch.setattr(AdminSettings, "lifetime_s", lambda doors: doors.connection_age_max_s * 0.3)
     monkeypatch.setattr(connections, "HEAD_MS", 5_000)
     async with served(connection_age_max_s=1, request_ms=5_000) as server:
         idle, half = await server.connect(HEAD), await server.connect(HEAD[:10])

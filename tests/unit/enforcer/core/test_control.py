@@ -12,7 +12,6 @@ from message_kit import Record
 from mutation_kit import Desk
 
 from enforcer.core import control as control_module
-from enforcer.core import reports
 from enforcer.core.control import ControlPlane
 from enforcer.core.feeds import membership
 from enforcer.core.feeds.decisions import decisions_in
@@ -33,12 +32,8 @@ NOBODY = Cluster("127.0.0.1:9")
 @pytest.fixture(autouse=True)
 def _soon_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody takes a last word."""
-    for module, name in (
-        (control_module, "_STOP_S"), (control_module, "_FLUSH_S"), (membership, "_STOP_S"),
-        (reports, "_POLL_S"),
-    ):  # fmt: skip
+    for module, name in ((control_module, "_STOP_S"), (control_module, "_FLUSH_S"), (membership, "_STOP_S")):
         monkeypatch.setattr(module, name, 0.05)
-
 
 
 async def test_a_policy_dated_days_ahead_is_looked_at_again_until_its_time() -> None:

@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from enforcer.core.clock import Clock
-from enforcer.core.feeds.membership import MembershipFeed, unheard_of
+from enforcer.core.feeds.membership import MembershipFeed
 from enforcer.core.membership import (
     ALIVE_MS,
     BEHIND_MS,
@@ -187,7 +187,7 @@ async def test_blind_when_there_is_no_room_for_our_word() -> None:
         "p1", membership, Clock(steady_ms=clock_ms, wall_ms=clock_ms), BrokersClock(clock_ms, clock_ms),
         "weir.usage", {"bootstrap.servers": "here"}, send=to_kafka, send_first=to_kafka,
         in_loop=lambda function: function(), ask_for_a_sign=lambda: None,
-        same_name=Metrics(10).same_name, hear=unheard_of,
+        same_name=Metrics(10).same_name, hear=lambda *_: None,
     )  # fmt: skip
     feed.known.set()
     for now_ms, taken, blind in (  # noqa: B007 — `send` and the clock read them

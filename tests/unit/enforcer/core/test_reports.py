@@ -9,12 +9,14 @@ import pytest
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaException, Producer
 from proxy_kit import until
 
-from enforcer.core import reports as module
 from enforcer.core.metrics import Metrics
 from enforcer.core.reports import Reports
 from streaming.columns.packed import CONTENT_TYPE, HEADER
 from streaming.columns.sent import SENT_HEADER
+from streaming.kafka_io import writer
 from streaming.kafka_io.writer import connected
+
+PURGED = KafkaError(KafkaError._PURGE_INFLIGHT)
 
 
 class FakeProducer:
@@ -23,16 +25,20 @@ class FakeProducer:
     def __init__(self) -> None:
         self.queue: list[tuple[bytes, bytes, Callable[..., None]]] = []
         self.headers: list[Any] = []
-        self.fatal: KafkaError | None = None
+        self.broken = self.raises = False
         self.told: list[KafkaError] = []
         self.purged = False
+
+    def give_up(self) -> None:
+        """As librdkafka: the next poll raises it, once; then nothing more is taken."""
+        self.broken = self.raises = True
 
     def produce(
         self, topic: str, *, value: bytes, key: bytes, headers: object, on_delivery: Callable[..., None]
     ) -> None:
         """As librdkafka: raises instead of waiting."""
-        if self.fatal is not None:
-            raise KafkaException(self.fatal)
+        if self.broken:
+            raise KafkaException(KafkaError(KafkaError._FATAL))
         if len(self.queue) == 2:
             raise BufferError("full")
         self.queue.append((value, key, on_delivery))
@@ -45,6 +51,9 @@ class FakeProducer:
     def poll(self, limit_s: float) -> int:
         """One report of those that a test has prepared."""
         time.sleep(0.001)
+        if self.raises:
+            self.raises = False
+            raise KafkaException(KafkaError(KafkaError._FATAL, "out of order", True))
         if self.told and self.queue:
             self.queue.pop(0)[2](self.told.pop(0), None)
         return 0
@@ -55,8 +64,8 @@ class FakeProducer:
 
     def flush(self, limit_s: float) -> int:
         """What is left."""
-        while self.purged and self.queue:
-            self.queue.pop(0)[2](KafkaError(KafkaError._PURGE_INFLIGHT), None)
+        while self.queue and (self.told or self.purged):
+            self.queue.pop(0)[2](self.told.pop(0) if self.told else PURGED, None)
         return len(self.queue)
 
 
@@ -74,7 +83,8 @@ class Bench:
     def __init__(self) -> None:
         self.producers: list[FakeProducer] = []
         self.refused, self.learnt = list[str](), list[int]()
-        self.refuses: KafkaException | None = None
+        self.refuses = self.breaks = False
+        self.refusals = 0
         self.metrics = Metrics(10)
         self.reports = Reports(
             {"bootstrap.servers": "here"}, "weir.requests", events_max=2, event_timeout_ms=1_000,
@@ -83,10 +93,13 @@ class Bench:
         )  # fmt: skip
 
     def _connect(self, _client: object, own: dict[str, Any]) -> FakeProducer:
-        if self.refuses is not None:
-            raise self.refuses
+        if self.refuses:
+            self.refusals += 1
+            raise KafkaException(KafkaError(KafkaError._CRIT_SYS_RESOURCE))
         self.own = own
         self.producers.append(FakeProducer())
+        if self.breaks:
+            self.producers[-1].give_up()
         return self.producers[-1]
 
     def count(self, result: str) -> float:
@@ -151,10 +164,8 @@ def test_the_first_event_waits_for_no_id(bench: Bench) -> None:
     told: list[int | None] = []
     assert bench.reports.send_first({"id": "a"}, "k", "weir.usage", told.append)
     assert bench.own["enable.idempotence"] is False
-    (first,) = bench.producers
     bench.reports.start()
     assert "enable.idempotence" not in bench.own
-    first.told.append(KafkaError(KafkaError._MSG_TIMED_OUT))
     until(lambda: told == [None], what="it is told of")
     assert len(bench.producers) == 2 and not bench.producers[1].queue
     bench.reports.stop(0.1)
@@ -180,21 +191,25 @@ def test_there_is_room_until_events_or_bytes_are_too_many(bench: Bench) -> None:
 
 
 def test_a_dead_producer_is_replaced_once(bench: Bench) -> None:
-    """After a fatal error all of its reports fail, and one new producer takes over."""
+    """By who polls, the only one that is told: also where for a moment no thread is left for another one."""
     bench.reports.start()
-    bench.reports.send({}, "user=a")
-    bench.reports.send({}, "user=a")
-    dead = KafkaError(KafkaError._FATAL, "out of order", True)
-    for _, _, report in bench.producers[0].queue:
-        report(dead, None)
-    assert len(bench.producers) == 2
-    bench.producers[1].fatal = dead
-    bench.refuses = KafkaException(KafkaError(KafkaError._CRIT_SYS_RESOURCE))
-    assert not bench.reports.send({}, "user=a")  # the machine had no thread left for another one
-    bench.refuses = None
+    bench.refuses = True
+    bench.producers[0].give_up()
+    until(lambda: bench.refusals > 0, what="another one is wanted")
     assert not bench.reports.send({}, "user=a")
-    assert len(bench.producers) == 3
-    assert bench.reports.send({}, "user=a")
+    bench.refuses = False
+    until(lambda: bench.reports.send({}, "user=a"), what="another one takes it")
+    bench.reports.stop(0.1)
+    assert len(bench.producers) == 2
+
+
+def test_a_producer_that_always_breaks_is_replaced_once_a_second(bench: Bench) -> None:
+    """Where the right to write is missing each said so at once: a line in the log ten times a second."""
+    bench.breaks = True
+    bench.reports.start()
+    until(lambda: len(bench.producers) == 2, what="another one")
+    time.sleep(0.3)
+    assert len(bench.producers) == 2
     bench.reports.stop(0.1)
 
 
@@ -225,18 +240,18 @@ def test_a_producer_that_the_library_gives_up_is_replaced() -> None:
 @pytest.mark.parametrize("reports", [1, 2])
 def test_what_a_dead_producer_held_is_told(monkeypatch: pytest.MonkeyPatch, reports: int) -> None:
     """All of it, and in a limited time: what it does not tell by itself it is made to."""
-    monkeypatch.setattr(module, "LAST_S", 0.1)
+    monkeypatch.setattr(writer, "LAST_S", 0.1)
     bench, told = Bench(), list[int | None]()
     bench.reports.start()
     for _ in range(2):
         assert bench.reports.send({}, "user=a", acked=told.append)
-    bench.producers[0].told += [KafkaError(KafkaError._FATAL, "out of order", True)] * reports
+    bench.producers[0].give_up()
+    bench.producers[0].told += [KafkaError(KafkaError._MSG_TIMED_OUT)] * reports
     until(lambda: len(told) == 2, what="both are told")
     assert (told, bench.count("failed"), len(bench.producers)) == ([None, None], 2, 2)
     assert bench.producers[0].purged == (reports == 1)
     assert bench.reports.send({}, "user=a")
     bench.reports.stop(0.1)
-    assert not bench.reports._dead
 
 
 def test_who_asked_is_told_of_an_event_that_its_topic_refuses(bench: Bench) -> None:

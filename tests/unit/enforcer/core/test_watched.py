@@ -31,7 +31,7 @@ def test_a_certificate_that_could_not_be_read_is_read_again(
     pair, newer = authority.server(), authority.server()
     settings = TlsSettings(certificate=pair.certificate, key=pair.key)
     watched = WatchedContext.of_server(settings)
-    first = watched.context
+    first = watched.now()
     os.replace(newer.certificate, pair.certificate)
     os.replace(newer.key, pair.key)
     with monkeypatch.context() as broken:
@@ -40,10 +40,10 @@ def test_a_certificate_that_could_not_be_read_is_read_again(
             raise OSError(24, "Too many open files")
 
         broken.setattr(Path, "open", fail)
-        assert watched.context is first
-    assert watched.context is first
+        assert watched.now() is first
+    assert watched.now() is first
     now[0] += 2
-    assert watched.context is not first
+    assert watched.now() is not first
 
 
 def test_each_try_is_told_and_said_once(

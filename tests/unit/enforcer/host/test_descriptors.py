@@ -54,3 +54,10 @@ def test_brokers_take_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     FakeLimit(monkeypatch, 2_110 + OWN, 2_110 + OWN)
     room = Room(1_000, 100, 2)
     assert room.connections(10) == 1_000 - 10 * PER_BROKER // 2
+
+
+def test_the_limit_is_raised_for_brokers_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As they come: with room up to the hard limit each took eleven connections away, 512 more than half."""
+    limit = FakeLimit(monkeypatch, 1_024, 1_000_000)
+    room = Room(1_000, 100, 2)
+    assert (room.connections(10), limit.now[0]) == (1_000, 2_110 + OWN + 10 * PER_BROKER)

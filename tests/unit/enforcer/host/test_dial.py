@@ -1,6 +1,7 @@
 """Connections to brokers: one that cannot be made is told, and nothing is sent into the middle of a frame."""
 
 import asyncio
+import socket
 import ssl
 from collections.abc import Callable
 from pathlib import Path
@@ -132,6 +133,16 @@ async def test_a_header_in_front_of_a_connection_that_fails() -> None:
     for address in (door.address, ("x" * 64, 6650), ("no.such.host.invalid", 6650)):
         with pytest.raises(OSError):
             await asyncio.wait_for(dial(asyncio.Protocol, address, header=header_of(None, address)), 10)
+
+
+async def test_a_family_that_the_machine_has_not_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker with both kinds of addresses was never reached where IPv6 is switched off."""
+    found = [(255, socket.SOCK_STREAM, 0, "", ("::1", 1))]
+    async with Door(proxy_protocol="required") as door:
+        found.append((socket.AF_INET, socket.SOCK_STREAM, 0, "", door.address))
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+        await dial(asyncio.Protocol, door.address, header=header_of(None, door.address))
+        (await door.next()).transport.abort()
 
 
 def test_the_address_of_another_family_is_left_out() -> None:

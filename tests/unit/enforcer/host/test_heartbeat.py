@@ -5,21 +5,20 @@ import time
 
 from prometheus_client import CollectorRegistry, Histogram
 
-from enforcer.host.heartbeat import BEAT_S, Heartbeat
+from enforcer.host.heartbeat import BEAT_S, beat
 
 
 async def test_what_holds_the_loop_is_seen() -> None:
     """A pause of the loop is in the histogram; after the end there are no more beats."""
     registry, beats = CollectorRegistry(), list[int]()
     delay = Histogram("delay", "of the loop", registry=registry, buckets=(0.1, 10.0))
-    heartbeat = Heartbeat(delay, lambda: beats.append(1))
-    heartbeat.start()
+    beating = asyncio.create_task(beat(delay, lambda: beats.append(1)))
     await asyncio.sleep(0)
     until = time.monotonic() + BEAT_S + 0.2
     while time.monotonic() < until:
         pass
     await asyncio.sleep(0.01)
-    heartbeat.stop()
+    beating.cancel()
     seen = len(beats)
     await asyncio.sleep(BEAT_S * 2)
     assert len(beats) == seen
@@ -44,8 +43,7 @@ async def test_a_mistake_at_a_beat_does_not_end_the_beats() -> None:
         raise ValueError("a mistake")
 
     asyncio.get_running_loop().set_exception_handler(lambda _loop, context: told.append(context))
-    heartbeat = Heartbeat(delay, broken)
-    heartbeat.start()
+    beating = asyncio.create_task(beat(delay, broken))
     await asyncio.wait_for(enough.wait(), 5)
-    heartbeat.stop()
+    beating.cancel()
     assert len(beats) == len(told) == 3

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from enforcer.host.doors.listening import listen_at, listen_on, reserve
+from enforcer.host.doors.listening import listen_at, reserve
 from streaming.contract.errors import WeirError
 
 HERE = "127.0.0.1"
@@ -15,7 +15,7 @@ def test_a_port_is_kept_for_those_who_share_it() -> None:
     with reserve((HERE, 0)) as kept:
         address = kept.getsockname()
         refused(address)
-        with listen_on(*address, shared=True), listen_on(*address, shared=True):
+        with listen_at(address, shared=True), listen_at(address, shared=True):
             refused(address)
         refused(address)
     reserve(address).close()
@@ -32,6 +32,6 @@ def refused(address: tuple[str, int]) -> None:
 @pytest.mark.parametrize("both", [True, False])
 def test_addresses_of_ipv4_beside_those_of_ipv6(both: bool) -> None:
     """As the machine has it, or not."""
-    with listen_on("::", 0, both=both) as listener:
+    with listen_at(("::", 0), both=both) as listener:
         alone = listener.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY)
         assert alone or both

@@ -126,7 +126,7 @@ async def test_an_old_connection_is_drained_then_dropped(age_max_s: int) -> None
     said = ["check", "check", "drain age", "check", "age"]
     assert one.said == (said if age_max_s else ["check"] * 3)
     host.forget(one)
-    assert not host._ages._ends_ms
+    assert not host._ends_ms
 
 
 @pytest.mark.parametrize("login_timeout_s", [5, 0])

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import shutil
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -118,6 +119,21 @@ async def test_an_upstream_by_tls(tmp_path: Path) -> None:
                 answer = await ask(port, b"GET /x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
             assert answer.startswith(b"HTTP/1.1 " + status)
             await proxy.close()
+
+
+async def test_the_files_of_an_upstream_may_change(tmp_path: Path) -> None:
+    """As all that TLS goes by: they were read at the start alone, and a certificate ends some day."""
+    (right, wrong), ca = (Authority(tmp_path / name) for name in "ab"), tmp_path / "ca.pem"
+    shutil.copyfile(wrong.ca, ca)
+    async with serving(Upstream(), right.server()) as behind:
+        settings = HttpSettings(upstream=f"https://{LOOPBACK}:{behind}", upstream_tls={"ca": str(ca)})
+        proxy = HttpProxy(settings, Front().mutations, HttpMetrics())
+        async with serving(proxy) as port:
+            for status in (b"502", b"200"):
+                answer = await ask(port, b"GET /x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+                assert answer.startswith(b"HTTP/1.1 " + status)
+                shutil.copyfile(right.ca, ca)
+        await proxy.close()
 
 
 async def test_a_large_answer_is_streamed() -> None:

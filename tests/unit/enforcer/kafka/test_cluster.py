@@ -46,12 +46,10 @@ class Cluster:
         return {key: SimpleNamespace(value=value) for key, value in said.items()}
 
 
-def watch(
-    cluster: Cluster, elsewhere: bool, interval_ms: int = 60_000
-) -> tuple[ClusterWatch, list[ClusterView]]:
+def watch(cluster: Cluster, elsewhere: bool) -> tuple[ClusterWatch, list[ClusterView]]:
     """A watch that looks when it is told to, and what it delivers."""
     views: list[ClusterView] = []
-    watching = ClusterWatch({}, interval_ms, elsewhere, views.append)
+    watching = ClusterWatch({}, elsewhere, views.append)
     return watching, views
 
 
@@ -132,7 +130,7 @@ def test_a_broker_that_joins_has_a_port(connection: dict[str, str]) -> None:
 def test_clients_of_a_brokers_port_wait_for_the_start(until: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As those of the bootstrap: who knows the port from before would find a proxy without policies."""
     # No Kafka is there to take what waits to be sent.
-    for name in ("control._FLUSH_S", "control._STOP_S", "feeds.membership._STOP_S", "reports._POLL_S"):
+    for name in ("control._FLUSH_S", "control._STOP_S", "feeds.membership._STOP_S"):
         monkeypatch.setattr(f"enforcer.core.{name}", 0.05)
 
     async def run() -> None:
@@ -170,8 +168,9 @@ def test_a_look_that_fails_is_not_the_last_one(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An answer that nobody expected ended the thread: brokers that joined later had no port for ever."""
-    monkeypatch.setattr("enforcer.kafka.watch.AdminClient", lambda _properties: Cluster())
-    watching, _ = watch(Cluster(), elsewhere=False, interval_ms=1)
+    monkeypatch.setattr("streaming.kafka_io.topic_watch.AdminClient", lambda _properties, logger: Cluster())
+    monkeypatch.setattr("enforcer.kafka.cluster.BROKERS_MS", 1)
+    watching, _ = watch(Cluster(), elsewhere=False)
     looks = iter((ValueError("odd"), None))
 
     def deliver(_view: ClusterView) -> None:
@@ -183,3 +182,17 @@ def test_a_look_that_fails_is_not_the_last_one(
     monkeypatch.setattr(watching, "_settings", lambda *_: watching.stop())
     watching._run()
     assert "ClusterWatch failed" in caplog.text
+
+
+def test_a_client_that_cannot_be_made_is_made_at_the_next_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the limit of threads the watch ended: no broker had a port, and none that joined ever got one."""
+    watching, views = watch(Cluster(), elsewhere=False)
+    none_left = [KafkaException(KafkaError(KafkaError._CRIT_SYS_RESOURCE))]
+
+    def made(_properties: object, logger: object) -> Cluster:
+        if none_left:
+            raise none_left.pop()
+        return Cluster()
+
+    monkeypatch.setattr("streaming.kafka_io.topic_watch.AdminClient", made)
+    assert [(watching.look(), bool(views)) for _ in range(2)] == [(False, False), (True, True)]

@@ -127,6 +127,9 @@ BROKEN = {
     "answered unknown": (changed(answered="yes"), "answered"),
     "a policy without a path": (b'{"type":"policy","ts":1,"value":null}', "path: missing"),
     "a policy without a value": (b'{"type":"policy","ts":1,"path":"broker"}', "value: missing"),
+    "a policy of an origin that is no text": (
+        b'{"type":"policy","ts":1,"path":"broker","value":null,"origin":5}', "origin: 5"
+    ),
     "a refund without items": (b'{"type":"refund","ts":1}', "items: missing"),
 }
 

@@ -49,6 +49,13 @@ def test_only_what_has_a_meaning_here_is_taken() -> None:
     assert refused == []
 
 
+def test_the_largest_quota_of_kafka_is_the_largest_of_a_policy() -> None:
+    """Java's Long.MAX_VALUE, which exempts from a default, is 2^63 as a double; the default held."""
+    rates = {"producer_byte_rate": 2.0**63, "controller_mutation_rate": 1e19}
+    entries, refused = quota_entries([({"user": "a"}, values(**rates))])
+    assert (entries, refused) == ({"quotas[user=a]": dict.fromkeys(rates, 2**63 - 1)}, [])
+
+
 @pytest.mark.parametrize("rate", [0.0, -5.0, float("nan"), float("inf")])
 def test_values_that_a_policy_could_not_hold_are_refused_with_a_reason(rate: float) -> None:
     """The others are still taken."""

@@ -1,5 +1,6 @@
 """What a reader asks and reads, where the cluster is not ready; live in tests/kafka."""
 
+import threading
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +10,8 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from message_kit import Record
 
 from streaming.contract.errors import WeirError
-from streaming.kafka_io.reader import Reader, Span
+from streaming.kafka_io import reader as reader_module
+from streaming.kafka_io.reader import NoTopic, Reader, Span
 
 
 class FakeConsumer:
@@ -72,6 +74,25 @@ def test_a_partition_that_does_not_tell_a_time_is_asked_again() -> None:
         reader(FakeConsumer(10**9)).since([span], 5_000, 0.1)
 
 
+@pytest.mark.parametrize("code", [KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED])
+def test_a_topic_that_we_may_not_see_is_not_called_absent(code: int) -> None:
+    """Without the right to see weir.policies `weir policy get` said to start `weir up` first."""
+    told = SimpleNamespace(error=KafkaError(code), partitions={})
+    made = reader(FakeConsumer(0))
+    made.consumer.list_topics = lambda *_, **__: SimpleNamespace(topics={"t": told})
+    refused = NoTopic if code == KafkaError.UNKNOWN_TOPIC_OR_PART else WeirError
+    with pytest.raises(refused) as failure:
+        made.spans("t")
+    assert type(failure.value) is refused
+
+
+def test_the_library_tells_of_a_topic_that_is_not_there() -> None:
+    """By a cluster that it plays itself."""
+    made = Reader("127.0.0.1:1", {"test.mock.num.brokers": 1})
+    assert made.partitions("none") == []
+    made.close()
+
+
 def test_who_reads_on_goes_on_behind_the_last_record() -> None:
     """Also where it broke off in the middle: what was taken is not taken again."""
     consumer = FakeConsumer(0, [Record(b"%d" % n, offset=n) for n in range(3, 6)])
@@ -89,6 +110,22 @@ def test_a_topic_made_again_is_read_though_its_old_position_is_still_told() -> N
     found = reader(consumer)
     assert len(list(found.read_on([Span(topic="t", partition=0, start=0, end=100)]))) == 100
     assert len(list(found.read_on([Span(topic="t", partition=0, start=0, end=5)]))) == 5
+
+
+def test_a_client_that_does_not_close_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a topic that was deleted; who had read it did not end: a command, or a proxy that stops."""
+    over, consumer, begun = threading.Event(), FakeConsumer(0), time.monotonic()
+    consumer.close = lambda: over.wait(5)  # type: ignore[attr-defined]
+    monkeypatch.setattr(reader_module, "_CLOSE_S", 0.05)
+    reader(consumer).close()
+    over.set()
+    assert time.monotonic() - begun < 4
+
+
+def test_a_client_that_the_library_does_not_make_is_told_as_all_else() -> None:
+    """By whoever asks: over REST a change ended in 500, and a thread that follows a topic for good."""
+    with pytest.raises(WeirError, match=r"cannot read from h:1: No such configuration property"):
+        Reader("h:1", {"no.such.property": "1"})
 
 
 class Halting(FakeConsumer):

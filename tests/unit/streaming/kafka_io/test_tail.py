@@ -2,11 +2,15 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError
 from message_kit import Record
 
+from streaming.contract.errors import WeirError
 from streaming.kafka_io import tail
 from streaming.kafka_io.reader import Span
 from streaming.kafka_io.tail import Tail
@@ -44,23 +48,42 @@ class FakeReader:
         """Leave."""
 
 
-def test_a_topic_that_is_made_again_with_fewer_partitions_is_caught_up_with(
-    monkeypatch: pytest.MonkeyPatch,
+def follow(
+    monkeypatch: pytest.MonkeyPatch, make: Callable[[Tail[Any]], FakeReader], **wanted: Callable[..., Any]
 ) -> None:
-    """What was still to be read of the old one never comes; who starts meanwhile waited for it for ever."""
-    async def follow() -> None:
-        its = Tail[Any](
-            {"bootstrap.servers": "nowhere:1"}, "t", from_beginning=True, parse=lambda _: [],
-            deliver=lambda _: None,
-        )  # fmt: skip
-        monkeypatch.setattr(tail, "Reader", lambda *_: FakeReader(its.begin_anew))
+    """Follow a topic until it is caught up with."""
+
+    async def caught_up() -> None:
+        given: dict[str, Any] = {"parse": lambda _: [], "deliver": lambda _: None, **wanted}
+        its = Tail[Any]({"bootstrap.servers": "nowhere:1"}, "t", from_beginning=True, **given)
+        monkeypatch.setattr(tail, "Reader", lambda *_: make(its))
         its.start(asyncio.get_running_loop())
         try:
             await asyncio.wait_for(its.caught_up.wait(), 5)
         finally:
             await its.stop(5)
 
-    asyncio.run(follow())
+    asyncio.run(caught_up())
+
+
+def test_a_client_that_cannot_be_made_is_made_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where for a moment no thread is left for one: an enforcer never learnt its policies."""
+    monkeypatch.setattr(tail, "_RETRY_S", 0.01)
+    refusals = [WeirError("no thread left")] * 2
+
+    def make(its: Tail[Any]) -> FakeReader:
+        if refusals:
+            raise refusals.pop()
+        return FakeReader(its.begin_anew)
+
+    follow(monkeypatch, make)
+
+
+def test_a_topic_that_is_made_again_with_fewer_partitions_is_caught_up_with(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What was still to be read of the old one never comes; who starts meanwhile waited for it for ever."""
+    follow(monkeypatch, lambda its: FakeReader(its.begin_anew))
 
 
 class Deep(FakeReader):
@@ -92,18 +115,25 @@ def test_what_was_read_before_a_topic_was_made_again_is_told_before(
             raise ZeroDivisionError
         return [message.value()]
 
-    async def follow() -> None:
-        its = Tail[Any](
-            {"bootstrap.servers": "nowhere:1"}, "t", from_beginning=True, parse=parse, deliver=told.extend,
-            begun_anew=lambda: told.append("anew"),
-        )  # fmt: skip
-        monkeypatch.setattr(tail, "Reader", lambda *_: Deep(its.begin_anew))
-        its.start(asyncio.get_running_loop())
-        try:
-            await asyncio.wait_for(its.caught_up.wait(), 5)
-        finally:
-            await its.stop(5)
-
-    asyncio.run(follow())
+    anew = partial(told.append, "anew")
+    follow(monkeypatch, lambda its: Deep(its.begin_anew), parse=parse, deliver=told.extend, begun_anew=anew)
     assert told == [b"old", "anew", b"a", b"c"]
     assert "t-0-1 met a mistake in its reader" in caplog.text
+
+
+class Forbidden(FakeReader):
+    """A topic that may not be read, and then may."""
+
+    def batch(self, _limit_s: float) -> Iterator[Any]:
+        """The library's word for it."""
+        if not self.again:
+            yield SimpleNamespace(error=lambda: KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
+        yield from super().batch(_limit_s)
+
+
+def test_a_topic_that_may_not_be_read_is_said(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A proxy without the right to it served without limits, and its log did not say why."""
+    follow(monkeypatch, lambda its: Forbidden(its.begin_anew))
+    assert "t cannot be read: Broker: Topic authorization failed" in caplog.text

@@ -19,6 +19,7 @@ DAY_MS = 86_400_000
         {"type": "request", "items": []},
         {"type": "policy", "path": "quotas[user=a]", "value": {"controller_mutation_rate": 0}},
         {"type": "policy", "path": "nonsense", "value": {}},
+        {"type": "policy", "path": "nonsense", "value": None, "version": 5_000},
         {"type": "policy", "path": "quotas[user=a]", "value": {"controler_mutation_rate": 5}},
     ],
 )

@@ -15,7 +15,7 @@ SHARED = {"backpressure.partitions.*": AIMD}
 def members(count: int | None) -> Membership:
     """So many are alive; None: it is not known."""
     known = Membership("p1", "kafka", lambda: 0, lambda: None)
-    known.company, known.peers = count, count or 1
+    known.blind, known.peers = count is None, count or 1
     return known
 
 
@@ -23,8 +23,8 @@ def test_without_a_share_those_alive_divide_the_limit() -> None:
     """As many as there were, when it is not known any more."""
     known, found = members(None), []
     shares = InflightShares(Desk({}).meter, known)
-    for known.company in (None, 4, None, 2):
-        known.peers = known.company or 1
+    for count in (None, 4, None, 2):
+        known.blind, known.peers = count is None, count or 1
         found.append(shares.of("broker-1"))
     assert found == [1.0, 0.25, 0.25, 0.5]
 
@@ -72,7 +72,7 @@ def test_who_hears_nothing_for_a_moment_keeps_its_part() -> None:
     known = members(2)
     shares = InflightShares(desk.meter, known)
     assert shares.of("broker-1") == 0.5
-    known.company = None
+    known.blind = True
     desk.meter.newcomers.set_alive(None, desk.now_ms)
     desk.meter.look()
     assert shares.of("broker-1") == 0.5
