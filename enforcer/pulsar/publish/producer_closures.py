@@ -180,8 +180,9 @@ class ProducerClosures:
             self._link.to_client(command(SUCCESS, request_id=shut.closing))
             shut.closing = None
         elif not shut.told:
-            # As a broker that closes it.
-            self._link.to_client(command(CLOSE_PRODUCER, producer_id=shut.producer_id, request_id=CONNECTION))
+            # As a broker that closes it: behind its PRODUCER_SUCCESS, which may still be kept from the client.
+            closed = command(CLOSE_PRODUCER, producer_id=shut.producer_id, request_id=CONNECTION)
+            self._link.answer(closed)
         shut.told = True
 
     def _tidy(self, shut: ProducerClosure) -> None:
