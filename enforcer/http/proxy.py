@@ -235,22 +235,21 @@ class HttpProxy:
         self, call: "_Call", content: bytes, request: Request, counted: Count, answer: Answer
     ) -> Reply:
         """Send it, and correct the balance by what came of it."""
-        # Until we hear otherwise it was done: what is given back could be had twice.
-        executed = dict(counted.items)
+        # Until we hear otherwise: what is given back could be had twice.
+        done = True
         headers = call.forwarded
         call.add_length(headers, len(content))
         try:
             reply = await self._redirects.send(ApiRequest(call.method, call.target, headers, content))
-            if not (200 <= reply.status < 300 or reply.status in _UNKNOWN):
-                executed = {}
-            elif not counted.items and counted.beyond:
-                self._mutations.charge(request, counted.beyond)
+            done = 200 <= reply.status < 300 or reply.status in _UNKNOWN
             return reply
         except UpstreamFailed as failed:
-            executed = executed if failed.sent else {}
+            done = failed.sent
             raise
         finally:
-            self._mutations.settle(answer, {} if counted.dry else executed)
+            if done and counted.beyond:
+                self._mutations.charge(request, counted.beyond)
+            self._mutations.settle(answer, counted.items if done else {})
 
     async def _get(self, path: str, authorization: bytes | None) -> tuple[int, bytes | None]:
         """Ask the upstream with a client's own rights."""
