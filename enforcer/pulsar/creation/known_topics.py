@@ -83,8 +83,3 @@ class KnownTopics:
             lock, users = self._turns.pop(name)
             if users > 1:
                 self._turns[name] = lock, users - 1
-
-    @property
-    def turns(self) -> int:
-        """Topics that somebody is about to create."""
-        return len(self._turns)

@@ -71,8 +71,8 @@ async def test_one_at_a_time_has_the_turn() -> None:
     gone.cancel()
     with pytest.raises(TimeoutError):
         await late
-    assert known.turns == 1
+    assert len(known._turns) == 1
     await asyncio.gather(first, second)
-    assert order == ["first False", "second True"] and known.turns == 0
+    assert order == ["first False", "second True"] and len(known._turns) == 0
     await work("third")
     assert order[-1] == "third False"

@@ -117,7 +117,7 @@ async def test_a_client_that_goes_away() -> None:
     assert yard.charged() == [{"t": 1}] and not client.wire.up
     client.part.close()
     await settle_down()
-    assert client.part.held_bytes == 0 and yard.known.turns == 0
+    assert client.part.held_bytes == 0 and len(yard.known._turns) == 0
     (event,) = yard.desk.of_type("request")
     yard.desk.coordinator.take([decision(id=event["id"], ts=yard.desk.wall_ms)])
     assert yard.refunded() == 1
