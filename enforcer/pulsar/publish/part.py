@@ -17,7 +17,7 @@ from enforcer.pulsar.publish.pending_sends import Window
 from enforcer.pulsar.publish.producer import Lane, Producer
 from enforcer.pulsar.publish.producer_closures import ProducerClosures
 from enforcer.pulsar.publish.room import HeldBytes
-from enforcer.pulsar.publish.sends import read_answer, read_send
+from enforcer.pulsar.publish.sends import read_send
 from enforcer.wire.pulsar.commands import TEXT_MAX, ServerError, error, parse
 from enforcer.wire.pulsar.frames import (
     CLOSE_PRODUCER,
@@ -117,10 +117,10 @@ class PublishingPart:
         Raises:
             BadFrame: it cannot be read, or answers what was not asked.
         """
-        if kind in _ANSWERS:
-            self._answer(kind, frame)
-            return frame
         body = parse(frame)
+        if kind in _ANSWERS:
+            self._answer(kind, body)
+            return frame
         if kind == PRODUCER_SUCCESS:
             self._succeed(body)
         elif kind in _DONE:
@@ -266,17 +266,16 @@ class PublishingPart:
         producer = self._by_id.get(producer_id)
         return self._coming.get(producer_id) if producer is None or producer.gone else producer
 
-    def _answer(self, kind: int, frame: bytes) -> None:
+    def _answer(self, kind: int, body: Any) -> None:
         """The broker has done with a SEND."""
-        producer_id, sequence_id = read_answer(frame)
-        producer = self._by_id.get(producer_id)
+        producer = self._by_id.get(body.producer_id)
         if producer is None:
             return
         sure = False
         if kind == SEND_RECEIPT:
-            pending = producer.unfinished.take(sequence_id)
+            pending = producer.unfinished.take(body.sequence_id)
         else:
-            pending, sure = producer.unfinished.take_refused(sequence_id)
+            pending, sure = producer.unfinished.take_refused(body.sequence_id)
         if pending is None:
             return
         pending.answered()
