@@ -1,6 +1,7 @@
 """SENDs that a broker has and has not answered: what they were charged, and the slots that they hold."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from enforcer.core.lines import Waiter
 from enforcer.laws.concurrency.limiter import Limiter, Ticket
@@ -8,6 +9,7 @@ from enforcer.laws.shares.topic_accounts import Bill, ChargeResult
 from enforcer.pulsar.publish.sends import Send
 
 
+@dataclass(slots=True, eq=False)
 class PendingSend:
     """One SEND on its way.
 
@@ -20,23 +22,12 @@ class PendingSend:
         ticket: the slot.
     """
 
-    __slots__ = ("bill", "charged", "limiter", "send", "sent_ms", "ticket")
-
-    def __init__(
-        self,
-        send: Send,
-        bill: Bill,
-        charged: ChargeResult,
-        sent_ms: float,
-        limiter: Limiter | None = None,
-        ticket: Ticket | None = None,
-    ) -> None:
-        self.send = send
-        self.bill = bill
-        self.charged = charged
-        self.sent_ms = sent_ms
-        self.limiter = limiter
-        self.ticket = ticket
+    send: Send
+    bill: Bill
+    charged: ChargeResult
+    sent_ms: float
+    limiter: Limiter | None
+    ticket: Ticket | None
 
     def lost(self) -> None:
         """No answer will come, and nothing is learnt by that."""
