@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from enforcer.core import bounds
@@ -48,23 +49,23 @@ class Fractions(Protocol):
         ...
 
 
+@dataclass(slots=True, eq=False)
 class Partition:
     """One partition at this enforcer.
 
     Attributes:
         limiter: its slots.
         in_force: the limit of all enforcers together.
-        fraction: our part of it.
-        tracked: nobody is to wait: the mode is `track`.
         used_ms: when a request was under way last, on the steady clock.
+        tracked: nobody is to wait: the mode is `track`.
+        fraction: our part of it.
     """
 
-    def __init__(self, limiter: Limiter, in_force: LimitInForce, now_ms: float) -> None:
-        self.limiter = limiter
-        self.in_force = in_force
-        self.fraction = 1.0
-        self.tracked = False
-        self.used_ms = now_ms
+    limiter: Limiter
+    in_force: LimitInForce
+    used_ms: float
+    tracked: bool
+    fraction: float = 1.0
 
     def set_fraction(self, fraction: float) -> None:
         """Our part of the limit, or the limit itself, may have changed."""
@@ -149,8 +150,8 @@ class Partitions:
             deadline_ns=bounds.SLOT_DEADLINE_MS * 1_000_000,
         )
         limiter.exempt = exempt_of(entry)
-        partition = self.known[name] = Partition(limiter, in_force, self._clock.steady_ms())
-        partition.tracked = self._policies.tracks
+        now_ms, tracks = self._clock.steady_ms(), self._policies.tracks
+        partition = self.known[name] = Partition(limiter, in_force, now_ms, tracks)
         early = self._early.pop(name, None)
         if early is not None:
             in_force.take(*early)
