@@ -57,7 +57,7 @@ class ConcurrencyLimits(EnforcerLaw):
         self._seen = (0, 0)
         self._shares = InflightShares(accounts, context.membership)
         out = SamplesOut(context, now_ns)
-        self.partitions = Partitions(context.clock, now_ns, self._shares, out)
+        self.partitions = Partitions(context.clock, now_ns, self._shares.of, out)
         accounts.before_report(self._fill)
         ConcurrencyMetrics(context.metrics.registry, self.partitions)
 

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from enforcer.core import bounds
 from enforcer.core.clock import Clock
@@ -29,24 +29,10 @@ UNLIMITED: Final = 2**31 - 1
 """More than are ever in flight."""
 _ROUNDING: Final = 1e-6
 _PREFIX: Final = f"{Section.PARTITIONS}."
+SendSamples = Callable[[Mapping[str, list[Sample]], Mapping[str, float]], None]
+"""Sends what was kept of partitions' round trips, and our fraction of their limits; see SamplesOut."""
 
 logger = logging.getLogger(__name__)
-
-
-class SendSamples(Protocol):
-    """Where samples go; see samples_out.SamplesOut."""
-
-    def __call__(self, samples: Mapping[str, list[Sample]], fractions: Mapping[str, float]) -> None:
-        """Send what was kept of partitions' round trips, and our fraction of their limits."""
-        ...
-
-
-class Fractions(Protocol):
-    """Which part of a partition's limit is this enforcer's; see shares.InflightShares."""
-
-    def of(self, partition: str) -> float:
-        """The fraction, above 0 and at most 1."""
-        ...
 
 
 @dataclass(slots=True, eq=False)
@@ -86,7 +72,7 @@ class Partitions:
     Args:
         clock: tells the time.
         now_ns: the steady clock that round trips are measured by.
-        fractions: tells our part of each limit.
+        fraction_of: tells our part of a limit, above 0 and at most 1; see InflightShares.
         tell: takes samples.
     """
 
@@ -94,7 +80,7 @@ class Partitions:
         self,
         clock: Clock,
         now_ns: Callable[[], int],
-        fractions: Fractions,
+        fraction_of: Callable[[str], float],
         tell: SendSamples,
     ) -> None:
         self.active = False
@@ -102,7 +88,7 @@ class Partitions:
         self.known: dict[str, Partition] = {}
         self._clock = clock
         self._now_ns = now_ns
-        self._fractions = fractions
+        self._fraction_of = fraction_of
         self._tell = tell
         self._policies: PolicySet | None = None
         self._heard = False
@@ -157,7 +143,7 @@ class Partitions:
             in_force.take(*early)
             # It may have ended already, and counts from when it was read.
             in_force.look(self._clock.steady_ms())
-        partition.set_fraction(self._fractions.of(name))
+        partition.set_fraction(self._fraction_of(name))
         return partition
 
     def take(self, decisions: Iterable[LimitDecision]) -> None:
@@ -206,7 +192,7 @@ class Partitions:
             in_force.feed(taken, partition.fraction, now_ms)
             if in_force.look(now_ms):
                 logger.warning("partition %s: the job is not heard; its limit is learned here", name)
-            partition.set_fraction(self._fractions.of(name))
+            partition.set_fraction(self._fraction_of(name))
         self._heard = False
         if samples:
             self._tell(samples, {name: self.known[name].fraction for name in samples})
