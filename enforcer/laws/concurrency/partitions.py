@@ -126,7 +126,7 @@ class Partitions:
         if entry is None:
             return None
         kept = max(1, SAMPLES_MAX * SAMPLE_LINGER_MS // 1000)
-        in_force = LimitInForce(entry, bounds.BRAIN_AWAY_MS)
+        in_force = LimitInForce(entry)
         limiter = Limiter(
             name,
             in_force.limit,
