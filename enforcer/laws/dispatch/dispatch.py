@@ -60,7 +60,6 @@ class Dispatch(EnforcerLaw):
         self._shares = DispatchShares(accounts, context.clock)
         self._membership = context.membership
         self._policies = policies
-        policies.follow(self._policies_changed, self._sweep)
         self._brokers_ms = brokers_ms = context.brokers_ms
         self._use(policies.at(brokers_ms()))
         self.table = CounterTable(
@@ -68,6 +67,7 @@ class Dispatch(EnforcerLaw):
             counters_max=settings.dispatch_rows_max,
             tail_max=DISPATCH_TAIL_MAX,
         )
+        policies.follow(self.table.policies_changed, self.table.sweep)
         self.reports = DeliveryReports(context, self._dropped, PACK_LINGER_MS)
         self._proxy_id = proxy_id
         self._id_head = f"{proxy_id}-dispatch-{context.clock.wall_ms()}-"
@@ -217,12 +217,6 @@ class Dispatch(EnforcerLaw):
     def stop(self) -> None:
         """Hand over what waits to be reported."""
         self.reports.flush()
-
-    def _policies_changed(self, ts: int) -> None:
-        self.table.policies_changed(ts)
-
-    def _sweep(self, horizon: int) -> None:
-        self.table.sweep(horizon)
 
     def _use(self, policies: PolicySet) -> None:
         self._in_force = policies
