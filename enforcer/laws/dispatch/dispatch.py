@@ -38,7 +38,6 @@ class Dispatch(EnforcerLaw):
         begun: how often it has become active: before, nobody looked at what passes.
         by_entry: entries are counted, not messages (dispatchThrottlingOnBatchMessageEnabled).
         all_charged: deliveries without a backlog too (dispatchThrottlingOnNonBacklogConsumerEnabled).
-        precise: preciseDispatcherFlowControl.
         by_subscription: some policy in force sets a rate per subscription, so groups must be learnt.
         lines: who waits for what, in what order.
         reports: deliveries on their way to the job.
@@ -223,7 +222,7 @@ class Dispatch(EnforcerLaw):
         self._terms = terms = terms_of(policies)
         self.begun += terms.active and not self.active
         self.active, self.by_subscription = terms.active, terms.by_subscription
-        self.by_entry, self.all_charged, self.precise = terms.by_entry, terms.all_charged, terms.precise
+        self.by_entry, self.all_charged = terms.by_entry, terms.all_charged
         self.generation += 1
 
     def _see(self, place: Place, ts: int, msgs: int, size: int, entries: int) -> None:

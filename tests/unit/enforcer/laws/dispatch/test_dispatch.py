@@ -98,7 +98,7 @@ def test_without_a_rate_nothing_is_done() -> None:
     """One attribute says so."""
     desk = Desk({"broker": {"preciseDispatcherFlowControl": True}})
     dispatch = desk.dispatch
-    assert not dispatch.active and not dispatch.by_subscription and dispatch.precise
+    assert not dispatch.active and not dispatch.by_subscription
     assert not dispatch.limits(*PLACE)
     desk.deliver()
     assert not desk.later and not dispatch.reports._waiting
