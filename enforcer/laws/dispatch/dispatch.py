@@ -17,16 +17,12 @@ from enforcer.laws.dispatch.left import UNLIMITED, Left, both
 from enforcer.laws.dispatch.metrics import DeliveryTotals, DispatchMetrics
 from enforcer.laws.dispatch.reports import DeliveryReports, Report
 from enforcer.laws.dispatch.shares import DispatchShares
-from enforcer.laws.dispatch.terms import Terms, all_names, terms_of
+from enforcer.laws.dispatch.terms import Place, Terms, all_names, terms_of
 from streaming.laws.dispatch.law import FORGET_MS
 from streaming.policy.policy_set import PolicySet
 
-PACK_LINGER_MS: Final = 20
-"""How long the report of a delivery waits for others: less than a batch of the job takes."""
 DISPATCH_TAIL_MAX: Final = 20_000
 """Own deliveries through one broker whose decision was not read; the oldest are summed up."""
-Place = tuple[str, str, str]
-"""Broker, topic and subscription."""
 
 
 class Dispatch(EnforcerLaw):
@@ -67,7 +63,7 @@ class Dispatch(EnforcerLaw):
             tail_max=DISPATCH_TAIL_MAX,
         )
         policies.follow(self.table.policies_changed, self.table.sweep)
-        self.reports = DeliveryReports(context, self._dropped, PACK_LINGER_MS)
+        self.reports = DeliveryReports(context, self._dropped)
         self._proxy_id = proxy_id
         self._id_head = f"{proxy_id}-dispatch-{context.clock.wall_ms()}-"
         self._seq = 0
