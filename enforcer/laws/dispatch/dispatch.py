@@ -130,7 +130,7 @@ class Dispatch(EnforcerLaw):
         """The same as `left`, in a moment."""
         if self._in_force.tracks:
             return UNLIMITED
-        left = self.table.left_at(moment, topic, subscription, others)
+        left = self.table.left(moment, topic, subscription, others)
         for level, group in self._terms.groups(topic, subscription):
             share = self._shares.left(group, level)
             if others is not None:
@@ -169,7 +169,7 @@ class Dispatch(EnforcerLaw):
         """The same as `deliver`, in a moment."""
         self._seq += 1
         delivery = Delivery(self._seq, 0, msgs, size, entries, backlog, (topic, subscription))
-        ts = self.table.deliver_at(moment, delivery)
+        ts = self.table.deliver(moment, delivery)
         groups = self._terms.groups(topic, subscription)
         if ts is None and not groups:
             return
