@@ -118,16 +118,12 @@ class Dispatch(EnforcerLaw):
         """Whether some subscription of a topic may have a rate of its own."""
         return self._terms.may_limit_groups(topic)
 
-    def left(self, broker: str, topic: str, subscription: str, others: Others | None = None) -> Left:
-        """What may be delivered now, all in mode `track`; arguments as `deliver` and `CounterTable.left`."""
-        return self.left_at(self.moment(broker), topic, subscription, others)
-
     def moment(self, broker: str) -> Moment:
         """A broker as it is now: read once for the hundreds of topics of a request."""
         return self.table.moment(broker, self._brokers_ms())
 
     def left_at(self, moment: Moment, topic: str, subscription: str, others: Others | None = None) -> Left:
-        """The same as `left`, in a moment."""
+        """What may be delivered in a moment, all in mode `track`; arguments as `CounterTable.left`."""
         if self._in_force.tracks:
             return UNLIMITED
         left = self.table.left(moment, topic, subscription, others)
@@ -139,18 +135,19 @@ class Dispatch(EnforcerLaw):
         return left
 
     def counters(self, broker: str, topic: str, subscription: str) -> list[Counter]:
-        """Whose counters limit deliveries, groups among them; arguments as `deliver`."""
+        """Whose counters limit deliveries, groups among them; arguments as `left_at`, and the broker."""
         terms = self._terms
         found: list[Counter] = [names for _, names, _ in terms.limiting((broker, topic, subscription))]
         return found + [(group,) for _, group in terms.groups(topic, subscription)]
 
-    def deliver(
-        self, broker: str, topic: str, subscription: str, *, msgs: int, size: int, entries: int, backlog: bool
-    ) -> None:
+    def deliver_at(
+        self, moment: Moment, topic: str, subscription: str, *, msgs: int, size: int, entries: int,
+        backlog: bool,
+    ) -> None:  # fmt: skip
         """Count what was delivered, and report it, if any level limits it.
 
         Args:
-            broker: `broker-<id>` of the upstream broker.
+            moment: of the upstream broker, `broker-<id>`.
             topic: its full name.
             subscription: "": of consumers without one, counted at broker and topic alone.
             msgs: messages.
@@ -158,15 +155,6 @@ class Dispatch(EnforcerLaw):
             entries: the batches that held them.
             backlog: more was left unread.
         """
-        self.deliver_at(
-            self.moment(broker), topic, subscription, msgs=msgs, size=size, entries=entries, backlog=backlog
-        )
-
-    def deliver_at(
-        self, moment: Moment, topic: str, subscription: str, *, msgs: int, size: int, entries: int,
-        backlog: bool,
-    ) -> None:  # fmt: skip
-        """The same as `deliver`, in a moment."""
         self._seq += 1
         delivery = Delivery(self._seq, 0, msgs, size, entries, backlog, (topic, subscription))
         ts = self.table.deliver(moment, delivery)
