@@ -49,7 +49,7 @@ _CONSUMER_BYTES: Final = 800
 
 
 class DeliveryPart:
-    """The consumers of one connection (link.Part, consumer.Owner, context.Looker).
+    """The consumers of one connection (link.Part, consumer.Owner).
 
     FLOW and MESSAGE are seen only while something applies to one of them.
 
@@ -94,7 +94,7 @@ class DeliveryPart:
             REACHED_END_OF_TOPIC: self._in_order,
             CONSUMER_STATS_RESPONSE: self._asking.answered,
         }
-        context.follow(self)
+        context.follow(self.look)
 
     @property
     def held_bytes(self) -> int:
@@ -136,13 +136,13 @@ class DeliveryPart:
 
     def close(self) -> None:
         """See link.Part."""
-        self._context.leave(self)
+        self._context.leave(self.look)
         for consumer in self._consumers.values():
             consumer.close()
         self._consumers.clear()
 
     def look(self) -> None:
-        """See context.Looker."""
+        """Follow what limits consumers."""
         for consumer in list(self._consumers.values()):
             if consumer.limits.look():
                 self._follow(consumer)
