@@ -33,8 +33,6 @@ CONSUMERS_MAX: Final = 20_000
 HELD_MESSAGE_BYTES: Final = 33_554_432
 """Messages for one connection that wait for a limit: an eighth of what all may have; beyond it its broker is
 not read until half is gone."""
-PERMIT_ANSWER_MS: Final = 5_000
-"""So long a broker may take to say how many permits a consumer has, when a limit begins while it reads."""
 
 _UP: Final = frozenset({SUBSCRIBE, UNSUBSCRIBE, CLOSE_CONSUMER})
 _UP_LIMITED: Final = _UP | {FLOW, REDELIVER}
@@ -76,7 +74,7 @@ class DeliveryPart:
         self._ours: set[int] = set()
         self._gone: dict[int, float] = {}
         self._kept_bytes = 0
-        self._asking = ConnectionQuestions(link, context.metrics, PERMIT_ANSWER_MS)
+        self._asking = ConnectionQuestions(link, context.metrics)
         self._full_from = 0
         self._take_up: dict[int, Callable[[bytes, Any], bytes | None]] = {
             SUBSCRIBE: self._subscribe,
