@@ -185,7 +185,8 @@ class DeliveryPart:
         number, context = body.consumer_id, self._context
         if number in self._consumers:
             # It may be that the broker has closed the one that it had, and takes this one for another topic.
-            self._refuse(body, ServerError.SERVICE_NOT_READY, "a consumer of this number is there already")
+            text = "a consumer of this number is there already"
+            self.link.to_client(error(body.request_id, ServerError.SERVICE_NOT_READY, text))
             return None
         if max(map(len, (self._consumers, self._beginning, self._ending))) >= CONSUMERS_MAX:
             self.link.end("too_many_consumers")
@@ -197,7 +198,7 @@ class DeliveryPart:
             limits = Limits(context.laws, self._broker, topic, subscription, self.link.user)
         except BadName as wrong:
             # The broker might read it as a name after all, and nothing would limit it.
-            self._refuse(body, ServerError.INVALID_TOPIC_NAME, str(wrong))
+            self.link.to_client(error(body.request_id, ServerError.INVALID_TOPIC_NAME, str(wrong)))
             return None
         limits.look()
         if limits.exempt and limits.rates:
@@ -211,9 +212,6 @@ class DeliveryPart:
         elif self.up is _UP:
             self._see()
         return frame
-
-    def _refuse(self, body: Any, code: int, message: str) -> None:
-        self.link.to_client(error(body.request_id, code, message))
 
     def _unsubscribe(self, frame: bytes, body: Any) -> bytes:
         if (consumer := self._consumers.get(body.consumer_id)) is not None:

@@ -181,17 +181,17 @@ class PublishingPart:
             topic = read_topic(body.topic)
         except BadName as wrong:
             # The broker might read it as a name after all, and nobody would be charged.
-            self._refuse(body, ServerError.INVALID_TOPIC_NAME, str(wrong))
+            self._link.to_client(error(body.request_id, ServerError.INVALID_TOPIC_NAME, str(wrong)))
             return None
         if body.request_id in self._asked:
             raise BadFrame(Reason.UNEXPECTED)
         blocked = self._shutting.refusal(body.producer_id, topic.name)
         if blocked is not None:
-            self._refuse(body, *blocked)
+            self._link.to_client(error(body.request_id, *blocked))
             return None
         if len(self._asked) + len(self._by_id) >= PRODUCERS_MAX:
             text = f"a connection may have {PRODUCERS_MAX} producers"
-            self._refuse(body, ServerError.NOT_ALLOWED, text)
+            self._link.to_client(error(body.request_id, ServerError.NOT_ALLOWED, text))
             return None
         producer = self._by_id.get(body.producer_id)
         if producer is not None:
@@ -207,9 +207,6 @@ class PublishingPart:
             self._limited = True
             self._watch()
         return frame
-
-    def _refuse(self, body: Any, code: int, message: str) -> None:
-        self._link.to_client(error(body.request_id, code, message))
 
     def _succeed(self, body: Any) -> None:
         """The broker has made a producer, or has it wait."""
