@@ -163,7 +163,7 @@ class PublishingPart:
 
     def _take(self, frame: bytes) -> bytes | None:
         """A SEND of the client's."""
-        if self._shutting.active and self._shutting.drops(parse(frame).producer_id):
+        if self._shutting and self._shutting.drops(parse(frame).producer_id):
             self._context.numbers.unsent[UnsentReason.BLOCKED] += 1
             return None
         if not self._looks:
@@ -323,7 +323,7 @@ class PublishingPart:
 
     def _set_kinds(self) -> None:
         """Tell the link what is to be seen now, if that is something else."""
-        shuts = self._shutting.active
+        shuts = bool(self._shutting)
         up = _UP | {SEND} if self._looks or shuts else _UP
         down = _DOWN | (_ANSWERS if self._looks else _NONE) | (_DONE if shuts else _NONE)
         if (up, down) != (self.up, self.down):
