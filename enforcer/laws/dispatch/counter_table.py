@@ -212,7 +212,8 @@ class CounterTable:
                 counter.delivered(said.proxy if own is None else OWN, said.at, acquired, self._timeline)
             noted = None if delivery is None else delivery.noted[level]
             if counter.state(said.at, acquired, noted, alone) and delivery is not None:
-                counter.drop_stated(delivery)
+                # Held by the newest statement, which was for it.
+                counter.tail.pop(delivery.seq, None)
         if own is not None:
             self._decided(said.broker, known, own)
         while known.tail and (oldest := next(iter(known.tail.values()))).ts + LOST_MS < said.at:
