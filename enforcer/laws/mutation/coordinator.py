@@ -391,7 +391,7 @@ class QuotaCoordinator:
         """It was looked who lives."""
         local, shown = self.local_decisions, self.metrics.local
         local.set_proxies(self._membership.count)
-        local.set_blind(self._membership.blind)
+        local.blind = self._membership.blind
         shown.proxies, shown.own_events, shown.counts = local.proxies, local.tail, local.counts
 
     def _policies_changed(self, ts: int) -> None:

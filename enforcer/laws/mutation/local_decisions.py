@@ -55,6 +55,9 @@ _LOOKED_AT: Final = 8
 class LocalDecisions:
     """What a proxy knows of all subjects.
 
+    Attributes:
+        blind: we hear too little to decide at once while there are others.
+
     Args:
         timeline: the policies.
         subjects_max: bound on subjects; the ones that were quiet longest leave.
@@ -70,7 +73,7 @@ class LocalDecisions:
         self._names_weight = 0
         self._tails: OrderedDict[str, Subject] = OrderedDict()  # those with a tail, to be folded in turn
         self._tails_weight = 0
-        self._proxies, self._blind = 1, False
+        self._proxies, self.blind = 1, False
         self._walk = 0  # counts what makes every walk begin anew
         self._ids = 0
         self._newest = 0
@@ -207,10 +210,6 @@ class LocalDecisions:
             self._proxies = count
             self._walk += 1
 
-    def set_blind(self, blind: bool) -> None:
-        """Whether we hear too little to decide at once while there are others."""
-        self._blind = blind
-
     def policies_changed(self, ts: int) -> None:
         """A change in force from `ts` on was put into the timeline; a late one moves all walks."""
         if ts <= self._newest:
@@ -246,7 +245,7 @@ class LocalDecisions:
 
     def _must_ask(self, subject: Subject, mutations: Sequence[float], rejected: Sequence[bool]) -> bool:
         """Whether the job has to say: our part does not reach, or it was asked something before."""
-        asks = self._blind or beyond(subject.now.part, mutations, rejected)
+        asks = self.blind or beyond(subject.now.part, mutations, rejected)
         if subject.silent:
             due = subject.ts - subject.asked_ts >= QUESTION_EVERY_MS
             return asks and due and not subject.open
@@ -271,7 +270,7 @@ class LocalDecisions:
         """
         tokens, part, between = now.tokens, now.part, False
         for number, count in enumerate(mutations):
-            lies_between = tokens >= 0.0 and (self._blind or part < 0.0)
+            lies_between = tokens >= 0.0 and (self.blind or part < 0.0)
             between = between or lies_between
             one = [False]
             tokens = charge_bucket(tokens, (count,), one, REFUSED if lies_between else STRICT, False)
@@ -283,7 +282,7 @@ class LocalDecisions:
     def _between_ms(self, subject: Subject, part: float, quota: MutationQuota) -> int:
         """How long who was refused between must wait: for the next question, or for a part of our own."""
         wait_ms = subject.asked_ts + QUESTION_EVERY_MS - subject.ts
-        if part < 0.0 and not self._blind:
+        if part < 0.0 and not self.blind:
             wait_ms = min(wait_ms, bucket_wait_ms(part, quota.rate / self._proxies))
         return max(1, wait_ms)
 
