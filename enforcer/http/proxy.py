@@ -34,14 +34,8 @@ from enforcer.laws.mutation.mutations import Answer, Mutations
 from enforcer.laws.mutation.request import Request
 from enforcer.wire.http.paths import BadPath, plain
 
-_CONNECTIONS_MAX: Final = 100
-"""Connections to the upstream; further requests wait as long as for a connection, then 503."""
-_CONNECT_S: Final = 5.0
-"""Limit of a connection attempt to the upstream, then 502."""
 REPLAY_BYTES: Final = 67_108_864
 """Bodies kept for redirects, and answers that are read, of all requests at a time."""
-REDIRECTS_MAX: Final = 5
-"""How often one request may be sent on: brokers send it to the owner at once, and a circle ends."""
 REPLAY_BODY_BYTES: Final = 5_242_880
 """Body of a request that is kept to be sent again when it is sent on: a large function's package is not."""
 COUNTED_BODY_BYTES: Final = 65_536
@@ -88,15 +82,13 @@ class HttpProxy:
         self._fillings = Fillings([*lookups(settings.binary_address, binary_tls), *fillings])
         self._memory = ReplayMemory(REPLAY_BYTES, metrics)
         self._upstream = Upstream(
-            _CONNECT_S,
             settings.answer_timeout_ms / 1000,
-            _CONNECTIONS_MAX,
             metrics,
             None if settings.upstream_tls is None else client_context(settings.upstream_tls),
             transport,
         )
         home = Address.of_url(settings.upstream)
-        self._redirects = Redirects(self._upstream, home, settings.allowed_hosts, REDIRECTS_MAX, metrics)
+        self._redirects = Redirects(self._upstream, home, settings.allowed_hosts, metrics)
         self._principals = Principals(settings, metrics, self._ask_credential, time.monotonic)
         metrics.waiting_requests.set_function(lambda: mutations.waiting)
 
