@@ -4,8 +4,8 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Coroutine, Sequence
+from typing import Any, Final, TypeVar
 
 import httpx2
 import orjson
@@ -47,6 +47,8 @@ BODY_TIMEOUT_MS: Final = 10_000
 """A body that must be whole arrives within it, or gets 408; others are passed as they come."""
 
 logger = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
 
 _BODILESS: Final = frozenset((204, 304))
 _UNKNOWN: Final = frozenset((502, 504))
@@ -130,18 +132,7 @@ class HttpProxy:
             await self._relay(call, body)
             return
         # As soon as the client has left, its answer need not be fetched any more.
-        relaying = asyncio.create_task(self._relay(call, body))
-        leaving = asyncio.create_task(body.gone())
-        try:
-            await asyncio.wait((relaying, leaving), return_when=asyncio.FIRST_COMPLETED)
-            if not relaying.done() and not call.answered:
-                raise ClientGone
-            await relaying
-        finally:
-            for task in (relaying, leaving):
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError, Exception):
-                    await task
+        await call.while_there(body, self._relay(call, body))
 
     async def _relay(self, call: "_Call", body: Body) -> None:
         fill = self._fillings.find(call.method, call.path)
@@ -186,7 +177,8 @@ class HttpProxy:
             dry_run=counted.dry,
             items=counted.items,
         )
-        answer = await self._mutations.decide(request, self._settings.wait_ms)
+        # Who has given up may ask again, and must not find it done.
+        answer = await call.while_there(body, self._mutations.decide(request, self._settings.wait_ms))
         if not answer.allowed:
             status, headers, text = refuse(answer)
             await call.answer(status, headers, text)
@@ -317,6 +309,24 @@ class _Call:
         """Of a body that is streamed: as the client says, or in chunks."""
         length = self.header(b"content-length")
         headers.append((b"transfer-encoding", b"chunked") if length is None else (b"content-length", length))
+
+    async def while_there(self, body: Body, work: Coroutine[Any, Any, Result]) -> Result:
+        """Do something until the client leaves, whose whole body is read.
+
+        Raises:
+            ClientGone: it has left, and nothing more is done.
+        """
+        doing, leaving = asyncio.create_task(work), asyncio.create_task(body.gone())
+        try:
+            await asyncio.wait((doing, leaving), return_when=asyncio.FIRST_COMPLETED)
+            if not doing.done() and not self.answered:
+                raise ClientGone
+            return await doing
+        finally:
+            for task in (doing, leaving):
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError, Exception):
+                    await task
 
     async def refuse(self, status: int, reason: str) -> None:
         """Answer with a reason, as Pulsar does, if nothing was answered yet."""
