@@ -88,7 +88,6 @@ class ConcurrencyLimits(EnforcerLaw):
 
     def take(self, limits: Sequence[LimitDecision]) -> None:
         """Limits were decided, or something else was heard of the job."""
-        self.partitions.heard()
         self.partitions.take(limits)
 
     def came(self, connection: ClientConnection) -> None:

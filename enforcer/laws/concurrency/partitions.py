@@ -147,7 +147,8 @@ class Partitions:
         return partition
 
     def take(self, decisions: Iterable[LimitDecision]) -> None:
-        """Limits were decided or repeated."""
+        """Limits were decided or repeated; none: something else was heard of the job."""
+        self._heard = True
         now_ms = self._clock.steady_ms()
         for decision in decisions:
             partition = self.known.get(decision.partition)
@@ -162,10 +163,6 @@ class Partitions:
                 partition.in_force.take(decision, now_ms)
                 if was_local and not partition.in_force.local:
                     logger.info("partition %s: its limit is decided by the job again", decision.partition)
-
-    def heard(self) -> None:
-        """Something was heard of the job, whatever it was."""
-        self._heard = True
 
     @property
     def unheard_ms(self) -> float:
