@@ -157,7 +157,7 @@ async def test_thousands_of_names(monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(1_000):
         await client.look_up(f"t{number}")
         await client.answer(number % 2)
-    assert len(yard.known._topics) == len(yard.known._partitions) == 100
+    assert len(yard.known._topics) == len(yard.known.partitions) == 100
     assert not client.part._tasks and not client.part._open and not client.part._questions._asked
     assert yard.metrics.held._value.get() == 0
 
