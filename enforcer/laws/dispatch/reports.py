@@ -46,6 +46,7 @@ class DeliveryReports:
 
     def __init__(self, context: Context, dropped: Callable[[int], None]) -> None:
         self._context, self._dropped = context, dropped
+        self._pack_min = bounds.PACK_MIN
         self._waiting: dict[str, list[Report]] = {}
 
     def put(self, report: Report) -> None:
@@ -66,7 +67,7 @@ class DeliveryReports:
             self._write(broker, reports)
 
     def _write(self, broker: str, reports: list[Report]) -> None:
-        if len(reports) < bounds.PACK_MIN:
+        if len(reports) < self._pack_min:
             for report in reports:
                 if not self._context.send_usage({"type": "dispatch_usage", **report._asdict()}, broker):
                     self._dropped(1)

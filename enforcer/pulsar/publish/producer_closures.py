@@ -176,7 +176,7 @@ class ProducerClosures:
             self._link.to_client(command(SUCCESS, request_id=shut.closing))
             shut.closing = None
         elif not shut.told:
-            # As a broker that closes it: behind its PRODUCER_SUCCESS, which may still be kept from the client.
+            # As a broker that closes it: behind its PRODUCER_SUCCESS, which may still be kept back.
             closed = command(CLOSE_PRODUCER, producer_id=shut.producer_id, request_id=CONNECTION)
             self._link.answer(closed)
         shut.told = True
