@@ -66,5 +66,5 @@ def _coordinator() -> QuotaCoordinator:
     coordinator = lone_coordinator(POLICIES, waiting.append)
     coordinator.begin()
     coordinator.local_decisions.set_proxies(1)
-    coordinator.local_decisions.set_blind(False)
+    coordinator.local_decisions.blind = False
     return coordinator

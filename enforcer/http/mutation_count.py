@@ -55,7 +55,7 @@ async def count(match: Match, body: bytes, get: Get) -> Count:
         return Count(items={topic: asked} if asked > 0 else {}, dry=dry)
     held = await _held(match, get)
     if held is None:
-        return Count(items={}, beyond={topic: max(1, asked)}, dry=dry)
+        return Count(items={}, beyond={} if dry else {topic: max(1, asked)}, dry=dry)
     changed = held if rule.cost is Cost.CURRENT else asked - held
     return Count(items={topic: changed} if changed > 0 else {}, dry=dry)
 

@@ -4,8 +4,8 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Coroutine, Sequence
+from typing import Any, Final, TypeVar
 
 import httpx2
 import orjson
@@ -34,14 +34,8 @@ from enforcer.laws.mutation.mutations import Answer, Mutations
 from enforcer.laws.mutation.request import Request
 from enforcer.wire.http.paths import BadPath, plain
 
-_CONNECTIONS_MAX: Final = 100
-"""Connections to the upstream; further requests wait as long as for a connection, then 503."""
-_CONNECT_S: Final = 5.0
-"""Limit of a connection attempt to the upstream, then 502."""
 REPLAY_BYTES: Final = 67_108_864
 """Bodies kept for redirects, and answers that are read, of all requests at a time."""
-REDIRECTS_MAX: Final = 5
-"""How often one request may be sent on: brokers send it to the owner at once, and a circle ends."""
 REPLAY_BODY_BYTES: Final = 5_242_880
 """Body of a request that is kept to be sent again when it is sent on: a large function's package is not."""
 COUNTED_BODY_BYTES: Final = 65_536
@@ -53,6 +47,8 @@ BODY_TIMEOUT_MS: Final = 10_000
 """A body that must be whole arrives within it, or gets 408; others are passed as they come."""
 
 logger = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
 
 _BODILESS: Final = frozenset((204, 304))
 _UNKNOWN: Final = frozenset((502, 504))
@@ -88,15 +84,13 @@ class HttpProxy:
         self._fillings = Fillings([*lookups(settings.binary_address, binary_tls), *fillings])
         self._memory = ReplayMemory(REPLAY_BYTES, metrics)
         self._upstream = Upstream(
-            _CONNECT_S,
             settings.answer_timeout_ms / 1000,
-            _CONNECTIONS_MAX,
             metrics,
             None if settings.upstream_tls is None else WatchedContext.kept_for(settings.upstream_tls),
             transport,
         )
         home = Address.of_url(settings.upstream)
-        self._redirects = Redirects(self._upstream, home, settings.allowed_hosts, REDIRECTS_MAX, metrics)
+        self._redirects = Redirects(self._upstream, home, settings.allowed_hosts, metrics)
         self._principals = Principals(settings, metrics, self._ask_credential, time.monotonic)
         metrics.waiting_requests.set_function(lambda: mutations.waiting)
 
@@ -138,18 +132,7 @@ class HttpProxy:
             await self._relay(call, body)
             return
         # As soon as the client has left, its answer need not be fetched any more.
-        relaying = asyncio.create_task(self._relay(call, body))
-        leaving = asyncio.create_task(body.gone())
-        try:
-            await asyncio.wait((relaying, leaving), return_when=asyncio.FIRST_COMPLETED)
-            if not relaying.done() and not call.answered:
-                raise ClientGone
-            await relaying
-        finally:
-            for task in (relaying, leaving):
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError, Exception):
-                    await task
+        await call.while_there(body, self._relay(call, body))
 
     async def _relay(self, call: "_Call", body: Body) -> None:
         fill = self._fillings.find(call.method, call.path)
@@ -194,7 +177,8 @@ class HttpProxy:
             dry_run=counted.dry,
             items=counted.items,
         )
-        answer = await self._mutations.decide(request, self._settings.wait_ms)
+        # Who has given up may ask again, and must not find it done.
+        answer = await call.while_there(body, self._mutations.decide(request, self._settings.wait_ms))
         if not answer.allowed:
             status, headers, text = refuse(answer)
             await call.answer(status, headers, text)
@@ -235,22 +219,21 @@ class HttpProxy:
         self, call: "_Call", content: bytes, request: Request, counted: Count, answer: Answer
     ) -> Reply:
         """Send it, and correct the balance by what came of it."""
-        # Until we hear otherwise it was done: what is given back could be had twice.
-        executed = dict(counted.items)
+        # Until we hear otherwise: what is given back could be had twice.
+        done = True
         headers = call.forwarded
         call.add_length(headers, len(content))
         try:
             reply = await self._redirects.send(ApiRequest(call.method, call.target, headers, content))
-            if not (200 <= reply.status < 300 or reply.status in _UNKNOWN):
-                executed = {}
-            elif not counted.items and counted.beyond:
-                self._mutations.charge(request, counted.beyond)
+            done = 200 <= reply.status < 300 or reply.status in _UNKNOWN
             return reply
         except UpstreamFailed as failed:
-            executed = executed if failed.sent else {}
+            done = failed.sent
             raise
         finally:
-            self._mutations.settle(answer, {} if counted.dry else executed)
+            if done and counted.beyond:
+                self._mutations.charge(request, counted.beyond)
+            self._mutations.settle(answer, counted.items if done else {})
 
     async def _get(self, path: str, authorization: bytes | None) -> tuple[int, bytes | None]:
         """Ask the upstream with a client's own rights."""
@@ -326,6 +309,24 @@ class _Call:
         """Of a body that is streamed: as the client says, or in chunks."""
         length = self.header(b"content-length")
         headers.append((b"transfer-encoding", b"chunked") if length is None else (b"content-length", length))
+
+    async def while_there(self, body: Body, work: Coroutine[Any, Any, Result]) -> Result:
+        """Do something until the client leaves, whose whole body is read.
+
+        Raises:
+            ClientGone: it has left, and nothing more is done.
+        """
+        doing, leaving = asyncio.create_task(work), asyncio.create_task(body.gone())
+        try:
+            await asyncio.wait((doing, leaving), return_when=asyncio.FIRST_COMPLETED)
+            if not doing.done() and not self.answered:
+                raise ClientGone
+            return await doing
+        finally:
+            for task in (doing, leaving):
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError, Exception):
+                    await task
 
     async def refuse(self, status: int, reason: str) -> None:
         """Answer with a reason, as Pulsar does, if nothing was answered yet."""

@@ -20,7 +20,6 @@ from enforcer.pulsar.delivery.context import DeliveryContext
 from enforcer.pulsar.delivery.limits import Laws
 from enforcer.pulsar.delivery.part import DeliveryPart
 from enforcer.pulsar.link import Link, Part
-from enforcer.pulsar.lookup.migration import MigrationPart
 from enforcer.pulsar.lookup.part import Lookups
 from enforcer.pulsar.lookup.targets import TARGETS_MAX, Targets
 from enforcer.pulsar.metrics import PulsarMetrics
@@ -91,7 +90,6 @@ class PulsarProxy(Host[Connection]):
         deliver = DeliveryContext(laws, self.metrics, self.call_later)
         self.parts: list[Callable[[Link], Part]] = [
             lambda link: Lookups(link, self),
-            lambda link: MigrationPart(link, self),
             # Before all that may keep a SUBSCRIBE back: it must know every consumer.
             lambda link: DeliveryPart(link, deliver),
             lambda link: PublishingPart(link, publish),

@@ -57,7 +57,7 @@ class SteadyClock:
 
 
 class Waiter:
-    """A connection that others pause and wake (lines.Pause, lines.Waiter, pending_sends.Waker).
+    """A connection that others pause and wake (lines.Pause, lines.Waiter).
 
     Attributes:
         pauses: how long it was to wait, each time.

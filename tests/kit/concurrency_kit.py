@@ -37,7 +37,7 @@ class Times(SteadyClock):
 
 
 class Parts:
-    """Tells fractions (partitions.Fractions)."""
+    """Tells fractions."""
 
     def __init__(self) -> None:
         self.fraction = 1.0
@@ -81,6 +81,6 @@ def partitions_at(
     """Partitions under these entries."""
     told = Told()
     clock = Clock(steady_ms=lambda: times.ns / MS, wall_ms=lambda: times.ns // MS)
-    partitions = Partitions(clock, times.now_ns, parts or Parts(), told)
+    partitions = Partitions(clock, times.now_ns, (parts or Parts()).of, told)
     partitions.set_policies(policies_of(entries or {}).at(1))
     return partitions, told

@@ -34,7 +34,7 @@ class Limited:
             coordinator = self.coordinator
             coordinator.begin()
             coordinator.local_decisions.set_proxies(1)
-            coordinator.local_decisions.set_blind(False)
+            coordinator.local_decisions.blind = False
 
         self._in_loop(begin)
 

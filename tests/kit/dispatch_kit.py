@@ -9,6 +9,7 @@ from usage_kit import Event, decide
 from enforcer.laws.dispatch.counter import Delivery
 from enforcer.laws.dispatch.counter_table import CounterTable
 from enforcer.laws.dispatch.decisions import CounterStatement, dispatch_of
+from enforcer.laws.dispatch.left import Left
 from streaming.laws.dispatch.law import LEVELS
 from streaming.laws.dispatch.table import DispatchTable
 from streaming.policy.timeline import PolicyTimeline
@@ -96,13 +97,18 @@ class Proxy:
         self.table = table_of(timeline, **bounds)
         self.seq = 0
 
+    def left(self, now: int, broker: str = "b1", place: tuple[str, str] = PLACE) -> Left:
+        """What it may deliver."""
+        return self.table.left(self.table.moment(broker, now), *place)
+
     def deliver(
         self, now: int, msgs: int, size: int = 0, entries: int = 1, *, backlog: bool = True,
         broker: str = "b1", place: tuple[str, str] = PLACE,
     ) -> Event | None:  # fmt: skip
         """Deliver something; its event, if it is to be reported."""
         self.seq += 1
-        ts = self.table.deliver(broker, Delivery(self.seq, 0, msgs, size, entries, backlog, place), now)
+        delivery = Delivery(self.seq, 0, msgs, size, entries, backlog, place)
+        ts = self.table.deliver(self.table.moment(broker, now), delivery)
         if ts is None:
             return None
         name = f"{self.name}-{self.seq}"

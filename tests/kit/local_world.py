@@ -140,7 +140,7 @@ class Proxy:
         if not self.world.parts:
             return
         self.local.set_proxies(self.alive.count(away=self.world.job_away()))
-        self.local.set_blind(self.alive.blind(self.ts))
+        self.local.blind = self.alive.blind(self.ts)
 
     def _next(self) -> None:
         """A client asks, and will again."""

@@ -52,7 +52,7 @@ class Desk(SteadyClock):
         """All is read back, and so many proxies are alive: what is decided here is, from now on."""
         self.coordinator.begin()
         self.coordinator.local_decisions.set_proxies(proxies)
-        self.coordinator.local_decisions.set_blind(False)
+        self.coordinator.local_decisions.blind = False
 
     def send(self, event: Mapping[str, Any], key: str, *, acked: Acknowledged | None = None) -> bool:
         """Take an event (coordinator.Sender)."""

@@ -42,8 +42,8 @@ class PartLink(ABC):
         """A frame leaves for the client."""
 
     def answer(self, frame: bytes) -> None:
-        """Here no other part sees it."""
-        self.to_client(frame)
+        """As if it had come from the broker."""
+        self.from_broker(frame)
 
     def look_again(self) -> None:
         """Counted; each frame is shown to who wants it then."""

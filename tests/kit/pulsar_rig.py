@@ -16,7 +16,6 @@ from enforcer.host.sockets import Address
 from enforcer.host.turns import Turns
 from enforcer.pulsar.connection import Connection
 from enforcer.pulsar.link import Link, Part
-from enforcer.pulsar.lookup.migration import MigrationPart
 from enforcer.pulsar.lookup.part import Lookups
 from enforcer.pulsar.lookup.targets import TARGETS_MAX, Targets
 from enforcer.pulsar.metrics import PulsarMetrics
@@ -112,7 +111,6 @@ class PulsarRig:
         self.turns = Turns(lambda _function: None, lambda: 0.0)
         self.parts: list[Callable[[Link], Part]] = [
             lambda link: Lookups(link, self),
-            lambda link: MigrationPart(link, self),
             *((lambda _link, part=part: part) for part in parts),
         ]
         self.now = 0.0

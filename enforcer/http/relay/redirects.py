@@ -13,6 +13,8 @@ from urllib.parse import urljoin, urlsplit
 from enforcer.http.metrics import HttpMetrics
 from enforcer.http.relay.upstream import Address, ApiRequest, Headers, Reply, Upstream, UpstreamFailed
 
+REDIRECTS_MAX: Final = 5
+"""How often one request may be sent on: brokers send it to the owner at once, and a circle ends."""
 _SENT_ON: Final = frozenset((307, 308))
 _OF_ONE_HOST: Final = frozenset((b"cookie",))
 
@@ -25,17 +27,15 @@ class Redirects:
         home: the upstream's own address.
         allowed: hosts that they may be sent to, HOST or HOST:PORT with `*`; `home`'s host always; from https
             to https alone.
-        most: of one request.
         metrics: counts.
     """
 
     def __init__(
-        self, upstream: Upstream, home: Address, allowed: Sequence[str], most: int, metrics: HttpMetrics
+        self, upstream: Upstream, home: Address, allowed: Sequence[str], metrics: HttpMetrics
     ) -> None:
         self._upstream = upstream
         self._home = home
         self._allowed = [pattern.lower() for pattern in allowed]
-        self._most = most
         self._metrics = metrics
 
     async def send(self, request: ApiRequest) -> Reply:
@@ -49,14 +49,14 @@ class Redirects:
         """
         address = self._home
         outgoing = replace(request, target=self._home.base.encode() + request.target)
-        for hops in range(self._most + 1):
+        for hops in range(REDIRECTS_MAX + 1):
             reply = await self._upstream.send(address, outgoing)
             location = reply.header(b"location")
             if reply.status not in _SENT_ON or location is None:
                 return reply
             await reply.close()
-            if hops == self._most:
-                raise self._refused(f"The upstream sent it on more than {self._most} times")
+            if hops == REDIRECTS_MAX:
+                raise self._refused(f"The upstream sent it on more than {REDIRECTS_MAX} times")
             if not isinstance(request.content, bytes):
                 raise self._refused("The upstream sent it on, and its body was too large to be kept")
             address, target = self._next(address, outgoing.target, location)

@@ -27,6 +27,10 @@ _NOT_FORWARDED: Final = frozenset(
 )
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _PORTS: Final = {"http": 80, "https": 443}
+_CONNECTIONS_MAX: Final = 100
+"""Connections to the upstream; further requests wait as long as for a connection, then 503."""
+_CONNECT_S: Final = 5.0
+"""Limit of a connection attempt to the upstream, then 502."""
 _IDLE_S: Final = 5.0
 """Idle connections end well before the upstream would end them."""
 
@@ -154,9 +158,7 @@ class Upstream:
     """Sends requests; keeps connections, and nothing else, from one to the next.
 
     Args:
-        connect_s: limit of a connection attempt.
         answer_s: limit for the head of an answer, and for each part of its body.
-        connections_max: at a time.
         metrics: counts.
         tls: how https is spoken, always by the same; None: as the library does.
         transport: instead of the network.
@@ -164,24 +166,22 @@ class Upstream:
 
     def __init__(
         self,
-        connect_s: float,
         answer_s: float,
-        connections_max: int,
         metrics: HttpMetrics,
         tls: Callable[[], ssl.SSLContext] | None = None,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         self._metrics, self._tls = metrics, tls
         limits = httpx2.Limits(
-            max_connections=connections_max,
-            max_keepalive_connections=connections_max,
+            max_connections=_CONNECTIONS_MAX,
+            max_keepalive_connections=_CONNECTIONS_MAX,
             keepalive_expiry=_IDLE_S,
         )
         # A transport, not a client: clients keep cookies and add headers of their own.
         self._transport = transport or httpx2.AsyncHTTPTransport(
             verify=tls() if tls else True, limits=limits, trust_env=False
         )
-        self._timeout = {"connect": connect_s, "pool": connect_s, "read": answer_s, "write": answer_s}
+        self._timeout = {"connect": _CONNECT_S, "pool": _CONNECT_S, "read": answer_s, "write": answer_s}
 
     async def send(self, address: Address, request: ApiRequest) -> Reply:
         """One request to one server.

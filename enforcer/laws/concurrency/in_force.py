@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from enforcer.core import bounds
 from streaming.contract.broker_events import Sample
 from streaming.contract.decisions import LimitDecision
 from streaming.laws.concurrency.algorithms import STATE
@@ -26,11 +27,9 @@ class LimitInForce:
 
     Args:
         entry: of the partition in `backpressure.partitions`.
-        away_ms: so long after the oldest sample that the job has not been heard since, it counts as away.
     """
 
-    def __init__(self, entry: Mapping[str, Any], away_ms: float) -> None:
-        self._away_ms = away_ms
+    def __init__(self, entry: Mapping[str, Any]) -> None:
         self._key = 0
         self._algorithm = ""
         self._settings: dict[str, Any] = {}
@@ -116,7 +115,7 @@ class LimitInForce:
             return False
         expired = self._decided is not None and now_ms >= self._until_ms
         since_ms = self._unheard_since_ms
-        if not expired and (since_ms is None or now_ms - since_ms < self._away_ms):
+        if not expired and (since_ms is None or now_ms - since_ms < bounds.BRAIN_AWAY_MS):
             return False
         self.local = True
         self._state = self._begun()

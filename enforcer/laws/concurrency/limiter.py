@@ -18,6 +18,7 @@ WAIT_BUCKETS_S: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0
 _NS_PER_S: Final = 1_000_000_000
 
 
+@dataclass(slots=True, eq=False)
 class Ticket:
     """One request in flight.
 
@@ -28,13 +29,10 @@ class Ticket:
         sampled: its round trip tells something of the partition's load.
     """
 
-    __slots__ = ("holds", "inflight", "sampled", "start_ns")
-
-    def __init__(self, start_ns: int, inflight: int, holds: bool, sampled: bool) -> None:
-        self.start_ns = start_ns
-        self.inflight = inflight
-        self.holds = holds
-        self.sampled = sampled
+    start_ns: int
+    inflight: int
+    holds: bool
+    sampled: bool
 
 
 @dataclass(slots=True)

@@ -57,7 +57,7 @@ class ConcurrencyLimits(EnforcerLaw):
         self._seen = (0, 0)
         self._shares = InflightShares(accounts, context.membership)
         out = SamplesOut(context, now_ns)
-        self.partitions = Partitions(context.clock, now_ns, self._shares, out)
+        self.partitions = Partitions(context.clock, now_ns, self._shares.of, out)
         accounts.before_report(self._fill)
         ConcurrencyMetrics(context.metrics.registry, self.partitions)
 
@@ -88,7 +88,6 @@ class ConcurrencyLimits(EnforcerLaw):
 
     def take(self, limits: Sequence[LimitDecision]) -> None:
         """Limits were decided, or something else was heard of the job."""
-        self.partitions.heard()
         self.partitions.take(limits)
 
     def came(self, connection: ClientConnection) -> None:

@@ -2,7 +2,8 @@
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, Final, Protocol
+from dataclasses import dataclass
+from typing import Any, Final
 
 from enforcer.core import bounds
 from enforcer.core.clock import Clock
@@ -28,43 +29,29 @@ UNLIMITED: Final = 2**31 - 1
 """More than are ever in flight."""
 _ROUNDING: Final = 1e-6
 _PREFIX: Final = f"{Section.PARTITIONS}."
+SendSamples = Callable[[Mapping[str, list[Sample]], Mapping[str, float]], None]
+"""Sends what was kept of partitions' round trips, and our fraction of their limits; see SamplesOut."""
 
 logger = logging.getLogger(__name__)
 
 
-class SendSamples(Protocol):
-    """Where samples go; see samples_out.SamplesOut."""
-
-    def __call__(self, samples: Mapping[str, list[Sample]], fractions: Mapping[str, float]) -> None:
-        """Send what was kept of partitions' round trips, and our fraction of their limits."""
-        ...
-
-
-class Fractions(Protocol):
-    """Which part of a partition's limit is this enforcer's; see shares.InflightShares."""
-
-    def of(self, partition: str) -> float:
-        """The fraction, above 0 and at most 1."""
-        ...
-
-
+@dataclass(slots=True, eq=False)
 class Partition:
     """One partition at this enforcer.
 
     Attributes:
         limiter: its slots.
         in_force: the limit of all enforcers together.
-        fraction: our part of it.
-        tracked: nobody is to wait: the mode is `track`.
         used_ms: when a request was under way last, on the steady clock.
+        tracked: nobody is to wait: the mode is `track`.
+        fraction: our part of it.
     """
 
-    def __init__(self, limiter: Limiter, in_force: LimitInForce, now_ms: float) -> None:
-        self.limiter = limiter
-        self.in_force = in_force
-        self.fraction = 1.0
-        self.tracked = False
-        self.used_ms = now_ms
+    limiter: Limiter
+    in_force: LimitInForce
+    used_ms: float
+    tracked: bool
+    fraction: float = 1.0
 
     def set_fraction(self, fraction: float) -> None:
         """Our part of the limit, or the limit itself, may have changed."""
@@ -85,7 +72,7 @@ class Partitions:
     Args:
         clock: tells the time.
         now_ns: the steady clock that round trips are measured by.
-        fractions: tells our part of each limit.
+        fraction_of: tells our part of a limit, above 0 and at most 1; see InflightShares.
         tell: takes samples.
     """
 
@@ -93,7 +80,7 @@ class Partitions:
         self,
         clock: Clock,
         now_ns: Callable[[], int],
-        fractions: Fractions,
+        fraction_of: Callable[[str], float],
         tell: SendSamples,
     ) -> None:
         self.active = False
@@ -101,7 +88,7 @@ class Partitions:
         self.known: dict[str, Partition] = {}
         self._clock = clock
         self._now_ns = now_ns
-        self._fractions = fractions
+        self._fraction_of = fraction_of
         self._tell = tell
         self._policies: PolicySet | None = None
         self._heard = False
@@ -139,7 +126,7 @@ class Partitions:
         if entry is None:
             return None
         kept = max(1, SAMPLES_MAX * SAMPLE_LINGER_MS // 1000)
-        in_force = LimitInForce(entry, bounds.BRAIN_AWAY_MS)
+        in_force = LimitInForce(entry)
         limiter = Limiter(
             name,
             in_force.limit,
@@ -149,18 +136,19 @@ class Partitions:
             deadline_ns=bounds.SLOT_DEADLINE_MS * 1_000_000,
         )
         limiter.exempt = exempt_of(entry)
-        partition = self.known[name] = Partition(limiter, in_force, self._clock.steady_ms())
-        partition.tracked = self._policies.tracks
+        now_ms, tracks = self._clock.steady_ms(), self._policies.tracks
+        partition = self.known[name] = Partition(limiter, in_force, now_ms, tracks)
         early = self._early.pop(name, None)
         if early is not None:
             in_force.take(*early)
             # It may have ended already, and counts from when it was read.
             in_force.look(self._clock.steady_ms())
-        partition.set_fraction(self._fractions.of(name))
+        partition.set_fraction(self._fraction_of(name))
         return partition
 
     def take(self, decisions: Iterable[LimitDecision]) -> None:
-        """Limits were decided or repeated."""
+        """Limits were decided or repeated; none: something else was heard of the job."""
+        self._heard = True
         now_ms = self._clock.steady_ms()
         for decision in decisions:
             partition = self.known.get(decision.partition)
@@ -175,10 +163,6 @@ class Partitions:
                 partition.in_force.take(decision, now_ms)
                 if was_local and not partition.in_force.local:
                     logger.info("partition %s: its limit is decided by the job again", decision.partition)
-
-    def heard(self) -> None:
-        """Something was heard of the job, whatever it was."""
-        self._heard = True
 
     @property
     def unheard_ms(self) -> float:
@@ -205,7 +189,7 @@ class Partitions:
             in_force.feed(taken, partition.fraction, now_ms)
             if in_force.look(now_ms):
                 logger.warning("partition %s: the job is not heard; its limit is learned here", name)
-            partition.set_fraction(self._fractions.of(name))
+            partition.set_fraction(self._fraction_of(name))
         self._heard = False
         if samples:
             self._tell(samples, {name: self.known[name].fraction for name in samples})

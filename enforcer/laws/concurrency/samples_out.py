@@ -1,6 +1,7 @@
 """Samples on their way to the job: `latency` events of several each (docs/contract.md 1 and 3.4)."""
 
 from collections.abc import Callable, Mapping
+from itertools import count
 from typing import Any
 
 import pyarrow as pa
@@ -30,7 +31,7 @@ class SamplesOut:
         self._context = context
         self._now_ns = now_ns
         self._id_head = f"{context.proxy_id}-latency-{context.brokers_ms()}"
-        self._count = 0
+        self._count = count(1)
 
     def __call__(self, samples: Mapping[str, list[Sample]], fractions: Mapping[str, float]) -> None:
         """Send what was kept of partitions' round trips.
@@ -44,7 +45,7 @@ class SamplesOut:
         ahead_ns = ts * _NS_PER_MS - self._now_ns()
         rows: list[dict[str, Any]] = [
             {
-                "id": self._next_id(),
+                "id": f"{self._id_head}-{next(self._count)}",
                 "ts": ts,
                 "partition": name,
                 "samples": [
@@ -62,7 +63,3 @@ class SamplesOut:
             row["samples"] = [[int(part) for part in sample] for sample in row["samples"]]
         for value in pack("latency", pa.RecordBatch.from_pylist(rows)):
             self._context.send_usage_pack(value, self._context.proxy_id)
-
-    def _next_id(self) -> str:
-        self._count += 1
-        return f"{self._id_head}-{self._count}"

@@ -179,10 +179,6 @@ class Counter:
         if self.tail.pop(delivery.seq, None) is not None:
             self.stale = True
 
-    def drop_stated(self, delivery: Delivery) -> None:
-        """The same of one that the newest statement holds and was for."""
-        self.tail.pop(delivery.seq, None)
-
     def fold(self, delivery: Delivery, timeline: PolicyTimeline) -> None:
         """Make the oldest delivery of the tail part of the statement."""
         now = self.acquired, self.part, self.at

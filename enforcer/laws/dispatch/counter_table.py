@@ -4,8 +4,9 @@ Pure: no clock, no I/O; times are ms on the brokers' clock and come as arguments
 
 How an enforcer uses a `CounterTable`. `timeline` is the one that its policies' feed fills.
 
-    left = table.left(broker, topic, subscription, now)          before it delivers, and while it waits
-    ts = table.deliver(broker, Delivery(...), now)               after each delivery: report it with this `ts`
+    moment = table.moment(broker, now)   once for the hundreds of topics of a request
+    left = table.left(moment, topic, subscription)               before it delivers, and while it waits
+    ts = table.deliver(moment, Delivery(...))                    after each delivery: report it with this `ts`
     table.state(statement, own)          each dispatch decision that is read, own or not, repeated or not
     table.set_proxies(count)             proxies alive, this one included, whenever the number changes
     table.policies_changed(ts)           a change in force from `ts` on was put into the timeline
@@ -123,28 +124,22 @@ class CounterTable:
         """Own deliveries whose decision was not read."""
         return sum(len(broker.tail) for broker in list(self._brokers.values()))
 
-    def left(
-        self, broker: str, topic: str, subscription: str, now: int, others: Others | None = None
-    ) -> Left:
-        """What may be delivered now; see `Left`.
-
-        Args:
-            broker, topic, subscription: who delivers what to whom.
-            now: ms.
-            others: tells what others take of what a counter leaves; None: that is no matter.
-        """
-        return self.left_at(self.moment(broker, now), topic, subscription, others)
-
     def moment(self, broker: str, now: int) -> Moment:
         """A broker as it is now: read once for the hundreds of topics of a request."""
         known = self._broker(broker)
         at = self._time(known, now)
         return Moment(broker, at, at - now, self._terms(at), known.tail)
 
-    def left_at(
+    def left(
         self, moment: Moment, topic: str, subscription: str, others: Others | None = None
     ) -> Left:
-        """The same as `left`, in a moment."""
+        """What may be delivered in a moment; see `Left`.
+
+        Args:
+            moment: of the broker that delivers.
+            topic, subscription: what, and to whom.
+            others: tells what others take of what a counter leaves; None: that is no matter.
+        """
         presents = self._presents(moment, (topic, subscription))
         if not presents:
             return UNLIMITED
@@ -155,16 +150,12 @@ class CounterTable:
         ahead_ms = moment.ahead_ms
         return left._replace(wait_ms=left.wait_ms + ahead_ms) if left.wait_ms and ahead_ms > 0 else left
 
-    def deliver(self, broker: str, delivery: Delivery, now: int) -> int | None:
+    def deliver(self, moment: Moment, delivery: Delivery) -> int | None:
         """Charge a delivery, unless the policies say that such are not charged.
 
         Returns:
             The time that its event must carry, ms; None: nothing limits it, and nothing is to be reported.
         """
-        return self.deliver_at(self.moment(broker, now), delivery)
-
-    def deliver_at(self, moment: Moment, delivery: Delivery) -> int | None:
-        """The same as `deliver`, in a moment."""
         broker, ts, _, terms, tail = moment
         delivery.ts = ts
         presents = self._presents(moment, delivery.place)
@@ -221,7 +212,8 @@ class CounterTable:
                 counter.delivered(said.proxy if own is None else OWN, said.at, acquired, self._timeline)
             noted = None if delivery is None else delivery.noted[level]
             if counter.state(said.at, acquired, noted, alone) and delivery is not None:
-                counter.drop_stated(delivery)
+                # Held by the newest statement, which was for it.
+                counter.tail.pop(delivery.seq, None)
         if own is not None:
             self._decided(said.broker, known, own)
         while known.tail and (oldest := next(iter(known.tail.values()))).ts + LOST_MS < said.at:

@@ -17,16 +17,12 @@ from enforcer.laws.dispatch.left import UNLIMITED, Left, both
 from enforcer.laws.dispatch.metrics import DeliveryTotals, DispatchMetrics
 from enforcer.laws.dispatch.reports import DeliveryReports, Report
 from enforcer.laws.dispatch.shares import DispatchShares
-from enforcer.laws.dispatch.terms import Terms, all_names, terms_of
+from enforcer.laws.dispatch.terms import Place, Terms, all_names, terms_of
 from streaming.laws.dispatch.law import FORGET_MS
 from streaming.policy.policy_set import PolicySet
 
-PACK_LINGER_MS: Final = 20
-"""How long the report of a delivery waits for others: less than a batch of the job takes."""
 DISPATCH_TAIL_MAX: Final = 20_000
 """Own deliveries through one broker whose decision was not read; the oldest are summed up."""
-Place = tuple[str, str, str]
-"""Broker, topic and subscription."""
 
 
 class Dispatch(EnforcerLaw):
@@ -38,7 +34,6 @@ class Dispatch(EnforcerLaw):
         begun: how often it has become active: before, nobody looked at what passes.
         by_entry: entries are counted, not messages (dispatchThrottlingOnBatchMessageEnabled).
         all_charged: deliveries without a backlog too (dispatchThrottlingOnNonBacklogConsumerEnabled).
-        precise: preciseDispatcherFlowControl.
         by_subscription: some policy in force sets a rate per subscription, so groups must be learnt.
         lines: who waits for what, in what order.
         reports: deliveries on their way to the job.
@@ -60,7 +55,6 @@ class Dispatch(EnforcerLaw):
         self._shares = DispatchShares(accounts, context.clock)
         self._membership = context.membership
         self._policies = policies
-        policies.follow(self._policies_changed, self._sweep)
         self._brokers_ms = brokers_ms = context.brokers_ms
         self._use(policies.at(brokers_ms()))
         self.table = CounterTable(
@@ -68,7 +62,8 @@ class Dispatch(EnforcerLaw):
             counters_max=settings.dispatch_rows_max,
             tail_max=DISPATCH_TAIL_MAX,
         )
-        self.reports = DeliveryReports(context, self._dropped, PACK_LINGER_MS)
+        policies.follow(self.table.policies_changed, self.table.sweep)
+        self.reports = DeliveryReports(context, self._dropped)
         self._proxy_id = proxy_id
         self._id_head = f"{proxy_id}-dispatch-{context.clock.wall_ms()}-"
         self._seq = 0
@@ -123,19 +118,15 @@ class Dispatch(EnforcerLaw):
         """Whether some subscription of a topic may have a rate of its own."""
         return self._terms.may_limit_groups(topic)
 
-    def left(self, broker: str, topic: str, subscription: str, others: Others | None = None) -> Left:
-        """What may be delivered now, all in mode `track`; arguments as `deliver` and `CounterTable.left`."""
-        return self.left_at(self.moment(broker), topic, subscription, others)
-
     def moment(self, broker: str) -> Moment:
         """A broker as it is now: read once for the hundreds of topics of a request."""
         return self.table.moment(broker, self._brokers_ms())
 
     def left_at(self, moment: Moment, topic: str, subscription: str, others: Others | None = None) -> Left:
-        """The same as `left`, in a moment."""
+        """What may be delivered in a moment, all in mode `track`; arguments as `CounterTable.left`."""
         if self._in_force.tracks:
             return UNLIMITED
-        left = self.table.left_at(moment, topic, subscription, others)
+        left = self.table.left(moment, topic, subscription, others)
         for level, group in self._terms.groups(topic, subscription):
             share = self._shares.left(group, level)
             if others is not None:
@@ -144,18 +135,19 @@ class Dispatch(EnforcerLaw):
         return left
 
     def counters(self, broker: str, topic: str, subscription: str) -> list[Counter]:
-        """Whose counters limit deliveries, groups among them; arguments as `deliver`."""
+        """Whose counters limit deliveries, groups among them; arguments as `left_at`, and the broker."""
         terms = self._terms
         found: list[Counter] = [names for _, names, _ in terms.limiting((broker, topic, subscription))]
         return found + [(group,) for _, group in terms.groups(topic, subscription)]
 
-    def deliver(
-        self, broker: str, topic: str, subscription: str, *, msgs: int, size: int, entries: int, backlog: bool
-    ) -> None:
+    def deliver_at(
+        self, moment: Moment, topic: str, subscription: str, *, msgs: int, size: int, entries: int,
+        backlog: bool,
+    ) -> None:  # fmt: skip
         """Count what was delivered, and report it, if any level limits it.
 
         Args:
-            broker: `broker-<id>` of the upstream broker.
+            moment: of the upstream broker, `broker-<id>`.
             topic: its full name.
             subscription: "": of consumers without one, counted at broker and topic alone.
             msgs: messages.
@@ -163,18 +155,9 @@ class Dispatch(EnforcerLaw):
             entries: the batches that held them.
             backlog: more was left unread.
         """
-        self.deliver_at(
-            self.moment(broker), topic, subscription, msgs=msgs, size=size, entries=entries, backlog=backlog
-        )
-
-    def deliver_at(
-        self, moment: Moment, topic: str, subscription: str, *, msgs: int, size: int, entries: int,
-        backlog: bool,
-    ) -> None:  # fmt: skip
-        """The same as `deliver`, in a moment."""
         self._seq += 1
         delivery = Delivery(self._seq, 0, msgs, size, entries, backlog, (topic, subscription))
-        ts = self.table.deliver_at(moment, delivery)
+        ts = self.table.deliver(moment, delivery)
         groups = self._terms.groups(topic, subscription)
         if ts is None and not groups:
             return
@@ -218,18 +201,12 @@ class Dispatch(EnforcerLaw):
         """Hand over what waits to be reported."""
         self.reports.flush()
 
-    def _policies_changed(self, ts: int) -> None:
-        self.table.policies_changed(ts)
-
-    def _sweep(self, horizon: int) -> None:
-        self.table.sweep(horizon)
-
     def _use(self, policies: PolicySet) -> None:
         self._in_force = policies
         self._terms = terms = terms_of(policies)
         self.begun += terms.active and not self.active
         self.active, self.by_subscription = terms.active, terms.by_subscription
-        self.by_entry, self.all_charged, self.precise = terms.by_entry, terms.all_charged, terms.precise
+        self.by_entry, self.all_charged = terms.by_entry, terms.all_charged
         self.generation += 1
 
     def _see(self, place: Place, ts: int, msgs: int, size: int, entries: int) -> None:

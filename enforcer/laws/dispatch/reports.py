@@ -14,6 +14,8 @@ from enforcer.core import bounds
 from enforcer.core.law import Context
 from streaming.columns.packed import pack
 
+PACK_LINGER_MS: Final = 20
+"""How long the report of a delivery waits for others: less than a batch of the job takes."""
 WAITING_MAX: Final = 4_096
 """Deliveries of one broker that wait; then they go out at once."""
 _NAMES: Final = ("broker", "topic", "subscription", "proxy")
@@ -40,12 +42,11 @@ class DeliveryReports:
     Args:
         context: see there.
         dropped: told how many deliveries a dropped record held.
-        linger_ms: how long the first one waits for others.
     """
 
-    def __init__(self, context: Context, dropped: Callable[[int], None], linger_ms: float) -> None:
+    def __init__(self, context: Context, dropped: Callable[[int], None]) -> None:
         self._context, self._dropped = context, dropped
-        self._linger_ms, self._pack_min = linger_ms, bounds.PACK_MIN
+        self._pack_min = bounds.PACK_MIN
         self._waiting: dict[str, list[Report]] = {}
 
     def put(self, report: Report) -> None:
@@ -57,7 +58,7 @@ class DeliveryReports:
             del self._waiting[report.broker]
             self._write(report.broker, waiting)
         if first:
-            self._context.call_later(self._linger_ms, self.flush)
+            self._context.call_later(PACK_LINGER_MS, self.flush)
 
     def flush(self) -> None:
         """Hand over all that waits."""

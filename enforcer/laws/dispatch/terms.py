@@ -33,7 +33,6 @@ class Terms:
     Attributes:
         by_entry: entries are counted, not messages (dispatchThrottlingOnBatchMessageEnabled).
         all_charged: those without a backlog too (dispatchThrottlingOnNonBacklogConsumerEnabled).
-        precise: preciseDispatcherFlowControl.
         active: some entry sets a dispatch rate.
         by_subscription: some entry sets one of a subscription.
 
@@ -53,7 +52,6 @@ class Terms:
         broker = policies.entries.get(Section.BROKER, {})
         self.by_entry: bool = broker.get("dispatchThrottlingOnBatchMessageEnabled", False)
         self.all_charged: bool = broker.get("dispatchThrottlingOnNonBacklogConsumerEnabled", True)
-        self.precise: bool = broker.get("preciseDispatcherFlowControl", False)
         attached = [
             value
             for path, value in policies.entries.items()

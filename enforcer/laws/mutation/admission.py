@@ -28,6 +28,7 @@ from enforcer.laws.mutation.gate import (
     Stage,
     Verdict,
     explain,
+    explain_dry,
 )
 from enforcer.laws.mutation.request import Request
 
@@ -267,7 +268,7 @@ class Admission:
         request = self.request
         if not request.dry_run or quota is None:
             return request.dry_run
-        if not self._coordinator.free.dry_runs.take(quota, sum(request.items.values())):
+        if not self._coordinator.dry_runs.take(quota, sum(request.items.values())):
             return False
         self._coordinator.metrics.unreported_requests.inc()
         return True
@@ -286,9 +287,9 @@ class Admission:
                 return False
         self._told_to_wait = True
         if dry:
-            self._excess_ms = coordinator.free.dry_runs.wait_ms(quota)
+            self._excess_ms = coordinator.dry_runs.wait_ms(quota)
         else:
-            self._excess_ms = coordinator.free.refusals.take(quota, len(self.request.items))
+            self._excess_ms = coordinator.refusals.take(quota, len(self.request.items))
         if self._excess_ms:
             coordinator.metrics.unreported_requests.inc()
         elif self._here:
@@ -302,7 +303,7 @@ class Admission:
         """Have it decided, here or by the job."""
         coordinator, request = self._coordinator, self.request
         if request.dry_run:
-            coordinator.free.dry_runs.charge(quota, sum(request.items.values()))
+            coordinator.dry_runs.charge(quota, sum(request.items.values()))
         self._unacknowledged = self._here
         self._acknowledge_until_ms = self._now_ms() + EVENT_ACK_MS
         try:
@@ -352,24 +353,23 @@ class Admission:
         self._move(Input.DECIDE, "reject" if rejected else "allow", rejected)
 
     def _told(self) -> Reply:
-        decision, rejected = self.request.decision, self._rejected
+        decision, rejected, settings = self.request.decision, self._rejected, self._settings
         if self._gated and not rejected:
             return Reply((), 0, "")
         if self.outcome == "too_large":
             text = self._shell.too_large.format(len(self.request.items))
-            return Reply(rejected, self._settings.decision_timeout_ms, text)
+            return Reply(rejected, settings.decision_timeout_ms, text)
         if self.outcome in _AT_ONCE:
             left_ms = max(1, ceil(self._wait_until_ms - self._now_ms()))
             if self._verdict.dry and self.quota is not None:
-                text = self._coordinator.free.explain_dry_runs(self.quota, left_ms)
-                return Reply(rejected, left_ms, text)
+                return Reply(rejected, left_ms, explain_dry(self.quota, settings.dry_run_factor, left_ms))
             # Beyond what costs nothing no event tells of it.
             event_id = "" if self._excess_ms else self.request.id
             return Reply(rejected, left_ms, explain(self.quota, None, left_ms, event_id))
         if not self._gated and self.outcome not in ("throttle", "allow"):
             return Reply((), 0, "")
         # Without a decision the time limit itself is the only hint when it may be worth a retry.
-        left_ms = self._settings.decision_timeout_ms
+        left_ms = settings.decision_timeout_ms
         if decision is not None:
             left_ms = ceil(self._coordinator.remaining_ms(decision, self.request.sent_ms))
         if self._gated:

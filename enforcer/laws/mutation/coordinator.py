@@ -22,7 +22,7 @@ from enforcer.laws.mutation.gate import Action, Verdict, judge, remaining_ms
 from enforcer.laws.mutation.local_decisions import OWN_EVENTS_MAX, LocalDecisions
 from enforcer.laws.mutation.read_back import ReadBack, UntoldRequests
 from enforcer.laws.mutation.request import Request
-from enforcer.laws.mutation.waiting import FreeQuestions, NotBefore, OpenQuestions, PendingRequests
+from enforcer.laws.mutation.waiting import Allowance, NotBefore, OpenQuestions, PendingRequests
 from streaming.contract.names import PROBE_SUFFIX
 from streaming.policy.policy_set import Algorithm, Decide, MutationQuota
 
@@ -51,9 +51,9 @@ class QuotaCoordinator:
         self.not_before = NotBefore(settings.subjects_max)
         self.undecided = PendingRequests(pending_max=bounds.PENDING_REQUESTS_MAX)
         self.questions = OpenQuestions(bounds.OPEN_QUESTIONS_MAX, bounds.PENDING_REQUESTS_MAX)
-        self.free = FreeQuestions(
-            settings.dry_run_factor, settings.refusal_factor, settings.subjects_max, clock.steady_ms
-        )
+        kept = settings.subjects_max, clock.steady_ms
+        self.dry_runs = Allowance(settings.dry_run_factor, settings.dry_run_factor, *kept)
+        self.refusals = Allowance(settings.refusal_factor, 1.0, *kept)
         self.local_decisions = LocalDecisions(
             self.policies.timeline, subjects_max=settings.subjects_max, tail_max=OWN_EVENTS_MAX
         )
@@ -99,7 +99,7 @@ class QuotaCoordinator:
         verdict = judge(quota, until_ms, now_ms, strict=strict, local=self.decides(quota), probing=probing)
         if not dry_run or quota is None or not verdict.asks:
             return verdict
-        wait_ms = self.free.dry_runs.wait_ms(quota)
+        wait_ms = self.dry_runs.wait_ms(quota)
         action = Action.REFUSE if strict else Action.HOLD
         return Verdict(action, ceil(wait_ms), dry=True) if wait_ms else verdict
 
@@ -391,7 +391,7 @@ class QuotaCoordinator:
         """It was looked who lives."""
         local, shown = self.local_decisions, self.metrics.local
         local.set_proxies(self._membership.count)
-        local.set_blind(self._membership.blind)
+        local.blind = self._membership.blind
         shown.proxies, shown.own_events, shown.counts = local.proxies, local.tail, local.counts
 
     def _policies_changed(self, ts: int) -> None:

@@ -55,6 +55,11 @@ _LOOKED_AT: Final = 8
 class LocalDecisions:
     """What a proxy knows of all subjects.
 
+    Attributes:
+        blind: we hear too little to decide at once while there are others.
+        proxies: alive, this one among them.
+        tail: what stands in all tails, in events and their items.
+
     Args:
         timeline: the policies.
         subjects_max: bound on subjects; the ones that were quiet longest leave.
@@ -69,26 +74,11 @@ class LocalDecisions:
         self._subjects: OrderedDict[str, Subject] = OrderedDict()
         self._names_weight = 0
         self._tails: OrderedDict[str, Subject] = OrderedDict()  # those with a tail, to be folded in turn
-        self._tails_weight = 0
-        self._proxies, self._blind = 1, False
+        self.tail = 0
+        self.proxies, self.blind = 1, False
         self._walk = 0  # counts what makes every walk begin anew
         self._ids = 0
         self._newest = 0
-
-    @property
-    def subjects(self) -> int:
-        """Subjects that are known."""
-        return len(self._subjects)
-
-    @property
-    def tail(self) -> int:
-        """What stands in all tails, in events and their items."""
-        return self._tails_weight
-
-    @property
-    def proxies(self) -> int:
-        """Proxies alive."""
-        return self._proxies
 
     def decide(self, quota: MutationQuota, request: Request, ts: int) -> Answer | None:
         """What to answer at once; None: ask (a strict request, of several proxies' subject).
@@ -104,7 +94,7 @@ class LocalDecisions:
         mode = STRICT if request.strict else PERMISSIVE
         tokens = charge_bucket(now.tokens, mutations, rejected, mode, request.dry_run)
         part, between = now.part, False
-        if self._proxies > 1 and request.strict and not request.dry_run:
+        if self.proxies > 1 and request.strict and not request.dry_run:
             if self._must_ask(subject, mutations, rejected):
                 self._ask(subject, quota, request.id, mutations, rejected, tokens)
                 return None
@@ -196,20 +186,16 @@ class LocalDecisions:
         if own is not None and not own.timed:
             subject.silent = False
         before = subject.weight
-        self.counts.lost += subject.state(balance, own, statement.refunds, self._proxies)
+        self.counts.lost += subject.state(balance, own, statement.refunds, self.proxies)
         self._tail_changed(subject, before)
         self._remember(subject, statement)
         self._subjects.move_to_end(subject.name)
 
     def set_proxies(self, count: int) -> None:
         """So many proxies are alive, this one among them."""
-        if count != self._proxies:
-            self._proxies = count
+        if count != self.proxies:
+            self.proxies = count
             self._walk += 1
-
-    def set_blind(self, blind: bool) -> None:
-        """Whether we hear too little to decide at once while there are others."""
-        self._blind = blind
 
     def policies_changed(self, ts: int) -> None:
         """A change in force from `ts` on was put into the timeline; a late one moves all walks."""
@@ -240,13 +226,13 @@ class LocalDecisions:
             self._subjects.move_to_end(name)
         subject.ts = ts = max(subject.ts, ts)
         self._newest = max(self._newest, ts)
-        now = subject.catch_up(self._walk, self._timeline, self._proxies)
-        move(now, name, max(ts, now.at), self._timeline, self._proxies)
+        now = subject.catch_up(self._walk, self._timeline, self.proxies)
+        move(now, name, max(ts, now.at), self._timeline, self.proxies)
         return subject, now
 
     def _must_ask(self, subject: Subject, mutations: Sequence[float], rejected: Sequence[bool]) -> bool:
         """Whether the job has to say: our part does not reach, or it was asked something before."""
-        asks = self._blind or beyond(subject.now.part, mutations, rejected)
+        asks = self.blind or beyond(subject.now.part, mutations, rejected)
         if subject.silent:
             due = subject.ts - subject.asked_ts >= QUESTION_EVERY_MS
             return asks and due and not subject.open
@@ -271,7 +257,7 @@ class LocalDecisions:
         """
         tokens, part, between = now.tokens, now.part, False
         for number, count in enumerate(mutations):
-            lies_between = tokens >= 0.0 and (self._blind or part < 0.0)
+            lies_between = tokens >= 0.0 and (self.blind or part < 0.0)
             between = between or lies_between
             one = [False]
             tokens = charge_bucket(tokens, (count,), one, REFUSED if lies_between else STRICT, False)
@@ -283,8 +269,8 @@ class LocalDecisions:
     def _between_ms(self, subject: Subject, part: float, quota: MutationQuota) -> int:
         """How long who was refused between must wait: for the next question, or for a part of our own."""
         wait_ms = subject.asked_ts + QUESTION_EVERY_MS - subject.ts
-        if part < 0.0 and not self._blind:
-            wait_ms = min(wait_ms, bucket_wait_ms(part, quota.rate / self._proxies))
+        if part < 0.0 and not self.blind:
+            wait_ms = min(wait_ms, bucket_wait_ms(part, quota.rate / self.proxies))
         return max(1, wait_ms)
 
     def _append(
@@ -293,16 +279,16 @@ class LocalDecisions:
         """Put an event into the tail whose effect on the balance is known."""
         now = subject.now
         now.tokens = tokens
-        if self._proxies > 1:
+        if self.proxies > 1:
             now.part = charge_bucket(now.part, charged, [False] * len(charged), PERMISSIVE, False)
-        mark_full(now, quota, 0, self._proxies)
+        mark_full(now, quota, 0, self.proxies)
         note(now, sent)
         self._put(subject, sent)
 
     def _send(self, name: str, sent: OwnEvent) -> int:
         """Put an event into the tail and take the balance through it; returns the subject's time."""
         subject, now = self._at(name, sent.ts)
-        take(now, sent, name, self._timeline, self._proxies)
+        take(now, sent, name, self._timeline, self.proxies)
         self._put(subject, sent)
         return subject.ts
 
@@ -310,7 +296,7 @@ class LocalDecisions:
         before = subject.weight
         subject.add(sent)
         self._tail_changed(subject, before)
-        while self._tails_weight > self._tail_max:
+        while self.tail > self._tail_max:
             oldest = next(iter(self._tails.values()))
             self._fold(oldest)
             if oldest.tail:
@@ -324,7 +310,7 @@ class LocalDecisions:
 
     def _tail_changed(self, subject: Subject, before: int) -> None:
         """A tail weighs something else than before."""
-        self._tails_weight += subject.weight - before
+        self.tail += subject.weight - before
         if subject.tail:
             self._tails[subject.name] = subject
         else:
@@ -387,7 +373,7 @@ class LocalDecisions:
         del self._subjects[subject.name]
         self._tails.pop(subject.name, None)
         self._names_weight -= _name_weight(subject.name)
-        self._tails_weight -= subject.weight
+        self.tail -= subject.weight
         self._ids -= len(subject.stated_ids)
 
 

@@ -94,6 +94,9 @@ class Answer:
 class Mutations:
     """Decides requests for partition mutations, in one event loop.
 
+    Attributes:
+        waiting: requests that wait in line.
+
     Args:
         coordinator: of the quotas.
         call_later: calls a function after so many ms.
@@ -106,7 +109,7 @@ class Mutations:
         self._now_ms = coordinator.clock.steady_ms
         # By subject; the first has its turn.
         self._lines: dict[str, deque[asyncio.Future[None]]] = {}
-        self._waiting = 0
+        self.waiting = 0
 
     async def decide(self, request: Request, wait_ms: float = 0) -> Answer:
         """Decide a request; if this is cancelled, nothing stays charged.
@@ -149,11 +152,6 @@ class Mutations:
             finally:
                 answer.admission.gone()
 
-    @property
-    def waiting(self) -> int:
-        """Requests that wait in line."""
-        return self._waiting
-
     def _quota(self, request: Request) -> MutationQuota | None:
         return self._coordinator.quota(request.user, request.client_id)
 
@@ -163,7 +161,7 @@ class Mutations:
         return (
             waiting * 1000 > wait_ms * quota.rate
             or waiting >= bounds.OPEN_QUESTIONS_MAX
-            or self._waiting >= bounds.PENDING_REQUESTS_MAX
+            or self.waiting >= bounds.PENDING_REQUESTS_MAX
         )
 
     async def _decide_in_line(self, request: Request, subject: str, until_ms: float) -> Answer:
@@ -171,13 +169,13 @@ class Mutations:
         line = self._lines.setdefault(subject, deque())
         turn = asyncio.get_running_loop().create_future()
         line.append(turn)
-        self._waiting += 1
+        self.waiting += 1
         try:
             if line[0] is not turn:
                 await self._wait(turn, until_ms - self._now_ms())
             return await self._decide_in_turn(request, until_ms)
         finally:
-            self._waiting -= 1
+            self.waiting -= 1
             line.remove(turn)
             if line:
                 _done(line[0])

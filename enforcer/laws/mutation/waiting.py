@@ -251,7 +251,7 @@ def line_of(subject: str) -> str:
 
 
 class Allowance:
-    """A balance by subject.
+    """A balance by subject: of dry runs in mutations, each at least one, of refusals in topics.
 
     Args:
         factor: it is filled so many times as fast as the quota's.
@@ -263,7 +263,7 @@ class Allowance:
     def __init__(
         self, factor: float, burst_factor: float, subjects_max: int, steady_ms: Callable[[], float]
     ) -> None:
-        self.factor: Final = factor
+        self._factor = factor
         self._burst_factor = burst_factor
         self._steady_ms = steady_ms
         self._buckets: LRUCache[str, tuple[MutationQuota, Bucket]] = LRUCache(subjects_max)
@@ -287,39 +287,7 @@ class Allowance:
         kept = self._buckets.get(quota.subject)
         # Under another quota another balance; that changes seldom.
         if kept is None or kept[0] != quota:
-            rate = quota.rate * self.factor
+            rate = quota.rate * self._factor
             bucket = Bucket(rate, quota.burst * self._burst_factor / rate, self._steady_ms())
             kept = self._buckets[quota.subject] = quota, bucket
         return kept[1]
-
-
-class FreeQuestions:
-    """The two allowances of all subjects.
-
-    Attributes:
-        dry_runs: in mutations, each dry run at least one.
-        refusals: in topics: what may be made at once may be refused at once.
-
-    Args:
-        dry_run_factor: of the quota's rate and burst.
-        refusal_factor: of the quota's rate.
-        subjects_max: see Allowance.
-        steady_ms: tells the time.
-    """
-
-    def __init__(
-        self,
-        dry_run_factor: float,
-        refusal_factor: float,
-        subjects_max: int,
-        steady_ms: Callable[[], float],
-    ) -> None:
-        self.dry_runs: Final = Allowance(dry_run_factor, dry_run_factor, subjects_max, steady_ms)
-        self.refusals: Final = Allowance(refusal_factor, 1.0, subjects_max, steady_ms)
-
-    def explain_dry_runs(self, quota: MutationQuota, wait_ms: int) -> str:
-        """What a client is told whose dry run is one too many."""
-        return (
-            f"Dry runs of {quota.subject} are beyond {self.dry_runs.factor:g} times its quota on"
-            f" partition mutations; retry after {wait_ms} ms."
-        )

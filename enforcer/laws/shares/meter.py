@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
-from enforcer.core.account import DISPATCH, PUBLISH, Account, State, Use, Wait
+from enforcer.core.account import DISPATCH, PUBLISH, Account, State, Wait
 from enforcer.core.bucket import LONGEST_WAIT_MS
 from enforcer.core.clock import Clock
 from enforcer.core.settings import ProxySettings
@@ -40,6 +40,7 @@ class Meter:
         nowhere: stands for every account that there is no room for; it has no limits.
         newcomers: tells what may be used without a share.
         lines: who waits for an account.
+        look, take_left: of AccountTable, see there.
         unmetered: how often traffic was not counted: no room for its account, or for its use until the next
             report, or a topic without a name.
         interval_ms: time between two usage reports.
@@ -58,6 +59,7 @@ class Meter:
         self.nowhere = self._table.nowhere
         self.newcomers = self._table.newcomers
         self.lines = self._table.lines
+        self.look, self.take_left = self._table.look, self._table.take_left
         self.unmetered = 0
         self.generation = 0
         self.clock = clock
@@ -111,14 +113,6 @@ class Meter:
         # It may be one of a hundred thousand.
         known = then is self._policies and share.group in self.accounts
         self._table.take_share(share, None if known else group_limits(then, share.group))
-
-    def look(self) -> None:
-        """Called now and then: see AccountTable."""
-        self._table.look()
-
-    def take_left(self) -> dict[str, Use]:
-        """What groups used since the last call and before their accounts made room for others."""
-        return self._table.take_left()
 
     def of_topic(self, topic: str) -> Account | None:
         """The account of a topic, by its name; None: it belongs to no group, `nowhere`: there is no room."""

@@ -161,7 +161,7 @@ class Creation:
             self._give(reply)
             return
         async with self._known.turn(self.want.name, self._turn_s()) as others:
-            if others or self._known.is_partitioned(self.want.name):
+            if others or self.want.name in self._known.partitions:
                 again = await self._ask_in_its_name(creating=False)
                 if again.error != ServerError.TOPIC_NOT_FOUND:
                     self._give(again)
@@ -177,7 +177,7 @@ class Creation:
         """Ask as the client did. How many partitions come of it the namespace's policy knows: what came of
         the last such question is charged, and corrected by what comes of this one."""
         namespace = "" if self.want.topic is None else self.want.topic.namespace
-        expected = self._known.default_partitions(namespace)
+        expected = self._known.defaults.get(namespace)
         answer = None
         if expected != 0:
             answer = await self._decide(expected or 1)
@@ -191,7 +191,7 @@ class Creation:
         elif made:
             self._office.mutations.charge(self._request(made), {self.want.name: made})
         if made or not reply.response or reply.error == ServerError.TOPIC_NOT_FOUND:
-            self._known.note_default(namespace, made)
+            self._known.defaults[namespace] = made
         if made:
             self._known.note(self.want.name, made)
         return answer, reply

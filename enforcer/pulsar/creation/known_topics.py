@@ -18,6 +18,10 @@ class KnownTopics:
 
     Deletions are not heard of, so nothing is believed for long.
 
+    Attributes:
+        partitions: of the partitioned ones, by name.
+        defaults: what came of a namespace's last question that could create a topic; 0: no partitions.
+
     Args:
         keep_ms: how long it is believed.
         topics_max: bound on the topics, and on the namespaces; what was not used for longest goes first.
@@ -26,8 +30,8 @@ class KnownTopics:
 
     def __init__(self, keep_ms: float, topics_max: int, steady_ms: Callable[[], float]) -> None:
         self._topics: TTLCache[str, bool] = TTLCache(topics_max, keep_ms, steady_ms)
-        self._partitions: TTLCache[str, int] = TTLCache(topics_max, keep_ms, steady_ms)
-        self._defaults: TTLCache[str, int] = TTLCache(topics_max, _DEFAULTS_KEEP_MS, steady_ms)
+        self.partitions: TTLCache[str, int] = TTLCache(topics_max, keep_ms, steady_ms)
+        self.defaults: TTLCache[str, int] = TTLCache(topics_max, _DEFAULTS_KEEP_MS, steady_ms)
         # By name: the turn, and how many have it or wait for it.
         self._turns: dict[str, tuple[asyncio.Lock, int]] = {}
 
@@ -38,11 +42,7 @@ class KnownTopics:
         """
         if name in self._topics:
             return True
-        return topic is not None and 0 <= topic.partition < self._partitions.get(topic.whole, 0)
-
-    def is_partitioned(self, name: str) -> bool:
-        """Whether a topic has partitions, as far as is known."""
-        return name in self._partitions
+        return topic is not None and 0 <= topic.partition < self.partitions.get(topic.whole, 0)
 
     def is_paid(self, name: str) -> bool:
         """Whether a topic was created here a short while ago, and somebody was charged for it."""
@@ -51,17 +51,9 @@ class KnownTopics:
     def note(self, name: str, partitions: int, *, paid: bool = False) -> None:
         """A topic is there, with so many partitions; 0: it has none."""
         if partitions:
-            self._partitions[name] = partitions
+            self.partitions[name] = partitions
         else:
             self._topics[name] = paid
-
-    def default_partitions(self, namespace: str) -> int | None:
-        """What came of the last question for partitions that could create a topic; 0: nothing did."""
-        return self._defaults.get(namespace)
-
-    def note_default(self, namespace: str, partitions: int) -> None:
-        """So many partitions came of such a question."""
-        self._defaults[namespace] = partitions
 
     @asynccontextmanager
     async def turn(self, name: str, limit_s: float) -> AsyncGenerator[bool]:
@@ -83,8 +75,3 @@ class KnownTopics:
             lock, users = self._turns.pop(name)
             if users > 1:
                 self._turns[name] = lock, users - 1
-
-    @property
-    def turns(self) -> int:
-        """Topics that somebody is about to create."""
-        return len(self._turns)

@@ -65,7 +65,7 @@ class Consumer:
     """
 
     __slots__ = (
-        "_banked", "_claim", "_context", "_fresh", "_line", "_mean", "_owner", "_queue", "_timer",
+        "_banked", "_charged", "_claim", "_context", "_line", "_mean", "_owner", "_queue", "_timer",
         "_woken", "active", "closed", "id", "known", "limits", "loose", "permits",
     )  # fmt: skip
 
@@ -79,7 +79,7 @@ class Consumer:
         self._claim = (self, limits.topic, limits.subscription)
         self._line: Counter | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._woken = self._fresh = False
+        self._woken, self._charged = False, True
         self._banked = 0
 
     @property
@@ -118,7 +118,8 @@ class Consumer:
         self._mean.add(came.msgs, came.size)
         context = self._context
         # What is held before it is a backlog.
-        self._fresh = not (self._queue or context.laws.dispatch.all_charged) and context.is_young(came)
+        all_charged = context.laws.dispatch.all_charged
+        self._charged = bool(self._queue) or all_charged or not context.is_young(came)
         if self._queue or not self._may_pass(came, granted=granted):
             self._hold(frame, came)
             return None
@@ -201,10 +202,6 @@ class Consumer:
             self._wait(context.room(self, charged=self._charged))
         self._owner.holds(more=True)
 
-    @property
-    def _charged(self) -> bool:
-        return not self._fresh
-
     def _may_pass(self, came: ArrivedEntry, *, granted: bool = False) -> bool:
         return came.marker or self._context.admits(self, charged=self._charged, granted=granted)
 
@@ -253,7 +250,7 @@ class Consumer:
         permits = self.permits
         if not permits.bank:
             return True
-        if not self.shaped or self._fresh:
+        if not self.shaped or not self._charged:
             self._forward(permits.grant_all())
             return True
         if not self.known or permits.balance > 0 or not self.active:

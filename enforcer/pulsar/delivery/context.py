@@ -24,14 +24,7 @@ CAUGHT_UP_MS: Final = 1_000
 """Who gets messages that are younger has no backlog, if they are not the next of many that wait here."""
 
 CallLater = Callable[[float, Callable[[], None]], asyncio.TimerHandle]
-
-
-class Looker(Protocol):
-    """A connection that follows what the policies say."""
-
-    def look(self) -> None:
-        """Something may have changed."""
-        ...
+Look = Callable[[], None]
 
 
 class Taker(Waiter, Protocol):
@@ -64,9 +57,9 @@ class DeliveryContext:
         self.metrics = DeliveryMetrics(metrics.registry, self)
         self._throttled = metrics.throttled_frames
         self._call_later = call_later
-        self._lookers: dict[Looker, None] = {}
+        self._lookers: dict[Look, None] = {}
         # Those that are still to hear of a change.
-        self._untold: list[Looker] = []
+        self._untold: list[Look] = []
         self._looking = False
         self._generation = laws.generation
         # Whose room was asked for last, and for what; who got what passed since the last count.
@@ -157,15 +150,15 @@ class DeliveryContext:
 
     # Who follows the policies ------------------------------------------------------------------------------
 
-    def follow(self, looker: Looker) -> None:
-        """Tell a connection of changes."""
-        self._lookers[looker] = None
+    def follow(self, look: Look) -> None:
+        """Call this after changes of what the policies say."""
+        self._lookers[look] = None
         if not self._looking:
             self._look_later()
 
-    def leave(self, looker: Looker) -> None:
+    def leave(self, look: Look) -> None:
         """Do not, any more."""
-        self._lookers.pop(looker, None)
+        self._lookers.pop(look, None)
 
     def _look(self) -> None:
         if not self._lookers:
@@ -186,9 +179,9 @@ class DeliveryContext:
         now, self._untold = self._untold[:_LOOKERS], self._untold[_LOOKERS:]
         if self._untold:
             self._call_later(0, self._tell)
-        for looker in now:
-            if looker in self._lookers:
-                looker.look()
+        for look in now:
+            if look in self._lookers:
+                look()
 
     def _is_left(self) -> bool:
         return self._units > 0 and self._left_msgs > 0 and self._left_size > 0

@@ -169,9 +169,9 @@ class Limits:
         if not self.limited:
             return FREE
         rates = accounts = UNLIMITED
-        now_ms = self._laws.now_ms
-        if self._rated and charged and not self._laws.dispatch.tracks:
-            rates = self._laws.dispatch.left(self._broker, self.topic, self.subscription)
+        dispatch, now_ms = self._laws.dispatch, self._laws.now_ms
+        if self._rated and charged and not dispatch.tracks:
+            rates = dispatch.left_at(dispatch.moment(self._broker), self.topic, self.subscription)
             rates = both(rates, self._laws.smoothing.left(self._limiting(), int(now_ms)))
         for level, account in self._accounts:
             accounts = both(accounts, left_of_account(account, level, now_ms))
@@ -185,8 +185,8 @@ class Limits:
         """Count what was delivered."""
         dispatch, now_ms = self._laws.dispatch, self._laws.now_ms
         if self._rated:
-            dispatch.deliver(
-                self._broker, self.topic, self.subscription,
+            dispatch.deliver_at(
+                dispatch.moment(self._broker), self.topic, self.subscription,
                 msgs=msgs, size=size, entries=entries, backlog=backlog,
             )  # fmt: skip
             if backlog or dispatch.all_charged:

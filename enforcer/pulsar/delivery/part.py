@@ -33,8 +33,6 @@ CONSUMERS_MAX: Final = 20_000
 HELD_MESSAGE_BYTES: Final = 33_554_432
 """Messages for one connection that wait for a limit: an eighth of what all may have; beyond it its broker is
 not read until half is gone."""
-PERMIT_ANSWER_MS: Final = 5_000
-"""So long a broker may take to say how many permits a consumer has, when a limit begins while it reads."""
 
 _UP: Final = frozenset({SUBSCRIBE, UNSUBSCRIBE, CLOSE_CONSUMER})
 _UP_LIMITED: Final = _UP | {FLOW, REDELIVER}
@@ -49,7 +47,7 @@ _CONSUMER_BYTES: Final = 800
 
 
 class DeliveryPart:
-    """The consumers of one connection (link.Part, consumer.Owner, context.Looker).
+    """The consumers of one connection (link.Part, consumer.Owner).
 
     FLOW and MESSAGE are seen only while something applies to one of them.
 
@@ -76,7 +74,7 @@ class DeliveryPart:
         self._ours: set[int] = set()
         self._gone: dict[int, float] = {}
         self._kept_bytes = 0
-        self._asking = ConnectionQuestions(link, context.metrics, PERMIT_ANSWER_MS)
+        self._asking = ConnectionQuestions(link, context.metrics)
         self._full_from = 0
         self._take_up: dict[int, Callable[[bytes, Any], bytes | None]] = {
             SUBSCRIBE: self._subscribe,
@@ -94,7 +92,7 @@ class DeliveryPart:
             REACHED_END_OF_TOPIC: self._in_order,
             CONSUMER_STATS_RESPONSE: self._asking.answered,
         }
-        context.follow(self)
+        context.follow(self.look)
 
     @property
     def held_bytes(self) -> int:
@@ -136,13 +134,13 @@ class DeliveryPart:
 
     def close(self) -> None:
         """See link.Part."""
-        self._context.leave(self)
+        self._context.leave(self.look)
         for consumer in self._consumers.values():
             consumer.close()
         self._consumers.clear()
 
     def look(self) -> None:
-        """See context.Looker."""
+        """Follow what limits consumers."""
         for consumer in list(self._consumers.values()):
             if consumer.limits.look():
                 self._follow(consumer)
@@ -187,7 +185,8 @@ class DeliveryPart:
         number, context = body.consumer_id, self._context
         if number in self._consumers:
             # It may be that the broker has closed the one that it had, and takes this one for another topic.
-            self._refuse(body, ServerError.SERVICE_NOT_READY, "a consumer of this number is there already")
+            text = "a consumer of this number is there already"
+            self.link.to_client(error(body.request_id, ServerError.SERVICE_NOT_READY, text))
             return None
         if max(map(len, (self._consumers, self._beginning, self._ending))) >= CONSUMERS_MAX:
             self.link.end("too_many_consumers")
@@ -199,7 +198,7 @@ class DeliveryPart:
             limits = Limits(context.laws, self._broker, topic, subscription, self.link.user)
         except BadName as wrong:
             # The broker might read it as a name after all, and nothing would limit it.
-            self._refuse(body, ServerError.INVALID_TOPIC_NAME, str(wrong))
+            self.link.to_client(error(body.request_id, ServerError.INVALID_TOPIC_NAME, str(wrong)))
             return None
         limits.look()
         if limits.exempt and limits.rates:
@@ -213,9 +212,6 @@ class DeliveryPart:
         elif self.up is _UP:
             self._see()
         return frame
-
-    def _refuse(self, body: Any, code: int, message: str) -> None:
-        self.link.to_client(error(body.request_id, code, message))
 
     def _unsubscribe(self, frame: bytes, body: Any) -> bytes:
         if (consumer := self._consumers.get(body.consumer_id)) is not None:

@@ -15,6 +15,9 @@ from enforcer.pulsar.link import Link
 from enforcer.wire.pulsar.commands import command, own_request_id
 from enforcer.wire.pulsar.frames import CONSUMER_STATS
 
+PERMIT_ANSWER_MS: Final = 5_000
+"""So long a broker may take to say how many permits a consumer has, when a limit begins while it reads."""
+
 _AGAIN_MS: Final = 50.0
 _ASKED_MAX: Final = 40
 """So often; then the last answer counts. One that is too low by some lets some more come, which are held."""
@@ -49,11 +52,10 @@ class ConnectionQuestions:
     Args:
         link: the connection.
         metrics: counts answers.
-        answer_ms: how long it is waited for one.
     """
 
-    def __init__(self, link: Link, metrics: DeliveryMetrics, answer_ms: float) -> None:
-        self._link, self._metrics, self._answer_ms = link, metrics, answer_ms
+    def __init__(self, link: Link, metrics: DeliveryMetrics) -> None:
+        self._link, self._metrics = link, metrics
         self._first = self._next = own_request_id()
         self._open: dict[int, _Question] = {}
         self._waiting: dict[Consumer, _Question] = {}
@@ -127,7 +129,7 @@ class ConnectionQuestions:
         for question in list(self._waiting.values()):
             if not heard:
                 question.since_ms = now_ms
-            elif now_ms - question.since_ms > self._answer_ms:
+            elif now_ms - question.since_ms > PERMIT_ANSWER_MS:
                 self._end(question, None if question.consumer.known else question.said)
 
     def _send(self, question: _Question) -> None:

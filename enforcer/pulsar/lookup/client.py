@@ -50,7 +50,9 @@ class LookupClient(asyncio.Protocol):
         self._connect = connect
         self._now_ms = now_ms
         self._used_ms = now_ms()
-        self._splitter = Splitter(self._ignore, self._take, MESSAGE_BYTES_DEFAULT + FRAME_OVERHEAD)
+        # Nothing passes: all kinds are wanted.
+        limit = MESSAGE_BYTES_DEFAULT + FRAME_OVERHEAD
+        self._splitter = Splitter(lambda _data, _unfinished: None, self._take, limit)
         self._splitter.wanted = _ALL
         self._transport: asyncio.Transport | None = None
         self._open: asyncio.Future[None] | None = None
@@ -152,6 +154,3 @@ class LookupClient(asyncio.Protocol):
         elif kind != PONG and not (self._open is not None and self._open.done()):
             # A login of several steps cannot be repeated for the client.
             self.close()
-
-    def _ignore(self, data: bytes, unfinished: bool) -> None:
-        """Nothing passes: all kinds are wanted."""

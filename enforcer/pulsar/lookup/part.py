@@ -1,4 +1,4 @@
-"""Lookups: every answer leads back to the proxy.
+"""Lookups, and topics that move: every answer leads back to the proxy.
 
 A client that is told where a topic is served goes there, unless the answer says that it is to go through the
 address it came from; then it comes back with a CONNECT that names that broker. Clients follow a redirect to
@@ -13,6 +13,7 @@ from enforcer.host.sockets import Address
 from enforcer.pulsar.context import Context
 from enforcer.pulsar.link import Link
 from enforcer.pulsar.lookup.client import AskingFailed, LookupClient
+from enforcer.pulsar.lookup.migration import ELSEWHERE, led_back
 from enforcer.pulsar.lookup.targets import PLAIN, SECURE
 from enforcer.wire.pulsar.commands import LookupType, ServerError, build, command, parse, rewritten
 from enforcer.wire.pulsar.frames import AUTH_RESPONSE, LOOKUP, LOOKUP_RESPONSE
@@ -33,7 +34,7 @@ _ASKED_MAX: Final = 8
 
 
 class Lookups:
-    """The lookups of one connection (link.Part).
+    """The lookups of one connection, and where its broker sends it (link.Part).
 
     Args:
         link: the connection.
@@ -51,7 +52,7 @@ class Lookups:
         self._others: dict[Address, LookupClient] = {}
         self._following: set[asyncio.Task[None]] = set()
         self.up = frozenset({LOOKUP, AUTH_RESPONSE})
-        self.down = frozenset({LOOKUP_RESPONSE})
+        self.down = frozenset({LOOKUP_RESPONSE}) | ELSEWHERE
 
     @property
     def held_bytes(self) -> int:
@@ -75,7 +76,9 @@ class Lookups:
         return frame
 
     def take_down(self, kind: int, frame: bytes) -> bytes | None:
-        """An answer."""
+        """An answer, or what sends the client elsewhere."""
+        if kind in ELSEWHERE:
+            return led_back(kind, frame, self._link, self._context)
         body = parse(frame)
         asked = self._asked.pop(body.request_id, None)
         if body.response != LookupType.REDIRECT:

@@ -17,7 +17,7 @@ from enforcer.pulsar.publish.pending_sends import Window
 from enforcer.pulsar.publish.producer import Lane, Producer
 from enforcer.pulsar.publish.producer_closures import ProducerClosures
 from enforcer.pulsar.publish.room import HeldBytes
-from enforcer.pulsar.publish.sends import read_answer, read_send
+from enforcer.pulsar.publish.sends import read_send
 from enforcer.wire.pulsar.commands import TEXT_MAX, ServerError, error, parse
 from enforcer.wire.pulsar.frames import (
     CLOSE_PRODUCER,
@@ -117,10 +117,10 @@ class PublishingPart:
         Raises:
             BadFrame: it cannot be read, or answers what was not asked.
         """
-        if kind in _ANSWERS:
-            self._answer(kind, frame)
-            return frame
         body = parse(frame)
+        if kind in _ANSWERS:
+            self._answer(kind, body)
+            return frame
         if kind == PRODUCER_SUCCESS:
             self._succeed(body)
         elif kind in _DONE:
@@ -163,7 +163,7 @@ class PublishingPart:
 
     def _take(self, frame: bytes) -> bytes | None:
         """A SEND of the client's."""
-        if self._shutting.active and self._shutting.drops(parse(frame).producer_id):
+        if self._shutting and self._shutting.drops(parse(frame).producer_id):
             self._context.numbers.unsent[UnsentReason.BLOCKED] += 1
             return None
         if not self._looks:
@@ -181,17 +181,17 @@ class PublishingPart:
             topic = read_topic(body.topic)
         except BadName as wrong:
             # The broker might read it as a name after all, and nobody would be charged.
-            self._refuse(body, ServerError.INVALID_TOPIC_NAME, str(wrong))
+            self._link.to_client(error(body.request_id, ServerError.INVALID_TOPIC_NAME, str(wrong)))
             return None
         if body.request_id in self._asked:
             raise BadFrame(Reason.UNEXPECTED)
         blocked = self._shutting.refusal(body.producer_id, topic.name)
         if blocked is not None:
-            self._refuse(body, *blocked)
+            self._link.to_client(error(body.request_id, *blocked))
             return None
         if len(self._asked) + len(self._by_id) >= PRODUCERS_MAX:
             text = f"a connection may have {PRODUCERS_MAX} producers"
-            self._refuse(body, ServerError.NOT_ALLOWED, text)
+            self._link.to_client(error(body.request_id, ServerError.NOT_ALLOWED, text))
             return None
         producer = self._by_id.get(body.producer_id)
         if producer is not None:
@@ -207,9 +207,6 @@ class PublishingPart:
             self._limited = True
             self._watch()
         return frame
-
-    def _refuse(self, body: Any, code: int, message: str) -> None:
-        self._link.to_client(error(body.request_id, code, message))
 
     def _succeed(self, body: Any) -> None:
         """The broker has made a producer, or has it wait."""
@@ -266,17 +263,16 @@ class PublishingPart:
         producer = self._by_id.get(producer_id)
         return self._coming.get(producer_id) if producer is None or producer.gone else producer
 
-    def _answer(self, kind: int, frame: bytes) -> None:
+    def _answer(self, kind: int, body: Any) -> None:
         """The broker has done with a SEND."""
-        producer_id, sequence_id = read_answer(frame)
-        producer = self._by_id.get(producer_id)
+        producer = self._by_id.get(body.producer_id)
         if producer is None:
             return
         sure = False
         if kind == SEND_RECEIPT:
-            pending = producer.unfinished.take(sequence_id)
+            pending = producer.unfinished.take(body.sequence_id)
         else:
-            pending, sure = producer.unfinished.take_refused(sequence_id)
+            pending, sure = producer.unfinished.take_refused(body.sequence_id)
         if pending is None:
             return
         pending.answered()
@@ -327,7 +323,7 @@ class PublishingPart:
 
     def _set_kinds(self) -> None:
         """Tell the link what is to be seen now, if that is something else."""
-        shuts = self._shutting.active
+        shuts = bool(self._shutting)
         up = _UP | {SEND} if self._looks or shuts else _UP
         down = _DOWN | (_ANSWERS if self._looks else _NONE) | (_DONE if shuts else _NONE)
         if (up, down) != (self.up, self.down):

@@ -1,13 +1,15 @@
 """SENDs that a broker has and has not answered: what they were charged, and the slots that they hold."""
 
 from collections.abc import Iterator
-from typing import Protocol
+from dataclasses import dataclass
 
+from enforcer.core.lines import Waiter
 from enforcer.laws.concurrency.limiter import Limiter, Ticket
 from enforcer.laws.shares.topic_accounts import Bill, ChargeResult
 from enforcer.pulsar.publish.sends import Send
 
 
+@dataclass(slots=True, eq=False)
 class PendingSend:
     """One SEND on its way.
 
@@ -20,23 +22,12 @@ class PendingSend:
         ticket: the slot.
     """
 
-    __slots__ = ("bill", "charged", "limiter", "send", "sent_ms", "ticket")
-
-    def __init__(
-        self,
-        send: Send,
-        bill: Bill,
-        charged: ChargeResult,
-        sent_ms: float,
-        limiter: Limiter | None = None,
-        ticket: Ticket | None = None,
-    ) -> None:
-        self.send = send
-        self.bill = bill
-        self.charged = charged
-        self.sent_ms = sent_ms
-        self.limiter = limiter
-        self.ticket = ticket
+    send: Send
+    bill: Bill
+    charged: ChargeResult
+    sent_ms: float
+    limiter: Limiter | None
+    ticket: Ticket | None
 
     def lost(self) -> None:
         """No answer will come, and nothing is learnt by that."""
@@ -48,14 +39,6 @@ class PendingSend:
         """Its answer has come."""
         if self.ticket is not None and self.limiter is not None:
             self.limiter.end(self.ticket)
-
-
-class Waker(Protocol):
-    """Who waits for room in the window."""
-
-    def wake(self) -> None:
-        """Look again, soon."""
-        ...
 
 
 class Window:
@@ -73,19 +56,19 @@ class Window:
     def __init__(self, size: int) -> None:
         self.count = 0
         self._size = size
-        self._waiting: dict[Waker, None] = {}
+        self._waiting: dict[Waiter, None] = {}
 
-    def admits(self, waker: Waker) -> bool:
+    def admits(self, waiter: Waiter) -> bool:
         """Whether one more may be sent; if not, who asks is woken when there is room."""
-        if self.count < self._size and (not self._waiting or waker in self._waiting):
-            self._waiting.pop(waker, None)
+        if self.count < self._size and (not self._waiting or waiter in self._waiting):
+            self._waiting.pop(waiter, None)
             return True
-        self._waiting[waker] = None
+        self._waiting[waiter] = None
         return False
 
-    def leave(self, waker: Waker) -> None:
+    def leave(self, waiter: Waiter) -> None:
         """It has nothing more to send."""
-        self._waiting.pop(waker, None)
+        self._waiting.pop(waiter, None)
 
     def sent(self) -> None:
         """One more is unfinished."""
@@ -96,8 +79,8 @@ class Window:
         self.count -= count
         if self._waiting and self.count <= self._size // 2:
             waiting, self._waiting = list(self._waiting), {}
-            for waker in waiting:
-                waker.wake()
+            for each in waiting:
+                each.wake()
 
 
 class PendingSends:

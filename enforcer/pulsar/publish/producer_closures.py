@@ -53,7 +53,7 @@ class ProducerClosures:
     Args:
         link: the connection.
         closer: what all share.
-        changed: called when `active` may have changed.
+        changed: called when there may be some or none where it was otherwise.
     """
 
     def __init__(self, link: Link, closer: Closer, changed: Callable[[], None]) -> None:
@@ -65,12 +65,8 @@ class ProducerClosures:
         # Of the blocks, when producers were looked at last.
         self._seen = _UNSEEN
 
-    @property
-    def active(self) -> bool:
-        """Whether SENDs and the broker's answers must be shown to it."""
-        return bool(self._by_id)
-
     def __len__(self) -> int:
+        """While there are any SENDs and the broker's answers must be shown to it."""
         return len(self._by_id)
 
     # The client's side -------------------------------------------------------------------------------------
@@ -180,8 +176,9 @@ class ProducerClosures:
             self._link.to_client(command(SUCCESS, request_id=shut.closing))
             shut.closing = None
         elif not shut.told:
-            # As a broker that closes it.
-            self._link.to_client(command(CLOSE_PRODUCER, producer_id=shut.producer_id, request_id=CONNECTION))
+            # As a broker that closes it: behind its PRODUCER_SUCCESS, which may still be kept back.
+            closed = command(CLOSE_PRODUCER, producer_id=shut.producer_id, request_id=CONNECTION)
+            self._link.answer(closed)
         shut.told = True
 
     def _tidy(self, shut: ProducerClosure) -> None:

@@ -5,6 +5,7 @@ as they do on a broker, which knows nothing finer. Where the process holds too m
 that hold more than their part of it, so that who is throttled for long takes nothing from others.
 """
 
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 EACH_BYTES: Final = 300
@@ -23,20 +24,19 @@ class Holder(Protocol):
         ...
 
 
+@dataclass(slots=True, eq=False)
 class HeldBytes:
     """What one connection holds.
 
     Attributes:
+        holder: it.
         size: bytes.
         unread: it is not read.
     """
 
-    __slots__ = ("holder", "size", "unread")
-
-    def __init__(self, holder: Holder) -> None:
-        self.holder = holder
-        self.size = 0
-        self.unread = False
+    holder: Holder
+    size: int = 0
+    unread: bool = False
 
 
 class Room:

@@ -31,18 +31,6 @@ class Send(NamedTuple):
     size: int
 
 
-class AnsweredSend(NamedTuple):
-    """The SEND that a receipt or an error is for.
-
-    Attributes:
-        producer_id: of its connection.
-        sequence_id: of the SEND.
-    """
-
-    producer_id: int
-    sequence_id: int
-
-
 def read_send(frame: bytes) -> Send:
     """A whole SEND.
 
@@ -57,13 +45,3 @@ def read_send(frame: bytes) -> Send:
     return Send(
         body.producer_id, body.sequence_id, body.highest_sequence_id, messages, len(frame) - parts.start
     )
-
-
-def read_answer(frame: bytes) -> AnsweredSend:
-    """A whole SEND_RECEIPT or SEND_ERROR.
-
-    Raises:
-        BadFrame: it cannot be read.
-    """
-    body = parse(frame)
-    return AnsweredSend(body.producer_id, body.sequence_id)

@@ -78,3 +78,23 @@ async def test_a_kafka_rest_api() -> None:
     assert front.desk.of_type("refund") == []
     await front.ask("POST", TOPICS, {"topic_name": "t1", "partitions_count": 500})
     assert (await front.ask("POST", TOPICS, new)).status == 429
+
+
+async def test_what_cannot_be_counted_is_charged_once_it_may_be_done() -> None:
+    """Of who may grow a topic and not look at it; a dry run is never done."""
+    settings = read_settings(HttpSettings, "http", str(EXAMPLE)).model_dump()
+    settings["rules"] = [{**rule, "dry_run_field": "validate_only"} for rule in settings["rules"]]
+    front, path = Front(rate=1, burst=100, **settings), f"{TOPICS}/t1"
+    front.pulsar.answers[f"GET {path}"] = lambda _seen: reply(403, {})
+    front.pulsar.answers[f"PATCH {path}"] = lambda _seen: reply(200, {})
+    await front.ask("PATCH", path, {"partitions_count": 8, "validate_only": True})
+    assert costs(front) == []
+    await front.ask("PATCH", path, {"partitions_count": 8})
+    assert costs(front) == [("CreatePartitions", {"t1": 8})]
+
+    def late(_seen: Seen) -> httpx2.Response:
+        raise httpx2.ReadTimeout("no")
+
+    front.pulsar.answers[f"PATCH {path}"] = late
+    assert (await front.ask("PATCH", path, {"partitions_count": 9})).status == 504
+    assert costs(front)[1:] == [("CreatePartitions", {"t1": 9})]

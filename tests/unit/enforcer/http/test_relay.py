@@ -140,6 +140,16 @@ async def test_a_short_wait_is_waited() -> None:
     assert (await front.ask("PUT", "/admin/v2/persistent/acme/orders/t2")).status == 204
 
 
+async def test_who_leaves_while_it_waits_has_nothing_done() -> None:
+    """It has given up, and may ask again."""
+    front = Front(rate=100, burst=100, wait_ms=5_000)
+    await front.ask("PUT", f"{TOPIC}/partitions", 101)
+    left = front.ask("PUT", "/admin/v2/persistent/acme/orders/t2", stays=False)
+    await asyncio.wait_for(left, 5)
+    assert len(front.pulsar.seen) == 1 and front.mutations.waiting == 0
+    assert front.count("weir_http_requests_total", operation="createNonPartitionedTopic", code="499") == 1
+
+
 async def test_lookups_name_the_proxy() -> None:
     """Or clients would go past it."""
     front = Front(binary_address="proxy:16650")

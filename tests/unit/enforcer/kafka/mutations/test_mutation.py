@@ -235,7 +235,7 @@ def test_dry_runs_beyond_their_rate_are_refused_without_an_event() -> None:
     """They are told of their rate, and wait for it; no event says so."""
     scene = Scene(Action.ASK, {"x": 5}, dry=True)
     assert scene.admission.quota is not None
-    scene.desk.coordinator.free.dry_runs.charge(scene.admission.quota, 107)
+    scene.desk.coordinator.dry_runs.charge(scene.admission.quota, 107)
     scene.again(Action.REFUSE, wait_ms=101_000, dry=True)
     assert scene.link.answers[0][1] == 101_000
     assert b"Dry runs of user=a are beyond 1 times" in scene.link.answers[0][0]

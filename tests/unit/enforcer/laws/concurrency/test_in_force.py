@@ -24,13 +24,13 @@ def samples(count: int, rtt_ms: int, inflight: int) -> list[Sample]:
 
 def test_before_any_decision_it_is_the_policys() -> None:
     """The algorithm's initialLimit, and of `fixed` its limit."""
-    assert LimitInForce(AIMD, 5_000).limit == 40
-    assert LimitInForce({"algorithm": "fixed", "fixed": {"limit": 7}}, 5_000).limit == 7
+    assert LimitInForce(AIMD).limit == 40
+    assert LimitInForce({"algorithm": "fixed", "fixed": {"limit": 7}}).limit == 7
 
 
 def test_the_newest_decision_is_in_force() -> None:
     """One of before is passed over, however old; each is counted by what it did."""
-    limit, now_ts = LimitInForce(AIMD, 5_000), 1_795_166_668_000
+    limit, now_ts = LimitInForce(AIMD), 1_795_166_668_000
     for limited, age_ms in ((50, 1_000), (60, 0), (50, 1_000), (2, 3 * 86_400_000), (60, 0)):
         limit.take(decision(limited, now_ts - age_ms), 0.0)
     assert (limit.limit, dict(limit.changes)) == (60, {"increase": 2, "held": 1})
@@ -41,7 +41,7 @@ def test_the_newest_decision_is_in_force() -> None:
 @pytest.fixture
 def limit() -> LimitInForce:
     """One that adapts."""
-    return LimitInForce(AIMD, 5_000)
+    return LimitInForce(AIMD)
 
 
 def test_a_decision_of_other_policies_is_passed_over(limit: LimitInForce) -> None:
@@ -61,7 +61,7 @@ def test_other_settings_begin_anew_and_equal_ones_do_not(limit: LimitInForce) ->
 
 def test_a_limit_of_other_settings_does_not_come_back() -> None:
     """Said again, or decided just before the change; not even when the settings are as before."""
-    limit, small = LimitInForce(AIMD, 5_000), {**AIMD, "aimd": {"maxLimit": 50, "initialLimit": 20}}
+    limit, small = LimitInForce(AIMD), {**AIMD, "aimd": {"maxLimit": 50, "initialLimit": 20}}
     limit.take(decision(900, 1_000), 0.0)
     limit.set_entry(small, 3_000)
     for ts in (1_000, 2_999):

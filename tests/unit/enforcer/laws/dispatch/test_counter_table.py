@@ -17,7 +17,7 @@ FREE = Left(None, None, 0, "", "")
 
 def left(proxy: Proxy, now: int, broker: str = "b1", place: tuple[str, str] = PLACE) -> Left:
     """What a proxy may deliver."""
-    return proxy.table.left(broker, *place, now)
+    return proxy.left(now, broker, place)
 
 
 def proxy_of(policies: dict[str, Any], **bounds: int) -> Proxy:
@@ -275,11 +275,11 @@ def test_a_moment_is_as_good_as_asking_each_time() -> None:
             now += chance.choice((0, 1, 400, 1_000))
             moment = one.table.moment("b1", now)
             for place in ((TOPIC, f"s{chance.randrange(3)}") for _ in range(3)):
-                assert one.table.left_at(moment, *place) == left(other, now, place=place)
+                assert one.table.left(moment, *place) == left(other, now, place=place)
                 if chance.randrange(2):
                     delivery = (seq, 0, chance.randrange(15), 100, 1, True, place)
-                    ts = one.table.deliver_at(moment, Delivery(*delivery))
-                    assert ts == other.table.deliver("b1", Delivery(*delivery), now)
-                assert one.table.left_at(moment, *place) == left(other, now, place=place)
+                    ts = one.table.deliver(moment, Delivery(*delivery))
+                    assert ts == other.table.deliver(other.table.moment("b1", now), Delivery(*delivery))
+                assert one.table.left(moment, *place) == left(other, now, place=place)
             assert one.acquired(now) == other.acquired(now)
         assert one.table.counts == other.table.counts

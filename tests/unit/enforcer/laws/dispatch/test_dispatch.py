@@ -51,11 +51,12 @@ class Desk:
 
     def deliver(self, count: int = 1, place: tuple[str, str] = PLACE, broker: str = "broker-0") -> None:
         """Deliver something of a hundred bytes each."""
-        self.dispatch.deliver(broker, *place, msgs=count, size=100 * count, entries=1, backlog=True)
+        moment = self.dispatch.moment(broker)
+        self.dispatch.deliver_at(moment, *place, msgs=count, size=100 * count, entries=1, backlog=True)
 
     def left(self, place: tuple[str, str] = PLACE) -> Left:
         """What may be delivered."""
-        return self.dispatch.left("broker-0", *place)
+        return self.dispatch.left_at(self.dispatch.moment("broker-0"), *place)
 
     def flush(self) -> None:
         """The moment has passed."""
@@ -98,7 +99,7 @@ def test_without_a_rate_nothing_is_done() -> None:
     """One attribute says so."""
     desk = Desk({"broker": {"preciseDispatcherFlowControl": True}})
     dispatch = desk.dispatch
-    assert not dispatch.active and not dispatch.by_subscription and dispatch.precise
+    assert not dispatch.active and not dispatch.by_subscription
     assert not dispatch.limits(*PLACE)
     desk.deliver()
     assert not desk.later and not dispatch.reports._waiting
@@ -269,7 +270,8 @@ def test_means_for_planning() -> None:
     dispatch = desk.dispatch
     assert dispatch.mean_entry("broker-0", *PLACE) == (1.0, 0.0)
     for entries in (2, 4):
-        dispatch.deliver("broker-0", *PLACE, msgs=18, size=900, entries=entries, backlog=True)
+        moment = dispatch.moment("broker-0")
+        dispatch.deliver_at(moment, *PLACE, msgs=18, size=900, entries=entries, backlog=True)
     assert dispatch.mean_entry("broker-0", *PLACE) == (6.0, 300.0)
     desk.now += HOUR_MS + 1
     assert dispatch.mean_entry("broker-0", *PLACE) == (1.0, 0.0)
@@ -312,4 +314,4 @@ def test_a_decision_of_another_broker_is_none_of_ours() -> None:
     desk = Desk(TEN)
     desk.dispatch.take([CounterStatement("x", T0, "p2", "broker-9", *PLACE, (None, None, (4, 0)))])
     assert desk.left().msgs == 10
-    assert desk.dispatch.left("broker-9", *PLACE).msgs == 6
+    assert desk.dispatch.left_at(desk.dispatch.moment("broker-9"), *PLACE).msgs == 6

@@ -59,7 +59,7 @@ class Several:
             proxy.read(said)
         done, events = self.delivered[-1], list[Event]()
         for number, proxy in enumerate(self.proxies):
-            while done[number] < self.wants[number] and proxy.table.left("b1", *_PLACE, now).wait_ms == 0:
+            while done[number] < self.wants[number] and proxy.left(now).wait_ms == 0:
                 event = proxy.deliver(now, self.entry)
                 assert event is not None
                 done[number] += self.entry
@@ -81,9 +81,6 @@ class Several:
             carried = max(0, carried) + total - RATE
             worst = max(worst, carried)
         return worst
-
-
-_PLACE = ("persistent://acme/orders/t1", "sub1")
 
 
 @each("entry", [7, 30])
@@ -195,10 +192,10 @@ def test_a_proxy_that_comes_makes_the_parts_smaller() -> None:
     (proxy,) = world.proxies
     for _ in range(60):
         proxy.deliver(T0, 1)
-    assert proxy.table.left("b1", *_PLACE, T0).msgs == 40
+    assert proxy.left(T0).msgs == 40
     proxy.table.set_proxies(2)
-    assert proxy.table.left("b1", *_PLACE, T0) == (0, None, 1_000, "subscription", "msgs")
+    assert proxy.left(T0) == (0, None, 1_000, "subscription", "msgs")
     # Two of its parts are 100, and 60 twice over are 120.
-    assert proxy.table.left("b1", *_PLACE, T0 + 1_000).msgs == 40
+    assert proxy.left(T0 + 1_000).msgs == 40
     proxy.table.set_proxies(1)
-    assert proxy.table.left("b1", *_PLACE, T0 + 1_000).msgs == 100
+    assert proxy.left(T0 + 1_000).msgs == 100

@@ -34,11 +34,12 @@ class Bench:
 
     def left(self, broker: str = "broker-0") -> Left:
         """What may be delivered."""
-        return self.dispatch.left(broker, *PLACE)
+        return self.dispatch.left_at(self.dispatch.moment(broker), *PLACE)
 
     def deliver(self, count: int, broker: str = "broker-0", *, backlog: bool = True) -> None:
         """Deliver something."""
-        self.dispatch.deliver(broker, *PLACE, msgs=count, size=10 * count, entries=1, backlog=backlog)
+        moment = self.dispatch.moment(broker)
+        self.dispatch.deliver_at(moment, *PLACE, msgs=count, size=10 * count, entries=1, backlog=backlog)
 
     def _send(self, event: Mapping[str, Any], _key: str) -> bool:
         self.sent.append(event)
@@ -99,7 +100,8 @@ def test_a_subscription_more_makes_room_for_itself() -> None:
     """Accounts are bounded, and clients make up subscriptions: one goes, and is reported."""
     bench = Bench({"namespaces.acme/orders": {"subscriptionDispatchRate": ACROSS}}, accounts_max=1)
     other = (TOPIC, "sub2")
-    bench.dispatch.deliver("broker-0", *other, msgs=500, size=1, entries=1, backlog=True)
+    dispatch = bench.dispatch
+    dispatch.deliver_at(dispatch.moment("broker-0"), *other, msgs=500, size=1, entries=1, backlog=True)
     bench.deliver(500)
     assert bench.left().msgs == 0 and bench.desk.meter.unmetered == 0
     (left,) = bench.desk.meter.take_left().values()

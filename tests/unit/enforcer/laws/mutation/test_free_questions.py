@@ -1,6 +1,6 @@
 """A rate for what is not charged."""
 
-from enforcer.laws.mutation.waiting import Allowance, FreeQuestions
+from enforcer.laws.mutation.waiting import Allowance
 from streaming.policy.policy_set import MutationQuota
 
 
@@ -39,10 +39,10 @@ def test_balances_are_bounded() -> None:
 def test_dry_runs_have_rate_and_burst_of_their_factor() -> None:
     """1,000 times 20 at once, then 1,000 times 2 a second; refusals beside them as before."""
     now = 0.0
-    free = FreeQuestions(1_000, 10, 100, lambda: now)
-    assert free.dry_runs.take(quota(), 20_002) == 0
-    assert free.dry_runs.take(quota(), 1) == 1
-    assert free.refusals.take(quota(), 25) == 0
-    assert free.refusals.take(quota(), 1) == 250
+    dry_runs, refusals = (Allowance(*each, 100, lambda: now) for each in ((1_000, 1_000), (10, 1)))
+    assert dry_runs.take(quota(), 20_002) == 0
+    assert dry_runs.take(quota(), 1) == 1
+    assert refusals.take(quota(), 25) == 0
+    assert refusals.take(quota(), 1) == 250
     now = 1.0
-    assert free.dry_runs.take(quota(), 1) == 0
+    assert dry_runs.take(quota(), 1) == 0

@@ -186,7 +186,7 @@ def test_after_an_unanswered_question_one_every_five_seconds(local: LocalDecisio
 def test_a_question_that_is_open_is_the_only_one(local: LocalDecisions) -> None:
     """However long it stays without an answer, once one was not answered."""
     local.set_proxies(2)
-    local.set_blind(True)
+    local.blind = True
     assert ask(local, "q1", 0, 1) is None
     local.unanswered(SUBJECT, "q1")
     assert ask(local, "q2", QUESTION_EVERY_MS, 1) is None
@@ -195,14 +195,14 @@ def test_a_question_that_is_open_is_the_only_one(local: LocalDecisions) -> None:
 
 def test_who_is_blind_asks_and_then_refuses(local: LocalDecisions) -> None:
     """Nothing is admitted at once beside others; alone it makes no difference."""
-    local.set_blind(True)
+    local.blind = True
     assert told(ask(local, "e1", 0, 1))[0] == "allow"
     local.set_proxies(2)
     assert ask(local, "q1", 0, 1) is None
     local.unanswered(SUBJECT, "q1")
     assert told(ask(local, "e2", 0, 1))[:3] == ("reject", ("t0",), QUESTION_EVERY_MS)
     assert told(ask(local, "e3", 0, 1, dry=True))[0] == "allow"
-    local.set_blind(False)
+    local.blind = False
     assert told(ask(local, "e4", 0, 1))[0] == "allow"
 
 

@@ -34,4 +34,4 @@ def test_what_was_decided_under_no_quota_is_read_back_as_decided() -> None:
     reading = desk.coordinator.reading
     assert reading is not None
     reading.event(Charge("user=a", "p2-1", EPOCH_MS, (5,), False))
-    assert (desk.coordinator.local_decisions.tail, desk.coordinator.local_decisions.subjects) == (0, 0)
+    assert (desk.coordinator.local_decisions.tail, len(desk.coordinator.local_decisions._subjects)) == (0, 0)

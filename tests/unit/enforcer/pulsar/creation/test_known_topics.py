@@ -38,8 +38,8 @@ def test_partitions_are_there_with_their_topic() -> None:
     shelf.known.note("persistent://public/default/t", 2)
     assert shelf.has("t-partition-0") and shelf.has("t-partition-1")
     assert not shelf.has("t-partition-2") and not shelf.has("t") and not shelf.has("t-partition-01")
-    assert shelf.known.is_partitioned("persistent://public/default/t")
-    assert not shelf.known.is_partitioned("persistent://public/default/u")
+    assert "persistent://public/default/t" in shelf.known.partitions
+    assert "persistent://public/default/u" not in shelf.known.partitions
 
 
 def test_the_tables_have_bounds() -> None:
@@ -47,9 +47,9 @@ def test_the_tables_have_bounds() -> None:
     shelf = Shelf()
     for number in range(5):
         shelf.known.note(f"persistent://a/b/t{number}", 0)
-        shelf.known.note_default(f"a/{number}", number)
+        shelf.known.defaults[f"a/{number}"] = number
     assert [shelf.has(f"a/b/t{number}") for number in range(5)] == [False, False, True, True, True]
-    assert [shelf.known.default_partitions(f"a/{number}") for number in range(5)] == [None, None, 2, 3, 4]
+    assert [shelf.known.defaults.get(f"a/{number}") for number in range(5)] == [None, None, 2, 3, 4]
 
 
 async def test_one_at_a_time_has_the_turn() -> None:
@@ -71,8 +71,8 @@ async def test_one_at_a_time_has_the_turn() -> None:
     gone.cancel()
     with pytest.raises(TimeoutError):
         await late
-    assert known.turns == 1
+    assert len(known._turns) == 1
     await asyncio.gather(first, second)
-    assert order == ["first False", "second True"] and known.turns == 0
+    assert order == ["first False", "second True"] and len(known._turns) == 0
     await work("third")
     assert order[-1] == "third False"

@@ -117,7 +117,7 @@ async def test_a_client_that_goes_away() -> None:
     assert yard.charged() == [{"t": 1}] and not client.wire.up
     client.part.close()
     await settle_down()
-    assert client.part.held_bytes == 0 and yard.known.turns == 0
+    assert client.part.held_bytes == 0 and len(yard.known._turns) == 0
     (event,) = yard.desk.of_type("request")
     yard.desk.coordinator.take([decision(id=event["id"], ts=yard.desk.wall_ms)])
     assert yard.refunded() == 1
@@ -157,7 +157,7 @@ async def test_thousands_of_names(monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(1_000):
         await client.look_up(f"t{number}")
         await client.answer(number % 2)
-    assert len(yard.known._topics) == len(yard.known._partitions) == 100
+    assert len(yard.known._topics) == len(yard.known.partitions) == 100
     assert not client.part._tasks and not client.part._open and not client.part._questions._asked
     assert yard.metrics.held._value.get() == 0
 

@@ -19,7 +19,7 @@ def test_limits_that_change_all_the_time_are_followed_by_one_run() -> None:
             waiting.append(world.waiting)
 
     for _ in range(300):
-        world.desk.follow(Slow())
+        world.desk.follow(Slow().look)
     world.put(per_subscription(1))
     world.run(1_000)
     # The rest of a run, and the next look at the policies.

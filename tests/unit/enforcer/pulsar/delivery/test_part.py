@@ -87,7 +87,7 @@ def test_permits_are_kept_until_the_broker_has_said_what_it_has() -> None:
 
 def test_a_broker_that_does_not_say_is_left_its_permits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Then they pass as they come, and the rate holds by holding messages alone."""
-    monkeypatch.setattr("enforcer.pulsar.delivery.part.PERMIT_ANSWER_MS", 1_000)
+    monkeypatch.setattr("enforcer.pulsar.delivery.permit_questions.PERMIT_ANSWER_MS", 1_000)
     world = World()
     link = ModelLink(world)
     link.answers_stats = False

@@ -105,7 +105,7 @@ def test_an_answer_behind_what_is_held_is_waited_for(monkeypatch: pytest.MonkeyP
 
 def test_a_broker_that_does_not_answer_is_believed_to_count_as_we_do(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its consumers are limited as before, and no question is kept."""
-    monkeypatch.setattr("enforcer.pulsar.delivery.part.PERMIT_ANSWER_MS", 1_000)
+    monkeypatch.setattr("enforcer.pulsar.delivery.permit_questions.PERMIT_ANSWER_MS", 1_000)
     world = World(per_subscription(RATE))
     link = ModelLink(world)
     link.answers_stats = False

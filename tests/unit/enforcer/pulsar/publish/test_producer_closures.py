@@ -3,6 +3,7 @@
 import pytest
 from backlog_kit import EXCEPTION, HOLD
 from publish_kit import FREE, LIMITED, TEN, FakeLink, World, joined
+from pulsar_rig import Seeing
 
 from enforcer.pulsar.publish.closer import Closer
 from enforcer.pulsar.publish.producer_closures import FORGET_MS, TOLD_MS
@@ -137,6 +138,20 @@ def test_a_producer_that_is_made_while_its_topic_is_blocked_is_closed() -> None:
     world.run(1_000)
     answer(link)
     assert [producer_id for producer_id, _ in told(link)] == [1, 2]
+
+
+def test_a_client_is_not_told_before_it_has_the_producer() -> None:
+    """The answer to a PRODUCER that made its topic waits behind this part until Kafka has the event."""
+    world, link = joined()
+    keeps = Seeing(set(), {PRODUCER_SUCCESS, CLOSE_PRODUCER})
+    kept: list[bytes] = []
+    keeps.answer = kept.append
+    link.parts.append(keeps)
+    link.make(1, FREE)
+    world.block(FREE)
+    world.run(1_000)
+    answer(link)
+    assert link.got == [] and [frame[9] for frame in kept] == [PRODUCER_SUCCESS, CLOSE_PRODUCER]
 
 
 def test_a_broker_that_does_not_answer_keeps_no_client_waiting() -> None:
