@@ -12,6 +12,7 @@ from types import FrameType
 from typing import Any
 from urllib.parse import urlsplit
 
+from enforcer.host.doors.listening import listen_at
 from streaming.job.process.stop import Stop, stop_signals
 from weir.paths import check_folder, named
 
@@ -99,14 +100,21 @@ def write_ready_file(
             draft.unlink()
 
 
-def forget_ready_file(path: Path | None) -> None:
+def forget_ready_file(path: Path | None, address: tuple[str, int] | None = None) -> None:
     """Remove what an earlier process has left: it says nothing about one that starts now.
 
     Who listens does so once the port is his: it may be the file of another one, which goes on.
 
+    Args:
+        path: the file; None: there is none.
+        address: where we shall listen, and do not yet; None: nowhere, or we do.
+
     Raises:
-        WeirError: no such file can be written; it would be noticed only once all is up.
+        WeirError: the port is another one's, or no such file can be written, which would be noticed only once
+            all is up.
     """
+    if address is not None:
+        listen_at(address, both=False).close()
     if path is None:
         return
     with named(path, "written"):

@@ -61,7 +61,7 @@ def _add_options(parser: argparse.ArgumentParser, once: str) -> None:
 
 def _run_pulsar(args: argparse.Namespace) -> int:
     """Collect until a signal; raises WeirError as `serve` does."""
-    forget_ready_file(args.ready_file)
+    forget_ready_file(args.ready_file, args.metrics)
     # Here and not above: `weir --help` must load neither an HTTP nor a Kafka client.
     from streaming.collect.backlog.settings import BacklogSettings
     from streaming.collect.settings import PulsarCollectSettings
@@ -80,7 +80,7 @@ def _run_pulsar(args: argparse.Namespace) -> int:
 
 def _run_kafka(args: argparse.Namespace) -> int:
     """Collect until a signal; with --once raises WeirError if a round failed."""
-    forget_ready_file(args.ready_file)
+    forget_ready_file(args.ready_file, args.metrics)
     # Here and not above: `weir --help` must not load a Kafka client.
     from enforcer.core.settings import ProxySettings
     from streaming.collect.backlog.settings import BacklogSettings

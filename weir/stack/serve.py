@@ -59,8 +59,6 @@ def serve(
         # Whatever fails: who is not stopped is killed with us.
         held.callback(stack.stop)
         stack.take_data_dir()
-        # Not before: it may be that of another one, which goes on.
-        forget_ready_file(args.ready_file)
         _check_port(options.listen, "--listen")
         _check_port(options.admin, "--admin")
         if options.pulsar:
@@ -68,6 +66,8 @@ def serve(
         tls = None if settings.tls is None else WatchedContext.of_metrics(settings.tls)
         server = MetricsServer(args.metrics, stack.metrics_sources, _SCRAPE_S, tls)
         held.callback(server.stop)
+        # Not before: it may be that of another one, which goes on.
+        forget_ready_file(args.ready_file)
         if args.ready_file:
             held.callback(args.ready_file.unlink, missing_ok=True)
         held.callback(_tell, stop)
