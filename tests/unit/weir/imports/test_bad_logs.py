@@ -67,6 +67,15 @@ def test_a_file_that_begins_with_no_time(tmp_path: Path, day: str) -> None:
     assert (len(events), file, number) == (1, "r.log", 1)
 
 
+def test_dead_letters_without_room_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A full disk: the file of events was named, on another disk."""
+    path = tmp_path / "r.log"
+    path.write_text(f"{GOOD[:300]}\n" * 100 + GOOD)
+    words = ["--out", str(tmp_path / "out.jsonl"), "--dead-letters", "/dev/full", str(path)]
+    assert main(["import", "kafka-request-log", *words]) == 1
+    assert capsys.readouterr().err == "weir: /dev/full: cannot be written: No space left on device\n"
+
+
 def test_a_truncated_archive(tmp_path: Path) -> None:
     """What can be unpacked counts, and the next file is read."""
     whole = gzip.compress("\n".join([GOOD] * 5_000).encode(), 0)
