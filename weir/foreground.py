@@ -37,8 +37,8 @@ def terminated_as_interrupted() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-class StopSignal:
-    """Remembers the first of `stop_signals`; a second one but SIGHUP calls `force`.
+class StopSignal(Stop):
+    """Asked for by the first of `stop_signals`; a second one but SIGHUP calls `force`.
 
     Install it from the main thread. Python runs signal handlers between two instructions of the
     main thread, so the handler only says so and the main loop does the stopping.
@@ -48,7 +48,7 @@ class StopSignal:
     """
 
     def __init__(self, force: Callable[[], None] | None = None) -> None:
-        self._stop = Stop()
+        super().__init__()
         self._force = force
 
     def install(self) -> None:
@@ -56,20 +56,11 @@ class StopSignal:
         for number in stop_signals():
             signal.signal(number, self._handle)
 
-    @property
-    def requested(self) -> bool:
-        """True from the first signal on."""
-        return self._stop.asked
-
-    def wait(self, limit_s: float) -> bool:
-        """Sleep until a stop is requested or `limit_s` has passed; returns `requested`."""
-        return self._stop.wait(limit_s)
-
     def _handle(self, number: int, frame: FrameType | None) -> None:
         # A shell says it and the kernel once more, as the shell ends.
-        if self._stop.asked and self._force and number != signal.SIGHUP:
+        if self.asked and self._force and number != signal.SIGHUP:
             self._force()
-        self._stop.ask()
+        self.ask()
 
 
 def write_ready_file(

@@ -133,7 +133,7 @@ def watch(cluster: Cluster, asked: ViewOptions, every_s: float, stop: StopSignal
     begin, end = (_CLEAR, "\n") if terminal else ("", "\n" if asked.as_json else "\n\n")
     told: list[str] = []
     try:
-        while not stop.requested:
+        while not stop.asked:
             try:
                 print(begin + "\n".join(view.lines()), end=end, flush=True)
             except TopicUnreported as nothing:

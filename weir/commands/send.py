@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
         sender,
         pace,
         keep_times=args.keep_times,
-        stopped=lambda: stop.requested,
+        stopped=lambda: stop.asked,
     )
     return _report(sender, addresser, finished)
 

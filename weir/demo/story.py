@@ -82,7 +82,7 @@ def play(stack: Stack, stop: StopSignal, data: Path, policies: str) -> list[str]
         prefix=f"demo-{int(time.time())}",
         work_dir=data / "logs",
         say=screen.say,
-        stopping=lambda: stop.requested or over.is_set(),
+        stopping=lambda: stop.asked or over.is_set(),
     )
 
     def act(client: Any) -> None:

@@ -138,7 +138,7 @@ class Stack:
         self.parts += prepared.result()
         for part in self.parts:
             # The job waits for its broker for a limited time.
-            if not self._stop.requested and not part.child.alive():
+            if not self._stop.asked and not part.child.alive():
                 part.start()
         self._say(f"starting {', '.join(part.name for part in self.parts)} ...")
         next_word = time.monotonic() + _STILL_WAITING_S
@@ -263,11 +263,11 @@ class Stack:
             # Its modules are loaded while the broker starts.
             self.parts[0].start()
             self._run("kafka", kafka)
-        if self._options.pulsar == LOCAL and not self._stop.requested:
+        if self._options.pulsar == LOCAL and not self._stop.asked:
             try:
-                prepare(self._say, lambda: self._stop.requested)
+                prepare(self._say, lambda: self._stop.asked)
             except WeirError:
-                if self._stop.requested:
+                if self._stop.asked:
                     return False
                 raise
             pulsar = LocalPulsar(
@@ -278,7 +278,7 @@ class Stack:
             )
             self._pulsar, self._pulsar_admin = pulsar.service, self._pulsar_admin or pulsar.admin
             self._run("pulsar", pulsar)
-        return not self._stop.requested
+        return not self._stop.asked
 
     def _run(self, name: str, server: LocalServer) -> None:
         self._say(f"starting {name} in {self._options.data / name} ...")

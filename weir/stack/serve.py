@@ -80,7 +80,7 @@ def serve(
 
 
 def _tell(stop: StopSignal) -> None:
-    if stop.requested:
+    if stop.asked:
         _say("stopping (a second Ctrl-C kills) ...")
 
 

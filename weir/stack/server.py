@@ -149,9 +149,9 @@ class Broker:
         """
         begun = time.monotonic()
         try:
-            self.server.start(self._start_s, lambda: self._stop.requested)
+            self.server.start(self._start_s, lambda: self._stop.asked)
         except WeirError:
-            if self._stop.requested:
+            if self._stop.asked:
                 return
             raise
         self._say(f"{self.name} is ready ({time.monotonic() - begun:.1f} s)")
@@ -163,7 +163,7 @@ class Broker:
             WeirError: it ended and is not to be restarted, with the end of its log.
         """
         child = next(iter(self.server.children), None)
-        if child is None or child.alive() or self._stop.requested:
+        if child is None or child.alive() or self._stop.asked:
             return False
         tail = "".join(f"\n    {line}" for line in child.last_lines())
         why = f"{self.name} ended with status {child.poll()}; the end of {child.log}:{tail}"

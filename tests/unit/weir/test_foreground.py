@@ -35,7 +35,7 @@ def heard(after):
     sys.settrace(trace)
     stop.wait(0.01)
     sys.settrace(None)
-    assert stop.requested is (left <= 0)
+    assert stop.asked is (left <= 0)
     return left <= 0
 
 after = 1
@@ -120,7 +120,7 @@ def test_a_terminal_that_goes_away_asks_for_a_stop_unless_nohup_is_there(ignored
         stop.install()
         for _ in range(2):
             signal.raise_signal(signal.SIGHUP)
-        assert stop.requested is not ignored and not forced
+        assert stop.asked is not ignored and not forced
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

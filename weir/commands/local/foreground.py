@@ -64,9 +64,9 @@ def serve(
     if warning:
         _say(warning)
     try:
-        prepare(_say, lambda: stop.requested)
+        prepare(_say, lambda: stop.asked)
         print(f"starting {broker.name} in {broker.data_dir} ...", flush=True)
-        broker.start(stopping=lambda: stop.requested)
+        broker.start(stopping=lambda: stop.asked)
         print(f"{ready()}; Ctrl-C stops it", flush=True)
         if ready_file:
             write_ready_file(ready_file, described())
@@ -75,7 +75,7 @@ def serve(
                 if not child.alive():
                     raise WeirError(f"{child.name} ended: " + " | ".join(child.last_lines(5)))
     except WeirError:
-        if not stop.requested:
+        if not stop.asked:
             raise
     finally:
         broker.stop()

@@ -79,7 +79,7 @@ class Stop:
         self.waited: list[float] = []
 
     @property
-    def requested(self) -> bool:
+    def asked(self) -> bool:
         """Whether it is over."""
         return self.left == 0
 
@@ -87,7 +87,7 @@ class Stop:
         """A turn is over."""
         self.left -= 1
         self.waited.append(limit_s)
-        return self.requested
+        return self.asked
 
 
 def test_json_is_an_array_of_the_records(

@@ -210,7 +210,7 @@ def test_second_signal_forces() -> None:
         stop.install()
         assert not stop.wait(0)
         signal.raise_signal(signal.SIGTERM)
-        assert stop.requested and forced == []
+        assert stop.asked and forced == []
         signal.raise_signal(signal.SIGINT)
         assert forced == [True]
     finally:
