@@ -64,24 +64,25 @@ class StopSignal(Stop):
 
 
 def write_ready_file(
-    path: Path | str, content: Mapping[str, Any], or_say: Callable[[str], None] | None = None
+    path: Path | None, content: Mapping[str, Any], or_say: Callable[[str], None] | None = None
 ) -> None:
     """Write JSON so that a reader who polls for the file never sees half of it.
 
     Args:
-        path: the file.
+        path: the file; None: nobody reads any.
         content: its content.
         or_say: of what works already: takes a line where it cannot be written, as on a full disk.
 
     Raises:
         OSError: it cannot be written, and `or_say` is None.
     """
-    target = Path(path)
-    draft = target.with_name(f"{target.name}.{os.getpid()}")
+    if path is None:
+        return
+    draft = path.with_name(f"{path.name}.{os.getpid()}")
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         draft.write_text(json.dumps(content) + "\n")
-        draft.replace(target)
+        draft.replace(path)
     except OSError as error:
         if or_say is None:
             raise

@@ -58,7 +58,7 @@ async def serve(args: argparse.Namespace, terms: KafkaTerms, cluster: Cluster) -
 
     def once_ready() -> None:
         nonlocal ready
-        if args.ready_file and not ready:
+        if not ready:
             write_ready_file(args.ready_file, {"pid": os.getpid(), "metrics": address})
         ready = True
 

@@ -145,8 +145,7 @@ async def _serve(service: "AdminService", fronts: "list[HttpService]", args: arg
 async def _say_ready(service: "AdminService", ready_file: Path | None) -> None:
     await service.read.wait()
     logger.info("ready on %s", service.url)
-    if ready_file is not None:
-        write_ready_file(ready_file, _described(service))
+    write_ready_file(ready_file, _described(service))
 
 
 async def _watch_over(service: "AdminService") -> None:

@@ -86,7 +86,7 @@ def _tell(stop: StopSignal) -> None:
 
 def _watch(stack: Stack, stop: StopSignal, server: MetricsServer, ready_file: Path | None) -> None:
     while not stop.wait(POLL_S):
-        if stack.look() and ready_file and all(part.ready for part in stack.parts):
+        if stack.look() and all(part.ready for part in stack.parts):
             write_ready_file(ready_file, _ready_content(stack, server), _say)
 
 
@@ -96,8 +96,7 @@ def _ready_content(stack: Stack, server: MetricsServer) -> dict[str, object]:
 
 def _announce(stack: Stack, server: MetricsServer, args: argparse.Namespace, *, pulsar_tls: bool) -> None:
     content = _ready_content(stack, server)
-    if args.ready_file:
-        write_ready_file(args.ready_file, content)
+    write_ready_file(args.ready_file, content)
     proxy, kafka = content["proxy"], content["kafka"]
     there = reached(kafka, args.settings)
     print(f"weir is ready: clients connect to {proxy}, Kafka is {kafka}, metrics {content['metrics']}")

@@ -74,7 +74,7 @@ def run_workers(
             for part in parts:
                 part.start()
             while not stop.wait(_POLL_S):
-                if _look(parts, say) and ready_file and all(part.ready for part in parts):
+                if _look(parts, say) and all(part.ready for part in parts):
                     write_ready_file(ready_file, _described(parts), say)
         finally:
             _stop(parts, stop_s + _STOP_MORE_S, say)

@@ -68,8 +68,7 @@ def serve(
         print(f"starting {broker.name} in {broker.data_dir} ...", flush=True)
         broker.start(stopping=lambda: stop.asked)
         print(f"{ready()}; Ctrl-C stops it", flush=True)
-        if ready_file:
-            write_ready_file(ready_file, described())
+        write_ready_file(ready_file, described())
         while not stop.wait(_CHECK_S):
             for child in broker.children:
                 if not child.alive():
