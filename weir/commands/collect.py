@@ -85,17 +85,16 @@ def _run_kafka(args: argparse.Namespace) -> int:
     from enforcer.core.settings import ProxySettings
     from streaming.collect.backlog.settings import BacklogSettings
     from streaming.collect.kafka.settings import KafkaBacklogSettings
-    from weir.collect.kafka import KafkaTerms, serve
+    from streaming.contract.namespaces import Namespaces
+    from weir.collect.kafka import serve
 
-    terms = KafkaTerms(
-        collect=read_settings(CollectSettings, "collect", args.settings),
-        backlog=read_settings(BacklogSettings, "backlog", args.settings),
-        kafka=read_settings(KafkaBacklogSettings, "collect_kafka", args.settings),
-        proxy=read_settings(ProxySettings, "proxy", args.settings),
-    )
+    collect = read_settings(CollectSettings, "collect", args.settings)
+    backlog = read_settings(BacklogSettings, "backlog", args.settings)
+    kafka = read_settings(KafkaBacklogSettings, "collect_kafka", args.settings)
+    namespaces = Namespaces(read_settings(ProxySettings, "proxy", args.settings).namespace_pattern)
     cluster = cluster_of(args, "collect_kafka")
     log_to_stderr("collect")
     # Its errors come as ours, one line a round; its own lines would repeat each of them.
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
-    run_in_loop(serve(args, terms, cluster))
+    run_in_loop(serve(args, collect, backlog, kafka, namespaces, cluster))
     return 0
