@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from streaming.contract.printable import printable
+from streaming.contract.printable import printable, printable_json
 from weir.options import add, add_file, add_flag, number, whole
 from weir.paths import check_files
 from weir.simulate import failures_command
@@ -116,7 +116,7 @@ def run(args: argparse.Namespace) -> int:
 
         write(out, result)
     if args.json:
-        print(orjson.dumps(result).decode())
+        print(printable_json(orjson.dumps(result).decode()))
     else:
         print("\n".join(map(printable, table(result))))
         print(printable(f"drawn as {out}"))
