@@ -4,6 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import orjson
+import pyarrow as pa
 import pytest
 from event_kit import TOPIC, backlog, delivery, ledger, report, sample, subscription
 from hypothesis import given
@@ -11,8 +13,9 @@ from hypothesis import strategies as st
 from law_kit import T0, policy, quota, request
 from plan_kit import dispatched, grouped, outcomes, plan_of, quotas_of
 
-from weir.plan.comparison import HELPED, HURT, SAME
+from weir.plan.comparison import HELPED, HURT, SAME, Comparison
 from weir.plan.delays import Delays
+from weir.plan.verdicts import EXACT_MAX, REFUSED, Verdicts
 
 EVICT = {"destination_storage": {"limitSize": 100, "policy": "consumer_backlog_eviction"}}
 HOLD = {"destination_storage": {"limitSize": 100, "policy": "producer_request_hold"}}
@@ -136,3 +139,20 @@ def test_percentiles_are_the_least_that_so_many_do_not_exceed(parts: list[list[i
     every = [delay for part in parts for delay in part]
     expected = [int(np.percentile(every, percent, method="inverted_cdf")) for percent in (50, 99, 100)]
     assert list(delays.percentiles()[0].values()) == expected == list(delays.total().values())
+
+
+def test_sums_of_waits_stop_where_json_does() -> None:
+    """Under a rate that is to let nobody in each refusal waits for ages: the summary ended in a traceback."""
+    count = 600
+    none, ages = np.zeros(count, dtype=np.int64), np.full(count, EXACT_MAX)
+    waits = Verdicts(
+        law="mutation", source=np.arange(count), ids=pa.array(map(str, range(count))), ts=none,
+        subjects=["user=alice"], subject=none, names=["user=alice"], name=none,
+        outcome=np.full(count, REFUSED, dtype=np.int8), delay_ms=ages, overshoot={},
+    )  # fmt: skip
+    comparison = Comparison()
+    for _ in range(2):
+        comparison.add(None, waits)
+    (row,) = comparison.rows()
+    assert (row.fate, row.waited_ms) == (HURT, [0, 2**63 - 1])
+    assert orjson.loads(orjson.dumps(row.waited_ms)) == row.waited_ms
