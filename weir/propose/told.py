@@ -5,11 +5,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-import numpy as np
-
 from streaming.contract.names import QUOTA_GROUP_PREFIX
 from streaming.contract.printable import printable
 from streaming.policy.files import policy_file
+from weir.logs.times import moment
 from weir.plan.comparison import Row
 from weir.plan.shown.words import duration
 from weir.plan.sides import Plan
@@ -57,15 +56,6 @@ def policies_of(proposed: Proposed) -> str:
     )
     lines = [f"# {line}\n" for line in _wrapped(head)]
     return "".join(lines) + policy_file({path: proposal.entries[path] for path in paths}, comments)
-
-
-def moment(ts: int) -> str:
-    """A time to the minute; of any year, as a log may have it.
-
-    >>> moment(1795132800000)
-    '2026-11-20T00:00Z'
-    """
-    return f"{np.datetime_as_string(np.datetime64(ts, 'ms'), unit='m')}Z"
 
 
 def _wrapped(text: str) -> list[str]:
