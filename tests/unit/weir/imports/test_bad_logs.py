@@ -11,6 +11,7 @@ from import_kit import create
 
 from weir.cli import main
 from weir.imports import reading
+from weir.imports.byte_usage import PUBLISHED, ByteUsage
 
 
 def letters(path: Path) -> list[tuple[str, int, str]]:
@@ -172,3 +173,12 @@ def test_several_files_of_one_name(tmp_path: Path) -> None:
         path.write_text(GOOD)
     events, _ = run(tmp_path, *paths)
     assert [orjson.loads(event)["id"] for event in events] == ["r.log:1", "r.log#2:1"]
+
+
+def test_sums_of_bytes_stop_where_json_does() -> None:
+    """Sizes that no broker writes: the import ended in a traceback."""
+    usage = ByteUsage(1000)
+    for _ in range(2):
+        assert not [*usage.add("b", 0, "g", PUBLISHED, 2**63 - 1)]
+    (report,) = usage.rest()
+    assert orjson.loads(orjson.dumps(report))["usage"]["g"]["publishedBytes"] == 2**63 - 1
