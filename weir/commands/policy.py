@@ -23,7 +23,7 @@ from streaming.policy.policy_set import (
     raised_until,
     refill_times,
 )
-from weir.logs.times import BEGINNING_MS, EXPECTED
+from weir.logs.times import BEGINNING_MS, EXPECTED, moment
 from weir.options import add, add_cluster_options, add_flag, cluster_of, time_argument
 from weir.policy_explain import explain_topic, explain_user
 
@@ -157,7 +157,7 @@ def apply(args: argparse.Namespace) -> int:
     for update in updates:
         verb = "remove" if update.value is None else "change" if update.path in before else "add   "
         print(printable(f"{verb} {update.path}"))
-    print(f"version {written.version}, in force from {_utc(written.effective_ts)}")
+    print(f"version {written.version}, in force from {moment(written.effective_ts)}")
     return 0
 
 
@@ -176,7 +176,7 @@ def mode(args: argparse.Namespace) -> int:
         actor=actor_here("mode"),
         reason=args.reason,
     )
-    in_force = f", in force from {_utc(written.effective_ts)}" if written.updates else " already"
+    in_force = f", in force from {moment(written.effective_ts)}" if written.updates else " already"
     print(f"mode {args.mode}: version {written.version}{in_force}")
     return 0
 
@@ -205,7 +205,7 @@ def log(args: argparse.Namespace) -> int:
         if args.json:
             print(printable_json(orjson.dumps(row).decode()))
         else:
-            print(line(row, _utc(row["at"])))
+            print(line(row, moment(row["at"])))
     return 0
 
 
@@ -224,7 +224,7 @@ def _remarks(log: "PolicyLog", topic: str, bootstrap: str, now_ms: int) -> list[
     remarks = [f"# version {log.newest_version} of {topic} on {bootstrap}"]
     for path, effective_ts in log.effective.items():
         if effective_ts > now_ms:
-            remarks.append(f"# changed, in force from {_utc(effective_ts)}: {path}")
+            remarks.append(f"# changed, in force from {moment(effective_ts)}: {path}")
     for path in log.entries:
         remark = _ORIGIN_REMARKS.get(log.origins.get(path, ""))
         remarks += [f"# {remark}: {path}"] if remark else []
@@ -237,7 +237,7 @@ def _raises(entries: Mapping[str, Any], now_ms: int) -> Iterator[str]:
     for path, value in entries.items():
         until = raised_until(value)
         if until is not None:
-            yield f"{'raised until' if now_ms < until else 'raised no more since'} {_utc(until)}: {path}"
+            yield f"{'raised until' if now_ms < until else 'raised no more since'} {moment(until)}: {path}"
 
 
 def _bad_records(log: "PolicyLog") -> list[str]:
@@ -268,8 +268,3 @@ def _reason(text: str) -> str:
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-def _utc(ts: int) -> str:
-    seconds, milliseconds = divmod(ts, 1000)
-    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{milliseconds:03}Z"

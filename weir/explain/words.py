@@ -101,7 +101,7 @@ def _outcomes(said: dict[str, Any]) -> Iterator[str]:
     wait_ms = said.get("throttle_time_ms")
     if wait_ms:
         at = said.get("applied_ts", said["ts"])
-        yield f"  It has to wait {wait_ms} ms, until {moment(at + wait_ms, 'ms')}."
+        yield f"  It has to wait {wait_ms} ms, until {moment(at + wait_ms)}."
     if said.get("late"):
         yield "  It was decided too late: the proxy had answered without."
     if said.get("shadow"):

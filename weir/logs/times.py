@@ -46,10 +46,10 @@ def parse_time(text: str, now_ms: int) -> int:
     return max(BEGINNING_MS, round(moment.timestamp() * 1000))
 
 
-def moment(ts_ms: int, unit: Literal["m", "ms"] = "m") -> str:
+def moment(ts_ms: int, unit: Literal["m", "s", "ms"] = "ms") -> str:
     """A time in words, of any year, as logs may have it, and waits.
 
-    >>> moment(1_795_132_800_000), moment(2**53, "ms")
+    >>> moment(1_795_132_800_000, "m"), moment(2**53)
     ('2026-11-20T00:00Z', '287396-10-12T08:59:00.992Z')
     """
     # Here and not above: `weir --help` must not load it.

@@ -115,7 +115,7 @@ def _add_hours(main: Element, plan: Plan) -> None:
     main.append(strip(bars(total, between), "tall"))
     times = SubElement(main, "div", {"class": "times"})
     for hour in (between.start, between.stop):
-        _text(times, "span", moment(hour * HOUR_MS))
+        _text(times, "span", moment(hour * HOUR_MS, "m"))
 
 
 def _add_table(main: Element, plan: Plan, rows: Sequence[Row], fate: str, title: str) -> None:
