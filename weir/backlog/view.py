@@ -1,7 +1,6 @@
 """`weir backlog` as it runs: reads decisions and policies, shows them once or again and again."""
 
 import sys
-import time
 from contextlib import ExitStack, closing
 from typing import Final
 
@@ -15,6 +14,7 @@ from weir.backlog.decisions import BacklogReader, back_ms
 from weir.backlog.rows import Row, is_of, ordered
 from weir.backlog.table import human_seconds, table
 from weir.foreground import StopSignal
+from weir.logs.times import wall_ms
 
 ROWS: Final = 50
 """Rows of the table, unless --limit says otherwise."""
@@ -60,7 +60,7 @@ class View:
             TopicUnreported: nothing was said of the topic that is asked for.
             WeirError: the cluster does not answer or has no such topics.
         """
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = wall_ms()
         policies = self._policies.read(TIMEOUT_S).timeline.at(now_ms)
         interval_s = check_interval_s(policies)
         newest = self._standing.read(interval_s)

@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -23,7 +22,7 @@ from streaming.policy.policy_set import (
     raised_until,
     refill_times,
 )
-from weir.logs.times import BEGINNING_MS, EXPECTED, moment
+from weir.logs.times import BEGINNING_MS, EXPECTED, moment, wall_ms
 from weir.options import add, add_cluster_options, add_flag, cluster_of, time_argument
 from weir.policy_explain import explain_topic, explain_user
 
@@ -93,7 +92,7 @@ def check(args: argparse.Namespace) -> int:
     counts = Counter(parse_path(path).section for path in entries)
     found = ", ".join(f"{counts[section]} in {section}" for section in Section if counts[section])
     print(printable(f"{args.file}: no problems; entries: {found or 'none'}"))
-    raises = list(_raises(entries, _now_ms()))
+    raises = list(_raises(entries, wall_ms()))
     for raised in raises[:_SHOWN_MAX]:
         print(printable(f"{args.file}: {raised}"))
     if len(raises) > _SHOWN_MAX:
@@ -110,7 +109,7 @@ def explain(args: argparse.Namespace) -> int:
             args.usage_error("one of --user, --client-id, --topic is required")
     elif args.user is not None or args.client_id is not None:
         args.usage_error("--topic does not go together with --user or --client-id")
-    policies = PolicySet(load_policies(args.policies), at=_now_ms())
+    policies = PolicySet(load_policies(args.policies), at=wall_ms())
     if args.topic is None:
         user = DEFAULT_USER if args.user is None else args.user
         lines = explain_user(policies, user, args.client_id or "", args.policies)
@@ -187,7 +186,7 @@ def get(args: argparse.Namespace) -> int:
 
     cluster = cluster_of(args)
     log = read_policies(cluster)
-    remarks = _remarks(log, cluster.topics.policies, cluster.bootstrap, _now_ms())
+    remarks = _remarks(log, cluster.topics.policies, cluster.bootstrap, wall_ms())
     print("\n".join(map(printable, remarks)))
     print(policy_file(log.entries), end="")
     return 0
@@ -264,7 +263,3 @@ def _reason(text: str) -> str:
     except UnicodeEncodeError:
         raise argparse.ArgumentTypeError("is not UTF-8; expected text in UTF-8") from None
     return text.strip()
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -1,7 +1,6 @@
 """Where decisions and events are read for `weir explain`: topics, or files."""
 
 import contextlib
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
@@ -19,6 +18,7 @@ from streaming.log.reading import read_lines
 from streaming.policy.timeline import PolicyTimeline
 from streaming.replay import read_timeline
 from weir.logs.policy_log import changes
+from weir.logs.times import wall_ms
 from weir.logs.topic_reader import TopicReader
 
 _WINDOWS_MS: Final = (600_000, 3_600_000, 86_400_000)
@@ -109,7 +109,7 @@ class TopicSource(Source):
     def _read(
         self, names: Sequence[str], from_ms: int, to_ms: int, holding: bytes, *, event: bool
     ) -> Iterator[Told]:
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = wall_ms()
         for topic in names:
             for span in self._reader.spans(topic, from_ms, to_ms if to_ms <= now_ms else None):
                 for record in self._reader.read(span):

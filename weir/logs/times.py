@@ -1,6 +1,7 @@
 """Points in time: as the command line has them, and in words."""
 
 import re
+import time
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -11,6 +12,11 @@ EXPECTED = "milliseconds since the epoch, an ISO 8601 time, -10m (also s, h, d),
 BEGINNING_MS = 0
 _DIGITS_MAX = 18
 _SHOWN = 40
+
+
+def wall_ms() -> int:
+    """Our own clock, ms since the epoch."""
+    return time.time_ns() // 1_000_000
 
 
 def parse_time(text: str, now_ms: int) -> int:
