@@ -8,7 +8,6 @@ from importlib.resources import files
 from typing import Final
 from xml.etree.ElementTree import Element, SubElement, tostring
 
-from enforcer.control.answers.shown import iso
 from streaming.contract.printable import printable
 from streaming.log.writing import write_lines
 from weir.logs.times import moment
@@ -70,7 +69,7 @@ def _add_plan(main: Element, plan: Plan, proven: int | None) -> None:
     first = plan.recorded.first
     if first is not None:
         where = f"{first.law} {first.id} of {first.whose or 'nobody'}"
-        _text(main, "p", f"The first decision that differs: {iso(first.ts)}, {where}.", "hint")
+        _text(main, "p", f"The first decision that differs: {moment(first.ts)}, {where}.", "hint")
     if proven is not None:
         _text(main, "p", f"The log is trusted: {proven:,} recorded decisions came out again.", "hint")
     _add_facts(main, plan)
