@@ -17,7 +17,7 @@ from streaming.kafka_io.threads import Threads
 from weir.foreground import StopSignal, private_folder
 from weir.settings import CollectSettings, KafkaSettings, LocalSettings
 from weir.stack.kafka import LocalKafka, port_for
-from weir.stack.parts import Change, Limits, Part
+from weir.stack.parts import Change, Part
 from weir.stack.pulsar import LocalPulsar, prepare
 from weir.stack.server import LocalServer
 
@@ -385,7 +385,8 @@ class Stack:
             command=_COMMANDS.get(name, name),
             log=data / "logs" / f"{name}.log",
             run_dir=data / "run",
-            limits=Limits(start_s=_START_S, restarts_max=local.restarts_max),
+            start_s=_START_S,
+            restarts_max=local.restarts_max,
         )
 
     @property

@@ -9,13 +9,14 @@ import socket
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from math import inf
 from pathlib import Path
 from typing import Any, Final
 
 from enforcer.host.doors.listening import reserve
 from streaming.contract.errors import WeirError
 from weir.foreground import StopSignal, forget_ready_file, write_ready_file
-from weir.stack.parts import Change, Limits, Part
+from weir.stack.parts import Change, Part
 
 WORKERS_MAX: Final = 64
 """More processes than this are a mistake in the command."""
@@ -57,8 +58,6 @@ def run_workers(
 
     stop = StopSignal(force)
     stop.install()
-    # A worker is ready when it has read back what stands, and Kafka may be away: it takes what it takes.
-    limits = Limits(start_s=float("inf"), restarts_max=restarts_max)
     with reserve(listen) as port, tempfile.TemporaryDirectory(prefix="weir-workers-") as folder:
         forget_ready_file(ready_file)
         host, number = port.getsockname()[:2]
@@ -68,8 +67,11 @@ def run_workers(
             own = [*words, "--worker", "--listen", f"{host}:{number}", "--id", f"{name}-{place + 1}"]
             if metrics is not None:
                 own += ["--metrics", f"{metrics[0]}:{metrics[1] + place if metrics[1] else 0}"]
-            run_dir = Path(folder) / str(place + 1)
-            parts.append(Part("proxy", own, log=None, run_dir=run_dir, limits=limits, alone=True))
+            # It is ready when it has read back what stands, and Kafka may be away: it takes what it takes.
+            parts.append(Part(
+                "proxy", own, log=None, run_dir=Path(folder) / str(place + 1), start_s=inf,
+                restarts_max=restarts_max, alone=True,
+            ))  # fmt: skip
         try:
             for part in parts:
                 part.start()
