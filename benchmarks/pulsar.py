@@ -16,10 +16,9 @@ from benchmarks.load import pulsar_perf
 from benchmarks.load.pulsar_perf import Measured, paced, perf
 from benchmarks.peers.build import Unavailable
 from benchmarks.peers.pulsar_proxy import own_proxy
-from weir.jars.folders import jars_dir
+from weir.jars.folders import PULSAR, jars_dir
 from weir.jars.installation import fetch_jars
-from weir.stack import pulsar as broker
-from weir.stack.pulsar import LocalPulsar
+from weir.stack.pulsar import LocalPulsar, prepare
 
 TITLE: Final = "The Pulsar proxy: through it and straight to Pulsar"
 DURATION_S: Final = 140
@@ -244,10 +243,10 @@ def _prepare(smoke: bool, progress: Progress) -> None:
         progress.step(words, 0.0)
 
     if smoke:
-        for kind in (broker.KIND, pulsar_perf.KIND):
+        for kind in (PULSAR, pulsar_perf.KIND):
             jars_dir(kind)
     else:
-        broker.prepare(say)
+        prepare(say)
         fetch_jars(pulsar_perf.KIND, say)
 
 
@@ -260,7 +259,7 @@ def _notes(plan: _Plan) -> list[str]:
     heap = f"a heap of {pulsar_perf.HEAP_MB} MiB"
     return [
         f"pulsar-perf and Pulsar's own proxy {_version(pulsar_perf.KIND, 'pulsar-proxy')}, broker "
-        f"{_version(broker.KIND, 'pulsar-broker')}; one client, one topic, one standalone broker; client, "
+        f"{_version(PULSAR, 'pulsar-broker')}; one client, one topic, one standalone broker; client, "
         "broker and proxies share the machine's cores: what the proxy takes, the others lack.",
         f"All sides in turn, {plan.rounds} round, the order reversed from one measurement to the next; each "
         f"run is a new JVM with {heap}.",

@@ -16,18 +16,23 @@ mkdir -p secrets
 chmod 700 secrets
 
 random() {
-    od -An -N24 -tx1 /dev/urandom | tr -d ' \n'
+    drawn=$(od -An -N24 -tx1 /dev/urandom | tr -d ' \n')
+    [ ${#drawn} = 48 ] || { echo "secrets: od drew nothing from /dev/urandom" >&2; exit 1; }
+    printf '%s' "$drawn"
 }
 
+# Also in the place of an empty one, as a full disk left it: Grafana would take its own default for that.
 make() {
-    [ -e "secrets/$1" ] || (umask 077 && printf '%s' "$2" >"secrets/$1")
+    [ -s "secrets/$1" ] || (umask 077 && printf '%s' "$2" >"secrets/$1.new" && mv -f "secrets/$1.new" "secrets/$1")
 }
 
+token=$(random)
+password=$(random)
 make kafka_password ""
 make admin_tokens "tokens:
-- {token: $(random), role: admin, name: ops}
+- {token: $token, role: admin, name: ops}
 "
-make grafana_password "$(random)"
+make grafana_password "$password"
 
 own='chown 10001:10001 kafka_password admin_tokens && chown 472:472 grafana_password && chmod 0400 kafka_password admin_tokens grafana_password'
 if [ "$(id -u)" = 0 ]; then

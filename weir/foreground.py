@@ -12,6 +12,7 @@ from types import FrameType
 from typing import Any
 from urllib.parse import urlsplit
 
+from enforcer.host.doors.listening import listen_at
 from streaming.job.process.stop import Stop, stop_signals
 from weir.paths import check_folder, named
 
@@ -36,8 +37,8 @@ def terminated_as_interrupted() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-class StopSignal:
-    """Remembers the first of `stop_signals`; a second one but SIGHUP calls `force`.
+class StopSignal(Stop):
+    """Asked for by the first of `stop_signals`; a second one but SIGHUP calls `force`.
 
     Install it from the main thread. Python runs signal handlers between two instructions of the
     main thread, so the handler only says so and the main loop does the stopping.
@@ -47,7 +48,7 @@ class StopSignal:
     """
 
     def __init__(self, force: Callable[[], None] | None = None) -> None:
-        self._stop = Stop()
+        super().__init__()
         self._force = force
 
     def install(self) -> None:
@@ -55,41 +56,33 @@ class StopSignal:
         for number in stop_signals():
             signal.signal(number, self._handle)
 
-    @property
-    def requested(self) -> bool:
-        """True from the first signal on."""
-        return self._stop.asked
-
-    def wait(self, limit_s: float) -> bool:
-        """Sleep until a stop is requested or `limit_s` has passed; returns `requested`."""
-        return self._stop.wait(limit_s)
-
     def _handle(self, number: int, frame: FrameType | None) -> None:
         # A shell says it and the kernel once more, as the shell ends.
-        if self._stop.asked and self._force and number != signal.SIGHUP:
+        if self.asked and self._force and number != signal.SIGHUP:
             self._force()
-        self._stop.ask()
+        self.ask()
 
 
 def write_ready_file(
-    path: Path | str, content: Mapping[str, Any], or_say: Callable[[str], None] | None = None
+    path: Path | None, content: Mapping[str, Any], or_say: Callable[[str], None] | None = None
 ) -> None:
     """Write JSON so that a reader who polls for the file never sees half of it.
 
     Args:
-        path: the file.
+        path: the file; None: nobody reads any.
         content: its content.
         or_say: of what works already: takes a line where it cannot be written, as on a full disk.
 
     Raises:
         OSError: it cannot be written, and `or_say` is None.
     """
-    target = Path(path)
-    draft = target.with_name(f"{target.name}.{os.getpid()}")
+    if path is None:
+        return
+    draft = path.with_name(f"{path.name}.{os.getpid()}")
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         draft.write_text(json.dumps(content) + "\n")
-        draft.replace(target)
+        draft.replace(path)
     except OSError as error:
         if or_say is None:
             raise
@@ -99,14 +92,21 @@ def write_ready_file(
             draft.unlink()
 
 
-def forget_ready_file(path: Path | None) -> None:
+def forget_ready_file(path: Path | None, address: tuple[str, int] | None = None) -> None:
     """Remove what an earlier process has left: it says nothing about one that starts now.
 
     Who listens does so once the port is his: it may be the file of another one, which goes on.
 
+    Args:
+        path: the file; None: there is none.
+        address: where we shall listen, and do not yet; None: nowhere, or we do.
+
     Raises:
-        WeirError: no such file can be written; it would be noticed only once all is up.
+        WeirError: the port is another one's, or no such file can be written, which would be noticed only once
+            all is up.
     """
+    if address is not None:
+        listen_at(address, both=False).close()
     if path is None:
         return
     with named(path, "written"):

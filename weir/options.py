@@ -2,7 +2,6 @@
 
 import argparse
 import math
-import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from streaming.contract.topics import Cluster, Topics
 from streaming.policy.settings import read_settings
 from streaming.policy.yaml.lines import read_yaml
 from weir.foreground import host_port
-from weir.logs.times import parse_time
+from weir.logs.times import parse_time, wall_ms
 from weir.settings import PORT_MAX, KafkaSettings
 
 
@@ -130,6 +129,6 @@ def named_in(why: str, client: Iterable[str]) -> str:
 def time_argument(text: str) -> int:
     """A TIME on the command line as ms since the epoch; relative ones count back from now."""
     try:
-        return parse_time(text, int(time.time() * 1000))
+        return parse_time(text, wall_ms())
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error

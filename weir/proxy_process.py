@@ -49,7 +49,7 @@ async def _serve(make: Callable[[], Host[Any]], ready_file: Path | None, ask: As
             # What the start has made stays for good: a full collection would stop all clients for 10 ms.
             gc.collect()
             gc.freeze()
-            if ready_file is not None and proxy.serving.is_set():
+            if proxy.serving.is_set():
                 # It has clients the second time: a full disk must not end it.
                 write_ready_file(ready_file, _described(proxy), logger.warning if said else None)
                 said = True

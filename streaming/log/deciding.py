@@ -10,25 +10,6 @@ from streaming.laws.shard import BatchContent, apply_policies, batch_of, read_ba
 from streaming.policy.timeline import PolicyTimeline
 
 
-def replay_laws(
-    records: Records, context: StepContext, outputs: Outputs
-) -> Iterator[tuple[LawSpec, Batch, Decided]]:
-    """Decide a whole log law by law: each law, what it was asked, and what it decided.
-
-    Args:
-        records: the log.
-        context: a candidate's policies hold all the time, whatever the log says of policies.
-        outputs: takes the dead letters.
-
-    Raises:
-        Exception: whatever a law raised.
-    """
-    replay = Replay(context)
-    for law, batch, decided in replay.decide(replay.read(records, outputs), last=True):
-        if batch is not None:
-            yield law, batch, decided
-
-
 class Replay:
     """A log on its way through all laws, every law in one shard, some of it at a time.
 
@@ -36,7 +17,7 @@ class Replay:
     and no policy at a time of which something is decided.
 
     Args:
-        context: as of `replay_laws`.
+        context: a candidate's policies hold all the time, whatever the log says of policies.
 
     Attributes:
         timelines: by law, the policies so far.

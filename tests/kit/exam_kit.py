@@ -11,7 +11,7 @@ from stack_kit import decisions, read_all, until
 
 from benchmarks.kit.stack import Stack
 from weir.stack.kafka import HOST, free_port
-from weir.stack.parts import Change, Limits, Part
+from weir.stack.parts import Change, Part
 from weir.stack.scrape import fetch
 
 LIMIT = 300.0
@@ -40,8 +40,8 @@ class Exam:
         listen = self.listen[name] = f"{HOST}:{free_port()}"
         folder = self.stack.folder
         words = ["--kafka", self.stack.bootstrap, "--listen", listen, "--id", name, "--metrics", f"{HOST}:0"]
-        limits = Limits(start_s=START_LIMIT_S, restarts_max=0)
-        part = Part("proxy", words, log=folder / "logs" / f"{name}.log", run_dir=folder / name, limits=limits)
+        log, own = folder / "logs" / f"{name}.log", folder / name
+        part = Part("proxy", words, log=log, run_dir=own, start_s=START_LIMIT_S, restarts_max=0)
         self.proxies[name] = part
         self.running.callback(part.kill)
         part.start()

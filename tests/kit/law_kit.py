@@ -10,7 +10,7 @@ from streaming.columns.records import Records
 from streaming.contract.decisions import DECISIONS
 from streaming.laws.law import StepContext
 from streaming.laws.shard import step
-from streaming.log.deciding import replay_laws
+from streaming.log.deciding import Replay
 from streaming.state.blob_store import BlobStore
 
 T0 = 1_795_166_700_000
@@ -119,7 +119,8 @@ def decide(initial: dict[str, Any], *events: Event) -> dict[str, dict[str, Any]]
 
 def replay_all(records: Records, context: StepContext) -> Outputs:
     """Decide a whole log at once, every law in one shard."""
-    outputs = Outputs()
-    for _, _, decided in replay_laws(records, context, outputs):
-        outputs.add(decided)
+    replay, outputs = Replay(context), Outputs()
+    for _, batch, decided in replay.decide(replay.read(records, outputs), last=True):
+        if batch is not None:
+            outputs.add(decided)
     return outputs

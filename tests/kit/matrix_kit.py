@@ -12,8 +12,8 @@ from confluent_kafka import libversion
 from four_clients import CLIENTS, PINS
 from matrix_clients import OTHERS, SOURCES
 
+from weir.jars import folders
 from weir.jars.folders import KAFKA, ROOT, folder_of
-from weir.stack.pulsar import KIND as PULSAR_JARS
 
 KEPT: Final = SOURCES / "results.json"
 PAGE: Final = ROOT / "docs" / "compatibility.md"
@@ -63,7 +63,8 @@ def nodes(server: str) -> dict[str, dict[str, list[str]]]:
 
 def rows(server: str, outcomes: Outcomes) -> list[dict[str, Any]]:
     """What is kept of a run before a server."""
-    what = f"Pulsar {_jar(PULSAR_JARS, 'pulsar-broker')}" if server == PULSAR else f"Kafka {_broker(server)}"
+    pulsar = server == PULSAR
+    what = f"Pulsar {_jar(folders.PULSAR, 'pulsar-broker')}" if pulsar else f"Kafka {_broker(server)}"
     today = datetime.now(UTC).date().isoformat()
     made = []
     for client, laws in nodes(server).items():

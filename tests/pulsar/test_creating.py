@@ -13,8 +13,8 @@ from proxy_kit import until
 from pulsar_kit import CLIENTS_LOG, Admin, fresh
 from pulsar_proxy_kit import PulsarThread
 
-from weir.jars.folders import jars_dir
-from weir.stack.pulsar import KIND, LocalPulsar
+from weir.jars.folders import PULSAR, jars_dir
+from weir.stack.pulsar import LocalPulsar
 
 LONG = {"controller_mutation_rate": 0.01, "controller_mutation_burst": 1}
 """After two mutations the wait is longer than any that is waited."""
@@ -186,7 +186,7 @@ def test_javas_client_shows_the_quota_at_once(proxy: Limited, admin: Admin) -> N
 
 def _java(proxy: Limited, *args: str) -> list[list[str]]:
     source = Path(__file__).with_name("CreateTopic.java")
-    command = ["java", "-cp", f"{jars_dir(KIND)}/*", str(source), proxy.service, proxy.user, *args]
+    command = ["java", "-cp", f"{jars_dir(PULSAR)}/*", str(source), proxy.service, proxy.user, *args]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     lines = [line.split(" ") for line in done.stdout.splitlines()]
     return [line for line in lines if line[0] in args[1:]]

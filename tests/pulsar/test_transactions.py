@@ -12,8 +12,8 @@ from pulsar_dispatch_kit import fill, rate
 from pulsar_kit import Admin, client, fresh, receive, running_pulsar
 from pulsar_proxy_kit import bare_proxy
 
-from weir.jars.folders import jars_dir
-from weir.stack.pulsar import KIND, LocalPulsar
+from weir.jars.folders import PULSAR, jars_dir
+from weir.stack.pulsar import LocalPulsar
 
 pytestmark = pytest.mark.soak
 MESSAGES, EACH = 120, 12
@@ -34,7 +34,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalPulsar]:
 def copy(service: str, user: str, source: str, target: str) -> list[tuple[str, int, int]]:
     """Run the copying client: what became of each transaction, its messages, and when (ms)."""
     words = [service, user, source, target, str(MESSAGES), str(EACH)]
-    command = ["java", "-cp", f"{jars_dir(KIND)}/*", str(SOURCE), *words]
+    command = ["java", "-cp", f"{jars_dir(PULSAR)}/*", str(SOURCE), *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     lines = [line.split(" ") for line in done.stdout.splitlines()]

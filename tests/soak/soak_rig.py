@@ -30,7 +30,7 @@ from streaming.contract.topics import Cluster, Topics
 from streaming.kafka_io.policy_topic import Update
 from streaming.kafka_io.policy_turn import change_policies
 from weir.stack.kafka import HOST, free_port, port_is_free
-from weir.stack.parts import Change, Limits, Part
+from weir.stack.parts import Change, Part
 from weir.stack.process import Child
 from weir.stack.topics import ensure_topics
 
@@ -109,7 +109,7 @@ class Rig:
         return Part(
             name, [*words, *common], command=command, log=self._folder / "logs" / f"{name}.log",
             program=("-m", "weir") if ahead is None else (_SKEWED, str(ahead)),
-            run_dir=self._folder / "run", limits=Limits(start_s=START_S, restarts_max=10**6), alone=True,
+            run_dir=self._folder / "run", start_s=START_S, restarts_max=10**6, alone=True,
         )  # fmt: skip
 
     def _job(self) -> Part:

@@ -1,6 +1,5 @@
 """What was decided last of each topic's backlog, read back from `weir.decisions` (docs/contract.md 3.5)."""
 
-import time
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,6 +10,7 @@ from streaming.contract.events import load_object
 from streaming.contract.names import namespace_of
 from streaming.kafka_io.newest import Newest
 from streaming.kafka_io.reader import Reader
+from weir.logs.times import wall_ms
 from weir.logs.topic_reader import records_of
 
 TYPE: Final = "backlog"
@@ -105,7 +105,7 @@ class BacklogReader:
         Raises:
             WeirError: no such topic, or the cluster does not answer.
         """
-        since_ms = time.time_ns() // 1_000_000 - back_ms(interval_s)
+        since_ms = wall_ms() - back_ms(interval_s)
         for message in self._reader.read_on(self._reader.spans(self._topic, since_ms)):
             for record in records_of(message, (TYPE,)):
                 self.newest.take(record.value, record.ts)

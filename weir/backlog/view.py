@@ -1,9 +1,7 @@
 """`weir backlog` as it runs: reads decisions and policies, shows them once or again and again."""
 
 import sys
-import time
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
 from typing import Final
 
 from streaming.contract.errors import WeirError
@@ -16,6 +14,7 @@ from weir.backlog.decisions import BacklogReader, back_ms
 from weir.backlog.rows import Row, is_of, ordered
 from weir.backlog.table import human_seconds, table
 from weir.foreground import StopSignal
+from weir.logs.times import wall_ms
 
 ROWS: Final = 50
 """Rows of the table, unless --limit says otherwise."""
@@ -24,21 +23,6 @@ _HINT: Final = (
     "are they reported (`weir collect kafka`, `weir collect pulsar` or a part of `weir up`), and does the job"
     " run (`weir job`)?"
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ViewOptions:
-    """What is to be shown.
-
-    Attributes:
-        topic: full name, its partitions too; None: all topics.
-        limit: rows at most; None: those of the table ROWS, in JSON all.
-        as_json: the decisions themselves.
-    """
-
-    topic: str | None
-    limit: int | None
-    as_json: bool
 
 
 class TopicUnreported(WeirError):
@@ -50,11 +34,15 @@ class View:
 
     Args:
         cluster: whose.
-        asked: what of it.
+        topic: full name, its partitions too; None: all topics.
+        limit: rows at most; None: those of the table ROWS, in JSON all.
+        as_json: the decisions themselves.
     """
 
-    def __init__(self, cluster: Cluster, asked: ViewOptions) -> None:
-        self._asked = asked
+    def __init__(
+        self, cluster: Cluster, topic: str | None = None, limit: int | None = None, *, as_json: bool = False
+    ) -> None:
+        self._topic, self._limit, self.as_json = topic, limit, as_json
         self._bootstrap = cluster.bootstrap
         self._open = ExitStack()
         self._policies = self._open.enter_context(PolicyReader(cluster, told_max=0))
@@ -72,23 +60,23 @@ class View:
             TopicUnreported: nothing was said of the topic that is asked for.
             WeirError: the cluster does not answer or has no such topics.
         """
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = wall_ms()
         policies = self._policies.read(TIMEOUT_S).timeline.at(now_ms)
         interval_s = check_interval_s(policies)
-        asked, newest = self._asked, self._standing.read(interval_s)
+        newest = self._standing.read(interval_s)
         rows = ordered(
             Row.of(found, policies)
             for topic, found in newest.of_topic.items()
-            if asked.topic is None or is_of(topic, asked.topic)
+            if self._topic is None or is_of(topic, self._topic)
         )
         within = f"in the last {human_seconds(back_ms(interval_s) // 1000)} on {self._bootstrap}"
-        if not rows and asked.topic is not None:
-            raise TopicUnreported(f"nothing was decided on the backlog of {asked.topic} {within}: {_HINT}")
-        if asked.as_json:
-            return _json(rows[: asked.limit])
+        if not rows and self._topic is not None:
+            raise TopicUnreported(f"nothing was decided on the backlog of {self._topic} {within}: {_HINT}")
+        if self.as_json:
+            return [printable_array(row.found.value for row in rows[: self._limit])]
         if not rows:
             return [f"nothing was decided on backlogs {within}: {_HINT}"]
-        return table(rows, now_ms, ROWS if asked.limit is None else asked.limit)
+        return table(rows, now_ms, ROWS if self._limit is None else self._limit)
 
     def remarks(self) -> list[str]:
         """What is not among the lines, for stderr."""
@@ -100,49 +88,33 @@ class View:
         return [printable(f"weir: {words}") for words in said]
 
 
-def _json(rows: list[Row]) -> list[str]:
-    return [printable_array(row.found.value for row in rows)]
+def show(view: View) -> None:
+    """Print it once; raises WeirError as View.lines."""
+    print("\n".join(view.lines()))
+    for remark in view.remarks():
+        print(remark, file=sys.stderr)
 
 
-def show(cluster: Cluster, asked: ViewOptions) -> None:
-    """Print it once.
-
-    Raises:
-        WeirError: as View.lines.
-    """
-    view = View(cluster, asked)
-    try:
-        print("\n".join(view.lines()))
-        for remark in view.remarks():
-            print(remark, file=sys.stderr)
-    finally:
-        view.close()
-
-
-def watch(cluster: Cluster, asked: ViewOptions, every_s: float, stop: StopSignal) -> None:
+def watch(view: View, every_s: float, stop: StopSignal) -> None:
     """Print it again and again until a signal; what cannot be read once is tried again.
 
     Args:
-        cluster, asked: as of View.
+        view: what there is to see.
         every_s: from one time to the next.
         stop: ends it.
     """
-    view = View(cluster, asked)
     terminal = sys.stdout.isatty()
     # Tables stand apart from each other, where nothing is overwritten.
-    begin, end = (_CLEAR, "\n") if terminal else ("", "\n" if asked.as_json else "\n\n")
+    begin, end = (_CLEAR, "\n") if terminal else ("", "\n" if view.as_json else "\n\n")
     told: list[str] = []
-    try:
-        while not stop.requested:
-            try:
-                print(begin + "\n".join(view.lines()), end=end, flush=True)
-            except TopicUnreported as nothing:
-                print(begin + ("[]" if asked.as_json else printable(str(nothing))), end=end, flush=True)
-            except WeirError as failure:
-                print(printable_lines(f"weir: {failure}"), file=sys.stderr, flush=True)
-            if view.remarks() != told:
-                told = view.remarks()
-                print(*told, sep="\n", file=sys.stderr, flush=True)
-            stop.wait(every_s)
-    finally:
-        view.close()
+    while not stop.asked:
+        try:
+            print(begin + "\n".join(view.lines()), end=end, flush=True)
+        except TopicUnreported as nothing:
+            print(begin + ("[]" if view.as_json else printable(str(nothing))), end=end, flush=True)
+        except WeirError as failure:
+            print(printable_lines(f"weir: {failure}"), file=sys.stderr, flush=True)
+        if view.remarks() != told:
+            told = view.remarks()
+            print(*told, sep="\n", file=sys.stderr, flush=True)
+        stop.wait(every_s)

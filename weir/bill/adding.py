@@ -16,7 +16,7 @@ from streaming.contract.errors import BadEvent, WeirError
 from streaming.contract.events import MAX_AHEAD_MS, Event, Refund, Request, load_object
 from streaming.contract.fields import INT64_MAX, integer, text
 from streaming.contract.names import GROUP_PREFIXES, QUOTA_GROUP_PREFIX, namespace_of, subject_of
-from streaming.contract.printable import printable
+from streaming.contract.printable import printable, printable_array
 from streaming.contract.topics import Cluster, Topics
 from streaming.contract.usage_events import GroupUsage
 from streaming.kafka_io.policy_topic import read_policies
@@ -198,11 +198,16 @@ def lines(rows: Iterable[Charges], form: str) -> list[str]:
     """The rows as `json`, `csv` or, for people, a `table`."""
     values = [
         # Sums stop there, as all do: JSON has no larger ones.
-        {name: min(INT64_MAX, value) if type(value) is int else value for name, value in asdict(row).items()}
+        {
+            name: max(-INT64_MAX, min(INT64_MAX, value)) if type(value) is int else value
+            for name, value in asdict(row).items()
+        }
         for row in rows
     ]
     if form == "json":
-        return [orjson.dumps(values, option=orjson.OPT_INDENT_2).decode()]
+        return [printable_array(map(orjson.dumps, values))]
+    for row in values:
+        row["tenant"] = printable(row["tenant"])
     if form == "csv":
         text = io.StringIO()
         writer = csv.DictWriter(text, HEAD, lineterminator="\n")
@@ -215,4 +220,4 @@ def lines(rows: Iterable[Charges], form: str) -> list[str]:
 
 
 def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
-    return printable(row["tenant"]), *(f"{row[name]:,.0f}" for name in HEAD[1:])
+    return row["tenant"], *(f"{row[name]:,.0f}" for name in HEAD[1:])

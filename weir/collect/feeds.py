@@ -1,7 +1,6 @@
 """What the collectors follow on Weir's topics: policies, shares, and decisions on backlogs."""
 
 import asyncio
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final, Generic, TypeVar
@@ -24,6 +23,7 @@ from streaming.contract.names import namespace_of
 from streaming.contract.topics import Cluster
 from streaming.kafka_io.tail import Tail
 from streaming.policy.policy_set import PolicySet
+from weir.logs.times import wall_ms
 
 T = TypeVar("T")
 
@@ -44,14 +44,14 @@ class PolicyFeed:
 
     def __init__(self, cluster: Cluster, unusable: Callable[[], None]) -> None:
         self._topic = cluster.topics.policies
-        self._policies = Policies(_wall_ms)
+        self._policies = Policies(wall_ms)
         self._tail = policies_tail(
             cluster.properties, self._topic, self._policies, Complaints(self._topic, unusable)
         )
 
     def policies(self) -> PolicySet:
         """Those in force now."""
-        return self._policies.at(_wall_ms())
+        return self._policies.at(wall_ms())
 
     async def start(self) -> None:
         """Read them to their end.
@@ -131,7 +131,7 @@ def shares_in(message: Message, unusable: Callable[[str], None]) -> list[Share]:
     # Of all decisions the shares alone matter, and there may be a great many others.
     if not packed(message) and not (message.value() or b"").startswith(_SHARE):
         return []
-    age_ms = max(0, _wall_ms() - message.timestamp()[1])
+    age_ms = max(0, wall_ms() - message.timestamp()[1])
     shares = [one for _, one in decisions_in(message, _SHARES, None, unusable)]
     return [replace(one, ttl_ms=one.ttl_ms - age_ms) for one in shares if age_ms < one.ttl_ms]
 
@@ -161,7 +161,3 @@ async def _wait_for(event: asyncio.Event, topic: str) -> None:
         await asyncio.wait_for(event.wait(), START_S)
     except TimeoutError as error:
         raise WeirError(f"{topic} could not be read to its end within {START_S:.0f} s") from error
-
-
-def _wall_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -6,12 +6,10 @@ import logging
 import os
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry
 
-from enforcer.core.settings import ProxySettings
 from streaming.collect.backlog.settings import BacklogSettings
 from streaming.collect.kafka.cluster import KafkaCluster
 from streaming.collect.kafka.settings import KafkaBacklogSettings
@@ -23,7 +21,7 @@ from streaming.kafka_io.policy_topic import PolicyLog, Update, differences
 from streaming.kafka_io.policy_turn import change_policies
 from streaming.kafka_io.threads import use_threads
 from streaming.metrics_server import serve_metrics
-from weir.collect.backlogs import BacklogPart, ClusterWatch
+from weir.collect.backlogs import BacklogPart, ClusterWatch, Watch
 from weir.foreground import write_ready_file
 from weir.settings import CollectSettings
 from weir.stack.topics import cluster_id
@@ -34,17 +32,14 @@ _REQUEST_MS: Final = 5_000
 logger = logging.getLogger("weir.collect")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KafkaTerms:
-    """The sections that the collector of a Kafka cluster reads."""
-
-    collect: CollectSettings
-    backlog: BacklogSettings
-    kafka: KafkaBacklogSettings
-    proxy: ProxySettings
-
-
-async def serve(args: argparse.Namespace, terms: KafkaTerms, cluster: Cluster) -> None:
+async def serve(
+    args: argparse.Namespace,
+    collect: CollectSettings,
+    backlog: BacklogSettings,
+    kafka: KafkaBacklogSettings,
+    namespaces: Namespaces,
+    cluster: Cluster,
+) -> None:
     """Collect until SIGINT or SIGTERM; with --once one round of each.
 
     Raises:
@@ -58,18 +53,18 @@ async def serve(args: argparse.Namespace, terms: KafkaTerms, cluster: Cluster) -
 
     def once_ready() -> None:
         nonlocal ready
-        if args.ready_file and not ready:
+        if not ready:
             write_ready_file(args.ready_file, {"pid": os.getpid(), "metrics": address})
         ready = True
 
     parts: list[Coroutine[Any, Any, None]] = []
-    quotas = terms.collect.quotas_from_kafka
+    quotas = collect.quotas_from_kafka
     if quotas:
-        parts.append(_quotas(cluster, terms.collect, once_ready, once=args.once))
-    if terms.backlog.enabled:
+        parts.append(_quotas(cluster, collect, once_ready, once=args.once))
+    if backlog.enabled:
         checked = (lambda: None) if quotas else once_ready
-        watch = _watch(cluster, terms)
-        part = BacklogPart(cluster, terms.backlog, registry, watch, checked=checked, stand_by=args.stand_by)
+        watch = _watch(cluster, kafka, namespaces, backlog.cluster)
+        part = BacklogPart(cluster, backlog, registry, watch, checked=checked, stand_by=args.stand_by)
         parts.append(part.once() if args.once else part.run())
     if not parts:
         raise WeirError("nothing to do: collect.quotas_from_kafka and backlog.enabled are both false")
@@ -114,14 +109,10 @@ def collect_once(reader: QuotaReader, cluster: Cluster, timeout_s: float) -> int
     return len(written.updates)
 
 
-def _watch(
-    cluster: Cluster, terms: KafkaTerms
-) -> Callable[[AsyncExitStack], Coroutine[Any, Any, ClusterWatch]]:
-    namespaces = Namespaces(terms.proxy.namespace_pattern)
-
+def _watch(cluster: Cluster, settings: KafkaBacklogSettings, namespaces: Namespaces, own: str) -> Watch:
     async def watch(stack: AsyncExitStack) -> ClusterWatch:
-        name = terms.backlog.cluster or await asyncio.to_thread(cluster_id, cluster)
-        held = KafkaCluster(cluster, terms.kafka, namespaces)
+        name = own or await asyncio.to_thread(cluster_id, cluster)
+        held = KafkaCluster(cluster, settings, namespaces)
         stack.callback(held.close)
         return ClusterWatch(kind="kafka", name=name, backlogs=held)
 

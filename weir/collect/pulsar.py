@@ -78,7 +78,7 @@ async def serve(
     address = args.metrics and serve_metrics(metrics.registry, *args.metrics)
     if args.no_usage and not backlog.enabled:
         raise WeirError("nothing to do: --no-usage was given and backlog.enabled is false")
-    if args.no_usage and args.ready_file:
+    if args.no_usage:
         write_ready_file(args.ready_file, {"pid": os.getpid(), "metrics": address})
     parts: list[Coroutine[Any, Any, None]] = []
     if backlog.enabled:
@@ -195,8 +195,7 @@ class _Usage:
         reported = done.outcome in (Outcome.DONE, Outcome.FIRST)
         if reported and not self._ready:
             self._ready = True
-            if self._args.ready_file:
-                write_ready_file(self._args.ready_file, {"pid": os.getpid(), "metrics": self._address})
+            write_ready_file(self._args.ready_file, {"pid": os.getpid(), "metrics": self._address})
         if done.outcome is Outcome.DONE and not self._args.push:
             await self._dry_run(done.changes)
         if done.outcome is Outcome.DONE and time.monotonic() >= self._next_progress_s:

@@ -7,7 +7,6 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from enforcer.host.doors.listening import listen_at
 from streaming.contract.errors import WeirError
 from streaming.policy.settings import read_settings
 from weir.foreground import forget_ready_file, host_port, http_url, return_memory, write_ready_file
@@ -131,8 +130,7 @@ def _front(
 async def _serve(service: "AdminService", fronts: "list[HttpService]", args: argparse.Namespace) -> None:
     stop = stop_event()
     # The service listens once all is read, which may take long: who has the port is asked before.
-    listen_at(args.listen, both=False).close()
-    forget_ready_file(args.ready_file)
+    forget_ready_file(args.ready_file, args.listen)
     for front in fronts:
         # It may take long while Kafka is away: a stop must not wait for it.
         if not await unless(stop, front.start()):
@@ -147,8 +145,7 @@ async def _serve(service: "AdminService", fronts: "list[HttpService]", args: arg
 async def _say_ready(service: "AdminService", ready_file: Path | None) -> None:
     await service.read.wait()
     logger.info("ready on %s", service.url)
-    if ready_file is not None:
-        write_ready_file(ready_file, _described(service))
+    write_ready_file(ready_file, _described(service))
 
 
 async def _watch_over(service: "AdminService") -> None:

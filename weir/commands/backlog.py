@@ -1,6 +1,7 @@
 """`weir backlog`: topics by how near they are to their backlog quotas (docs/contract.md 4)."""
 
 import argparse
+from contextlib import closing
 
 from streaming.contract.errors import BadEvent
 from streaming.contract.names import full_topic
@@ -44,7 +45,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 def run(args: argparse.Namespace) -> int:
     """Show it once or until a signal; raises WeirError as `view.show` does."""
     # Here and not above: `weir --help` must not load a Kafka client.
-    from weir.backlog.view import ViewOptions, show, watch
+    from weir.backlog.view import View, show, watch
     from weir.foreground import StopSignal
 
     topic = None
@@ -53,12 +54,11 @@ def run(args: argparse.Namespace) -> int:
             topic = full_topic(args.topic)
         except BadEvent as error:
             args.usage_error(f"--topic: {args.topic!r} {error.reason}")
-    cluster = cluster_of(args)
-    asked = ViewOptions(topic=topic, limit=args.limit, as_json=args.json)
-    if args.watch is None:
-        show(cluster, asked)
-        return 0
-    stop = StopSignal()
-    stop.install()
-    watch(cluster, asked, args.watch, stop)
+    with closing(View(cluster_of(args), topic, args.limit, as_json=args.json)) as view:
+        if args.watch is None:
+            show(view)
+            return 0
+        stop = StopSignal()
+        stop.install()
+        watch(view, args.watch, stop)
     return 0

@@ -61,7 +61,7 @@ def _add_options(parser: argparse.ArgumentParser, once: str) -> None:
 
 def _run_pulsar(args: argparse.Namespace) -> int:
     """Collect until a signal; raises WeirError as `serve` does."""
-    forget_ready_file(args.ready_file)
+    forget_ready_file(args.ready_file, args.metrics)
     # Here and not above: `weir --help` must load neither an HTTP nor a Kafka client.
     from streaming.collect.backlog.settings import BacklogSettings
     from streaming.collect.settings import PulsarCollectSettings
@@ -80,22 +80,21 @@ def _run_pulsar(args: argparse.Namespace) -> int:
 
 def _run_kafka(args: argparse.Namespace) -> int:
     """Collect until a signal; with --once raises WeirError if a round failed."""
-    forget_ready_file(args.ready_file)
+    forget_ready_file(args.ready_file, args.metrics)
     # Here and not above: `weir --help` must not load a Kafka client.
     from enforcer.core.settings import ProxySettings
     from streaming.collect.backlog.settings import BacklogSettings
     from streaming.collect.kafka.settings import KafkaBacklogSettings
-    from weir.collect.kafka import KafkaTerms, serve
+    from streaming.contract.namespaces import Namespaces
+    from weir.collect.kafka import serve
 
-    terms = KafkaTerms(
-        collect=read_settings(CollectSettings, "collect", args.settings),
-        backlog=read_settings(BacklogSettings, "backlog", args.settings),
-        kafka=read_settings(KafkaBacklogSettings, "collect_kafka", args.settings),
-        proxy=read_settings(ProxySettings, "proxy", args.settings),
-    )
+    collect = read_settings(CollectSettings, "collect", args.settings)
+    backlog = read_settings(BacklogSettings, "backlog", args.settings)
+    kafka = read_settings(KafkaBacklogSettings, "collect_kafka", args.settings)
+    namespaces = Namespaces(read_settings(ProxySettings, "proxy", args.settings).namespace_pattern)
     cluster = cluster_of(args, "collect_kafka")
     log_to_stderr("collect")
     # Its errors come as ours, one line a round; its own lines would repeat each of them.
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
-    run_in_loop(serve(args, terms, cluster))
+    run_in_loop(serve(args, collect, backlog, kafka, namespaces, cluster))
     return 0

@@ -37,10 +37,10 @@ def run(args: argparse.Namespace) -> int:
     def meanwhile(stack: Stack, stop: StopSignal) -> bool:
         failures = play(stack, stop, args.data.absolute(), args.policies)
         if args.once:
-            if failures and not stop.requested:
+            if failures and not stop.asked:
                 raise WeirError("; ".join(failures))
             return True
-        if not stop.requested:
+        if not stop.asked:
             how_to_go_on(stack, args.policies, args.settings)
         return False
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from streaming.policy.files import load_policies
 from streaming.policy.settings import read_settings
-from weir.foreground import forget_ready_file
+from weir.foreground import forget_ready_file, write_ready_file
 from weir.log import log_to_stderr
 from weir.options import add, add_cluster_options, add_file, add_part_options, cluster_of
 from weir.paths import make_folder
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
         jars=jars_dir("spark"),
         work_dir=args.log_dir,
         metrics=args.metrics,
-        ready_file=args.ready_file,
+        announce=partial(write_ready_file, args.ready_file),
         candidates=candidates,
     )
     serve(settings, options)

@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -23,7 +22,7 @@ from streaming.policy.policy_set import (
     raised_until,
     refill_times,
 )
-from weir.logs.times import BEGINNING_MS, EXPECTED
+from weir.logs.times import BEGINNING_MS, EXPECTED, moment, wall_ms
 from weir.options import add, add_cluster_options, add_flag, cluster_of, time_argument
 from weir.policy_explain import explain_topic, explain_user
 
@@ -93,7 +92,7 @@ def check(args: argparse.Namespace) -> int:
     counts = Counter(parse_path(path).section for path in entries)
     found = ", ".join(f"{counts[section]} in {section}" for section in Section if counts[section])
     print(printable(f"{args.file}: no problems; entries: {found or 'none'}"))
-    raises = list(_raises(entries, _now_ms()))
+    raises = list(_raises(entries, wall_ms()))
     for raised in raises[:_SHOWN_MAX]:
         print(printable(f"{args.file}: {raised}"))
     if len(raises) > _SHOWN_MAX:
@@ -110,7 +109,7 @@ def explain(args: argparse.Namespace) -> int:
             args.usage_error("one of --user, --client-id, --topic is required")
     elif args.user is not None or args.client_id is not None:
         args.usage_error("--topic does not go together with --user or --client-id")
-    policies = PolicySet(load_policies(args.policies), at=_now_ms())
+    policies = PolicySet(load_policies(args.policies), at=wall_ms())
     if args.topic is None:
         user = DEFAULT_USER if args.user is None else args.user
         lines = explain_user(policies, user, args.client_id or "", args.policies)
@@ -157,7 +156,7 @@ def apply(args: argparse.Namespace) -> int:
     for update in updates:
         verb = "remove" if update.value is None else "change" if update.path in before else "add   "
         print(printable(f"{verb} {update.path}"))
-    print(f"version {written.version}, in force from {_utc(written.effective_ts)}")
+    print(f"version {written.version}, in force from {moment(written.effective_ts)}")
     return 0
 
 
@@ -176,7 +175,7 @@ def mode(args: argparse.Namespace) -> int:
         actor=actor_here("mode"),
         reason=args.reason,
     )
-    in_force = f", in force from {_utc(written.effective_ts)}" if written.updates else " already"
+    in_force = f", in force from {moment(written.effective_ts)}" if written.updates else " already"
     print(f"mode {args.mode}: version {written.version}{in_force}")
     return 0
 
@@ -187,7 +186,7 @@ def get(args: argparse.Namespace) -> int:
 
     cluster = cluster_of(args)
     log = read_policies(cluster)
-    remarks = _remarks(log, cluster.topics.policies, cluster.bootstrap, _now_ms())
+    remarks = _remarks(log, cluster.topics.policies, cluster.bootstrap, wall_ms())
     print("\n".join(map(printable, remarks)))
     print(policy_file(log.entries), end="")
     return 0
@@ -205,7 +204,7 @@ def log(args: argparse.Namespace) -> int:
         if args.json:
             print(printable_json(orjson.dumps(row).decode()))
         else:
-            print(line(row, _utc(row["at"])))
+            print(line(row, moment(row["at"])))
     return 0
 
 
@@ -224,7 +223,7 @@ def _remarks(log: "PolicyLog", topic: str, bootstrap: str, now_ms: int) -> list[
     remarks = [f"# version {log.newest_version} of {topic} on {bootstrap}"]
     for path, effective_ts in log.effective.items():
         if effective_ts > now_ms:
-            remarks.append(f"# changed, in force from {_utc(effective_ts)}: {path}")
+            remarks.append(f"# changed, in force from {moment(effective_ts)}: {path}")
     for path in log.entries:
         remark = _ORIGIN_REMARKS.get(log.origins.get(path, ""))
         remarks += [f"# {remark}: {path}"] if remark else []
@@ -237,7 +236,7 @@ def _raises(entries: Mapping[str, Any], now_ms: int) -> Iterator[str]:
     for path, value in entries.items():
         until = raised_until(value)
         if until is not None:
-            yield f"{'raised until' if now_ms < until else 'raised no more since'} {_utc(until)}: {path}"
+            yield f"{'raised until' if now_ms < until else 'raised no more since'} {moment(until)}: {path}"
 
 
 def _bad_records(log: "PolicyLog") -> list[str]:
@@ -264,12 +263,3 @@ def _reason(text: str) -> str:
     except UnicodeEncodeError:
         raise argparse.ArgumentTypeError("is not UTF-8; expected text in UTF-8") from None
     return text.strip()
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
-def _utc(ts: int) -> str:
-    seconds, milliseconds = divmod(ts, 1000)
-    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{milliseconds:03}Z"

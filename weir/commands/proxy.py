@@ -17,7 +17,7 @@ from weir.options import (
     cluster_of,
 )
 from weir.settings import DEFAULT_LISTEN, DEFAULT_PULSAR_LISTEN, PORT_MAX, LocalSettings
-from weir.stack.workers import WORKERS_MAX, WorkersOptions, run_workers
+from weir.stack.workers import WORKERS_MAX, run_workers
 
 if TYPE_CHECKING:
     from enforcer.core.settings import ProxySettings
@@ -136,13 +136,10 @@ def _run_workers(args: argparse.Namespace, settings: "ProxySettings") -> int:
         "--settings": args.settings,
         "--advertise": args.advertise,
     }
-    options = WorkersOptions(
-        count=args.workers,
-        words=[word for name, value in given.items() if value for word in (name, value)],
-        listen=args.listen,
-        metrics=args.metrics,
-        proxy_id=args.id or settings.id or None,
-        ready_file=args.ready_file,
+    words = [word for name, value in given.items() if value for word in (name, value)]
+    return run_workers(
+        args.workers, words, args.listen, teller("weir proxy"),
+        metrics=args.metrics, proxy_id=args.id or settings.id or None, ready_file=args.ready_file,
         stop_s=settings.stop_timeout_ms / 1000,
-    )
-    return run_workers(options, read_settings(LocalSettings, "local", args.settings), teller("weir proxy"))
+        restarts_max=read_settings(LocalSettings, "local", args.settings).restarts_max,
+    )  # fmt: skip

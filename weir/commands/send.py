@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from weir.foreground import StopSignal
 from weir.log import teller
+from weir.logs.times import wall_ms
 from weir.options import add, add_cluster_options, add_flag, cluster_of, number
 from weir.paths import check_readable
 
@@ -64,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     stop = StopSignal()
     stop.install()
     log = read_policies(cluster)
-    addresser = Addresser(topics=cluster.topics, log=log, now_ms=time.time_ns() // 1_000_000)
+    addresser = Addresser(topics=cluster.topics, log=log, now_ms=wall_ms())
     sender = Sender(producer_for(cluster), progress=_say)
     pace = None if args.at_once else Pace(factor=args.speed, wait=stop.wait, now_s=time.time)
     finished = send(
@@ -73,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
         sender,
         pace,
         keep_times=args.keep_times,
-        stopped=lambda: stop.requested,
+        stopped=lambda: stop.asked,
     )
     return _report(sender, addresser, finished)
 

@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
         for batch in reader.follow(spans):
             for record in batch:
                 show(record)
-            if stop.requested:
+            if stop.asked:
                 break
     finally:
         reader.close()

@@ -4,7 +4,6 @@ import queue
 import shlex
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -29,14 +28,9 @@ _WHO_WIDTH = 16
 
 
 class Screen:
-    """Collects lines from all threads; only the main thread prints them.
+    """Collects lines from all threads; only the main thread prints them."""
 
-    Args:
-        describe: makes the line of a decision.
-    """
-
-    def __init__(self, describe: Callable[[dict[str, Any]], str]) -> None:
-        self._describe = describe
+    def __init__(self) -> None:
         self._lines: queue.Queue[str] = queue.Queue(LINES_MAX)
 
     def say(self, who: str, what: str) -> None:
@@ -45,7 +39,7 @@ class Screen:
 
     def decision(self, decision: dict[str, Any]) -> None:
         """Add a decision's line."""
-        when, _, rest = self._describe(decision).partition("  ")
+        when, _, rest = describe(decision).partition("  ")
         self._put(f"{when}  {'job decides':<{_WHO_WIDTH}}  {rest}")
 
     def show(self) -> None:
@@ -74,7 +68,7 @@ def play(stack: Stack, stop: StopSignal, data: Path, policies: str) -> list[str]
     Raises:
         WeirError: a part of the stack failed.
     """
-    screen, failures = Screen(describe), list[str]()
+    screen, failures = Screen(), list[str]()
     over = threading.Event()
     proxy = str(stack.addresses()["proxy"])
     scene = Scene(
@@ -82,7 +76,7 @@ def play(stack: Stack, stop: StopSignal, data: Path, policies: str) -> list[str]
         prefix=f"demo-{int(time.time())}",
         work_dir=data / "logs",
         say=screen.say,
-        stopping=lambda: stop.requested or over.is_set(),
+        stopping=lambda: stop.asked or over.is_set(),
     )
 
     def act(client: Any) -> None:

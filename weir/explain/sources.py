@@ -1,9 +1,9 @@
 """Where decisions and events are read for `weir explain`: topics, or files."""
 
 import contextlib
-import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import orjson
 
@@ -18,6 +18,7 @@ from streaming.log.reading import read_lines
 from streaming.policy.timeline import PolicyTimeline
 from streaming.replay import read_timeline
 from weir.logs.policy_log import changes
+from weir.logs.times import wall_ms
 from weir.logs.topic_reader import TopicReader
 
 _WINDOWS_MS: Final = (600_000, 3_600_000, 86_400_000)
@@ -38,27 +39,40 @@ class Told(NamedTuple):
     fields: dict[str, Any]
 
 
-class Source(Protocol):
-    """What decisions and events are read from."""
+class Source(ABC):
+    """What decisions and events are read from.
+
+    Args:
+        decisions, events: names of the topics or files that hold them.
+    """
+
+    def __init__(self, decisions: Sequence[str], events: Sequence[str]) -> None:
+        self._decisions, self._events = decisions, events
 
     def windows(self, until_ms: int) -> Iterator[int]:
         """Times, ms since the epoch, from which on to look, one after the other; the last is 0."""
-        ...
+        yield 0
 
     def decisions(self, from_ms: int, to_ms: int, holding: bytes) -> Iterator[Told]:
         """Decisions written between two times that hold some bytes, in order within a subject."""
-        ...
+        return self._read(self._decisions, from_ms, to_ms, holding, event=False)
 
     def events(self, from_ms: int, to_ms: int, holding: bytes) -> Iterator[Told]:
         """The same of events."""
-        ...
+        return self._read(self._events, from_ms, to_ms, holding, event=True)
 
+    @abstractmethod
     def policies(self) -> PolicyTimeline:
         """The policies over time."""
-        ...
+
+    @abstractmethod
+    def _read(
+        self, names: Sequence[str], from_ms: int, to_ms: int, holding: bytes, *, event: bool
+    ) -> Iterator[Told]:
+        """What they hold."""
 
 
-class TopicSource:
+class TopicSource(Source):
     """The topics of a cluster.
 
     Args:
@@ -66,6 +80,8 @@ class TopicSource:
     """
 
     def __init__(self, cluster: Cluster) -> None:
+        topics = cluster.topics
+        super().__init__((topics.decisions,), (topics.requests, topics.usage))
         self._cluster = cluster
         self._reader = TopicReader(cluster.bootstrap, cluster.client)
 
@@ -77,15 +93,6 @@ class TopicSource:
         """See Source."""
         yield from (max(0, until_ms - back_ms) for back_ms in _WINDOWS_MS)
         yield 0
-
-    def decisions(self, from_ms: int, to_ms: int, holding: bytes) -> Iterator[Told]:
-        """See Source."""
-        return self._read((self._cluster.topics.decisions,), from_ms, to_ms, holding, event=False)
-
-    def events(self, from_ms: int, to_ms: int, holding: bytes) -> Iterator[Told]:
-        """See Source."""
-        topics = self._cluster.topics
-        return self._read((topics.requests, topics.usage), from_ms, to_ms, holding, event=True)
 
     def policies(self) -> PolicyTimeline:
         """See Source; what compaction took is known as far as later records tell of it."""
@@ -100,46 +107,31 @@ class TopicSource:
         return timeline
 
     def _read(
-        self, topics: Sequence[str], from_ms: int, to_ms: int, holding: bytes, *, event: bool
+        self, names: Sequence[str], from_ms: int, to_ms: int, holding: bytes, *, event: bool
     ) -> Iterator[Told]:
-        now_ms = time.time_ns() // 1_000_000
-        for topic in topics:
+        now_ms = wall_ms()
+        for topic in names:
             for span in self._reader.spans(topic, from_ms, to_ms if to_ms <= now_ms else None):
                 for record in self._reader.read(span):
                     if holding in record.value:
                         yield from _told(record.value, record.name, record.ts, event=event)
 
 
-class FileSource:
+class FileSource(Source):
     """Files of decisions and of events.
 
     Args:
         decisions, events: their names; a gzip or Parquet file is one by its name's end.
     """
 
-    def __init__(self, decisions: Sequence[str], events: Sequence[str]) -> None:
-        self._decisions, self._events = decisions, events
-
-    def windows(self, until_ms: int) -> Iterator[int]:
-        """See Source."""
-        yield 0
-
-    def decisions(self, from_ms: int, to_ms: int, holding: bytes) -> Iterator[Told]:
-        """See Source."""
-        return self._read(self._decisions, from_ms, to_ms, holding, event=False)
-
-    def events(self, from_ms: int, to_ms: int, holding: bytes) -> Iterator[Told]:
-        """See Source."""
-        return self._read(self._events, from_ms, to_ms, holding, event=True)
-
     def policies(self) -> PolicyTimeline:
         """See Source."""
         return read_timeline({}, read_lines(self._events))
 
     def _read(
-        self, files: Sequence[str], from_ms: int, to_ms: int, holding: bytes, *, event: bool
+        self, names: Sequence[str], from_ms: int, to_ms: int, holding: bytes, *, event: bool
     ) -> Iterator[Told]:
-        for line in read_lines(files):
+        for line in read_lines(names):
             if holding in line.value:
                 for told in _told(line.value, line.name, 0, event=event):
                     if from_ms <= told.ts < to_ms:

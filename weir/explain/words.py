@@ -12,6 +12,7 @@ from streaming.policy.yaml.text import rendered
 from weir.explain.finding import Explanation, proxys_decision
 from weir.explain.sources import Told
 from weir.logs.tail_lines import describe, subject_of
+from weir.logs.times import moment
 
 _HIDDEN: Final = frozenset({
     "type", "id", "ts", "proxy", "v", "samples", "ledgers", "subscriptions", "decided",
@@ -100,7 +101,7 @@ def _outcomes(said: dict[str, Any]) -> Iterator[str]:
     wait_ms = said.get("throttle_time_ms")
     if wait_ms:
         at = said.get("applied_ts", said["ts"])
-        yield f"  It has to wait {wait_ms} ms, until {iso(at + wait_ms)}."
+        yield f"  It has to wait {wait_ms} ms, until {moment(at + wait_ms)}."
     if said.get("late"):
         yield "  It was decided too late: the proxy had answered without."
     if said.get("shadow"):

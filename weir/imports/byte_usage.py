@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
+from streaming.contract.fields import INT64_MAX
 from streaming.contract.usage_events import COUNTS
 
 PUBLISHED, DISPATCHED = COUNTS.index("publishedBytes"), COUNTS.index("dispatchedBytes")
@@ -48,7 +49,9 @@ class ByteUsage:
             periods[period] = {}
         counts = periods[period]
         if group in counts or len(counts) < _GROUPS_MAX:
-            counts.setdefault(group, [0] * len(COUNTS))[position] += count
+            own = counts.setdefault(group, [0] * len(COUNTS))
+            # Sums stop there, as all do: JSON has no larger ones.
+            own[position] = min(INT64_MAX, own[position] + count)
         else:
             self.uncounted += 1
         while len(periods) > _OPEN:

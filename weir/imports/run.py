@@ -78,7 +78,8 @@ def _letters(file: str | None) -> Iterator[IO[bytes] | None]:
     if file is None:
         yield None
         return
-    with whole(file) as draft, Path(draft).open("wb") as letters:
+    # Also what fails in the midst: what is still to be written fails once more at the end.
+    with named(file, "written"), whole(file) as draft, Path(draft).open("wb") as letters:
         yield letters
 
 

@@ -11,12 +11,15 @@ from streaming.contract.errors import WeirError
 from streaming.contract.times import clock
 from streaming.contract.topics import Cluster
 from streaming.kafka_io.writer import connected, flushed, served
+from weir.jars.wait import never
 from weir.logs.send_lines import Addresser, OutgoingRecord, RecordedLine, shift_for
 
 BUFFER_MAX: Final = 10_000
 """Records on their way at once; then sending waits for the cluster."""
 DELIVERY_LIMIT_S: Final = 30.0
 """A record that the cluster has not taken by then has failed."""
+STOP_LIMIT_S: Final = 5.0
+"""The same of what is on its way when a stop is asked for."""
 _PROGRESS_S: Final = 1.0
 _POLL_S: Final = 0.1
 
@@ -55,10 +58,13 @@ class Sender:
         self.failed = 0
         self.failure = ""
 
-    def send(self, record: OutgoingRecord) -> None:
-        """Queue a record, waiting for room as long as the cluster takes any.
+    def send(self, record: OutgoingRecord, stopped: Callable[[], bool] = never) -> bool:
+        """Queue a record, waiting for room as long as the cluster takes any, and nobody wants it `stopped`.
 
         A record that the library refuses, such as one that is too large, has failed.
+
+        Returns:
+            False: it was stopped while there was no room.
 
         Raises:
             WeirError: nothing was taken for DELIVERY_LIMIT_S, or the producer has broken for good.
@@ -76,8 +82,11 @@ class Sender:
             except BufferError:
                 if self._now_s() > deadline:
                     raise WeirError(f"{BUFFER_MAX} records wait and the cluster takes none") from None
+                if stopped():
+                    return False
                 self.idle(record.due, _POLL_S)
         self.idle(record.due, 0)
+        return True
 
     def say(self, text: str) -> None:
         """Tell people something beside the progress."""
@@ -98,12 +107,12 @@ class Sender:
             rate = done / (now_s - self._started)
             self._progress(f"{done} delivered ({rate:.0f}/s), {self.failed} failed, at {clock(at_ms)}")
 
-    def finish(self) -> None:
+    def finish(self, limit_s: float) -> None:
         """Wait for all that is on its way; what is not delivered in time has failed."""
-        left = flushed(self._producer, DELIVERY_LIMIT_S)
+        left = flushed(self._producer, limit_s)
         if left:
             self.failed += left
-            self.failure = self.failure or f"no answer within {DELIVERY_LIMIT_S:g} s"
+            self.failure = self.failure or f"no answer within {limit_s:g} s"
 
     def _note(self, error: Any, message: Any) -> None:
         if error is None:
@@ -163,7 +172,7 @@ def send(
         sender: takes the records; all of them have been answered or given up when this returns.
         pace: None: no waiting.
         keep_times: leave the times in the events as they are.
-        stopped: asked before each line.
+        stopped: asked before each line, and while there is no room for one.
 
     Raises:
         WeirError: a file cannot be read, or the cluster takes nothing any more.
@@ -180,11 +189,10 @@ def send(
             if begun and pace is not None:
                 for reached_ms in pace.steps(record.due):
                     sender.idle(reached_ms, 0)
-            if stopped():
+            if stopped() or not sender.send(record, stopped):
                 return False
-            sender.send(record)
     finally:
-        sender.finish()
+        sender.finish(STOP_LIMIT_S if stopped() else DELIVERY_LIMIT_S)
     return True
 
 

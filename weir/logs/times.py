@@ -1,15 +1,22 @@
-"""Points in time on the command line."""
+"""Points in time: as the command line has them, and in words."""
 
 import re
+import time
 from datetime import UTC, datetime
+from typing import Literal
 
-from streaming.contract.fields import TS_MAX_MS
+from streaming.contract.fields import INT64_MAX, TS_MAX_MS
 
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 EXPECTED = "milliseconds since the epoch, an ISO 8601 time, -10m (also s, h, d), beginning or now"
 BEGINNING_MS = 0
 _DIGITS_MAX = 18
 _SHOWN = 40
+
+
+def wall_ms() -> int:
+    """Our own clock, ms since the epoch."""
+    return time.time_ns() // 1_000_000
 
 
 def parse_time(text: str, now_ms: int) -> int:
@@ -43,3 +50,15 @@ def parse_time(text: str, now_ms: int) -> int:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return max(BEGINNING_MS, round(moment.timestamp() * 1000))
+
+
+def moment(ts_ms: int, unit: Literal["m", "s", "ms"] = "ms") -> str:
+    """A time in words, of any year, as logs may have it, and waits.
+
+    >>> moment(1_795_132_800_000, "m"), moment(2**53)
+    ('2026-11-20T00:00Z', '287396-10-12T08:59:00.992Z')
+    """
+    # Here and not above: `weir --help` must not load it.
+    import numpy as np
+
+    return f"{np.datetime_as_string(np.datetime64(min(ts_ms, INT64_MAX), 'ms'), unit=unit)}Z"

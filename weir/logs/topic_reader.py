@@ -51,18 +51,10 @@ class TopicReader(Reader):
     def __init__(self, bootstrap: str, client: Mapping[str, Any]) -> None:
         super().__init__(bootstrap, client, {"isolation.level": "read_uncommitted"})
 
-    def read(self, span: Span, types: Collection[str] = ()) -> Iterator[Record]:
-        """The records of one span, in order.
-
-        Args:
-            span: where they are.
-            types: packed records of other types are left out unread; none: no record is.
-
-        Raises:
-            WeirError: it cannot be read.
-        """
+    def read(self, span: Span) -> Iterator[Record]:
+        """The records of one span, in order; raises WeirError if it cannot be read."""
         for message in self.messages(span):
-            yield from records_of(message, types)
+            yield from records_of(message)
 
     def follow(self, starts: Iterable[Span]) -> Iterator[list[Record]]:
         """Batches of what comes from each span's start on, without end; empty ones while nothing comes.
@@ -87,7 +79,12 @@ class TopicReader(Reader):
 
 
 def records_of(message: Message, types: Collection[str] = ()) -> Iterator[Record]:
-    """A message of the library as our own data, a packed one row by row; `types` as of TopicReader.read."""
+    """A message of the library as our own data, a packed one row by row.
+
+    Args:
+        message: which.
+        types: packed records of other types are left out unread; none: no record is.
+    """
     whole = Record(
         topic=str(message.topic()),
         partition=int(message.partition() or 0),

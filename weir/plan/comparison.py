@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming.columns.byte_strings import Integers
+from streaming.contract.fields import INT64_MAX
 from weir.plan.delays import NO_DELAYS, Delays
 from weir.plan.verdicts import ALLOWED, REFUSED, THROTTLED, Outcomes, Verdicts, nth
 
@@ -230,7 +231,8 @@ class Comparison:
         for number, side in enumerate((before, after)):
             waited = np.bincount(row, side.delay_ms, len(self._listed))
             for place in np.flatnonzero(waited).tolist():
-                self._listed[place].waited_ms[number] += int(waited[place])
+                own = self._listed[place].waited_ms
+                own[number] = min(INT64_MAX, own[number] + int(waited[place]))
         self._note_worst(row, before, after)
 
     def _note_worst(self, row: Integers, before: "_Side", after: "_Side") -> None:

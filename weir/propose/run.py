@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from streaming.columns.outputs import Outputs
+from streaming.columns.records import Records
 from streaming.contract.errors import WeirError
 from streaming.laws.law import CandidatePolicies, StepContext
-from streaming.log.deciding import replay_laws
+from streaming.log.deciding import Replay
 from streaming.log.reading import read_records
 from streaming.policy.files import load_policies
 from streaming.replay import in_order
@@ -38,6 +39,17 @@ class Proposed:
     dead_letters: list[bytes]
 
 
+def asked_in(records: Records, context: StepContext, outputs: Outputs) -> Asked:
+    """What a whole log asked for, by kind and measure; `outputs` takes the dead letters."""
+    replay = Replay(context)
+    return {
+        (kind, measure): demand
+        for law, batch, decided in replay.decide(replay.read(records, outputs), last=True)
+        if batch is not None
+        for kind, measure, demand in asked_of(law.name, batch, as_rows(decided))
+    }
+
+
 def run(files: Sequence[str], headroom: float, policies: str | None) -> Proposed:
     """Look at a log, propose limits, and try them on it.
 
@@ -56,11 +68,7 @@ def run(files: Sequence[str], headroom: float, policies: str | None) -> Proposed
         progress.step("reading")
         records = read_records(files)
         outputs = Outputs()
-        asked: Asked = {
-            (kind, measure): demand
-            for law, batch, decided in replay_laws(records, context, outputs)
-            for kind, measure, demand in asked_of(law.name, batch, as_rows(decided))
-        }
+        asked = asked_in(records, context, outputs)
         progress.step("looking for what is usual")
         proposal = propose(asked, headroom)
         if not proposal.entries:

@@ -5,11 +5,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-import numpy as np
-
 from streaming.contract.names import QUOTA_GROUP_PREFIX
 from streaming.contract.printable import printable
 from streaming.policy.files import policy_file
+from weir.logs.times import moment
 from weir.plan.comparison import Row
 from weir.plan.shown.words import duration
 from weir.plan.sides import Plan
@@ -48,24 +47,16 @@ def policies_of(proposed: Proposed) -> str:
         for path in paths
     }
     comments = {path: [line for text in texts for line in _wrapped(text)] for path, texts in said.items()}
+    first, last = (moment(at, "m") for at in proposed.span)
     head = (
         f"Proposed by weir propose --headroom {proposal.headroom:g} from {proposed.events:,} events,"
-        f" {moment(proposed.span[0])} to {moment(proposed.span[1])}. A limit is the headroom times the"
+        f" {first} to {last}. A limit is the headroom times the"
         f" p{PEAK} of the windows that its comment names, of whoever asks most under it; a burst is what lets"
         f" all of that through, with the headroom. Hours of more than {FAR:g} times what is usual were left"
         " out. What each entry would have done to these events stands beside it. See docs/plan.md."
     )
     lines = [f"# {line}\n" for line in _wrapped(head)]
     return "".join(lines) + policy_file({path: proposal.entries[path] for path in paths}, comments)
-
-
-def moment(ts: int) -> str:
-    """A time to the minute; of any year, as a log may have it.
-
-    >>> moment(1795132800000)
-    '2026-11-20T00:00Z'
-    """
-    return f"{np.datetime_as_string(np.datetime64(ts, 'ms'), unit='m')}Z"
 
 
 def _wrapped(text: str) -> list[str]:
@@ -81,10 +72,10 @@ def _seen(note: Note) -> str:
     who = "" if note.count == 1 else f"{_shown(seen.who)}, "
     text = (
         f"{whose} {measure} in {_window(note.window_ms)}: p50 {p50}, p99 {p99}, worst {worst}"
-        f" ({who}{moment(seen.at)})."
+        f" ({who}{moment(seen.at, 'm')})."
     )
     if note.far:
-        left = [f"{_shown(name)} ({far.times:,.0f} times at {moment(far.at)})" for name, far in note.far]
+        left = [f"{_shown(name)} ({far.times:,.0f} times at {moment(far.at, 'm')})" for name, far in note.far]
         text += f" Left out as far from usual: {_few(left)}."
     return text
 

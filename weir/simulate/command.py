@@ -1,7 +1,6 @@
 """`weir simulate concurrency`: try the concurrency limits before choosing one (docs/contract.md 4)."""
 
 import argparse
-import time
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -9,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from streaming.contract.printable import printable
+from streaming.contract.printable import printable, printable_json
+from weir.logs.times import wall_ms
 from weir.options import add, add_file, add_flag, number, whole
 from weir.paths import check_files
 from weir.simulate import failures_command
@@ -116,7 +116,7 @@ def run(args: argparse.Namespace) -> int:
 
         write(out, result)
     if args.json:
-        print(orjson.dumps(result).decode())
+        print(printable_json(orjson.dumps(result).decode()))
     else:
         print("\n".join(map(printable, table(result))))
         print(printable(f"drawn as {out}"))
@@ -133,7 +133,7 @@ def _own(args: argparse.Namespace) -> "list[Contender]":
         args.usage_error("--policies and --partition go together")
     if args.policies is None:
         return []
-    policies = PolicySet(load_policies(args.policies), at=time.time_ns() // 1_000_000)
+    policies = PolicySet(load_policies(args.policies), at=wall_ms())
     value = partition_entry(policies, args.partition)
     if value is not None:
         return [contender(value, args.partition)]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from streaming.contract.printable import printable
+from streaming.contract.printable import printable, printable_json
 from weir.options import add, add_file, add_flag, number, time_argument, whole
 from weir.paths import check_files
 
@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
 
         write(args.out, result)
     if args.json:
-        print(orjson.dumps(result).decode())
+        print(printable_json(orjson.dumps(result).decode()))
     else:
         print("\n".join(map(printable, table(result))))
         if args.out is not None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from enforcer.host.doors.listening import listen_on
 from streaming.contract.errors import WeirError
 from weir.foreground import write_ready_file
 from weir.jars.folders import KAFKA
@@ -79,14 +80,10 @@ def port_is_free(port: int, host: str = HOST) -> bool:
 
 def why_not_free(port: int, host: str = HOST) -> str:
     """Why no server could listen there now, in the system's words; empty: one could."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family) as probe:
-        # As servers do, or a connection that has just ended would count as taken.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError as error:
-            return error.strerror or str(error)
+    try:
+        listen_on(host, port).close()
+    except OSError as error:
+        return error.strerror or str(error)
     return ""
 
 

@@ -17,9 +17,9 @@ from streaming.kafka_io.threads import Threads
 from weir.foreground import StopSignal, private_folder
 from weir.settings import CollectSettings, KafkaSettings, LocalSettings
 from weir.stack.kafka import LocalKafka, port_for
-from weir.stack.parts import Change, Limits, Part
+from weir.stack.parts import Change, Part
 from weir.stack.pulsar import LocalPulsar, prepare
-from weir.stack.server import Broker, LocalServer
+from weir.stack.server import LocalServer
 
 POLL_S = 0.1
 LOCAL = "local"
@@ -112,7 +112,7 @@ class Stack:
         self._stop = stop
         self._say = say
         self._lock: IO[str] | None = None
-        self._brokers: list[Broker] = []
+        self._brokers: dict[str, LocalServer] = {}
         self.bootstrap = options.kafka or ""
         self._pulsar = options.pulsar
         self._pulsar_admin = options.pulsar_admin
@@ -138,7 +138,7 @@ class Stack:
         self.parts += prepared.result()
         for part in self.parts:
             # The job waits for its broker for a limited time.
-            if not self._stop.requested and not part.child.alive():
+            if not self._stop.asked and not part.child.alive():
                 part.start()
         self._say(f"starting {', '.join(part.name for part in self.parts)} ...")
         next_word = time.monotonic() + _STILL_WAITING_S
@@ -161,7 +161,7 @@ class Stack:
         Raises:
             WeirError: a part ended and is not to be restarted; names it, with the end of its log.
         """
-        changed = any([broker.look() for broker in self._brokers])
+        changed = any([self._look_at(name) for name in self._brokers])
         for part in self.parts:
             change = part.look()
             if change is Change.READY:
@@ -191,7 +191,7 @@ class Stack:
             "collect": None,
             "job_jvm": ready["job"].get("jvm_pid"),
             **{part.name: part.child.pid for part in self.parts},
-            **{broker.name: broker.pid for broker in self._brokers},
+            **{name: next(iter(server.pids), None) for name, server in self._brokers.items()},
         }
         return content
 
@@ -221,10 +221,10 @@ class Stack:
                 if not part.child.stop(left(share)):
                     self._say(f"{part.name} did not stop in time and was killed")
                 part.kill()
-        for broker in self._brokers:
-            broker.server.terminate()
-        for broker in self._brokers:
-            broker.server.stop(left(1.0))
+        for broker in self._brokers.values():
+            broker.terminate()
+        for broker in self._brokers.values():
+            broker.stop(left(1.0))
         if self._lock is not None:
             self._lock.close()
 
@@ -232,8 +232,8 @@ class Stack:
         """SIGKILL to everything at once."""
         for part in self.parts:
             part.child.kill()
-        for broker in self._brokers:
-            broker.server.kill()
+        for broker in self._brokers.values():
+            broker.kill()
 
     def take_data_dir(self) -> None:
         """Hold its folder, before anything else; raises WeirError if another one does."""
@@ -263,11 +263,11 @@ class Stack:
             # Its modules are loaded while the broker starts.
             self.parts[0].start()
             self._run("kafka", kafka)
-        if self._options.pulsar == LOCAL and not self._stop.requested:
+        if self._options.pulsar == LOCAL and not self._stop.asked:
             try:
-                prepare(self._say, lambda: self._stop.requested)
+                prepare(self._say, lambda: self._stop.asked)
             except WeirError:
-                if self._stop.requested:
+                if self._stop.asked:
                     return False
                 raise
             pulsar = LocalPulsar(
@@ -278,20 +278,35 @@ class Stack:
             )
             self._pulsar, self._pulsar_admin = pulsar.service, self._pulsar_admin or pulsar.admin
             self._run("pulsar", pulsar)
-        return not self._stop.requested
+        return not self._stop.asked
 
     def _run(self, name: str, server: LocalServer) -> None:
         self._say(f"starting {name} in {self._options.data / name} ...")
-        broker = Broker(
-            name,
-            server,
-            stop=self._stop,
-            say=self._say,
-            start_s=_START_S,
-            restart=self._options.restart,
-        )
-        self._brokers.append(broker)
-        broker.run()
+        self._brokers[name] = server
+        self._start_broker(name)
+
+    def _start_broker(self, name: str) -> None:
+        begun = time.monotonic()
+        try:
+            self._brokers[name].start(_START_S, lambda: self._stop.asked)
+        except WeirError:
+            if self._stop.asked:
+                return
+            raise
+        self._say(f"{name} is ready ({time.monotonic() - begun:.1f} s)")
+
+    def _look_at(self, name: str) -> bool:
+        """Start a broker again if it has ended; returns whether process ids have changed."""
+        child = next(iter(self._brokers[name].children), None)
+        if child is None or child.alive() or self._stop.asked:
+            return False
+        tail = "".join(f"\n    {line}" for line in child.last_lines())
+        why = f"{name} ended with status {child.poll()}; the end of {child.log}:{tail}"
+        if not self._options.restart:
+            raise WeirError(why)
+        self._say(f"{why}\nrestarting {name}")
+        self._start_broker(name)
+        return True
 
     def _handle_failure(self, part: Part) -> None:
         why = part.why()
@@ -370,7 +385,8 @@ class Stack:
             command=_COMMANDS.get(name, name),
             log=data / "logs" / f"{name}.log",
             run_dir=data / "run",
-            limits=Limits(start_s=_START_S, restarts_max=local.restarts_max),
+            start_s=_START_S,
+            restarts_max=local.restarts_max,
         )
 
     @property

@@ -5,7 +5,6 @@ import json
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -28,20 +27,6 @@ class Change(Enum):
     LATE = "late"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """How long and how often.
-
-    Attributes:
-        start_s: how long a part may say nothing until it is ready. One that says something lives, and would
-            begin anew: the job waits for Kafka, too, within limits of its own.
-        restarts_max: see LocalSettings.
-    """
-
-    start_s: float
-    restarts_max: int
-
-
 class Part:
     """A part and where it is in its life: starting, ready, or waiting to be restarted.
 
@@ -51,7 +36,9 @@ class Part:
         command: its subcommand, empty: the one of its name.
         log: file for its output; None: where ours goes.
         run_dir: folder for its ready file.
-        limits: see Limits.
+        start_s: how long it may say nothing until it is ready. One that says something lives, and would begin
+            anew: the job waits for Kafka, too, within limits of its own.
+        restarts_max: see LocalSettings.
         program: what python runs.
         alone: it is ready also while the job is away, and once more when that is there.
         now: monotonic seconds; given by tests.
@@ -65,7 +52,8 @@ class Part:
         command: str = "",
         log: Path | None,
         run_dir: Path,
-        limits: Limits,
+        start_s: float,
+        restarts_max: int,
         program: Sequence[str] = ("-m", "weir"),
         alone: bool = False,
         now: Callable[[], float] = time.monotonic,
@@ -76,7 +64,7 @@ class Part:
         words = [command or name, *args, "--ready-file", str(self._ready_file)]
         argv = [sys.executable, *program, *words]
         self.child = Child(name, argv, log=log, env={"PYTHONUNBUFFERED": "1"})
-        self._limits = limits
+        self._start_s, self._restarts_max = start_s, restarts_max
         self._alone = alone
         self._now = now
         self._started = 0.0
@@ -116,7 +104,7 @@ class Part:
         if self.ready is not None:
             return Change.NONE if self.ready == before else Change.READY
         # Who has said that it is there waits for the job, which has limits of its own.
-        late = self._silent_s() > self._limits.start_s and not self._ready_file.exists()
+        late = self._silent_s() > self._start_s and not self._ready_file.exists()
         return Change.LATE if late else Change.NONE
 
     def plan_restart(self) -> float | None:
@@ -128,7 +116,7 @@ class Part:
         self.kill()
         self.ready = None
         self._failures += 1
-        if self._failures > self._limits.restarts_max:
+        if self._failures > self._restarts_max:
             return None
         pause = min(BACKOFF_MAX_S, BACKOFF_S * 2.0 ** (self._failures - 1))
         self._restart_at = self._now() + pause
@@ -145,7 +133,7 @@ class Part:
     def why(self, lines: int = 15) -> str:
         """How it ended, with the last lines of its log, for people."""
         status = self.child.poll()
-        late = f"was not ready after {self._limits.start_s:g} s of silence"
+        late = f"was not ready after {self._start_s:g} s of silence"
         what = late if status is None else f"ended with status {status}"
         tail = "".join(f"\n    {line}" for line in self.child.last_lines(lines))
         return f"{self.name} {what}; the end of {self.child.log}:{tail}"

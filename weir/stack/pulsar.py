@@ -10,16 +10,14 @@ from urllib.request import Request
 
 from streaming.contract.errors import WeirError
 from streaming.contract.printable import printable_lines
-from streaming.job.spark.class_archive import archiving, forget, keep
-from weir.jars.folders import jars_dir
+from streaming.job.spark.class_archive import archiving, forget, keep, shared_classes
+from weir.jars.folders import PULSAR, jars_dir
 from weir.jars.installation import fetch_jars
 from weir.jars.java import java_command
 from weir.stack.kafka import HOST, free_port
 from weir.stack.process import Child
 from weir.stack.server import LocalServer
 
-KIND: Final = "pulsar_broker"
-"""Its jars, as of `jars_dir`."""
 HEAP_MB: Final = 1024
 KEPT: Final = ("bookkeeper", "metadata", "standalone.conf", "log4j2.properties", "pulsar")
 """What stands in the data folder, by how the names begin."""
@@ -138,7 +136,7 @@ class LocalPulsar(LocalServer):
             _MAIN, "-c", str(conf), "-nfw", "-nss", "-a", HOST,
             "--metadata-dir", str(self.data_dir / "metadata"),
             "--bookkeeper-dir", str(self.data_dir / "bookkeeper"),
-            heap_mb=self._heap_mb, properties=(f"log4j2.configurationFile={logging}",), kind=KIND,
+            heap_mb=self._heap_mb, properties=(f"log4j2.configurationFile={logging}",), kind=PULSAR,
             options=(*_OPTIONS, *self._options),
         )  # fmt: skip
         child = Child("pulsar", command, log=self.log, env={"OTEL_SDK_DISABLED": "true"})
@@ -178,9 +176,10 @@ def prepare(say: Callable[[str], None], stopping: Callable[[], bool] = lambda: F
     Raises:
         WeirError: the jars could not be fetched, or it was stopped. Without an archive it only starts slower.
     """
-    fetch_jars(KIND, say, stopping)
-    stamp = jars_dir(KIND) / _ARCHIVED
-    if not stamp.exists():
+    fetch_jars(PULSAR, say, stopping)
+    stamp = jars_dir(PULSAR) / _ARCHIVED
+    # Set-up leaves an archive, and no stamp.
+    if not stamp.exists() and not shared_classes(stamp.parent):
         say("archiving Pulsar's classes, once (half a minute) ...")
         try:
             archive_classes(stopping)
@@ -197,7 +196,7 @@ def archive_classes(stopping: Callable[[], bool] = lambda: False) -> None:
     Raises:
         WeirError: it did not start, or Java wrote no archive.
     """
-    jars = jars_dir(KIND)
+    jars = jars_dir(PULSAR)
     forget(jars)
     with tempfile.TemporaryDirectory() as folder:
         pulsar = LocalPulsar(folder, options=tuple(archiving(jars)))

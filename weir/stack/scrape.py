@@ -24,13 +24,14 @@ OPENER = build_opener(ProxyHandler({}), HTTPSHandler(context=unverified()))
 
 
 def fetch(url: str, timeout_s: float) -> str:
-    """One part's metrics as text.
+    """One part's metrics as text, its whole lines: half a number would be another one.
 
     Raises:
         OSError: it does not answer in time, or not with 200.
     """
     with OPENER.open(url, timeout=timeout_s) as answer:
-        return str(answer.read(TEXT_MAX_BYTES).decode("utf-8", "replace"))
+        lines, newline, _ = answer.read(TEXT_MAX_BYTES).rpartition(b"\n")
+    return str((lines + newline).decode("utf-8", "replace"))
 
 
 def joined(sources: Mapping[str, str | None], timeout_s: float) -> str:

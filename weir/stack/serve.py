@@ -60,8 +60,6 @@ def serve(
         # Whatever fails: who is not stopped is killed with us.
         held.callback(stack.stop)
         stack.take_data_dir()
-        # Not before: it may be that of another one, which goes on.
-        forget_ready_file(args.ready_file)
         _check_port(options.listen, "--listen")
         _check_port(options.admin, "--admin")
         if options.pulsar:
@@ -69,6 +67,8 @@ def serve(
         tls = None if settings.tls is None else WatchedContext.of_metrics(settings.tls)
         server = MetricsServer(args.metrics, stack.metrics_sources, _SCRAPE_S, tls)
         held.callback(server.stop)
+        # Not before: it may be that of another one, which goes on.
+        forget_ready_file(args.ready_file)
         if args.ready_file:
             held.callback(args.ready_file.unlink, missing_ok=True)
         held.callback(_tell, stop)
@@ -81,13 +81,13 @@ def serve(
 
 
 def _tell(stop: StopSignal) -> None:
-    if stop.requested:
+    if stop.asked:
         _say("stopping (a second Ctrl-C kills) ...")
 
 
 def _watch(stack: Stack, stop: StopSignal, server: MetricsServer, ready_file: Path | None) -> None:
     while not stop.wait(POLL_S):
-        if stack.look() and ready_file and all(part.ready for part in stack.parts):
+        if stack.look() and all(part.ready for part in stack.parts):
             write_ready_file(ready_file, _ready_content(stack, server), _say)
 
 
@@ -97,8 +97,7 @@ def _ready_content(stack: Stack, server: MetricsServer) -> dict[str, object]:
 
 def _announce(stack: Stack, server: MetricsServer, args: argparse.Namespace, *, pulsar_tls: bool) -> None:
     content = _ready_content(stack, server)
-    if args.ready_file:
-        write_ready_file(args.ready_file, content)
+    write_ready_file(args.ready_file, content)
     proxy, kafka = content["proxy"], content["kafka"]
     there = reached(kafka, args.settings)
     print(f"weir is ready: clients connect to {proxy}, Kafka is {kafka}, metrics {content['metrics']}")

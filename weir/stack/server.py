@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import ClassVar, Self
 
 from streaming.contract.errors import WeirError
-from weir.foreground import StopSignal
 from weir.jars.wait import never
 from weir.stack.process import Child
 
@@ -105,70 +104,3 @@ class LocalServer(ABC):
             if not child.alive():
                 said = " | ".join(child.last_lines(5))
                 raise WeirError(f"{child.name} ended with status {child.poll()}: {said}; see {child.log}")
-
-
-class Broker:
-    """A server that `weir up` runs, and what is told of it.
-
-    Args:
-        name: how messages call it.
-        server: not yet started.
-        stop: asked while it starts.
-        say: takes lines for people.
-        start_s: limit for its start.
-        restart: start it again when it ends by itself.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        server: LocalServer,
-        *,
-        stop: StopSignal,
-        say: Callable[[str], None],
-        start_s: float,
-        restart: bool,
-    ) -> None:
-        self.name = name
-        self.server = server
-        self._stop = stop
-        self._say = say
-        self._start_s = start_s
-        self._restart = restart
-
-    @property
-    def pid(self) -> int | None:
-        """Process id, None before the first start."""
-        return next(iter(self.server.pids), None)
-
-    def run(self) -> None:
-        """Start it; a stop that is requested meanwhile ends that without a word.
-
-        Raises:
-            WeirError: it ended, or was not ready in time.
-        """
-        begun = time.monotonic()
-        try:
-            self.server.start(self._start_s, lambda: self._stop.requested)
-        except WeirError:
-            if self._stop.requested:
-                return
-            raise
-        self._say(f"{self.name} is ready ({time.monotonic() - begun:.1f} s)")
-
-    def look(self) -> bool:
-        """Start it again if it has ended; returns whether process ids have changed.
-
-        Raises:
-            WeirError: it ended and is not to be restarted, with the end of its log.
-        """
-        child = next(iter(self.server.children), None)
-        if child is None or child.alive() or self._stop.requested:
-            return False
-        tail = "".join(f"\n    {line}" for line in child.last_lines())
-        why = f"{self.name} ended with status {child.poll()}; the end of {child.log}:{tail}"
-        if not self._restart:
-            raise WeirError(why)
-        self._say(f"{why}\nrestarting {self.name}")
-        self.run()
-        return True

@@ -100,8 +100,10 @@ def _archive(what: str, module: str, say: Callable[[str], None], stopping: Calla
 
 def _run(words: Sequence[str], wait: Wait, limit_s: float) -> str:
     """Run Python; what it said last if it failed. A process of its own: it sets variables and loads a JVM."""
-    with tempfile.NamedTemporaryFile(prefix="weir-setup-", suffix=".log") as log:
-        child = Child(wait.what, [sys.executable, *words], log=Path(log.name))
+    with tempfile.TemporaryDirectory(prefix="weir-setup-", ignore_cleanup_errors=True) as folder:
+        # What it leaves when it is killed, and Spark with it, goes with ours.
+        here = dict.fromkeys(("TMPDIR", "SPARK_LOCAL_DIRS"), folder)
+        child = Child(wait.what, [sys.executable, *words], log=Path(folder) / "log", env=here)
         child.start()
         try:
             wait.until(lambda: not child.alive(), limit_s)

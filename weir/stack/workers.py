@@ -9,15 +9,14 @@ import socket
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any, Final
 
 from enforcer.host.doors.listening import reserve
 from streaming.contract.errors import WeirError
 from weir.foreground import StopSignal, forget_ready_file, write_ready_file
-from weir.settings import LocalSettings
-from weir.stack.parts import Change, Limits, Part
+from weir.stack.parts import Change, Part
 
 WORKERS_MAX: Final = 64
 """More processes than this are a mistake in the command."""
@@ -26,31 +25,23 @@ _FORCED: Final = 1
 _STOP_MORE_S: Final = 4.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkersOptions:
-    """What was asked for.
+def run_workers(
+    count: int, words: Sequence[str], listen: tuple[str, int], say: Callable[[str], None], *,
+    metrics: tuple[str, int] | None, proxy_id: str | None, ready_file: Path | None, stop_s: float,
+    restarts_max: int,
+) -> int:  # fmt: skip
+    """Run them until SIGINT or SIGTERM; a second signal kills them.
 
-    Attributes:
+    Args:
         count: how many.
         words: arguments of `weir proxy` that all of them get.
         listen: their bootstrap address; port 0: any free one.
+        say: takes lines for people.
         metrics: where the first serves its metrics, the others on the ports behind it; port 0: any.
         proxy_id: what their ids begin with; None: host name and port.
         ready_file: written as JSON when all are ready.
         stop_s: how long a worker takes to stop in order.
-    """
-
-    count: int
-    words: Sequence[str]
-    listen: tuple[str, int]
-    metrics: tuple[str, int] | None
-    proxy_id: str | None
-    ready_file: Path | None
-    stop_s: float
-
-
-def run_workers(options: WorkersOptions, settings: LocalSettings, say: Callable[[str], None]) -> int:
-    """Run them until SIGINT or SIGTERM; a second signal kills them.
+        restarts_max: see LocalSettings.
 
     Returns:
         0: stopped as asked.
@@ -67,35 +58,29 @@ def run_workers(options: WorkersOptions, settings: LocalSettings, say: Callable[
 
     stop = StopSignal(force)
     stop.install()
-    with reserve(options.listen) as port, tempfile.TemporaryDirectory(prefix="weir-workers-") as folder:
-        forget_ready_file(options.ready_file)
+    with reserve(listen) as port, tempfile.TemporaryDirectory(prefix="weir-workers-") as folder:
+        forget_ready_file(ready_file)
         host, number = port.getsockname()[:2]
-        parts += _parts(options, settings, f"{host}:{number}", Path(folder))
+        name = proxy_id or f"{socket.gethostname()}-{number}"
+        for place in range(count):
+            # The last ones count where a word is said twice.
+            own = [*words, "--worker", "--listen", f"{host}:{number}", "--id", f"{name}-{place + 1}"]
+            if metrics is not None:
+                own += ["--metrics", f"{metrics[0]}:{metrics[1] + place if metrics[1] else 0}"]
+            # It is ready when it has read back what stands, and Kafka may be away: it takes what it takes.
+            parts.append(Part(
+                "proxy", own, log=None, run_dir=Path(folder) / str(place + 1), start_s=inf,
+                restarts_max=restarts_max, alone=True,
+            ))  # fmt: skip
         try:
             for part in parts:
                 part.start()
             while not stop.wait(_POLL_S):
-                if _look(parts, say) and options.ready_file and all(part.ready for part in parts):
-                    write_ready_file(options.ready_file, _described(parts), say)
+                if _look(parts, say) and all(part.ready for part in parts):
+                    write_ready_file(ready_file, _described(parts), say)
         finally:
-            _stop(parts, options.stop_s + _STOP_MORE_S, say)
+            _stop(parts, stop_s + _STOP_MORE_S, say)
     return 0
-
-
-def _parts(options: WorkersOptions, settings: LocalSettings, listen: str, folder: Path) -> list[Part]:
-    proxy_id = options.proxy_id or f"{socket.gethostname()}-{listen.rpartition(':')[2]}"
-    # A worker is ready when it has read back what stands, and Kafka may be away: it takes what it takes.
-    limits = Limits(start_s=float("inf"), restarts_max=settings.restarts_max)
-    parts = []
-    for number in range(options.count):
-        # The last ones count where a word is said twice.
-        words = [*options.words, "--worker", "--listen", listen, "--id", f"{proxy_id}-{number + 1}"]
-        if options.metrics is not None:
-            host, port = options.metrics
-            words += ["--metrics", f"{host}:{port + number if port else 0}"]
-        run_dir = folder / str(number + 1)
-        parts.append(Part("proxy", words, log=None, run_dir=run_dir, limits=limits, alone=True))
-    return parts
 
 
 def _look(parts: Sequence[Part], say: Callable[[str], None]) -> bool:

@@ -49,7 +49,7 @@ def watch(past: RecentPast, asked: Asked, every_s: float, stop: StopSignal, *, a
         stop: ends it.
     """
     if as_json or not sys.stdout.isatty():
-        while not stop.requested:
+        while not stop.asked:
             try:
                 show(past, asked, as_json=as_json)
                 sys.stdout.flush()
@@ -59,7 +59,7 @@ def watch(past: RecentPast, asked: Asked, every_s: float, stop: StopSignal, *, a
         return
     console = TableConsole()
     with Live(console=console, screen=True, auto_refresh=False) as live:
-        while not stop.requested:
+        while not stop.asked:
             try:
                 live.update(shown(past, asked, past.read(), console.width), refresh=True)
             except WeirError as failure:

@@ -1,6 +1,5 @@
 """The view over all laws, from the recent past of Weir's topics."""
 
-import time
 from contextlib import ExitStack, closing
 from typing import Final
 
@@ -11,6 +10,7 @@ from streaming.contract.topics import Cluster
 from streaming.kafka_io.policy_topic import TIMEOUT_S, PolicyReader
 from streaming.kafka_io.reader import Reader
 from streaming.policy.policy_set import PolicySet
+from weir.logs.times import wall_ms
 
 BACK_MS: Final = SLOTS * SLOT_MS
 """So far back is read: what the view keeps of the past, and many life times of what stands."""
@@ -45,7 +45,7 @@ class RecentPast:
         Raises:
             WeirError: no such topics, or the cluster does not answer.
         """
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = wall_ms()
         self._in_force = self._policies.read(TIMEOUT_S).timeline.at(now_ms)
         since_ms, reader = now_ms - BACK_MS, self._reader
         # Limits before what is measured against them.
@@ -54,4 +54,4 @@ class RecentPast:
         for topic in (self._topics.usage, self._topics.requests):
             for message in reader.read_on(reader.spans(topic, since_ms)):
                 self.view.take_reports(reports_of(message))
-        return time.time_ns() // 1_000_000
+        return wall_ms()

@@ -1,7 +1,6 @@
 """The life of the job's process: take the checkpoint, start Spark and the query, watch, stop in time."""
 
 import hashlib
-import json
 import logging
 import os
 import signal
@@ -71,7 +70,7 @@ class JobOptions:
         jars: folder with the jars of weir/jars/poms/spark.
         work_dir: for logs; created.
         metrics: host and port of /metrics, port 0 = any free one; None: not served.
-        ready_file: gets `{"pid","jvm_pid","metrics"}` when the query works.
+        announce: gets `pid`, `jvm_pid` and `metrics` when the query works.
         candidates: policies that are tried beside those in force.
     """
 
@@ -80,7 +79,7 @@ class JobOptions:
     jars: Path
     work_dir: Path
     metrics: tuple[str, int] | None = None
-    ready_file: Path | None = None
+    announce: Callable[[Mapping[str, object]], None] = lambda _note: None
     candidates: tuple[CandidatePolicies, ...] = ()
 
 
@@ -288,14 +287,7 @@ def _serve_metrics(metrics: JobMetrics, address: tuple[str, int] | None) -> str 
 
 def _announce(session: Session, options: JobOptions, metrics: str | None) -> None:
     _LOG.info("ready: kafka %s, jvm pid %d, log %s", options.cluster.bootstrap, session.jvm_pid, session.log)
-    if options.ready_file is None:
-        return
-    note = {"pid": os.getpid(), "jvm_pid": session.jvm_pid, "metrics": metrics}
-    # Renamed into place: whoever waits for the file must never read half of it.
-    options.ready_file.parent.mkdir(parents=True, exist_ok=True)
-    part = options.ready_file.with_name(options.ready_file.name + ".part")
-    part.write_text(json.dumps(note))
-    part.replace(options.ready_file)
+    options.announce({"pid": os.getpid(), "jvm_pid": session.jvm_pid, "metrics": metrics})
 
 
 @contextmanager

@@ -207,6 +207,28 @@ def test_secrets_are_given_away_by_the_image_that_compose_runs(
     assert (folder / "secrets" / "admin_tokens").stat().st_mode & 0o777 == 0o600
 
 
+def test_no_secret_is_empty(tmp_path: Path) -> None:
+    """Of a full disk, or where there is no od: Grafana took its own default, and there was no token."""
+    folder, programs = tmp_path / "compose", tmp_path / "bin"
+    (folder / "secrets").mkdir(parents=True)
+    programs.mkdir()
+    shutil.copy(FOLDER / "secrets.sh", folder)
+    left, tokens = (folder / "secrets" / name for name in ("grafana_password", "admin_tokens"))
+    left.touch()
+    for name, does in {"id": "echo 1000", "docker": "exit 0", "od": "exit 1"}.items():
+        (programs / name).write_text(f"#!/bin/sh\n{does}\n")
+        (programs / name).chmod(0o755)
+    command, path = ["sh", folder / "secrets.sh"], {"PATH": f"{programs}:{os.environ['PATH']}"}
+    said = subprocess.run(command, env=path, capture_output=True, text=True, timeout=10, check=False)
+    assert said.returncode == 1 and "drew nothing" in said.stderr and not tokens.exists()
+    (programs / "od").unlink()
+    subprocess.run(command, env=path, check=True, timeout=10)
+    assert re.fullmatch("[0-9a-f]{48}", left.read_text()) and left.read_text() not in tokens.read_text()
+    assert sorted(file.name for file in left.parent.iterdir()) == [
+        "admin_tokens", "grafana_password", "kafka_password"
+    ]  # fmt: skip
+
+
 def test_whoever_needs_the_jobs_topics_waits_for_it() -> None:
     """By its health."""
     for part in ("proxy", "admin", "collect"):

@@ -35,7 +35,7 @@ def heard(after):
     sys.settrace(trace)
     stop.wait(0.01)
     sys.settrace(None)
-    assert stop.requested is (left <= 0)
+    assert stop.asked is (left <= 0)
     return left <= 0
 
 after = 1
@@ -120,15 +120,22 @@ def test_a_terminal_that_goes_away_asks_for_a_stop_unless_nohup_is_there(ignored
         stop.install()
         for _ in range(2):
             signal.raise_signal(signal.SIGHUP)
-        assert stop.requested is not ignored and not forced
+        assert stop.asked is not ignored and not forced
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-@pytest.mark.parametrize("words", [("admin",), ("proxy",), ("proxy", "--workers", "2")], ids=" ".join)
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        *((command, "--listen") for command in ("admin", "proxy", "proxy --workers 2")),
+        *((command, "--metrics") for command in ("collect", "collect kafka", "collect pulsar")),
+    ],
+)
 def test_a_second_one_leaves_the_ready_file_of_the_first(
-    words: tuple[str, ...],
+    command: str,
+    option: str,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -144,6 +151,6 @@ def test_a_second_one_leaves_the_ready_file_of_the_first(
     ready.touch()
     with socket.create_server(("127.0.0.1", 0)) as first:
         address = "{}:{}".format(*first.getsockname())
-        given = ("--kafka", "127.0.0.1:1", "--listen", address, "--ready-file", str(ready))
-        assert cli.main([*words, *given]) == 1
+        given = ("--kafka", "127.0.0.1:1", option, address, "--ready-file", str(ready))
+        assert cli.main([*command.split(), *given]) == 1
     assert f"cannot listen on {address}" in capsys.readouterr().err and ready.exists()

@@ -36,6 +36,7 @@ def serve(
     *,
     ready: Callable[[], str],
     described: Callable[[], Mapping[str, Any]],
+    address: tuple[str, int],
     ready_file: Path | None,
     prepare: Callable[[Callable[[str], None], Callable[[], bool]], None] = lambda say, stopping: None,
 ) -> int:
@@ -46,6 +47,7 @@ def serve(
         kept: how the names of what it keeps in its folder begin, as of `private_folder`.
         ready: the line that says where it is, asked when it is ready.
         described: content of the ready file.
+        address: where it will listen.
         ready_file: its path.
         prepare: what has to be there before it can start, given who says lines and who is asked to give up.
 
@@ -57,23 +59,22 @@ def serve(
     """
     stop = StopSignal(broker.kill)
     stop.install()
-    forget_ready_file(ready_file)
+    forget_ready_file(ready_file, address)
     warning = private_folder(broker.data_dir, kept)
     if warning:
         _say(warning)
     try:
-        prepare(_say, lambda: stop.requested)
+        prepare(_say, lambda: stop.asked)
         print(f"starting {broker.name} in {broker.data_dir} ...", flush=True)
-        broker.start(stopping=lambda: stop.requested)
+        broker.start(stopping=lambda: stop.asked)
         print(f"{ready()}; Ctrl-C stops it", flush=True)
-        if ready_file:
-            write_ready_file(ready_file, described())
+        write_ready_file(ready_file, described())
         while not stop.wait(_CHECK_S):
             for child in broker.children:
                 if not child.alive():
                     raise WeirError(f"{child.name} ended: " + " | ".join(child.last_lines(5)))
     except WeirError:
-        if not stop.requested:
+        if not stop.asked:
             raise
     finally:
         broker.stop()

@@ -42,5 +42,6 @@ def run(args: argparse.Namespace) -> int:
         KEPT,
         ready=lambda: f"kafka is ready on {kafka.bootstrap}",
         described=lambda: {"kafka": kafka.bootstrap, "pid": kafka.pids[0]},
+        address=(args.listen, args.port),
         ready_file=args.ready_file,
     )

@@ -6,6 +6,7 @@ from pathlib import Path
 from weir.commands.local.foreground import add_local_options, serve
 from weir.options import add, port_number
 from weir.settings import LOCAL_PULSAR_ADMIN_PORT, LOCAL_PULSAR_PORT
+from weir.stack.kafka import HOST
 from weir.stack.pulsar import HEAP_MB, KEPT, LocalPulsar, prepare
 
 
@@ -48,6 +49,7 @@ def run(args: argparse.Namespace) -> int:
         KEPT,
         ready=lambda: f"pulsar is ready on {pulsar.service}, its admin API on {pulsar.admin}",
         described=lambda: {"pulsar": pulsar.service, "pulsar_admin": pulsar.admin, "pid": pulsar.pids[0]},
+        address=(HOST, args.port),
         ready_file=args.ready_file,
         prepare=prepare,
     )

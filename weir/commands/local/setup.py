@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     chosen = [kind for kind, option in OPTIONS.items() if getattr(args, option.removeprefix("--"))]
     stop = StopSignal()
     stop.install()
-    did = set_up(chosen or BY_DEFAULT, _say, lambda: stop.requested, args.repository)
+    did = set_up(chosen or BY_DEFAULT, _say, lambda: stop.asked, args.repository)
     _say(f"{'all is there now' if did else 'all was there already'}: {jars_base()}")
     print("next: weir up")
     return 0

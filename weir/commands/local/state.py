@@ -4,13 +4,13 @@ import argparse
 import json
 import sys
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from streaming.contract.errors import StateError, WeirError
 from streaming.contract.printable import printable, printable_array, printable_lines
 from streaming.policy.settings import read_settings
 from weir.log import aligned
+from weir.logs.times import moment
 from weir.options import add, add_flag
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def _fields(one: "CheckpointRead") -> dict[str, Any]:
 
 
 def _lines(one: "CheckpointRead") -> list[str]:
-    note, begun = one.note, datetime.fromtimestamp(one.batch_ms / 1000, UTC)
+    note = one.note
     where = f"pid {note.pid} on host {note.place.host}"
     state = "ended" if note.left else "runs, or did not end in order"
     wrote = f"written by Weir {note.weir or 'before 1.0.0'} ({where}: {state})"
@@ -85,7 +85,7 @@ def _lines(one: "CheckpointRead") -> list[str]:
     return [
         printable(str(one.path)),
         printable(f"layout {one.layout}, {last}"),
-        f"batch {one.batch} of {begun:%Y-%m-%dT%H:%M:%SZ} is complete{runs_again}",
+        f"batch {one.batch} of {moment(one.batch_ms, 's')} is complete{runs_again}",
         "",
         *aligned([("topic", "partition", "next offset"), *offsets]),
         "",

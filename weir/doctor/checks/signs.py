@@ -18,6 +18,7 @@ from streaming.kafka_io.reader import Reader, Span
 from weir.backlog.table import human_seconds
 from weir.doctor.findings import Finding, error, ok, warning
 from weir.doctor.patient import LIMIT_S, Patient, metadata
+from weir.logs.times import wall_ms
 
 TICK_MS: Final = 30_000
 """The job ticks at least every 15 s (job.tick_interval_ms)."""
@@ -140,11 +141,6 @@ def _listen_on(reader: Reader, spans: list[Span], heard: Heard) -> None:
 
 def _seems_ahead(heard: Heard) -> bool:
     return heard.ahead_ms is None or heard.ahead_ms <= -FAR_MS
-
-
-def wall_ms() -> int:
-    """Our own clock, ms since the epoch."""
-    return time.time_ns() // 1_000_000
 
 
 def check_proxies(patient: Patient) -> Iterator[Finding]:

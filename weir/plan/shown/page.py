@@ -8,9 +8,9 @@ from importlib.resources import files
 from typing import Final
 from xml.etree.ElementTree import Element, SubElement, tostring
 
-from enforcer.control.answers.shown import iso
 from streaming.contract.printable import printable
 from streaming.log.writing import write_lines
+from weir.logs.times import moment
 from weir.plan.comparison import HELPED, HOUR_MS, HURT, SAME, Row, flips
 from weir.plan.delays import PERCENTILES
 from weir.plan.run import Planned
@@ -21,7 +21,6 @@ from weir.plan.sides import Plan
 from weir.plan.verdicts import REFUSED, THROTTLED
 from weir.plan.waiting.queues import HELD_MAX_MS, TRIES
 
-_TO_MINUTES: Final = len("2026-11-20T00:00")
 SHOWN: Final = 100
 """Rows of a table; the JSON has all."""
 _HEAD: Final = ("Who, and by what", "Held back", "Refused", "Waits", "If clients wait", "By hour")
@@ -70,7 +69,7 @@ def _add_plan(main: Element, plan: Plan, proven: int | None) -> None:
     first = plan.recorded.first
     if first is not None:
         where = f"{first.law} {first.id} of {first.whose or 'nobody'}"
-        _text(main, "p", f"The first decision that differs: {iso(first.ts)}, {where}.", "hint")
+        _text(main, "p", f"The first decision that differs: {moment(first.ts)}, {where}.", "hint")
     if proven is not None:
         _text(main, "p", f"The log is trusted: {proven:,} recorded decisions came out again.", "hint")
     _add_facts(main, plan)
@@ -111,10 +110,11 @@ def _add_hours(main: Element, plan: Plan) -> None:
     key = SubElement(main, "p", {"class": "hint key"})
     for name, word in (("before", "before"), ("after", "after")):
         SubElement(key, "span", {"class": name}).tail = word
-    main.append(strip(bars(total, hours(total)), "tall"))
+    between = hours(total)
+    main.append(strip(bars(total, between), "tall"))
     times = SubElement(main, "div", {"class": "times"})
-    for hour in (min(total), max(total) + 1):
-        _text(times, "span", f"{str(iso(hour * HOUR_MS))[:_TO_MINUTES]}Z")
+    for hour in (between.start, between.stop):
+        _text(times, "span", moment(hour * HOUR_MS, "m"))
 
 
 def _add_table(main: Element, plan: Plan, rows: Sequence[Row], fate: str, title: str) -> None:

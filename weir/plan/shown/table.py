@@ -7,8 +7,8 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from enforcer.control.answers.shown import iso
 from streaming.contract.printable import printable
+from weir.logs.times import moment
 from weir.plan.comparison import HELPED, HURT, SAME, Row, flips
 from weir.plan.delays import PERCENTILES
 from weir.plan.run import Planned
@@ -66,7 +66,7 @@ def _lines(plan: Plan, proven: int | None, rows: Sequence[Row]) -> Iterator[str]
     first = plan.recorded.first
     if first is not None:
         where = f"{first.law} {first.id} of {first.whose or 'nobody'}"
-        yield printable(f"The first decision that differs: {iso(first.ts)}, {where}.")
+        yield printable(f"The first decision that differs: {moment(first.ts)}, {where}.")
     recorded, waiting = flips(plan.rows)[0], flips(plan.waiting_rows.values())[0]
     yield f"Newly refused: {recorded} as recorded, {waiting} if clients wait as told and try again."
     if plan.beyond:

@@ -4,12 +4,12 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from math import inf
 from typing import Any, Final
 
 from streaming.laws.registry import LAWS
 from streaming.policy.timeline import PolicyTimeline
+from weir.logs.times import moment
 from weir.simulate.failures.backlogs import Backlogs
 from weir.simulate.failures.deliveries import Deliveries
 from weir.simulate.failures.demand import Demand
@@ -99,13 +99,13 @@ def figures(
         for law in LAWS.by_name:
             tried = _Tried(demand, initial, timeline, law)
             at = demand.worst_ms(law, 3_600 * S) if failures.at is None else failures.at
-            begins[law] = _iso(at) if demand.of[law] else None
+            begins[law] = moment(at, "s") if demand.of[law] else None
             rows += _rows(tried, failures, at, tell)
             left_out[law] = tried.left_out
     order = {name: place for place, name in enumerate(failures.tried)}
     rows.sort(key=lambda row: order[row["scenario"]])
     return {
-        "failures": asdict(failures) | {"at": None if failures.at is None else _iso(failures.at)},
+        "failures": asdict(failures) | {"at": None if failures.at is None else moment(failures.at, "s")},
         "titles": failures.titles(), "fails_at": begins, "left_out": left_out,
         "unusable_lines": demand.unusable, "rows": rows,
     }  # fmt: skip
@@ -223,10 +223,6 @@ def _percent(part: float, whole: float) -> float:
 
 def _rounded(value: float) -> float:
     return round(value, _DECIMALS)
-
-
-def _iso(at: int) -> str:
-    return datetime.fromtimestamp(at / S, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 @contextmanager

@@ -117,7 +117,7 @@ class FakeReader(Reader):
 def test_it_reads_back_and_then_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """One life time and a check interval; the next reading begins where that ended; what is old leaves."""
     now_ms = 10_000_000
-    monkeypatch.setattr(decisions.time, "time_ns", lambda: now_ms * 1_000_000)
+    monkeypatch.setattr(decisions, "wall_ms", lambda: now_ms)
     reader = FakeReader()
     back = TTL_MS + 30_000 + MARGIN_MS
     assert back_ms(30) == back
@@ -135,7 +135,7 @@ def test_it_reads_back_and_then_on(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_topic_that_was_made_again_is_read_from_its_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its offsets begin anew, before where the old one was read to."""
-    monkeypatch.setattr(decisions.time, "time_ns", lambda: 10**15)
+    monkeypatch.setattr(decisions, "wall_ms", lambda: 10**9)
     reader = FakeReader()
     for ts in (1, 2, 3):
         reader.put(0, decision(T1, ts=ts), 10**9)

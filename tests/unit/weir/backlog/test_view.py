@@ -11,12 +11,11 @@ from streaming.contract.topics import Cluster, Topics
 from streaming.kafka_io.policy_topic import PolicyLog
 from weir.backlog import view
 from weir.backlog.decisions import Decisions
-from weir.backlog.view import TopicUnreported, View, ViewOptions, show, watch
+from weir.backlog.view import TopicUnreported, View, show, watch
 from weir.cli import main
 
 CLUSTER = Cluster(bootstrap="127.0.0.1:1", topics=Topics("w."), client={})
 T1, T2 = "persistent://public/default/t1", "persistent://public/default/t2"
-ALL = ViewOptions(topic=None, limit=None, as_json=False)
 
 
 class FakePolicies:
@@ -79,7 +78,7 @@ class Stop:
         self.waited: list[float] = []
 
     @property
-    def requested(self) -> bool:
+    def asked(self) -> bool:
         """Whether it is over."""
         return self.left == 0
 
@@ -87,7 +86,7 @@ class Stop:
         """A turn is over."""
         self.left -= 1
         self.waited.append(limit_s)
-        return self.requested
+        return self.asked
 
 
 def test_json_is_an_array_of_the_records(
@@ -96,7 +95,7 @@ def test_json_is_an_array_of_the_records(
     """In the order of the table; all of them but with --limit."""
     turns.turns = iter([said(T1, T2), said(T1, T2), said()])
     for asked, count in ((None, 2), (1, 1), (None, 0)):
-        show(CLUSTER, ViewOptions(topic=None, limit=asked, as_json=True))
+        show(View(CLUSTER, limit=asked, as_json=True))
         found = orjson.loads(capsys.readouterr().out)
         assert [one["topic"] for one in found] == [T1, T2][:count]
 
@@ -104,12 +103,11 @@ def test_json_is_an_array_of_the_records(
 def test_an_unknown_topic_is_an_error_that_says_what_to_do(turns: type[FakeStanding]) -> None:
     """It may be that nobody reports; a partition of it is enough."""
     turns.turns = iter([said(T1), said(f"{T2}-partition-0", T1)])
-    asked = ViewOptions(topic=T2, limit=None, as_json=False)
     with pytest.raises(
         TopicUnreported, match=r"backlog of persistent://public/default/t2 in the last 2m5s .*weir collect"
     ):
-        show(CLUSTER, asked)
-    own = View(CLUSTER, asked)
+        show(View(CLUSTER, T2))
+    own = View(CLUSTER, T2)
     assert len(own.lines()) == 2
     own.close()
 
@@ -119,7 +117,7 @@ def test_a_cluster_of_which_nothing_is_said(
 ) -> None:
     """No error: there may be no topics; but what to look after is said."""
     turns.turns = iter([said()])
-    show(CLUSTER, ALL)
+    show(View(CLUSTER))
     assert "weir collect kafka" in capsys.readouterr().out
 
 
@@ -128,7 +126,7 @@ def test_what_could_not_be_used_is_said_on_stderr(
 ) -> None:
     """With one reason; names forge no lines."""
     turns.turns = iter([said(T1, bad=2, beyond=3)])
-    show(CLUSTER, ALL)
+    show(View(CLUSTER))
     out, err = capsys.readouterr()
     assert err.splitlines() == [
         "weir: 2 records could not be used, such as: so\\nbad",
@@ -143,7 +141,7 @@ def test_watch_goes_on_whatever_a_turn_brings(
     """A topic that is not there yet, a cluster that does not answer; a remark is made once."""
     turns.turns = iter([said(), WeirError("away\nlong"), said(T2, bad=1), said(T2, bad=1)])
     stop = Stop(4)
-    watch(CLUSTER, ViewOptions(topic=T2, limit=None, as_json=False), 7.5, stop)  # type: ignore[arg-type]
+    watch(View(CLUSTER, T2), 7.5, stop)  # type: ignore[arg-type]
     out, err = capsys.readouterr()
     assert err.splitlines() == [
         "weir: away", "  long", "weir: 1 records could not be used, such as: so\\nbad",
@@ -158,7 +156,7 @@ def test_watch_in_json_writes_an_array_each_time(
 ) -> None:
     """An empty one while the topic is not there."""
     turns.turns = iter([said(), said(T1)])
-    watch(CLUSTER, ViewOptions(topic=T1, limit=None, as_json=True), 1, Stop(2))  # type: ignore[arg-type]
+    watch(View(CLUSTER, T1, as_json=True), 1, Stop(2))  # type: ignore[arg-type]
     first, second = capsys.readouterr().out.splitlines()
     assert orjson.loads(first) == [] and len(orjson.loads(second)) == 1
 
@@ -169,7 +167,7 @@ def test_a_terminal_is_drawn_anew(
     """From its first line on."""
     turns.turns = iter([said(T1)])
     monkeypatch.setattr(view.sys.stdout, "isatty", lambda: True)
-    watch(CLUSTER, ALL, 1, Stop(1))  # type: ignore[arg-type]
+    watch(View(CLUSTER), 1, Stop(1))  # type: ignore[arg-type]
     assert capsys.readouterr().out.startswith("\x1b[H\x1b[2J")
 
 

@@ -184,6 +184,27 @@ def test_a_bill_is_a_table_or_columns() -> None:
     ]  # fmt: skip
 
 
+def test_names_of_groups_forge_no_row_and_no_terminal() -> None:
+    """Who may write reports chooses them: a line of a CSV file was two, one of them another tenant's."""
+    bill = Bill({})
+    bill.take(usage(**{"a\u2028user=bob,9\x1b[2K": {"publishedBytes": 1}}))
+    made = bill.rows()
+    _, row = lines(made, "csv")
+    (read,) = csv.reader([row])
+    assert read[:2] == ["resourcegroup=a\\u2028user=bob,9\\x1b[2K", "1"]
+    assert len(lines(made, "table")) == 3
+    (told,) = lines(made, "json")
+    assert told.isprintable() and orjson.loads(told)[0]["tenant"] == made[0].tenant
+
+
+def test_sums_of_refunds_stop_too() -> None:
+    """Below what JSON has: the bill ended in a traceback."""
+    bill = Bill({})
+    for _ in range(2):
+        bill.take(refund(2**63 - 1))
+    assert rows(bill)["user=alice"]["partitions"] == 1 - 2**63
+
+
 def test_too_long_a_stretch_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before the memory is full."""
     monkeypatch.setattr(adding, "IDS_MAX", 1)

@@ -8,6 +8,7 @@ import pytest
 
 from streaming.replay import replay_local
 from weir.cli import main
+from weir.explain import words
 
 T = 1_795_166_700_000
 TOPIC = "persistent://acme/orders/t1"
@@ -218,3 +219,9 @@ def test_bad_usage(words: list[str], capsys: pytest.CaptureFixture[str]) -> None
     with pytest.raises(SystemExit) as ended:
         main(["explain", *words])
     assert ended.value.code == 2 and capsys.readouterr().err
+
+
+def test_a_wait_of_ages_is_told() -> None:
+    """Under a rate that is to let nobody in: beyond the year 9999 nothing was explained."""
+    (told,) = words._outcomes({"throttle_time_ms": 2**53, "ts": 0})
+    assert told == "  It has to wait 9007199254740992 ms, until 287396-10-12T08:59:00.992Z."

@@ -11,6 +11,7 @@ from import_kit import create
 
 from weir.cli import main
 from weir.imports import reading
+from weir.imports.byte_usage import PUBLISHED, ByteUsage
 
 
 def letters(path: Path) -> list[tuple[str, int, str]]:
@@ -65,6 +66,15 @@ def test_a_file_that_begins_with_no_time(tmp_path: Path, day: str) -> None:
     path.write_text("\n".join((GOOD.replace("2026-11-26", day), GOOD)))
     events, ((file, number, _),) = run(tmp_path, path, zone="Pacific/Auckland")
     assert (len(events), file, number) == (1, "r.log", 1)
+
+
+def test_dead_letters_without_room_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A full disk: the file of events was named, on another disk."""
+    path = tmp_path / "r.log"
+    path.write_text(f"{GOOD[:300]}\n" * 100 + GOOD)
+    words = ["--out", str(tmp_path / "out.jsonl"), "--dead-letters", "/dev/full", str(path)]
+    assert main(["import", "kafka-request-log", *words]) == 1
+    assert capsys.readouterr().err == "weir: /dev/full: cannot be written: No space left on device\n"
 
 
 def test_a_truncated_archive(tmp_path: Path) -> None:
@@ -163,3 +173,12 @@ def test_several_files_of_one_name(tmp_path: Path) -> None:
         path.write_text(GOOD)
     events, _ = run(tmp_path, *paths)
     assert [orjson.loads(event)["id"] for event in events] == ["r.log:1", "r.log#2:1"]
+
+
+def test_sums_of_bytes_stop_where_json_does() -> None:
+    """Sizes that no broker writes: the import ended in a traceback."""
+    usage = ByteUsage(1000)
+    for _ in range(2):
+        assert not [*usage.add("b", 0, "g", PUBLISHED, 2**63 - 1)]
+    (report,) = usage.rest()
+    assert orjson.loads(orjson.dumps(report))["usage"]["g"]["publishedBytes"] == 2**63 - 1

@@ -12,7 +12,15 @@ from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster, Topics
 from streaming.kafka_io.policy_topic import PolicyLog
 from weir.logs.send_lines import Addresser, OutgoingRecord, recorded
-from weir.logs.sender import BUFFER_MAX, DELIVERY_LIMIT_S, Pace, Sender, producer_for, send
+from weir.logs.sender import (
+    BUFFER_MAX,
+    DELIVERY_LIMIT_S,
+    STOP_LIMIT_S,
+    Pace,
+    Sender,
+    producer_for,
+    send,
+)
 
 NOW_S = 1_795_200_000.0
 NOW = int(NOW_S * 1000)
@@ -55,6 +63,7 @@ class FakeProducer:
         self.clock, self.fails, self.full, self.lost, self.broken = clock, fails, full, lost, broken
         self.breaks = breaks
         self.records: list[tuple[float, str, bytes, bytes]] = []
+        self.flushed_s = 0.0
         self._waiting: list[tuple[Callable[..., None], str]] = []
 
     def produce(self, topic: str, *, value: bytes, key: bytes, on_delivery: Callable[..., None]) -> None:
@@ -77,6 +86,7 @@ class FakeProducer:
         return 0
 
     def flush(self, timeout: float) -> int:
+        self.flushed_s = timeout
         if self.breaks:
             raise KafkaException(KafkaError(KafkaError._FENCED, "lost its place", True))
         return self.lost
@@ -186,6 +196,17 @@ def test_a_stop_ends_it_between_two_events(tmp_path: Path) -> None:
         tmp_path, producer, [tick(1), tick(1_000_000)], stopped=lambda: producer.clock.s > NOW_S + 120
     )
     assert (done, sender.delivered) == (False, {"weir.usage": 1})
+
+
+def test_a_stop_ends_sending_to_a_cluster_that_is_away(tmp_path: Path) -> None:
+    """A full queue, and what is in it: Ctrl-C was heard of after a minute."""
+    producer = FakeProducer(clock := Clock(), full=10_000, lost=3)
+    done, sender, _ = sending(
+        tmp_path, producer, [tick(1)], speed=None, stopped=lambda: clock.s > NOW_S + 1
+    )
+    assert (done, sender.failed) == (False, 3) and clock.s - NOW_S < 2
+    assert producer.flushed_s == STOP_LIMIT_S
+    assert sender.failure == f"no answer within {STOP_LIMIT_S:g} s"
 
 
 def test_a_stop_ends_a_wait() -> None:

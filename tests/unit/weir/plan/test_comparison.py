@@ -2,8 +2,11 @@
 
 from pathlib import Path
 from typing import Any
+from xml.etree.ElementTree import Element
 
 import numpy as np
+import orjson
+import pyarrow as pa
 import pytest
 from event_kit import TOPIC, backlog, delivery, ledger, report, sample, subscription
 from hypothesis import given
@@ -11,8 +14,12 @@ from hypothesis import strategies as st
 from law_kit import T0, policy, quota, request
 from plan_kit import dispatched, grouped, outcomes, plan_of, quotas_of
 
-from weir.plan.comparison import HELPED, HURT, SAME
+from streaming.contract.fields import TS_MAX_MS
+from weir.plan.comparison import HELPED, HURT, SAME, Comparison
 from weir.plan.delays import Delays
+from weir.plan.shown.page import _add_hours
+from weir.plan.sides import Plan
+from weir.plan.verdicts import EXACT_MAX, REFUSED, Verdicts
 
 EVICT = {"destination_storage": {"limitSize": 100, "policy": "consumer_backlog_eviction"}}
 HOLD = {"destination_storage": {"limitSize": 100, "policy": "producer_request_hold"}}
@@ -136,3 +143,33 @@ def test_percentiles_are_the_least_that_so_many_do_not_exceed(parts: list[list[i
     every = [delay for part in parts for delay in part]
     expected = [int(np.percentile(every, percent, method="inverted_cdf")) for percent in (50, 99, 100)]
     assert list(delays.percentiles()[0].values()) == expected == list(delays.total().values())
+
+
+def refusals(at: list[int], delay_ms: int) -> Verdicts:
+    """Alice is refused, and told to wait."""
+    none = np.zeros(len(at), dtype=np.int64)
+    return Verdicts(
+        law="mutation", source=np.arange(len(at)), ids=pa.array([str(ts) for ts in at]), ts=np.array(at),
+        subjects=["user=alice"], subject=none, names=["user=alice"], name=none,
+        outcome=np.full(len(at), REFUSED, dtype=np.int8), delay_ms=none + delay_ms, overshoot={},
+    )  # fmt: skip
+
+
+def test_sums_of_waits_stop_where_json_does() -> None:
+    """Under a rate that is to let nobody in each refusal waits for ages: the summary ended in a traceback."""
+    comparison = Comparison()
+    for _ in range(2):
+        comparison.add(None, refusals([0] * 600, EXACT_MAX))
+    (row,) = comparison.rows()
+    assert (row.fate, row.waited_ms) == (HURT, [0, 2**63 - 1])
+    assert orjson.loads(orjson.dumps(row.waited_ms)) == row.waited_ms
+
+
+def test_hours_are_told_as_far_as_they_are_drawn() -> None:
+    """Of a clock that stood still, or ran away: no page was written, or one to "NoneZ"."""
+    plan, main = Plan(name="tried"), Element("main")
+    plan.recorded.add(None, refusals([0, TS_MAX_MS], 1))
+    _add_hours(main, plan)
+    times = main.find("div")
+    assert times is not None
+    assert [span.text for span in times] == ["1970-01-01T00:00Z", "1970-02-01T00:00Z"]

@@ -12,21 +12,16 @@ from propose_kit import entries_of, hourly, proposed
 from streaming.columns.outputs import Outputs
 from streaming.contract.fields import TS_MAX_MS
 from streaming.laws.law import StepContext
-from streaming.log.deciding import replay_laws
 from streaming.log.reading import read_records
-from weir.plan.verdicts import as_rows
-from weir.propose.demand import MSGS, MUTATIONS, Demand, Kind, asked_of
+from weir.propose.demand import MSGS, MUTATIONS, Demand, Kind
+from weir.propose.run import asked_in
 
 
 def asked(folder: Path, *events: Event, **policies: Any) -> dict[tuple[Kind, str], Demand]:
     """By kind and measure."""
     records = read_records([file_of(folder, "log.jsonl", *events)])
     context = StepContext(initial=policies, replay=True, fail_fast=True)
-    return {
-        (kind, measure): demand
-        for law, batch, decided in replay_laws(records, context, Outputs())
-        for kind, measure, demand in asked_of(law.name, batch, as_rows(decided))
-    }
+    return dict(asked_in(records, context, Outputs()))
 
 
 def amounts(folder: Path, *events: Event, **policies: Any) -> list[float]:

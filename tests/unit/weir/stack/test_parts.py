@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from weir.foreground import AWAY, HERE, StopSignal, write_ready_file
-from weir.stack.parts import BACKOFF_MAX_S, STEADY_S, Change, Limits, Part
+from weir.stack.parts import BACKOFF_MAX_S, STEADY_S, Change, Part
 from weir.stack.process import Child, running, wait_until_gone
 from weir.stack.scrape import joined
 
-LIMITS = Limits(start_s=10.0, restarts_max=3)
+START_S = 10.0
 
 
 class Clock:
@@ -35,8 +35,9 @@ def clock() -> Clock:
 @pytest.fixture
 def part(tmp_path: Path, clock: Clock) -> Iterator[Part]:
     """A part whose process only sleeps."""
-    made = Part("job", [], log=tmp_path / "job.log", run_dir=tmp_path, limits=LIMITS, now=clock)
-    made.child = Child("job", [sys.executable, "-c", "import time; time.sleep(60)"], log=tmp_path / "job.log")
+    log = tmp_path / "job.log"
+    made = Part("job", [], log=log, run_dir=tmp_path, start_s=START_S, restarts_max=3, now=clock)
+    made.child = Child("job", [sys.executable, "-c", "import time; time.sleep(60)"], log=log)
     yield made
     made.kill()
 
@@ -56,14 +57,16 @@ def test_part_is_ready_once_its_file_is_there(part: Part, tmp_path: Path) -> Non
 def test_a_proxy_that_serves_without_the_job(tmp_path: Path, clock: Clock, alone: bool) -> None:
     """The stack waits for the job to decide, however long; workers are ready, and once more then."""
     file = tmp_path / "proxy.json"
-    part = Part("proxy", [], log=None, run_dir=tmp_path, limits=LIMITS, alone=alone, now=clock)
+    part = Part(
+        "proxy", [], log=None, run_dir=tmp_path, start_s=START_S, restarts_max=3, alone=alone, now=clock
+    )
     part.child = Child("proxy", [sys.executable, "-c", "import time; time.sleep(60)"], log=None)
     part.start()
     try:
         write_ready_file(file, {"job": AWAY})
         assert [part.look() for _ in range(2)] == [Change.READY if alone else Change.NONE, Change.NONE]
         assert (part.ready is not None) == alone
-        clock.now += LIMITS.start_s + 0.1
+        clock.now += START_S + 0.1
         assert part.look() is Change.NONE
         write_ready_file(file, {"job": HERE})
         assert [part.look() for _ in range(2)] == [Change.READY, Change.NONE]
@@ -75,7 +78,7 @@ def test_a_proxy_that_serves_without_the_job(tmp_path: Path, clock: Clock, alone
 def test_part_that_is_not_ready_in_time_is_late(part: Part, clock: Clock) -> None:
     """After its limit, not before."""
     part.start()
-    clock.now += LIMITS.start_s
+    clock.now += START_S
     assert part.look() is Change.NONE
     clock.now += 0.1
     assert part.look() is Change.LATE
@@ -86,11 +89,11 @@ def test_part_that_says_something_is_not_late(part: Part, clock: Clock, tmp_path
     """It lives, and would begin anew; silent from then on it is."""
     part.start()
     for said in range(3):
-        clock.now += LIMITS.start_s
+        clock.now += START_S
         with (tmp_path / "job.log").open("a") as log:
             log.write(f"not ready yet {said}\n")
         assert part.look() is Change.NONE
-    clock.now += LIMITS.start_s + 0.1
+    clock.now += START_S + 0.1
     assert part.look() is Change.LATE
 
 
@@ -135,8 +138,7 @@ def test_a_restart_without_room_for_a_process_is_a_failure_like_any(
 
 def test_pause_before_a_restart_has_a_bound(tmp_path: Path, clock: Clock) -> None:
     """However often it fails."""
-    limits = Limits(start_s=1.0, restarts_max=100)
-    part = Part("job", [], log=tmp_path / "log", run_dir=tmp_path, limits=limits, now=clock)
+    part = Part("job", [], log=tmp_path / "log", run_dir=tmp_path, start_s=1.0, restarts_max=100, now=clock)
     assert max(part.plan_restart() or 0.0 for _ in range(50)) == BACKOFF_MAX_S
 
 
@@ -210,7 +212,7 @@ def test_second_signal_forces() -> None:
         stop.install()
         assert not stop.wait(0)
         signal.raise_signal(signal.SIGTERM)
-        assert stop.requested and forced == []
+        assert stop.asked and forced == []
         signal.raise_signal(signal.SIGINT)
         assert forced == [True]
     finally:
@@ -226,7 +228,8 @@ def test_a_part_may_be_another_ones_command(tmp_path: Path) -> None:
         command="proxy",
         log=tmp_path / "pulsar_proxy.log",
         run_dir=tmp_path,
-        limits=LIMITS,
+        start_s=START_S,
+        restarts_max=3,
     )
     made.start()
     assert made.child.wait(30)

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from streaming.contract.errors import WeirError
-from weir.jars.folders import POMS
+from weir.jars.folders import POMS, PULSAR
 from weir.jars.pins import LIST, digest_of
 from weir.stack import pulsar
-from weir.stack.pulsar import KIND, LocalPulsar, archive_classes, prepare
+from weir.stack.pulsar import LocalPulsar, archive_classes, prepare
 
 DIES = "echo no memory >&2; exit 3"
 SLEEPS = "exec sleep 60"
@@ -24,9 +24,9 @@ def java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Non
     (home / "bin").mkdir(parents=True)
     monkeypatch.setenv("JAVA_HOME", str(home))
     monkeypatch.setenv("WEIR_JARS", str(tmp_path / "jars"))
-    (tmp_path / "jars" / KIND).mkdir(parents=True)
-    (tmp_path / "jars" / KIND / "some.jar").touch()
-    (tmp_path / "jars" / KIND / ".fetched").write_text(digest_of(POMS / "pulsar_broker" / LIST))
+    (tmp_path / "jars" / PULSAR).mkdir(parents=True)
+    (tmp_path / "jars" / PULSAR / "some.jar").touch()
+    (tmp_path / "jars" / PULSAR / ".fetched").write_text(digest_of(POMS / "pulsar_broker" / LIST))
 
     def is_(line: str) -> None:
         script = home / "bin" / "java"
@@ -78,6 +78,15 @@ def test_without_an_archive_it_only_starts_slower(java: Callable[[str], None], t
     assert len(said) == 2 and "going on without" in said[1] and "no memory" in said[1]
     prepare(said.append)
     assert len(said) == 2
+
+
+def test_what_set_up_has_archived_is_not_archived_again(java: Callable[[str], None], tmp_path: Path) -> None:
+    """By `weir setup --pulsar`: the first start took half a minute more."""
+    java(DIES)
+    (tmp_path / "jars" / PULSAR / "classes.jsa").touch()
+    said: list[str] = []
+    prepare(said.append)
+    assert not said
 
 
 def test_a_stop_while_classes_are_archived_is_a_stop(java: Callable[[str], None]) -> None:

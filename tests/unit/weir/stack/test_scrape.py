@@ -1,6 +1,7 @@
 """One text of metrics made of several."""
 
 from http.client import BadStatusLine
+from io import BytesIO
 
 import pytest
 
@@ -54,6 +55,12 @@ def test_a_name_may_hold_other_ends_of_lines(monkeypatch: pytest.MonkeyPatch) ->
     text = 'x{entity="client-id=a\u2028b\x85c\x1cd"} 1.0\n'
     monkeypatch.setattr(scrape, "fetch", lambda url, timeout_s: text)
     assert scrape.joined({"admin": "u"}, 1.0).endswith(f"gauge\nweir_part_up{{part=\"admin\"}} 1\n{text}")
+
+
+def test_a_text_that_is_cut_off_has_its_whole_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part that is killed as it answers: half of a counter seemed to have begun anew."""
+    monkeypatch.setattr(scrape.OPENER, "open", lambda url, timeout: BytesIO(b"x_total 12345\ny_total 12"))
+    assert scrape.fetch("u", 1.0) == "x_total 12345\n"
 
 
 def test_a_part_that_answers_no_http_is_down(monkeypatch: pytest.MonkeyPatch) -> None:

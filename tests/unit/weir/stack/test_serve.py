@@ -82,20 +82,22 @@ def test_parts_are_stopped_in_order_whatever_fails_meanwhile(
     assert asked == ["server", "stack"]
 
 
+@pytest.mark.parametrize(("data", "said"), [("data", "another `weir up`"), ("other", "cannot be used for")])
 def test_a_second_one_leaves_the_ready_file_of_the_first(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    data: str, said: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The same words typed twice: the first one went on without the file by which it is watched."""
+    """The same words typed twice, or other data beside them: the first one went on unwatched."""
     free: dict[str, Any] = dict.fromkeys(("listen", "admin"), "127.0.0.1:0")
-    options: Any = SimpleNamespace(data=tmp_path, kafka=None, pulsar=None, pulsar_admin=None, **free)
+    options: Any = SimpleNamespace(data=tmp_path / data, kafka=None, pulsar=None, pulsar_admin=None, **free)
     monkeypatch.setattr(serve, "_options", lambda args, policies: options)
     monkeypatch.setattr(serve, "_settings", lambda file: SimpleNamespace(tls=None))
     monkeypatch.setattr("weir.stack.serve.StopSignal.install", lambda stop: None)
-    args = Namespace(ready_file=tmp_path / "ready.json", settings=None, metrics=("127.0.0.1", 0))
-    args.ready_file.touch()
-    with (tmp_path / "up.lock").open("w") as first:
+    (tmp_path / "data").mkdir()
+    with (tmp_path / "data" / "up.lock").open("w") as first, socket.create_server(("127.0.0.1", 0)) as port:
+        args = Namespace(ready_file=tmp_path / "ready.json", settings=None, metrics=port.getsockname())
+        args.ready_file.touch()
         fcntl.flock(first, fcntl.LOCK_EX)
-        with pytest.raises(WeirError, match="another `weir up`"):
+        with pytest.raises(WeirError, match=said):
             serve.serve(args, None)
     assert args.ready_file.exists()
 

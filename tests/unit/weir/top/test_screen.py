@@ -100,7 +100,7 @@ def test_it_is_shown_again_after_a_failure(capsys: pytest.CaptureFixture[str]) -
         wait = staticmethod(stop.wait)
 
         @property
-        def requested(self) -> bool:
+        def asked(self) -> bool:
             return next(rounds)
 
     screen.watch(again, {"by": "used"}, 0.1, cast(StopSignal, Stop()), as_json=False)

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -77,13 +78,14 @@ def interrupt() -> None:
     os.kill(os.getpid(), signal.SIGINT)
 
 
-def run(broker: FakeBroker, ready_file: Path, **others: Any) -> int:
+def run(broker: FakeBroker, ready_file: Path, port: int = 0, **others: Any) -> int:
     """Serve it in the main thread."""
     return serve(
         broker,
         ("pulsar",),
         ready=lambda: "pulsar is ready on h:1",
         described=lambda: {"pulsar": "h:1", "pid": 7},
+        address=("127.0.0.1", port),
         ready_file=ready_file,
         **others,
     )
@@ -152,3 +154,13 @@ def test_a_folder_of_somebody_else_is_left_as_it_is(
     run(FakeBroker(data, lambda broker: interrupt()), tmp_path / "ready.json")
     assert f"weir: {data} has mode 0755" in capsys.readouterr().err
     assert data.stat().st_mode & 0o777 == 0o755
+
+
+def test_a_second_one_leaves_the_ready_file_of_the_first(tmp_path: Path) -> None:
+    """The same words typed twice: it is refused the port, and the first one is watched by that file."""
+    broker = FakeBroker(tmp_path / "data", lambda broker: pytest.fail("it must not start"))
+    ready = tmp_path / "ready.json"
+    ready.touch()
+    with socket.create_server(("127.0.0.1", 0)) as first, pytest.raises(WeirError, match="cannot listen on"):
+        run(broker, ready, first.getsockname()[1])
+    assert ready.exists()
