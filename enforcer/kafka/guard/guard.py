@@ -6,7 +6,6 @@ As Kafka's own authorizer does for a principal without rights, per entry and wit
 
 import logging
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Final, NamedTuple
 
 from enforcer.core.metrics import Metrics
@@ -137,14 +136,19 @@ class Guard:
         cut = take(body, rules_of(key, version), code_of)
         if not cut.taken and not code:
             return None
-        self._count(key, user, cut)
-        if cut.left or any(item.rule.forwarded for item in cut.taken):
-            emptied = key == METADATA and version == 0 and not cut.left
-            finish = partial(_finished, header, cut.taken, emptied)
-            return GuardVerdict(frame[: header.body_offset] + layout.write(body), finish, None)
-        if key == PRODUCE and body["Acks"] == 0:
-            return GuardVerdict(None, None, None)
-        return GuardVerdict(None, None, _answer(header, cut.taken))
+        silent = key == PRODUCE and body["Acks"] == 0
+        goes_on = cut.left or any(item.rule.forwarded for item in cut.taken)
+        if silent or not goes_on:
+            self._count(key, user, cut)
+        if not goes_on:
+            return GuardVerdict(None, None, None if silent else _answer(header, cut.taken))
+
+        def finish(response: bytes) -> bytes:
+            # Not before: a later part may hold it, and then it is judged again.
+            self._count(key, user, cut)
+            return _finished(header, cut.taken, key == METADATA and version == 0 and not cut.left, response)
+
+        return GuardVerdict(frame[: header.body_offset] + layout.write(body), finish, None)
 
     def _may_name(self, frame: bytes, header: RequestHeader) -> bool:
         protected, key, version = self.protected, header.api_key, header.api_version
