@@ -54,11 +54,7 @@ class Connection(asyncio.Protocol):
         self._responses = Responses(limit, proxy.rewrite, self._traffic, proxy.repeats)
         self.slots = SlotsPart(self, self._responses, proxy.settings, lambda: self._requests.coming)
         self._chain = Chain(proxy.concerns, self)
-        self._requests: Requests = Requests(
-            limit, self._chain.must_read, bounds.MAX_ADMIN_FRAME_BYTES,
-            bounds.MAX_UNAUTHENTICATED_FRAME_BYTES, bounds.GATHERED_BYTES,
-            proxy.protected, proxy.in_force,
-        )  # fmt: skip
+        self._requests: Requests = Requests(limit, self._chain.must_read, proxy.protected, proxy.in_force)
         self._runs = Runs(self._chain, self._requests, proxy.protected, proxy.turns, limit)
         self.ending = ConnectionEnd(
             proxy, self.pacer, self._chain, self._requests, self._responses,

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
+from enforcer.core import bounds
 from enforcer.kafka.groups.frames import GROUP_KEYS
 from enforcer.kafka.guard.apis import HIDDEN, READABLE
 from enforcer.kafka.guard.guard import ALWAYS_READ
@@ -70,9 +71,6 @@ class Requests(Unread):
     Args:
         max_frame_bytes: longest request accepted; a longer one is refused as soon as its length is read.
         must_read: tells which of the requests that may pass unread are needed all the same.
-        admin_bytes: longest request that is gathered to be read, if it is none of the others.
-        small_bytes: the same of those that need no login, and of what is no request at all.
-        data_bytes: the same of Produce.
         protected: what a request that passes unread must not name.
         in_force: another object when `must_read` may say otherwise, while nothing is metered.
     """
@@ -86,15 +84,16 @@ class Requests(Unread):
         self,
         max_frame_bytes: int,
         must_read: MustRead,
-        admin_bytes: int,
-        small_bytes: int,
-        data_bytes: int,
         protected: OwnTopics = NOTHING,
         in_force: InForce = lambda: NOTHING,
     ) -> None:
         super().__init__()
         self._known = LastRequest(protected, in_force)
-        self._limits = (admin_bytes, small_bytes, data_bytes)
+        # The longest request that is gathered to be read; of those that need no login, and of what is no
+        # request at all; of Produce.
+        self._limits = (
+            bounds.MAX_ADMIN_FRAME_BYTES, bounds.MAX_UNAUTHENTICATED_FRAME_BYTES, bounds.GATHERED_BYTES,
+        )  # fmt: skip
         self._token_bytes = TOKEN_BYTES
         self._max_frame_bytes = max_frame_bytes
         self._must_read = must_read
