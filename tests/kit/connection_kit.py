@@ -180,7 +180,7 @@ class Rig:
         self.partition_blocks = PartitionBlocks(blocks, desk.settings, self.frame_meter.names)
         self.protected = OwnTopics(Topics(), desk.settings.protect_topics)
         self.rewrite, self.repeats = AnswerFilter(self.protected, self.brokers.rewrite), self.brokers.repeats
-        recent = RecentTopics(keep_ms=5_000, topics_max=100, default_partitions=1, steady_ms=self.now_ms)
+        recent = RecentTopics(self.now_ms)
         self.concerns = concerns_of(
             desk.settings, desk.metrics, self.now_ms, lambda _link, _user: True,
             guard=Guard(self.protected, desk.settings, desk.metrics, self.now_ms),
