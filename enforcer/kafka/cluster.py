@@ -21,7 +21,6 @@ logger = logging.getLogger(__name__)
 BROKERS_MS: Final = 3_000
 """How often it is looked which brokers there are: one that joins has its ports within 5 s."""
 _ASK_LIMIT_S: Final = 5.0
-_RETRY_S: Final = 2.0
 _DEFAULT_PARTITIONS: Final = "num.partitions"
 _LISTENER: Final = re.compile(r"([^,:/\s]+)://(?:\[([^\]]+)\]|([^,:]*)):(\d+)")
 
@@ -59,20 +58,14 @@ class ClusterWatch(Watch):
 
     Args:
         properties: librdkafka properties of the connection.
-        interval_ms: time between two looks at the brokers' settings.
         elsewhere: clients use another listener than this connection.
         deliver: gets each view, in the thread.
     """
 
     def __init__(
-        self,
-        properties: Mapping[str, str],
-        interval_ms: int,
-        elsewhere: bool,
-        deliver: Callable[[ClusterView], None],
+        self, properties: Mapping[str, str], elsewhere: bool, deliver: Callable[[ClusterView], None]
     ) -> None:
-        super().__init__(properties, min(BROKERS_MS, interval_ms), _RETRY_S)
-        self._settings_s = interval_ms / 1000
+        super().__init__(properties, BROKERS_MS)
         self._elsewhere = elsewhere
         self._deliver = deliver
         self._due_s = 0.0
@@ -85,7 +78,7 @@ class ClusterWatch(Watch):
         self._deliver(ClusterView(brokers=brokers, listeners=self._listeners))
         if time.monotonic() >= self._due_s:
             self._listeners = {}
-            self._due_s = time.monotonic() + self._settings_s
+            self._due_s = time.monotonic() + DEFAULT_PARTITIONS_REFRESH_MS / 1000
         # The number of partitions is the same for all.
         asked = [node_id for node_id, _, _ in brokers][: None if self._elsewhere else 1]
         new = [node_id for node_id in asked if node_id not in self._listeners]

@@ -13,14 +13,14 @@ from enforcer.host.server import Host, ProxyConfig
 from enforcer.host.sockets import Address
 from enforcer.kafka.addresses.brokers import Broker, Brokers
 from enforcer.kafka.backlog.partition_blocks import PartitionBlocks
-from enforcer.kafka.cluster import DEFAULT_PARTITIONS_REFRESH_MS, ClusterView, ClusterWatch
+from enforcer.kafka.cluster import ClusterView, ClusterWatch
 from enforcer.kafka.concerns import concerns_of
 from enforcer.kafka.connection import Connection
 from enforcer.kafka.dispatch.context import FetchContext
 from enforcer.kafka.dispatch.reader_reports import ReadersExchange
 from enforcer.kafka.guard.answers import AnswerFilter
 from enforcer.kafka.guard.guard import Guard
-from enforcer.kafka.guard.ids import PROTECTED_IDS_REFRESH_MS, IdWatch
+from enforcer.kafka.guard.ids import IdWatch
 from enforcer.kafka.guard.protected import OwnTopics
 from enforcer.kafka.mutations.part import Mutations
 from enforcer.kafka.mutations.recent_topics import RecentTopics
@@ -80,9 +80,8 @@ class KafkaProxy(Host[Connection]):
         self._guard = Guard(protected, settings, self.metrics, self.now_ms)
         self.rewrite = AnswerFilter(protected, self.brokers.rewrite)
         self._elsewhere = "bootstrap.servers" in self.config.connection
-        refresh_ms = DEFAULT_PARTITIONS_REFRESH_MS
-        self._watch = ClusterWatch(properties, refresh_ms, self._elsewhere, self._deliver_view)
-        self._id_watch = IdWatch(properties, protected, PROTECTED_IDS_REFRESH_MS, self._deliver_ids)
+        self._watch = ClusterWatch(properties, self._elsewhere, self._deliver_view)
+        self._id_watch = IdWatch(properties, protected, self._deliver_ids)
 
     async def start(self) -> None:
         """See Host; brokers may be known before their clients come."""

@@ -4,11 +4,15 @@ import logging
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from typing import Final
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 logger = logging.getLogger(__name__)
+
+_RETRY_S: Final = 2.0
+"""After a look that found no cluster the next one comes so soon."""
 
 
 class Watch(ABC):
@@ -17,13 +21,11 @@ class Watch(ABC):
     Args:
         properties: librdkafka properties of the connection.
         interval_ms: time between two looks.
-        retry_s: the same after one that found no cluster, if that is shorter.
     """
 
-    def __init__(self, properties: Mapping[str, str], interval_ms: int, retry_s: float) -> None:
+    def __init__(self, properties: Mapping[str, str], interval_ms: int) -> None:
         self._properties: dict[str, str | int | float | bool] = {**properties, "log_level": "0"}
         self._interval_s = interval_ms / 1000
-        self._retry_s = min(retry_s, self._interval_s)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=type(self).__name__, daemon=True)
 
@@ -52,7 +54,7 @@ class Watch(ABC):
                 self._look(admin)
             except (KafkaException, TimeoutError) as error:
                 logger.debug("the cluster does not answer: %s", error)
-                pause_s = self._retry_s
+                pause_s = _RETRY_S
             except Exception:  # of a look; nobody would look again
                 logger.exception("%s failed", type(self).__name__)
             self._stopping.wait(pause_s)

@@ -25,18 +25,13 @@ class IdWatch(Watch):
     Args:
         properties: librdkafka properties of the connection.
         protected: says which topics are Weir's.
-        interval_ms: time between two looks.
         deliver: gets the ids each time, in the thread.
     """
 
     def __init__(
-        self,
-        properties: Mapping[str, str],
-        protected: OwnTopics,
-        interval_ms: int,
-        deliver: Callable[[frozenset[bytes]], None],
+        self, properties: Mapping[str, str], protected: OwnTopics, deliver: Callable[[frozenset[bytes]], None]
     ) -> None:
-        super().__init__(properties, interval_ms, retry_s=interval_ms / 1000)
+        super().__init__(properties, PROTECTED_IDS_REFRESH_MS)
         self._own = protected.topics.all()
         self._protected = protected
         self._names = self._own

@@ -46,12 +46,10 @@ class Cluster:
         return {key: SimpleNamespace(value=value) for key, value in said.items()}
 
 
-def watch(
-    cluster: Cluster, elsewhere: bool, interval_ms: int = 60_000
-) -> tuple[ClusterWatch, list[ClusterView]]:
+def watch(cluster: Cluster, elsewhere: bool) -> tuple[ClusterWatch, list[ClusterView]]:
     """A watch that looks when it is told to, and what it delivers."""
     views: list[ClusterView] = []
-    watching = ClusterWatch({}, interval_ms, elsewhere, views.append)
+    watching = ClusterWatch({}, elsewhere, views.append)
     return watching, views
 
 
@@ -171,7 +169,8 @@ def test_a_look_that_fails_is_not_the_last_one(
 ) -> None:
     """An answer that nobody expected ended the thread: brokers that joined later had no port for ever."""
     monkeypatch.setattr("enforcer.kafka.watch.AdminClient", lambda _properties: Cluster())
-    watching, _ = watch(Cluster(), elsewhere=False, interval_ms=1)
+    monkeypatch.setattr("enforcer.kafka.cluster.BROKERS_MS", 1)
+    watching, _ = watch(Cluster(), elsewhere=False)
     looks = iter((ValueError("odd"), None))
 
     def deliver(_view: ClusterView) -> None:

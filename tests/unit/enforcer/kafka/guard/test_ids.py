@@ -54,7 +54,7 @@ def test_a_cluster_that_does_not_answer_takes_no_id_away() -> None:
 def test_a_topic_that_is_not_known_for_a_moment_keeps_its_id() -> None:
     """A broker that has just begun left it open to requests by its id; one that is gone has none."""
     came: list[frozenset[bytes]] = []
-    watch = IdWatch({}, OwnTopics(Topics(), active=True), 2_000, came.append)
+    watch = IdWatch({}, OwnTopics(Topics(), active=True), came.append)
     unseen, gone = KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.UNKNOWN_TOPIC_OR_PART
     for it in (Uuid(1, 2), unseen, Uuid(1, 2), gone, gone, Uuid(3, 4)):
         watch._look(cast(Any, Cluster({"weir.policies": it})))
