@@ -62,7 +62,9 @@ class KafkaProxy(Host[Connection]):
             seed=random.getrandbits(32),
         )  # fmt: skip
         self._telling = ReadersExchange(self.fetch_context, self.proxy_id, limits.context.send_usage)
-        self.partition_blocks = PartitionBlocks(limits.of(Blocks), self.settings, self.frame_meter.names)
+        self.partition_blocks = PartitionBlocks(
+            limits.of(Blocks), self.frame_meter.names, self.fetch_context.topic
+        )
         self._look_after_topics()
         self.concerns = concerns_of(
             self.settings, self.metrics, self.now_ms, self.identify, guard=self._guard,
