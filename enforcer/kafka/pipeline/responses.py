@@ -7,8 +7,9 @@ them.
 import struct
 from collections import deque
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
+from enforcer.core.metrics import Traffic
 from enforcer.host.moving import MOVED_FROM_BYTES, MOVED_FROM_READ_BYTES
 from enforcer.kafka.addresses.fetch_walk import FetchWalk
 from enforcer.kafka.addresses.repeats import Repeats
@@ -43,12 +44,6 @@ Rewrite = Callable[[int, int, bytes], bytes]
 """(API, version, response) -> the response as clients may see it; see answers.AnswerFilter."""
 
 
-class Count(Protocol):
-    """Where bytes are counted; see metrics.Traffic."""
-
-    bytes_out: int
-
-
 class Responses(Unread):
     """The answers of one connection.
 
@@ -64,13 +59,7 @@ class Responses(Unread):
         "answers", "due", "kept_bytes", "move", "write",
     )  # fmt: skip
 
-    def __init__(
-        self,
-        max_frame_bytes: int,
-        rewrite: Rewrite,
-        traffic: Count,
-        repeats: Repeats,
-    ) -> None:
+    def __init__(self, max_frame_bytes: int, rewrite: Rewrite, traffic: Traffic, repeats: Repeats) -> None:
         super().__init__()
         self._max_frame_bytes = max_frame_bytes
         self._rewrite = rewrite
