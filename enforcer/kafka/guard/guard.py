@@ -25,10 +25,13 @@ from enforcer.kafka.guard.rules import (
     Rule,
     rules_of,
 )
+from enforcer.kafka.guard.versions import api_versions_refusal, unsupported
+from enforcer.kafka.part import EVERYTHING, Concern, Finish, Link, Part, Request
 from enforcer.wire.kafka import fields
 from enforcer.wire.kafka.codec import ASKED_MAX, request_layout, response_layout
 from enforcer.wire.kafka.fields import Fields
 from enforcer.wire.kafka.frames import (
+    API_VERSIONS,
     FIND_COORDINATOR,
     METADATA,
     PRODUCE,
@@ -58,8 +61,6 @@ _PER_ENTRY: Final = TRANSACTION_OF.keys() & RULES.keys()
 _PRINCIPALS_MAX: Final = 1_000
 _LOG_AGAIN_MS: Final = 600_000
 
-Finish = Callable[[bytes], bytes]
-
 
 class GuardVerdict(NamedTuple):
     """What becomes of a request that names what it must not.
@@ -75,8 +76,8 @@ class GuardVerdict(NamedTuple):
     answer: bytes | None
 
 
-class Guard:
-    """For all connections of a proxy.
+class Guard(Concern):
+    """Looks at all that is read, for all connections; what passes unread, Requests looks at by itself.
 
     Args:
         protected: what is Weir's.
@@ -84,6 +85,8 @@ class Guard:
         metrics: counts what is refused.
         now_ms: the steady clock.
     """
+
+    keys = EVERYTHING
 
     def __init__(
         self, protected: OwnTopics, settings: ProxySettings, metrics: Metrics, now_ms: Callable[[], float]
@@ -99,6 +102,9 @@ class Guard:
         for counter, keys in ((metrics.refused_topics, FILTERED), (metrics.refused_changes, ALWAYS_READ)):
             for key in keys:
                 counter.labels(APIS[key].name)
+
+    def part(self, link: Link) -> Part:
+        return GuardPart(link, self)
 
     def judge(self, frame: bytes, header: RequestHeader, user: str) -> GuardVerdict | None:
         """Look at a request.
@@ -236,6 +242,39 @@ class Guard:
             del self._logged[next(iter(self._logged))]
         self._logged[user] = now_ms
         logger.warning("%s of %r was refused, in part or whole: it is not theirs to do", APIS[key].name, user)
+
+
+class GuardPart(Part):
+    """Judges the requests of one connection.
+
+    Args:
+        link: the connection.
+        guard: see there.
+    """
+
+    def __init__(self, link: Link, guard: Guard) -> None:
+        self._link = link
+        self._guard = guard
+
+    def take(self, request: Request) -> bool:
+        header = request.header
+        if unsupported(header):
+            self._link.end("unsupported_version")
+            return False
+        if header.api_key == API_VERSIONS and (refusal := api_versions_refusal(header)) is not None:
+            self._link.answer(request, refusal)
+            return False
+        judged = self._guard.judge(request.frame, header, request.user)
+        if judged is None:
+            return True
+        if judged.frame is None:
+            if judged.answer is not None:
+                self._link.answer(request, judged.answer)
+            return False
+        request.frame = judged.frame
+        if judged.finish is not None:
+            request.amend(judged.finish)
+        return True
 
 
 def _finished(header: RequestHeader, taken: list[RemovedEntry], emptied: bool, response: bytes) -> bytes:
