@@ -22,6 +22,7 @@ from enforcer.wire.kafka.frames import (
     DESCRIBE_CLUSTER,
     FETCH,
     FIND_COORDINATOR,
+    LENGTH,
     LENGTH_BYTES,
     METADATA,
     BadFrame,
@@ -35,7 +36,6 @@ _READ_KEYS: Final = REWRITTEN_KEYS | SHOWN_KEYS
 _REPEATED_KEYS: Final = frozenset({API_VERSIONS, METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER})
 # `may_hold_endpoints` looks at no more than so many bytes at the end.
 _TAIL_BYTES: Final = 8
-_LENGTH = struct.Struct(">i")
 _HEAD = struct.Struct(">ii")  # length, correlation id
 
 Write = Callable[[bytes | bytearray | memoryview], object]
@@ -299,7 +299,7 @@ class Responses(Unread):
     def _check_short(self, pos: int) -> None:
         """A response too short for its correlation id would be waited for in vain."""
         if len(self.data) - pos >= LENGTH_BYTES:
-            (length,) = _LENGTH.unpack_from(self.data, pos)
+            (length,) = LENGTH.unpack_from(self.data, pos)
             if length < CORRELATION_BYTES:
                 raise _bad_length(length)
 

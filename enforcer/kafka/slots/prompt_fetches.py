@@ -3,9 +3,8 @@
 import struct
 from typing import Final
 
-from enforcer.wire.kafka.frames import FETCH, LENGTH_BYTES, BadFrame, is_flexible, skip_tags
+from enforcer.wire.kafka.frames import FETCH, HEAD, LENGTH_BYTES, BadFrame, is_flexible, skip_tags
 
-_HEAD: Final = struct.Struct(">ihhih")  # length; key, version, correlation id, length of the client id
 _WAITS: Final = struct.Struct(">ii")  # max_wait_ms, min_bytes
 _REPLICA_BYTES: Final = 4
 _REPLICA_UNTIL: Final = 14
@@ -20,12 +19,12 @@ def prompt_fetches(piece: bytes | bytearray | memoryview) -> set[int]:
     """
     found: set[int] = set()
     pos = 0
-    while len(piece) - pos >= _HEAD.size:
-        length, key, version, correlation_id, name_bytes = _HEAD.unpack_from(piece, pos)
+    while len(piece) - pos >= HEAD.size:
+        length, key, version, correlation_id, name_bytes = HEAD.unpack_from(piece, pos)
         stop = pos + LENGTH_BYTES + length
         if key == FETCH:
             # The front of it is short, and what it needs of tags is read from a copy of that.
-            start = pos + _HEAD.size + max(0, name_bytes)
+            start = pos + HEAD.size + max(0, name_bytes)
             front = bytes(piece[start : min(stop, start + 64)])
             if _is_prompt(front, version):
                 found.add(correlation_id)
