@@ -6,6 +6,7 @@ As Kafka's own authorizer does for a principal without rights, per entry and wit
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from enforcer.core.metrics import Metrics
@@ -27,8 +28,7 @@ from enforcer.kafka.guard.rules import (
 )
 from enforcer.kafka.guard.versions import api_versions_refusal, unsupported
 from enforcer.kafka.part import EVERYTHING, Concern, Finish, Link, Part, Request
-from enforcer.wire.kafka import fields
-from enforcer.wire.kafka.codec import ASKED_MAX, request_layout, response_layout
+from enforcer.wire.kafka.codec import ASKED_MAX, answer, request_layout, rewritten
 from enforcer.wire.kafka.fields import Fields
 from enforcer.wire.kafka.frames import (
     API_VERSIONS,
@@ -38,8 +38,6 @@ from enforcer.wire.kafka.frames import (
     STREAMS_HEARTBEAT,
     RequestHeader,
     TooManyRows,
-    is_flexible,
-    response_body_offset,
 )
 from enforcer.wire.kafka.mutations import topics_of
 
@@ -152,7 +150,8 @@ class Guard(Concern):
         def finish(response: bytes) -> bytes:
             # Not before: a later part may hold it, and then it is judged again.
             self._count(key, user, cut)
-            return _finished(header, cut.taken, key == METADATA and version == 0 and not cut.left, response)
+            emptied = key == METADATA and version == 0 and not cut.left
+            return rewritten(key, version, response, partial(_add, cut.taken, emptied))
 
         return GuardVerdict(frame[: header.body_offset] + layout.write(body), finish, None)
 
@@ -220,8 +219,7 @@ class Guard(Concern):
     def _refuse_all(self, header: RequestHeader, user: str, code: int) -> GuardVerdict:
         self._metrics.refused_topics.labels(APIS[header.api_key].name).inc()
         self._log(header.api_key, user)
-        answer = {"ErrorCode": code, "NodeId": -1, "Port": -1}
-        return GuardVerdict(None, None, _answer_head(header) + _written(header, answer))
+        return GuardVerdict(None, None, answer(header, {"ErrorCode": code, "NodeId": -1, "Port": -1}))
 
     def _count(self, key: int, user: str, cut: RequestCut) -> None:
         changes = sum(item.code == CLUSTER_AUTHORIZATION_FAILED for item in cut.taken)
@@ -277,28 +275,14 @@ class GuardPart(Part):
         return True
 
 
-def _finished(header: RequestHeader, taken: list[RemovedEntry], emptied: bool, response: bytes) -> bytes:
-    """The broker's answer to what was left, with what was refused."""
-    key, version = header.api_key, header.api_version
-    offset = response_body_offset(key, version, response)
-    answer = response_layout(key, version).read(response, offset)
+def _add(taken: list[RemovedEntry], emptied: bool, said: Fields) -> None:
     if emptied:
         # In version 0 of Metadata an empty list asks for all topics.
-        answer["Topics"] = []
-    add(answer, taken)
-    return response[:offset] + _written(header, answer)
+        said["Topics"] = []
+    add(said, taken)
 
 
 def _answer(header: RequestHeader, taken: list[RemovedEntry]) -> bytes:
-    answer: Fields = {}
-    add(answer, taken)
-    return _answer_head(header) + _written(header, answer)
-
-
-def _answer_head(header: RequestHeader) -> bytes:
-    flexible = is_flexible(header.api_key, header.api_version)
-    return fields.int32(header.correlation_id) + fields.tags(flexible)
-
-
-def _written(header: RequestHeader, answer: Fields) -> bytes:
-    return response_layout(header.api_key, header.api_version).write(answer)
+    said: Fields = {}
+    add(said, taken)
+    return answer(header, said)
