@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from enforcer.kafka.part import Behind, Concern, Limit, Link, Part, Reader, Request, Slot
-from enforcer.wire.kafka.frames import PRODUCE, SASL_KEYS, client_name, parse_header
+from enforcer.wire.kafka.frames import FETCH, PRODUCE, SASL_KEYS, client_name, parse_header
 from enforcer.wire.kafka.traffic import produce_acks
 
 
@@ -89,6 +89,9 @@ class Chain:
         if self._link.pacer.session_over and header.api_key not in SASL_KEYS:
             # Perhaps it was held for so long. Sent on it would be charged and lost, and wait again for that.
             self._link.end_session()
+            return
+        if self._unheard and header.api_key == FETCH:
+            # It would reach nobody: nobody shall be charged for it, or wait behind it.
             return
         request = Request(frame, header, self._link.user, probing)
         for part in self._parts(header.api_key):

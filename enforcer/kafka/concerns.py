@@ -9,7 +9,6 @@ from enforcer.kafka.backlog.partition_blocks import PartitionBlocks
 from enforcer.kafka.dispatch.context import FetchContext
 from enforcer.kafka.dispatch.part import DispatchLimit
 from enforcer.kafka.guard.guard import Guard
-from enforcer.kafka.guard.part import GuardConcern
 from enforcer.kafka.login.part import Identify, LoginConcern
 from enforcer.kafka.mutations.part import Mutations
 from enforcer.kafka.part import Concern
@@ -32,7 +31,7 @@ def concerns_of(
 ) -> tuple[Concern, ...]:
     """The concerns of a proxy, in the order in which their parts take a connection's requests."""
     return (
-        GuardConcern(guard),
+        guard,
         LoginConcern(settings, metrics, now_ms, identify),
         BlocksLimit(blocks, settings, now_ms),
         Slots(),

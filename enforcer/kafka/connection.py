@@ -5,6 +5,7 @@ requests; pipelining; back-pressure both ways; frames that no rule needs pass as
 """
 
 import asyncio
+import sys
 from collections.abc import Callable
 from typing import cast
 
@@ -13,11 +14,11 @@ from enforcer.core.settings import ProxySettings
 from enforcer.host.budget import LARGE_BYTES, Seat
 from enforcer.host.dial import Owner, Upstream
 from enforcer.host.moving import ByteRelay
+from enforcer.host.secured import kept_by
 from enforcer.host.sockets import Address, is_secure
 from enforcer.kafka.chain import Chain
 from enforcer.kafka.context import Context
 from enforcer.kafka.life.connection_end import ConnectionEnd
-from enforcer.kafka.life.memory import kept_bytes
 from enforcer.kafka.life.troubles import Troubles
 from enforcer.kafka.pacing import Pacer
 from enforcer.kafka.part import Request, Slot
@@ -54,11 +55,7 @@ class Connection(asyncio.Protocol):
         self._responses = Responses(limit, proxy.rewrite, self._traffic, proxy.repeats)
         self.slots = SlotsPart(self, self._responses, proxy.settings, lambda: self._requests.coming)
         self._chain = Chain(proxy.concerns, self)
-        self._requests: Requests = Requests(
-            limit, self._chain.must_read, bounds.MAX_ADMIN_FRAME_BYTES,
-            bounds.MAX_UNAUTHENTICATED_FRAME_BYTES, bounds.GATHERED_BYTES,
-            proxy.protected, proxy.in_force,
-        )  # fmt: skip
+        self._requests: Requests = Requests(limit, self._chain.must_read, proxy.protected, proxy.in_force)
         self._runs = Runs(self._chain, self._requests, proxy.protected, proxy.turns, limit)
         self.ending = ConnectionEnd(
             proxy, self.pacer, self._chain, self._requests, self._responses,
@@ -390,10 +387,11 @@ class Connection(asyncio.Protocol):
 
     @property
     def held_bytes(self) -> int:
-        """What it keeps (budget.Holder)."""
-        return kept_bytes(
-            self._requests, self._responses, self._incoming, self._chain, self._transport, self._upstream
-        )
+        """All that has come on both sides and has not left (budget.Holder)."""
+        held = sys.getsizeof(self._requests.data) + sys.getsizeof(self._responses.data)
+        held += self._responses.kept_bytes + len(self._incoming) + self._chain.held_bytes
+        held += 0 if self._transport is None else kept_by(self._transport)
+        return held + (0 if self._upstream is None else self._upstream.held_bytes)
 
     def cut(self, reason: str) -> None:
         """End at once and keep nothing (budget.Holder)."""

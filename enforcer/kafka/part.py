@@ -118,8 +118,21 @@ class Behind(Protocol):
     waiting: int
     waiting_bytes: int
 
+    @property
+    def left_bytes(self) -> int:
+        """How much of them there is."""
+        ...
+
     def copy(self, start: int, stop: int) -> bytes:
         """Some of the bytes."""
+        ...
+
+    def gather(self) -> None:
+        """Keep the request at the head until it is whole."""
+        ...
+
+    def next(self) -> bytes | None:
+        """Take it; None: it is not whole."""
         ...
 
 

@@ -23,12 +23,7 @@ from enforcer.kafka.guard.guard import Guard
 from enforcer.kafka.guard.ids import IdWatch
 from enforcer.kafka.guard.protected import OwnTopics
 from enforcer.kafka.mutations.part import Mutations
-from enforcer.kafka.mutations.recent_topics import (
-    DEFAULT_PARTITIONS,
-    RECENT_TOPIC_MS,
-    RECENT_TOPICS_MAX,
-    RecentTopics,
-)
+from enforcer.kafka.mutations.recent_topics import RecentTopics
 from enforcer.kafka.shares.frame_meter import FrameMeter
 from enforcer.laws.backlog.blocks import Blocks
 from enforcer.laws.concurrency.limits import ConcurrencyLimits
@@ -67,7 +62,9 @@ class KafkaProxy(Host[Connection]):
             seed=random.getrandbits(32),
         )  # fmt: skip
         self._telling = ReadersExchange(self.fetch_context, self.proxy_id, limits.context.send_usage)
-        self.partition_blocks = PartitionBlocks(limits.of(Blocks), self.settings, self.frame_meter.names)
+        self.partition_blocks = PartitionBlocks(
+            limits.of(Blocks), self.frame_meter.names, self.fetch_context.topic
+        )
         self._look_after_topics()
         self.concerns = concerns_of(
             self.settings, self.metrics, self.now_ms, self.identify, guard=self._guard,
@@ -79,12 +76,7 @@ class KafkaProxy(Host[Connection]):
     def _look_after_topics(self) -> None:
         """What is known of the cluster's topics, and whose they are."""
         settings, properties = self.settings, self.cluster.properties
-        self.recent_topics = RecentTopics(
-            keep_ms=RECENT_TOPIC_MS,
-            topics_max=RECENT_TOPICS_MAX,
-            default_partitions=DEFAULT_PARTITIONS,
-            steady_ms=self.now_ms,
-        )
+        self.recent_topics = RecentTopics(self.now_ms)
         self._mutations = Mutations(self.coordinator, self.recent_topics)
         self.protected = protected = OwnTopics(self.config.topics, settings.protect_topics)
         self._guard = Guard(protected, settings, self.metrics, self.now_ms)

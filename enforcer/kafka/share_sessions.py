@@ -3,12 +3,11 @@
 A broker keeps a session for each member of a group, and a request names only what changes in it.
 """
 
-import struct
 from collections.abc import Iterable, Sequence
 from typing import Final
 
 from enforcer.kafka.part import Behind
-from enforcer.wire.kafka.frames import LENGTH_BYTES, SHARE_FETCH, BadFrame, parse_header
+from enforcer.wire.kafka.frames import LENGTH, LENGTH_BYTES, SHARE_FETCH, BadFrame, parse_header
 from enforcer.wire.kafka.traffic import ShareAsked, sharing
 
 SHARE_TOPICS_MAX: Final = 1_000
@@ -27,7 +26,6 @@ RECORDS_MAX: Final = 10_000
 _BEHIND_MAX: Final = 10
 _BEHIND_BYTES_MAX: Final = 65_536
 """Requests behind a held one that are looked at, and their bytes: it is done with each piece that comes."""
-_LENGTH: Final = struct.Struct(">i")
 
 Parts = tuple[bytes, Sequence[int]]
 """A topic, and some of its partitions."""
@@ -45,7 +43,7 @@ def may_acknowledge(requests: Behind) -> bool:
     held = True
     while pos < end:
         start = pos + LENGTH_BYTES
-        pos = start + _LENGTH.unpack_from(requests.data, pos)[0]
+        pos = start + LENGTH.unpack_from(requests.data, pos)[0]
         if not held and _acknowledges(requests.copy(start, pos)):
             return True
         held = False

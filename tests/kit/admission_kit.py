@@ -71,9 +71,7 @@ class Scene:
         self.desk.limit(controller_mutation_rate=1, shadow=shadow)
         self.prepare()
         self.link = FakeLink(existing or {})
-        self.recent = RecentTopics(
-            keep_ms=5_000, topics_max=100, default_partitions=1, steady_ms=lambda: self.desk.now_ms
-        )
+        self.recent = RecentTopics(lambda: self.desk.now_ms)
         self.request = decode_request(*request(create_request(names, version, validate_only=dry)))
         self.admission = self.again(action, wait_ms=wait_ms)
 

@@ -177,10 +177,10 @@ class Rig:
             self.dispatch, desk.settings, desk.metrics, self.brokers, self.frame_meter.names, self.now_ms
         )
         blocks = _blocks_of(desk) if beside is None else beside.partition_blocks.blocks
-        self.partition_blocks = PartitionBlocks(blocks, desk.settings, self.frame_meter.names)
+        self.partition_blocks = PartitionBlocks(blocks, self.frame_meter.names, self.fetch_context.topic)
         self.protected = OwnTopics(Topics(), desk.settings.protect_topics)
         self.rewrite, self.repeats = AnswerFilter(self.protected, self.brokers.rewrite), self.brokers.repeats
-        recent = RecentTopics(keep_ms=5_000, topics_max=100, default_partitions=1, steady_ms=self.now_ms)
+        recent = RecentTopics(self.now_ms)
         self.concerns = concerns_of(
             desk.settings, desk.metrics, self.now_ms, lambda _link, _user: True,
             guard=Guard(self.protected, desk.settings, desk.metrics, self.now_ms),

@@ -22,9 +22,7 @@ class Scene(GroupFinder):
         self.now_ms = 1_000.0
         self.count = 0
         self.alone = alone
-        super().__init__(
-            1_000, lambda topic, group: group.startswith(SLOW), lambda: self.alone, lambda: self.now_ms
-        )
+        super().__init__(lambda topic, group: group.startswith(SLOW), lambda: self.alone, lambda: self.now_ms)
         for group in groups:
             self.joins(group)
 

@@ -59,8 +59,8 @@ KAFKA_ROOMS: dict[str, tuple[str, ...]] = {
     "mutations": ("enforcer.laws.mutation",),
     "shares": ("enforcer.laws.shares", "enforcer.kafka.dispatch.fetch_responses"), "groups": (),
     "dispatch": ("enforcer.laws.dispatch", "enforcer.kafka.groups", "enforcer.kafka.addresses"),
-    "slots": ("enforcer.laws.concurrency",),
-    "backlog": ("enforcer.laws.backlog", "enforcer.kafka.guard.layout"),
+    "slots": ("enforcer.laws.concurrency", "enforcer.kafka.backlog.produce"),
+    "backlog": ("enforcer.laws.backlog",),
 }
 """Its rooms, and what each may import beside that: one law at most, and no other part but for its layouts."""
 MAY_IMPORT: dict[str, tuple[str, ...]] = {

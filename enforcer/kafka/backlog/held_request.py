@@ -14,7 +14,7 @@ from enforcer.core.settings import ProxySettings
 from enforcer.kafka.backlog.produce import Place
 from enforcer.kafka.part import Behind
 from enforcer.laws.backlog.blocks import Blocks
-from enforcer.wire.kafka.frames import LENGTH_BYTES, PRODUCE
+from enforcer.wire.kafka.frames import LENGTH, LENGTH_BYTES, PRODUCE
 
 BLIND_MS: Final = 1_000.0
 """A request is held so long when no more may come on its connection: nobody sees what waits behind."""
@@ -26,7 +26,6 @@ SHARED_MS: Final = 60_000.0
 client, which has as few as one request on its way."""
 _OTHERS_MAX: Final = 8
 _ARRIVED_MAX: Final = 4_096
-_LENGTH: Final = struct.Struct(">i")
 _HEAD: Final = struct.Struct(">ihhi")  # length, key, version, correlation id
 
 IsHeld = Callable[[bytes], bool]
@@ -115,7 +114,7 @@ class HoldTimes:
         self._generation = self._blocks.generation
         if len(self._arrived) > _ARRIVED_MAX:
             self._arrived.clear()
-        pos = requests.pos + LENGTH_BYTES + _LENGTH.unpack_from(data, requests.pos)[0]
+        pos = requests.pos + LENGTH_BYTES + LENGTH.unpack_from(data, requests.pos)[0]
         while len(data) - pos >= _HEAD.size:
             length, key, _, correlation_id = _HEAD.unpack_from(data, pos)
             if key != PRODUCE:

@@ -8,9 +8,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from enforcer.wire.kafka import codec
-from enforcer.wire.kafka.codec import ASKED_MAX, asked, request_layout, response_layout
+from enforcer.wire.kafka.codec import ASKED_MAX, asked, request_layout, rewritten
 from enforcer.wire.kafka.fields import Fields
-from enforcer.wire.kafka.frames import PRODUCE, RequestHeader, response_body_offset
+from enforcer.wire.kafka.frames import PRODUCE, RequestHeader
 from enforcer.wire.kafka.traffic import PRODUCE_IDS_FROM
 
 Place = tuple[bytes, int]
@@ -83,10 +83,9 @@ def merged(header: RequestHeader, refused: Mapping[Place, PartitionRefusal], res
     Raises:
         BadFrame: the answer cannot be read.
     """
-    offset = response_body_offset(PRODUCE, header.api_version, response)
-    layout = response_layout(PRODUCE, header.api_version)
-    body = layout.read(response, offset)
-    return response[:offset] + layout.write(_with(header, body, refused))
+    return rewritten(
+        PRODUCE, header.api_version, response, lambda body: body.update(_with(header, body, refused))
+    )
 
 
 def _with(header: RequestHeader, body: Fields, refused: Mapping[Place, PartitionRefusal]) -> Fields:

@@ -16,7 +16,7 @@ from enforcer.kafka.addresses.brokers import Brokers
 from enforcer.kafka.groups.frames import GROUP_KEYS
 from enforcer.kafka.groups.group_finder import GroupFinder
 from enforcer.kafka.groups.offsets import Place
-from enforcer.kafka.groups.readers import READERS_MAX, Assigned, Client, Member, short
+from enforcer.kafka.groups.readers import Assigned, Client, Member, short
 from enforcer.kafka.groups.trails import Trail
 from enforcer.laws.dispatch.dispatch import Dispatch
 from enforcer.wire.kafka.frames import FETCH, SHARE_FETCH
@@ -74,7 +74,7 @@ class FetchContext:
     ) -> None:
         self.dispatch = dispatch
         self.steady_ms = steady_ms
-        self.finder = GroupFinder(READERS_MAX, self._is_limited, lambda: self.alone, steady_ms)
+        self.finder = GroupFinder(self._is_limited, lambda: self.alone, steady_ms)
         self.readers = self.finder.readers
         self.metrics = metrics
         self.hold_ms = float(settings.dispatch_hold_ms)

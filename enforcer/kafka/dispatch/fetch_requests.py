@@ -90,17 +90,8 @@ class FetchRequest(NamedTuple):
     topics_end: int
 
 
-_SESSION: Final = reader(FETCH, "at:SessionId SessionId SessionEpoch")
-
-
-def session_of(frame: Frame, header: RequestHeader) -> tuple[int, int, int]:
-    """Where the session of a Fetch request stands (0: nowhere), the session and its epoch.
-
-    Raises:
-        BadFrame: it ends too early.
-    """
-    at, session, epoch = _SESSION(frame, header)
-    return at, session, epoch
+session_of: Final = reader(FETCH, "at:SessionId SessionId SessionEpoch")
+"""Where the session of a Fetch request stands (0: nowhere), the session and its epoch; raises BadFrame."""
 
 
 def with_session(frame: bytes, at: int, session: int, epoch: int) -> bytes:

@@ -57,21 +57,16 @@ class GroupFinder:
         stands: where groups stand.
 
     Args:
-        readers_max: see Readers.
         limited: whether a group of a topic has a rate of its own.
         alone: whether there is no other proxy.
         steady_ms: the clock.
     """
 
     def __init__(
-        self,
-        readers_max: int,
-        limited: Callable[[str, str], bool],
-        alone: Callable[[], bool],
-        steady_ms: Callable[[], float],
+        self, limited: Callable[[str, str], bool], alone: Callable[[], bool], steady_ms: Callable[[], float]
     ) -> None:
         self._version = 0
-        self.readers = Readers(readers_max, steady_ms)
+        self.readers = Readers(steady_ms)
         self.trails = Trails(steady_ms)
         self.stands = Stands()
         self._limited = limited

@@ -11,7 +11,8 @@ from hashlib import sha256
 from typing import Final, NamedTuple
 
 READERS_MAX: Final = 100_000
-"""Consumer groups of clients known at a time, for limits of subscriptions."""
+"""Consumer groups of clients known at a time, for limits of subscriptions; the one not heard of for longest
+leaves."""
 
 IDLE_MS: Final = 600_000.0
 """A group of which nothing was heard or fetched for so long is forgotten."""
@@ -96,13 +97,11 @@ class Readers:
         changes: counts up whenever `matching` may answer otherwise than before.
 
     Args:
-        readers_max: groups of clients that are known; the one not heard of for longest leaves.
         steady_ms: the clock.
     """
 
-    def __init__(self, readers_max: int, steady_ms: Callable[[], float]) -> None:
+    def __init__(self, steady_ms: Callable[[], float]) -> None:
         self.version = self.changes = 0
-        self._readers_max = readers_max
         self._steady_ms = steady_ms
         self._clients: dict[Client, dict[str, _Group]] = {}
         # By principal and client id, since a host may be several on its way; and by principal and group.
@@ -260,7 +259,7 @@ class Readers:
         groups = self._clients.get(client)
         found = None if groups is None else groups.get(group)
         if found is None:
-            if len(self._order) >= self._readers_max:
+            if len(self._order) >= READERS_MAX:
                 self._forget(*next(iter(self._order)))
             found = self._clients.setdefault(client, {})[group] = _Group()
             self._hosts.setdefault((client.user, client.client_id), {})[client] = None

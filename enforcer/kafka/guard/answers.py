@@ -7,9 +7,9 @@ from enforcer.kafka.guard.metadata import without_ours
 from enforcer.kafka.guard.protected import OwnTopics
 from enforcer.kafka.guard.rules import SHOWN
 from enforcer.kafka.guard.versions import limit_api_versions
-from enforcer.wire.kafka.codec import response_layout
+from enforcer.wire.kafka.codec import rewritten
 from enforcer.wire.kafka.fields import Fields
-from enforcer.wire.kafka.frames import API_VERSIONS, METADATA, response_body_offset
+from enforcer.wire.kafka.frames import API_VERSIONS, METADATA
 
 DESCRIBE_CONFIGS: Final = 32
 DESCRIBE_QUORUM: Final = 55
@@ -51,10 +51,10 @@ class AnswerFilter:
         paths = SHOWN.get(key)
         if key == DESCRIBE_CONFIGS:
             if any(name in response for name in _ADDRESSES):
-                return _changed(key, version, response, _blank_settings)
+                return rewritten(key, version, response, _blank_settings)
             return response
         if key == DESCRIBE_QUORUM:
-            return _changed(key, version, response, _blank_nodes)
+            return rewritten(key, version, response, _blank_nodes)
         if paths is None:
             return self._rewrite(key, version, response)
         if not protected.active or not protected.may_be_in(response, 0, len(response), True):
@@ -64,7 +64,7 @@ class AnswerFilter:
             for path in paths:
                 self._prune(answer, path)
 
-        return _changed(key, version, response, prune)
+        return rewritten(key, version, response, prune)
 
     def _prune(self, holder: Fields, path: tuple[str, ...]) -> None:
         """Leave Weir's own out of the list at the end of a path; its last part is the field with the name."""
@@ -84,14 +84,6 @@ class AnswerFilter:
         if not isinstance(entry, dict):
             return self._protected.has(entry)
         return self._protected.has(entry.get(name)) or self._protected.has_id(entry.get("TopicId"))
-
-
-def _changed(key: int, version: int, response: bytes, change: Callable[[Fields], None]) -> bytes:
-    offset = response_body_offset(key, version, response)
-    layout = response_layout(key, version)
-    answer = layout.read(response, offset)
-    change(answer)
-    return response[:offset] + layout.write(answer)
 
 
 def _blank_settings(answer: Fields) -> None:

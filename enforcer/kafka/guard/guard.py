@@ -26,18 +26,18 @@ from enforcer.kafka.guard.rules import (
     Rule,
     rules_of,
 )
-from enforcer.wire.kafka import fields
-from enforcer.wire.kafka.codec import ASKED_MAX, request_layout, response_layout
+from enforcer.kafka.guard.versions import api_versions_refusal, unsupported
+from enforcer.kafka.part import EVERYTHING, Concern, Finish, Link, Part, Request
+from enforcer.wire.kafka.codec import ASKED_MAX, answer, request_layout, rewritten
 from enforcer.wire.kafka.fields import Fields
 from enforcer.wire.kafka.frames import (
+    API_VERSIONS,
     FIND_COORDINATOR,
     METADATA,
     PRODUCE,
     STREAMS_HEARTBEAT,
     RequestHeader,
     TooManyRows,
-    is_flexible,
-    response_body_offset,
 )
 from enforcer.wire.kafka.mutations import topics_of
 
@@ -59,8 +59,6 @@ _PER_ENTRY: Final = TRANSACTION_OF.keys() & RULES.keys()
 _PRINCIPALS_MAX: Final = 1_000
 _LOG_AGAIN_MS: Final = 600_000
 
-Finish = Callable[[bytes], bytes]
-
 
 class GuardVerdict(NamedTuple):
     """What becomes of a request that names what it must not.
@@ -76,8 +74,8 @@ class GuardVerdict(NamedTuple):
     answer: bytes | None
 
 
-class Guard:
-    """For all connections of a proxy.
+class Guard(Concern):
+    """Looks at all that is read, for all connections; what passes unread, Requests looks at by itself.
 
     Args:
         protected: what is Weir's.
@@ -85,6 +83,8 @@ class Guard:
         metrics: counts what is refused.
         now_ms: the steady clock.
     """
+
+    keys = EVERYTHING
 
     def __init__(
         self, protected: OwnTopics, settings: ProxySettings, metrics: Metrics, now_ms: Callable[[], float]
@@ -100,6 +100,9 @@ class Guard:
         for counter, keys in ((metrics.refused_topics, FILTERED), (metrics.refused_changes, ALWAYS_READ)):
             for key in keys:
                 counter.labels(APIS[key].name)
+
+    def part(self, link: Link) -> Part:
+        return GuardPart(link, self)
 
     def judge(self, frame: bytes, header: RequestHeader, user: str) -> GuardVerdict | None:
         """Look at a request.
@@ -137,14 +140,20 @@ class Guard:
         cut = take(body, rules_of(key, version), code_of)
         if not cut.taken and not code:
             return None
-        self._count(key, user, cut)
-        if cut.left or any(item.rule.forwarded for item in cut.taken):
+        silent = key == PRODUCE and body["Acks"] == 0
+        goes_on = cut.left or any(item.rule.forwarded for item in cut.taken)
+        if silent or not goes_on:
+            self._count(key, user, cut)
+        if not goes_on:
+            return GuardVerdict(None, None, None if silent else _answer(header, cut.taken))
+
+        def finish(response: bytes) -> bytes:
+            # Not before: a later part may hold it, and then it is judged again.
+            self._count(key, user, cut)
             emptied = key == METADATA and version == 0 and not cut.left
-            finish = partial(_finished, header, cut.taken, emptied)
-            return GuardVerdict(frame[: header.body_offset] + layout.write(body), finish, None)
-        if key == PRODUCE and body["Acks"] == 0:
-            return GuardVerdict(None, None, None)
-        return GuardVerdict(None, None, _answer(header, cut.taken))
+            return rewritten(key, version, response, partial(_add, cut.taken, emptied))
+
+        return GuardVerdict(frame[: header.body_offset] + layout.write(body), finish, None)
 
     def _may_name(self, frame: bytes, header: RequestHeader) -> bool:
         protected, key, version = self.protected, header.api_key, header.api_version
@@ -210,8 +219,7 @@ class Guard:
     def _refuse_all(self, header: RequestHeader, user: str, code: int) -> GuardVerdict:
         self._metrics.refused_topics.labels(APIS[header.api_key].name).inc()
         self._log(header.api_key, user)
-        answer = {"ErrorCode": code, "NodeId": -1, "Port": -1}
-        return GuardVerdict(None, None, _answer_head(header) + _written(header, answer))
+        return GuardVerdict(None, None, answer(header, {"ErrorCode": code, "NodeId": -1, "Port": -1}))
 
     def _count(self, key: int, user: str, cut: RequestCut) -> None:
         changes = sum(item.code == CLUSTER_AUTHORIZATION_FAILED for item in cut.taken)
@@ -234,28 +242,47 @@ class Guard:
         logger.warning("%s of %r was refused, in part or whole: it is not theirs to do", APIS[key].name, user)
 
 
-def _finished(header: RequestHeader, taken: list[RemovedEntry], emptied: bool, response: bytes) -> bytes:
-    """The broker's answer to what was left, with what was refused."""
-    key, version = header.api_key, header.api_version
-    offset = response_body_offset(key, version, response)
-    answer = response_layout(key, version).read(response, offset)
+class GuardPart(Part):
+    """Judges the requests of one connection.
+
+    Args:
+        link: the connection.
+        guard: see there.
+    """
+
+    def __init__(self, link: Link, guard: Guard) -> None:
+        self._link = link
+        self._guard = guard
+
+    def take(self, request: Request) -> bool:
+        header = request.header
+        if unsupported(header):
+            self._link.end("unsupported_version")
+            return False
+        if header.api_key == API_VERSIONS and (refusal := api_versions_refusal(header)) is not None:
+            self._link.answer(request, refusal)
+            return False
+        judged = self._guard.judge(request.frame, header, request.user)
+        if judged is None:
+            return True
+        if judged.frame is None:
+            if judged.answer is not None:
+                self._link.answer(request, judged.answer)
+            return False
+        request.frame = judged.frame
+        if judged.finish is not None:
+            request.amend(judged.finish)
+        return True
+
+
+def _add(taken: list[RemovedEntry], emptied: bool, said: Fields) -> None:
     if emptied:
         # In version 0 of Metadata an empty list asks for all topics.
-        answer["Topics"] = []
-    add(answer, taken)
-    return response[:offset] + _written(header, answer)
+        said["Topics"] = []
+    add(said, taken)
 
 
 def _answer(header: RequestHeader, taken: list[RemovedEntry]) -> bytes:
-    answer: Fields = {}
-    add(answer, taken)
-    return _answer_head(header) + _written(header, answer)
-
-
-def _answer_head(header: RequestHeader) -> bytes:
-    flexible = is_flexible(header.api_key, header.api_version)
-    return fields.int32(header.correlation_id) + fields.tags(flexible)
-
-
-def _written(header: RequestHeader, answer: Fields) -> bytes:
-    return response_layout(header.api_key, header.api_version).write(answer)
+    said: Fields = {}
+    add(said, taken)
+    return answer(header, said)

@@ -1,27 +1,30 @@
 """One request of Kafka's protocol for partition mutations: its admission's shell."""
 
-import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Final, Protocol
+from typing import Final, TypeVar
 from uuid import UUID
 
 from enforcer.kafka.mutations.costs import ItemCost, count_mutations
 from enforcer.kafka.mutations.recent_topics import RecentTopics
+from enforcer.kafka.names import ASKED_AT_ONCE
+from enforcer.kafka.part import Link, Slot
+from enforcer.kafka.part import Request as Came
 from enforcer.laws.mutation.admission import Admission
 from enforcer.laws.mutation.coordinator import QuotaCoordinator
 from enforcer.laws.mutation.gate import Action, MutationQuota, Reply, Verdict
 from enforcer.laws.mutation.request import Request
 from enforcer.wire.kafka.definitions import NAMES
 from enforcer.wire.kafka.fields import NO_ID
-from enforcer.wire.kafka.frames import RequestHeader
-from enforcer.wire.kafka.messages import NOTHING_KNOWN, TopicCounts
+from enforcer.wire.kafka.frames import RequestHeader, client_id_field
+from enforcer.wire.kafka.messages import NOTHING_KNOWN, TopicCounts, decode_topics, topics_request
 from enforcer.wire.kafka.mutations import (
     MutationApi,
     MutationItem,
     MutationRequest,
     decode_answer,
     explain_throttle,
+    is_legal_name,
     merge,
     refuse_all,
     without,
@@ -33,28 +36,65 @@ Costs = Mapping[str, ItemCost]
 _COUNTED_FROM: Final = 5
 """The answer to CreateTopics tells how many partitions a topic has from this version on."""
 _LATE: Final = "late_reject"
+T = TypeVar("T")
 
 
-class Link(Protocol):
-    """What a request needs of its connection."""
+class GatedLink:
+    """The connection as a request for mutations sees it.
+
+    Args:
+        link: the connection.
+        request: the gated request.
+        finished: called before the client is answered.
+    """
+
+    def __init__(self, link: Link, request: Came, finished: Callable[[Slot], None]) -> None:
+        self._link, self.call_later = link, link.call_later
+        self._header = request.header
+        self._client_id = client_id_field(request.frame)
+        self._finished = finished
+        self.slot = request.slot()
+        link.reserve(self.slot)
 
     def look_up(
         self, names: Sequence[str], topic_ids: Sequence[bytes], done: Callable[[TopicCounts], None]
     ) -> None:
-        """Ask the broker for partition counts, in the order of the other requests."""
-        ...
+        """Ask for partition counts on the client's own connection, so no other login is needed.
+
+        The answer never reaches the client. Names and ids take requests of their own, and many take several,
+        so that no answer takes long to read. Names that no topic can have are not asked for.
+        """
+        correlation_id, client_id = self._header.correlation_id, self._client_id
+        legal = [name for name in names if is_legal_name(name)]
+        questions = [(topics_request(correlation_id, client_id, part, ()), False) for part in _parts(legal)]
+        questions += [
+            (topics_request(correlation_id, client_id, (), part), True) for part in _parts(topic_ids)
+        ]
+        found = NOTHING_KNOWN
+        missing = len(questions)
+        if not questions:
+            # Not within this turn: the next in line would have its own in it, and so on, beyond the stack.
+            self.call_later(0.0, partial(done, found))
+
+        def take(ids: bool, response: bytes) -> None:
+            nonlocal found, missing
+            found = found.merged(decode_topics(response, ids))
+            missing -= 1
+            if not missing:
+                done(found)
+
+        for question, ids in questions:
+            self._link.send(Slot(*self._header[:3], partial(take, ids)), question)
 
     def forward(self, frame: bytes, done: Callable[[bytes], None]) -> bool:
-        """Send a request to the broker; `done` gets the response. False if that is no longer possible."""
-        ...
+        """Send the request, or a part of it, to the broker."""
+        return self._link.send(Slot(*self._header[:3], done), frame)
 
     def complete(self, response: bytes, mute_ms: float) -> None:
         """Answer the client in its turn, then mute the connection."""
-        ...
-
-    def call_later(self, delay_ms: float, function: Callable[[], None]) -> asyncio.TimerHandle:
-        """Call a function after a delay."""
-        ...
+        self.slot.response = response
+        self._finished(self.slot)
+        self._link.finish(self.slot, mute_ms)
 
 
 class Mutation:
@@ -80,7 +120,7 @@ class Mutation:
     )
 
     def __init__(
-        self, link: Link, coordinator: QuotaCoordinator, recent: RecentTopics, request: MutationRequest,
+        self, link: GatedLink, coordinator: QuotaCoordinator, recent: RecentTopics, request: MutationRequest,
         header: RequestHeader, *, user: str, quota: MutationQuota | None, verdict: Verdict,
     ) -> None:  # fmt: skip
         self.call_later = link.call_later
@@ -221,3 +261,7 @@ def _name_of(item: MutationItem, topics: TopicCounts) -> str:
     if item.name is not None or item.topic_id is None:
         return item.name or ""
     return topics.names.get(item.topic_id, str(UUID(bytes=item.topic_id)))
+
+
+def _parts(asked: Sequence[T]) -> list[Sequence[T]]:
+    return [asked[start : start + ASKED_AT_ONCE] for start in range(0, len(asked), ASKED_AT_ONCE)]

@@ -18,7 +18,7 @@ RECENT_TOPIC_MS: Final = 5_000
 """So long our own answers are believed about a topic's partitions, not the metadata, which may lag by
 seconds."""
 RECENT_TOPICS_MAX: Final = 10_000
-"""Topics known that way."""
+"""Topics known that way; the one used longest ago goes first."""
 
 
 class RecentTopics:
@@ -28,17 +28,14 @@ class RecentTopics:
         default_partitions: the cluster's num.partitions, as far as it is known.
 
     Args:
-        keep_ms: how long an answer is believed rather than the broker's metadata.
-        topics_max: bound on topics kept; the one used longest ago goes first.
-        default_partitions: until it is read from the cluster.
         steady_ms: tells the time.
     """
 
-    def __init__(
-        self, *, keep_ms: float, topics_max: int, default_partitions: int, steady_ms: Callable[[], float]
-    ) -> None:
-        self.default_partitions = default_partitions
-        self._counts: TTLCache[str | bytes, int | None] = TTLCache(topics_max, keep_ms, steady_ms)
+    def __init__(self, steady_ms: Callable[[], float]) -> None:
+        self.default_partitions = DEFAULT_PARTITIONS
+        self._counts: TTLCache[str | bytes, int | None] = TTLCache(
+            RECENT_TOPICS_MAX, RECENT_TOPIC_MS, steady_ms
+        )
 
     def note(self, name: str | None, topic_id: bytes | None, count: int | None) -> None:
         """A topic has this many partitions now; None: it is gone. By name, by id or both."""

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final
 
 from enforcer.core.settings import ProxySettings
-from enforcer.kafka.mutations.gated_link import GatedLink
+from enforcer.kafka.mutations.mutation import GatedLink
 from enforcer.kafka.mutations.streams_groups import (
     LARGE_BYTES,
     KnownTopology,
@@ -165,7 +165,7 @@ class StreamsHeartbeat(GatedLink):
         return bool(self._frame)
 
     def complete(self, response: bytes, mute_ms: float) -> None:
-        """The topics were created, or were not (mutation.Link)."""
+        """The topics were created, or were not (mutation.GatedLink)."""
         try:
             created = _CREATED(response, CREATION_VERSION)
         except BadFrame:

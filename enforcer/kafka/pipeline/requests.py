@@ -4,11 +4,11 @@ Sans-IO. What is cut out here costs nothing per byte: a run is a slice of what t
 of a large request passes as it comes instead of being gathered first.
 """
 
-import struct
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
+from enforcer.core import bounds
 from enforcer.kafka.groups.frames import GROUP_KEYS
 from enforcer.kafka.guard.apis import HIDDEN, READABLE
 from enforcer.kafka.guard.guard import ALWAYS_READ
@@ -19,6 +19,8 @@ from enforcer.kafka.pipeline.last_request import InForce, LastRequest
 from enforcer.wire.kafka.frames import (
     API_VERSIONS,
     FLEXIBLE_FROM,
+    HEAD,
+    LENGTH,
     LENGTH_BYTES,
     PRODUCE,
     SASL_AUTHENTICATE,
@@ -36,9 +38,6 @@ from enforcer.wire.kafka.traffic import produce_acks
 STREAMED_FROM_BYTES: Final = 16_384
 """A request at least so long is passed on while it comes; shorter ones are not worth two writes."""
 
-# length; key, version, correlation id, length of the client id
-_HEAD = struct.Struct(">ihhih")
-_LENGTH = struct.Struct(">i")
 _NO_ACKS: Final = b"\0\0"
 # A null transactional id of Produce 3-8, and of 9 and later behind an empty tagged section.
 _NO_TRANSACTION: Final = (b"\xff\xff", b"\0\0")
@@ -70,9 +69,6 @@ class Requests(Unread):
     Args:
         max_frame_bytes: longest request accepted; a longer one is refused as soon as its length is read.
         must_read: tells which of the requests that may pass unread are needed all the same.
-        admin_bytes: longest request that is gathered to be read, if it is none of the others.
-        small_bytes: the same of those that need no login, and of what is no request at all.
-        data_bytes: the same of Produce.
         protected: what a request that passes unread must not name.
         in_force: another object when `must_read` may say otherwise, while nothing is metered.
     """
@@ -86,15 +82,16 @@ class Requests(Unread):
         self,
         max_frame_bytes: int,
         must_read: MustRead,
-        admin_bytes: int,
-        small_bytes: int,
-        data_bytes: int,
         protected: OwnTopics = NOTHING,
         in_force: InForce = lambda: NOTHING,
     ) -> None:
         super().__init__()
         self._known = LastRequest(protected, in_force)
-        self._limits = (admin_bytes, small_bytes, data_bytes)
+        # The longest request that is gathered to be read; of those that need no login, and of what is no
+        # request at all; of Produce.
+        self._limits = (
+            bounds.MAX_ADMIN_FRAME_BYTES, bounds.MAX_UNAUTHENTICATED_FRAME_BYTES, bounds.GATHERED_BYTES,
+        )  # fmt: skip
         self._token_bytes = TOKEN_BYTES
         self._max_frame_bytes = max_frame_bytes
         self._must_read = must_read
@@ -132,9 +129,9 @@ class Requests(Unread):
             Its slot; None: it was not taken.
         """
         known = self._known
-        if len(data) < _HEAD.size:
+        if len(data) < HEAD.size:
             return None
-        length, key, version, correlation_id, _ = _HEAD.unpack_from(data)
+        length, key, version, correlation_id, _ = HEAD.unpack_from(data)
         size = LENGTH_BYTES + length
         if key != known.key or version != known.version or not 0 <= length <= self._max_frame_bytes:
             return None
@@ -174,10 +171,10 @@ class Requests(Unread):
         pos, end, count = start, len(data), 0
         self.need = 0
         while len(slots) < room:
-            if end - pos < _HEAD.size:
+            if end - pos < HEAD.size:
                 self.need = self._short(pos)
                 break
-            length, key, version, correlation_id, name_bytes = _HEAD.unpack_from(data, pos)
+            length, key, version, correlation_id, name_bytes = HEAD.unpack_from(data, pos)
             if not 0 <= length <= self._max_frame_bytes:
                 raise _bad_length(length)
             stop = pos + LENGTH_BYTES + length
@@ -230,8 +227,8 @@ class Requests(Unread):
         Raises:
             BadFrame: its length is impossible, or it is longer than may be kept.
         """
-        if self._stop(self.pos) < 0 and self.left_bytes >= _HEAD.size:
-            length, key = _HEAD.unpack_from(self.data, self.pos)[:2]
+        if self._stop(self.pos) < 0 and self.left_bytes >= HEAD.size:
+            length, key = HEAD.unpack_from(self.data, self.pos)[:2]
             self.need = self._gathered(self.pos, length, key)
 
     def expect_token(self, most: int) -> None:
@@ -271,7 +268,7 @@ class Requests(Unread):
         """Where the frame at `pos` ends; -1 if it is not whole."""
         if len(self.data) - pos < LENGTH_BYTES:
             return -1
-        (length,) = _LENGTH.unpack_from(self.data, pos)
+        (length,) = LENGTH.unpack_from(self.data, pos)
         if not 0 <= length <= self._max_frame_bytes:
             raise _bad_length(length)
         stop: int = pos + LENGTH_BYTES + length
@@ -280,11 +277,11 @@ class Requests(Unread):
     def _short(self, pos: int) -> int:
         """Bytes needed from `pos` on when a header's length is not there; a whole frame may be shorter."""
         if len(self.data) - pos < LENGTH_BYTES:
-            return _HEAD.size if len(self.data) == pos else LENGTH_BYTES
-        (length,) = _LENGTH.unpack_from(self.data, pos)
+            return HEAD.size if len(self.data) == pos else LENGTH_BYTES
+        (length,) = LENGTH.unpack_from(self.data, pos)
         if not 0 <= length <= self._max_frame_bytes:
             raise _bad_length(length)
-        return min(LENGTH_BYTES + int(length), _HEAD.size)
+        return min(LENGTH_BYTES + int(length), HEAD.size)
 
     def _gathered(self, pos: int, length: int, key: int) -> int:
         """Bytes from `pos` to the end of a request that is kept until it is whole.
@@ -294,12 +291,12 @@ class Requests(Unread):
         """
         admin_bytes, small_bytes, data_bytes = self._limits
         if key == PRODUCE:
-            _, _, version, _, name_bytes = _HEAD.unpack_from(self.data, pos)
+            _, _, version, _, name_bytes = HEAD.unpack_from(self.data, pos)
             first, last = UNREAD[PRODUCE]
             # A damaged one is nobody's data.
             limit = data_bytes if first <= version <= last and name_bytes >= -1 else small_bytes
         elif key == SASL_AUTHENTICATE:
-            _, _, _, _, name_bytes = _HEAD.unpack_from(self.data, pos)
+            _, _, _, _, name_bytes = HEAD.unpack_from(self.data, pos)
             limit = self._token_bytes + max(0, name_bytes) + _TOKEN_PLACE_BYTES
         else:
             limit = small_bytes if key in _SMALL_KEYS or key not in FLEXIBLE_FROM else admin_bytes
@@ -317,7 +314,7 @@ class Requests(Unread):
         span = UNREAD.get(key)
         if span is None or not span[0] <= version <= span[1]:
             return None
-        name = pos + _HEAD.size
+        name = pos + HEAD.size
         if not -1 <= name_bytes <= stop - name:
             return None
         # A leader's SyncGroup may be longer than what is gathered; then it only is not learnt from.
@@ -344,7 +341,7 @@ class Requests(Unread):
         Without acks the broker sends no response; waiting for one would shift all that follow.
         """
         data, protected = self.data, self._protected
-        start = pos + _HEAD.size + name_bytes
+        start = pos + HEAD.size + name_bytes
         head = data[start : min(stop, start + _PLAIN_HEAD_BYTES)]
         # As nearly always: no transactional id and, in the flexible versions, no tags before it.
         if len(head) == _PLAIN_HEAD_BYTES and version >= 3 and head[:2] == _NO_TRANSACTION[version >= 9]:

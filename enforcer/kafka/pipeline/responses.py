@@ -7,8 +7,9 @@ them.
 import struct
 from collections import deque
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
+from enforcer.core.metrics import Traffic
 from enforcer.host.moving import MOVED_FROM_BYTES, MOVED_FROM_READ_BYTES
 from enforcer.kafka.addresses.fetch_walk import FetchWalk
 from enforcer.kafka.addresses.repeats import Repeats
@@ -21,6 +22,7 @@ from enforcer.wire.kafka.frames import (
     DESCRIBE_CLUSTER,
     FETCH,
     FIND_COORDINATOR,
+    LENGTH,
     LENGTH_BYTES,
     METADATA,
     BadFrame,
@@ -34,19 +36,12 @@ _READ_KEYS: Final = REWRITTEN_KEYS | SHOWN_KEYS
 _REPEATED_KEYS: Final = frozenset({API_VERSIONS, METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER})
 # `may_hold_endpoints` looks at no more than so many bytes at the end.
 _TAIL_BYTES: Final = 8
-_LENGTH = struct.Struct(">i")
 _HEAD = struct.Struct(">ii")  # length, correlation id
 
 Write = Callable[[bytes | bytearray | memoryview], object]
 Move = Callable[[int], int]
 Rewrite = Callable[[int, int, bytes], bytes]
 """(API, version, response) -> the response as clients may see it; see answers.AnswerFilter."""
-
-
-class Count(Protocol):
-    """Where bytes are counted; see metrics.Traffic."""
-
-    bytes_out: int
 
 
 class Responses(Unread):
@@ -64,13 +59,7 @@ class Responses(Unread):
         "answers", "due", "kept_bytes", "move", "write",
     )  # fmt: skip
 
-    def __init__(
-        self,
-        max_frame_bytes: int,
-        rewrite: Rewrite,
-        traffic: Count,
-        repeats: Repeats,
-    ) -> None:
+    def __init__(self, max_frame_bytes: int, rewrite: Rewrite, traffic: Traffic, repeats: Repeats) -> None:
         super().__init__()
         self._max_frame_bytes = max_frame_bytes
         self._rewrite = rewrite
@@ -310,7 +299,7 @@ class Responses(Unread):
     def _check_short(self, pos: int) -> None:
         """A response too short for its correlation id would be waited for in vain."""
         if len(self.data) - pos >= LENGTH_BYTES:
-            (length,) = _LENGTH.unpack_from(self.data, pos)
+            (length,) = LENGTH.unpack_from(self.data, pos)
             if length < CORRELATION_BYTES:
                 raise _bad_length(length)
 

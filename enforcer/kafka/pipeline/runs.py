@@ -4,9 +4,6 @@ Nobody reads them, or they are plain Produce requests, which are charged where t
 would have to wait, is left for the chain, with nothing done for it.
 """
 
-import struct
-from typing import Final
-
 from enforcer.host.turns import Turns
 from enforcer.kafka.chain import Chain
 from enforcer.kafka.guard.produce import is_ours
@@ -15,9 +12,7 @@ from enforcer.kafka.part import Part, Slot
 from enforcer.kafka.pipeline.plain_produce import plain_produced
 from enforcer.kafka.pipeline.requests import UNREAD, Requests
 from enforcer.kafka.slots.flow import Flow
-from enforcer.wire.kafka.frames import LENGTH_BYTES, PRODUCE
-
-_HEAD: Final = struct.Struct(">ihhih")  # length; key, version, correlation id, length of the client id
+from enforcer.wire.kafka.frames import HEAD, LENGTH_BYTES, PRODUCE
 
 Run = bytes | bytearray | memoryview
 
@@ -87,9 +82,9 @@ class Runs:
         """Charge the plain ones; returns where the last of them ends."""
         data, pos, end = self._requests.data, self._requests.pos, len(self._requests.data)
         first, last = UNREAD[PRODUCE]
-        while len(slots) < room and end - pos >= _HEAD.size:
-            length, key, version, correlation_id, name_bytes = _HEAD.unpack_from(data, pos)
-            stop, name = pos + LENGTH_BYTES + length, pos + _HEAD.size
+        while len(slots) < room and end - pos >= HEAD.size:
+            length, key, version, correlation_id, name_bytes = HEAD.unpack_from(data, pos)
+            stop, name = pos + LENGTH_BYTES + length, pos + HEAD.size
             if key != PRODUCE or not first <= version <= last or name_bytes < -1:
                 break
             if stop > end or length > self._limit:

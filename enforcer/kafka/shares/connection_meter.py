@@ -11,7 +11,6 @@ from enforcer.kafka.names import LookUp, NameResolver
 from enforcer.kafka.share_sessions import ShareSession
 from enforcer.kafka.shares.frame_meter import FETCH_SLICE_MS, FrameMeter
 from enforcer.kafka.shares.tails import whole_batches
-from enforcer.kafka.shares.topic_ids import described
 from enforcer.laws.shares.line_up import LineUp
 from enforcer.laws.shares.topic_accounts import Bill, ChargeResult
 from enforcer.wire.kafka.frames import Frame, RequestHeader, TooManyRows
@@ -220,7 +219,7 @@ class ConnectionMeter:
         """
         self.naming.proven = True
         if version >= METADATA_IDS_FROM and len(response) <= LEARN_MAX_BYTES:
-            self._frames.learn(described(response, version))
+            self._frames.learn(response, version)
 
     def step_aside(self) -> None:
         """Its next request cannot go on for now, whoever owes (LineUp.step_aside)."""

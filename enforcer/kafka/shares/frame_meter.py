@@ -4,7 +4,7 @@ Shared by all connections of a proxy. Produce and Fetch name topics from version
 learnt from Metadata responses and looked up where they are not known.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final
 
 from cachetools import LRUCache
@@ -14,8 +14,11 @@ from enforcer.core.account import DISPATCH, PUBLISH, Account
 from enforcer.kafka.part import FETCH_LIMIT_MAX
 from enforcer.laws.shares.meter import Meter
 from enforcer.laws.shares.topic_accounts import Bill, BillItem, TopicAccounts
+from enforcer.wire.kafka.codec import told
+from enforcer.wire.kafka.fields import NO_ID
 from enforcer.wire.kafka.frames import (
     FETCH,
+    METADATA,
     PRODUCE,
     SHARE_FETCH,
     TOPIC_NAME_MAX,
@@ -35,6 +38,7 @@ from enforcer.wire.kafka.traffic import (
 FETCH_SLICE_MS: Final = 250
 """A Fetch of a limited group brings at most so many ms of its share at once, or its debt would be long."""
 
+_DESCRIBED: Final = told(METADATA, "Topics(Name:text? TopicId)", rows=1)
 _DIRECTIONS: Final = {PRODUCE: PUBLISH, FETCH: DISPATCH, SHARE_FETCH: DISPATCH}
 _FETCH_LIMIT_MIN: Final = 1_024
 """A Fetch is never asked to bring less, bytes: a broker adds the first batch whatever its size."""
@@ -66,9 +70,14 @@ class FrameMeter:
         direction = _DIRECTIONS.get(key)
         return direction is not None and self.meter.of_user(user, client_id, direction) is not None
 
-    def learn(self, names: Mapping[bytes, str]) -> None:
-        """Topic ids and their names, as a broker said."""
-        self.names.update(names)
+    def learn(self, response: Frame, version: int) -> None:
+        """Topic ids and their names, as a Metadata response v10-13 tells them.
+
+        Raises:
+            BadFrame: it ends too early or a length in it is impossible.
+        """
+        found = _DESCRIBED(response, version)
+        self.names.update({topic: name for name, topic in found if name and topic != NO_ID})
 
     def unknown_ids(self, topics: Iterable[bytes]) -> list[bytes]:
         """Those of the topic ids whose name must be looked up."""

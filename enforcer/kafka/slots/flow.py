@@ -4,18 +4,25 @@ import struct
 from collections import deque
 from collections.abc import Callable
 from math import ceil
-from typing import Final, Protocol
+from typing import Final
 
 from enforcer.core.lines import Pause
 from enforcer.core.settings import ProxySettings
-from enforcer.kafka.part import Link, Request, Slot
+from enforcer.kafka.backlog.produce import PartitionRefusal, answer, asked_in
+from enforcer.kafka.part import Behind, Link, Request, Slot
 from enforcer.kafka.slots.classes import ADMIN_CLASS, class_of
 from enforcer.kafka.slots.counted_answers import CountedAnswers
 from enforcer.kafka.slots.prompt_fetches import prompt_fetches
-from enforcer.kafka.slots.refusal import timed_out
 from enforcer.laws.concurrency.limiter import Limiter
-from enforcer.wire.kafka.frames import PRODUCE, parse_header
-from enforcer.wire.kafka.mutations import MUTATION_KEYS, STRICT_FROM, MutationApi, MutationRequest, refuse_all
+from enforcer.wire.kafka.frames import PRODUCE, RequestHeader, parse_header
+from enforcer.wire.kafka.mutations import (
+    MUTATION_KEYS,
+    REQUEST_TIMED_OUT,
+    STRICT_FROM,
+    MutationApi,
+    MutationRequest,
+    refuse_all,
+)
 from enforcer.wire.kafka.traffic import produce_acks
 
 INFLIGHT_THROTTLE_MS: Final = 100
@@ -25,26 +32,9 @@ _FAILED_MAX: Final = 100
 """So many fail at once; then others have their turn, and it is looked how many answers wait."""
 _HEAD: Final = struct.Struct(">4xhh")
 _NS_PER_MS: Final = 1_000_000
-
-
-class RequestQueue(Protocol):
-    """The requests of a connection that have come and were not handled (requests.Requests)."""
-
-    data: bytes | bytearray
-    pos: int
-
-    @property
-    def left_bytes(self) -> int:
-        """How much of them there is."""
-        ...
-
-    def gather(self) -> None:
-        """Keep the request at the head until it is whole."""
-        ...
-
-    def next(self) -> bytes | None:
-        """Take it; None: it is not whole."""
-        ...
+_NO_SLOT: Final = PartitionRefusal(
+    REQUEST_TIMED_OUT, "No slot under the concurrency limit of this broker; try again."
+)
 
 
 class Flow:
@@ -87,7 +77,7 @@ class Flow:
         """A slot may be free (lines.Waiter)."""
         self._pause.wake()
 
-    def goes(self, requests: RequestQueue, link: Link) -> bool:
+    def goes(self, requests: Behind, link: Link) -> bool:
         """Whether the request at the head may be sent; if not, the connection is paused and in line.
 
         One that has waited too long, or finds the line full, fails, and the next one is looked at.
@@ -141,7 +131,7 @@ class Flow:
         self.limiter.leave(self)
         self.due.forget()
 
-    def _fails(self, key: int, requests: RequestQueue, link: Link) -> bool:
+    def _fails(self, key: int, requests: Behind, link: Link) -> bool:
         """Fail the request at the head; whether the next one may be looked at.
 
         Produce is told to try again. Of all others nobody knows what a client makes of an error, so the
@@ -172,3 +162,12 @@ class Flow:
             return True
         # An older version has no error that says it, so it waits as all else does.
         return key in MUTATION_KEYS and version >= STRICT_FROM[MutationApi(key)]
+
+
+def timed_out(frame: bytes, header: RequestHeader) -> bytes:
+    """The answer that refuses every partition of a Produce request: nothing of it was sent to the broker.
+
+    Raises:
+        BadFrame: the request cannot be read.
+    """
+    return answer(header, dict.fromkeys(asked_in(frame, header).places, _NO_SLOT))

@@ -1,15 +1,13 @@
 """Which Fetches a broker must answer at once (docs/protocol_notes.md 3.7)."""
 
-import struct
 from typing import Final
 
-from enforcer.wire.kafka.frames import FETCH, LENGTH_BYTES, BadFrame, is_flexible, skip_tags
+from enforcer.wire.kafka.codec import asked
+from enforcer.wire.kafka.frames import FETCH, HEAD, LENGTH_BYTES, BadFrame, parse_header
 
-_HEAD: Final = struct.Struct(">ihhih")  # length; key, version, correlation id, length of the client id
-_WAITS: Final = struct.Struct(">ii")  # max_wait_ms, min_bytes
-_REPLICA_BYTES: Final = 4
-_REPLICA_UNTIL: Final = 14
-"""Later versions have the replica's id in a tag behind all else."""
+_WAITS: Final = asked(FETCH, "MaxWaitMs MinBytes")
+_FRONT_BYTES: Final = 64
+"""Behind the client id, and what of tags may stand there: the rest of a Fetch need not be copied."""
 
 
 def prompt_fetches(piece: bytes | bytearray | memoryview) -> set[int]:
@@ -20,26 +18,20 @@ def prompt_fetches(piece: bytes | bytearray | memoryview) -> set[int]:
     """
     found: set[int] = set()
     pos = 0
-    while len(piece) - pos >= _HEAD.size:
-        length, key, version, correlation_id, name_bytes = _HEAD.unpack_from(piece, pos)
-        stop = pos + LENGTH_BYTES + length
+    while len(piece) - pos >= HEAD.size:
+        length, key, _, correlation_id, name_bytes = HEAD.unpack_from(piece, pos)
+        start, stop = pos + LENGTH_BYTES, pos + LENGTH_BYTES + length
         if key == FETCH:
-            # The front of it is short, and what it needs of tags is read from a copy of that.
-            start = pos + _HEAD.size + max(0, name_bytes)
-            front = bytes(piece[start : min(stop, start + 64)])
-            if _is_prompt(front, version):
+            end = pos + HEAD.size + max(0, name_bytes) + _FRONT_BYTES
+            if _is_prompt(bytes(piece[start : min(stop, end)])):
                 found.add(correlation_id)
         pos = stop
     return found
 
 
-def _is_prompt(front: bytes, version: int) -> bool:
+def _is_prompt(front: bytes) -> bool:
     try:
-        offset = skip_tags(front, 0) if is_flexible(FETCH, version) else 0
-    except (BadFrame, IndexError):
+        wait_ms, min_bytes = _WAITS(front, parse_header(front))
+    except BadFrame:
         return False
-    offset += _REPLICA_BYTES if version <= _REPLICA_UNTIL else 0
-    if len(front) < offset + _WAITS.size:
-        return False
-    max_wait_ms, min_bytes = _WAITS.unpack_from(front, offset)
-    return bool(max_wait_ms <= 0 or min_bytes <= 0)
+    return bool(wait_ms <= 0 or min_bytes <= 0)

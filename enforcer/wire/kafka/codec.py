@@ -171,6 +171,19 @@ def answer(header: RequestHeader, values: Fields) -> bytes:
     return fields.int32(header.correlation_id) + fields.tags(flexible) + written
 
 
+def rewritten(key: int, version: int, response: bytes, change: Callable[[Fields], None]) -> bytes:
+    """A response with another body: what `change` makes of it.
+
+    Raises:
+        BadFrame: it cannot be read.
+    """
+    offset = response_body_offset(key, version, response)
+    layout = response_layout(key, version)
+    body = layout.read(response, offset)
+    change(body)
+    return response[:offset] + layout.write(body)
+
+
 def spliced(frame: bytes, spans: Sequence[tuple[int, int, bytes]]) -> bytes:
     """A frame with other bytes in some places: (start, end, what stands there now), in ascending order."""
     parts, copied = list[bytes](), 0

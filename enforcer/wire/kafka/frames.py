@@ -53,7 +53,9 @@ LENGTH_BYTES: Final = 4
 CORRELATION_BYTES: Final = 4
 # Below it a copy costs less than a view.
 _COPIED_BYTES: Final = 16_384
-_LENGTH = struct.Struct(">i")
+LENGTH: Final = struct.Struct(">i")
+HEAD: Final = struct.Struct(">ihhih")
+"""What a request begins with: its length, key, version, correlation id, the length of its client id."""
 _INT16 = struct.Struct(">h")
 # key, version, correlation id, length of the client id: the part that every request header shares
 _HEADER = struct.Struct(">hhih")

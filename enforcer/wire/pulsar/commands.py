@@ -4,6 +4,7 @@ import secrets
 from enum import IntEnum
 from typing import Any, Final
 
+from enforcer.wire.kafka.fields import uvarint
 from enforcer.wire.pulsar.frames import ERROR, body_at, command_end
 from enforcer.wire.pulsar.schema import new_body, read_body
 
@@ -50,7 +51,7 @@ def parse(frame: bytes) -> Any:
 def build(kind: int, body: Any, message: bytes = b"") -> bytes:
     """A frame of a command, and the message behind it, if any."""
     content: bytes = body.SerializeToString()
-    command = b"\x08" + _varint(kind) + _varint(kind << 3 | 2) + _varint(len(content)) + content
+    command = b"\x08" + uvarint(kind) + uvarint(kind << 3 | 2) + uvarint(len(content)) + content
     size = len(command)
     return (size + 4 + len(message)).to_bytes(4, "big") + size.to_bytes(4, "big") + command + message
 
@@ -76,12 +77,3 @@ def own_request_id() -> int:
     They cannot guess it, so that no answer to a request of a client's is taken for one to ours.
     """
     return 1 << 63 | secrets.randbits(62)
-
-
-def _varint(value: int) -> bytes:
-    parts = bytearray()
-    while value > 0x7F:
-        parts.append(value & 0x7F | 0x80)
-        value >>= 7
-    parts.append(value)
-    return bytes(parts)

@@ -13,9 +13,9 @@ ID = bytes(15) + b"\1"
 class Table(Readers):
     """A table with a clock."""
 
-    def __init__(self, readers_max: int = 100) -> None:
+    def __init__(self) -> None:
         self.now_ms = 0.0
-        super().__init__(readers_max, lambda: self.now_ms)
+        super().__init__(lambda: self.now_ms)
 
     def of(self, client: Client, *parts: int) -> str | None:
         """Who reads these partitions of topic t; "": nobody; None: one of several."""
@@ -69,9 +69,10 @@ def test_members_of_one_group_together(table: Table) -> None:
     assert table.groups(ALICE) == [] and len(table) == 0
 
 
-def test_forgetting() -> None:
+def test_forgetting(monkeypatch: pytest.MonkeyPatch) -> None:
     """The idle are forgotten, those that fetch are not; and the one idle for longest beyond the bound."""
-    table = Table(readers_max=3)
+    monkeypatch.setattr(readers, "READERS_MAX", 3)
+    table = Table()
     for name in "ghi":
         table.assigned(ALICE, name, "m", {name: frozenset({0})})
     table.now_ms = IDLE_MS - 1

@@ -1,6 +1,7 @@
 """Every list that may name something of Weir's: taken out of the request, refused in the answer."""
 
 import struct
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -168,6 +169,16 @@ def test_too_many_refusals_are_too_large() -> None:
     frame = framed(2, 1, {"Topics": [{"Name": OURS, "Partitions": parts}]})
     with pytest.raises(BadFrame):
         guard().judge(frame, parse_header(frame), "")
+
+
+def test_what_is_held_is_counted_once() -> None:
+    """A later part may hold what is left of a request, which is judged again each time that it may go on."""
+    one, frame = guard(), asking(2, 1, {OTHER: OTHER_ID, OURS: OUR_ID})
+    verdicts: list[Any] = [one.judge(frame, parse_header(frame), "mallory") for _ in range(3)]
+    counted = partial(one._metrics.registry.get_sample_value, "weir_proxy_refused_topics_total")
+    assert counted({"api": "ListOffsets"}) == 0
+    verdicts[-1].finish(bytes(4) + response_layout(2, 1).write({}))
+    assert counted({"api": "ListOffsets"}) == 1
 
 
 @each(("key", "version"), NAMING)

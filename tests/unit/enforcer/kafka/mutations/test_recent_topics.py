@@ -1,17 +1,17 @@
 """Topics changed a moment ago are known better than the brokers know them."""
 
-from enforcer.kafka.mutations.recent_topics import RecentTopics
+import pytest
+
+from enforcer.kafka.mutations.recent_topics import RECENT_TOPIC_MS, RecentTopics
 from enforcer.wire.kafka.messages import TopicCounts
 
 
 class Recent:
     """What was changed through us, with a clock that a test sets."""
 
-    def __init__(self, topics_max: int = 10) -> None:
+    def __init__(self) -> None:
         self.now_ms = 0.0
-        self.topics = RecentTopics(
-            keep_ms=100, topics_max=topics_max, default_partitions=1, steady_ms=lambda: self.now_ms
-        )
+        self.topics = RecentTopics(lambda: self.now_ms)
 
     def over(self, **by_name: int | None) -> TopicCounts:
         """What the broker's metadata says, corrected."""
@@ -23,18 +23,19 @@ def test_recent_changes_win_for_a_while() -> None:
     recent = Recent()
     recent.topics.note("new", None, 3)
     recent.topics.note("gone", b"i" * 16, None)
-    recent.now_ms = 99
+    recent.now_ms = RECENT_TOPIC_MS - 1
     seen = recent.over(new=None, gone=5, other=2)
     assert seen.by_name == {"new": 3, "gone": None, "other": 2}
     assert seen.by_id == {b"i" * 16: None}
-    recent.now_ms = 100
+    recent.now_ms = RECENT_TOPIC_MS
     seen = recent.over(new=None, gone=5)
     assert (seen.by_name, seen.by_id) == ({"new": None, "gone": 5}, {b"i" * 16: 7})
 
 
-def test_recent_topics_are_bounded() -> None:
+def test_recent_topics_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest goes first."""
-    recent = Recent(topics_max=2)
+    monkeypatch.setattr("enforcer.kafka.mutations.recent_topics.RECENT_TOPICS_MAX", 2)
+    recent = Recent()
     for name in ("a", "b", "c"):
         recent.topics.note(name, None, 1)
     assert recent.over(a=None, b=None, c=None).by_name == {"a": None, "b": 1, "c": 1}

@@ -41,7 +41,8 @@ def fresh() -> Requests:
     def must_read(key: int, client_id: bytes) -> bool:
         return key == METADATA and client_id == b"limited"
 
-    requests = Requests(LIMIT_BYTES, must_read, ADMIN_BYTES, SMALL_BYTES, LIMIT_BYTES)
+    requests = Requests(LIMIT_BYTES, must_read)
+    requests._limits = (ADMIN_BYTES, SMALL_BYTES, LIMIT_BYTES)
     requests.asked = frozenset({METADATA})
     return requests
 
@@ -213,9 +214,9 @@ def guarded() -> Requests:
     """A connection's requests where topics under `weir.` must not pass, nor one with a certain id."""
     protected = OwnTopics(Topics(), active=True)
     protected.learn([b"W" * 16])
-    return Requests(
-        LIMIT_BYTES, lambda key, client_id: False, ADMIN_BYTES, SMALL_BYTES, LIMIT_BYTES, protected
-    )
+    requests = Requests(LIMIT_BYTES, lambda key, client_id: False, protected)
+    requests._limits = (ADMIN_BYTES, SMALL_BYTES, LIMIT_BYTES)
+    return requests
 
 
 @each("key", sorted(FILTERED & UNREAD.keys() - {PRODUCE}))

@@ -167,7 +167,7 @@ def test_ids_without_a_name_are_looked_up(rig: Charged) -> None:
     """By who reads it; once the name is known it is charged as it lies."""
     sent = rig.come(plain(3, 13))
     assert len(rig.read) == 1 and sent[0][:2] == b"\0\3"
-    rig.frame_meter.learn({topic_id(TOPIC).bytes: TOPIC})
+    rig.frame_meter.names.update({topic_id(TOPIC).bytes: TOPIC})
     rig.connection.pacer.wake()
     rig.desk.run(1)
     assert rig.come(plain(4, 13)) == [plain(4, 13)]
@@ -193,7 +193,7 @@ def test_nobody_unknown_is_charged() -> None:
 def test_weirs_own_topics_are_kept_back(rig: Charged) -> None:
     """By their names, and by ids that became known since the same request went on."""
     assert rig.come(plain(1, topic="weir.policies")) == []
-    rig.frame_meter.learn({topic_id(TOPIC).bytes: TOPIC})
+    rig.frame_meter.names.update({topic_id(TOPIC).bytes: TOPIC})
     assert len(rig.come(plain(3, 13))) == 1
     rig.protected.saw([topic_id(TOPIC).bytes])
     assert rig.come(plain(3, 13)) == [] and rig.used() == 3

@@ -105,7 +105,7 @@ def test_what_a_broker_refuses_is_refunded(version: int) -> None:
     desk = Desk({**GROUPS, "tenants.acme": {"resourcegroup": "rg2"}})
     line = Line(desk)
     topics = {TOPIC: [batch(5), batch(7)], "acme.other.t": [batch(3)]}
-    desk.frames.learn({key_of(name, True): name for name in topics})
+    desk.frames.names.update({key_of(name, True): name for name in topics})
     frame, header = produce(version, topics)
     admitted = line.connection_meter.produce(frame, header, "bob")
     assert admitted is not None and len(admitted.parts) == 3
@@ -131,7 +131,7 @@ def line(desk: Desk) -> Line:
 
 def test_topic_ids_that_are_known(desk: Desk, line: Line) -> None:
     """Learnt from Metadata, they cost nothing."""
-    desk.frames.learn({key_of(TOPIC, True): TOPIC})
+    desk.frames.names.update({key_of(TOPIC, True): TOPIC})
     line.produce(3, version=13)
     assert not line.asked and desk.meter.accounts["rg1"].used[0] == 3
 
@@ -184,7 +184,7 @@ def test_one_request_with_many_ids_ends_asking(desk: Desk, line: Line) -> None:
 
 def test_an_unknown_topic_beside_one_in_debt_is_counted_once(desk: Desk, line: Line) -> None:
     """When its request goes on, not each time that it is looked at."""
-    desk.frames.learn({key_of(TOPIC, True): TOPIC})
+    desk.frames.names.update({key_of(TOPIC, True): TOPIC})
     line.told(10)
     frame, header = produce(13, {TOPIC: [batch(1)], "unknown": [batch(1)]})
     assert line.connection_meter.produce(frame, header, "bob") is None
@@ -251,7 +251,7 @@ def sessions(line: Line, version: int, topics: Mapping[str, int], epoch: int, **
 @pytest.mark.parametrize("version", [4, 11, 12, 16])
 def test_a_fetch_of_a_limited_group_brings_less(desk: Desk, line: Line, version: int) -> None:
     """A quarter of a second of the share; in a session its topics are remembered, until it begins anew."""
-    desk.frames.learn({key_of(TOPIC, True): TOPIC, key_of("plain", True): "plain"})
+    desk.frames.names.update({key_of(TOPIC, True): TOPIC, key_of("plain", True): "plain"})
     assert sessions(line, version, {TOPIC: 2}, epoch=0) == 5_000  # 5 % of 400,000
     desk.share(dispatchRateInBytes=100_000.0)
     if version >= 7:
@@ -264,7 +264,7 @@ def test_a_fetch_of_a_limited_group_brings_less(desk: Desk, line: Line, version:
 @pytest.mark.parametrize("version", [7, 12, 16])
 def test_a_topic_that_a_session_has_no_more_limits_it_no_more(desk: Desk, line: Line, version: int) -> None:
     """A consumer that pauses a topic, whose group may owe, goes on with the others as they are."""
-    desk.frames.learn({key_of(TOPIC, True): TOPIC, key_of("plain", True): "plain"})
+    desk.frames.names.update({key_of(TOPIC, True): TOPIC, key_of("plain", True): "plain"})
     assert sessions(line, version, {TOPIC: 2, "plain": 1}, epoch=0) == 5_000
     assert sessions(line, version, {}, epoch=1, forgotten={TOPIC: [0]}) == 5_000
     assert sessions(line, version, {}, epoch=2, forgotten={TOPIC: [1]}) == FETCH_LIMIT_MAX
@@ -275,7 +275,7 @@ def test_a_fetch_that_brings_less_waits_for_no_more_than_that(version: int) -> N
     """And one that asks for less than its share passes as it came, with what a broker cut off in it."""
     desk = Desk(GROUPS, joining_fraction=1.0)
     line = Line(desk)
-    desk.frames.learn({key_of(TOPIC, True): TOPIC})
+    desk.frames.names.update({key_of(TOPIC, True): TOPIC})
     for least, most, sent_least, sent_most in (
         (1, 1 << 20, 1, 100_000),
         (1 << 19, 1 << 20, 100_000, 100_000),
@@ -299,7 +299,7 @@ def test_what_our_limit_cuts_off_is_not_charged(version: int) -> None:
     trimmed = fetch_response(version, {TOPIC: [data, b"", data, b""], "u": [b""]})
     for limit, left, sizes in ((len(cut) - 1, trimmed, 2), (len(cut), cut, 3)):
         desk = Desk(GROUPS, joining_fraction=1.0)
-        desk.frames.learn({key_of(TOPIC, True): TOPIC, key_of("u", True): "u"})
+        desk.frames.names.update({key_of(TOPIC, True): TOPIC, key_of("u", True): "u"})
         brought, _ = whole(Line(desk).connection_meter.fetched(cut, header, "bob", limit))
         assert decode(FetchResponse, version, bytes(brought)) == decode(FetchResponse, version, left)
         taken = len(data) * 2 if sizes == 2 else len(data) * 3 - 1 + 20
@@ -316,7 +316,7 @@ def test_a_fetch_limit_follows_the_policies(desk: Desk, line: Line) -> None:
 @pytest.mark.parametrize("version", [7, 12, 16])
 def test_a_full_fetch_without_topics_forgets_the_last_session(desk: Desk, line: Line, version: int) -> None:
     """It opens a session that is empty, or ends one: nobody's debt holds it back any more."""
-    desk.frames.learn({key_of(TOPIC, True): TOPIC})
+    desk.frames.names.update({key_of(TOPIC, True): TOPIC})
     for epoch in (0, -1):
         assert sessions(line, version, {TOPIC: 2}, epoch=0) == 5_000
         assert sessions(line, version, {}, epoch=epoch) == FETCH_LIMIT_MAX
@@ -353,7 +353,7 @@ def test_what_has_no_name_passes_once_it_was_asked_for(monkeypatch: pytest.Monke
     monkeypatch.setattr("enforcer.wire.kafka.traffic.FETCH_PARTS_MAX", 1)
     desk = Desk(GROUPS)
     line, header = Line(desk), RequestHeader(FETCH, 16, 1, "c", 0)
-    desk.frames.learn({key_of("a", True): "a"})
+    desk.frames.names.update({key_of("a", True): "a"})
     frame, asked = fetch_request(16, {"a": 1, "b": 1})
     data = fetch_response(16, {"b": [batch(9)]})
     for brings, unmetered in ((False, 0), (True, 1)):

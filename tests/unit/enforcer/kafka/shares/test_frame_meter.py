@@ -26,7 +26,7 @@ def test_the_tables_of_topics_are_bounded(monkeypatch: pytest.MonkeyPatch) -> No
     for number in range(10):
         frame, header = produce(9, {f"acme.orders.t{number}": [batch(1)]})
         desk.frames.produced(frame, header, "bob", []).charge(PUBLISH, 0.0)
-        desk.frames.learn({bytes([number]) * 16: f"acme.orders.t{number}"})
+        desk.frames.names.update({bytes([number]) * 16: f"acme.orders.t{number}"})
     assert list(desk.frames.names.values()) == [f"acme.orders.t{number}" for number in range(6, 10)]
     assert len(desk.frames._by_name._accounts) == 4
     assert desk.meter.accounts["rg1"].used[0] == 10

@@ -28,7 +28,7 @@ def test_more_topics_than_are_read_are_metered_all_the_same(monkeypatch: pytest.
     desk = Desk(GROUPS)
     line, header = Line(desk), RequestHeader(FETCH, 16, 1, "c", 0)
     names = ["a", "b", TOPIC]
-    desk.frames.learn({key_of(name, True): name for name in names[:2]})
+    desk.frames.names.update({key_of(name, True): name for name in names[:2]})
     frame, asked = fetch_request(16, dict.fromkeys(names, 1))
     data = fetch_response(16, {"a": [b""], TOPIC: [batch(9)]})
     assert fetching(frame, asked).more and line.connection_meter.fetch(frame, asked, "bob") is not None

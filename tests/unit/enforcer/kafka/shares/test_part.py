@@ -238,3 +238,15 @@ def test_nothing_is_acquired_for_a_client_that_is_gone() -> None:
     rig.connection.connection_lost(None)
     rig.describe(4)
     assert read_request(rig.upstream.sent[-1])["MaxRecords"] == 0
+
+
+def test_nothing_is_fetched_for_a_client_that_is_gone(rig: Metered) -> None:
+    """Its group would owe for what reaches nobody, and its other consumers wait for that."""
+    frame, _ = fetch_request(12, {TOPIC: 1})
+    rig.send(frame)
+    rig.answer([fetch_response(12, {TOPIC: [batch(3)]})])
+    assert not rig.send(frame)
+    rig.lose_client()
+    assert not rig.over
+    rig.desk.run(200)
+    assert rig.over and len(rig.upstream.sent) == 1 and len(rig.meter.lines) == 0

@@ -97,7 +97,7 @@ def test_who_acknowledges_does_not_overtake() -> None:
 def test_groups_of_its_topics_are_charged(read: bool) -> None:
     """Records that were acquired, bytes that came; a session that began unread is known by what it brings."""
     desk = Desk({**GROUPS, "resourcegroups.rg1": {"dispatchRateInMsgs": 5}})
-    desk.frames.learn({id_of("t"): TOPIC})
+    desk.frames.names.update({id_of("t"): TOPIC})
     line = Line(desk)
     assert line.room("t", epoch=0) if read else line.room(epoch=7) == (1, PART_BYTES_MIN)
     line.got()
@@ -108,7 +108,7 @@ def test_groups_of_its_topics_are_charged(read: bool) -> None:
 def test_a_connection_that_speaks_for_several_members() -> None:
     """That another member begins a session hides no debt of a topic's group."""
     desk = Desk({**GROUPS, "resourcegroups.rg1": {"dispatchRateInMsgs": 5}})
-    desk.frames.learn({id_of("t"): TOPIC, id_of("u"): "other"})
+    desk.frames.names.update({id_of("t"): TOPIC, id_of("u"): "other"})
     line = Line(desk)
     assert line.room("t", epoch=0, MemberId=b"a")
     line.got()
@@ -120,7 +120,7 @@ def test_a_connection_that_speaks_for_several_members() -> None:
 def test_an_answer_tells_the_topics_of_its_own_session() -> None:
     """Though another member has asked since."""
     desk = Desk({**GROUPS, "resourcegroups.rg1": {"dispatchRateInMsgs": 5}})
-    desk.frames.learn({id_of("t"): TOPIC, id_of("u"): "other"})
+    desk.frames.names.update({id_of("t"): TOPIC, id_of("u"): "other"})
     line = Line(desk)
     assert line.room(epoch=5, MemberId=b"a")
     first = line.meter.session
@@ -146,7 +146,7 @@ def test_names_are_asked_for_first() -> None:
 def test_a_topic_without_a_name_holds_up_no_other() -> None:
     """The broker does not know it: who acknowledges gets what there is of the others."""
     desk = Desk(GROUPS)
-    desk.frames.learn({id_of("t"): TOPIC})
+    desk.frames.names.update({id_of("t"): TOPIC})
     line = Line(desk)
     assert line.room("t", "gone", epoch=0) is None
     line.asked[-1][1]({})
@@ -157,6 +157,6 @@ def test_so_many_records_at_once() -> None:
     """Where they are counted each may be a range of its own: more could not be read, and would be lost."""
     for size in (1_024, 1_000):
         desk = Desk({**GROUPS, "resourcegroups.rg1": {"dispatchRateInMsgs": 5}})
-        desk.frames.learn({id_of("t"): TOPIC})
+        desk.frames.names.update({id_of("t"): TOPIC})
         assert Line(desk).room("t", epoch=0, MaxRecords=100_000, MaxBytes=size) == (RECORDS_MAX, size)
     assert Line(Desk(RATED)).room("t", epoch=0, MaxRecords=100_000, MaxBytes=1_000) == (100_000, 1_000)

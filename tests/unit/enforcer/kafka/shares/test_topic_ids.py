@@ -6,10 +6,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.metadata.metadata import MetadataResponse
 from kafka_kit import build, response
+from meter_kit import Desk
 from traffic_kit import topic_id
 
-from enforcer.kafka.shares.topic_ids import described
 from enforcer.wire.kafka.frames import BadFrame
+
+FRAMES = Desk({}).frames
+
+
+def described(frame: bytes, version: int) -> dict[bytes, str]:
+    """What a meter learns from an answer."""
+    FRAMES.names.clear()
+    FRAMES.learn(frame, version)
+    return dict(FRAMES.names)
 
 
 def test_topic_ids_are_read_from_metadata() -> None:
