@@ -25,7 +25,7 @@ from enforcer.control.backlog.table import BacklogTable
 from enforcer.control.connections import REQUEST_MS, Connections, guarded
 from enforcer.control.dispatch.records import DispatchDecision
 from enforcer.control.dispatch.table import DeliveryTable
-from enforcer.control.entities.feed import DECISIONS, REPORTS, Told, decisions_of, reports_of, told
+from enforcer.control.entities.feed import DECISIONS, REPORTS, REQUESTS, Told, decisions_of, reports_of, told
 from enforcer.control.entities.view import EntityView
 from enforcer.control.metrics import AdminMetrics
 from enforcer.control.parts import Parts, Unavailable
@@ -116,10 +116,8 @@ class AdminService:
                 cluster, topics.decisions, partial(decisions_of, readers=_DECISIONS), self._take_decisions
             ),
             **{
-                topic: self._tail(
-                    cluster, topic, partial(reports_of, readers=_REPORTS), self._take_reports
-                )
-                for topic in (topics.usage, topics.requests)
+                topic: self._tail(cluster, topic, partial(reports_of, readers=readers), self._take_reports)
+                for topic, readers in ((topics.usage, _REPORTS), (topics.requests, REQUESTS))
             },
         }
         self._view.signs.readers = {topic: partial(_read_to, tail) for topic, tail in self._tails.items()}
