@@ -48,6 +48,7 @@ _ByteRate = Annotated[
 ]
 _GROUP_NAME: Final = re.compile(r"[-=:.\w]{1,255}", re.ASCII)
 _SHOWN_USERS: Final = 3
+_HOLDERS: Final = (f"{Section.TENANTS}.", f"{Section.NAMESPACES}.")
 _PARTITION: Final = "-partition-"
 
 
@@ -222,6 +223,7 @@ def delete_group(entries: Entries, group: str) -> Changes:
     users = [
         f"{who.section.removesuffix('s')} {who.name}" for who, held in attached(entries) if held == group
     ]
+    users.sort(key=lambda who: who.startswith("namespace"))
     if users:
         more = f" and {len(users) - _SHOWN_USERS} more" if len(users) > _SHOWN_USERS else ""
         raise Refusal(412, f"ResourceGroup is in use by {', '.join(users[:_SHOWN_USERS])}{more}")
@@ -230,10 +232,10 @@ def delete_group(entries: Entries, group: str) -> Changes:
 
 def attached(entries: Entries) -> Iterator[tuple[Holder, str]]:
     """The tenants and namespaces that are attached to a group, each with that group."""
-    for section in (Section.TENANTS, Section.NAMESPACES):
-        for path, value in entries.items():
-            if path.startswith(f"{section}.") and value.get("resourcegroup"):
-                yield Holder(section=section, name=path.removeprefix(f"{section}.")), value["resourcegroup"]
+    for path, value in entries.items():
+        if path.startswith(_HOLDERS) and value.get("resourcegroup"):
+            section, _, name = path.partition(".")
+            yield Holder(section=Section(section), name=name), value["resourcegroup"]
 
 
 def attached_group(entries: Entries, holder: Holder) -> str | None:

@@ -14,6 +14,7 @@ from starlette.requests import Request
 
 from enforcer.control.access.tokens import Grant, Role, digest_of
 from enforcer.control.groups import Entries, Refusal, attached, group_names
+from streaming.policy.policy_set import Section
 
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 # Set by anything that passes requests on; its clients may be anywhere.
@@ -111,10 +112,10 @@ def _may_attach(grant: Grant, names: Mapping[str, Any], entries: Entries) -> boo
 
 def groups_seen(grant: Grant, entries: Entries) -> list[str]:
     """Names of the groups that a token shows, sorted; a tenant's those that anything of it is attached to."""
-    names = group_names(entries)
     if grant.role is not Role.TENANT:
-        return names
-    return sorted({group for who, group in attached(entries) if who.tenant in grant.tenants} & {*names})
+        return group_names(entries)
+    own = {group for who, group in attached(entries) if who.tenant in grant.tenants}
+    return sorted(group for group in own if f"{Section.RESOURCE_GROUPS}.{group}" in entries)
 
 
 def is_ours(grants: Sequence[Grant], request: Request) -> bool:

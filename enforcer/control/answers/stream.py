@@ -149,7 +149,7 @@ class _Events:
             seen = seen_by(self._caller, parts.store.entries)
         except Unavailable:
             return b": the policies are not read\n\n"
-        if self._watched is not None and not seen(self._watched):
+        if self._watched is not None and seen is not None and not seen.has(self._watched):
             self._watched = None
             self._decisions.clear()
         rows, _ = page(parts.view, now, **self._asked, seen=seen)
