@@ -222,7 +222,7 @@ def _group_routes(parts: Parts, *, plural: bool) -> APIRouter:
     return router
 
 
-def _tenant(tenant: Name) -> Holder:
+async def _tenant(tenant: Name) -> Holder:
     return Holder(section=Section.TENANTS, name=tenant)
 
 

@@ -154,7 +154,7 @@ class Parts:
     """Gets what is not Weir's own, where it stands in front of another admin API."""
 
 
-def namespace_holder(tenant: Name, namespace: Name) -> Holder:
+async def namespace_holder(tenant: Name, namespace: Name) -> Holder:
     """The namespace that a path names."""
     return Holder(section=Section.NAMESPACES, name=f"{tenant}/{namespace}")
 
@@ -183,12 +183,12 @@ def not_global(text: str) -> None:
         )
 
 
-def never() -> bool:
+async def never() -> bool:
     """A namespace has nothing above it that would apply."""
     return False
 
 
-def if_applied(applied: Flag = "false") -> bool:
+async def if_applied(applied: Flag = "false") -> bool:
     """Whether it is asked what applies, not only what is set there."""
     return flag("applied", applied)
 

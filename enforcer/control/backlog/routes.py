@@ -149,7 +149,7 @@ def _add_quotas(
     async def get(holder: Holder = of_path, applied: bool = asked) -> Response:
         return JSONResponse((applied_quotas if applied else quotas_at)(store.entries, holder))
 
-    def place_of(holder: Holder = of_path, kind: BacklogKind = of_type) -> QuotaPlace:
+    async def place_of(holder: Holder = of_path, kind: BacklogKind = of_type) -> QuotaPlace:
         return QuotaPlace(holder=holder, kind=kind)
 
     add_changes(
@@ -162,12 +162,12 @@ def _add_quotas(
     )  # fmt: skip
 
 
-def _of_topic(tenant: Name, namespace: Name, topic: Name, isGlobal: Flag = "false") -> Holder:
+async def _of_topic(tenant: Name, namespace: Name, topic: Name, isGlobal: Flag = "false") -> Holder:
     not_global(isGlobal)
     return topic_holder(tenant, namespace, topic)
 
 
-def _kind(backlogQuotaType: _Kind = BacklogKind.SIZE.value) -> BacklogKind:
+async def _kind(backlogQuotaType: _Kind = BacklogKind.SIZE.value) -> BacklogKind:
     if backlogQuotaType not in _KINDS:
         # Not 400, as in Pulsar.
         raise Refusal(404, f"backlogQuotaType: expected one of {', '.join(_KINDS)}")

@@ -113,21 +113,21 @@ def _add_rates(
 
 
 def _of_namespace(kind: RateKind) -> Callable[..., RatePlace]:
-    def place(tenant: Name, namespace: Name) -> RatePlace:
-        return RatePlace(holder=namespace_holder(tenant, namespace), kind=kind)
+    async def place(tenant: Name, namespace: Name) -> RatePlace:
+        return RatePlace(holder=await namespace_holder(tenant, namespace), kind=kind)
 
     return place
 
 
 def _of_topic(kind: RateKind) -> Callable[..., RatePlace]:
-    def place(tenant: Name, namespace: Name, topic: Name, isGlobal: Flag = "false") -> RatePlace:
+    async def place(tenant: Name, namespace: Name, topic: Name, isGlobal: Flag = "false") -> RatePlace:
         not_global(isGlobal)
         return RatePlace(holder=topic_holder(tenant, namespace, topic), kind=kind)
 
     return place
 
 
-def _of_subscription(
+async def _of_subscription(
     request: Request,
     tenant: Name,
     namespace: Name,

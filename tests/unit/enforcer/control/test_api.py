@@ -234,3 +234,15 @@ def test_a_listed_page_is_shown_why_it_was_refused(origin: str) -> None:
         headers = {"origin": origin, "authorization": f"Bearer {token}"}
         told = api.get(f"/admin/v2/resourcegroups{path}", headers=headers)
         assert (told.status_code, told.headers.get("access-control-allow-origin")) == (status, shown)
+
+
+def test_no_request_waits_for_a_thread(api: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There are forty, and what takes long has them: to read a path takes none."""
+    monkeypatch.setattr("fastapi.dependencies.utils.run_in_threadpool", None)
+    namespace, topic = "/admin/v2/namespaces/acme/orders", "/admin/v2/persistent/acme/orders/t1"
+    for path in (
+        ORDERS, ACME, f"{namespace}/dispatchRate", f"{namespace}/backlogQuotaMap", f"{topic}/dispatchRate",
+        f"{topic}/backlogQuotaMap?applied=true", f"{topic}/sub/dispatchRate",
+    ):  # fmt: skip
+        assert answer(api, "GET", path)[0] == 200, path
+    assert answer(api, "DELETE", f"{topic}/backlogQuota")[0] == 204
