@@ -41,7 +41,6 @@ from enforcer.control.groups import (
     detach,
     group_fields,
     group_view,
-    in_force,
     put_group,
 )
 from enforcer.control.middleware import AccessControl, UpstreamApi, caller_of, reason_body
@@ -196,7 +195,7 @@ def _group_routes(parts: Parts, *, plural: bool) -> APIRouter:
     )
     async def usage(rg: Name) -> Response:
         group_view(store.entries, rg)
-        policies, now_ms = in_force(store.entries)
+        policies, now_ms = parts.in_force()
         limits = group_limits(policies, rg)
         if limits is None:
             raise Refusal(404, "No group is in force: the mode is off")

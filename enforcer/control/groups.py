@@ -5,7 +5,6 @@ where Pulsar checks nothing or answers 500, the code is the one that the kind of
 """
 
 import re
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
@@ -17,7 +16,7 @@ from streaming.contract.events import load_object
 from streaming.contract.fields import INT64_MAX, Fields
 from streaming.contract.usage_events import DIMENSIONS
 from streaming.policy.files import check_entry
-from streaming.policy.policy_set import RAISE, UNLIMITED, PolicySet, Section
+from streaming.policy.policy_set import RAISE, UNLIMITED, Section
 from streaming.policy.schema import MIN_RATE, VALUES, Unlimited, limit
 from streaming.policy.validation import ClosedMapping, Finding, Form, expected
 from streaming.policy.yaml.lines import dotted
@@ -181,12 +180,6 @@ def group_view(entries: Entries, group: str) -> dict[str, Any]:
         raise Refusal(404, "ResourceGroup does not exist")
     view = {name: value.get(name, UNLIMITED) for name in DIMENSIONS}
     return view | {name: value[name] for name in ("shadow", RAISE) if value.get(name)}
-
-
-def in_force(entries: Entries) -> tuple[PolicySet, int]:
-    """The policies in force now, and what time it is, ms."""
-    now_ms = time.time_ns() // 1_000_000
-    return PolicySet(entries, at=now_ms), now_ms
 
 
 def group_names(entries: Entries) -> list[str]:

@@ -29,7 +29,7 @@ from enforcer.control.usage import UsageTable
 from streaming.contract.events import REASON_MAX
 from streaming.kafka_io.policy_topic import PolicyLog
 from streaming.kafka_io.weir_topics import TopicFault
-from streaming.policy.policy_set import Section
+from streaming.policy.policy_set import PolicySet, Section
 from streaming.policy.validation import Schema
 
 BODY_TIMEOUT_MS: Final = 5_000
@@ -152,6 +152,15 @@ class Parts:
     """What is wrong with Weir's topics."""
     beyond: ASGIApp | None = None
     """Gets what is not Weir's own, where it stands in front of another admin API."""
+
+    def in_force(self) -> tuple[PolicySet, int]:
+        """The policies in force now, made once for all who ask, and what time it is, ms.
+
+        Raises:
+            Unavailable: see PolicyStore.
+        """
+        _ = self.store.entries
+        return self.view.policies, time.time_ns() // 1_000_000
 
 
 async def namespace_holder(tenant: Name, namespace: Name) -> Holder:

@@ -11,7 +11,6 @@ from enforcer.control.backlog.stats import OLDEST, limits_of, partitioned_backlo
 from enforcer.control.dispatch.broker import NAMES, values
 from enforcer.control.dispatch.routes import NAMES_PATH
 from enforcer.control.dispatch.stats import topic_stats
-from enforcer.control.groups import in_force
 from enforcer.control.parts import TOPIC, Parts, topic_holder
 from streaming.contract.errors import BadEvent
 from streaming.policy.policy_set import UNLIMITED, PolicySet
@@ -38,7 +37,7 @@ def _filled(parts: Parts, names: Mapping[str, str], value: Any, *, partitioned: 
     if not isinstance(value, dict):
         return value
     topic = topic_holder(names["tenant"], names["namespace"], names["topic"]).name
-    policies, now_ms = in_force(parts.store.entries)
+    policies, now_ms = parts.in_force()
     if (delivered := topic_stats(parts.deliveries, topic, policies, now_ms)) is not None:
         value = _with_deliveries(value, delivered)
     known = (partitioned_backlog if partitioned else topic_backlog)(parts.backlogs, topic, policies, now_ms)

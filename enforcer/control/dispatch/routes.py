@@ -99,7 +99,7 @@ def _add_rates(
         response_class=Response,
     )
     async def get(place: RatePlace = of_path, applied: bool = asked) -> Response:
-        rate = applied_rate(store.entries, place) if applied else rate_at(store.entries, place)
+        rate = applied_rate(parts.in_force()[0], place) if applied else rate_at(store.entries, place)
         # As JSON: of an empty text pulsar-admin's client makes nothing, and waits for ever.
         return Response(media_type="application/json") if rate is None else JSONResponse(rate)
 

@@ -45,8 +45,7 @@ async def test_policies_are_made_once_for_all_that_is_read(monkeypatch: pytest.M
         return PolicySet(*given, **named)
 
     made.read.set()
-    for place in ("groups", "service"):
-        monkeypatch.setattr(f"enforcer.control.{place}.PolicySet", counted)
+    monkeypatch.setattr("enforcer.control.service.PolicySet", counted)
     for _ in range(3):
         made._take_reports([])
     assert count == 1
