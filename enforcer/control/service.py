@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any, Final
 
 import uvicorn
-from confluent_kafka import Message
 from fastapi import FastAPI
 from prometheus_client import Counter, Gauge
 from starlette.types import ASGIApp
@@ -100,27 +99,27 @@ class AdminService:
         self._usage = UsageTable(_ROWS_MAX)
         self._deliveries = DeliveryTable(_ROWS_MAX)
         self._backlogs = BacklogTable(_ROWS_MAX)
-        self._topics = cluster.topics
-        self._watch = self._watch_over(cluster)
-        self._store = KafkaPolicyStore(
-            cluster,
-            settings=settings,
-            metrics=self._metrics,
-            wrong=lambda: self._watch.wrong(cluster.topics.policies),
+        self._topics = topics = cluster.topics
+        self._watch = TopicWatch(
+            cluster, metrics=self._metrics.topics, logger=logger, on_replaced=self._begin_anew
         )
+        self._store = KafkaPolicyStore(
+            cluster, settings=settings, metrics=self._metrics,
+            wrong=lambda: self._watch.wrong(topics.policies),
+        )  # fmt: skip
         self._in_force, self._until = PolicySet(), 0.0
         self._view = EntityView(self._policies)
-        topics = cluster.topics
         self._tails = {
-            topics.decisions: self._tail(
-                cluster, topics.decisions, partial(decisions_of, readers=_DECISIONS), self._take_decisions
-            ),
-            **{
-                topic: self._tail(cluster, topic, partial(reports_of, readers=readers), self._take_reports)
-                for topic, readers in ((topics.usage, _REPORTS), (topics.requests, REQUESTS))
-            },
+            topic: Tail[Told](
+                cluster.properties, topic, from_beginning=False, back_ms=_BACK_MS, parse=parse, deliver=take
+            )
+            for topic, parse, take in (
+                (topics.decisions, partial(decisions_of, readers=_DECISIONS), self._take_decisions),
+                (topics.usage, partial(reports_of, readers=_REPORTS), self._take_reports),
+                (topics.requests, partial(reports_of, readers=REQUESTS), self._take_reports),
+            )
         }
-        self._view.signs.readers = {topic: partial(_read_to, tail) for topic, tail in self._tails.items()}
+        self._view.signs.readers = self._tails
         parts = Parts(
             store=self._store,
             usage=self._usage,
@@ -206,28 +205,12 @@ class AdminService:
         tls = None if settings is None else WatchedContext.of_metrics(settings)
         self.metrics_url = serve_metrics(self._metrics.registry, *self._metrics_address, tls)
 
-    def _watch_over(self, cluster: Cluster) -> TopicWatch:
-        return TopicWatch(
-            cluster, metrics=self._metrics.topics, logger=logger, on_replaced=self._begin_anew
-        )
-
     def _begin_anew(self, topic: str) -> None:
         """A topic was made again: its new records count from the first on (called by the watch's thread)."""
         if topic == self._topics.policies:
             self._store.begin_anew()
         elif topic in self._tails:
             self._tails[topic].begin_anew()
-
-    def _tail(
-        self,
-        cluster: Cluster,
-        topic: str,
-        parse: Callable[[Message], list[Told]],
-        deliver: Callable[[list[Told]], None],
-    ) -> Tail[Told]:
-        return Tail(
-            cluster.properties, topic, from_beginning=False, back_ms=_BACK_MS, parse=parse, deliver=deliver
-        )
 
     def _policies(self) -> PolicySet:
         """Those in force; none before they are read."""
@@ -288,10 +271,6 @@ class AdminService:
             dropped.inc(rows.dropped - dropped_before)
 
 
-def _read_to(tail: Tail[Told]) -> int | None:
-    return tail.read_to_ms
-
-
 def _server(app: FastAPI, settings: AdminSettings, metrics: AdminMetrics, request_ms: int) -> "_Server":
     # Connections makes room for a new one of an address, rather than turning it away.
     doors = settings.model_copy(update={"connections_per_address": 0})
@@ -300,11 +279,7 @@ def _server(app: FastAPI, settings: AdminSettings, metrics: AdminMetrics, reques
         metrics.tls_failures, metrics.refused_connections, goodbye_s=REQUEST_MS / 1000,
     )  # fmt: skip
     protocol = guarded(Connections(settings, metrics, request_ms), entrance.greet)
-    return _Server(_server_config(app, protocol), entrance)
-
-
-def _server_config(app: FastAPI, protocol: Callable[..., asyncio.Protocol]) -> uvicorn.Config:
-    return uvicorn.Config(
+    config = uvicorn.Config(
         app,
         http=protocol,  # type: ignore[arg-type]  # all that is done with the class is to call it
         ws="none",
@@ -320,6 +295,7 @@ def _server_config(app: FastAPI, protocol: Callable[..., asyncio.Protocol]) -> u
         timeout_keep_alive=_IDLE_S,
         timeout_graceful_shutdown=_STOP_S,
     )
+    return _Server(config, entrance)
 
 
 class _Server(uvicorn.Server):

@@ -1,6 +1,7 @@
 """Each law's decisions and events as rows of one list."""
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import orjson
 import pytest
@@ -299,8 +300,9 @@ def test_parts_are_silent_when_nothing_is_heard_of_them() -> None:
 
 def test_who_reads_late_is_told() -> None:
     """This process by the topics that it follows, the job by the newest decision, if that is new."""
-    made, reached = view(), [T - 20_000]
-    made.signs.readers = {"weir.usage": lambda: reached[0], "weir.requests": lambda: None}
+    made = view()
+    read = {"weir.usage": T - 20_000, "weir.requests": None}
+    made.signs.readers = {topic: cast(Any, SimpleNamespace(read_to_ms=ms)) for topic, ms in read.items()}
 
     def late(now_ms: int) -> dict[str, tuple[str, int]]:
         parts = summary(made, now_ms)["parts"]
