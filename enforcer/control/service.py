@@ -21,7 +21,7 @@ from enforcer.control.api import create_app
 from enforcer.control.backlog.records import BacklogReport, report_of
 from enforcer.control.backlog.stats import kept_since
 from enforcer.control.backlog.table import BacklogTable
-from enforcer.control.connections import REQUEST_MS, Connections, guarded
+from enforcer.control.connections import REQUEST_MS, Connections, GuardedProtocol
 from enforcer.control.dispatch.records import DispatchDecision
 from enforcer.control.dispatch.table import DeliveryTable
 from enforcer.control.entities.feed import DECISIONS, REPORTS, REQUESTS, Told, decisions_of, reports_of, told
@@ -278,7 +278,7 @@ def _server(app: FastAPI, settings: AdminSettings, metrics: AdminMetrics, reques
         doors, lambda _name: True, lambda: settings.connections_max,
         metrics.tls_failures, metrics.refused_connections, goodbye_s=REQUEST_MS / 1000,
     )  # fmt: skip
-    protocol = guarded(Connections(settings, metrics, request_ms), entrance.greet)
+    protocol = partial(GuardedProtocol, Connections(settings, metrics, request_ms), entrance.greet)
     config = uvicorn.Config(
         app,
         http=protocol,  # type: ignore[arg-type]  # all that is done with the class is to call it
