@@ -12,7 +12,7 @@ from enforcer.control.answers.reasons import reason
 from enforcer.control.dispatch.table import DeliveryTable
 from enforcer.control.entities.laws import MEASURES, NAMES, Entity, Law
 from enforcer.control.entities.table import Slot, Snapshot
-from enforcer.control.entities.view import EntityView
+from enforcer.control.entities.view import EntityView, own_burst
 from streaming.contract.names import INFLIGHT_GROUP_PREFIX
 from streaming.policy.dispatch_limits import split_subscription
 from streaming.policy.groups import INFLIGHT_PARTS, round_rules
@@ -162,11 +162,7 @@ def one(
     shares = _shares(view, deliveries, entity, measure, row, now_ms)
     held = [share["share"] for share in shares if share["share"] is not None]
     said = [] if detail is None else [orjson.loads(each) for each in reversed(detail.decisions)]
-    quota = view.policies.mutation_quota_of_subject(entity.name) if entity.law is Law.MUTATION else None
-    own_burst = None
-    if quota is not None:
-        own = view.policies.entries.get(quota.path, {})
-        own_burst = own.get("controller_mutation_burst")
+    burst = own_burst(view.policies, entity.name) if entity.law is Law.MUTATION else None
     return {
         **shown,
         "reason": reason(entity, measure, shown),
@@ -178,7 +174,7 @@ def one(
         "candidates": {} if detail is None else {
             name: orjson.loads(each) for name, each in detail.candidates.items()
         },
-        "help": what_would_help(entity, measure, shown["limit"], own_burst, detail, now_ms),
+        "help": what_would_help(entity, measure, shown["limit"], burst, detail, now_ms),
     }  # fmt: skip
 
 
