@@ -8,7 +8,8 @@ A stream is a request that lasts: there are few, each waits for its client at mo
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any, Final
 
 import orjson
@@ -53,10 +54,8 @@ def stream_routes(parts: Parts) -> APIRouter:
         request: Request, by: By = "used", law: LawName = "", name: Name = "", entity: str = "",
         limit: Rows = str(LIMIT),
     ) -> Response:
-        sorted_by(by)
-        rows_of(limit)
-        of_law = law_of(law) if law else None
-        watched = None
+        of_law, watched = law_of(law) if law else None, None
+        first = partial(page, parts.view, by=sorted_by(by), law=of_law, name=name, limit=rows_of(limit))
         if entity:
             if of_law is None:
                 raise Refusal(400, "law: missing beside an entity; expected the law that limits it")
@@ -66,8 +65,7 @@ def stream_routes(parts: Parts) -> APIRouter:
             parts.metrics.streams_ended.labels("full").inc()
             raise Refusal(503, f"{STREAMS_MAX} streams are open already", retry_after_s=10)
         request.scope[LASTS] = True
-        events = _Events(parts, caller_of(request), by, law, name, int(limit), watched)
-        return _Counted(parts, events.told(request))
+        return _Counted(parts, _Events(parts, caller_of(request), first, watched).told(request))
 
     return router
 
@@ -93,17 +91,12 @@ class _Counted(StreamingResponse):
 
 
 class _Events:
-    """The events of one stream."""
+    """The events of one stream, `first` its page, but for the time and what is seen."""
 
     def __init__(
-        self, parts: Parts, caller: Grant, by: str, law: str, name: str, limit: int,
-        watched: Entity | None,
+        self, parts: Parts, caller: Grant, first: Callable[..., Any], watched: Entity | None
     ) -> None:
-        self._parts, self._caller = parts, caller
-        self._asked: dict[str, Any] = {
-            "by": by, "law": law_of(law) if law else None, "name": name, "limit": limit
-        }  # fmt: skip
-        self._watched = watched
+        self._parts, self._caller, self._first, self._watched = parts, caller, first, watched
         self._decisions: deque[Fields] = deque(maxlen=_DECISIONS_MAX)
         self._came = asyncio.Event()
 
@@ -152,7 +145,7 @@ class _Events:
         if self._watched is not None and seen is not None and not seen.has(self._watched):
             self._watched = None
             self._decisions.clear()
-        rows, _ = page(parts.view, now, **self._asked, seen=seen)
+        rows, _ = self._first(now, seen=seen)
         return _event("summary", summary(parts.view, now, seen)) + _event("entities", rows)
 
     async def _wait(self, until_s: float) -> None:
