@@ -107,7 +107,7 @@ class AccessControl:
                 route = _BEYOND
                 await beyond.app(scope, receive, note)
                 return
-            who = await self._admitted(scope)
+            who = self._admitted(scope)
             await self._app(scope, receive, note)
         except Refusal as refused:
             # The reason names the token's holder where there is one, and never the token.
@@ -130,13 +130,11 @@ class AccessControl:
         if who and scope["method"] not in SAFE_METHODS:
             logger.info("%s %s by %s: %s", scope["method"], _path(scope), who, status)
 
-    async def _admitted(self, scope: Scope) -> str:
+    def _admitted(self, scope: Scope) -> str:
         """Who asks for what is Weir's own; raises Refusal."""
         if self._beyond is not None:
             self._beyond.check(scope)
-        scope[CALLER] = caller = await admit(
-            self._in_force(), Request(scope), self._settings.allowed_origins
-        )
+        scope[CALLER] = caller = admit(self._in_force(), Request(scope), self._settings.allowed_origins)
         return caller.name
 
     async def _refuse(self, scope: Scope, send: Send, refused: Refusal) -> None:
