@@ -155,7 +155,9 @@ class AdminService:
             # A header may name any address, also of this machine.
             raise WeirError("admin.proxy_protocol: required needs tokens (weir admin --tokens)")
         use_threads()
-        self._serve_metrics()
+        if self._metrics_address is not None:
+            tls = None if self._settings.tls is None else WatchedContext.of_metrics(self._settings.tls)
+            self.metrics_url = serve_metrics(self._metrics.registry, *self._metrics_address, tls)
         listener = listen_at(self._listen, both=False)
         host, port = listener.getsockname()[:2]
         scheme = "http" if self._settings.tls is None else "https"
@@ -197,13 +199,6 @@ class AdminService:
         """Tell Prometheus who is pressed, again and again; it asks in a thread of its own."""
         self._metrics.tell(*pressed(self._view, time.time_ns() // 1_000_000))
         self._telling = asyncio.get_running_loop().call_later(_TELL_S, self._tell)
-
-    def _serve_metrics(self) -> None:
-        if self._metrics_address is None:
-            return
-        settings = self._settings.tls
-        tls = None if settings is None else WatchedContext.of_metrics(settings)
-        self.metrics_url = serve_metrics(self._metrics.registry, *self._metrics_address, tls)
 
     def _begin_anew(self, topic: str) -> None:
         """A topic was made again: its new records count from the first on (called by the watch's thread)."""
