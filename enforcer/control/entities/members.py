@@ -53,10 +53,15 @@ class Members:
 
     def take_share(self, share: Share, ts: int) -> None:
         """Take a share in, written or repeated at `ts`; without limits the member has left."""
-        row = self._row(share.group, share.broker)
         if share.limits is None:
-            row[:] = _EMPTY
+            # Kept, those that come back under other names would take the room of the living.
+            members = self._groups.get(share.group)
+            if members is not None and members.pop(share.broker, None) is not None:
+                self._groups.resize(-1)
+                if not members:
+                    self._groups.remove(share.group)
             return
+        row = self._row(share.group, share.broker)
         for place, dimension in enumerate(DIMENSIONS):
             row[_SHARE + place] = share.limits.get(dimension, _NONE)
         row[_STANDS_UNTIL] = ts + share.ttl_ms
