@@ -8,11 +8,10 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import uvicorn
 from fastapi import FastAPI
-from prometheus_client import Counter, Gauge
 from starlette.types import ASGIApp
 
 from enforcer.control.access.tokens import Tokens
@@ -45,7 +44,6 @@ from streaming.contract.errors import WeirError
 from streaming.contract.events import MAX_AHEAD_MS
 from streaming.contract.topics import Cluster
 from streaming.contract.usage_events import DispatchUsage, GroupUsage, dispatch_usage
-from streaming.kafka_io.newest import Newest
 from streaming.kafka_io.tail import Tail
 from streaming.kafka_io.threads import use_threads
 from streaming.kafka_io.topic_watch import TopicWatch
@@ -131,7 +129,7 @@ class AdminService:
             tokens=tokens,
             topic_faults=lambda: self._watch.faults,
         )
-        self._streams = parts.streams
+        self._streams, self._metrics.parts = parts.streams, parts
         app = create_app(parts if beyond is None else replace(parts, beyond=beyond(parts)))
         self._server = _server(app, settings, self._metrics, request_ms)
         self._serving: asyncio.Task[None] | None = None
@@ -217,53 +215,38 @@ class AdminService:
         return self._in_force
 
     def _take_decisions(self, decisions: list[Told]) -> None:
-        with self._counted():
-            for decision, fields, ts in decisions:
-                latest = ts + MAX_AHEAD_MS
-                # One from the future would stand until then, whatever comes.
-                if CANDIDATE in fields:
-                    continue
-                if isinstance(decision, Share):
-                    self._usage.take_share(decision, ts)
-                elif isinstance(decision, DispatchDecision):
-                    if decision.at <= latest:
-                        self._deliveries.take_decision(decision)
-                elif isinstance(decision, BacklogDecision) and decision.ts <= latest:
-                    self._backlogs.take_decision(decision)
-                elif isinstance(decision, BacklogAction) and decision.ts <= latest:
-                    self._backlogs.take_action(decision)
-            self._view.take_decisions(decisions)
+        for decision, fields, ts in decisions:
+            # One from the future would stand until then, whatever comes.
+            latest = ts + MAX_AHEAD_MS
+            if CANDIDATE in fields:
+                continue
+            if isinstance(decision, Share):
+                self._usage.take_share(decision, ts)
+            elif isinstance(decision, DispatchDecision):
+                if decision.at <= latest:
+                    self._deliveries.take_decision(decision)
+            elif isinstance(decision, BacklogDecision) and decision.ts <= latest:
+                self._backlogs.take_decision(decision)
+            elif isinstance(decision, BacklogAction) and decision.ts <= latest:
+                self._backlogs.take_action(decision)
+        self._view.take_decisions(decisions)
+        self._forget()
 
     def _take_reports(self, reports: list[Told]) -> None:
-        with self._counted():
-            for report, _, ts in reports:
-                latest = ts + MAX_AHEAD_MS
-                if isinstance(report, GroupUsage) and report.ts <= latest:
-                    self._usage.take_report(report)
-                elif isinstance(report, DispatchUsage):
-                    self._deliveries.take_usage(report, report.proxy or "", ts)
-                elif isinstance(report, BacklogReport) and report.ts <= latest:
-                    self._backlogs.take_report(report)
-            self._view.take_reports(reports)
+        for report, _, ts in reports:
+            latest = ts + MAX_AHEAD_MS
+            if isinstance(report, GroupUsage) and report.ts <= latest:
+                self._usage.take_report(report)
+            elif isinstance(report, DispatchUsage):
+                self._deliveries.take_usage(report, report.proxy or "", ts)
+            elif isinstance(report, BacklogReport) and report.ts <= latest:
+                self._backlogs.take_report(report)
+        self._view.take_reports(reports)
+        self._forget()
 
-    @contextlib.contextmanager
-    def _counted(self) -> Iterator[None]:
-        """Counts what is forgotten meanwhile."""
-        metrics = self._metrics
-        tables: list[tuple[Newest[Any, Any], Gauge, Counter]] = [
-            (self._usage.rows, metrics.usage_rows, metrics.usage_rows_dropped),
-            (self._deliveries.rows, metrics.dispatch_rows, metrics.dispatch_rows_dropped),
-            (self._backlogs.rows, metrics.backlog_rows, metrics.backlog_rows_dropped),
-            (self._view.table.rows, metrics.entities, metrics.entities_dropped),
-        ]
-        before, details = [rows.dropped for rows, _, _ in tables], self._view.details.dropped
-        yield
-        metrics.entity_details_dropped.inc(self._view.details.dropped - details)
-        # Nothing is read before the policies are: they say how long a check may take.
+    def _forget(self) -> None:
+        """Let go of topics that are there no more; the policies, which are read first, say how soon."""
         self._backlogs.forget(kept_since(self._policies(), time.time_ns() // 1_000_000))
-        for (rows, kept, dropped), dropped_before in zip(tables, before, strict=True):
-            kept.set(len(rows))
-            dropped.inc(rows.dropped - dropped_before)
 
 
 def _server(app: FastAPI, settings: AdminSettings, metrics: AdminMetrics, request_ms: int) -> "_Server":
