@@ -28,7 +28,7 @@ class AdminMetrics(MetricTable):
     )  # fmt: skip
     connections = gauge("Connections that are open")
     connections_ended = counter("Connections that were ended here, by reason", "reason")
-    streams = gauge("Streams of events that are open")
+    streams = read_gauge("Streams of events that are open", of="streams.open")
     streams_ended = counter(
         "Streams that have ended, by reason: gone, slow or stopped; full: turned away",
         "reason", "gone slow stopped full",
@@ -79,7 +79,8 @@ class AdminMetrics(MetricTable):
 
     def read_samples(self) -> Iterator[Sample]:
         """Of what is kept, and of the entities that were told last."""
-        yield from self.read_paths((), self.parts) if self.parts is not None else ()
+        if self.parts is not None:
+            yield from self.read_paths((), self.parts)
         names = "entity_used", "entity_held", "entity_empty"
         used, held, empty = (vars(type(self))[name] for name in names)
         for each in self._pressed:

@@ -26,7 +26,7 @@ from enforcer.control.docs import refusals
 from enforcer.control.entities.laws import Entity
 from enforcer.control.groups import Refusal
 from enforcer.control.middleware import caller_of
-from enforcer.control.parts import Parts, Unavailable
+from enforcer.control.parts import Parts, Streams, Unavailable
 from streaming.contract.fields import Fields
 
 STREAMS_MAX: Final = 50
@@ -54,7 +54,8 @@ def stream_routes(parts: Parts) -> APIRouter:
         request: Request, by: By = "used", law: LawName = "", name: Name = "", entity: str = "",
         limit: Rows = str(LIMIT),
     ) -> Response:
-        of_law, watched = law_of(law) if law else None, None
+        of_law = law_of(law) if law else None
+        watched = None
         first = partial(page, parts.view, by=sorted_by(by), law=of_law, name=name, limit=rows_of(limit))
         if entity:
             if of_law is None:
@@ -65,7 +66,7 @@ def stream_routes(parts: Parts) -> APIRouter:
             parts.metrics.streams_ended.labels("full").inc()
             raise Refusal(503, f"{STREAMS_MAX} streams are open already", retry_after_s=10)
         request.scope[LASTS] = True
-        return _Counted(parts, _Events(parts, caller_of(request), first, watched).told(request))
+        return _Counted(parts.streams, _Events(parts, caller_of(request), first, watched).told(request))
 
     return router
 
@@ -73,21 +74,17 @@ def stream_routes(parts: Parts) -> APIRouter:
 class _Counted(StreamingResponse):
     """One stream; it counts from the step on in which there was found to be room for it."""
 
-    def __init__(self, parts: Parts, events: AsyncIterator[bytes]) -> None:
+    def __init__(self, streams: Streams, events: AsyncIterator[bytes]) -> None:
         super().__init__(events, media_type="text/event-stream", headers=_HEADERS)
-        self._parts = parts
+        self._streams = streams
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """See Response."""
-        self._count(1)
+        self._streams.open += 1
         try:
             await super().__call__(scope, receive, send)
         finally:
-            self._count(-1)
-
-    def _count(self, more: int) -> None:
-        self._parts.streams.open += more
-        self._parts.metrics.streams.set(self._parts.streams.open)
+            self._streams.open -= 1
 
 
 class _Events:
