@@ -52,7 +52,8 @@ class AdminMetrics(MetricTable):
     entities = read_gauge("Entities of all laws that are kept", of="view.table.rows.count")
     entities_dropped = read_counter("Such entities forgotten for lack of room", of="view.table.rows.dropped")
     entity_details_dropped = read_counter(
-        "Entities that waited, whose details were forgotten for lack of room", of="view.details.dropped"
+        "Entities that waited, whose details were forgotten for lack of room",
+        of="view.details._waited.dropped",
     )
     entity_used = read_gauge(
         "Share of its limit that an entity uses", "law entity", name="weir_entity_used_ratio"

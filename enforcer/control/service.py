@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import uvicorn
 from fastapi import FastAPI
@@ -141,7 +141,7 @@ class AdminService:
     @property
     def read(self) -> asyncio.Event:
         """Set once the policies are known."""
-        return self._store.read
+        return self._store.tail.caught_up
 
     async def start(self) -> None:
         """Listen, and begin to read.
@@ -163,7 +163,7 @@ class AdminService:
         if not self.has_tokens:
             logger.warning("no tokens are configured: only clients on this machine are answered")
         self._watch.start()
-        self._store.start()
+        self._store.tail.start(asyncio.get_running_loop())
         self._reading = asyncio.create_task(self._read())
         self._serving = asyncio.create_task(self._server.serve(sockets=[]))
         self._tell()
@@ -185,7 +185,8 @@ class AdminService:
             await self._serving
         if self._reading is not None:
             self._reading.cancel()
-        await asyncio.gather(self._store.stop(), *(tail.stop(_TAIL_STOP_S) for tail in self._tails.values()))
+        tails: tuple[Tail[Any], ...] = (self._store.tail, *self._tails.values())
+        await asyncio.gather(*(tail.stop(_TAIL_STOP_S) for tail in tails))
 
     async def _read(self) -> None:
         """Read what was decided once the policies are known: without its limit no use says anything."""
@@ -200,10 +201,10 @@ class AdminService:
 
     def _begin_anew(self, topic: str) -> None:
         """A topic was made again: its new records count from the first on (called by the watch's thread)."""
-        if topic == self._topics.policies:
-            self._store.begin_anew()
-        elif topic in self._tails:
-            self._tails[topic].begin_anew()
+        policies = topic == self._topics.policies
+        tail: Tail[Any] | None = self._store.tail if policies else self._tails.get(topic)
+        if tail is not None:
+            tail.begin_anew()
 
     def _policies(self) -> PolicySet:
         """Those in force; none before they are read."""

@@ -106,11 +106,6 @@ class Details:
             slot_ms=_USED_SLOT_MS, slots_kept=_USED_SLOTS, group=itemgetter(0),
         )  # fmt: skip
 
-    @property
-    def dropped(self) -> int:
-        """How many of those that waited were forgotten for lack of room."""
-        return self._waited.dropped
-
     def get(self, entity: Entity) -> Detail | None:
         """What is kept of one."""
         return self._waited.get(entity) or self._others.get(entity)

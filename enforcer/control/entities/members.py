@@ -39,9 +39,6 @@ class Members:
     def __init__(self, rows_max: int) -> None:
         self._groups: Newest[str, dict[str, array[float]]] = Newest(rows_max, weight=len)
 
-    def __len__(self) -> int:
-        return len(self._groups)
-
     def take_report(self, event: GroupUsage, ts: int) -> None:
         """Take a member's report in, written at `ts`."""
         for group, report in event.usage:

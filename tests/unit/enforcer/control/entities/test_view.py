@@ -290,7 +290,7 @@ def test_who_has_left_a_group_takes_no_room() -> None:
         decided(made, said, {**said, "limits": None})
     assert [name for name, *_ in made.members.of("rg1", 0, T + 10)] == ["lives"]
     decided(made, {**share(T + 10, "lives", 5.0), "limits": None})
-    assert len(made.members) == 0 and not list(made.members._groups.items())
+    assert not made.members._groups.count and not list(made.members._groups.items())
 
 
 def test_parts_are_silent_when_nothing_is_heard_of_them() -> None:
