@@ -87,6 +87,12 @@ def dispatch_group(topic: str, subscription: str | None = None) -> str:
     return name if subscription is None else f"{name}/{subscription}"
 
 
+def split_subscription(name: str) -> tuple[str, str]:
+    """Topic and subscription, which may be empty, of TOPIC/SUBSCRIPTION."""
+    parts = name.split("/", _SLASHES_OF_TOPIC + 1)
+    return "/".join(parts[: _SLASHES_OF_TOPIC + 1]), "".join(parts[_SLASHES_OF_TOPIC + 1 :])
+
+
 def parse_dispatch_group(group: str) -> tuple[str, str | None] | None:
     """The topic and the subscription (None: all of the topic) of a group; None: not such a name."""
     name = group.removeprefix(DISPATCH_GROUP_PREFIX)
@@ -94,12 +100,6 @@ def parse_dispatch_group(group: str) -> tuple[str, str | None] | None:
     if name == group or not TOPIC.fullmatch(topic) or name == f"{topic}/":
         return None
     return topic, subscription or None
-
-
-def split_subscription(name: str) -> tuple[str, str]:
-    """Topic and subscription, which may be empty, of TOPIC/SUBSCRIPTION."""
-    parts = name.split("/", _SLASHES_OF_TOPIC + 1)
-    return "/".join(parts[: _SLASHES_OF_TOPIC + 1]), "".join(parts[_SLASHES_OF_TOPIC + 1 :])
 
 
 def _limit(value: Mapping[str, Any], group: str) -> Limit:

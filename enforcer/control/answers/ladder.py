@@ -9,10 +9,10 @@ from streaming.contract.names import DISPATCH_GROUP_PREFIX, QUOTA_GROUP_PREFIX, 
 from streaming.policy.dispatch_limits import parse_dispatch_group, split_subscription
 from streaming.policy.groups import QUOTA_DIMENSIONS
 from streaming.policy.policy_set import ALL_OTHERS, UNLIMITED, PolicySet, Section, candidates
+from streaming.policy.schema import MUTATION_RATE
 from streaming.policy.topics import LIMIT_KEYS, BacklogKind, RateKind, backlog_candidates, dispatch_candidates
 
 _RATES: Final = {"msgs": "dispatchThrottlingRateInMsg", "bytes": "dispatchThrottlingRateInByte"}
-MUTATION_RATE: Final = "controller_mutation_rate"
 
 
 class Level(NamedTuple):
