@@ -6,8 +6,6 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from confluent_kafka import Message
-
 from enforcer.control.groups import Changes, Entries, Refusal
 from enforcer.control.metrics import AdminMetrics
 from enforcer.control.parts import Unavailable
@@ -76,7 +74,7 @@ class KafkaPolicyStore:
             cluster.properties,
             cluster.topics.policies,
             from_beginning=True,
-            parse=_raw,
+            parse=lambda message: [(message.value(), message.timestamp()[1])],
             deliver=self._take,
             at_end=self._at_end,
             fetch_wait_ms=_FETCH_WAIT_MS,
@@ -239,7 +237,3 @@ def updates_of(log: PolicyLog, changes: Changes) -> list[Update]:
         for path, value in changes.items()
         if value is None or held.get(path) != value or log.origins.get(path) != ORIGIN
     ]
-
-
-def _raw(message: Message) -> list[tuple[bytes | None, int]]:
-    return [(message.value(), message.timestamp()[1])]

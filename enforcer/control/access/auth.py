@@ -30,12 +30,6 @@ _FOR_ALL: Final = frozenset(
 BEARER: Final = HTTPBearer(scheme_name="token", auto_error=False)
 
 
-def is_page(request: Request) -> bool:
-    """Whether the console's own files are asked for, which tell nothing: the page asks for a token itself."""
-    path = request.scope["path"]
-    return request.method in SAFE_METHODS and (path == "/" or path.startswith(_CONSOLE))
-
-
 def admit(grants: Sequence[Grant], request: Request, origins: Collection[str] = ()) -> Grant:
     """Let a request in; returns who sent it, and what that one may do.
 
@@ -54,7 +48,9 @@ def admit(grants: Sequence[Grant], request: Request, origins: Collection[str] = 
     if request.method == "OPTIONS" and request.headers.get("origin") in origins:
         # A browser asks on behalf of a listed page whether it may show a token.
         return Grant(name="preflight", role=Role.VIEWER)
-    if is_page(request):
+    path: str = request.scope["path"]
+    if request.method in SAFE_METHODS and (path == "/" or path.startswith(_CONSOLE)):
+        # The console's own files tell nothing: the page asks for a token itself.
         return Grant(name="page", role=Role.VIEWER)
     scheme, token = _shown(request)
     grant = _find(grants, digest_of(token)) if scheme in ("bearer", "basic") else None

@@ -105,7 +105,9 @@ class _Events:
         try:
             next_s = 0.0
             while not await request.is_disconnected():
-                if parts.streams.stopping.is_set() or not self._still_allowed():
+                # It lasts longer than the look at its token at its start.
+                grants = parts.tokens.in_force(parts.metrics.token_reads)
+                if parts.streams.stopping.is_set() or (grants and self._caller not in grants):
                     ended = "stopped"
                     return
                 begun = time.monotonic()
@@ -127,11 +129,6 @@ class _Events:
         if entity == self._watched:
             self._decisions.append(fields)
             self._came.set()
-
-    def _still_allowed(self) -> bool:
-        """Whether its token still is what it was: a stream lasts longer than the look at one at its start."""
-        grants = self._parts.tokens.in_force(self._parts.metrics.token_reads)
-        return not grants or self._caller in grants
 
     def _round(self) -> bytes:
         parts, now = self._parts, now_ms()

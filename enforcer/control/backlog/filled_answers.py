@@ -26,8 +26,8 @@ _NOT_KNOWN: Final = -1
 def fills(parts: Parts) -> dict[str, Fill]:
     """By path of a GET: what fills its answer in."""
     return {
-        NAMES_PATH: lambda _, value, __: filled_names(value),
-        f"{NAMES_PATH}/values": lambda _, value, __: filled_values(parts, value),
+        NAMES_PATH: lambda _, value, __: sorted({*value, *NAMES}) if isinstance(value, list) else value,
+        f"{NAMES_PATH}/values": lambda _, value, __: _filled_values(parts, value),
         f"{TOPIC}/stats": lambda names, value, _: _filled(parts, names, value, partitioned=False),
         f"{TOPIC}/partitioned-stats": lambda names, value, _: _filled(parts, names, value, partitioned=True),
     }
@@ -90,12 +90,7 @@ def _with_deliveries(value: Mapping[str, Any], known: Mapping[str, Any]) -> dict
     return {**_with_ours(value, known), "subscriptions": subscriptions}
 
 
-def filled_names(value: Any) -> Any:
-    """Names of settings: the broker's and ours."""
-    return sorted({*value, *NAMES}) if isinstance(value, list) else value
-
-
-def filled_values(parts: Parts, value: Any) -> Any:
+def _filled_values(parts: Parts, value: Any) -> Any:
     """Settings that are set; where a name is ours it is Weir's that is in force."""
     if not isinstance(value, dict):
         return value

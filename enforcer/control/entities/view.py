@@ -44,7 +44,6 @@ _HOLD: Final = "producer_request_hold"
 _REFUSE: Final = "producer_exception"
 
 Decided = Admission | Share | DispatchDecision | LimitDecision | BacklogDecision
-Reported = GroupUsage | Flight | Asked | Sign
 
 
 class EntityView:
@@ -127,7 +126,8 @@ class EntityView:
         table, row = self.table, self._row(entity, ts, shadow)
         columns = table.columns
         columns["limit"][row] = said.limit
-        burst = self._burst(entity.name, said.limit)
+        own = self._cached(("burst", "", "", entity.name), partial(own_burst, subject=entity.name))
+        burst = DEFAULT_BURST_SECONDS * said.limit if own is None else own
         columns["burst"][row] = burst
         columns["level_at"][row] = said.at
         level = said.tokens
@@ -272,10 +272,6 @@ class EntityView:
                 measure = (depth - 1) * len(DIMENSIONS) + place
                 found.append((count / rate, measure, count / period_s, rate / period_s))
         return max(found)[1:] if found else None
-
-    def _burst(self, subject: str, rate: float) -> float:
-        burst: float | None = self._cached(("burst", "", "", subject), partial(own_burst, subject=subject))
-        return DEFAULT_BURST_SECONDS * rate if burst is None else burst
 
     def _cached(self, key: tuple[str, ...], find: Callable[[PolicySet], Any]) -> Any:
         """What is found in the policies in force, looked for once."""
