@@ -70,7 +70,7 @@ class AdminMetrics(MetricTable):
         super().__init__()
         self._pressed: Sequence[Pressed] = ()
         self.parts: object = None
-        """Hold what is kept."""
+        """Whose tables these rows are of."""
         self.topics = TopicMetrics(self.registry, "admin")
 
     def tell(self, pressed: Sequence[Pressed], untold: int) -> None:
