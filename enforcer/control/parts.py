@@ -269,7 +269,7 @@ def add_change(
         def within_reach(entries: Entries) -> Changes:
             # By tokens and entries as they are now, and not only as they were when it was asked.
             check_in_force(parts.tokens.in_force(parts.metrics.token_reads), caller_of(request))
-            _check_reach(request, lambda: entries)
+            check_reach(caller_of(request), request, lambda: entries)
             changes: Changes = decide(entries)
             return changes
 
@@ -291,15 +291,9 @@ def reach_check(parts: Parts) -> Callable[[Request], Awaitable[None]]:
     """A dependency that keeps a tenant's token to what is its own."""
 
     async def check(request: Request) -> None:
-        _check_reach(request, lambda: parts.store.entries)
+        check_reach(caller_of(request), request, lambda: parts.store.entries)
 
     return check
-
-
-def _check_reach(request: Request, entries: Callable[[], Entries]) -> None:
-    check_reach(
-        caller_of(request), request.method, request.scope["route"].path, request.path_params, entries
-    )
 
 
 def _reason(sent: str) -> str:

@@ -64,29 +64,26 @@ def admit(grants: Sequence[Grant], request: Request, origins: Collection[str] = 
     return grant
 
 
-def check_reach(
-    grant: Grant, method: str, route: str, names: Mapping[str, Any], entries: Callable[[], Entries]
-) -> None:
+def check_reach(grant: Grant, request: Request, entries: Callable[[], Entries]) -> None:
     """Keep a tenant's token to its tenants, their namespaces and topics, and to see the groups that they use.
 
     Args:
         grant: who asks.
-        method, route: of the request, the route as a template.
-        names: what its path names.
+        request: its path is known to name something.
         entries: the policies in force.
 
     Raises:
         Refusal: 403, it is somebody else's.
     """
-    if grant.role is not Role.TENANT or route in _FOR_ALL:
+    if grant.role is not Role.TENANT or request.scope["route"].path in _FOR_ALL:
         return
+    names = request.path_params
     tenant, group = names.get("tenant"), names.get("rg")
-    if tenant is not None:
-        reached = tenant in grant.tenants
-        if reached and group is not None:
-            reached = _may_attach(grant, names, entries())
-    else:
-        reached = method in SAFE_METHODS and group is not None and group in groups_seen(grant, entries())
+    reached: bool = tenant in grant.tenants
+    if reached and group is not None:
+        reached = _may_attach(grant, names, entries())
+    elif tenant is None and group is not None and request.method in SAFE_METHODS:
+        reached = group in groups_seen(grant, entries())
     if not reached:
         own = ", ".join(sorted(grant.tenants))
         raise Refusal(403, f"Don't have admin permissions: {grant.name} is for what belongs to {own}")
