@@ -103,8 +103,7 @@ def policy_routes(parts: Parts) -> APIRouter:
         summary="What is wrong with an entry, without setting it",
     )
     async def check(request: Request) -> Response:
-        entry, value = _wanted(await body_of(request, parts.settings))
-        entries = parts.store.entries
+        (entry, value), entries = _wanted(await body_of(request, parts.settings)), parts.store.entries
         try:
             change_of(entries, entry, value)
         except Refusal as refused:
