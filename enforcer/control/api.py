@@ -7,7 +7,7 @@ endpoints with their answers.
 from collections.abc import Callable, Sequence
 from functools import partial
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, FastAPI, Request, Response, Security
@@ -41,10 +41,9 @@ from enforcer.control.groups import (
     detach,
     group_fields,
     group_view,
-    in_force,
     put_group,
 )
-from enforcer.control.middleware import AccessControl, UpstreamApi, caller_of, reason_body
+from enforcer.control.middleware import AccessControl, UpstreamApi, caller_of, reason_answer
 from enforcer.control.parts import (
     NAMESPACE,
     NO_CONTENT,
@@ -196,7 +195,7 @@ def _group_routes(parts: Parts, *, plural: bool) -> APIRouter:
     )
     async def usage(rg: Name) -> Response:
         group_view(store.entries, rg)
-        policies, now_ms = in_force(store.entries)
+        policies, now_ms = parts.in_force()
         limits = group_limits(policies, rg)
         if limits is None:
             raise Refusal(404, "No group is in force: the mode is off")
@@ -222,7 +221,7 @@ def _group_routes(parts: Parts, *, plural: bool) -> APIRouter:
     return router
 
 
-def _tenant(tenant: Name) -> Holder:
+async def _tenant(tenant: Name) -> Holder:
     return Holder(section=Section.TENANTS, name=tenant)
 
 
@@ -254,19 +253,15 @@ def _holder_routes(parts: Parts, prefix: str, tag: str, holder: Callable[..., Ho
     return router
 
 
-def _answer(status: int, reason: str, headers: Any = None) -> Response:
-    return Response(reason_body(reason), status, headers, "application/json")
-
-
 async def _refused(_request: Request, error: Exception) -> Response:
     assert isinstance(error, Refusal)
     if error.status == HTTPStatus.FORBIDDEN:
         raise error  # for the guard around all of it, which tells the log
     later = {"Retry-After": str(error.retry_after_s)} if error.retry_after_s else None
-    return _answer(error.status, error.reason, later)
+    return reason_answer(error.status, error.reason, later)
 
 
 async def _http_error(_request: Request, error: Exception) -> Response:
     """Unknown paths and methods."""
     assert isinstance(error, HTTPException)
-    return _answer(error.status_code, str(error.detail), error.headers)
+    return reason_answer(error.status_code, str(error.detail), error.headers)

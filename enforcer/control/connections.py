@@ -276,12 +276,3 @@ class GuardedProtocol(H11Protocol):
         if self._entered:
             self._entered = False
             self._table.leave(self)
-
-
-def guarded(table: Connections, greet: Greet) -> Callable[..., GuardedProtocol]:
-    """What makes the connections of a server."""
-
-    def make(**options: Any) -> GuardedProtocol:
-        return GuardedProtocol(table, greet, **options)
-
-    return make

@@ -5,7 +5,6 @@ where Pulsar checks nothing or answers 500, the code is the one that the kind of
 """
 
 import re
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
@@ -17,7 +16,7 @@ from streaming.contract.events import load_object
 from streaming.contract.fields import INT64_MAX, Fields
 from streaming.contract.usage_events import DIMENSIONS
 from streaming.policy.files import check_entry
-from streaming.policy.policy_set import RAISE, UNLIMITED, PolicySet, Section
+from streaming.policy.policy_set import RAISE, UNLIMITED, Section
 from streaming.policy.schema import MIN_RATE, VALUES, Unlimited, limit
 from streaming.policy.validation import ClosedMapping, Finding, Form, expected
 from streaming.policy.yaml.lines import dotted
@@ -48,6 +47,7 @@ _ByteRate = Annotated[
 ]
 _GROUP_NAME: Final = re.compile(r"[-=:.\w]{1,255}", re.ASCII)
 _SHOWN_USERS: Final = 3
+_HOLDERS: Final = (f"{Section.TENANTS}.", f"{Section.NAMESPACES}.")
 _PARTITION: Final = "-partition-"
 
 
@@ -182,12 +182,6 @@ def group_view(entries: Entries, group: str) -> dict[str, Any]:
     return view | {name: value[name] for name in ("shadow", RAISE) if value.get(name)}
 
 
-def in_force(entries: Entries) -> tuple[PolicySet, int]:
-    """The policies in force now, and what time it is, ms."""
-    now_ms = time.time_ns() // 1_000_000
-    return PolicySet(entries, at=now_ms), now_ms
-
-
 def group_names(entries: Entries) -> list[str]:
     """All groups, sorted."""
     prefix = f"{Section.RESOURCE_GROUPS}."
@@ -222,6 +216,7 @@ def delete_group(entries: Entries, group: str) -> Changes:
     users = [
         f"{who.section.removesuffix('s')} {who.name}" for who, held in attached(entries) if held == group
     ]
+    users.sort(key=lambda who: who.startswith("namespace"))
     if users:
         more = f" and {len(users) - _SHOWN_USERS} more" if len(users) > _SHOWN_USERS else ""
         raise Refusal(412, f"ResourceGroup is in use by {', '.join(users[:_SHOWN_USERS])}{more}")
@@ -230,10 +225,10 @@ def delete_group(entries: Entries, group: str) -> Changes:
 
 def attached(entries: Entries) -> Iterator[tuple[Holder, str]]:
     """The tenants and namespaces that are attached to a group, each with that group."""
-    for section in (Section.TENANTS, Section.NAMESPACES):
-        for path, value in entries.items():
-            if path.startswith(f"{section}.") and value.get("resourcegroup"):
-                yield Holder(section=section, name=path.removeprefix(f"{section}.")), value["resourcegroup"]
+    for path, value in entries.items():
+        if path.startswith(_HOLDERS) and value.get("resourcegroup"):
+            section, _, name = path.partition(".")
+            yield Holder(section=Section(section), name=name), value["resourcegroup"]
 
 
 def attached_group(entries: Entries, holder: Holder) -> str | None:

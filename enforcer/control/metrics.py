@@ -5,7 +5,7 @@ from typing import Final
 
 from enforcer.control.answers.shown import Pressed
 from streaming.kafka_io.topic_watch import TopicMetrics
-from streaming.metrics import MetricTable, Sample, counter, gauge, histogram, read_gauge
+from streaming.metrics import MetricTable, Sample, counter, gauge, histogram, read_counter, read_gauge
 
 SECONDS_BUCKETS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _METHODS: Final = frozenset({"GET", "PUT", "POST", "DELETE", "HEAD", "OPTIONS"})
@@ -28,7 +28,7 @@ class AdminMetrics(MetricTable):
     )  # fmt: skip
     connections = gauge("Connections that are open")
     connections_ended = counter("Connections that were ended here, by reason", "reason")
-    streams = gauge("Streams of events that are open")
+    streams = read_gauge("Streams of events that are open", of="streams.open")
     streams_ended = counter(
         "Streams that have ended, by reason: gone, slow or stopped; full: turned away",
         "reason", "gone slow stopped full",
@@ -37,15 +37,24 @@ class AdminMetrics(MetricTable):
     refused_connections = counter("Clients turned away before anything of theirs was read", "reason")
     bad_policy_records = gauge("Records on weir.policies that cannot be used")
     policy_version = gauge("Newest version of the policies that was read")
-    usage_rows = gauge("Pairs of group and broker whose use is kept")
-    usage_rows_dropped = counter("Such pairs forgotten for lack of room")
-    dispatch_rows = gauge("Subscriptions at a broker, by proxy, whose deliveries are kept")
-    dispatch_rows_dropped = counter("Such rows forgotten for lack of room")
-    backlog_rows = gauge("Topics and their subscriptions whose backlogs are kept")
-    backlog_rows_dropped = counter("Such rows forgotten for lack of room")
-    entities = gauge("Entities of all laws that are kept")
-    entities_dropped = counter("Such entities forgotten for lack of room")
-    entity_details_dropped = counter("Entities that waited, whose details were forgotten for lack of room")
+    usage_rows = read_gauge("Pairs of group and broker whose use is kept", of="usage.rows.count")
+    usage_rows_dropped = read_counter("Such pairs forgotten for lack of room", of="usage.rows.dropped")
+    dispatch_rows = read_gauge(
+        "Subscriptions at a broker, by proxy, whose deliveries are kept", of="deliveries.rows.count"
+    )
+    dispatch_rows_dropped = read_counter(
+        "Such rows forgotten for lack of room", of="deliveries.rows.dropped"
+    )
+    backlog_rows = read_gauge(
+        "Topics and their subscriptions whose backlogs are kept", of="backlogs.rows.count"
+    )
+    backlog_rows_dropped = read_counter("Such rows forgotten for lack of room", of="backlogs.rows.dropped")
+    entities = read_gauge("Entities of all laws that are kept", of="view.table.rows.count")
+    entities_dropped = read_counter("Such entities forgotten for lack of room", of="view.table.rows.dropped")
+    entity_details_dropped = read_counter(
+        "Entities that waited, whose details were forgotten for lack of room",
+        of="view.details._waited.dropped",
+    )
     entity_used = read_gauge(
         "Share of its limit that an entity uses", "law entity", name="weir_entity_used_ratio"
     )
@@ -60,6 +69,8 @@ class AdminMetrics(MetricTable):
     def __init__(self) -> None:
         super().__init__()
         self._pressed: Sequence[Pressed] = ()
+        self.parts: object = None
+        """Whose tables these rows are of."""
         self.topics = TopicMetrics(self.registry, "admin")
 
     def tell(self, pressed: Sequence[Pressed], untold: int) -> None:
@@ -68,7 +79,9 @@ class AdminMetrics(MetricTable):
         self.entities_untold.set(untold)
 
     def read_samples(self) -> Iterator[Sample]:
-        """Of the entities that were told last."""
+        """Of what is kept, and of the entities that were told last."""
+        if self.parts is not None:
+            yield from self.read_paths((), self.parts)
         names = "entity_used", "entity_held", "entity_empty"
         used, held, empty = (vars(type(self))[name] for name in names)
         for each in self._pressed:

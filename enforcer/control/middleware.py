@@ -3,7 +3,7 @@
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
@@ -11,6 +11,7 @@ from typing import Final
 import orjson
 from starlette.datastructures import Headers
 from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from enforcer.control.access.auth import ASKS_FIRST_HEADER, SAFE_METHODS, admit, is_ours
@@ -25,7 +26,7 @@ logger = logging.getLogger("weir.admin")
 
 CALLER: Final = "weir.caller"
 """Where the scope of a request that was let in says who sent it."""
-_CHALLENGES: Final = (b'Bearer, Basic realm="weir"', b"Bearer")
+_CHALLENGES: Final = ('Bearer, Basic realm="weir"', "Bearer")
 """For a person who types an address; for a page that asks for a token itself, and wants no dialog before."""
 _UNKNOWN, _BEYOND = "unknown", "upstream"
 _MINUTE_S = 60.0
@@ -33,9 +34,9 @@ _SHOWN_BYTES = 512
 REFUSALS_A_MINUTE = 30
 
 
-def reason_body(reason: str) -> bytes:
+def reason_answer(status: int, reason: str, headers: Mapping[str, str] | None = None) -> Response:
     """What every error answers, as Pulsar's."""
-    return orjson.dumps({"reason": reason})
+    return Response(orjson.dumps({"reason": reason}), status, headers, "application/json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +108,7 @@ class AccessControl:
                 route = _BEYOND
                 await beyond.app(scope, receive, note)
                 return
-            who = await self._admitted(scope)
+            who = self._admitted(scope)
             await self._app(scope, receive, note)
         except Refusal as refused:
             # The reason names the token's holder where there is one, and never the token.
@@ -115,13 +116,13 @@ class AccessControl:
             # Strangers must not be able to fill the log that tells of those who have a token.
             self._refusals[refused.status].warn(line)
             who = ""
-            await self._refuse(scope, note, refused)
+            await self._refuse(scope, receive, note, refused)
         except Exception:
             # A mistake of ours costs this request, and the log says what it was.
             logger.exception("%s %s failed", scope["method"], scope["path"])
             if not status:
                 mistake = Refusal(500, "The admin API made a mistake; its log says which")
-                await self._refuse(scope, note, mistake)
+                await self._refuse(scope, receive, note, mistake)
         finally:
             if sent_on is not None:
                 self._requests[sent_on] -= 1
@@ -130,28 +131,23 @@ class AccessControl:
         if who and scope["method"] not in SAFE_METHODS:
             logger.info("%s %s by %s: %s", scope["method"], _path(scope), who, status)
 
-    async def _admitted(self, scope: Scope) -> str:
+    def _admitted(self, scope: Scope) -> str:
         """Who asks for what is Weir's own; raises Refusal."""
         if self._beyond is not None:
             self._beyond.check(scope)
-        scope[CALLER] = caller = await admit(
-            self._in_force(), Request(scope), self._settings.allowed_origins
-        )
+        scope[CALLER] = caller = admit(self._in_force(), Request(scope), self._settings.allowed_origins)
         return caller.name
 
-    async def _refuse(self, scope: Scope, send: Send, refused: Refusal) -> None:
-        asked, headers = Headers(scope=scope), [(b"content-type", b"application/json")]
+    async def _refuse(self, scope: Scope, receive: Receive, send: Send, refused: Refusal) -> None:
+        asked, headers = Headers(scope=scope), dict[str, str]()
         if refused.status == HTTPStatus.UNAUTHORIZED:
-            headers.append((b"www-authenticate", _CHALLENGES[ASKS_FIRST_HEADER in asked]))
+            headers["www-authenticate"] = _CHALLENGES[ASKS_FIRST_HEADER in asked]
         if (origin := asked.get("origin", "")) in self._settings.allowed_origins:
             # Else its browser does not show a listed page why it was refused.
-            headers += [(b"access-control-allow-origin", origin.encode()), (b"vary", b"Origin")]
+            headers |= {"access-control-allow-origin": origin, "vary": "Origin"}
         if refused.retry_after_s:
-            headers.append((b"retry-after", str(refused.retry_after_s).encode()))
-        body = reason_body(refused.reason)
-        headers.append((b"content-length", str(len(body)).encode()))
-        await send({"type": "http.response.start", "status": refused.status, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+            headers["retry-after"] = str(refused.retry_after_s)
+        await reason_answer(refused.status, refused.reason, headers)(scope, receive, send)
 
     def _in_force(self) -> Sequence[Grant]:
         return self._tokens.in_force(self._metrics.token_reads)

@@ -29,7 +29,7 @@ from enforcer.control.usage import UsageTable
 from streaming.contract.events import REASON_MAX
 from streaming.kafka_io.policy_topic import PolicyLog
 from streaming.kafka_io.weir_topics import TopicFault
-from streaming.policy.policy_set import Section
+from streaming.policy.policy_set import PolicySet, Section
 from streaming.policy.validation import Schema
 
 BODY_TIMEOUT_MS: Final = 5_000
@@ -153,8 +153,17 @@ class Parts:
     beyond: ASGIApp | None = None
     """Gets what is not Weir's own, where it stands in front of another admin API."""
 
+    def in_force(self) -> tuple[PolicySet, int]:
+        """The policies in force now, made once for all who ask, and what time it is, ms.
 
-def namespace_holder(tenant: Name, namespace: Name) -> Holder:
+        Raises:
+            Unavailable: see PolicyStore.
+        """
+        _ = self.store.entries
+        return self.view.policies, time.time_ns() // 1_000_000
+
+
+async def namespace_holder(tenant: Name, namespace: Name) -> Holder:
     """The namespace that a path names."""
     return Holder(section=Section.NAMESPACES, name=f"{tenant}/{namespace}")
 
@@ -183,12 +192,12 @@ def not_global(text: str) -> None:
         )
 
 
-def never() -> bool:
+async def never() -> bool:
     """A namespace has nothing above it that would apply."""
     return False
 
 
-def if_applied(applied: Flag = "false") -> bool:
+async def if_applied(applied: Flag = "false") -> bool:
     """Whether it is asked what applies, not only what is set there."""
     return flag("applied", applied)
 
@@ -260,7 +269,7 @@ def add_change(
         def within_reach(entries: Entries) -> Changes:
             # By tokens and entries as they are now, and not only as they were when it was asked.
             check_in_force(parts.tokens.in_force(parts.metrics.token_reads), caller_of(request))
-            _check_reach(request, lambda: entries)
+            check_reach(caller_of(request), request, lambda: entries)
             changes: Changes = decide(entries)
             return changes
 
@@ -282,15 +291,9 @@ def reach_check(parts: Parts) -> Callable[[Request], Awaitable[None]]:
     """A dependency that keeps a tenant's token to what is its own."""
 
     async def check(request: Request) -> None:
-        _check_reach(request, lambda: parts.store.entries)
+        check_reach(caller_of(request), request, lambda: parts.store.entries)
 
     return check
-
-
-def _check_reach(request: Request, entries: Callable[[], Entries]) -> None:
-    check_reach(
-        caller_of(request), request.method, request.scope["route"].path, request.path_params, entries
-    )
 
 
 def _reason(sent: str) -> str:

@@ -11,9 +11,7 @@ from functools import partial
 from typing import Any, Final
 
 import uvicorn
-from confluent_kafka import Message
 from fastapi import FastAPI
-from prometheus_client import Counter, Gauge
 from starlette.types import ASGIApp
 
 from enforcer.control.access.tokens import Tokens
@@ -22,10 +20,10 @@ from enforcer.control.api import create_app
 from enforcer.control.backlog.records import BacklogReport, report_of
 from enforcer.control.backlog.stats import kept_since
 from enforcer.control.backlog.table import BacklogTable
-from enforcer.control.connections import REQUEST_MS, Connections, guarded
+from enforcer.control.connections import REQUEST_MS, Connections, GuardedProtocol
 from enforcer.control.dispatch.records import DispatchDecision
 from enforcer.control.dispatch.table import DeliveryTable
-from enforcer.control.entities.feed import DECISIONS, REPORTS, Told, decisions_of, reports_of, told
+from enforcer.control.entities.feed import DECISIONS, REPORTS, REQUESTS, Told, decisions_of, reports_of, told
 from enforcer.control.entities.view import EntityView
 from enforcer.control.metrics import AdminMetrics
 from enforcer.control.parts import Parts, Unavailable
@@ -46,7 +44,6 @@ from streaming.contract.errors import WeirError
 from streaming.contract.events import MAX_AHEAD_MS
 from streaming.contract.topics import Cluster
 from streaming.contract.usage_events import DispatchUsage, GroupUsage, dispatch_usage
-from streaming.kafka_io.newest import Newest
 from streaming.kafka_io.tail import Tail
 from streaming.kafka_io.threads import use_threads
 from streaming.kafka_io.topic_watch import TopicWatch
@@ -100,29 +97,27 @@ class AdminService:
         self._usage = UsageTable(_ROWS_MAX)
         self._deliveries = DeliveryTable(_ROWS_MAX)
         self._backlogs = BacklogTable(_ROWS_MAX)
-        self._topics = cluster.topics
-        self._watch = self._watch_over(cluster)
-        self._store = KafkaPolicyStore(
-            cluster,
-            settings=settings,
-            metrics=self._metrics,
-            wrong=lambda: self._watch.wrong(cluster.topics.policies),
+        self._topics = topics = cluster.topics
+        self._watch = TopicWatch(
+            cluster, metrics=self._metrics.topics, logger=logger, on_replaced=self._begin_anew
         )
+        self._store = KafkaPolicyStore(
+            cluster, settings=settings, metrics=self._metrics,
+            wrong=lambda: self._watch.wrong(topics.policies),
+        )  # fmt: skip
         self._in_force, self._until = PolicySet(), 0.0
         self._view = EntityView(self._policies)
-        topics = cluster.topics
         self._tails = {
-            topics.decisions: self._tail(
-                cluster, topics.decisions, partial(decisions_of, readers=_DECISIONS), self._take_decisions
-            ),
-            **{
-                topic: self._tail(
-                    cluster, topic, partial(reports_of, readers=_REPORTS), self._take_reports
-                )
-                for topic in (topics.usage, topics.requests)
-            },
+            topic: Tail[Told](
+                cluster.properties, topic, from_beginning=False, back_ms=_BACK_MS, parse=parse, deliver=take
+            )
+            for topic, parse, take in (
+                (topics.decisions, partial(decisions_of, readers=_DECISIONS), self._take_decisions),
+                (topics.usage, partial(reports_of, readers=_REPORTS), self._take_reports),
+                (topics.requests, partial(reports_of, readers=REQUESTS), self._take_reports),
+            )
         }
-        self._view.signs.readers = {topic: partial(_read_to, tail) for topic, tail in self._tails.items()}
+        self._view.signs.readers = self._tails
         parts = Parts(
             store=self._store,
             usage=self._usage,
@@ -134,7 +129,7 @@ class AdminService:
             tokens=tokens,
             topic_faults=lambda: self._watch.faults,
         )
-        self._streams = parts.streams
+        self._streams, self._metrics.parts = parts.streams, parts
         app = create_app(parts if beyond is None else replace(parts, beyond=beyond(parts)))
         self._server = _server(app, settings, self._metrics, request_ms)
         self._serving: asyncio.Task[None] | None = None
@@ -146,7 +141,7 @@ class AdminService:
     @property
     def read(self) -> asyncio.Event:
         """Set once the policies are known."""
-        return self._store.read
+        return self._store.tail.caught_up
 
     async def start(self) -> None:
         """Listen, and begin to read.
@@ -158,7 +153,9 @@ class AdminService:
             # A header may name any address, also of this machine.
             raise WeirError("admin.proxy_protocol: required needs tokens (weir admin --tokens)")
         use_threads()
-        self._serve_metrics()
+        if self._metrics_address is not None:
+            tls = None if self._settings.tls is None else WatchedContext.of_metrics(self._settings.tls)
+            self.metrics_url = serve_metrics(self._metrics.registry, *self._metrics_address, tls)
         listener = listen_at(self._listen, both=False)
         host, port = listener.getsockname()[:2]
         scheme = "http" if self._settings.tls is None else "https"
@@ -166,7 +163,7 @@ class AdminService:
         if not self.has_tokens:
             logger.warning("no tokens are configured: only clients on this machine are answered")
         self._watch.start()
-        self._store.start()
+        self._store.tail.start(asyncio.get_running_loop())
         self._reading = asyncio.create_task(self._read())
         self._serving = asyncio.create_task(self._server.serve(sockets=[]))
         self._tell()
@@ -188,7 +185,8 @@ class AdminService:
             await self._serving
         if self._reading is not None:
             self._reading.cancel()
-        await asyncio.gather(self._store.stop(), *(tail.stop(_TAIL_STOP_S) for tail in self._tails.values()))
+        tails: tuple[Tail[Any], ...] = (self._store.tail, *self._tails.values())
+        await asyncio.gather(*(tail.stop(_TAIL_STOP_S) for tail in tails))
 
     async def _read(self) -> None:
         """Read what was decided once the policies are known: without its limit no use says anything."""
@@ -201,35 +199,12 @@ class AdminService:
         self._metrics.tell(*pressed(self._view, time.time_ns() // 1_000_000))
         self._telling = asyncio.get_running_loop().call_later(_TELL_S, self._tell)
 
-    def _serve_metrics(self) -> None:
-        if self._metrics_address is None:
-            return
-        settings = self._settings.tls
-        tls = None if settings is None else WatchedContext.of_metrics(settings)
-        self.metrics_url = serve_metrics(self._metrics.registry, *self._metrics_address, tls)
-
-    def _watch_over(self, cluster: Cluster) -> TopicWatch:
-        return TopicWatch(
-            cluster, metrics=self._metrics.topics, logger=logger, on_replaced=self._begin_anew
-        )
-
     def _begin_anew(self, topic: str) -> None:
         """A topic was made again: its new records count from the first on (called by the watch's thread)."""
-        if topic == self._topics.policies:
-            self._store.begin_anew()
-        elif topic in self._tails:
-            self._tails[topic].begin_anew()
-
-    def _tail(
-        self,
-        cluster: Cluster,
-        topic: str,
-        parse: Callable[[Message], list[Told]],
-        deliver: Callable[[list[Told]], None],
-    ) -> Tail[Told]:
-        return Tail(
-            cluster.properties, topic, from_beginning=False, back_ms=_BACK_MS, parse=parse, deliver=deliver
-        )
+        policies = topic == self._topics.policies
+        tail: Tail[Any] | None = self._store.tail if policies else self._tails.get(topic)
+        if tail is not None:
+            tail.begin_anew()
 
     def _policies(self) -> PolicySet:
         """Those in force; none before they are read."""
@@ -241,57 +216,38 @@ class AdminService:
         return self._in_force
 
     def _take_decisions(self, decisions: list[Told]) -> None:
-        with self._counted():
-            for decision, fields, ts in decisions:
-                latest = ts + MAX_AHEAD_MS
-                # One from the future would stand until then, whatever comes.
-                if CANDIDATE in fields:
-                    continue
-                if isinstance(decision, Share):
-                    self._usage.take_share(decision, ts)
-                elif isinstance(decision, DispatchDecision):
-                    if decision.at <= latest:
-                        self._deliveries.take_decision(decision)
-                elif isinstance(decision, BacklogDecision) and decision.ts <= latest:
-                    self._backlogs.take_decision(decision)
-                elif isinstance(decision, BacklogAction) and decision.ts <= latest:
-                    self._backlogs.take_action(decision)
-            self._view.take_decisions(decisions)
+        for decision, fields, ts in decisions:
+            # One from the future would stand until then, whatever comes.
+            latest = ts + MAX_AHEAD_MS
+            if CANDIDATE in fields:
+                continue
+            if isinstance(decision, Share):
+                self._usage.take_share(decision, ts)
+            elif isinstance(decision, DispatchDecision):
+                if decision.at <= latest:
+                    self._deliveries.take_decision(decision)
+            elif isinstance(decision, BacklogDecision) and decision.ts <= latest:
+                self._backlogs.take_decision(decision)
+            elif isinstance(decision, BacklogAction) and decision.ts <= latest:
+                self._backlogs.take_action(decision)
+        self._view.take_decisions(decisions)
+        self._forget()
 
     def _take_reports(self, reports: list[Told]) -> None:
-        with self._counted():
-            for report, _, ts in reports:
-                latest = ts + MAX_AHEAD_MS
-                if isinstance(report, GroupUsage) and report.ts <= latest:
-                    self._usage.take_report(report)
-                elif isinstance(report, DispatchUsage):
-                    self._deliveries.take_usage(report, report.proxy or "", ts)
-                elif isinstance(report, BacklogReport) and report.ts <= latest:
-                    self._backlogs.take_report(report)
-            self._view.take_reports(reports)
+        for report, _, ts in reports:
+            latest = ts + MAX_AHEAD_MS
+            if isinstance(report, GroupUsage) and report.ts <= latest:
+                self._usage.take_report(report)
+            elif isinstance(report, DispatchUsage):
+                self._deliveries.take_usage(report, report.proxy or "", ts)
+            elif isinstance(report, BacklogReport) and report.ts <= latest:
+                self._backlogs.take_report(report)
+        self._view.take_reports(reports)
+        self._forget()
 
-    @contextlib.contextmanager
-    def _counted(self) -> Iterator[None]:
-        """Counts what is forgotten meanwhile."""
-        metrics = self._metrics
-        tables: list[tuple[Newest[Any, Any], Gauge, Counter]] = [
-            (self._usage.rows, metrics.usage_rows, metrics.usage_rows_dropped),
-            (self._deliveries.rows, metrics.dispatch_rows, metrics.dispatch_rows_dropped),
-            (self._backlogs.rows, metrics.backlog_rows, metrics.backlog_rows_dropped),
-            (self._view.table.rows, metrics.entities, metrics.entities_dropped),
-        ]
-        before, details = [rows.dropped for rows, _, _ in tables], self._view.details.dropped
-        yield
-        metrics.entity_details_dropped.inc(self._view.details.dropped - details)
-        # Nothing is read before the policies are: they say how long a check may take.
+    def _forget(self) -> None:
+        """Let go of topics that are there no more; the policies, which are read first, say how soon."""
         self._backlogs.forget(kept_since(self._policies(), time.time_ns() // 1_000_000))
-        for (rows, kept, dropped), dropped_before in zip(tables, before, strict=True):
-            kept.set(len(rows))
-            dropped.inc(rows.dropped - dropped_before)
-
-
-def _read_to(tail: Tail[Told]) -> int | None:
-    return tail.read_to_ms
 
 
 def _server(app: FastAPI, settings: AdminSettings, metrics: AdminMetrics, request_ms: int) -> "_Server":
@@ -301,12 +257,8 @@ def _server(app: FastAPI, settings: AdminSettings, metrics: AdminMetrics, reques
         doors, lambda _name: True, lambda: settings.connections_max,
         metrics.tls_failures, metrics.refused_connections, goodbye_s=REQUEST_MS / 1000,
     )  # fmt: skip
-    protocol = guarded(Connections(settings, metrics, request_ms), entrance.greet)
-    return _Server(_server_config(app, protocol), entrance)
-
-
-def _server_config(app: FastAPI, protocol: Callable[..., asyncio.Protocol]) -> uvicorn.Config:
-    return uvicorn.Config(
+    protocol = partial(GuardedProtocol, Connections(settings, metrics, request_ms), entrance.greet)
+    config = uvicorn.Config(
         app,
         http=protocol,  # type: ignore[arg-type]  # all that is done with the class is to call it
         ws="none",
@@ -322,6 +274,7 @@ def _server_config(app: FastAPI, protocol: Callable[..., asyncio.Protocol]) -> u
         timeout_keep_alive=_IDLE_S,
         timeout_graceful_shutdown=_STOP_S,
     )
+    return _Server(config, entrance)
 
 
 class _Server(uvicorn.Server):

@@ -6,8 +6,6 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from confluent_kafka import Message
-
 from enforcer.control.groups import Changes, Entries, Refusal
 from enforcer.control.metrics import AdminMetrics
 from enforcer.control.parts import Unavailable
@@ -34,7 +32,6 @@ ORIGIN = "admin"
 _LAG_LIMIT_S = 2.0
 _LEAST_S = 0.05
 _FETCH_WAIT_MS = 100
-_STOP_LIMIT_S = 1.0
 
 
 class _Behind(WeirError):
@@ -42,7 +39,10 @@ class _Behind(WeirError):
 
 
 class KafkaPolicyStore:
-    """A `PolicyStore`; everything but the reading itself happens in the loop that `start` is called in.
+    """A `PolicyStore`; everything but the reading itself happens in the loop that `tail` is started with.
+
+    Attributes:
+        tail: reads them; a change under way at its stop is left to its own limit.
 
     Args:
         cluster: that holds them.
@@ -70,21 +70,16 @@ class KafkaPolicyStore:
         # What may have been written and was not yet read back.
         self._unseen: Attempt | None = None
         self._asker: Reader | None = None
-        self._tail = Tail(
+        self.tail = Tail(
             cluster.properties,
             cluster.topics.policies,
             from_beginning=True,
-            parse=_raw,
+            parse=lambda message: [(message.value(), message.timestamp()[1])],
             deliver=self._take,
             at_end=self._at_end,
             fetch_wait_ms=_FETCH_WAIT_MS,
             begun_anew=self._forget,
         )
-
-    @property
-    def read(self) -> asyncio.Event:
-        """Set once the policies that were there at the start are known."""
-        return self._tail.caught_up
 
     @property
     def entries(self) -> Entries:
@@ -96,18 +91,6 @@ class KafkaPolicyStore:
         """See PolicyStore."""
         self._check_read()
         return self._log
-
-    def start(self) -> None:
-        """Begin to read."""
-        self._tail.start(asyncio.get_running_loop())
-
-    def begin_anew(self) -> None:
-        """The topic was deleted and made again: only what the new one says counts. From any thread."""
-        self._tail.begin_anew()
-
-    async def stop(self) -> None:
-        """End reading; a change under way is left to its own limit."""
-        await self._tail.stop(_STOP_LIMIT_S)
 
     async def change(self, decide: Callable[[Entries], Changes], actor: str, reason: str) -> None:
         """See PolicyStore."""
@@ -225,7 +208,7 @@ class KafkaPolicyStore:
         return self._asker.span(self._cluster.topics.policies, 0, limit_s).end
 
     def _check_read(self) -> None:
-        if not self.read.is_set():
+        if not self.tail.caught_up.is_set():
             raise Unavailable("The policies have not been read yet: Kafka does not answer")
 
     def _forget(self) -> None:
@@ -254,7 +237,3 @@ def updates_of(log: PolicyLog, changes: Changes) -> list[Update]:
         for path, value in changes.items()
         if value is None or held.get(path) != value or log.origins.get(path) != ORIGIN
     ]
-
-
-def _raw(message: Message) -> list[tuple[bytes | None, int]]:
-    return [(message.value(), message.timestamp()[1])]

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from streaming.contract.decisions import Share
 from streaming.contract.names import GROUP_PREFIXES
-from streaming.contract.usage_events import DIMENSIONS, GroupReport, GroupUsage
+from streaming.contract.usage_events import DIMENSIONS, GroupUsage
 from streaming.kafka_io.newest import Newest
 from streaming.policy.groups import GroupLimits, RoundRules
 from streaming.policy.policy_set import UNLIMITED
@@ -76,8 +76,12 @@ class UsageTable:
             if group.startswith(GROUP_PREFIXES):
                 continue
             row = self.rows.heard((group, event.broker), _Row)
-            if event.ts >= row.reported_ts:
-                self._take(row, event, report)
+            if event.ts < row.reported_ts:
+                continue
+            row.reported_ts, row.period_ms, row.counts = event.ts, event.period_ms, report.counts
+            row.throttled_ms = tuple(time_ms or 0 for time_ms in report.throttled_ms)
+            for position, time_ms in enumerate(row.throttled_ms):
+                row.throttled_total_ms[position] += time_ms
 
     def take_share(self, share: Share, ts: int) -> None:
         """Take a share in, written or repeated at `ts`; one with `limits` None ends the broker's share."""
@@ -109,12 +113,6 @@ class UsageTable:
             "throttledMs": _sums([member["throttledMs"] for member in members]),
             "members": members,
         }
-
-    def _take(self, row: _Row, event: GroupUsage, report: GroupReport) -> None:
-        row.reported_ts, row.period_ms, row.counts = event.ts, event.period_ms, report.counts
-        row.throttled_ms = tuple(time_ms or 0 for time_ms in report.throttled_ms)
-        for position, time_ms in enumerate(row.throttled_ms):
-            row.throttled_total_ms[position] += time_ms
 
 
 def _member(broker: str, row: _Row, now_ms: int) -> dict[str, Any]:

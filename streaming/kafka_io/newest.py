@@ -28,12 +28,13 @@ class Newest(Generic[K, R]):
         self._rows: OrderedDict[K, R] = OrderedDict()
         # Lists: of most groups there is one, and of a long one the first leaves first.
         self._groups: dict[Any, list[K]] = {}
-        self._count = 0
+        self.count = 0
+        """For how many rows all count together."""
         self.dropped = 0
         """How many rows went for lack of room."""
 
     def __len__(self) -> int:
-        return self._count
+        return self.count
 
     def items(self) -> Iterator[tuple[K, R]]:
         """Subjects and their rows, the one silent longest first."""
@@ -72,14 +73,14 @@ class Newest(Generic[K, R]):
 
     def resize(self, by: int) -> None:
         """A row counts for so many more; who was silent longest makes room."""
-        self._count += by
-        while self._count > self._most:
+        self.count += by
+        while self.count > self._most:
             self.dropped += self.remove(next(iter(self._rows)))
 
     def remove(self, key: K) -> int:
         """Let a subject go; for how many rows it counted."""
         weight = self._weight(self._rows.pop(key))
-        self._count -= weight
+        self.count -= weight
         if (group := self._group(key)) is not None:
             self._groups[group].remove(key)
             if not self._groups[group]:

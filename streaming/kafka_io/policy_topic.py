@@ -197,22 +197,33 @@ def earlier_of(told: Sequence[bytes], most_bytes: int) -> list[orjson.Fragment]:
     return kept
 
 
-def rows(log: PolicyLog, entry: str | None, from_ms: int, newest: int | None = None) -> list[dict[str, Any]]:
+def rows(log: PolicyLog, entry: str | None, from_ms: int) -> list[dict[str, Any]]:
     """The changes from a time on, oldest first.
 
     Args:
         log: what was read.
         entry: the path of one; None: of all.
         from_ms: ms since the epoch.
-        newest: so many at the end are enough, and little more is read: a log may hold a million.
     """
     told = log.told if entry is None else {entry: log.told.get(entry, [])}
-    if newest is not None and newest < len(told):
-        # An entry whose last change comes before so many has none among them.
-        paths = nlargest(newest, told, key=lambda path: _place(orjson.loads(told[path][-1])))
-        told = {path: told[path] for path in paths}
     found = [row for path, each in told.items() for row in _of_entry(path, each) if row["at"] >= from_ms]
     return sorted(found, key=_place)
+
+
+def newest_rows(told: Mapping[str, Sequence[bytes]], begin: int, size: int) -> list[dict[str, Any]]:
+    """So many changes behind the first, the newest first; no others are made, as a log may hold a million.
+
+    Args:
+        told: as of PolicyLog.
+        begin, size: how many are left out, and are wanted.
+    """
+    if begin + size < len(told):
+        # An entry whose last change comes before so many has none among them.
+        paths = nlargest(begin + size, told, key=lambda path: _place(orjson.loads(told[path][-1])))
+        told = {path: told[path] for path in paths}
+    changes = ((path, number, orjson.loads(each)) for path in told for number, each in enumerate(told[path]))
+    places = nlargest(begin + size, ((*_place(change), path, number) for path, number, change in changes))
+    return [[*_of_entry(path, told[path])][number] for *_, path, number in places[begin:]]
 
 
 def _place(change: Mapping[str, Any]) -> tuple[int, int]:

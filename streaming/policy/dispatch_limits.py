@@ -87,15 +87,19 @@ def dispatch_group(topic: str, subscription: str | None = None) -> str:
     return name if subscription is None else f"{name}/{subscription}"
 
 
+def split_subscription(name: str) -> tuple[str, str]:
+    """Topic and subscription, which may be empty, of TOPIC/SUBSCRIPTION."""
+    parts = name.split("/", _SLASHES_OF_TOPIC + 1)
+    return "/".join(parts[: _SLASHES_OF_TOPIC + 1]), "".join(parts[_SLASHES_OF_TOPIC + 1 :])
+
+
 def parse_dispatch_group(group: str) -> tuple[str, str | None] | None:
     """The topic and the subscription (None: all of the topic) of a group; None: not such a name."""
-    if not group.startswith(DISPATCH_GROUP_PREFIX):
+    name = group.removeprefix(DISPATCH_GROUP_PREFIX)
+    topic, subscription = split_subscription(name)
+    if name == group or not TOPIC.fullmatch(topic) or name == f"{topic}/":
         return None
-    parts = group.removeprefix(DISPATCH_GROUP_PREFIX).split("/", _SLASHES_OF_TOPIC + 1)
-    topic, rest = "/".join(parts[: _SLASHES_OF_TOPIC + 1]), parts[_SLASHES_OF_TOPIC + 1 :]
-    if not TOPIC.fullmatch(topic) or rest == [""]:
-        return None
-    return topic, rest[0] if rest else None
+    return topic, subscription or None
 
 
 def _limit(value: Mapping[str, Any], group: str) -> Limit:

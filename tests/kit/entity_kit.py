@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from enforcer.control.entities.feed import DECISIONS, REPORTS, Told
+from enforcer.control.entities.feed import DECISIONS, REPORTS, REQUESTS, Told
 from enforcer.control.entities.view import EntityView
 from streaming.policy.policy_set import PolicySet
 
@@ -35,7 +35,8 @@ def reported(made: EntityView, *events: dict[str, Any]) -> None:
     """Events, each written at its `ts`."""
     told: list[Told] = []
     for number, fields in enumerate(events):
-        read = REPORTS[fields["type"]](fields, str(fields.get("id", number)), fields["ts"])
+        reader = {**REPORTS, **REQUESTS}[fields["type"]]
+        read = reader(fields, str(fields.get("id", number)), fields["ts"])
         told.append((read, fields, fields["ts"]))
     made.take_reports(told)
 

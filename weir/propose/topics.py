@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from enforcer.control.answers.ladder import split_subscription
 from streaming.contract.names import namespace_of
+from streaming.policy.dispatch_limits import split_subscription
 from streaming.policy.policy_set import Section
 from weir.propose.demand import AGE, BYTES, MSGS, SIZE, Kind
 from weir.propose.proposal import OWN_MAX, Asked, Proposal, may_be

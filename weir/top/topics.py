@@ -3,7 +3,7 @@
 from contextlib import ExitStack, closing
 from typing import Final
 
-from enforcer.control.entities.feed import decisions_of, reports_of
+from enforcer.control.entities.feed import REPORTS, REQUESTS, decisions_of, reports_of
 from enforcer.control.entities.table import SLOT_MS, SLOTS
 from enforcer.control.entities.view import EntityView
 from streaming.contract.topics import Cluster
@@ -51,7 +51,7 @@ class RecentPast:
         # Limits before what is measured against them.
         for message in reader.read_on(reader.spans(self._topics.decisions, since_ms)):
             self.view.take_decisions(decisions_of(message))
-        for topic in (self._topics.usage, self._topics.requests):
+        for topic, readers in ((self._topics.usage, REPORTS), (self._topics.requests, REQUESTS)):
             for message in reader.read_on(reader.spans(topic, since_ms)):
-                self.view.take_reports(reports_of(message))
+                self.view.take_reports(reports_of(message, readers))
         return wall_ms()

@@ -1,19 +1,18 @@
 """Who may use the admin API: tokens with roles, or without tokens this machine only (docs/contract.md 4)."""
 
 import base64
-import contextlib
 import hmac
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from ipaddress import ip_address
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from fastapi.security import HTTPBasic, HTTPBearer
-from starlette.exceptions import HTTPException
+from fastapi.security import HTTPBearer
 from starlette.requests import Request
 
 from enforcer.control.access.tokens import Grant, Role, digest_of
 from enforcer.control.groups import Entries, Refusal, attached, group_names
+from streaming.policy.policy_set import Section
 
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 # Set by anything that passes requests on; its clients may be anywhere.
@@ -29,16 +28,9 @@ _FOR_ALL: Final = frozenset(
 )
 """What says the same to everybody, and lists that tell each one's own."""
 BEARER: Final = HTTPBearer(scheme_name="token", auto_error=False)
-_BASIC: Final = HTTPBasic(auto_error=False)
 
 
-def is_page(request: Request) -> bool:
-    """Whether the console's own files are asked for, which tell nothing: the page asks for a token itself."""
-    path = request.scope["path"]
-    return request.method in SAFE_METHODS and (path == "/" or path.startswith(_CONSOLE))
-
-
-async def admit(grants: Sequence[Grant], request: Request, origins: Collection[str] = ()) -> Grant:
+def admit(grants: Sequence[Grant], request: Request, origins: Collection[str] = ()) -> Grant:
     """Let a request in; returns who sent it, and what that one may do.
 
     What a tenant's token may do depends on what the path names: see `check_reach`.
@@ -56,13 +48,15 @@ async def admit(grants: Sequence[Grant], request: Request, origins: Collection[s
     if request.method == "OPTIONS" and request.headers.get("origin") in origins:
         # A browser asks on behalf of a listed page whether it may show a token.
         return Grant(name="preflight", role=Role.VIEWER)
-    if is_page(request):
+    path: str = request.scope["path"]
+    if request.method in SAFE_METHODS and (path == "/" or path.startswith(_CONSOLE)):
+        # The console's own files tell nothing: the page asks for a token itself.
         return Grant(name="page", role=Role.VIEWER)
-    token, is_password = await _token(request)
-    grant = None if token is None else _find(grants, digest_of(token))
+    scheme, token = _shown(request)
+    grant = _find(grants, digest_of(token)) if scheme in ("bearer", "basic") else None
     if grant is None:
         raise Refusal(401, "No valid token; expected Authorization: Bearer TOKEN")
-    if is_password and request.method not in SAFE_METHODS:
+    if scheme == "basic" and request.method not in SAFE_METHODS:
         # A browser sends it by itself, also when another site makes it change something.
         raise Refusal(403, "A token as password only reads; expected Authorization: Bearer TOKEN")
     if request.method not in SAFE_METHODS and grant.role is Role.VIEWER:
@@ -70,29 +64,26 @@ async def admit(grants: Sequence[Grant], request: Request, origins: Collection[s
     return grant
 
 
-def check_reach(
-    grant: Grant, method: str, route: str, names: Mapping[str, Any], entries: Callable[[], Entries]
-) -> None:
+def check_reach(grant: Grant, request: Request, entries: Callable[[], Entries]) -> None:
     """Keep a tenant's token to its tenants, their namespaces and topics, and to see the groups that they use.
 
     Args:
         grant: who asks.
-        method, route: of the request, the route as a template.
-        names: what its path names.
+        request: its path is known to name something.
         entries: the policies in force.
 
     Raises:
         Refusal: 403, it is somebody else's.
     """
-    if grant.role is not Role.TENANT or route in _FOR_ALL:
+    if grant.role is not Role.TENANT or request.scope["route"].path in _FOR_ALL:
         return
+    names = request.path_params
     tenant, group = names.get("tenant"), names.get("rg")
-    if tenant is not None:
-        reached = tenant in grant.tenants
-        if reached and group is not None:
-            reached = _may_attach(grant, names, entries())
-    else:
-        reached = method in SAFE_METHODS and group is not None and group in groups_seen(grant, entries())
+    reached: bool = tenant in grant.tenants
+    if reached and group is not None:
+        reached = _may_attach(grant, names, entries())
+    elif tenant is None and group is not None and request.method in SAFE_METHODS:
+        reached = group in groups_seen(grant, entries())
     if not reached:
         own = ", ".join(sorted(grant.tenants))
         raise Refusal(403, f"Don't have admin permissions: {grant.name} is for what belongs to {own}")
@@ -111,20 +102,28 @@ def _may_attach(grant: Grant, names: Mapping[str, Any], entries: Entries) -> boo
 
 def groups_seen(grant: Grant, entries: Entries) -> list[str]:
     """Names of the groups that a token shows, sorted; a tenant's those that anything of it is attached to."""
-    names = group_names(entries)
     if grant.role is not Role.TENANT:
-        return names
-    return sorted({group for who, group in attached(entries) if who.tenant in grant.tenants} & {*names})
+        return group_names(entries)
+    own = {group for who, group in attached(entries) if who.tenant in grant.tenants}
+    return sorted(group for group in own if f"{Section.RESOURCE_GROUPS}.{group}" in entries)
 
 
 def is_ours(grants: Sequence[Grant], request: Request) -> bool:
-    """Whether a request shows a token of Weir's, as bearer or as password."""
+    """Whether a request shows a token of Weir's, as bearer, as password or in any other way."""
+    return _find(grants, digest_of(_shown(request)[1])) is not None
+
+
+def _shown(request: Request) -> tuple[str, str]:
+    """How a request shows a token, in small letters, empty if that cannot be read; and the token."""
     scheme, _, credential = request.headers.get("authorization", "").partition(" ")
     token = credential.strip()
-    if scheme.lower() == "basic":
-        with contextlib.suppress(ValueError):
-            token = base64.b64decode(token).decode().partition(":")[2]
-    return _find(grants, digest_of(token)) is not None
+    if scheme.lower() != "basic":
+        return scheme.lower(), token
+    try:
+        # A browser cannot send a token, but asks for a password.
+        return "basic", base64.b64decode(token).decode().partition(":")[2]
+    except ValueError:
+        return "", token
 
 
 def _find(grants: Iterable[Grant], digest: bytes) -> Grant | None:
@@ -140,18 +139,6 @@ def check_in_force(grants: Sequence[Grant], caller: Grant) -> None:
     """Whether what let a request in still does, with the tokens of now; raises Refusal (401) if not."""
     if caller.digest and caller not in grants:
         raise Refusal(401, f"The token of {caller.name} is not in force any more; nothing was changed")
-
-
-async def _token(request: Request) -> tuple[str | None, bool]:
-    """What it shows, and whether as a password: a browser cannot send a token, but asks for that."""
-    bearer = await BEARER(request)
-    if bearer is not None:
-        return bearer.credentials.strip(), False
-    try:
-        basic = await _BASIC(request)
-    except HTTPException:
-        return None, True
-    return None if basic is None else basic.password, True
 
 
 def _admit_loopback(request: Request, origins: Collection[str]) -> Grant:

@@ -6,14 +6,13 @@ from typing import Any, Final, NamedTuple
 from enforcer.control.entities.laws import MEASURES, Entity, Law
 from streaming.contract.errors import BadEvent
 from streaming.contract.names import DISPATCH_GROUP_PREFIX, QUOTA_GROUP_PREFIX, parse_subject
-from streaming.policy.dispatch_limits import parse_dispatch_group
+from streaming.policy.dispatch_limits import parse_dispatch_group, split_subscription
 from streaming.policy.groups import QUOTA_DIMENSIONS
 from streaming.policy.policy_set import ALL_OTHERS, UNLIMITED, PolicySet, Section, candidates
+from streaming.policy.schema import MUTATION_RATE
 from streaming.policy.topics import LIMIT_KEYS, BacklogKind, RateKind, backlog_candidates, dispatch_candidates
 
-_SLASHES_OF_TOPIC: Final = 4
 _RATES: Final = {"msgs": "dispatchThrottlingRateInMsg", "bytes": "dispatchThrottlingRateInByte"}
-MUTATION_RATE: Final = "controller_mutation_rate"
 
 
 class Level(NamedTuple):
@@ -52,12 +51,6 @@ def ladder(policies: PolicySet, entity: Entity, measure: int) -> list[Level]:
 def entry_of(levels: list[Level]) -> str | None:
     """The path of the one that won."""
     return next((level.entry for level in levels if level.won), None)
-
-
-def split_subscription(name: str) -> tuple[str, str]:
-    """Topic and subscription of an entity of dispatch."""
-    parts = name.split("/", _SLASHES_OF_TOPIC + 1)
-    return "/".join(parts[: _SLASHES_OF_TOPIC + 1]), "/".join(parts[_SLASHES_OF_TOPIC + 1 :])
 
 
 def _quota(policies: PolicySet, subject: str, key: str) -> Iterator[Level]:

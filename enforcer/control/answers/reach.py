@@ -1,52 +1,55 @@
 """Which entities a token may see: a tenant's those of its tenants alone."""
 
-from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from enforcer.control.access.auth import groups_seen
 from enforcer.control.access.tokens import Grant, Role
-from enforcer.control.answers.ladder import split_subscription
-from enforcer.control.answers.shown import all_seen
 from enforcer.control.entities.laws import Entity, Law
+from enforcer.control.entities.table import EntityTable
 from enforcer.control.groups import Entries, Refusal
-from streaming.contract.errors import BadEvent
-from streaming.contract.names import namespace_of
-from streaming.policy.dispatch_limits import parse_dispatch_group
 
 
-def seen_by(grant: Grant, entries: Entries) -> Callable[[Entity], bool]:
-    """Whether a token shows an entity.
+class Reach(NamedTuple):
+    """What a tenant's token shows.
+
+    Attributes:
+        tenants: all that is about their topics,
+        groups: and these.
+    """
+
+    tenants: frozenset[str]
+    groups: frozenset[str]
+
+    def has(self, entity: Entity) -> bool:
+        """Whether an entity is shown."""
+        return entity.tenant in self.tenants or (entity.law is Law.SHARES and entity.name in self.groups)
+
+    def rows(self, table: EntityTable) -> NDArray[np.bool_]:
+        """Of each row of a table whether it is shown; a stream asks each second, of 100,000 maybe."""
+        shown = np.isin(table.columns["tenant"][: len(table)], [hash(tenant) for tenant in self.tenants])
+        groups = (table.rows.get(Entity(Law.SHARES, group)) for group in self.groups)
+        shown[[row for row in groups if row is not None]] = True
+        return shown
+
+
+def seen_by(grant: Grant, entries: Entries) -> Reach | None:
+    """What a token shows; None: all.
 
     Args:
         grant: the token.
         entries: the policies in force.
     """
     if grant.role is not Role.TENANT:
-        return all_seen
-    groups = frozenset(groups_seen(grant, entries))
-
-    def seen(entity: Entity) -> bool:
-        if entity.law is Law.SHARES:
-            if entity.name in groups:
-                return True
-            names = parse_dispatch_group(entity.name)
-            return names is not None and _tenant(names[0]) in grant.tenants
-        if entity.law is Law.DISPATCH:
-            return _tenant(split_subscription(entity.name)[0]) in grant.tenants
-        # Users of Kafka and requests in flight are nobody's.
-        return entity.law is Law.BACKLOG and _tenant(entity.name) in grant.tenants
-
-    return seen
+        return None
+    return Reach(grant.tenants, frozenset(groups_seen(grant, entries)))
 
 
 def check_seen(grant: Grant, entries: Entries, entity: Entity) -> None:
     """Raises Refusal (403): the entity is somebody else's; arguments as of seen_by."""
-    if not seen_by(grant, entries)(entity):
+    reach = seen_by(grant, entries)
+    if reach is not None and not reach.has(entity):
         own = ", ".join(sorted(grant.tenants))
         raise Refusal(403, f"Don't have admin permissions: {grant.name} is for what belongs to {own}")
-
-
-def _tenant(topic: str) -> str:
-    try:
-        return namespace_of(topic).partition("/")[0]
-    except BadEvent:
-        return ""

@@ -1,22 +1,25 @@
 """The view as the API and `weir top` show it: pages of the list, one entity, and how all is."""
 
-from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import orjson
 
 from enforcer.control.answers.help import what_would_help
-from enforcer.control.answers.ladder import entry_of, ladder, split_subscription
+from enforcer.control.answers.ladder import entry_of, ladder
 from enforcer.control.answers.reasons import reason
 from enforcer.control.dispatch.table import DeliveryTable
 from enforcer.control.entities.laws import MEASURES, NAMES, Entity, Law
 from enforcer.control.entities.table import Slot, Snapshot
-from enforcer.control.entities.view import EntityView
+from enforcer.control.entities.view import EntityView, own_burst
 from streaming.contract.names import INFLIGHT_GROUP_PREFIX
+from streaming.policy.dispatch_limits import split_subscription
 from streaming.policy.groups import INFLIGHT_PARTS, round_rules
 from streaming.policy.policy_set import Decide, Section
+
+if TYPE_CHECKING:
+    from enforcer.control.answers.reach import Reach
 
 BY: Final = ("used", "wait", "refused")
 """What the list may be sorted by."""
@@ -33,14 +36,9 @@ _PAGES_MAX: Final = 32
 _BURSTS: Final = (Law.MUTATION, Law.DISPATCH, Law.CONCURRENCY, Law.BACKLOG)
 
 
-def all_seen(_entity: Entity) -> bool:
-    """Whoever asks may see all."""
-    return True
-
-
 def page(
     view: EntityView, now_ms: int, *, by: str, law: Law | None = None, name: str = "", offset: int = 0,
-    limit: int = LIMIT, seen: Callable[[Entity], bool] = all_seen,
+    limit: int = LIMIT, seen: "Reach | None" = None,
 ) -> tuple[list[dict[str, Any]], int]:  # fmt: skip
     """Rows of the list in their order, and how many there are in all.
 
@@ -51,21 +49,20 @@ def page(
         law: only its entities; None: all.
         name: only those whose name has this in it.
         offset, limit: which part.
-        seen: whether an entity may be shown.
+        seen: what may be shown; None: all.
     """
     snapshot = view.snapshot(now_ms)
-    key = None if seen is not all_seen or offset else ("page", by, law, name, limit)
+    key = None if offset else ("page", seen, by, law, name, limit)
     if key in view.told:
         kept: tuple[list[dict[str, Any]], int] = view.told[key]
         return kept
-    keep = snapshot.listed
+    keep = snapshot.listed if seen is None else snapshot.listed & seen.rows(view.table)
     if law is not None:
         keep = keep & (view.table.columns["law"][: len(view.table)] == law)
     rows = np.flatnonzero(keep)
-    names = view.table.names
-    if seen is not all_seen or name:
-        shown = [row for row in rows.tolist() if name in names[row].name and seen(names[row])]
-        rows = np.array(shown, dtype=np.int64)
+    if name:
+        named = [row for row in rows.tolist() if name in view.table.names[row].name]
+        rows = np.array(named, dtype=np.int64)
     # In shadow nobody waits.
     real = ~snapshot.shadow[rows]
     first = {
@@ -165,11 +162,7 @@ def one(
     shares = _shares(view, deliveries, entity, measure, row, now_ms)
     held = [share["share"] for share in shares if share["share"] is not None]
     said = [] if detail is None else [orjson.loads(each) for each in reversed(detail.decisions)]
-    quota = view.policies.mutation_quota_of_subject(entity.name) if entity.law is Law.MUTATION else None
-    own_burst = None
-    if quota is not None:
-        own = view.policies.entries.get(quota.path, {})
-        own_burst = own.get("controller_mutation_burst")
+    burst = own_burst(view.policies, entity.name) if entity.law is Law.MUTATION else None
     return {
         **shown,
         "reason": reason(entity, measure, shown),
@@ -181,16 +174,14 @@ def one(
         "candidates": {} if detail is None else {
             name: orjson.loads(each) for name, each in detail.candidates.items()
         },
-        "help": what_would_help(entity, measure, shown["limit"], own_burst, detail, now_ms),
+        "help": what_would_help(entity, measure, shown["limit"], burst, detail, now_ms),
     }  # fmt: skip
 
 
-def summary(view: EntityView, now_ms: int, seen: Callable[[Entity], bool] = all_seen) -> dict[str, Any]:
+def summary(view: EntityView, now_ms: int, seen: "Reach | None" = None) -> dict[str, Any]:
     """How many wait, for how long, and whether all parts live; arguments as of page."""
     snapshot = view.snapshot(now_ms)
-    rows = np.flatnonzero(snapshot.listed)
-    if seen is not all_seen:
-        rows = np.array([row for row in rows.tolist() if seen(view.table.names[row])], dtype=np.int64)
+    rows = np.flatnonzero(snapshot.listed if seen is None else snapshot.listed & seen.rows(view.table))
     real = rows[~snapshot.shadow[rows]]
     waiting = real[snapshot.waiting_ms[real] > 0]
     since = snapshot.since[waiting]
@@ -204,7 +195,7 @@ def summary(view: EntityView, now_ms: int, seen: Callable[[Entity], bool] = all_
             "bound": None if row is None else float(view.table.columns["burst"][row]),
         }
         for entity, difference in view.signs.differences.items()
-        if seen(entity)
+        if seen is None or seen.has(entity)
         for row in (view.table.rows.get(entity),)
     ]
     return {

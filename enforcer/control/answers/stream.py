@@ -8,7 +8,8 @@ A stream is a request that lasts: there are few, each waits for its client at mo
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any, Final
 
 import orjson
@@ -25,7 +26,7 @@ from enforcer.control.docs import refusals
 from enforcer.control.entities.laws import Entity
 from enforcer.control.groups import Refusal
 from enforcer.control.middleware import caller_of
-from enforcer.control.parts import Parts, Unavailable
+from enforcer.control.parts import Parts, Streams, Unavailable
 from streaming.contract.fields import Fields
 
 STREAMS_MAX: Final = 50
@@ -53,10 +54,9 @@ def stream_routes(parts: Parts) -> APIRouter:
         request: Request, by: By = "used", law: LawName = "", name: Name = "", entity: str = "",
         limit: Rows = str(LIMIT),
     ) -> Response:
-        sorted_by(by)
-        rows_of(limit)
         of_law = law_of(law) if law else None
         watched = None
+        first = partial(page, parts.view, by=sorted_by(by), law=of_law, name=name, limit=rows_of(limit))
         if entity:
             if of_law is None:
                 raise Refusal(400, "law: missing beside an entity; expected the law that limits it")
@@ -66,8 +66,7 @@ def stream_routes(parts: Parts) -> APIRouter:
             parts.metrics.streams_ended.labels("full").inc()
             raise Refusal(503, f"{STREAMS_MAX} streams are open already", retry_after_s=10)
         request.scope[LASTS] = True
-        events = _Events(parts, caller_of(request), by, law, name, int(limit), watched)
-        return _Counted(parts, events.told(request))
+        return _Counted(parts.streams, _Events(parts, caller_of(request), first, watched).told(request))
 
     return router
 
@@ -75,35 +74,26 @@ def stream_routes(parts: Parts) -> APIRouter:
 class _Counted(StreamingResponse):
     """One stream; it counts from the step on in which there was found to be room for it."""
 
-    def __init__(self, parts: Parts, events: AsyncIterator[bytes]) -> None:
+    def __init__(self, streams: Streams, events: AsyncIterator[bytes]) -> None:
         super().__init__(events, media_type="text/event-stream", headers=_HEADERS)
-        self._parts = parts
+        self._streams = streams
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """See Response."""
-        self._count(1)
+        self._streams.open += 1
         try:
             await super().__call__(scope, receive, send)
         finally:
-            self._count(-1)
-
-    def _count(self, more: int) -> None:
-        self._parts.streams.open += more
-        self._parts.metrics.streams.set(self._parts.streams.open)
+            self._streams.open -= 1
 
 
 class _Events:
-    """The events of one stream."""
+    """The events of one stream, `first` its page, but for the time and what is seen."""
 
     def __init__(
-        self, parts: Parts, caller: Grant, by: str, law: str, name: str, limit: int,
-        watched: Entity | None,
+        self, parts: Parts, caller: Grant, first: Callable[..., Any], watched: Entity | None
     ) -> None:
-        self._parts, self._caller = parts, caller
-        self._asked: dict[str, Any] = {
-            "by": by, "law": law_of(law) if law else None, "name": name, "limit": limit
-        }  # fmt: skip
-        self._watched = watched
+        self._parts, self._caller, self._first, self._watched = parts, caller, first, watched
         self._decisions: deque[Fields] = deque(maxlen=_DECISIONS_MAX)
         self._came = asyncio.Event()
 
@@ -115,7 +105,9 @@ class _Events:
         try:
             next_s = 0.0
             while not await request.is_disconnected():
-                if parts.streams.stopping.is_set() or not self._still_allowed():
+                # It lasts longer than the look at its token at its start.
+                grants = parts.tokens.in_force(parts.metrics.token_reads)
+                if parts.streams.stopping.is_set() or (grants and self._caller not in grants):
                     ended = "stopped"
                     return
                 begun = time.monotonic()
@@ -138,21 +130,16 @@ class _Events:
             self._decisions.append(fields)
             self._came.set()
 
-    def _still_allowed(self) -> bool:
-        """Whether its token still is what it was: a stream lasts longer than the look at one at its start."""
-        grants = self._parts.tokens.in_force(self._parts.metrics.token_reads)
-        return not grants or self._caller in grants
-
     def _round(self) -> bytes:
         parts, now = self._parts, now_ms()
         try:
             seen = seen_by(self._caller, parts.store.entries)
         except Unavailable:
             return b": the policies are not read\n\n"
-        if self._watched is not None and not seen(self._watched):
+        if self._watched is not None and seen is not None and not seen.has(self._watched):
             self._watched = None
             self._decisions.clear()
-        rows, _ = page(parts.view, now, **self._asked, seen=seen)
+        rows, _ = self._first(now, seen=seen)
         return _event("summary", summary(parts.view, now, seen)) + _event("entities", rows)
 
     async def _wait(self, until_s: float) -> None:

@@ -11,7 +11,6 @@ from enforcer.control.backlog.stats import OLDEST, limits_of, partitioned_backlo
 from enforcer.control.dispatch.broker import NAMES, values
 from enforcer.control.dispatch.routes import NAMES_PATH
 from enforcer.control.dispatch.stats import topic_stats
-from enforcer.control.groups import in_force
 from enforcer.control.parts import TOPIC, Parts, topic_holder
 from streaming.contract.errors import BadEvent
 from streaming.policy.policy_set import UNLIMITED, PolicySet
@@ -27,8 +26,8 @@ _NOT_KNOWN: Final = -1
 def fills(parts: Parts) -> dict[str, Fill]:
     """By path of a GET: what fills its answer in."""
     return {
-        NAMES_PATH: lambda _, value, __: filled_names(value),
-        f"{NAMES_PATH}/values": lambda _, value, __: filled_values(parts, value),
+        NAMES_PATH: lambda _, value, __: sorted({*value, *NAMES}) if isinstance(value, list) else value,
+        f"{NAMES_PATH}/values": lambda _, value, __: _filled_values(parts, value),
         f"{TOPIC}/stats": lambda names, value, _: _filled(parts, names, value, partitioned=False),
         f"{TOPIC}/partitioned-stats": lambda names, value, _: _filled(parts, names, value, partitioned=True),
     }
@@ -38,7 +37,7 @@ def _filled(parts: Parts, names: Mapping[str, str], value: Any, *, partitioned: 
     if not isinstance(value, dict):
         return value
     topic = topic_holder(names["tenant"], names["namespace"], names["topic"]).name
-    policies, now_ms = in_force(parts.store.entries)
+    policies, now_ms = parts.in_force()
     if (delivered := topic_stats(parts.deliveries, topic, policies, now_ms)) is not None:
         value = _with_deliveries(value, delivered)
     known = (partitioned_backlog if partitioned else topic_backlog)(parts.backlogs, topic, policies, now_ms)
@@ -91,12 +90,7 @@ def _with_deliveries(value: Mapping[str, Any], known: Mapping[str, Any]) -> dict
     return {**_with_ours(value, known), "subscriptions": subscriptions}
 
 
-def filled_names(value: Any) -> Any:
-    """Names of settings: the broker's and ours."""
-    return sorted({*value, *NAMES}) if isinstance(value, list) else value
-
-
-def filled_values(parts: Parts, value: Any) -> Any:
+def _filled_values(parts: Parts, value: Any) -> Any:
     """Settings that are set; where a name is ours it is Weir's that is in force."""
     if not isinstance(value, dict):
         return value

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from enforcer.control.groups import Changes, Entries, Holder, Refusal, in_force, object_of, placed
+from enforcer.control.groups import Changes, Entries, Holder, Refusal, object_of, placed
 from streaming.contract.fields import shown
-from streaming.policy.policy_set import UNLIMITED, Section
+from streaming.policy.policy_set import UNLIMITED, PolicySet, Section
 from streaming.policy.schema import VALUES
 from streaming.policy.topics import LIMIT_KEYS, BacklogKind, backlog_candidates
 from streaming.policy.validation import Schema
@@ -126,14 +126,13 @@ def quotas_at(entries: Entries, holder: Holder) -> dict[str, Any]:
     return {kind.value: _shown(kind, held[kind]) for kind in BacklogKind if kind in held}
 
 
-def applied_quotas(entries: Entries, holder: Holder) -> dict[str, Any]:
+def applied_quotas(policies: PolicySet, holder: Holder) -> dict[str, Any]:
     """What applies to a topic by precedence (docs/contract.md 2), by type; always both, limit -1: none.
 
     Raises:
         Refusal: 412, no such name.
     """
     holder.check_policies()
-    policies, _ = in_force(entries)
     applied = {}
     for kind in BacklogKind:
         levels = list(backlog_candidates(policies, holder.name, kind))

@@ -3,12 +3,11 @@
 It happens where records are read, so that long lists of ledgers neither hold up requests nor stay in memory.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
 
-from streaming.contract.broker_events import Backlog, backlog
+from enforcer.core.feeds.rows import without_nulls
+from streaming.contract.broker_events import backlog
 from streaming.contract.fields import Fields
 from streaming.laws.backlog.law import Log
 
@@ -52,7 +51,7 @@ class BacklogReport:
 
 
 def report_of(fields: Fields, name: str, ts: int) -> BacklogReport:
-    """A `backlog` event named `name` of time `ts`, cut down.
+    """A `backlog` event named `name` of time `ts`, cut down; sizes are the law's own.
 
     Raises:
         BadEvent: it is none.
@@ -60,12 +59,9 @@ def report_of(fields: Fields, name: str, ts: int) -> BacklogReport:
     listed = fields.get("subscriptions")
     if type(listed) is list:
         # In the rows of a packed record a null is an absent field.
-        fields = {**fields, "subscriptions": [_without_nulls(item) for item in listed]}
-    return cut_down(backlog(fields, name, ts))
-
-
-def cut_down(event: Backlog) -> BacklogReport:
-    """What is shown of a report, by the law's own sizes."""
+        items = [without_nulls(item) if type(item) is dict else item for item in listed]
+        fields = {**fields, "subscriptions": items}
+    event = backlog(fields, name, ts)
     whole, precise = (Log(event.ledgers, precise=flag) for flag in (False, True))
     counts = accumulate((ledger.entries for ledger in reversed(event.ledgers)), initial=0)
     rest = list(counts)[::-1]  # entries from each ledger on; nothing at the end
@@ -86,9 +82,3 @@ def cut_down(event: Backlog) -> BacklogReport:
         )
     storage = sum(ledger.size for ledger in event.ledgers)
     return BacklogReport(event.topic, event.ts, storage, tuple(subscriptions))
-
-
-def _without_nulls(item: Any) -> Any:
-    if not isinstance(item, Mapping):
-        return item
-    return {key: value for key, value in item.items() if value is not None}

@@ -26,7 +26,7 @@ from enforcer.control.backlog.stats import (
 )
 from enforcer.control.dispatch.stats import SubscriptionStats, TopicStats, topic_stats
 from enforcer.control.docs import refusals
-from enforcer.control.groups import Holder, Refusal, in_force
+from enforcer.control.groups import Holder, Refusal
 from enforcer.control.parts import (
     NAMESPACE,
     TOPIC,
@@ -125,7 +125,7 @@ def joined(deliveries: dict[str, Any] | None, backlog: dict[str, Any] | None) ->
 def _asked(parts: Parts, tenant: str, namespace: str, topic: str) -> tuple[str, PolicySet, int]:
     holder = topic_holder(tenant, namespace, topic)
     holder.check()
-    return holder.name, *in_force(parts.store.entries)
+    return holder.name, *parts.in_force()
 
 
 def _add_quotas(
@@ -137,7 +137,7 @@ def _add_quotas(
     applied_of: Callable[..., bool],
 ) -> None:
     """GET, POST and DELETE of the quotas of one kind of holder."""
-    store, of_path, of_type, asked = parts.store, Depends(holder_of), Depends(_kind), Depends(applied_of)
+    of_path, of_type, asked = Depends(holder_of), Depends(_kind), Depends(applied_of)
 
     @router.get(
         f"{prefix}/{MAP}",
@@ -147,9 +147,11 @@ def _add_quotas(
         summary="The backlog quotas by type",
     )
     async def get(holder: Holder = of_path, applied: bool = asked) -> Response:
-        return JSONResponse((applied_quotas if applied else quotas_at)(store.entries, holder))
+        if applied:
+            return JSONResponse(applied_quotas(parts.in_force()[0], holder))
+        return JSONResponse(quotas_at(parts.store.entries, holder))
 
-    def place_of(holder: Holder = of_path, kind: BacklogKind = of_type) -> QuotaPlace:
+    async def place_of(holder: Holder = of_path, kind: BacklogKind = of_type) -> QuotaPlace:
         return QuotaPlace(holder=holder, kind=kind)
 
     add_changes(
@@ -162,12 +164,12 @@ def _add_quotas(
     )  # fmt: skip
 
 
-def _of_topic(tenant: Name, namespace: Name, topic: Name, isGlobal: Flag = "false") -> Holder:
+async def _of_topic(tenant: Name, namespace: Name, topic: Name, isGlobal: Flag = "false") -> Holder:
     not_global(isGlobal)
     return topic_holder(tenant, namespace, topic)
 
 
-def _kind(backlogQuotaType: _Kind = BacklogKind.SIZE.value) -> BacklogKind:
+async def _kind(backlogQuotaType: _Kind = BacklogKind.SIZE.value) -> BacklogKind:
     if backlogQuotaType not in _KINDS:
         # Not 400, as in Pulsar.
         raise Refusal(404, f"backlogQuotaType: expected one of {', '.join(_KINDS)}")

@@ -6,6 +6,7 @@ from typing import Any, Final
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
+from starlette.concurrency import run_in_threadpool
 
 from enforcer.control import docs as admin_docs
 from enforcer.control.access.tokens import Role
@@ -16,7 +17,7 @@ from enforcer.control.groups import Changes, Entries, Holder, Refusal, attach, d
 from enforcer.control.middleware import caller_of
 from enforcer.control.parts import Decide, Parts, add_change, body_of
 from streaming.contract.errors import BadEvent
-from streaming.kafka_io.policy_topic import rows
+from streaming.kafka_io.policy_topic import newest_rows
 from streaming.policy.files import check_entry
 from streaming.policy.policy_set import Section, parse_path
 
@@ -88,9 +89,11 @@ def policy_routes(parts: Parts) -> APIRouter:
     @router.get("/log", response_model=list[Change], responses=refusals(400), summary="Changes, newest first")
     async def changes(entry: str | None = None, offset: Offset = "0", limit: Rows = str(LIMIT)) -> Response:
         log, begin, size = parts.store.log, offset_of(offset), rows_of(limit)
-        told = rows(log, entry, 0, begin + size)[::-1]
-        total = sum(len(each) for path, each in log.told.items() if entry in (None, path))
-        return JSONResponse(told[begin : begin + size], headers={TOTAL_HEADER: str(total)})
+        told = {path: tuple(each) for path, each in log.told.items() if entry in (None, path)}
+        total = sum(map(len, told.values()))
+        # In a thread, with a copy: of a hundred thousand entries it takes a fifth of a second and more.
+        page = await run_in_threadpool(newest_rows, told, begin, size) if begin < total else []
+        return JSONResponse(page, headers={TOTAL_HEADER: str(total)})
 
     @router.post(
         "/check",
@@ -100,8 +103,7 @@ def policy_routes(parts: Parts) -> APIRouter:
         summary="What is wrong with an entry, without setting it",
     )
     async def check(request: Request) -> Response:
-        entry, value = _wanted(await body_of(request, parts.settings))
-        entries = parts.store.entries
+        (entry, value), entries = _wanted(await body_of(request, parts.settings)), parts.store.entries
         try:
             change_of(entries, entry, value)
         except Refusal as refused:

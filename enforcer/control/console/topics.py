@@ -1,5 +1,7 @@
 """What is wrong with Weir's own topics, as the process has seen it last."""
 
+from dataclasses import asdict
+
 from fastapi import APIRouter, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
@@ -26,10 +28,6 @@ def topic_routes(parts: Parts) -> APIRouter:
         summary="What is wrong with Weir's own topics, and what mends it",
     )
     async def topics() -> Response:
-        faults = parts.topic_faults()
-        return JSONResponse([
-            {"topic": each.topic, "fault": str(each.fault), "what": each.what, "mend": each.mend}
-            for each in faults
-        ])  # fmt: skip
+        return JSONResponse([asdict(each) for each in parts.topic_faults()])
 
     return router

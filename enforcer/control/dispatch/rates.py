@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from enforcer.control.groups import Changes, Entries, Holder, Refusal, in_force, object_of, placed
+from enforcer.control.groups import Changes, Entries, Holder, Refusal, object_of, placed
 from streaming.contract.errors import BadEvent
 from streaming.policy.files import check_entry
-from streaming.policy.policy_set import UNLIMITED, Section
+from streaming.policy.policy_set import UNLIMITED, PolicySet, Section
 from streaming.policy.schema import VALUES
 from streaming.policy.topics import RateKind, dispatch_candidates
 from streaming.policy.validation import Schema
@@ -107,14 +107,14 @@ def rate_at(entries: Entries, place: RatePlace) -> Mapping[str, Any] | None:
     return None if value is None else dict(value)
 
 
-def applied_rate(entries: Entries, place: RatePlace) -> dict[str, Any]:
+def applied_rate(policies: PolicySet, place: RatePlace) -> dict[str, Any]:
     """What applies to a topic or a subscription by precedence (docs/contract.md 2), absent fields filled in.
 
     Raises:
         Refusal: 412, no such name.
     """
     place.check()
-    levels = dispatch_candidates(in_force(entries)[0], place.holder.name, place.subscription, place.kind)
+    levels = dispatch_candidates(policies, place.holder.name, place.subscription, place.kind)
     won = next((level.value for level in levels if level.wins), None)
     return {**_UNSET, **(won or {})}
 

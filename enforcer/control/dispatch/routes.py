@@ -99,7 +99,7 @@ def _add_rates(
         response_class=Response,
     )
     async def get(place: RatePlace = of_path, applied: bool = asked) -> Response:
-        rate = applied_rate(store.entries, place) if applied else rate_at(store.entries, place)
+        rate = applied_rate(parts.in_force()[0], place) if applied else rate_at(store.entries, place)
         # As JSON: of an empty text pulsar-admin's client makes nothing, and waits for ever.
         return Response(media_type="application/json") if rate is None else JSONResponse(rate)
 
@@ -113,21 +113,21 @@ def _add_rates(
 
 
 def _of_namespace(kind: RateKind) -> Callable[..., RatePlace]:
-    def place(tenant: Name, namespace: Name) -> RatePlace:
-        return RatePlace(holder=namespace_holder(tenant, namespace), kind=kind)
+    async def place(tenant: Name, namespace: Name) -> RatePlace:
+        return RatePlace(holder=await namespace_holder(tenant, namespace), kind=kind)
 
     return place
 
 
 def _of_topic(kind: RateKind) -> Callable[..., RatePlace]:
-    def place(tenant: Name, namespace: Name, topic: Name, isGlobal: Flag = "false") -> RatePlace:
+    async def place(tenant: Name, namespace: Name, topic: Name, isGlobal: Flag = "false") -> RatePlace:
         not_global(isGlobal)
         return RatePlace(holder=topic_holder(tenant, namespace, topic), kind=kind)
 
     return place
 
 
-def _of_subscription(
+async def _of_subscription(
     request: Request,
     tenant: Name,
     namespace: Name,

@@ -112,10 +112,6 @@ class DeliveryTable(Columns[Key]):
         found = sorted(self.rows.of_group(topic), key=itemgetter(0))
         return [(key, self._view(row, now_ms)) for key, row in found]
 
-    def numbers_of_topic(self, topic: str) -> NDArray[np.int64]:
-        """The numbers of a topic's rows."""
-        return np.array([row for _, row in self.rows.of_group(topic)], dtype=np.int64)
-
     def newest(self, *names: str, among: NDArray[np.int64] | None = None) -> DispatchDecision | None:
         """The newest decision on a broker, a topic there or a subscription of it; None: there is none.
 

@@ -47,9 +47,10 @@ class Asked:
             self._amounts[place] = max(self._amounts[place], amount)
 
     def slots(self, now_ms: int) -> list[float]:
-        """The amounts, those of the oldest slot first."""
-        self._place(now_ms)
-        return [self._amounts[(self._slot + after) % _SLOTS] for after in range(1, _SLOTS + 1)]
+        """The amounts, the oldest slot first; as of Columns, nothing is begun by being asked for."""
+        last = max(self._slot, now_ms // ASKED_SLOT_MS)
+        slots = range(last - _SLOTS + 1, last + 1)
+        return [self._amounts[slot % _SLOTS] if slot <= self._slot else 0.0 for slot in slots]
 
     def _place(self, ts: int) -> int | None:
         slot = ts // ASKED_SLOT_MS
@@ -104,11 +105,6 @@ class Details:
             _PROXIES_MAX, {"since": (np.int64, 0)}, {"used": (np.float64, 0)},
             slot_ms=_USED_SLOT_MS, slots_kept=_USED_SLOTS, group=itemgetter(0),
         )  # fmt: skip
-
-    @property
-    def dropped(self) -> int:
-        """How many of those that waited were forgotten for lack of room."""
-        return self._waited.dropped
 
     def get(self, entity: Entity) -> Detail | None:
         """What is kept of one."""

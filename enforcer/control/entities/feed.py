@@ -44,10 +44,12 @@ DECISIONS: Final[Readers] = _readers(
 REPORTS: Final[EventReaders] = {
     "group_usage": group_usage,
     "latency": readings.flight,
-    "request": readings.asked,
     "alive": readings.alive,
     "tick": readings.tick,
 }
+"""Of `weir.usage`; to the job an event on another topic than its own is none."""
+REQUESTS: Final[EventReaders] = {"request": readings.asked}
+"""Of `weir.requests`."""
 
 
 def decisions_of(message: Message, readers: Readers = DECISIONS) -> list[Told]:
@@ -56,7 +58,7 @@ def decisions_of(message: Message, readers: Readers = DECISIONS) -> list[Told]:
     return [(*pair, ts) for _, pair in decisions_in(message, readers, tried=True)]
 
 
-def reports_of(message: Message, readers: EventReaders = REPORTS) -> list[Told]:
-    """The events of a record."""
+def reports_of(message: Message, readers: EventReaders) -> list[Told]:
+    """The events of a record that stands on the topic of these readers."""
     ts = message.timestamp()[1]
     return [(report, fields, ts) for report, fields in events_of(message, readers)]

@@ -1,11 +1,15 @@
 """The five laws as the one view over them names them: units, and what an entity of each is."""
 
+from contextlib import suppress
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+from streaming.contract.errors import BadEvent
+from streaming.contract.names import DISPATCH_GROUP_PREFIX, namespace_of
 from streaming.contract.usage_events import DIMENSIONS
 from streaming.laws.dispatch.law import DIMENSIONS as DELIVERED
 from streaming.laws.dispatch.law import LEVELS
+from streaming.policy.dispatch_limits import split_subscription
 
 
 class Law(IntEnum):
@@ -32,6 +36,15 @@ class Entity(NamedTuple):
 
     law: Law
     name: str
+
+    @property
+    def tenant(self) -> str:
+        """Whose topic it is about; empty: nobody's, as users of Kafka, groups and requests in flight are."""
+        name = self.name.removeprefix(DISPATCH_GROUP_PREFIX if self.law is Law.SHARES else "")
+        if self.law in (Law.DISPATCH, Law.BACKLOG) or name != self.name:
+            with suppress(BadEvent):
+                return namespace_of(split_subscription(name)[0]).partition("/")[0]
+        return ""
 
 
 class Measure(NamedTuple):

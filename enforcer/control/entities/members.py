@@ -39,9 +39,6 @@ class Members:
     def __init__(self, rows_max: int) -> None:
         self._groups: Newest[str, dict[str, array[float]]] = Newest(rows_max, weight=len)
 
-    def __len__(self) -> int:
-        return len(self._groups)
-
     def take_report(self, event: GroupUsage, ts: int) -> None:
         """Take a member's report in, written at `ts`."""
         for group, report in event.usage:
@@ -53,10 +50,15 @@ class Members:
 
     def take_share(self, share: Share, ts: int) -> None:
         """Take a share in, written or repeated at `ts`; without limits the member has left."""
-        row = self._row(share.group, share.broker)
         if share.limits is None:
-            row[:] = _EMPTY
+            # Kept, those that come back under other names would take the room of the living.
+            members = self._groups.get(share.group)
+            if members is not None and members.pop(share.broker, None) is not None:
+                self._groups.resize(-1)
+                if not members:
+                    self._groups.remove(share.group)
             return
+        row = self._row(share.group, share.broker)
         for place, dimension in enumerate(DIMENSIONS):
             row[_SHARE + place] = share.limits.get(dimension, _NONE)
         row[_STANDS_UNTIL] = ts + share.ttl_ms

@@ -3,7 +3,6 @@
 from typing import Any, Final, NamedTuple
 
 from streaming.contract.broker_events import Latency, latency
-from streaming.contract.decisions import CANDIDATE
 from streaming.contract.errors import BadEvent
 from streaming.contract.fields import TS_MAX_MS, Fields, choice, flag, integer, names, shown, signed, text
 
@@ -140,14 +139,3 @@ def alive(fields: Fields, _name: str, _ts: int) -> Sign:
 def tick(_fields: Fields, _name: str, _ts: int) -> Sign:
     """A `tick`, which the job writes each round."""
     return Sign("round", "", False)
-
-
-def is_shadow(fields: Fields) -> bool:
-    """Whether a decision is one that nobody acts on."""
-    return fields.get("shadow") is True
-
-
-def candidate_of(fields: Fields) -> str | None:
-    """The candidate policies that a decision is by, beside those in force; None: it is by these."""
-    name = fields.get(CANDIDATE)
-    return name if isinstance(name, str) else None

@@ -1,6 +1,6 @@
 """Who lives: proxies, the job, and where what proxies decided went beyond the law."""
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -8,6 +8,7 @@ from enforcer.control.entities.laws import Entity
 from enforcer.control.entities.readings import Admission, Sign
 from enforcer.core.membership import ALIVE_MS, PROXIES_MAX
 from streaming.kafka_io.newest import Newest
+from streaming.kafka_io.tail import Tail
 
 GONE_MS: Final = 600_000
 """One that is silent is told of for so long, unless it has said that it leaves."""
@@ -35,13 +36,13 @@ class Signs:
 
     Attributes:
         differences: of each entity, the newest of them last.
-        readers: of topics that this process follows: to what time all is read, ms since the epoch; None: all.
+        readers: of the topics that this process follows.
     """
 
     def __init__(self) -> None:
         self._proxies: Newest[str, int] = Newest(PROXIES_MAX)
         self._round_ts = self._decided_ts = self._delay_ms = 0
-        self.readers: dict[str, Callable[[], int | None]] = {}
+        self.readers: Mapping[str, Tail[Any]] = {}
         self.differences: Newest[Entity, Difference] = Newest(_DIFFERENCES_MAX)
 
     def take(self, sign: Sign, ts: int) -> None:
@@ -82,8 +83,8 @@ class Signs:
             # An old one says nothing of now.
             _behind("delay", "job", self._delay_ms if self._decided_ts > now_ms - ALIVE_MS else 0),
         ]
-        for topic, read_to in self.readers.items():
-            read_ms = read_to()
+        for topic, tail in self.readers.items():
+            read_ms = tail.read_to_ms
             told.append(_behind("reader", topic, 0 if read_ms is None else max(0, now_ms - read_ms)))
         proxies = ((name, ts) for name, ts in self._proxies.items() if ts > now_ms - GONE_MS)
         return told + [_part("proxy", name, now_ms, ts, ALIVE_MS) for name, ts in sorted(proxies)]

@@ -27,6 +27,7 @@ _COLUMNS: Final[dict[str, Kind]] = {
     **dict.fromkeys(("wait", "length"), (np.float32, 0)),
     **dict.fromkeys(("law", "measure"), (np.int8, 0)),
     "shadow": (np.bool_, 0),
+    "tenant": (np.int64, 0),
 }
 _SLOTTED: Final[dict[str, Kind]] = {
     **dict.fromkeys(("amounts", "limits"), (np.float32, np.nan)),
@@ -66,10 +67,10 @@ class EntityTable(Columns[Entity]):
     """The rows.
 
     Columns: `law` and `measure`, the numbers of each row's law and of what limits it there (laws.MEASURES);
-    `shadow`: its policy is a shadow. Times in ms since the epoch: `limit`, `used` as last measured until
-    `used_until`; of token buckets `level` at `level_at` and `burst`; it waits until `until`, for `wait` ms as
-    was said (NaN: for what is left of that time), `length` as long; refusals are told until `refused_until`;
-    since when both.
+    `shadow`: its policy is a shadow; `tenant`: the hash of whose topic it is about, 0: nobody's. Times in ms
+    since the epoch: `limit`, `used` as last measured until `used_until`; of token buckets `level` at
+    `level_at` and `burst`; it waits until `until`, for `wait` ms as was said (NaN: for what is left of that
+    time), `length` as long; refusals are told until `refused_until`; since when both.
 
     Args:
         rows_max: rows kept; beyond it the entity silent longest goes first, and is counted.
@@ -81,7 +82,8 @@ class EntityTable(Columns[Entity]):
     def heard(self, entity: Entity, ts: int) -> int:
         """The row of an entity that is spoken of at `ts`; made if it has none."""
         row, columns = self.row(entity), self.columns
-        columns["law"][row] = entity.law
+        if not columns["heard"][row]:
+            columns["law"][row], columns["tenant"][row] = entity.law, hash(entity.tenant)
         columns["heard"][row] = max(columns["heard"][row], ts)
         return row
 

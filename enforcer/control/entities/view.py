@@ -16,18 +16,11 @@ from enforcer.control.entities.details import Asked as AskedAmounts
 from enforcer.control.entities.details import Details
 from enforcer.control.entities.laws import Entity, Law
 from enforcer.control.entities.members import Members
-from enforcer.control.entities.readings import (
-    Admission,
-    Asked,
-    Flight,
-    Sign,
-    candidate_of,
-    is_shadow,
-)
+from enforcer.control.entities.readings import Admission, Asked, Flight, Sign
 from enforcer.control.entities.signs import Signs
 from enforcer.control.entities.table import EntityTable, Snapshot
 from streaming.contract.backlog.decisions import BacklogDecision
-from streaming.contract.decisions import LimitDecision, Share
+from streaming.contract.decisions import CANDIDATE, LimitDecision, Share
 from streaming.contract.errors import BadEvent
 from streaming.contract.fields import Fields
 from streaming.contract.names import INFLIGHT_GROUP_PREFIX, is_probe, parse_subject
@@ -51,7 +44,6 @@ _HOLD: Final = "producer_request_hold"
 _REFUSE: Final = "producer_exception"
 
 Decided = Admission | Share | DispatchDecision | LimitDecision | BacklogDecision
-Reported = GroupUsage | Flight | Asked | Sign
 
 
 class EntityView:
@@ -90,7 +82,8 @@ class EntityView:
             if taken is None or is_probe(fields):
                 continue
             entity = entity_of(decision)
-            candidate, repeated = candidate_of(fields), fields.get("repeat") is True
+            named, repeated = fields.get(CANDIDATE), fields.get("repeat") is True
+            candidate = named if isinstance(named, str) else None  # policies that are tried
             asked = fields.get("applied_ts", fields.get("ts"))
             self.signs.decided(ts, entity, decision, asked if type(asked) is int and not repeated else None)
             if entity is None:
@@ -98,7 +91,7 @@ class EntityView:
             if candidate is not None or not repeated:
                 self.details.heard(entity).decided(fields, candidate)
             if candidate is None:
-                taken(self, decision, entity, ts, is_shadow(fields), repeated)
+                taken(self, decision, entity, ts, fields.get("shadow") is True, repeated)
                 for told in () if repeated else list(self.watch):
                     told(entity, fields)
         self._settle()
@@ -133,7 +126,8 @@ class EntityView:
         table, row = self.table, self._row(entity, ts, shadow)
         columns = table.columns
         columns["limit"][row] = said.limit
-        burst = self._burst(entity.name, said.limit)
+        own = self._cached(("burst", "", "", entity.name), partial(own_burst, subject=entity.name))
+        burst = DEFAULT_BURST_SECONDS * said.limit if own is None else own
         columns["burst"][row] = burst
         columns["level_at"][row] = said.at
         level = said.tokens
@@ -279,10 +273,6 @@ class EntityView:
                 found.append((count / rate, measure, count / period_s, rate / period_s))
         return max(found)[1:] if found else None
 
-    def _burst(self, subject: str, rate: float) -> float:
-        burst: float | None = self._cached(("burst", "", "", subject), partial(_own_burst, subject=subject))
-        return DEFAULT_BURST_SECONDS * rate if burst is None else burst
-
     def _cached(self, key: tuple[str, ...], find: Callable[[PolicySet], Any]) -> Any:
         """What is found in the policies in force, looked for once."""
         policies = self._policies()
@@ -299,7 +289,7 @@ class EntityView:
         return row
 
 
-def _own_burst(policies: PolicySet, subject: str) -> float | None:
+def own_burst(policies: PolicySet, subject: str) -> float | None:
     """The burst that a subject's quota sets; None: none, so it goes by the rate.
 
     Not by the set's own look-up, which remembers all that were asked about.

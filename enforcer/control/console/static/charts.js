@@ -4,16 +4,11 @@ import { amount, bare, duration, svg, time } from "./words.js";
 const line = (points) =>
   points.map(([x, y], at) => `${at ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`).join("");
 
-/** Where values stand: over all of `width`, from the bottom of `height` up to `most`. */
-function scale(width, height, most, pad = 1.5) {
-  return (value) => height - pad - (Math.min(value, most) / (most || 1)) * (height - 2 * pad);
-}
-
 /** The last minutes of use in a row of a list; the limit is the dashed line. */
 export function sparkline(values, limit, { width = 120, height = 26, label = "" } = {}) {
   const known = (values ?? []).map((value) => value ?? 0);
   const most = Math.max(limit ?? 0, ...known, 0) * 1.08;
-  const at = scale(width, height, most);
+  const at = (value) => height - 1.5 - (Math.min(value, most) / (most || 1)) * (height - 3);
   const picture = svg("svg", {
     class: "spark",
     viewBox: `0 0 ${width} ${height}`,

@@ -3,7 +3,6 @@ import { ask, Refused } from "./api.js";
 import { fill, h, number, rowsTable, time, turns } from "./words.js";
 
 const ROWS = 50;
-const LOG_ROWS = 50;
 
 function address({ query }, changes) {
   const wanted = Object.entries({ ...Object.fromEntries(query), ...changes }).filter(([, value]) => value);
@@ -59,7 +58,7 @@ export function show(main, to, signal) {
     fill(editor, form(to, entry, found.data.entries[0]?.value ?? null, found.data.may_change, again));
   };
   const readLog = async () => {
-    const asked = new URLSearchParams({ limit: LOG_ROWS, ...(entry && entry !== "new" ? { entry } : {}) });
+    const asked = new URLSearchParams({ limit: ROWS, ...(entry && entry !== "new" ? { entry } : {}) });
     const { data } = await ask(`weir/v1/policies/log?${asked}`, { signal });
     fill(log, changes(to, data));
   };

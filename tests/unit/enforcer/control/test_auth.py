@@ -1,6 +1,5 @@
 """Who may use the admin API."""
 
-import asyncio
 import base64
 import hashlib
 import hmac
@@ -43,7 +42,7 @@ def status(
     client = (address, 1) if address else None
     request = Request({"type": "http", "method": method, "client": client, "path": "/x", "headers": raw})
     try:
-        return asyncio.run(admit(grants, request, origins)).name
+        return admit(grants, request, origins).name
     except Refusal as refused:
         return refused.status
 

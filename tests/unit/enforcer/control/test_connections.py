@@ -6,6 +6,7 @@ import socket
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ import uvicorn
 from each_kit import each
 
 from enforcer.control import connections
-from enforcer.control.connections import LASTS, Connections, guarded
+from enforcer.control.connections import LASTS, Connections, GuardedProtocol
 from enforcer.control.metrics import AdminMetrics
 from enforcer.control.settings import AdminSettings
 from enforcer.core.security.doors import source_of
@@ -75,7 +76,7 @@ class Server:
         config = uvicorn.Config(
             app,
             port=0,
-            http=guarded(self.connections, lambda connection: self.greet(connection)),  # type: ignore[arg-type]
+            http=partial(GuardedProtocol, self.connections, lambda connection: self.greet(connection)),  # type: ignore[arg-type]
             ws="none",
             lifespan="off",
             log_config=None,

@@ -4,6 +4,7 @@ import time
 from typing import Any
 
 import pytest
+from message_kit import Record
 
 from enforcer.control.access.tokens import Tokens
 from enforcer.control.service import AdminService
@@ -32,6 +33,7 @@ async def test_a_report_from_far_ahead_is_none() -> None:
     made._take_reports([(report(now + 3_600_000, 9), {}, now), (report(now, 2), {}, now)])
     ((_, row),) = made._usage.rows.items()
     assert (row.reported_ts, row.counts[0]) == (now, 2)
+    assert made._metrics.registry.get_sample_value("weir_admin_usage_rows") == 1
 
 
 async def test_policies_are_made_once_for_all_that_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,8 +46,25 @@ async def test_policies_are_made_once_for_all_that_is_read(monkeypatch: pytest.M
         return PolicySet(*given, **named)
 
     made.read.set()
-    for place in ("groups", "service"):
-        monkeypatch.setattr(f"enforcer.control.{place}.PolicySet", counted)
+    monkeypatch.setattr("enforcer.control.service.PolicySet", counted)
     for _ in range(3):
         made._take_reports([])
     assert count == 1
+
+
+async def test_an_event_on_another_topic_than_its_own_is_none() -> None:
+    """As to the job, which makes dead letters of them: use that nobody decided by was shown as used."""
+    made, now = service(), time.time_ns() // 1_000_000
+    told: dict[str, dict[str, Any]] = {
+        "group_usage": {"broker": "b1", "period_ms": 1_000, "usage": {"rg1": {"publishedMsg": 9}}},
+        "request": {"subject": "user=alice", "items": [{"name": "t", "mutations": 1}]},
+        "tick": {},
+    }
+    records = {kind: Record({"type": kind, **fields}, ts=now) for kind, fields in told.items()}
+    read = {
+        topic: [kind for kind, record in records.items() if tail._parse(record)]  # type: ignore[arg-type]
+        for topic, tail in made._tails.items()
+    }
+    assert read == {
+        "weir.decisions": [], "weir.usage": ["group_usage", "tick"], "weir.requests": ["request"]
+    }  # fmt: skip

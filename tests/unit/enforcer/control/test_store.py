@@ -41,7 +41,7 @@ async def test_changes_wait_for_their_turn_within_a_limit_and_not_too_many(
     """The one beyond CHANGES_MAX is refused at once, the others when their time is over."""
     monkeypatch.setattr("enforcer.control.store.CHANGES_MAX", 2)
     busy = store(change_timeout_ms=100)
-    busy.read.set()
+    busy.tail.caught_up.set()
     await busy._one_at_a_time.acquire()
     waiting = [asyncio.create_task(busy.change(nothing, "ops", "")) for _ in range(2)]
     await asyncio.sleep(0)
@@ -56,7 +56,7 @@ async def test_changes_wait_for_their_turn_within_a_limit_and_not_too_many(
 async def test_where_kafka_was_too_slow_a_change_gets_more_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """As often as it was; another writer's turn is no such time."""
     slow, said = store(), []
-    slow.read.set()
+    slow.tail.caught_up.set()
 
     async def attempt(_decide: object, _author: object, times: int, _deadline: float) -> None:
         said.append(times)

@@ -15,6 +15,7 @@ from streaming.kafka_io.policy_topic import (
     PolicyLog,
     Update,
     differences,
+    newest_rows,
     rows,
 )
 from streaming.kafka_io.policy_turn import Attempt, changes_of, records
@@ -303,7 +304,7 @@ def test_a_version_is_the_one_that_a_change_made() -> None:
 
 
 def test_the_newest_changes_are_told_without_reading_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No more entries than changes are wanted: a log may hold ten changes each of 100,000."""
+    """Nor making those before a page: a log may hold ten changes each of 100,000."""
     read: list[str] = []
     of_entry = policy_topic._of_entry
 
@@ -314,9 +315,10 @@ def test_the_newest_changes_are_told_without_reading_all(monkeypatch: pytest.Mon
     monkeypatch.setattr(policy_topic, "_of_entry", counted)
     users = [f"quotas[user=u{number % 40}]" for number in range(120)]
     log = log_of(*({"path": path, "value": rate(at), "ts": at} for at, path in enumerate(users, 1)))
-    newest = rows(log, None, 0, 5)[-5:]
-    assert len(read) == 5
-    assert newest == rows(log, None, 0)[-5:] and [row["at"] for row in newest] == [50] * 5
+    newest, further = newest_rows(log.told, 0, 5), newest_rows(log.told, 20, 5)
+    assert len(read) == 10
+    whole = rows(log, None, 0)[::-1]
+    assert (newest, further) == (whole[:5], whole[20:25]) and [row["at"] for row in newest] == [50] * 5
 
 
 @pytest.mark.parametrize("wrong", ["[" * 240 + "]" * 240, '{"controller_mutation_rate":0}', '"x"'])

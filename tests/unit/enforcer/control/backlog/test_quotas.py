@@ -16,7 +16,7 @@ from enforcer.control.backlog.quotas import (
     quotas_at,
 )
 from enforcer.control.groups import Holder
-from streaming.policy.policy_set import Section
+from streaming.policy.policy_set import PolicySet, Section
 from streaming.policy.topics import BacklogKind
 
 NAMESPACE = Holder(section=Section.NAMESPACES, name="acme/orders")
@@ -107,7 +107,7 @@ def test_a_quota_replaces_the_one_before_but_for_what_pulsar_cannot_say() -> Non
 
 def test_what_applies() -> None:
     """By type: the topic's, the namespace's, the broker's; -1 and the broker's policy where nothing does."""
-    assert applied_quotas({}, TOPIC) == {
+    assert applied_quotas(PolicySet(), TOPIC) == {
         kind.value: {"limit": -1, "limitSize": -1, "limitTime": -1, "policy": HOLD} for kind in BacklogKind
     }
     entries: dict[str, Any] = {
@@ -122,7 +122,7 @@ def test_what_applies() -> None:
             "backlogQuotaMap": {"destination_storage": {"limitSize": -1, "policy": "producer_exception"}}
         },
     }
-    assert applied_quotas(entries, TOPIC) == {
+    assert applied_quotas(PolicySet(entries), TOPIC) == {
         "destination_storage": {"limit": 5, "limitSize": 5, "limitTime": -1, "policy": HOLD, "actions": True},
         "message_age": {"limit": -1, "limitSize": -1, "limitTime": 90, "policy": "producer_exception"},
     }  # fmt: skip
@@ -134,7 +134,7 @@ def test_names_that_have_no_quota_of_their_own(name: str) -> None:
     holder = Holder(section=Section.TOPICS, name=name)
     for act in (
         lambda: quotas_at({}, holder),
-        lambda: applied_quotas({}, holder),
+        lambda: applied_quotas(PolicySet(), holder),
         lambda: put_quota({}, QuotaPlace(holder=holder, kind=BacklogKind.SIZE), {}),
         lambda: delete_quota({}, QuotaPlace(holder=holder, kind=BacklogKind.SIZE)),
     ):

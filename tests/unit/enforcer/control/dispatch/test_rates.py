@@ -12,7 +12,7 @@ from enforcer.control.dispatch.rates import (
     rate_fields,
 )
 from enforcer.control.groups import Holder
-from streaming.policy.policy_set import Section
+from streaming.policy.policy_set import PolicySet, Section
 from streaming.policy.topics import RateKind
 
 ORDERS = Holder(section=Section.NAMESPACES, name="acme/orders")
@@ -95,17 +95,22 @@ def test_what_applies_is_found_by_precedence() -> None:
         "dispatchThrottlingRateInMsg": -1, "dispatchThrottlingRateInByte": -1,
         "relativeToPublishRate": False, "ratePeriodInSecond": 1,
     }  # fmt: skip
-    assert applied_rate({}, OF_SUB) == applied_rate({}, OF_T1) == unlimited
-    entries: dict[str, object] = {"broker": {"dispatchThrottlingRatePerSubscriptionInMsg": 7}}
-    assert applied_rate(entries, OF_SUB) == unlimited | {"dispatchThrottlingRateInMsg": 7}
+    entries: dict[str, object] = {}
+
+    def applied(place: RatePlace) -> dict[str, object]:
+        return applied_rate(PolicySet(entries), place)
+
+    assert applied(OF_SUB) == applied(OF_T1) == unlimited
+    entries |= {"broker": {"dispatchThrottlingRatePerSubscriptionInMsg": 7}}
+    assert applied(OF_SUB) == unlimited | {"dispatchThrottlingRateInMsg": 7}
     entries |= {ORDERS.path: {"subscriptionDispatchRate": FIVE}}
-    assert applied_rate(entries, OF_SUB) == unlimited | FIVE
-    assert applied_rate(entries, OF_T1) == unlimited
+    assert applied(OF_SUB) == unlimited | FIVE
+    assert applied(OF_T1) == unlimited
     entries |= put_rate(entries, OF_ALL, {"dispatchThrottlingRateInMsg": -1})
-    assert applied_rate(entries, OF_SUB) == unlimited | FIVE
+    assert applied(OF_SUB) == unlimited | FIVE
     entries |= put_rate(entries, OF_SUB, TEN)
-    assert applied_rate(entries, OF_SUB) == unlimited | TEN
-    assert applied_rate(entries, OF_ALL) == unlimited | FIVE
+    assert applied(OF_SUB) == unlimited | TEN
+    assert applied(OF_ALL) == unlimited | FIVE
 
 
 @each(

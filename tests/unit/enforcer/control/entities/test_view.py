@@ -1,6 +1,7 @@
 """Each law's decisions and events as rows of one list."""
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import orjson
 import pytest
@@ -280,6 +281,18 @@ def test_who_is_silent_longest_makes_room() -> None:
     assert summary(made, T + 10)["waiting"] == 0
 
 
+def test_who_has_left_a_group_takes_no_room() -> None:
+    """Proxies that come back under other names, day by day, would have all groups of the living forgotten."""
+    made = view(rows_max=3)
+    decided(made, share(T, "lives", 5.0))
+    for number in range(9):
+        said = share(T + number, f"gone{number}", 5.0)
+        decided(made, said, {**said, "limits": None})
+    assert [name for name, *_ in made.members.of("rg1", 0, T + 10)] == ["lives"]
+    decided(made, {**share(T + 10, "lives", 5.0), "limits": None})
+    assert not made.members._groups.count and not list(made.members._groups.items())
+
+
 def test_parts_are_silent_when_nothing_is_heard_of_them() -> None:
     """Proxies by their signs of life, the job by its ticks and decisions; where local went beyond the law."""
     made = view()
@@ -299,8 +312,9 @@ def test_parts_are_silent_when_nothing_is_heard_of_them() -> None:
 
 def test_who_reads_late_is_told() -> None:
     """This process by the topics that it follows, the job by the newest decision, if that is new."""
-    made, reached = view(), [T - 20_000]
-    made.signs.readers = {"weir.usage": lambda: reached[0], "weir.requests": lambda: None}
+    made = view()
+    read = {"weir.usage": T - 20_000, "weir.requests": None}
+    made.signs.readers = {topic: cast(Any, SimpleNamespace(read_to_ms=ms)) for topic, ms in read.items()}
 
     def late(now_ms: int) -> dict[str, tuple[str, int]]:
         parts = summary(made, now_ms)["parts"]
