@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from law_kit import T0, Shard, quota, refund, replay_all, request
 from property_kit import tries
 
-from streaming.columns.outputs import Outputs
 from streaming.columns.records import Records
 from streaming.laws.law import StepContext
 from streaming.laws.shard import step
@@ -109,16 +108,3 @@ def test_records_may_come_as_arrow_and_numpy_columns(arrow: pa.DataType) -> None
     )  # fmt: skip
     found_body, found = step("mutation", 0, None, columns, context)
     assert (found_body, found.value, found.source) == (body, expected.value, expected.source)
-
-
-def test_an_output_can_be_buried_in_its_place() -> None:
-    """What is too large for the broker; everything else stays as it was."""
-    events = [{"items": [], "id": name} for name in "abc"]
-    outputs: Outputs = replay_all(log(events), StepContext(replay=True))
-    sizes = outputs.sizes().tolist()
-    assert sizes == [len(value) for value in outputs.value]
-    before = outputs.value
-    outputs.bury(1, b"{}")
-    assert outputs.value == [before[0], b"{}", before[2]]
-    assert outputs.sink == ["decisions", "deadletter", "decisions"]
-    assert (outputs.type, outputs.id) == (["admission", "dead_letter", "admission"], ["a", "", "c"])
