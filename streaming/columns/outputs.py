@@ -215,48 +215,29 @@ class Outputs:
         return len(self.letters) + sum(map(len, self.columns))
 
     def column(self, name: str) -> pa.Array:
-        """One of the lists as Arrow."""
+        """One of the lists as Arrow.
+
+        Args:
+            name: `sink` (DECISIONS or DEADLETTER), `value` (a JSON object), `type`, `source` (index of the
+                record answered), `key`, `id` (both empty for a dead letter) or `ts` (ms; 0: it has none).
+        """
         said = [_DEAD[name] if name in _DEAD else getattr(letter, name) for letter in self.letters]
         parts = [pa.array(said, _TYPES[name])] if said or not self.columns else []
         parts += [columns.column(name) for columns in self.columns]
         return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
 
     @property
-    def sink(self) -> list[str]:
-        """DECISIONS or DEADLETTER."""
-        return self._listed("sink")
-
-    @property
-    def key(self) -> list[str]:
-        """The record key: the decision's subject; empty for a dead letter."""
-        return self._listed("key")
-
-    @property
     def value(self) -> list[bytes]:
         """The record's bytes, one JSON object."""
-        return self._listed("value")
-
-    @property
-    def ts(self) -> list[int]:
-        """Event time in ms; 0 where a dead letter has none."""
-        return self._listed("ts")
+        return self.listed("value")
 
     @property
     def type(self) -> list[str]:
         """The decision's `type`, or `dead_letter`."""
-        return self._listed("type")
+        return self.listed("type")
 
-    @property
-    def id(self) -> list[str]:
-        """The decision's `id`; empty for a dead letter."""
-        return self._listed("id")
-
-    @property
-    def source(self) -> list[int]:
-        """Index of the input record that each answers."""
-        return self._listed("source")
-
-    def _listed(self, name: str) -> list[Any]:
+    def listed(self, name: str) -> list[Any]:
+        """One of them as a list."""
         # Several times faster than to_pylist, which makes a scalar object of each value.
         listed: list[Any] = self.column(name).to_numpy(zero_copy_only=False).tolist()
         return listed

@@ -78,7 +78,7 @@ def test_few_of_a_partition_leave_one_by_one() -> None:
     alone = [row for row in rows if row["headers"] is None]
     assert sum(row["headers"] is not None for row in rows) == sum(n >= least for n in count.values())
     assert len(alone) == sum(n for n in count.values() if n < least)
-    assert {row["key"] for row in alone} <= {key.encode() for key in outputs.key}
+    assert {row["key"] for row in alone} <= {key.encode() for key in outputs.listed("key")}
     # Where packed ones of their subjects go, also when the topic has got more partitions meanwhile.
     places = partition_of(pa.array([row["key"].decode() for row in alone]), PARTITIONS).tolist()
     assert [row["partition"] for row in alone] == places
@@ -151,7 +151,7 @@ def test_without_packing_every_decision_is_json() -> None:
     outputs = Outputs(columns=[admissions(50)])
     topic, key, value, partition, headers = output_columns(outputs, TOPICS, None)
     assert value.to_pylist() == outputs.value
-    assert key.to_pylist() == [name.encode() for name in outputs.key]
+    assert key.to_pylist() == [name.encode() for name in outputs.listed("key")]
     assert set(topic.to_pylist()) == {TOPICS.decisions}
     assert partition.null_count == headers.null_count == 50
 
