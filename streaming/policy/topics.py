@@ -52,6 +52,8 @@ _BROKER_BACKLOGS = {
     BacklogKind.SIZE: "backlogQuotaDefaultLimitBytes",
     BacklogKind.AGE: "backlogQuotaDefaultLimitSecond",
 }
+RATE_KEYS = ("dispatchThrottlingRateInMsg", "dispatchThrottlingRateInByte")
+"""Where a dispatch rate says its two."""
 LIMIT_KEYS = {BacklogKind.SIZE: "limitSize", BacklogKind.AGE: "limitTime"}
 """Where a quota says its limit."""
 
@@ -127,10 +129,7 @@ def dispatch_candidates(
     yield _rate_candidate("namespace", f"{namespace_path}.{kind}", shared.get(kind))
     broker = policies.entries.get(Section.BROKER, {})
     msgs, size = _BROKER_RATES[kind]
-    default = {
-        "dispatchThrottlingRateInMsg": broker.get(msgs, UNLIMITED),
-        "dispatchThrottlingRateInByte": broker.get(size, UNLIMITED),
-    }
+    default = dict(zip(RATE_KEYS, (broker.get(msgs, UNLIMITED), broker.get(size, UNLIMITED)), strict=True))
     # The broker's defaults know no period: they are per second.
     yield _rate_candidate("broker", f"{Section.BROKER}.{msgs.removesuffix('InMsg')}*", default)
 
@@ -192,8 +191,7 @@ def _own_path(policies: PolicySet, topic: str) -> str:
 
 
 def _rate_candidate(level: str, path: str, value: Mapping[str, Any] | None) -> Candidate:
-    keys = ("dispatchThrottlingRateInMsg", "dispatchThrottlingRateInByte")
-    wins = value is not None and any(value.get(key, UNLIMITED) != UNLIMITED for key in keys)
+    wins = value is not None and any(value.get(key, UNLIMITED) != UNLIMITED for key in RATE_KEYS)
     return Candidate(level=level, path=path, value=value, wins=wins)
 
 
