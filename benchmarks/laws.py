@@ -19,7 +19,6 @@ from streaming.columns.json_columns import columns_of
 from streaming.columns.outputs import DecisionRows
 from streaming.columns.packed import pack
 from streaming.columns.records import NameColumn, Records, unpacked
-from streaming.contract.decisions import DEADLETTER
 from streaming.contract.errors import WeirError
 from streaming.laws.law import StepContext
 from streaming.laws.registry import LAWS
@@ -115,8 +114,8 @@ def _measure(law: str, chosen: str, count: int, repeats: tuple[int, int]) -> tup
     values = load.make(2 * count)
     # The first half fills the table and compiles what is not compiled yet.
     body, written = step(law, 0, None, _records(load.topic, values[:count]), context)
-    if DEADLETTER in written.sink:
-        raise WeirError(f"{law} refused an event: {written.value[written.sink.index(DEADLETTER)].decode()}")
+    if written.letters:
+        raise WeirError(f"{law} refused an event: {written.letters[0].value.decode()}")
     values = values[count:]
     calls: list[tuple[Any, ...]] = []
     with _listening(load.part, calls):

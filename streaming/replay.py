@@ -152,7 +152,7 @@ class Drafts:
 
     def bury(self, records: Records, outputs: Outputs) -> None:
         """Take the dead letters of records, all of them in the order of the input."""
-        lines = in_order(records, Outputs(rows=outputs.rows)).dead_letters
+        lines = in_order(records, Outputs(letters=outputs.letters)).dead_letters
         self._letters.writelines(line + b"\n" for line in lines)
         self._buried += len(lines)
 

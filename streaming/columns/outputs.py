@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 import orjson
@@ -16,6 +16,8 @@ from streaming.contract.fields import INT64_MAX
 
 DEAD_LETTER: Final = "dead_letter"
 """In `type` of an output that is none of a law's."""
+_DEAD: Final = {"sink": DEADLETTER, "key": "", "type": DEAD_LETTER, "id": ""}
+"""What all dead letters have alike."""
 _TYPES: Final = {
     "sink": pa.string(), "key": pa.string(), "value": pa.large_binary(), "ts": pa.int64(),
     "type": pa.string(), "id": pa.string(), "source": pa.int64(),
@@ -104,6 +106,16 @@ class DecisionTexts(_Decisions):
         """Their ids, Arrow text."""
         return pa.array(self.names, pa.string())
 
+    def take(self, which: Integers) -> Self:
+        """Some of them, in this order."""
+        taken = pa.array(which)
+        return replace(
+            self, source=self.source[which], keys=self.keys.take(taken),
+            texts=[self.texts[i] for i in which], names=[self.names[i] for i in which],
+            times=[self.times[i] for i in which],
+            routing=None if self.routing is None else self.routing.take(taken),
+        )  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionRows(_Decisions):
@@ -177,16 +189,11 @@ def written(text: str) -> bytes:
     return orjson.dumps(text)[1:-1]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutputRow:
-    """One output; see `Outputs` for its fields."""
+class DeadLetter(NamedTuple):
+    """Its bytes, the time of the record that it is about (ms, 0: it has none), and the index of that one."""
 
-    sink: str
-    key: str
     value: bytes
     ts: int
-    type: str
-    id: str
     source: int
 
 
@@ -195,61 +202,42 @@ class Outputs:
     """What one step wrote, read as parallel lists: first the dead letters, then the decisions.
 
     Attributes:
-        rows: dead letters, and whatever was buried among.
+        letters: dead letters.
         columns: decisions.
         withheld: how many decisions it did not write, since their life time is over.
     """
 
-    rows: list[OutputRow] = field(default_factory=list)
+    letters: list[DeadLetter] = field(default_factory=list)
     columns: list[Decided] = field(default_factory=list)
     withheld: int = 0
 
     def __len__(self) -> int:
-        return len(self.rows) + sum(map(len, self.columns))
+        return len(self.letters) + sum(map(len, self.columns))
 
     def column(self, name: str) -> pa.Array:
-        """One of the lists as Arrow."""
-        listed = pa.array([getattr(row, name) for row in self.rows], _TYPES[name])
-        parts = [listed] if self.rows or not self.columns else []
+        """One of the lists as Arrow.
+
+        Args:
+            name: `sink` (DECISIONS or DEADLETTER), `value` (a JSON object), `type`, `source` (index of the
+                record answered), `key`, `id` (both empty for a dead letter) or `ts` (ms; 0: it has none).
+        """
+        said = [_DEAD[name] if name in _DEAD else getattr(letter, name) for letter in self.letters]
+        parts = [pa.array(said, _TYPES[name])] if said or not self.columns else []
         parts += [columns.column(name) for columns in self.columns]
         return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
 
     @property
-    def sink(self) -> list[str]:
-        """DECISIONS or DEADLETTER."""
-        return self._listed("sink")
-
-    @property
-    def key(self) -> list[str]:
-        """The record key: the decision's subject; empty for a dead letter."""
-        return self._listed("key")
-
-    @property
     def value(self) -> list[bytes]:
         """The record's bytes, one JSON object."""
-        return self._listed("value")
-
-    @property
-    def ts(self) -> list[int]:
-        """Event time in ms; 0 where a dead letter has none."""
-        return self._listed("ts")
+        return self.listed("value")
 
     @property
     def type(self) -> list[str]:
         """The decision's `type`, or `dead_letter`."""
-        return self._listed("type")
+        return self.listed("type")
 
-    @property
-    def id(self) -> list[str]:
-        """The decision's `id`; empty for a dead letter."""
-        return self._listed("id")
-
-    @property
-    def source(self) -> list[int]:
-        """Index of the input record that each answers."""
-        return self._listed("source")
-
-    def _listed(self, name: str) -> list[Any]:
+    def listed(self, name: str) -> list[Any]:
+        """One of them as a list."""
         # Several times faster than to_pylist, which makes a scalar object of each value.
         listed: list[Any] = self.column(name).to_numpy(zero_copy_only=False).tolist()
         return listed
@@ -270,35 +258,10 @@ class Outputs:
 
     def add_dead_letter(self, letter: bytes, *, ts: int | None, source: int) -> None:
         """Append a dead letter made by `dead_letter`."""
-        self.rows.append(
-            OutputRow(
-                sink=DEADLETTER,
-                key="",
-                value=letter,
-                ts=0 if ts is None else ts,
-                type=DEAD_LETTER,
-                id="",
-                source=source,
-            )
-        )
+        self.letters.append(DeadLetter(letter, 0 if ts is None else ts, source))
 
     def surely_within(self, most: int) -> bool:
         """Whether no output has more bytes than this, key and value together; false: perhaps one has."""
-        return not self.rows and all(
+        return not self.letters and all(
             isinstance(columns, DecisionRows) and columns.largest() <= most for columns in self.columns
-        )
-
-    def sizes(self) -> Integers:
-        """Bytes of each value and its key, in the order of the lists."""
-        sizes = np.array([len(row.value) + len(row.key.encode()) for row in self.rows], dtype=np.int64)
-        return np.concatenate([sizes, *(columns.sizes() for columns in self.columns)])
-
-    def bury(self, position: int, letter: bytes) -> None:
-        """Put a dead letter in the place of an output."""
-        if position >= len(self.rows):
-            columns = [self._listed(name) for name in _TYPES]
-            listed = [OutputRow(**dict(zip(_TYPES, row, strict=True))) for row in zip(*columns, strict=True)]
-            self.rows, self.columns = listed, []
-        self.rows[position] = replace(
-            self.rows[position], sink=DEADLETTER, key="", value=letter, type=DEAD_LETTER, id=""
         )

@@ -6,11 +6,9 @@ from itertools import pairwise
 from typing import Any, Final, NamedTuple, TypeVar
 
 from streaming.contract.errors import BadEvent
-from streaming.contract.fields import INT64_MAX, Fields, applied_ts, flag, integer, shown, text
-from streaming.contract.names import namespace_of
+from streaming.contract.fields import INT64_MAX, Fields, applied_ts, flag, full_topic_in, integer, shown, text
 
 Item = TypeVar("Item")
-_TOPIC_NAME: Final = "a full name such as persistent://TENANT/NAMESPACE/TOPIC"
 _SAMPLE_FORM: Final = "[start_ns, rtt_ns, inflight, did_drop]"
 INT64_MIN: Final = -(2**63)
 NOTHING_ACKNOWLEDGED: Final = -1
@@ -212,11 +210,7 @@ def backlog(fields: Fields, name: str, ts: int) -> Backlog:
     Raises:
         BadEvent: a field is missing or wrong, ledgers are not in order, or a subscription comes twice.
     """
-    topic = text(fields, "topic", None)
-    try:
-        namespace_of(topic)
-    except BadEvent as error:  # a topic without a namespace has no policies: better refused than not limited
-        raise BadEvent(f"topic: {shown(topic)}; {_TOPIC_NAME} was expected") from error
+    topic = full_topic_in(fields)
     ledgers = _list(fields, "ledgers", _ledger)
     for number, (before, after) in enumerate(pairwise(ledgers), start=1):
         if after.id <= before.id:

@@ -7,6 +7,7 @@ from typing import Any, Final
 import orjson
 
 from streaming.contract.errors import BadEvent
+from streaming.contract.names import TOPIC
 
 INT64_MAX: Final = 2**63 - 1
 TS_MAX_MS: Final = 253_402_300_799_999
@@ -99,3 +100,13 @@ def names(fields: Fields, key: str) -> list[str]:
 def applied_ts(fields: Fields, ts: int) -> int:
     """When an event is applied, ms: later than its `ts` only in a dump of a log whose clock went back."""
     return max(ts, integer(fields, "applied_ts", ts, maximum=TS_MAX_MS))
+
+
+def full_topic_in(fields: Fields) -> str:
+    """A topic's full name: without a namespace it has no policies, and is better refused than not limited."""
+    topic = text(fields, "topic", None)
+    if not TOPIC.fullmatch(topic):
+        raise BadEvent(
+            f"topic: {shown(topic)}; a full name such as persistent://TENANT/NAMESPACE/TOPIC was expected"
+        )
+    return topic

@@ -11,15 +11,12 @@ from typing import Any, Final
 import orjson
 
 from streaming.contract.errors import BadEvent
-from streaming.contract.fields import Fields, applied_ts, flag, integer, number, shown, text
-from streaming.contract.names import namespace_of
+from streaming.contract.fields import Fields, applied_ts, flag, full_topic_in, integer, number, shown, text
 
 DIMENSIONS: Final = ("publishRateInMsgs", "publishRateInBytes", "dispatchRateInMsgs", "dispatchRateInBytes")
 """What a resource group limits, in the order of its policy entry."""
 COUNTS: Final = ("publishedMsg", "publishedBytes", "dispatchedMsg", "dispatchedBytes")
 """The count that each dimension is measured by, same order."""
-
-_TOPIC_NAME: Final = "a full name such as persistent://TENANT/NAMESPACE/TOPIC"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,11 +116,7 @@ def dispatch_usage(fields: Fields, name: str, ts: int) -> DispatchUsage:
     Raises:
         BadEvent: with the reason for the dead letter.
     """
-    topic = text(fields, "topic", None)
-    try:
-        namespace_of(topic)
-    except BadEvent as error:
-        raise BadEvent(f"topic: {shown(topic)}; {_TOPIC_NAME} was expected") from error
+    topic = full_topic_in(fields)
     if "backlog" not in fields:
         raise BadEvent("backlog: missing; true or false was expected")
     average = None

@@ -43,7 +43,7 @@ def output_columns(outputs: Outputs, topics: Topics, packing: PackRule | None) -
     """Outputs with the columns of `schemas.OUTPUT`."""
     if packing is None:
         return _singly(outputs, topics)
-    parts = [_singly(Outputs(rows=outputs.rows), topics)] if outputs.rows else []
+    parts = [_singly(Outputs(letters=outputs.letters), topics)] if outputs.letters else []
     for decided in outputs.columns:
         if isinstance(decided, DecisionRows) and len(decided) >= packing.least:
             parts += _packed(decided, topics, packing)

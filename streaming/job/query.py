@@ -1,7 +1,7 @@
 """The live query: Kafka to Kafka, for ever."""
 
 from pyspark.accumulators import Accumulator
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.contract.topics import Topics
@@ -36,13 +36,6 @@ def names_of(topics: Topics) -> tuple[str, ...]:
     """The topic of each origin, from schemas.EVENT to CUT_USAGE."""
     requests, policies, usage = topics.requests, topics.policies, topics.usage
     return requests, policies, usage, usage, requests, usage, requests, usage
-
-
-def packing_of(settings: JobSettings, partitions: int | None) -> PackRule | None:
-    """How decisions leave; None: one by one, and the sink finds their partitions."""
-    if partitions is None:
-        return None
-    return PackRule(least=settings.pack_min if settings.pack_decisions else NEVER, partitions=partitions)
 
 
 def start_query(
@@ -81,12 +74,18 @@ def start_query(
     context = StepContext(fail_fast=settings.fail_fast, max_ahead_ms=ahead)
     batches_kept = int(spark.conf.get("spark.sql.streaming.minBatchesToRetain") or 0)
     blob_stores = stores_of(checkpoint, batches_kept, settings, spark)
+    least = settings.pack_min if settings.pack_decisions else NEVER
+    packing = None if partitions is None else PackRule(least=least, partitions=partitions)
     given = Input(
         context=context, shards=shards, tasks=tasks, names=names, topics=topics, counts=counts,
-        blob_stores=blob_stores, packing=packing_of(settings, partitions), candidates=candidates,
+        blob_stores=blob_stores, packing=packing, candidates=candidates,
     )  # fmt: skip
+    if tasks == 1:
+        # It reads the sources itself: a batch is then one stage of one task. A shuffle to a single partition
+        # would cost a second stage: files, their bookkeeping and another task.
+        records = records.coalesce(1)
     writer = (
-        decide(in_one_task(records, tasks), given)
+        decide(records, given)
         .writeStream.format("kafka")
         .queryName(QUERY_NAME)
         .outputMode("update")
@@ -95,11 +94,3 @@ def start_query(
         .options(**_SENDS[settings.profile] | settings.kafka_options)
     )
     return writer.start()
-
-
-def in_one_task(records: DataFrame, tasks: int) -> DataFrame:
-    """With one stateful task, let it read the sources itself: a batch is then one stage of one task.
-
-    A shuffle to a single partition would cost a second stage: files, their bookkeeping and another task.
-    """
-    return records.coalesce(1) if tasks == 1 else records

@@ -4,7 +4,7 @@ import numpy as np
 
 from streaming.columns.outputs import Outputs
 from streaming.columns.records import NO_ROW, Records
-from streaming.contract.decisions import DECISIONS, RECORD_BYTES_MAX, dead_letter
+from streaming.contract.decisions import RECORD_BYTES_MAX, dead_letter
 
 VALUE_BYTES_KEPT = 600_000
 """Base64 makes four bytes of three."""
@@ -19,23 +19,35 @@ def limit_record_size(outputs: Outputs, records: Records) -> None:
     """
     if outputs.surely_within(RECORD_BYTES_MAX):
         return
-    too_large = np.flatnonzero(outputs.sizes() > RECORD_BYTES_MAX).tolist()
-    if not too_large:
-        return
-    sinks, values, sources = outputs.sink, outputs.value, outputs.source
-    for position in too_large:
-        what = "decision" if sinks[position] == DECISIONS else "dead letter"
-        source = sources[position]
-        whole, row = records.value_of(source), records.row_of(source)
-        kept = whole[:VALUE_BYTES_KEPT]
-        letter = dead_letter(
-            reason=f"its {what} has {len(values[position])} bytes, more than {RECORD_BYTES_MAX}; the first "
-            f"{len(kept)} of the record's {len(whole)} bytes are kept",
-            topic=records.topic[source],
-            partition=int(records.partition[source]),
-            offset=int(records.offset[source]),
-            ts=records.ts_of(source),
-            value=kept,
-            row=None if row == NO_ROW else row,
-        )
-        outputs.bury(position, letter)
+    for place, letter in enumerate(outputs.letters):
+        if len(letter.value) > RECORD_BYTES_MAX:
+            shorter = _letter("dead letter", len(letter.value), records, letter.source)
+            outputs.letters[place] = letter._replace(value=shorter)
+    # The others stay columns: as such they leave packed, and to the partition that their law chooses.
+    said, outputs.columns = outputs.columns, []
+    for decided in said:
+        fits = decided.sizes() <= RECORD_BYTES_MAX
+        if fits.all():
+            outputs.add(decided)
+            continue
+        outputs.add(decided.take(np.flatnonzero(fits)))
+        large = decided.take(np.flatnonzero(~fits))
+        for value, source in zip(large.column("value"), large.source.tolist(), strict=True):
+            letter = _letter("decision", len(value.as_buffer()), records, source)
+            outputs.add_dead_letter(letter, ts=records.ts_of(source), source=source)
+
+
+def _letter(what: str, size: int, records: Records, source: int) -> bytes:
+    """A dead letter in place of an output about this record that has so many bytes."""
+    whole, row = records.value_of(source), records.row_of(source)
+    kept = whole[:VALUE_BYTES_KEPT]
+    return dead_letter(
+        reason=f"its {what} has {size} bytes, more than {RECORD_BYTES_MAX}; the first "
+        f"{len(kept)} of the record's {len(whole)} bytes are kept",
+        topic=records.topic[source],
+        partition=int(records.partition[source]),
+        offset=int(records.offset[source]),
+        ts=records.ts_of(source),
+        value=kept,
+        row=None if row == NO_ROW else row,
+    )

@@ -148,10 +148,10 @@ def records_of(
 def _read(file: str) -> Iterator[tuple[int, bytes]]:
     """Number and bytes of every line of a file that is not empty; of a Parquet file, of its rows' objects."""
     if is_parquet(file):
-        first = 1
-        for rows, _ in _batches(file):
-            yield from enumerate(_objects(rows), start=first)
-            first += len(rows)
+        for records, _ in blocks([file]):
+            # Rows of a type stand together there.
+            for i in np.argsort(records.offset).tolist():
+                yield int(records.offset[i]), records.value_of(i)
         return
     number = 1
     try:
@@ -273,14 +273,3 @@ def _rows_at_once(metadata: Any) -> int:
     size = sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
     fits = READ_AT_ONCE * metadata.num_rows // max(1, size)
     return int(min(ROWS_AT_ONCE, max(_ROWS_MIN, fits)))
-
-
-def _objects(rows: pa.RecordBatch) -> list[bytes]:
-    """The JSON objects of rows of mixed types; which nulls are written depends on a row's type."""
-    alone, values, packs = _by_type(rows, 0)
-    written: list[bytes] = [b""] * len(rows)
-    parts = [(alone, values), *((pack.number, pack.objects(0, len(pack))) for pack in packs)]
-    for places, texts in parts:
-        for place, value in zip(places.tolist(), texts.to_pylist(), strict=True):
-            written[place] = value
-    return written

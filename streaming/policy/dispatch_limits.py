@@ -19,11 +19,10 @@ from typing import Any, Final, NamedTuple
 from streaming.contract.fields import INT64_MAX
 from streaming.contract.names import DISPATCH_GROUP_PREFIX, TOPIC
 from streaming.policy.policy_set import UNLIMITED, PolicySet, Section
-from streaming.policy.topics import RateKind, dispatch_candidates
+from streaming.policy.topics import RATE_KEYS, RateKind, dispatch_candidates
 
 NOT_LIMITED: Final = 0
 """Rate of a counter that does not limit."""
-_RATES: Final = ("dispatchThrottlingRateInMsg", "dispatchThrottlingRateInByte")
 _SLASHES_OF_TOPIC: Final = 4
 
 
@@ -53,7 +52,7 @@ def limit_of(policies: PolicySet, names: tuple[str, ...]) -> Limit:
         names: whose counters: (broker,), (broker, topic) or (broker, topic, subscription).
     """
     if len(names) == 1:
-        return _limit(policies.entries.get(Section.BROKER, {}), "")
+        return limit_in(policies.entries.get(Section.BROKER, {}))
     found = dispatch_rate(policies, names[1], names[2] if len(names) == 3 else None)
     return NO_LIMIT if found is None or found.group else found
 
@@ -77,7 +76,7 @@ def dispatch_rate(policies: PolicySet, topic: str, subscription: str | None) -> 
     for place in dispatch_candidates(policies, topic, subscription, kind):
         if place.wins and place.value is not None:
             shared = place.value.get("across_brokers", False)
-            return _limit(place.value, dispatch_group(topic, subscription) if shared else "")
+            return limit_in(place.value, dispatch_group(topic, subscription) if shared else "")
     return None
 
 
@@ -102,9 +101,10 @@ def parse_dispatch_group(group: str) -> tuple[str, str | None] | None:
     return topic, subscription or None
 
 
-def _limit(value: Mapping[str, Any], group: str) -> Limit:
+def limit_in(value: Mapping[str, Any], group: str = "") -> Limit:
+    """What the keys of a dispatch rate say, or those of the broker itself."""
     msgs, size = (
         NOT_LIMITED if value.get(key, UNLIMITED) == UNLIMITED else min(int(value[key]), INT64_MAX)
-        for key in _RATES
+        for key in RATE_KEYS
     )
     return Limit((msgs, size), int(value.get("ratePeriodInSecond", 1)) * 1000, group)

@@ -33,7 +33,11 @@ MUTATION_RATE: Final = "controller_mutation_rate"
 
 
 def sampled_windows(limit: float, burst: float) -> int:
-    """Windows S of a sampled rate (docs/contract.md 3.1); may be far above MAX_WINDOWS."""
+    """Windows S of a sampled rate (docs/contract.md 3.1); may be far above MAX_WINDOWS.
+
+    >>> sampled_windows(5.0, 500.0), sampled_windows(10.0, 12.0)
+    (100, 2)
+    """
     ratio = burst / limit
     return max(2, math.floor(ratio + 0.5)) if math.isfinite(ratio) else 2**63
 

@@ -41,17 +41,20 @@ KIND_OF: Final = {kind.quota_type: kind for kind in BacklogKind}
 
 # In order of precedence; the first is number 1.
 LEVELS = ("subscription", "topic", "namespace", "broker")
-_BROKER_RATES = {
+BROKER_RATES = {
     RateKind.TOPIC: ("dispatchThrottlingRatePerTopicInMsg", "dispatchThrottlingRatePerTopicInByte"),
     RateKind.SUBSCRIPTION: (
         "dispatchThrottlingRatePerSubscriptionInMsg",
         "dispatchThrottlingRatePerSubscriptionInByte",
     ),
 }
+"""Where `broker` says the two of each."""
 _BROKER_BACKLOGS = {
     BacklogKind.SIZE: "backlogQuotaDefaultLimitBytes",
     BacklogKind.AGE: "backlogQuotaDefaultLimitSecond",
 }
+RATE_KEYS = ("dispatchThrottlingRateInMsg", "dispatchThrottlingRateInByte")
+"""Where a dispatch rate says its two."""
 LIMIT_KEYS = {BacklogKind.SIZE: "limitSize", BacklogKind.AGE: "limitTime"}
 """Where a quota says its limit."""
 
@@ -126,19 +129,21 @@ def dispatch_candidates(
     yield _rate_candidate("topic", f"{own_path}.{kind}", own.get(kind))
     yield _rate_candidate("namespace", f"{namespace_path}.{kind}", shared.get(kind))
     broker = policies.entries.get(Section.BROKER, {})
-    msgs, size = _BROKER_RATES[kind]
-    default = {
-        "dispatchThrottlingRateInMsg": broker.get(msgs, UNLIMITED),
-        "dispatchThrottlingRateInByte": broker.get(size, UNLIMITED),
-    }
+    msgs, size = BROKER_RATES[kind]
+    default = dict(zip(RATE_KEYS, (broker.get(msgs, UNLIMITED), broker.get(size, UNLIMITED)), strict=True))
     # The broker's defaults know no period: they are per second.
     yield _rate_candidate("broker", f"{Section.BROKER}.{msgs.removesuffix('InMsg')}*", default)
+
+
+def sets_rate(value: Mapping[str, Any] | None, keys: tuple[str, str] = RATE_KEYS) -> bool:
+    """Whether a dispatch rate, or `broker` by other keys, says one of its two."""
+    return value is not None and any(value.get(key, UNLIMITED) != UNLIMITED for key in keys)
 
 
 def limits_some(policies: PolicySet, topic: str) -> bool:
     """Whether a dispatch rate applies to any subscription of a topic."""
     own = policies.entries.get(_own_path(policies, topic), {}).get("subscriptions", {}).values()
-    if any(_rate_candidate("subscription", "", each.get("dispatchRate")).wins for each in own):
+    if any(sets_rate(each.get("dispatchRate")) for each in own):
         return True
     return any(place.wins for place in dispatch_candidates(policies, topic, None, RateKind.SUBSCRIPTION))
 
@@ -192,9 +197,7 @@ def _own_path(policies: PolicySet, topic: str) -> str:
 
 
 def _rate_candidate(level: str, path: str, value: Mapping[str, Any] | None) -> Candidate:
-    keys = ("dispatchThrottlingRateInMsg", "dispatchThrottlingRateInByte")
-    wins = value is not None and any(value.get(key, UNLIMITED) != UNLIMITED for key in keys)
-    return Candidate(level=level, path=path, value=value, wins=wins)
+    return Candidate(level=level, path=path, value=value, wins=sets_rate(value))
 
 
 def _backlog_candidate(level: str, path: str, value: Mapping[str, Any] | None, limit_key: str) -> Candidate:

@@ -105,9 +105,7 @@ class Shard:
         )
         self.body, outputs = step("mutation", 0, self.body, records_of(events, self.offset), context)
         self.offset += len(events)
-        decoded = [
-            (sink, orjson.loads(value)) for sink, value in zip(outputs.sink, outputs.value, strict=True)
-        ]
+        decoded = list(zip(outputs.listed("sink"), map(orjson.loads, outputs.value), strict=True))
         self.dead_letters += [value for sink, value in decoded if sink != DECISIONS]
         return [value for sink, value in decoded if sink == DECISIONS]
 

@@ -58,7 +58,7 @@ def stepped(
     context = StepContext(initial=policies, processed_ts=processed_ts, replay=not live, fail_fast=True)
     for records in batches:
         body, outputs = step(law, 0, body, records, context)
-        for sink, value in zip(outputs.sink, outputs.value, strict=True):
+        for sink, value in zip(outputs.listed("sink"), outputs.value, strict=True):
             if sink == DEADLETTER:
                 reasons.append(orjson.loads(value)["reason"])
             else:

@@ -221,7 +221,7 @@ class Decider(Threaded):
                 self.events.append(orjson.loads(message.value()))
         context = StepContext(processed_ts=time.time_ns() // 1_000_000, fail_fast=True)
         body, outputs = step(self._law, 0, body, records, context)
-        for sink, key, value in zip(outputs.sink, outputs.key, outputs.value, strict=True):
+        for sink, key, value in zip(*map(outputs.listed, ("sink", "key", "value")), strict=True):
             topic = self._topics.decisions if sink == "decisions" else self._topics.deadletter
             producer.produce(topic, key=key, value=value)
             self.decisions.append(orjson.loads(value))

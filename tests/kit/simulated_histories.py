@@ -115,7 +115,7 @@ def _replay(job: Job, towns: Sequence[Town]) -> None:
         value=texts, file=[0] * len(texts),
     )  # fmt: skip
     outputs = replay_all(records, StepContext(initial=initial, replay=True, fail_fast=True))
-    again = {name: value.decode() for name, value in zip(outputs.id, outputs.value, strict=True)}
+    again = {name: value.decode() for name, value in zip(outputs.listed("id"), outputs.value, strict=True)}
     for town in towns:
         ids = {orjson.loads(value)["id"] for _, value in town.asked}
         town.note("replay", said={name: again[name] for name in sorted(ids) if name in again})

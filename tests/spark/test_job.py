@@ -48,7 +48,7 @@ def uninterrupted(broker: Broker) -> dict[str, bytes]:
             records.value.append(message.value() or b"")
             records.broadcast.append(bool(number))
     _, outputs = step("mutation", 0, None, records, StepContext(fail_fast=True))
-    return {name: value for name, value in zip(outputs.id, outputs.value, strict=True) if name}
+    return {name: value for name, value in zip(outputs.listed("id"), outputs.value, strict=True) if name}
 
 
 def gone(pid: int) -> bool:

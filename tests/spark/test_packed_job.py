@@ -74,7 +74,7 @@ def in_one_step(busy: Bench) -> dict[str, bytes]:
         value=[one.value for one in rows],
     )  # fmt: skip
     _, outputs = step("mutation", 0, None, records, StepContext(fail_fast=True))
-    return {name: value for name, value in zip(outputs.id, outputs.value, strict=True) if name}
+    return {name: value for name, value in zip(outputs.listed("id"), outputs.value, strict=True) if name}
 
 
 @pytest.mark.soak

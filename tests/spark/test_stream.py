@@ -78,8 +78,8 @@ def decided_locally(*batches: list[Row]) -> dict[str, bytes]:
             bodies[shard], outputs = step(
                 "mutation", shard, bodies[shard], records, StepContext(fail_fast=True)
             )
-            assert set(outputs.sink) <= {DECISIONS}
-            decisions |= zip(outputs.id, outputs.value, strict=True)
+            assert set(outputs.listed("sink")) <= {DECISIONS}
+            decisions |= zip(outputs.listed("id"), outputs.value, strict=True)
     return decisions
 
 

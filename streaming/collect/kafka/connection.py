@@ -141,7 +141,8 @@ class Connection:
         try:
             self._admin = await asyncio.shield(opening)
         finally:
-            if opening.done():
+            # Whoever heard of its failure before us may have begun anew.
+            if opening.done() and self._opening is opening:
                 self._opening = None
         return self._admin
 

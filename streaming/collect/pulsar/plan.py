@@ -9,13 +9,12 @@ from streaming.collect.pulsar.limits import Kind, LimiterRate, Rates, Slot, whol
 from streaming.collect.pulsar.pools import Pool, Target, counts_in, groups_of, pools_of
 from streaming.collect.pulsar.shares import Shares
 from streaming.contract.names import namespace_of
-from streaming.policy.dispatch_limits import NOT_LIMITED, Limit, dispatch_rate
+from streaming.policy.dispatch_limits import NO_LIMIT, NOT_LIMITED, Limit, dispatch_rate, limit_in
 from streaming.policy.groups import group_limits
 from streaming.policy.policy_set import UNLIMITED, PolicySet, Section
 from streaming.policy.topics import RateKind, namespace_group
 
 _KIND_OF = {RateKind.TOPIC: Kind.DISPATCH, RateKind.SUBSCRIPTION: Kind.SUBSCRIPTION}
-_RATES = ("dispatchThrottlingRateInMsg", "dispatchThrottlingRateInByte")
 
 
 @dataclass(slots=True)
@@ -170,13 +169,8 @@ def _in_force(pushed: Mapping[Slot, Rates], target: Target, dimension: int) -> t
 
 def _fixed(value: Mapping[str, int | bool] | None) -> LimiterRate | None:
     """A dispatch rate of a policy. One across brokers too: it holds until a topic has its part of it."""
-    if value is None or all(value.get(key, UNLIMITED) == UNLIMITED for key in _RATES):
-        return None
-    period_s = int(value.get("ratePeriodInSecond", 1))
-    msgs, size = (
-        None if value.get(key, UNLIMITED) == UNLIMITED else int(value[key]) / period_s for key in _RATES
-    )
-    return LimiterRate(msgs, size, True, period_s)
+    limit = NO_LIMIT if value is None else limit_in(value)
+    return None if limit.rate == NO_LIMIT.rate else _of_limit(limit)
 
 
 def _of_limit(limit: Limit) -> LimiterRate:

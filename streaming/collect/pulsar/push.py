@@ -135,7 +135,9 @@ class Pusher:
         stay = set(held)
         due: list[Change] = []
         for slot, one in wanted.items():
-            rates, before = one.rates(slot.kind), self.pushed.get(slot)
+            # Of what has failed nobody knows whether Pulsar holds that, or what it held before.
+            before = None if slot in self._unsure else self.pushed.get(slot)
+            rates = one.rates(slot.kind)
             least = 0.0 if one.exact else self._terms.change
             if slot not in stay and (before is None or is_real_change(before, rates, least)):
                 due.append(Change(slot, rates))

@@ -71,6 +71,7 @@ class PulsarBacklogs:
         self._rest, self._topics_max = rest, settings.topics_max
         self._at_once = REQUESTS_AT_ONCE
         self._evictor = Evictor(rest, EVICTION_WAIT_S, EVICTION_SAMPLE)
+        self.carry_out = self._evictor.carry_out
         self._listing = Listing(rest)
         self._memories: dict[str, _Memory] = {}
         self._met = False
@@ -111,15 +112,6 @@ class PulsarBacklogs:
         except RestError as failure:
             raise CannotEvict(str(failure)) from failure
         return await self._evictor.prepare(order)
-
-    async def carry_out(self, eviction: Eviction) -> None:
-        """Move the subscription, and see that it was.
-
-        Raises:
-            CannotEvict: it was refused, nothing was done.
-            NotKnown: it may have been done.
-        """
-        await self._evictor.carry_out(eviction)
 
     async def passed(self, topic: str, subscriptions: Sequence[tuple[str, Position]]) -> list[bool | None]:
         """Whether each of these subscriptions of a topic has come to a position, or further; None: not known.

@@ -66,7 +66,12 @@ class Evictor:
             raise CannotEvict(printable(str(failure))) from failure
 
     async def carry_out(self, eviction: Eviction) -> None:
-        """See PulsarBacklogs."""
+        """Move the subscription, and see that it was.
+
+        Raises:
+            CannotEvict: it was refused, nothing was done.
+            NotKnown: it may have been done.
+        """
         path = f"{topic_path(eviction.topic)}/subscription/{_twice(eviction.subscription)}/expireMessages"
         ledger, entry = eviction.upto
         body = {"ledgerId": ledger, "entryId": entry, "partitionIndex": _partition(eviction.topic)}

@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self
@@ -100,7 +101,7 @@ class Lease:
             last = self._wait()
             self._wait_for_jvm(last)
             try:
-                self._mine = mine.counted(last.starts)
+                self._mine = replace(mine, starts=last.starts + 1)
                 self._notes.write(self._mine)
                 return last.starts
             except OSError:
@@ -115,7 +116,7 @@ class Lease:
         if self._mine is not None and not self.lost:
             # The JVM is gone, so nobody has to wait. A file system that does not answer must not keep us.
             with suppress(OSError, RuntimeError):
-                self._asked(partial(self._notes.write, self._mine.ended()), 0.0)
+                self._asked(partial(self._notes.write, replace(self._mine, left=True)), 0.0)
         self._mine = self._renewing = None
         self._lock.release()
 
@@ -202,7 +203,7 @@ class Lease:
             taken = f"the job {there.who(self._place)} has taken the checkpoint over"
             self._lose(taken if there.holder else f"{self._notes.path} was deleted")
             return False
-        self._mine = mine.renewed()
+        self._mine = replace(mine, beat=mine.beat + 1)
         self._notes.write(self._mine)
         return True
 

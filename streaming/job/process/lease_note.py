@@ -5,7 +5,7 @@ import json
 import os
 import socket
 import uuid
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import IO, Any, Final, Self
@@ -79,18 +79,6 @@ class Note:
             return "(it has left no note yet)"
         where = "" if self.place.host == here.host else f" on host {self.place.host}"
         return f"(pid {self.pid}{where})"
-
-    def counted(self, before: int) -> Self:
-        """The same, after so many starts."""
-        return replace(self, starts=before + 1)
-
-    def renewed(self) -> Self:
-        """The same a while later."""
-        return replace(self, beat=self.beat + 1)
-
-    def ended(self) -> Self:
-        """The same at its end."""
-        return replace(self, left=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,7 +115,7 @@ def serve(settings: JobSettings, options: JobOptions) -> None:
         session = build_session(
             settings, jars=options.jars, work_dir=options.work_dir, checkpoint=settings.checkpoint_dir
         )
-        started.enter_context(_stopping(session, settings))
+        started.callback(stop_session, session, settings.stop_timeout_s)
         # pyspark puts its own handler of SIGINT in place when it starts.
         with _signals(stop):
             patience = _Patience(max(_SAID_MAX_S, settings.topics_timeout_s))
@@ -142,7 +142,7 @@ def _decide(
     taken = _taken(checkpoint, settings, session.jvm_pid, stop)
     with taken as held, started.pop_all(), _living(session, held):
         metrics = JobMetrics(held.restarts if held is not None else 0)
-        address = _serve_metrics(metrics, options.metrics)
+        address = options.metrics and serve_metrics(metrics.registry, *options.metrics)
         counts = session.spark.sparkContext.accumulator(BatchCounts(), CountsParam())
         warn_of_new(
             session.spark,
@@ -279,12 +279,6 @@ def _watch(
             patience.say(lambda: f"Spark: {query.status['message']}")
 
 
-def _serve_metrics(metrics: JobMetrics, address: tuple[str, int] | None) -> str | None:
-    if address is None:
-        return None
-    return serve_metrics(metrics.registry, *address)
-
-
 def _announce(session: Session, options: JobOptions, metrics: str | None) -> None:
     _LOG.info("ready: kafka %s, jvm pid %d, log %s", options.cluster.bootstrap, session.jvm_pid, session.log)
     options.announce({"pid": os.getpid(), "jvm_pid": session.jvm_pid, "metrics": metrics})
@@ -301,11 +295,3 @@ def _signals(stop: Stop) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-@contextmanager
-def _stopping(session: Session, settings: JobSettings) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        stop_session(session, settings.stop_timeout_s)

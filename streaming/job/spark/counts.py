@@ -14,7 +14,6 @@ from pyspark.accumulators import AccumulatorParam
 from streaming.columns.byte_strings import Integers
 from streaming.columns.outputs import Decided, DecisionRows, Outputs
 from streaming.columns.records import Records
-from streaming.contract.decisions import DEADLETTER
 
 BATCHES_KEPT: Final = 100
 """As many as Spark keeps reports of."""
@@ -70,14 +69,12 @@ def counts_of(
     law: str, records: Records, outputs: Outputs, batch_ms: int, segments: Counter[str] | None = None
 ) -> BatchCounts:
     """One step's part: records for all shards are no events, each shard would count them."""
-    decided = [row.ts for row in outputs.rows if row.sink != DEADLETTER]
-    dead = len(outputs.rows) - len(decided)
-    decided += [int(ts.min()) for ts in map(_times, outputs.columns) if len(ts)]
+    decided = [int(ts.min()) for ts in map(_times, outputs.columns) if len(ts)]
     own = 0 if records.broadcast is None else int(np.count_nonzero(~np.asarray(records.broadcast)))
     return BatchCounts(
         events=Counter({law: own}),
-        decisions=len(outputs) - dead,
-        dead_letters=dead,
+        decisions=len(outputs) - len(outputs.letters),
+        dead_letters=len(outputs.letters),
         withheld=outputs.withheld,
         copies=records.copies,
         oldest={batch_ms: min(decided)} if decided else {},

@@ -20,7 +20,7 @@ _ALGORITHMS: Final = pa.array(["token_bucket", "sampled_rate"])
 
 def admissions(walked: MutationBatch) -> DecisionRows:
     """What was decided: one decision a request, none a refund."""
-    requests, results, names = walked.asked.requests, walked.results, walked.routing_keys.names
+    requests, results, names = walked.asked.requests, walked.results, walked.asked.routing_keys.names
     order = walked.asked.order
     order = order[walked.events.mode[order] != REFUND]
     label = walked.label

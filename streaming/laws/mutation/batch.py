@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from streaming.columns.byte_strings import Integers
-from streaming.laws.mutation.intake import OrderedRequests, RoutingKeys
+from streaming.laws.mutation.intake import OrderedRequests
 from streaming.laws.mutation.law import PERMISSIVE, REFUND, REFUSED, STRICT, Events, Flags, Results, Terms
 from streaming.laws.mutation.rates import Doubles
 from streaming.laws.mutation.requests import ANSWERED, DECIDED, DRY, LATE, REJECT_LATE, Requests
@@ -76,11 +76,6 @@ class MutationBatch:
         """All labels as one: a row a term."""
         return Label(*(np.concatenate(columns) for columns in zip(*self.labels, strict=True)))
 
-    @property
-    def routing_keys(self) -> RoutingKeys:
-        """The quota entities of the events."""
-        return self.asked.routing_keys
-
     def move_on(self, seen: Integers) -> None:
         """Apply no event before the time (ms) that its subject has seen, given for each of `asked.order`."""
         order = self.asked.order
@@ -94,7 +89,7 @@ class MutationBatch:
         for rows, earliest in stretches(at, timeline):
             if len(rows) == len(at):
                 # Most batches see no change of policy, and everybody has an event.
-                present, spot = np.arange(len(self.routing_keys.names)), of
+                present, spot = np.arange(len(self.asked.routing_keys.names)), of
             else:
                 present, spot = np.unique(of[rows], return_inverse=True)
             self.events.term[order[rows]] = base + spot

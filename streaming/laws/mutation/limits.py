@@ -24,9 +24,9 @@ from streaming.columns.byte_strings import (
 )
 from streaming.columns.compiled import inner, lean
 from streaming.columns.limit_index import NOTHING, LimitIndex
-from streaming.laws.mutation.rates import sample_count
 from streaming.policy.derived import PolicyCache
 from streaming.policy.policy_set import Algorithm, Candidate, MutationQuota, PolicySet, mutation_quota_at
+from streaming.policy.schema import sampled_windows
 from streaming.state.row_names import row_name
 
 MAX_CACHED: Final = 8
@@ -112,7 +112,7 @@ def _quota(quota: MutationQuota | None) -> Quota | None:
     sampled = quota.algorithm == Algorithm.SAMPLED_RATE
     return Quota(
         rate=quota.rate, burst=quota.burst, shadow=quota.shadow,
-        samples=sample_count(quota.rate, quota.burst) if sampled else 0,
+        samples=sampled_windows(quota.rate, quota.burst) if sampled else 0,
     )  # fmt: skip
 
 

@@ -110,12 +110,3 @@ def sampled_wait_ms(rate: float, limit: float, samples: int) -> int:
     12000
     """
     return round_ms((rate - limit) / limit * samples * 1000.0)
-
-
-def sample_count(rate: float, burst: float) -> int:
-    """Number of one-second samples of the sampled rate: burst / rate, at least 2 (docs/contract.md 3.1).
-
-    >>> sample_count(5.0, 500.0), sample_count(10.0, 12.0)
-    (100, 2)
-    """
-    return max(2, floor(burst / rate + 0.5))

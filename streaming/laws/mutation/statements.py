@@ -50,7 +50,7 @@ def list_refunds(walked: MutationBatch, rows: Integers, waiting: Waiting) -> dic
         waiting: refunds of the batches before; changed in place: what no admission followed stays.
     """
     requests, order = walked.asked.requests, walked.asked.order
-    of, at = walked.routing_keys.of, walked.events.at
+    of, at = walked.asked.routing_keys.of, walked.events.at
     given = walked.events.mode[order] == REFUND
     concerned = np.isin(rows, list(waiting))
     concerned[of[given]] = True

@@ -17,6 +17,7 @@ from streaming.columns.records import Pack, Records
 from streaming.contract.topics import Topics
 from streaming.job.output_columns import NEVER, PackRule, output_columns
 from streaming.job.record_size_limit import RECORD_BYTES_MAX, limit_record_size
+from streaming.job.spark.counts import counts_of
 from streaming.laws.dispatch.table import DECISION
 from streaming.laws.name_hashes import partition_of
 
@@ -77,7 +78,7 @@ def test_few_of_a_partition_leave_one_by_one() -> None:
     alone = [row for row in rows if row["headers"] is None]
     assert sum(row["headers"] is not None for row in rows) == sum(n >= least for n in count.values())
     assert len(alone) == sum(n for n in count.values() if n < least)
-    assert {row["key"] for row in alone} <= {key.encode() for key in outputs.key}
+    assert {row["key"] for row in alone} <= {key.encode() for key in outputs.listed("key")}
     # Where packed ones of their subjects go, also when the topic has got more partitions meanwhile.
     places = partition_of(pa.array([row["key"].decode() for row in alone]), PARTITIONS).tolist()
     assert [row["partition"] for row in alone] == places
@@ -150,7 +151,7 @@ def test_without_packing_every_decision_is_json() -> None:
     outputs = Outputs(columns=[admissions(50)])
     topic, key, value, partition, headers = output_columns(outputs, TOPICS, None)
     assert value.to_pylist() == outputs.value
-    assert key.to_pylist() == [name.encode() for name in outputs.key]
+    assert key.to_pylist() == [name.encode() for name in outputs.listed("key")]
     assert set(topic.to_pylist()) == {TOPICS.decisions}
     assert partition.null_count == headers.null_count == 50
 
@@ -164,6 +165,35 @@ def test_what_is_too_large_is_found_without_writing_the_others(size: int) -> Non
     records = Records(topic=["t"] * 3, partition=[0] * 3, offset=[0, 1, 2], ts=[0] * 3, value=[b"{}"] * 3)
     limit_record_size(outputs, records)
     assert outputs.type == ["dead_letter" if size > 100 else "admission"] * 3
+
+
+def test_what_is_too_large_leaves_the_others_as_they_were() -> None:
+    """They leave packed, each broker's to one partition, whatever its topics, and differences are counted."""
+    rows = [
+        {
+            "id": f"d{n}", "ts": n, "broker": f"b{n % 5}", "topic": f"t{n % 3}",
+            "subscription": "s" * (RECORD_BYTES_MAX if n in (7, 8) else 1), "law": "otherwise",
+        }
+        for n in range(40)
+    ]  # fmt: skip
+    keys = pa.array([f"{row['topic']}/{row['subscription']}" for row in rows])
+    decided = DecisionRows(type="dispatch", rows=columns_of(rows), source=np.arange(40), keys=keys)
+    again = DECISION.columns([(0, {"type": "dispatch", **row, "repeat": True}) for row in rows])
+    outputs = Outputs(columns=[decided, again])
+    kept = [value for value in outputs.value if len(value) < RECORD_BYTES_MAX]
+    records = Records(
+        topic=["t"] * 40, partition=[0] * 40, offset=[*range(40)], ts=[0] * 40, value=[b"{}"] * 40
+    )
+    limit_record_size(outputs, records)
+    assert counts_of("dispatch", records, outputs, 0).differences.total() == 38
+    found = sent(outputs)
+    letters = [orjson.loads(row["value"]) for row in found if row["topic"] == TOPICS.deadletter]
+    assert [letter["offset"] for letter in letters] == [7, 8, 0, 0]
+    said = [(row, value) for row in found[4:] for value in written(row)]
+    assert sorted(value for _, value in said) == sorted(kept)
+    for row, value in said:
+        broker = pa.array([orjson.loads(value)["broker"]])
+        assert row["partition"] == partition_of(broker, PARTITIONS)[0]
 
 
 def test_a_dead_letter_for_a_row_that_says_too_much_names_the_row() -> None:

@@ -83,7 +83,7 @@ class Live:
         )  # fmt: skip
         self.body, outputs = step(self.law, 0, self.body, records, self.context)
         decided, buried = [], {}
-        for sink, value in zip(outputs.sink, map(orjson.loads, outputs.value), strict=True):
+        for sink, value in zip(outputs.listed("sink"), map(orjson.loads, outputs.value), strict=True):
             if sink == "decisions":
                 decided.append(value)
             else:
@@ -180,7 +180,7 @@ def test_a_line_of_a_file_may_lie_anywhere() -> None:
     for far in (event("mutation", YEAR_MS), odd(event("mutation", YEAR_MS))):
         offline.value = [orjson.dumps(far)]
         _, outputs = step("mutation", 0, None, offline, StepContext(replay=True, fail_fast=True))
-        assert outputs.sink == ["decisions"]
+        assert outputs.listed("sink") == ["decisions"]
 
 
 def fail(*args: Any, **named: Any) -> Any:
@@ -315,7 +315,7 @@ def test_a_request_on_the_topic_of_usage_is_buried(form: Callable[[Event], Event
         )  # fmt: skip
         records.requests = "weir.requests"
         _, outputs = step("mutation", 0, None, records, Live("mutation").context)
-        assert outputs.sink == ["deadletter" if buried else "decisions"] * 3, topic
+        assert outputs.listed("sink") == ["deadletter" if buried else "decisions"] * 3, topic
         for value in map(orjson.loads, outputs.value if buried else ()):
             assert value["reason"] == "type: of the law mutation; it does not belong on this topic"
             assert value["topic"] == topic

@@ -75,7 +75,7 @@ def lived(batches: Log, changes: list[Event]) -> list[Event]:
             offset += 1
         if len(records):
             body, outputs = step("mutation", 0, body, records, StepContext(initial=INITIAL, processed_ts=T0))
-            assert set(outputs.sink) <= {"decisions"}, outputs.value
+            assert set(outputs.listed("sink")) <= {"decisions"}, outputs.value
             written += [orjson.loads(value) for value in outputs.value]
     return written
 

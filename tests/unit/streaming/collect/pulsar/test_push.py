@@ -183,6 +183,28 @@ def test_what_became_of_a_push_is_not_forgotten_meanwhile(status: int, result: R
     assert held(fake, TOPIC) is None
 
 
+@pytest.mark.parametrize("meanwhile", [None, 50])
+def test_what_is_wanted_again_after_a_failure_is_set_again(meanwhile: float | None) -> None:
+    """What failed may have been carried out: Pulsar holds another limit then, or none."""
+    fake, pusher = pushing()
+    step(pusher, {TOPIC: 100}, 0)
+
+    def fail(method: str, path: str) -> int | None:
+        if method == "GET" or path != TOPIC.path:
+            return 0
+        fake.set.clear()
+        if meanwhile is not None:
+            fake.hold(TOPIC, Rates(50, -1))
+        return 500
+
+    fake.fail = fail
+    wanted = {} if meanwhile is None else {TOPIC: meanwhile}
+    assert step(pusher, wanted, PUSH_APART_MS) == {TOPIC: Result.FAILED}
+    fake.fail = lambda _method, _path: 0
+    assert step(pusher, {TOPIC: 100}, 2 * PUSH_APART_MS) == {TOPIC: Result.SET}
+    assert held(fake, TOPIC) == body_of(Kind.PUBLISH, Rates(100, -1))
+
+
 def test_what_is_gone_already_is_ours_no_more() -> None:
     """By a removal that was answered by an error, or by hand: what somebody sets there later is theirs."""
     fake, pusher = pushing()

@@ -12,10 +12,10 @@ from property_kit import tries
 from streaming.contract.events import Request
 from streaming.laws.mutation.intake import routing_keys
 from streaming.laws.mutation.limits import Quotas
-from streaming.laws.mutation.rates import sample_count
 from streaming.laws.mutation.requests import RequestRows, Requests
 from streaming.laws.registry import LAWS
 from streaming.policy.policy_set import Algorithm, PolicySet
+from streaming.policy.schema import sampled_windows
 from streaming.policy.timeline import PolicyTimeline
 
 PARTS = ["a", "b", "%2C", "é", "", "<default>"]
@@ -53,7 +53,7 @@ def test_every_subject_finds_the_quota_that_its_policies_name(
         quota = policies.mutation_quota_of_subject(subject)
         assert (quota is None) == (number < 0)
         if quota is not None:
-            samples = sample_count(quota.rate, quota.burst) if quota.algorithm == "sampled_rate" else 0
+            samples = sampled_windows(quota.rate, quota.burst) if quota.algorithm == "sampled_rate" else 0
             found = (quotas.rate[number], quotas.burst[number], quotas.samples[number], quotas.shadow[number])
             assert found == (quota.rate, quota.burst, samples, quota.shadow)
 

@@ -144,7 +144,7 @@ def test_a_law_that_fails_buries_reports_however_they_were_read(monkeypatch: pyt
     records = records_of(sent, [(0, offset) for offset in range(4)])
     _, outputs = step("shares", 0, None, records, StepContext(processed_ts=1))
     letters = [orjson.loads(value) for value in outputs.value]
-    assert outputs.sink == [DEADLETTER] * 4
+    assert outputs.listed("sink") == [DEADLETTER] * 4
     assert [(letter["offset"], letter.get("row")) for letter in letters] == [
         (0, None), (1, None), (3, None), (2, 0),
     ]  # fmt: skip
