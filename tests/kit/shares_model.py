@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 
-from shares_rounds import Rounds
-
 from streaming.laws.law import Decision, DecisionForm
 from streaming.laws.refresh import Refresh
+from streaming.laws.shares.rounds import Rounds
 
 STANDING = DecisionForm(type="share", subject=("group", "broker"), standing=("group", "broker"))
 

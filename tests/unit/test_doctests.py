@@ -9,15 +9,11 @@ from each_kit import each
 ROOT = Path(__file__).parents[2]
 PROMPT = " >>> "
 MODULES = [
-    "shares_rounds",
-    *(
-        ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        for folder in ("streaming", "enforcer", "weir")
-        for path in sorted((ROOT / folder).rglob("*.py"))
-        if PROMPT in path.read_text()
-    ),
+    ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    for folder in ("streaming", "enforcer", "weir")
+    for path in sorted((ROOT / folder).rglob("*.py"))
+    if PROMPT in path.read_text()
 ]
-"""Those of what is installed, and of the law that its compiled twin is held to."""
 
 
 @each("name", MODULES)

@@ -1,10 +1,9 @@
-"""The rounds of resource groups (docs/contract.md 3.2), compiled, over columns of all groups of a shard.
+"""The accelerator of rounds.py: the same rounds, compiled, over columns of all groups of a shard.
 
-tests/kit/shares_rounds.py tells them broker by broker, as plain objects and with an example: read it to know
-what happens, here is only how it happens to half a million reports a round. A property test holds both equal,
-decision by decision. Groups do not touch each other, so each is taken through all that concerns it before the
-next one. A round is judged by the policies of its end: a group whose round ends under other policies than
-those at hand waits until they are.
+Read rounds.py to know what happens; here is only how it happens to half a million reports a round. A property
+test holds both equal, decision by decision. Groups do not touch each other, so each is taken through all that
+concerns it before the next one. A round is judged by the policies of its end: a group whose round ends under
+other policies than those at hand waits until they are.
 """
 
 from typing import Final
@@ -21,7 +20,6 @@ from streaming.laws.shares.columns import (
     NOWHERE,
     SHARE,
     SHARING,
-    STALE_ROUNDS,
     WIDTH,
     Groups,
     Limits,
@@ -33,6 +31,7 @@ from streaming.laws.shares.columns import (
     Told,
 )
 from streaming.laws.shares.law import share_out
+from streaming.laws.shares.rounds import STALE_ROUNDS
 
 
 @lean

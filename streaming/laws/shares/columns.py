@@ -15,13 +15,8 @@ from streaming.laws.law import Entry
 from streaming.laws.shares.intake import Reports, reports_of
 from streaming.laws.shares.law import FREE, NOT_REPORTED, THROTTLED, Codes, Doubles, Flags
 from streaming.laws.shares.report_rows import NOT_SAID
+from streaming.laws.shares.rounds import HUNGRY_PARTS, NO_SOURCE
 
-STALE_ROUNDS: Final = 2
-"""A report this many rounds older than the group's newest is still taken, an older one is stale."""
-HUNGRY_PARTS: Final = 20
-"""Throttled for one part in so many of the period (5 %): hungry."""
-NO_SOURCE: Final = -1
-"""Source of what the end of the input decides in a batch without events."""
 NOT_WRITTEN: Final = -1
 """For the time at which a group's shares were last written: they are still to be."""
 

@@ -1,6 +1,7 @@
 """State of the share law in one shard, and the way of a batch of reports through it.
 
-What happens in a group is told in accelerator.py; here names become numbers and policies columns.
+What happens in a group is told in rounds.py and done by its accelerator; here names become numbers and
+policies columns.
 """
 
 from collections.abc import Mapping
@@ -18,7 +19,6 @@ from streaming.laws.law import FOR_EVER, REPEAT_PARTS, Batch, Entry, LawState
 from streaming.laws.shares.accelerator import share_all, walk
 from streaming.laws.shares.columns import (
     DONE,
-    NO_SOURCE,
     NOT_WRITTEN,
     NOWHERE,
     WIDTH,
@@ -36,6 +36,7 @@ from streaming.laws.shares.columns import (
 )
 from streaming.laws.shares.intake import ReportBatch
 from streaming.laws.shares.limits import limits_of
+from streaming.laws.shares.rounds import NO_SOURCE
 from streaming.laws.shares.share_rows import rows_of
 from streaming.laws.shares.state import State
 from streaming.policy.groups import LIFE_ROUNDS, round_rules

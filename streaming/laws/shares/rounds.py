@@ -1,9 +1,8 @@
 """The rounds of resource groups, told broker by broker: the reference of docs/contract.md 3.2.
 
-Plain objects, one group at a time, one report after the other: this is the law to read, and to change first.
-The job runs its compiled twin, streaming/laws/shares/accelerator.py, which takes half a million reports a
-round; a property test holds the two equal in every decision, its order and what it answers. How a limit is
-divided among members is streaming/laws/shares/law.py's.
+This is the law to read and to change: plain objects, one group at a time, one report after the other. The job
+runs its compiled twin, accelerator.py, which takes half a million reports a round; a property test holds the
+two equal in every decision, its order and what it answers. How a limit is divided among members is law.py's.
 
 **A round** n of length R holds the times from n R up to (n + 1) R. It is closed by the first report of its
 group, or tick, at its end or later, and judged by the policies of its end: of what the brokers last reported.
@@ -59,11 +58,16 @@ import numpy as np
 from streaming.contract.events import Tick
 from streaming.contract.usage_events import DIMENSIONS, GroupReport, GroupUsage
 from streaming.laws.law import Decision, Entry
-from streaming.laws.shares.columns import HUNGRY_PARTS, NO_SOURCE, STALE_ROUNDS
 from streaming.laws.shares.law import FREE, NOT_REPORTED, THROTTLED, share_out
 from streaming.policy.groups import LIFE_ROUNDS, GroupLimits, group_limits, round_rules
 from streaming.policy.timeline import PolicyTimeline
 
+STALE_ROUNDS: Final = 2
+"""A report this many rounds older than the group's newest is still taken, an older one is stale."""
+HUNGRY_PARTS: Final = 20
+"""Throttled for one part in so many of the period (5 %): hungry."""
+NO_SOURCE: Final = -1
+"""Source of what the end of the input decides in a batch without events."""
 NO_SHARES: Final = (nan,) * len(DIMENSIONS)
 
 
