@@ -16,7 +16,7 @@ from streaming.contract.topics import Cluster, Topics
 from streaming.kafka_io.policy_topic import PolicyLog, Update, differences
 from streaming.kafka_io.policy_turn import change_policies
 from weir.stack.kafka import HOST, LocalKafka, Sasl, free_port
-from weir.stack.parts import Change, Limits, Part
+from weir.stack.parts import Change, Part
 from weir.stack.scrape import fetch
 from weir.stack.topics import ensure_topics
 
@@ -214,7 +214,8 @@ class Stack:
             [*common, "--metrics", f"{HOST}:0", *words],
             log=self.folder / "logs" / f"{name}.log",
             run_dir=self.folder / "run" / name,
-            limits=Limits(start_s=START_LIMIT_S, restarts_max=1),
+            start_s=START_LIMIT_S,
+            restarts_max=1,
         )
         self.parts[name] = part
         part.start()

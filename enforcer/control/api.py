@@ -4,7 +4,7 @@ The application knows no Kafka: policies come from and go to a `PolicyStore`. do
 endpoints with their answers.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from http import HTTPStatus
 from typing import Final
@@ -225,7 +225,9 @@ async def _tenant(tenant: Name) -> Holder:
     return Holder(section=Section.TENANTS, name=tenant)
 
 
-def _holder_routes(parts: Parts, prefix: str, tag: str, holder: Callable[..., Holder]) -> APIRouter:
+def _holder_routes(
+    parts: Parts, prefix: str, tag: str, holder: Callable[..., Awaitable[Holder]]
+) -> APIRouter:
     """Attaching tenants or namespaces to groups."""
     router = APIRouter(prefix=f"{prefix}/resourcegroup", tags=[tag])
     store, of_holder = parts.store, Depends(holder)

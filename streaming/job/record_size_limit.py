@@ -33,8 +33,8 @@ def limit_record_size(outputs: Outputs, records: Records) -> None:
         outputs.add(decided.take(np.flatnonzero(fits)))
         large = decided.take(np.flatnonzero(~fits))
         for value, source in zip(large.column("value"), large.source.tolist(), strict=True):
-            letter = _letter("decision", len(value.as_buffer()), records, source)
-            outputs.add_dead_letter(letter, ts=records.ts_of(source), source=source)
+            buried = _letter("decision", len(value.as_buffer()), records, source)
+            outputs.add_dead_letter(buried, ts=records.ts_of(source), source=source)
 
 
 def _letter(what: str, size: int, records: Records, source: int) -> bytes:

@@ -207,7 +207,7 @@ def lines(rows: Iterable[Charges], form: str) -> list[str]:
     if form == "json":
         return [printable_array(map(orjson.dumps, values))]
     for row in values:
-        row["tenant"] = printable(row["tenant"])
+        row["tenant"] = printable(str(row["tenant"]))
     if form == "csv":
         text = io.StringIO()
         writer = csv.DictWriter(text, HEAD, lineterminator="\n")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from enforcer.host.doors.listening import listen_on
+from enforcer.host.doors.listening import listen_at
 from streaming.contract.errors import WeirError
 from weir.foreground import write_ready_file
 from weir.jars.folders import KAFKA
@@ -75,16 +75,11 @@ def free_port() -> int:
 
 def port_is_free(port: int, host: str = HOST) -> bool:
     """True if a server could listen there now (0 is always free)."""
-    return not why_not_free(port, host)
-
-
-def why_not_free(port: int, host: str = HOST) -> str:
-    """Why no server could listen there now, in the system's words; empty: one could."""
     try:
-        listen_on(host, port).close()
-    except OSError as error:
-        return error.strerror or str(error)
-    return ""
+        listen_at((host, port)).close()
+    except WeirError:
+        return False
+    return True
 
 
 def port_for(wanted: int, what: str, say: Callable[[str], None]) -> int:

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from enforcer.host.doors.certificates import WatchedContext
+from enforcer.host.doors.listening import listen_at
 from streaming.contract.errors import ConfigError, Problem, WeirError
 from streaming.policy.settings import read_settings
 from weir.foreground import StopSignal, forget_ready_file, host_port, write_ready_file
 from weir.log import teller
 from weir.options import check_client
 from weir.settings_file import SECTIONS
-from weir.stack.kafka import why_not_free
 from weir.stack.local import POLL_S, Stack, StackOptions, StackSettings
 from weir.stack.scrape import MetricsServer
 
@@ -170,5 +170,8 @@ def _settings(file: str | None) -> StackSettings:
 
 def _check_port(address: str, option: str) -> None:
     host, port = host_port(address)
-    if port and (why := why_not_free(port, host)):
-        raise WeirError(f"{address} cannot be listened on: {why}; choose another address with {option}")
+    if port:
+        try:
+            listen_at((host, port)).close()
+        except WeirError as error:
+            raise WeirError(f"{error}; choose another address with {option}") from error

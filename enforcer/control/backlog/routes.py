@@ -1,6 +1,6 @@
 """Endpoints of backlogs: quotas of namespaces and topics; stats of topics, deliveries among them."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Query, Response
@@ -133,8 +133,8 @@ def _add_quotas(
     parts: Parts,
     prefix: str,
     tag: str,
-    holder_of: Callable[..., Holder],
-    applied_of: Callable[..., bool],
+    holder_of: Callable[..., Awaitable[Holder]],
+    applied_of: Callable[..., Awaitable[bool]],
 ) -> None:
     """GET, POST and DELETE of the quotas of one kind of holder."""
     of_path, of_type, asked = Depends(holder_of), Depends(_kind), Depends(applied_of)

@@ -1,6 +1,6 @@
 """Endpoints of dispatch limits: rates at each level, the broker's settings."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Final
 from urllib.parse import unquote, unquote_plus
 
@@ -85,8 +85,8 @@ def _add_rates(
     parts: Parts,
     path: str,
     tag: str,
-    place_of: Callable[..., RatePlace],
-    applied_of: Callable[..., bool],
+    place_of: Callable[..., Awaitable[RatePlace]],
+    applied_of: Callable[..., Awaitable[bool]],
 ) -> None:
     """GET, POST and DELETE of the rates at one kind of place."""
     store, of_path, asked = parts.store, Depends(place_of), Depends(applied_of)
@@ -112,14 +112,14 @@ def _add_rates(
     )  # fmt: skip
 
 
-def _of_namespace(kind: RateKind) -> Callable[..., RatePlace]:
+def _of_namespace(kind: RateKind) -> Callable[..., Awaitable[RatePlace]]:
     async def place(tenant: Name, namespace: Name) -> RatePlace:
         return RatePlace(holder=await namespace_holder(tenant, namespace), kind=kind)
 
     return place
 
 
-def _of_topic(kind: RateKind) -> Callable[..., RatePlace]:
+def _of_topic(kind: RateKind) -> Callable[..., Awaitable[RatePlace]]:
     async def place(tenant: Name, namespace: Name, topic: Name, isGlobal: Flag = "false") -> RatePlace:
         not_global(isGlobal)
         return RatePlace(holder=topic_holder(tenant, namespace, topic), kind=kind)

@@ -114,9 +114,8 @@ class Proxy:
             assert account is not None
             account.charge(PUBLISH, 90, 9_000, self.now_ms)
         deliveries = self._laws[Dispatch]
-        deliveries.deliver(
-            f"broker-{day}", topic, name, msgs=90, size=900, entries=90, backlog=True
-        )  # fmt: skip
+        moment = deliveries.moment(f"broker-{day}")
+        deliveries.deliver_at(moment, topic, name, msgs=90, size=900, entries=90, backlog=True)
         self._laws[ConcurrencyLimits].partitions.find(f"broker-{day}")
         subject, own_share = f"user={name}", {"group": name, "limits": {"publishRateInMsgs": 5.0}}
         place = {"broker": f"broker-{day}", "topic": topic, "subscription": name}

@@ -96,14 +96,16 @@ class Deliveries(Traffic):
             return
         law = self._laws[proxy.name]
         while line.waiting:
-            left = law.left(*place)
+            moment = law.moment(place[0])
+            left = law.left_at(moment, *place[1:])
             if left.wait_ms > 0:
                 line.timer = proxy.world.after(left.wait_ms, partial(self._go_on, proxy, place, line))
                 return
             each = line.waiting.popleft()
-            law.deliver(
-                *place, msgs=each.msgs, size=each.bytes, entries=each.entries, backlog=each.backlog
-            )
+            law.deliver_at(
+                moment, *place[1:], msgs=each.msgs, size=each.bytes, entries=each.entries,
+                backlog=each.backlog,
+            )  # fmt: skip
             self._note(proxy.world.now, place, each)
 
     def _note(self, now: int, place: Place, each: DispatchUsage) -> None:

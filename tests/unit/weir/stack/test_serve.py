@@ -109,6 +109,6 @@ def test_an_address_that_cannot_be_listened_on_is_told_why(host: str, why: str) 
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         address = f"{host}:{taken.getsockname()[1]}"
-        said = f"{re.escape(address)} cannot be listened on: .*{why}.*; choose another address with --listen"
+        said = f"cannot listen on {re.escape(address)}: .*{why}.*; choose another address with --listen"
         with pytest.raises(WeirError, match=said):
             serve._check_port(address, "--listen")
