@@ -61,4 +61,4 @@ def moment(ts_ms: int, unit: Literal["m", "s", "ms"] = "ms") -> str:
     # Here and not above: `weir --help` must not load it.
     import numpy as np
 
-    return f"{np.datetime_as_string(np.datetime64(min(ts_ms, INT64_MAX), 'ms'), unit=unit)}Z"
+    return f"{np.datetime_as_string(np.datetime64(int(min(ts_ms, INT64_MAX)), 'ms'), unit=unit)}Z"
