@@ -17,7 +17,7 @@ from confluent_kafka import KafkaException
 from streaming.contract.errors import TakenOver, WeirError
 from streaming.contract.topics import Cluster
 from streaming.kafka_io.reader import reason_of
-from streaming.kafka_io.writer import OVER, NotWritten, Record, Transactions
+from streaming.kafka_io.writer import OVER, Learn, NotWritten, Record, Transactions
 
 RECORD_BYTES: Final = 900_000
 DOUBT_TIMES: Final = 3
@@ -32,15 +32,18 @@ class Reports:
         cluster: they go to its `weir.usage`.
         lease: the transactional id.
         timeout_s: limit of each step.
+        learn: told of each written record.
 
     Raises:
         WeirError: Kafka did not answer in time, or refuses.
     """
 
-    def __init__(self, cluster: Cluster, lease: str, timeout_s: float) -> None:
+    def __init__(
+        self, cluster: Cluster, lease: str, timeout_s: float, learn: Learn = lambda *_: None
+    ) -> None:
         self._topic, self._timeout_s = cluster.topics.usage, timeout_s
         self._where, self._lease = f"{self._topic} on {cluster.bootstrap}", lease
-        self._connect = partial(Transactions, cluster, self._topic, lease, timeout_s, timeout_s)
+        self._connect = partial(Transactions, cluster, self._topic, lease, timeout_s, timeout_s, learn)
         self._transactions: Transactions | None = self._connect()
         self._in_doubt_until = 0.0
 

@@ -13,7 +13,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import (
+    TIMESTAMP_LOG_APPEND_TIME,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+)
 
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster
@@ -35,6 +41,8 @@ _OURS: Final[Mapping[str, Any]] = {
     # A topic that is gone must not come back with the broker's settings because we write to it.
     "allow.auto.create.topics": False,
 }
+Learn = Callable[[int, float], None]
+"""Told a written record's time by its broker, ms, and when we heard of it, steady ms."""
 LAST_S: Final = 1.0
 """So long a producer that writes no more may take to tell of what it had sent; the rest it gives up."""
 _POLL_S, _JOIN_S = 0.1, 1.0
@@ -178,15 +186,17 @@ class Transactions:
         name: the transactional id.
         limit_s: a transaction that lasts longer is ended by the broker.
         timeout_s: limit for taking the right.
+        learn: told of each written record.
 
     Raises:
         WeirError: the cluster did not answer in time or refuses.
     """
 
     def __init__(
-        self, cluster: Cluster, topic: str, name: str, limit_s: float, timeout_s: float
-    ) -> None:
-        self._topic = topic
+        self, cluster: Cluster, topic: str, name: str, limit_s: float, timeout_s: float,
+        learn: Learn = lambda *_: None,
+    ) -> None:  # fmt: skip
+        self._topic, self._learn = topic, learn
         limit_ms = int(limit_s * 1000)
         own = {"transactional.id": name, "transaction.timeout.ms": limit_ms, "message.timeout.ms": limit_ms}
         try:
@@ -211,9 +221,11 @@ class Transactions:
         refused: list[KafkaError] = []
         committing = False
 
-        def delivered(error: KafkaError | None, _message: Message) -> None:
+        def delivered(error: KafkaError | None, message: Message) -> None:
             if error is not None:
                 refused.append(error)
+            elif (said := message.timestamp())[0] == TIMESTAMP_LOG_APPEND_TIME:
+                self._learn(said[1], time.monotonic() * 1000)
 
         try:
             self.producer.begin_transaction()

@@ -3,6 +3,7 @@
 import re
 import subprocess
 from collections.abc import Collection, Iterable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -141,7 +142,8 @@ async def collect_of_pulsar(login: dict[str, str]) -> None:
     unusable: list[None] = []
     cluster = Cluster(bootstrap=bootstrap, topics=topics, client=login)
     policies = PolicyFeed(cluster, lambda: unusable.append(None))
-    shares = DecisionFeed(cluster, shares_in, lambda _share: None, lambda: unusable.append(None))
+    read = partial(shares_in, policies.clock.now_ms)
+    shares = DecisionFeed(cluster, read, lambda _share: None, lambda: unusable.append(None))
     await policies.start()
     await shares.start(60_000)
     await policies.stop()

@@ -136,7 +136,7 @@ class BacklogPart:
 
         stack.push_async_callback(stop)
         await policies.start()
-        writer = await asyncio.to_thread(Reports, cluster, lease, _WRITE_S)
+        writer = await asyncio.to_thread(Reports, cluster, lease, _WRITE_S, policies.clock.learn)
         stack.enter_context(writer)
         log = ActionLog(cluster, _WRITE_S)
         stack.callback(log.close)

@@ -1,6 +1,7 @@
 """What the collectors follow on Weir's topics: policies, shares, and decisions on backlogs."""
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final, Generic, TypeVar
@@ -21,6 +22,7 @@ from streaming.contract.errors import WeirError
 from streaming.contract.fields import Fields
 from streaming.contract.names import namespace_of
 from streaming.contract.topics import Cluster
+from streaming.kafka_io.brokers_clock import BrokersClock
 from streaming.kafka_io.tail import Tail
 from streaming.policy.policy_set import PolicySet
 from weir.logs.times import wall_ms
@@ -40,18 +42,22 @@ class PolicyFeed:
     Args:
         cluster: that holds them.
         unusable: counts a record that cannot be used.
+
+    Attributes:
+        clock: its brokers', by which they are dated; who writes there teaches it.
     """
 
     def __init__(self, cluster: Cluster, unusable: Callable[[], None]) -> None:
         self._topic = cluster.topics.policies
-        self._policies = Policies(wall_ms)
+        clock = self.clock = BrokersClock(lambda: time.monotonic() * 1000, wall_ms)
+        self._policies = Policies(clock.now_ms, dated=lambda: clock.known)
         self._tail = policies_tail(
             cluster.properties, self._topic, self._policies, Complaints(self._topic, unusable)
         )
 
     def policies(self) -> PolicySet:
         """Those in force now."""
-        return self._policies.at(wall_ms())
+        return self._policies.now
 
     async def start(self) -> None:
         """Read them to their end.
@@ -90,12 +96,14 @@ class DecisionFeed(Generic[T]):
         self._tail: Tail[T] | None = None
 
     def begin(self, back_ms: int) -> None:
-        """Read what was written so long ago or later, and go on; see `caught_up`."""
+        """Read what was written so long before the newest record or later, and go on; see `caught_up`."""
         self._tail = Tail(
             self._properties,
             self._topic,
             from_beginning=False,
             back_ms=back_ms,
+            # Our own clock may be ahead of the brokers', and would leave out what was written just now.
+            from_newest=True,
             parse=lambda message: self._read(message, self._complaints),
             deliver=self._deliver,
         )
@@ -126,12 +134,12 @@ class DecisionFeed(Generic[T]):
             self._take(one)
 
 
-def shares_in(message: Message, unusable: Callable[[str], None]) -> list[Share]:
-    """The shares in a record that still stand, each with what is left of its life."""
+def shares_in(now_ms: Callable[[], int], message: Message, unusable: Callable[[str], None]) -> list[Share]:
+    """The shares in a record that still stand by `now_ms`, each with what is left of its life."""
     # Of all decisions the shares alone matter, and there may be a great many others.
     if not packed(message) and not (message.value() or b"").startswith(_SHARE):
         return []
-    age_ms = max(0, wall_ms() - message.timestamp()[1])
+    age_ms = max(0, now_ms() - message.timestamp()[1])
     shares = [one for _, one in decisions_in(message, _SHARES, None, unusable)]
     return [replace(one, ttl_ms=one.ttl_ms - age_ms) for one in shares if age_ms < one.ttl_ms]
 

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any, Final
 
 from streaming.collect.backlog.settings import BacklogSettings
@@ -137,8 +138,11 @@ class _Usage:
         rest = await stack.enter_async_context(Rest(self._terms, metrics.request))
         name = settings.cluster or await _cluster_name(rest)
         lease = f"{cluster.topics.usage}-pulsar-{name}"
-        reports = stack.enter_context(await asyncio.to_thread(Reports, cluster, lease, _ATTEMPT_S))
         policies = PolicyFeed(cluster, metrics.unusable_records.inc)
+        clock = policies.clock
+        reports = stack.enter_context(
+            await asyncio.to_thread(Reports, cluster, lease, _ATTEMPT_S, clock.learn)
+        )
         stack.push_async_callback(policies.stop)
         push = PushTerms(override=self._args.override)
         pusher = Pusher(rest, Notes(rest, settings.notes_namespace), push, metrics)
@@ -156,7 +160,8 @@ class _Usage:
         def take(share: Share) -> None:
             collector.take_share(share.group, share.broker, share.limits, share.ttl_ms)
 
-        shares = DecisionFeed(cluster, shares_in, take, metrics.unusable_records.inc)
+        read = partial(shares_in, clock.now_ms)
+        shares = DecisionFeed(cluster, read, take, metrics.unusable_records.inc)
         stack.push_async_callback(shares.stop)
         await policies.start()
         await collector.meet()

@@ -118,13 +118,16 @@ class Collector:
         self._shares.take(group, broker, limits, now_ms() + ttl_ms, ours=ours)
 
     async def meet(self) -> None:
-        """Learn which brokers there are, so that shares are known for theirs.
+        """Learn which brokers there are, so that shares are known for theirs, and what time Kafka has.
 
         Raises:
-            RestError: no answer of use.
+            WeirError: no answer of use, or the first report was not written.
         """
         reading = await read_counters(self._rest, self._settings.source, lambda _namespace: False)
         self._brokers |= reading.brokers
+        nothing = Passage(period_ms={}, counts={}, restarted=0, unknown=0)
+        # Its acknowledgement tells which shares still stand.
+        await asyncio.to_thread(self._report, self._events(Plan(), nothing, {}))
 
     def interval_s(self) -> float:
         """How long until the next round: a round of the shares is never without a report."""

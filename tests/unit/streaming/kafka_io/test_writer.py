@@ -3,7 +3,12 @@
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import (
+    TIMESTAMP_CREATE_TIME,
+    TIMESTAMP_LOG_APPEND_TIME,
+    KafkaError,
+    KafkaException,
+)
 
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster
@@ -65,3 +70,39 @@ def test_a_producer_that_cannot_be_made_is_a_right_that_is_not_had(monkeypatch: 
     monkeypatch.setattr(writer, "connected", none_left)
     with pytest.raises(WeirError, match=r"cannot write to topic on b:1: no thread left"):
         writer.Transactions(Cluster("b:1"), "topic", "name", 10.0, 10.0)
+
+
+class Taking:
+    """A producer whose records have a time of their broker's, or of their own."""
+
+    def __init__(self, kind: int) -> None:
+        self._kind = kind
+
+    def __getattr__(self, _name: str) -> Any:
+        return lambda *_: None
+
+    def produce(self, *_: object, on_delivery: Any, **__: object) -> None:
+        """Acknowledged at once."""
+        on_delivery(None, self)
+
+    def timestamp(self) -> tuple[int, int]:
+        """Of the record."""
+        return self._kind, 77
+
+
+@pytest.mark.parametrize(
+    ("kind", "learnt"), [(TIMESTAMP_LOG_APPEND_TIME, [77]), (TIMESTAMP_CREATE_TIME, [])]
+)
+def test_a_written_record_tells_its_brokers_time(
+    monkeypatch: pytest.MonkeyPatch, kind: int, learnt: list[int]
+) -> None:
+    """One that its broker did not stamp tells our own."""
+    found: list[int] = []
+    monkeypatch.setattr(writer, "connected", lambda *_: Taking(kind))
+
+    def learn(record_ms: int, _arrived_ms: float) -> None:
+        found.append(record_ms)
+
+    transactions = writer.Transactions(Cluster("b:1"), "topic", "name", 10.0, 10.0, learn)
+    transactions.write([writer.Record(value=b"x")], 10.0)
+    assert found == learnt

@@ -1,7 +1,9 @@
 """Decisions and actions on backlogs as they are read from `weir.decisions`."""
 
+import time
 from typing import Any
 
+import pytest
 from collector_kit import NAME, TOPIC
 from message_kit import Record
 from packed_events_kit import rows_of
@@ -9,7 +11,9 @@ from packed_events_kit import rows_of
 from streaming.columns.packed import pack
 from streaming.contract.backlog.actions import BacklogAction
 from streaming.contract.backlog.decisions import BacklogDecision
-from weir.collect.feeds import backlogs_in
+from streaming.contract.topics import Cluster
+from weir.collect import feeds
+from weir.collect.feeds import PolicyFeed, backlogs_in, shares_in
 
 DECISION: dict[str, Any] = {
     "type": "backlog", "id": f"{NAME}-1.0", "ts": 5_000, "topic": TOPIC, "backlogSize": 103_900.0,
@@ -30,6 +34,10 @@ ACTION: dict[str, Any] = {
     "type": "backlog_action", "id": "d/size/slow", "ts": 5_001, "topic": TOPIC, "quota_type": "size",
     "policy": "consumer_backlog_eviction", "limit": 100, "actor": NAME, "step": "begun", "how": "offsets",
     "subscription": "slow", "messages": 3, "bytes": 300,
+}  # fmt: skip
+SHARE: dict[str, Any] = {
+    "type": "share", "id": "s", "ts": 5_000, "group": "g", "broker": "b", "ttl_ms": 180_000,
+    "limits": {"publishRateInMsgs": 60.0},
 }  # fmt: skip
 
 
@@ -73,3 +81,18 @@ def test_what_cannot_be_used_is_complained_of() -> None:
         assert found == [] and len(complaints) == 1
     found, complaints = read(Record(b"no stream", packed=True))
     assert found == [] and len(complaints) == 1
+
+
+def test_shares_and_policies_go_by_the_brokers_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock that is an hour ahead no share stood, and the whole limit went to this cluster's brokers."""
+    monkeypatch.setattr(feeds, "wall_ms", lambda: 3_605_100)
+    clock = PolicyFeed(Cluster("b:1"), lambda: None).clock
+    record: Any = Record(SHARE)
+
+    def left_ms() -> list[int]:
+        return [share.ttl_ms for share in shares_in(clock.now_ms, record, lambda _reason: None)]
+
+    assert left_ms() == []
+    clock.learn(65_100, time.monotonic() * 1000)
+    (left,) = left_ms()
+    assert 110_000 < left <= 120_000

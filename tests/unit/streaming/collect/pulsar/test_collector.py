@@ -95,6 +95,8 @@ def test_what_is_reported_is_what_the_contract_says(rig: Rig) -> None:
 def test_a_share_is_pushed_and_goes_on_while_the_job_is_silent(rig: Rig) -> None:
     """What was pushed last stays in force."""
     run(rig.collector.meet())
+    # What Kafka says of it tells which shares stand, before any is read.
+    assert [broker for broker, _ in rig.reported] == [BROKER]
     rig.collector.take_share("g", BROKER, {"publishRateInMsgs": 60.0}, 30_000)
     rig.round(0)
     rig.round(1_000)
