@@ -223,15 +223,16 @@ class _Usage:
         self._said |= {change.slot: change.rates for change in new}
 
     async def _end(self) -> None:
-        pushed = self._collector.pusher.pushed
+        # Those too of which it is not known whether they were carried out.
+        pushed = self._collector.pusher.all_removals()
         if not self._args.push or not pushed:
             return
         if self._settings.at_stop is AtStop.KEEP:
             logger.info("%d pushed limits stay in force (collect_pulsar.at_stop)", len(pushed))
             return
-        results = await self._collector.withdraw()
-        removed = sum(one in (Result.REMOVED, Result.GONE) for one in results.values())
-        logger.info("%d of %d pushed limits were taken away", removed, len(results))
+        await self._collector.withdraw()
+        left = len(self._collector.pusher.all_removals())
+        logger.info("%d of %d pushed limits are taken away", len(pushed) - left, len(pushed))
 
 
 def table(

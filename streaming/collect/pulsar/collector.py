@@ -187,10 +187,10 @@ class Collector:
             if self._push:
                 raise
 
-    async def withdraw(self) -> Mapping[Any, Result]:
+    async def withdraw(self) -> None:
         """Take away all that was pushed."""
         self._rest.ask_again()
-        return await self.pusher.push(self.pusher.all_removals(), now_ms())
+        await self.pusher.push(self.pusher.all_removals(), now_ms())
 
     def _take(self, reading: BrokerReading, at_ms: int) -> Passage:
         for failure in reading.failures:
