@@ -57,7 +57,7 @@ class Notes:
             RestError: Pulsar does not tell them.
         """
         try:
-            properties = await self._rest.get(f"{self._path}/properties") or {}
+            properties = await self._rest.get(f"{self._path}/properties", dict) or {}
         except RestError as failure:
             if not failure.absent:
                 raise

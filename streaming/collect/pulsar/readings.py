@@ -6,13 +6,13 @@ one topic after the other. `broker-stats/topics` has no counters and is made onc
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from streaming.collect.pulsar.counters import NOTHING, Counts, Place, added
 from streaming.collect.pulsar.limits import topic_path
-from streaming.collect.pulsar.rest import Rest, RestError, namespace_path, part
+from streaming.collect.pulsar.rest import Rest, RestError, answer_of, namespace_path, part
 from streaming.collect.settings import Source
 from streaming.contract.errors import BadEvent
 from streaming.contract.names import TOPIC, namespace_of
@@ -74,7 +74,7 @@ async def read_counters(rest: Rest, source: Source, concerns: Concerns) -> Broke
     Raises:
         RestError: the cluster does not say which brokers it has, or who is asked refuses the token.
     """
-    brokers = [str(one) for one in await rest.get("/admin/v2/brokers") or ()]
+    brokers = await rest.names("/admin/v2/brokers")
     rest.trust_brokers(brokers)
     if source is Source.STATS:
         return await _by_topics(rest, brokers, concerns)
@@ -152,12 +152,12 @@ def _counts(topic: str, subscription: str = "") -> bool:
 async def _by_topics(rest: Rest, brokers: Iterable[str], concerns: Concerns) -> BrokerReading:
     """`stats` of each topic; who owns it stands there."""
     reading = BrokerReading(concerns, {broker_name(one) for one in brokers})
-    tenants = [str(one) for one in await rest.get("/admin/v2/tenants") or ()]
-    found = await _told(rest, reading, {one: f"/admin/v2/namespaces/{part(one)}" for one in tenants})
-    namespaces = [str(one) for each in found.values() for one in each or () if concerns(str(one))]
-    lists = await _told(rest, reading, {one: f"{namespace_path(one)}/topics" for one in namespaces})
-    topics = [str(topic) for found in lists.values() for topic in found or () if _counts(str(topic))]
-    stats = await _told(rest, reading, {one: f"{topic_path(one)}/stats" for one in topics})
+    tenants = await rest.names("/admin/v2/tenants")
+    found = await _told(rest.names, reading, {one: f"/admin/v2/namespaces/{part(one)}" for one in tenants})
+    namespaces = [one for each in found.values() for one in each if concerns(one)]
+    lists = await _told(rest.names, reading, {one: f"{namespace_path(one)}/topics" for one in namespaces})
+    topics = [topic for each in lists.values() for topic in each if _counts(topic)]
+    stats = await _told(rest.get, reading, {one: f"{topic_path(one)}/stats" for one in topics})
     for topic, answer in stats.items():
         try:
             reading.counters |= dict(counters_of(topic, answer))
@@ -167,9 +167,11 @@ async def _by_topics(rest: Rest, brokers: Iterable[str], concerns: Concerns) -> 
     return reading
 
 
-async def _told(rest: Rest, reading: BrokerReading, paths: Mapping[str, str]) -> dict[str, Any]:
+async def _told(
+    ask: Callable[[str], Awaitable[Any]], reading: BrokerReading, paths: Mapping[str, str]
+) -> dict[str, Any]:
     """What is told of some names, each at its path; a failure of one is noted, and costs no other."""
-    answers = await asyncio.gather(*(_try(rest, path) for path in paths.values()))
+    answers = await asyncio.gather(*(answer_of(ask(path)) for path in paths.values()))
     told = {}
     for name, answer in zip(paths, answers, strict=True):
         if not isinstance(answer, RestError):
@@ -179,13 +181,6 @@ async def _told(rest: Rest, reading: BrokerReading, paths: Mapping[str, str]) ->
             reading.unread.add(name)
             reading.failures.append(answer)
     return told
-
-
-async def _try(rest: Rest, path: str) -> Any:
-    try:
-        return await rest.get(path)
-    except RestError as failure:
-        return failure
 
 
 def counters_of(topic: str, stats: Any) -> Iterator[tuple[Place, Counts]]:

@@ -6,7 +6,7 @@ import os
 import random
 import ssl
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
@@ -155,13 +155,24 @@ class Rest:
         """The web address of a broker, by the scheme of the admin API."""
         return f"{self._base.scheme}://{broker}"
 
-    async def get(self, path: str) -> Any:
-        """The JSON that stands there; None: nothing is set.
+    async def get(self, path: str, form: type = object) -> Any:
+        """The JSON that stands there, of this form; None: nothing is set.
 
         Raises:
             RestError: no answer of use.
         """
-        return _json((await self._call("GET", self._url(path)))[0], path)
+        said = _json((await self._call("GET", self._url(path)))[0], path)
+        if said is not None and not isinstance(said, form):
+            raise RestError(f"GET {path}: {type(said).__name__}; {form.__name__} was expected", None)
+        return said
+
+    async def names(self, path: str) -> list[str]:
+        """The names that are listed there.
+
+        Raises:
+            RestError: no answer of use.
+        """
+        return [str(one) for one in await self.get(path, list) or ()]
 
     async def text(self, url: str) -> bytes:
         """The text at a whole URL of a broker.
@@ -275,6 +286,14 @@ class Rest:
             before, self._token = self._token, read_token(self._terms.token_file)
             return before != self._token
         return False
+
+
+async def answer_of(asked: Awaitable[Any]) -> Any:
+    """What is answered, or the RestError that says why not."""
+    try:
+        return await asked
+    except RestError as failure:
+        return failure
 
 
 def check_terms(terms: RestTerms) -> None:

@@ -135,8 +135,7 @@ class PulsarBacklogs:
             RestError: no answer of use.
         """
         if again or not self._met:
-            brokers = await self._rest.get("/admin/v2/brokers") or ()
-            self._rest.trust_brokers([str(one) for one in brokers])
+            self._rest.trust_brokers(await self._rest.names("/admin/v2/brokers"))
             self._met = True
 
     async def _read_all(

@@ -1,11 +1,11 @@
 """Which topics a Pulsar cluster has, partitions one by one; Pulsar's own are left out."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from streaming.collect.pulsar.rest import Rest, RestError, part
+from streaming.collect.pulsar.rest import Rest, RestError, answer_of, part
 from streaming.collect.pulsar_backlog.readings import INTERNAL
 from streaming.contract.names import NAMESPACE, TOPIC
 
@@ -49,15 +49,13 @@ class Listing:
         Raises:
             RestError: nothing could be listed.
         """
-        tenants = [str(one) for one in await self._rest.get("/admin/v2/tenants") or ()]
-        paths = [f"/admin/v2/namespaces/{part(one)}" for one in tenants]
-        found = await asyncio.gather(*map(self._try, paths))
+        tenants = await self._rest.names("/admin/v2/tenants")
+        found = await self._all(f"/admin/v2/namespaces/{part(one)}" for one in tenants)
         lost_tenants = [tenant for tenant, one in zip(tenants, found, strict=True) if _failed(one)]
-        namespaces = _users(
-            [str(name) for one in found if not isinstance(one, RestError) for name in one or ()]
+        namespaces = _users(name for one in found if not isinstance(one, RestError) for name in one)
+        lists = await self._all(
+            f"/admin/v2/persistent/{'/'.join(map(part, one.split('/')))}" for one in namespaces
         )
-        paths = [f"/admin/v2/persistent/{'/'.join(map(part, one.split('/')))}" for one in namespaces]
-        lists = await asyncio.gather(*map(self._try, paths))
         failures = [one for one in (*found, *lists) if _failed(one)]
         if failures and not any(isinstance(one, list) for one in (*lists, *(() if namespaces else found))):
             raise failures[0]
@@ -69,7 +67,7 @@ class Listing:
                 # Nobody knows how many there are now; one is always said.
                 unread += max(1, len(self._known[namespace]))
             elif not isinstance(one, RestError):
-                self._known[namespace] = sorted({str(topic) for topic in one or () if _is_users(str(topic))})
+                self._known[namespace] = sorted({topic for topic in one if _is_users(topic)})
                 topics += self._known[namespace]
         for tenant in lost_tenants:
             kept = {name: one for name, one in before.items() if name.startswith(f"{tenant}/")}
@@ -77,11 +75,9 @@ class Listing:
             unread += max(1, sum(map(len, kept.values())))
         return ClusterListing(topics=topics, unread=unread, failures=failures)
 
-    async def _try(self, path: str) -> Any:
-        try:
-            return await self._rest.get(path)
-        except RestError as failure:
-            return failure
+    async def _all(self, paths: Iterable[str]) -> list[Any]:
+        """The names that are listed at each, or why they are not known."""
+        return await asyncio.gather(*(answer_of(self._rest.names(path)) for path in paths))
 
 
 def _failed(answer: Any) -> bool:
@@ -89,7 +85,7 @@ def _failed(answer: Any) -> bool:
     return isinstance(answer, RestError) and not answer.absent
 
 
-def _users(namespaces: Sequence[str]) -> list[str]:
+def _users(namespaces: Iterable[str]) -> list[str]:
     """Namespaces of users, in the form that Pulsar has had since 2.0."""
     return [name for name in namespaces if NAMESPACE.fullmatch(name) and name != SYSTEM_NAMESPACE]
 
