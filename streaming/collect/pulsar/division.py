@@ -134,7 +134,7 @@ class Division:
             return {}
         shares = divide(
             # Ever so little is left, or nothing could be divided.
-            max(share - small, share * self._fraction),
+            max(share - small, share * self._fraction, 1e-9),
             np.array([used for _, used, _, _ in members]),
             np.array([full for _, _, full, _ in members], dtype=np.bool_),
             np.array([had for _, _, _, had in members]),

@@ -73,6 +73,15 @@ def test_a_share_is_divided_as_the_law_divides_a_limit() -> None:
     assert made.held_back == {("g", "b1"): {"publishRateInMsgs": 1}}
 
 
+def test_a_share_of_nothing_lets_next_to_nothing_pass() -> None:
+    """Round by round: no job decides it, but who may write decisions can, and it ended the collector."""
+    planner, shares = Planner(0.05, 3), Shares()
+    shares.take("g", "b1", {"publishRateInMsgs": 0.0}, 1, ours=True)
+    for _ in range(2):
+        made = plan(GROUP, published("b1", (T1, 40)), {own(T1): Rates(1, -1)}, shares, planner)
+        assert made.wanted[own(T1)].rates(Kind.PUBLISH) == Rates(1, -1)
+
+
 def test_partitions_of_a_topic_have_one_rate_wherever_they_are() -> None:
     """The level at which they use up together what the topic got at its brokers."""
     shares = Shares()

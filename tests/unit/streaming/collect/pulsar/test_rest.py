@@ -140,7 +140,7 @@ def test_a_missing_token_file_is_said_without_its_content(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("content", [b"5", b'"broker1:8080"', b'{"reason":"login first"}'])
 def test_what_is_no_list_names_nobody(content: bytes) -> None:
-    """A number ended the collector with a traceback; an object's keys were called as brokers, with the token."""
+    """A number ended the collector with a traceback; keys of an object were called, with the token."""
     rest = rest_of(lambda _request: httpx2.Response(200, content=content))
     with pytest.raises(RestError, match="list was expected"):
         run(rest.names("/admin/v2/brokers"))
