@@ -198,6 +198,16 @@ def turned(page: str) -> str:
     return f"asked.turns({page}, (at) => `#${{at}}`).map((one) => one && ({what}))"
 
 
+FOCUSED = """(() => {
+    const at = document.getElementById("pages");
+    const put = () => asked.fill(at, asked.h("a", { href: "#/health" }, "x"));
+    put();
+    at.firstChild.focus();
+    put();
+    return document.activeElement.textContent;
+})()"""
+
+
 @pytest.mark.parametrize(
     ("module", "asks", "expected"),
     [
@@ -206,6 +216,8 @@ def turned(page: str) -> str:
         # The list has become shorter meanwhile.
         ("words", turned("50, 50, 0, 50"), ["#", "0 to 0 of 50", False]),
         ("words", turned("200, 50, 0, 70"), ["#50", "0 to 0 of 70", False]),
+        # A link that is written anew, as the banner's each second, keeps the focus.
+        ("words", FOCUSED, "x"),
         # A backlog's limit may be 0.
         ("limits", "asked.level({ fraction: null, limit: 0, used: 5 })", "full"),
         ("limits", "asked.level({ fraction: null, limit: 0, used: 0 })", "ok"),

@@ -97,7 +97,9 @@ function showBanner(now) {
   banner.className = waits ? "waits" : "calm";
   // For a screen reader only a change of the number is news, not each second of the time.
   const first = waits ? `${number(now.waiting)} wait${now.waiting === 1 ? "s" : ""} now` : "Nobody waits";
-  const said = banner.querySelector("[role=status]") ?? h("strong", { role: "status" });
+  const held = [...banner.children];
+  const [said, list, more] = held.length ? held : [h("strong", { role: "status" }), h("dl"), h("span")];
+  if (!held.length) fill(banner, said, list, more);
   if (said.textContent !== first) said.textContent = first;
   const facts = [
     waits && ["longest", duration(now.oldest_ms)],
@@ -105,19 +107,15 @@ function showBanner(now) {
     ["with a limit", number(now.entities)],
     now.mode && now.mode !== "enforce" && ["mode", now.mode],
   ].filter(Boolean);
-  const list = h(
-    "dl",
-    {},
+  fill(
+    list,
     facts.map(([name, value]) =>
       h("div", { class: name === "mode" && "odd" }, h("dt", {}, name), h("dd", {}, value)),
     ),
   );
-  if (said.isConnected) banner.querySelector("dl").replaceWith(list);
-  else fill(banner, said, list);
   const ill = (now.parts ?? []).filter((part) => health.isIll(part));
-  banner.querySelector("a")?.remove();
-  if (ill.length)
-    banner.append(h("a", { href: "#/health" }, `${ill.map(health.partName).join(", ")}: see Health`));
+  const names = ill.map(health.partName).join(", ");
+  fill(more, ill.length > 0 && h("a", { href: "#/health" }, `${names}: see Health`));
 }
 
 const THEMES = ["system", "light", "dark"];

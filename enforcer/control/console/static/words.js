@@ -20,9 +20,12 @@ export function svg(name, given = {}, ...children) {
   return made;
 }
 
-/** Put these in place of what is there. */
+/** Put these in place of what is there. The focus stays on a link that leads to the same. */
 export function fill(place, ...children) {
+  const before = place.contains(document.activeElement) ? document.activeElement.href : "";
   place.replaceChildren(...children.flat(Infinity).filter(Boolean));
+  if (before)
+    [...place.querySelectorAll("a")].find((one) => one.href === before)?.focus({ preventScroll: true });
 }
 
 const DIGITS = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
