@@ -63,13 +63,17 @@ def _one(value: Any, known: Mapping[str, Any], policies: PolicySet, topic: str) 
         # It has not.
         value = {name: item for name, item in value.items() if name != age}
     answer = {**shown, **value, **_limits(policies, topic)}
-    told, held = value.get("subscriptions"), known.get("subscriptions", {})
+    held = known.get("subscriptions", {})
+    return _with_subscriptions(answer, lambda name, one: {**held.get(name, {}), **one})
+
+
+def _with_subscriptions(answer: dict[str, Any], fill: Callable[[str, Any], Any]) -> dict[str, Any]:
+    """An answer with what is known of each subscription that Pulsar tells."""
+    told = answer.get("subscriptions")
     if not isinstance(told, dict):
         return answer
-    subscriptions = {
-        name: {**held.get(name, {}), **one} if isinstance(one, dict) else one for name, one in told.items()
-    }
-    return {**answer, "subscriptions": subscriptions}
+    filled = {name: fill(name, one) if isinstance(one, dict) else one for name, one in told.items()}
+    return {**answer, "subscriptions": filled}
 
 
 def _limits(policies: PolicySet, topic: str) -> dict[str, int]:
@@ -83,11 +87,10 @@ def _limits(policies: PolicySet, topic: str) -> dict[str, int]:
 
 def _with_deliveries(value: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
     """The stats of a topic as its broker tells them, and what limits its dispatch now."""
-    told = value.get("subscriptions", {})
-    subscriptions = {
-        name: _with_ours(of_pulsar, known["subscriptions"].get(name, {})) for name, of_pulsar in told.items()
-    }
-    return {**_with_ours(value, known), "subscriptions": subscriptions}
+    held = known["subscriptions"]
+    return _with_subscriptions(
+        _with_ours(value, known), lambda name, one: _with_ours(one, held.get(name, {}))
+    )
 
 
 def _filled_values(parts: Parts, value: Any) -> Any:

@@ -273,6 +273,8 @@ def test_stats_are_pulsars_with_what_limits_dispatch() -> None:
     assert first["limitedBy"] == {"level": "topic", "dimension": "msgs"}
     assert filled["subscriptions"]["s2"] == {"msgBacklog": 2}
     assert fill(made, path, "no object", **names) == "no object"
+    for odd in (None, 5, {"s1": 7}):
+        assert fill(made, path, {"subscriptions": odd}, **names)["subscriptions"] == odd
 
 
 def test_the_brokers_settings_are_both() -> None:
