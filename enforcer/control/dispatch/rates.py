@@ -12,12 +12,11 @@ from streaming.contract.errors import BadEvent
 from streaming.policy.files import check_entry
 from streaming.policy.policy_set import UNLIMITED, PolicySet, Section
 from streaming.policy.schema import VALUES
-from streaming.policy.topics import RateKind, dispatch_candidates
+from streaming.policy.topics import RATE_KEYS, RateKind, dispatch_candidates
 from streaming.policy.validation import Schema
 from streaming.policy.yaml.lines import dotted
 
-MSG_RATE: Final = "dispatchThrottlingRateInMsg"
-BYTE_RATE: Final = "dispatchThrottlingRateInByte"
+MSG_RATE, BYTE_RATE = RATE_KEYS
 PERIOD: Final = "ratePeriodInSecond"
 RELATIVE: Final = "relativeToPublishRate"
 # Namespaces and topics have the same rates.
