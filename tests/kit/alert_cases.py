@@ -150,6 +150,8 @@ HEALTHY: Final = {
     'weir_backlog_quota_used_ratio{topic="t",quota_type="size"}': "0.5x100",
     'weir_backlog_rounds_total{result="done"}': GROWS,
     'weir_backlog_rounds_total{result="unread"}': "0x60 1x40",
+    # It has just been started.
+    'weir_collect_rounds_total{result="first"}': "0x60 1x40",
     'weir_entity_used_ratio{law="mutation",entity="user=a"}': "0.99x2 0.7 0.99x2 0.7x95",
     'weir_entity_throttled_seconds{law="mutation",entity="user=a"}': "0x50 61 0x49",
     'weir_entity_empty_seconds{law="backlog",entity="t"}': "601x100",
