@@ -3,12 +3,7 @@
 from typing import Any
 
 import pytest
-from confluent_kafka import (
-    TIMESTAMP_CREATE_TIME,
-    TIMESTAMP_LOG_APPEND_TIME,
-    KafkaError,
-    KafkaException,
-)
+from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaException
 
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster
