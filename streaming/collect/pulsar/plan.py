@@ -89,14 +89,16 @@ class Planner:
         self._division.forget(plan.pools)
         for slot in [slot for slot in plan.wanted if slot.topic]:
             _add_fixed(plan, policies, slot)
-        self._namespaces(plan, policies)
+        self._namespaces(plan, policies, pushed, passed)
         for path, value in policies.entries.items():
             if path.startswith(f"{Section.TOPICS}."):
                 _add_topic(plan, path.removeprefix(f"{Section.TOPICS}."), value)
         self._keep(plan, policies, pushed, passed)
         return plan
 
-    def _namespaces(self, plan: Plan, policies: PolicySet) -> None:
+    def _namespaces(
+        self, plan: Plan, policies: PolicySet, pushed: Mapping[Slot, Rates], passed: Passage
+    ) -> None:
         """What holds for topics without a limit of their own, and by policies."""
         named = {
             path.removeprefix(f"{Section.NAMESPACES}.")
@@ -104,6 +106,10 @@ class Planner:
             if path.startswith(f"{Section.NAMESPACES}.")
         }
         used = {namespace_of(t.topic) for pool in plan.pools.values() for u in pool.uses.values() for t in u}
+        # Where a broker does not answer newcomers may begin all the same.
+        used |= {namespace_of(topic) for topic, _ in passed.unheard}
+        if not passed.whole:
+            used |= {slot.namespace for slot in pushed}
         for namespace in sorted(named | used):
             group = namespace_group(policies, namespace)
             limits = None if group is None else group_limits(policies, group[0])

@@ -138,6 +138,18 @@ def test_a_topic_that_nobody_has_told_of_since_the_start_keeps_its_limit() -> No
     assert [len(each) for each in held] == [2, 2, 1] and held[-1] == {own(T1)}
 
 
+@pytest.mark.parametrize("whole", [True, False])
+def test_newcomers_of_a_namespace_that_nobody_has_told_of_stay_limited(whole: bool) -> None:
+    """By the group of its tenant: while its broker did not answer they had no limit at all."""
+    entries = {"resourcegroups.g": {"publishRateInMsgs": 100}, "tenants.a": {"resourcegroup": "g"}}
+    unheard = frozenset({(T1, "")}) if whole else frozenset[tuple[str, str]]()
+    silent = Passage(period_ms={}, counts={}, restarted=0, unknown=0, unheard=unheard, whole=whole)
+    planner, pushed = Planner(0.05, 3), {NAMESPACE: Rates(5, -1)}
+    made = planner.plan(PolicySet(entries), silent, Shares(), pushed, 0)
+    assert made.wanted == {NAMESPACE: LimiterRate(5.0, None, True)}
+    assert planner.plan(PolicySet({}), silent, Shares(), pushed, 0).wanted == {}
+
+
 @pytest.mark.parametrize(
     "entries", [{}, {**GROUP, "resourcegroups.g": {"publishRateInMsgs": 100, "shadow": True}}]
 )
