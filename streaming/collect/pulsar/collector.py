@@ -140,7 +140,14 @@ class Collector:
             TakenOver: another collector of this cluster is at work.
         """
         began = time.monotonic()
-        done = await self._round()
+        try:
+            done = await self._round()
+        except TakenOver:
+            raise
+        except Exception:
+            # What a cluster answers may be anything, and its counters must be read again all the same.
+            logger.exception("a round failed")
+            done = Round(outcome=Outcome.UNREAD)
         seconds = time.monotonic() - began
         self._metrics.rounds.labels(done.outcome).inc()
         self._metrics.round_seconds.observe(seconds)

@@ -36,7 +36,7 @@ class Rig:
         self.pulsar = FakePulsar()
         self.entries = ENTRIES
         self.reported: list[tuple[str, dict[str, Any]]] = []
-        self.refusal: WeirError | None = None
+        self.refusal: Exception | None = None
         self.pusher = pusher_of(self.pulsar)
         self.metrics = CollectMetrics()
         self.collector = Collector(
@@ -135,6 +135,15 @@ def test_nothing_is_pushed_that_was_not_reported(rig: Rig) -> None:
     rig.refusal = TakenOver("another")
     with pytest.raises(TakenOver):
         rig.round(2_000)
+
+
+def test_a_mistake_costs_its_round_and_no_more(rig: Rig) -> None:
+    """As of backlogs: a counter that no integer of a report holds ended the collector."""
+    rig.round(0)
+    rig.refusal = TypeError("Integer exceeds 64-bit range")
+    assert rig.round(1_000).outcome is Outcome.UNREAD
+    rig.refusal = None
+    assert rig.round(2_000).outcome is Outcome.DONE
 
 
 @pytest.mark.parametrize("used_in_vain", [False, True])
