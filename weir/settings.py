@@ -64,6 +64,11 @@ class KafkaSettings(Settings):
         """librdkafka properties of a part, by its name in PartClients; of any other command, `client`."""
         return self.client | getattr(self.clients, part, {})
 
+    @property
+    def parts(self) -> list[str]:
+        """Parts that have connections of their own, by their names in PartClients."""
+        return [] if self.clients is None else [part for part, given in self.clients if given]
+
 
 class LocalSettings(Settings):
     """The stack of `weir up`."""

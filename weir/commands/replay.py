@@ -1,7 +1,6 @@
 """`weir replay`: what would have been decided, from event files or topics (docs/contract.md 4)."""
 
 import argparse
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
@@ -81,7 +80,7 @@ def _replay(args: argparse.Namespace) -> int:
             from weir.plan.identity import prove
 
             proven = prove(args.decisions, replayed.decisions, args.out)
-            print(f"{proven} recorded decisions came out again", file=sys.stderr)
+            _say(f"{proven} recorded decisions came out again")
         totals = None if args.summary is None else summarise(replayed.decisions)
         _write(args, replayed)
         if totals is not None:
@@ -152,9 +151,9 @@ def _plan(args: argparse.Namespace) -> int:
 
 def _write(args: argparse.Namespace, replayed: "Replayed | ReplayResult") -> None:
     replayed.write(args.out, args.dead_letters)
-    print(f"{len(replayed.decisions)} decisions written to {args.out}", file=sys.stderr)
+    _say(f"{len(replayed.decisions)} decisions written to {args.out}")
     if len(replayed.dead_letters):
-        print(unusable(len(replayed.dead_letters), args.dead_letters), file=sys.stderr)
+        _say(unusable(len(replayed.dead_letters), args.dead_letters))
 
 
 def _write_json(file: str, value: Any) -> None:

@@ -66,10 +66,9 @@ def run(args: argparse.Namespace) -> int:
         given = getattr(args, option.removeprefix("--").replace("-", "_"))
         doors[name] = Door(section=section, address=given or host_port(default), given=given is not None)
     kafka = read_settings(KafkaSettings, "kafka", args.settings)
-    own = [] if kafka.clients is None else [part for part, given in kafka.clients if given]
     patient = Patient(
         cluster=cluster_of(args, tried=False),
-        logins={part: kafka.client_of(part) for part in own},
+        logins={part: kafka.client_of(part) for part in kafka.parts},
         doors=doors,
         proxy=read_settings(ProxySettings, "proxy", args.settings),
         pulsar=read_settings(PulsarSettings, "pulsar", args.settings),

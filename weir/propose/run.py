@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
+
 from streaming.columns.outputs import Outputs
 from streaming.columns.records import Records
 from streaming.contract.errors import WeirError
@@ -70,11 +72,14 @@ def run(files: Sequence[str], headroom: float, policies: str | None) -> Proposed
         outputs = Outputs()
         asked = asked_in(records, context, outputs)
         progress.step("looking for what is usual")
-        proposal = propose(asked, headroom)
+        proposal, dead_letters = propose(asked, headroom), in_order(records, outputs).dead_letters
         if not proposal.entries:
-            raise WeirError(f"{', '.join(files)}: nobody asks for anything, so there is nothing to propose")
+            also = "; {:,} lines could not be used, the first {topic}:{offset}: {reason}"
+            raise WeirError(
+                f"{', '.join(files)}: nobody asks for anything, so there is nothing to propose"
+                + (also.format(len(dead_letters), **orjson.loads(dead_letters[0])) if dead_letters else "")
+            )
         proposal.keep_members(initial)
-        dead_letters = in_order(records, outputs).dead_letters
         progress.step("trying it")
         tried = CandidatePolicies.of("proposed", proposal.entries)
         plan, after = Plan(name=tried.name), Side(context.tried(tried))

@@ -155,7 +155,8 @@ def _settings(file: str | None) -> StackSettings:
             problems += error.problems
     if problems:
         raise ConfigError(sorted(set(problems), key=lambda problem: problem.line))
-    check_client(read["kafka"].client, file)
+    for part in ("", *read["kafka"].parts):
+        check_client(read["kafka"].client_of(part), file, part)
     return StackSettings(
         kafka=read["kafka"],
         local=read["local"],

@@ -31,6 +31,7 @@ T = "persistent://acme/orders/t1"
         ("tail --type admision", "--type: invalid choice: 'admision'"),
         ("kafka --port 65536", "'65536'; expected a whole number at least 0"),
         ("pulsar --admin-port -1", "'-1'; expected a whole number at least 0"),
+        ("pulsar --heap -1", "'-1'; expected a whole number at least 1"),
         ("up --pulsar here", "--pulsar: invalid HOST:PORT or local value: 'here'"),
         ("up --pulsar h:70000", "--pulsar: invalid HOST:PORT or local value"),
         ("up --pulsar-admin h:8080", "--pulsar-admin: invalid http://HOST:PORT value: 'h:8080'"),

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from weir.commands.local.foreground import add_local_options, serve
-from weir.options import add, port_number
+from weir.options import add, port_number, whole
 from weir.settings import LOCAL_PULSAR_ADMIN_PORT, LOCAL_PULSAR_PORT
 from weir.stack.kafka import HOST
 from weir.stack.pulsar import HEAP_MB, KEPT, LocalPulsar, prepare
@@ -25,7 +25,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     admin = "of the admin API; 0 = any free one (default: %(default)s)"
     add(parser, "--admin-port", admin, default=LOCAL_PULSAR_ADMIN_PORT, **number)
     heap = "limit of its heap, MiB (default: %(default)s)"
-    add(parser, "--heap", heap, default=HEAP_MB, metavar="N", type=int)
+    add(parser, "--heap", heap, default=HEAP_MB, metavar="N", type=whole(1, 2**31 - 1))
     token = "a superuser's, by which it is asked whether it is ready where it wants logins"
     add(parser, "--token-file", token, default="", metavar="FILE")
     parser.set_defaults(run=run)

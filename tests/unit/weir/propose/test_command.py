@@ -74,15 +74,22 @@ def test_bad_lines_are_buried_and_the_rest_counts(
     assert "3 lines could not be used, written to nowhere; name a file" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("content", [b"", b"\n\n", b"nonsense\n", b'{"type":"tick","ts":1}\n'])
+@pytest.mark.parametrize(
+    ("content", "also"),
+    [
+        (b"", ""), (b"\n\n", ""), (b'{"type":"tick","ts":1}\n', ""),
+        (b"nonsense\n", "; 1 lines could not be used, the first log.jsonl:1: not JSON: "),
+    ],
+)  # fmt: skip
 def test_a_log_of_nothing_is_a_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes, also: str
 ) -> None:
-    """Exit status 1, and nothing is written."""
+    """Exit status 1, and nothing is written; what is no event file at all is told as such."""
     log = file_of(tmp_path, "log.jsonl", content)
     assert propose(tmp_path, log) == 1
-    said = f"weir: {log}: nobody asks for anything, so there is nothing to propose\n"
-    assert capsys.readouterr().err == said
+    said = f"weir: {log}: nobody asks for anything, so there is nothing to propose"
+    err = capsys.readouterr().err
+    assert err.startswith(f"{said}{also}") if also else err == f"{said}\n"
     assert not (tmp_path / "p.yaml").exists()
 
 

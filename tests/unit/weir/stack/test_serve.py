@@ -50,12 +50,15 @@ def test_commands_that_are_named_work_as_they_stand(
 
 
 def test_what_the_stack_itself_reads_of_the_settings(tmp_path: Path) -> None:
-    """Sections of others too; a port that there is not is named by its line."""
+    """Sections of others too; what is wrong in them is named by its line, and not once Kafka has started."""
     file = tmp_path / "weir.yaml"
     file.write_text("http: {binary_address: 'weir.example:6650'}\n")
     assert serve._settings(str(file)).binary_address == "weir.example:6650"
     file.write_text("local: {kafka_port: 65536}\n")
     with pytest.raises(ConfigError, match="65535"):
+        serve._settings(str(file))
+    file.write_text("kafka: {clients: {job: {acks: '1'}}}\n")
+    with pytest.raises(ConfigError, match="1: kafka.clients.job.acks: "):
         serve._settings(str(file))
 
 
