@@ -21,7 +21,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     def start(text: str) -> int | None:
         return None if text == "end" else time_argument(text)
 
-    add(parser, "--from", f"end (default), or {EXPECTED}", dest="start", default="end", type=start,
+    add(parser, "--from", f"{EXPECTED} (default end)", dest="start", default="end", type=start,
         metavar="TIME")  # fmt: skip
     subject = "only decisions about: user=alice, GROUP/BROKER, TOPIC/SUBSCRIPTION, PARTITION or TOPIC"
     add(parser, "--subject", subject)

@@ -9,6 +9,7 @@ from enforcer.control.answers.ladder import Level, ladder
 from enforcer.control.entities.feed import DECISIONS
 from enforcer.control.entities.laws import Entity
 from enforcer.control.entities.view import EntityView, entity_of
+from enforcer.laws.dispatch.terms import Terms, terms_of
 from streaming.contract.errors import BadEvent, WeirError
 from streaming.contract.fields import TS_MAX_MS
 from streaming.policy.policy_set import PolicySet
@@ -48,6 +49,7 @@ class Explanation:
         path, version, value: the policy; path None: nothing limits.
         levels: the ladder that found it.
         balances: before and after.
+        terms: how deliveries were counted; None: it is not known.
         events: that led to it, oldest first.
     """
 
@@ -59,6 +61,7 @@ class Explanation:
     value: Any = None
     levels: list[Level] = field(default_factory=list)
     balances: tuple[Any, Any] = (None, None)
+    terms: Terms | None = None
     events: list[Told] = field(default_factory=list)
 
     @property
@@ -143,7 +146,7 @@ def _before(source: Source, said: dict[str, Any], subject: str, at: int) -> dict
 def _find_policy(source: Source, found: Explanation, at: int) -> None:
     said, timeline = found.said, source.policies()
     policies: PolicySet = timeline.at(at)
-    found.version = policies.version
+    found.version, found.terms = policies.version, terms_of(policies)
     if type(said.get("policy_version")) is int:
         found.version = said["policy_version"]
     located = _located(said, policies)
@@ -220,7 +223,7 @@ def _balances(found: Explanation) -> tuple[Any, Any]:
     if kind == "share":
         return (None if before is None else before.get("limits")), said.get("limits")
     if kind == "dispatch":
-        return _acquired_before(said, found.event), said.get("acquired", said.get("available"))
+        return _acquired_before(found), said.get("acquired", said.get("available"))
     if kind == "limit":
         return (None if before is None else before.get("limit")), said.get("limit")
     return (None if before is None else _backlog(before)), _backlog(said)
@@ -247,14 +250,16 @@ def _bucket(said: Mapping[str, Any], found: Explanation) -> tuple[Any, Any]:
     return {"rate": rate - (charged or 0) / samples}, {"rate": rate}
 
 
-def _acquired_before(said: Mapping[str, Any], event: Told | None) -> Any:
-    acquired = said.get("acquired")
-    if not isinstance(acquired, dict) or event is None:
+def _acquired_before(found: Explanation) -> Any:
+    acquired, terms = found.said.get("acquired"), found.terms
+    if not isinstance(acquired, dict) or found.event is None or terms is None:
         return None
-    counts = event.fields
+    counts, charged = found.event.fields, dict[str, int]()
+    if counts["backlog"] or terms.all_charged:
+        charged = {"msgs": counts["entries" if terms.by_entry else "msgs"], "bytes": counts["bytes"]}
     return {
         level: {
-            name: None if held is None else max(0, held - counts.get(name, 0)) for name, held in of.items()
+            name: None if held is None else max(0, held - charged.get(name, 0)) for name, held in of.items()
         }
         for level, of in acquired.items()
     }

@@ -2,6 +2,7 @@
 
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -11,12 +12,15 @@ import orjson
 from streaming.contract.errors import BadEvent
 from streaming.contract.events import Event, PolicyChange
 from streaming.contract.fields import TS_MAX_MS
+from streaming.contract.times import instant_ms
 from streaming.contract.topics import Topics
 from streaming.kafka_io.policy_topic import PolicyLog
 from streaming.laws.registry import LAWS
 from streaming.log.reading import Line, read_lines
 from streaming.policy.groups import round_rules
+from streaming.policy.policy_set import RAISE, UNTIL
 from weir.logs.policy_log import actor_here
+from weir.logs.times import moment
 
 _TIMES: Final = ("ts", "applied_ts", "asked_ts", "of_ts", "effective_ts")
 _OF_THE_LOG: Final = ("actor", "reason", "earlier", "repeat")
@@ -162,7 +166,17 @@ def shifted(event: dict[str, Any], shift_ms: int) -> dict[str, Any]:
     for each, name in () if law is None else law.times:
         for item in event[each]:
             _move(item, name, shift_ms, _INT64_MAX)
+    if event["type"] == "policy":
+        _move_raise(event.get("value"), shift_ms)
     return event
+
+
+def _move_raise(value: Any, by: int) -> None:
+    """Move the end of an entry's raise; what is wrong with it is for its readers to say."""
+    with suppress(TypeError, LookupError, ValueError):
+        end = instant_ms(value[RAISE][UNTIL]) + by
+        if 0 <= end <= TS_MAX_MS:
+            value[RAISE][UNTIL] = moment(end)
 
 
 def _move(item: dict[str, Any], name: str, by: int, most: int) -> None:

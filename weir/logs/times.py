@@ -8,7 +8,7 @@ from typing import Literal
 from streaming.contract.fields import INT64_MAX, TS_MAX_MS
 
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-EXPECTED = "milliseconds since the epoch, an ISO 8601 time, -10m (also s, h, d), beginning or now"
+EXPECTED = "milliseconds since the epoch, an ISO 8601 time, -10m (also s, h, d), beginning, end or now"
 BEGINNING_MS = 0
 _DIGITS_MAX = 18
 _SHOWN = 40
@@ -29,7 +29,7 @@ def parse_time(text: str, now_ms: int) -> int:
     Raises:
         ValueError: it is none of these.
     """
-    if text == "now":
+    if text in ("end", "now"):
         return now_ms
     if text == "beginning":
         return BEGINNING_MS

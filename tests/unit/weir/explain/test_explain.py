@@ -118,6 +118,33 @@ def test_every_law(
         assert found["after"] == after
 
 
+@pytest.mark.parametrize(
+    ("broker", "backlog", "before"),
+    [
+        ({}, True, 3), ({}, False, 3),
+        ({"dispatchThrottlingOnBatchMessageEnabled": True}, True, 23),
+        ({"dispatchThrottlingOnNonBacklogConsumerEnabled": False}, True, 3),
+        ({"dispatchThrottlingOnNonBacklogConsumerEnabled": False}, False, 28),
+    ],
+)  # fmt: skip
+def test_before_a_delivery_stood_what_it_was_not_charged(
+    broker: dict[str, bool], backlog: bool, before: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """25 messages in five entries: by the settings one or the other counts, or neither where all is read."""
+    delivery = next(event for event in EVENTS if event.get("id") == "d1") | {"backlog": backlog}
+    policy = {"type": "policy", "ts": 1, "path": "broker", "value": broker}
+    events, decisions = tmp_path / "events.jsonl", tmp_path / "decisions.jsonl"
+    events.write_text("".join(json.dumps(event) + "\n" for event in (policy, delivery)))
+    said = {
+        "type": "dispatch", "available": {"msgs": 0, "bytes": None}, "throttle_time_ms": 1_000,
+        "acquired": {"subscription": {"msgs": 28, "bytes": 0}}, "limited_by": None, "entries_to_read": 0,
+    }  # fmt: skip
+    decisions.write_text(json.dumps(delivery | said) + "\n")
+    files = ["--decisions", str(decisions), "--events", str(events)]
+    found = explained(capsys, files, "--id", "d1")
+    assert found["before"] == {"subscription": {"msgs": before, "bytes": 0}}
+
+
 def entry_of(path: str) -> str:
     """The entry that holds a key."""
     return next(entry for entry in ENTRIES if path.startswith(entry))

@@ -146,6 +146,20 @@ def test_all_times_of_an_event_move_together() -> None:
     assert shifted({"type": "policy", "ts": 1, "effective_ts": 2}, 7)["effective_ts"] == 9
 
 
+def test_the_end_of_a_raise_moves_along() -> None:
+    """With its policy, to the ms, or a recording that is sent a day later raises nothing; others stay."""
+
+    def moved(value: Any) -> Any:
+        return shifted(orjson.loads(orjson.dumps(QUOTA | {"value": value})), 1000)["value"]
+
+    raised = {"controller_mutation_rate": 1, "raise": {"until": "2026-11-20T10:24:28.375+01:00"}}
+    assert moved(raised) == raised | {"raise": {"until": "2026-11-20T09:24:29.375Z"}}
+    for other in (None, "track", [], {"raise": 1}, *({"raise": {"until": end}} for end in (5, "soon"))):
+        assert moved(other) == other
+    last = {"raise": {"until": "9999-12-31T23:59:59.999Z"}}
+    assert moved(last) == last
+
+
 def test_unknown_fields_and_the_end_of_time_stay() -> None:
     """A field that only another type has may hold anything; a time beyond the calendar is not made."""
     odd = request(of_ts="noon", ledgers="none", effective_ts=True, start_ns=None)

@@ -12,6 +12,7 @@ NOW = 1_795_166_668_375
     [
         ("1795166668375", NOW),
         ("now", NOW),
+        ("end", NOW),
         ("beginning", 0),
         ("-10s", NOW - 10_000),
         ("-1.5m", NOW - 90_000),
@@ -24,7 +25,7 @@ NOW = 1_795_166_668_375
     ],
 )
 def test_times_are_read(text: str, expected: int) -> None:
-    """Milliseconds, ISO 8601 (UTC without a zone), relative ones, and two words."""
+    """Milliseconds, ISO 8601 (UTC without a zone), relative ones, and words; a log ends now."""
     assert parse_time(text, NOW) == expected
 
 
