@@ -107,14 +107,6 @@ def forget_ready_file(path: Path | None, address: tuple[str, int] | None = None)
     """
     if address is not None:
         listen_at(address, both=False).close()
-    check_ready_file(path)
-    if path is not None:
-        with named(path, "written"):
-            path.unlink(missing_ok=True)
-
-
-def check_ready_file(path: Path | None) -> None:
-    """Return if such a file can be written, or is not wanted; raises WeirError."""
     if path is None:
         return
     with named(path, "written"):
@@ -122,6 +114,7 @@ def check_ready_file(path: Path | None) -> None:
         if os.path.lexists(path) and not (path.is_file() or path.is_symlink()):
             raise ValueError("it is no plain file")
         path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
         check_folder(path.parent)
 
 

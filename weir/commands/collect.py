@@ -61,6 +61,7 @@ def _add_options(parser: argparse.ArgumentParser, once: str) -> None:
 
 def _run_pulsar(args: argparse.Namespace) -> int:
     """Collect until a signal; raises WeirError as `serve` does."""
+    forget_ready_file(args.ready_file, args.metrics)
     # Here and not above: `weir --help` must load neither an HTTP nor a Kafka client.
     from streaming.collect.backlog.settings import BacklogSettings
     from streaming.collect.settings import PulsarCollectSettings
@@ -72,7 +73,6 @@ def _run_pulsar(args: argparse.Namespace) -> int:
     cluster = cluster_of(args, "collect_pulsar")
     log_to_stderr("collect pulsar")
     terms = rest_terms(args, settings)
-    forget_ready_file(args.ready_file, args.metrics)
     check_topics(cluster)
     run_in_loop(serve(args, settings, backlog, cluster, terms))
     return 0
@@ -80,6 +80,7 @@ def _run_pulsar(args: argparse.Namespace) -> int:
 
 def _run_kafka(args: argparse.Namespace) -> int:
     """Collect until a signal; with --once raises WeirError if a round failed."""
+    forget_ready_file(args.ready_file, args.metrics)
     # Here and not above: `weir --help` must not load a Kafka client.
     from enforcer.core.settings import ProxySettings
     from streaming.collect.backlog.settings import BacklogSettings
@@ -92,7 +93,6 @@ def _run_kafka(args: argparse.Namespace) -> int:
     kafka = read_settings(KafkaBacklogSettings, "collect_kafka", args.settings)
     namespaces = Namespaces(read_settings(ProxySettings, "proxy", args.settings).namespace_pattern)
     cluster = cluster_of(args, "collect_kafka")
-    forget_ready_file(args.ready_file, args.metrics)
     log_to_stderr("collect")
     # Its errors come as ours, one line a round; its own lines would repeat each of them.
     logging.getLogger("kafka").setLevel(logging.CRITICAL)

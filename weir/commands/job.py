@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from streaming.policy.files import load_policies
 from streaming.policy.settings import read_settings
-from weir.foreground import check_ready_file, forget_ready_file, write_ready_file
+from weir.foreground import forget_ready_file, write_ready_file
 from weir.log import log_to_stderr
 from weir.options import add, add_cluster_options, add_file, add_part_options, cluster_of
 from weir.paths import make_folder
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     from weir.stack.topics import ensure_topics
 
     log_to_stderr("job", times="%H:%M:%S")
-    check_ready_file(args.ready_file)
+    forget_ready_file(args.ready_file)
     candidates = _candidates(args)
     settings = _overridden(read_settings(JobSettings, "job", args.settings), args)
     local, cluster = read_settings(LocalSettings, "local", args.settings), cluster_of(args, "job")
@@ -62,8 +62,6 @@ def run(args: argparse.Namespace) -> int:
         jars=jars_dir("spark"),
         work_dir=args.log_dir,
         metrics=args.metrics,
-        # Not before: a second job may end while the first one goes on.
-        forget=partial(forget_ready_file, args.ready_file),
         announce=partial(write_ready_file, args.ready_file),
         candidates=candidates,
     )

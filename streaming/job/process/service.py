@@ -70,7 +70,6 @@ class JobOptions:
         jars: folder with the jars of weir/jars/poms/spark.
         work_dir: for logs; created.
         metrics: host and port of /metrics, port 0 = any free one; None: not served.
-        forget: called once checkpoint and port are ours: what the last job has told is no longer so.
         announce: gets `pid`, `jvm_pid` and `metrics` when the query works.
         candidates: policies that are tried beside those in force.
     """
@@ -80,7 +79,6 @@ class JobOptions:
     jars: Path
     work_dir: Path
     metrics: tuple[str, int] | None = None
-    forget: Callable[[], None] = lambda: None
     announce: Callable[[Mapping[str, object]], None] = lambda _note: None
     candidates: tuple[CandidatePolicies, ...] = ()
 
@@ -145,7 +143,6 @@ def _decide(
     with taken as held, started.pop_all(), _living(session, held):
         metrics = JobMetrics(held.restarts if held is not None else 0)
         address = options.metrics and serve_metrics(metrics.registry, *options.metrics)
-        options.forget()
         counts = session.spark.sparkContext.accumulator(BatchCounts(), CountsParam())
         warn_of_new(
             session.spark,

@@ -9,11 +9,9 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from streaming.contract.errors import WeirError
 from weir import cli, proxy_process
 from weir.commands import admin
 from weir.foreground import StopSignal, private_folder, write_ready_file
@@ -156,33 +154,3 @@ def test_a_second_one_leaves_the_ready_file_of_the_first(
         given = ("--kafka", "127.0.0.1:1", option, address, "--ready-file", str(ready))
         assert cli.main([*command.split(), *given]) == 1
     assert f"cannot listen on {address}" in capsys.readouterr().err and ready.exists()
-
-
-@pytest.mark.parametrize("command", ["job", "proxy", "admin", "collect", "collect pulsar", "up"])
-def test_one_with_a_wrong_setting_leaves_the_ready_file_of_who_runs(command: str, tmp_path: Path) -> None:
-    """Status 2 is told before anything of the first one's is touched."""
-    settings, ready = tmp_path / "weir.yaml", tmp_path / "ready.json"
-    settings.write_text("kafka: {nonsense: 1}\n")
-    ready.touch()
-    assert cli.main([*command.split(), "--settings", str(settings), "--ready-file", str(ready)]) == 2
-    assert ready.exists()
-
-
-def test_a_second_job_leaves_the_ready_file_of_the_first(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """It waits for the checkpoint and ends; the first one went on, and `weir healthy` called it not ready."""
-    asked: list[Any] = []
-
-    def refuse(_: object, options: Any) -> None:
-        asked.append(options)
-        raise WeirError("another job uses the checkpoint")
-
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("streaming.job.process.service.serve", refuse)
-    monkeypatch.setattr("weir.jars.folders.jars_dir", lambda _: tmp_path)
-    ready = tmp_path / "ready.json"
-    ready.touch()
-    assert cli.main(["job", "--checkpoint", "at", "--ready-file", str(ready)]) == 1 and ready.exists()
-    asked[0].forget()
-    assert not ready.exists()

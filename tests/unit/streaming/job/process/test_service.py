@@ -35,7 +35,6 @@ class Job:
         self.done: list[str] = []
         self.spark_is_up = threading.Event()
         self.prepare: Any = lambda: None
-        self.forget: Any = lambda: None
         self.lost = ""
         self._settings = JobSettings(checkpoint_dir=str(folder / "at"))
         self._folder = folder
@@ -48,10 +47,7 @@ class Job:
 
     def serve(self, *, fails: bool = True, why: str = ".") -> None:
         """Start it, as far as it comes."""
-        options = JobOptions(
-            cluster=CLUSTER, prepare=self.prepare, jars=self._folder, work_dir=self._folder,
-            metrics=("127.0.0.1", 0), forget=self.forget,
-        )  # fmt: skip
+        options = JobOptions(cluster=CLUSTER, prepare=self.prepare, jars=self._folder, work_dir=self._folder)
         with pytest.raises(WeirError, match=why) if fails else nullcontext():
             serve(self._settings, options)
 
@@ -164,22 +160,6 @@ def test_a_stop_while_another_job_has_the_checkpoint_ends_spark(
         job.serve(fails=False)
     assert job.done == ["Spark", "Spark ended"]
     assert time.monotonic() - begun < LIMIT_S
-
-
-def test_what_the_last_job_told_stands_until_checkpoint_and_port_are_ours(
-    job: Job, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It may be another job, which goes on."""
-
-    def forget() -> None:
-        job.done.append("forgotten")
-        raise WeirError("as far as it comes")
-
-    job.forget = forget
-    monkeypatch.setattr(service, "JobMetrics", lambda _: SimpleNamespace(registry=None))
-    monkeypatch.setattr(service, "serve_metrics", lambda *_: job.done.append("port"))
-    job.serve()
-    assert job.done == ["Spark", "lease", "port", "forgotten", "Spark ended", "lease left"]
 
 
 def test_who_waits_for_kafka_says_so(
