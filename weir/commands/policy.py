@@ -1,6 +1,7 @@
 """`weir policy`: check, explain, apply, mode, get and log (docs/contract.md 4)."""
 
 import argparse
+import shlex
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -110,15 +111,16 @@ def explain(args: argparse.Namespace) -> int:
     elif args.user is not None or args.client_id is not None:
         args.usage_error("--topic does not go together with --user or --client-id")
     policies = PolicySet(load_policies(args.policies), at=wall_ms())
+    file = shlex.quote(args.policies)
     if args.topic is None:
         user = DEFAULT_USER if args.user is None else args.user
-        lines = explain_user(policies, user, args.client_id or "", args.policies)
+        lines = explain_user(policies, user, args.client_id or "", file)
     else:
         try:
             topic = full_topic(args.topic)
         except BadEvent as error:
             args.usage_error(f"--topic: {args.topic!r} {error.reason}")
-        lines = explain_topic(policies, topic, args.subscription, args.policies)
+        lines = explain_topic(policies, topic, args.subscription, file)
     print("\n".join(map(printable, lines)))
     return 0
 

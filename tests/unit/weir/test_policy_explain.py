@@ -243,3 +243,14 @@ def test_explain_of_a_topic_falls_back_to_the_broker(explain: Explain) -> None:
     assert lines[0] == f"level 0: no dispatch rate applies to subscription 's' of {OWN}"
     nothing = "Resource group: none, neither in its namespace nor in its tenant."
     assert nothing in explain("--topic", "persistent://x/y/z")
+
+
+def test_explain_names_commands_that_work_as_they_stand(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a file with a blank in its name too."""
+    path = tmp_path / "a b.yaml"
+    path.write_text("version: 1\n")
+    for words in (("--user", "u"), ("--topic", "clicks")):
+        assert main(["policy", "explain", "--policies", str(path), *words]) == 0
+        assert f"weir policy apply '{path}' --kafka HOST:PORT\n" in capsys.readouterr().out
