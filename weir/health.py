@@ -42,6 +42,9 @@ def check_health(ready_file: Path, limit_s: float) -> str:
                 _check_metrics(part["metrics"], deadline)
             elif "kafka" in part:
                 _check_broker(part["kafka"], deadline)
+            elif "pulsar_admin" in part:
+                # Whatever it says: it may want a login.
+                _status(part["pulsar_admin"], deadline)
     except (TypeError, ValueError, AttributeError, OverflowError) as wrong:
         expected = "expected what --ready-file writes"
         raise WeirError(f"{ready_file} is no ready file: {wrong}; {expected}") from wrong
@@ -83,6 +86,11 @@ def _check_processes(part: Mapping[str, Any]) -> None:
 
 
 def _check_metrics(url: str, deadline: float) -> None:
+    if (status := _status(url, deadline)) != http.client.OK:
+        raise WeirError(f"{url} answers with status {status}; expected 200")
+
+
+def _status(url: str, deadline: float) -> int:
     parts = urlsplit(url)
     host = here(parts.hostname or "")
     made: Any = http.client.HTTPConnection
@@ -91,13 +99,11 @@ def _check_metrics(url: str, deadline: float) -> None:
     connection = made(host, parts.port, timeout=_left(deadline))
     try:
         connection.request("GET", parts.path)
-        status = connection.getresponse().status
+        return int(connection.getresponse().status)
     except (OSError, http.client.HTTPException) as error:
         raise WeirError(f"{url} does not answer: {error or type(error).__name__}") from error
     finally:
         connection.close()
-    if status != http.client.OK:
-        raise WeirError(f"{url} answers with status {status}; expected 200")
 
 
 def _check_broker(addresses: str, deadline: float) -> None:

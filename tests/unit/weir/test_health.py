@@ -170,3 +170,11 @@ def test_a_broker_is_asked_for_its_cluster(ready: Path, brokers: int, well: bool
                 assert unwell(ready) == f"the broker at {address} does not answer"
         finally:
             thread.join()
+
+
+def test_a_local_pulsar_has_to_answer_too(ready: Path) -> None:
+    """One that hung was well as long as its process lived; one that wants a login answers."""
+    with metrics(status=401) as url:
+        write_ready_file(ready, {"pulsar": "h:1", "pulsar_admin": url, "pid": os.getpid()})
+        check_health(ready, LIMIT_S)
+    assert unwell(ready).startswith(f"{url} does not answer: ")
