@@ -75,7 +75,7 @@ class Listing:
             unread += max(1, sum(map(len, kept.values())))
         return ClusterListing(topics=topics, unread=unread, failures=failures)
 
-    async def _all(self, paths: Iterable[str]) -> list[Any]:
+    async def _all(self, paths: Iterable[str]) -> Sequence[Any]:
         """The names that are listed at each, or why they are not known."""
         return await asyncio.gather(*(answer_of(self._rest.names(path)) for path in paths))
 

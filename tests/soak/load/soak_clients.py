@@ -25,8 +25,8 @@ SIZE = 400
 """Bytes of a record's value."""
 BATCH = 10
 UNDER_WAY = 4
-"""Most records that a producer has, fewer than the five requests that it may have under way: while librdkafka holds
-one that it may not send yet it polls without a pause, and four limited producers took eight tenths of a core."""
+"""Most records that a producer has, fewer than the five requests that it may have under way: while librdkafka
+holds one that it may not send yet it polls without a pause, and four producers took eight tenths of a core."""
 
 
 class Client(Threaded, ABC):

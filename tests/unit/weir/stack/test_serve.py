@@ -58,7 +58,7 @@ def test_what_the_stack_itself_reads_of_the_settings(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="65535"):
         serve._settings(str(file))
     file.write_text("kafka: {clients: {job: {acks: '1'}}}\n")
-    with pytest.raises(ConfigError, match="1: kafka.clients.job.acks: "):
+    with pytest.raises(ConfigError, match=r"1: kafka\.clients\.job\.acks: "):
         serve._settings(str(file))
 
 
