@@ -26,7 +26,7 @@ SIZE = 400
 BATCH = 10
 UNDER_WAY = 4
 """Most records that a producer has, fewer than the five requests that it may have under way: while librdkafka
-holds one that it may not send yet it polls without a pause, and four producers took eight tenths of a core."""
+holds one that it may not send yet it polls without a pause, and four of them took eight tenths of a core."""
 
 
 class Client(Threaded, ABC):
