@@ -107,9 +107,12 @@ class Sender:
             rate = done / (now_s - self._started)
             self._progress(f"{done} delivered ({rate:.0f}/s), {self.failed} failed, at {clock(at_ms)}")
 
-    def finish(self, limit_s: float) -> None:
-        """Wait for all that is on its way; what is not delivered in time has failed."""
-        left = flushed(self._producer, limit_s)
+    def finish(self, stopped: Callable[[], bool]) -> None:
+        """Wait for all that is on its way, once `stopped` for less long; what is not delivered has failed."""
+        limit_s, begun = DELIVERY_LIMIT_S, self._now_s()
+        while (left := flushed(self._producer, _POLL_S)) and self._now_s() < begun + limit_s:
+            if limit_s > STOP_LIMIT_S and stopped():
+                limit_s, begun = STOP_LIMIT_S, self._now_s()
         if left:
             self.failed += left
             self.failure = self.failure or f"no answer within {limit_s:g} s"
@@ -172,7 +175,7 @@ def send(
         sender: takes the records; all of them have been answered or given up when this returns.
         pace: None: no waiting.
         keep_times: leave the times in the events as they are.
-        stopped: asked before each line, and while there is no room for one.
+        stopped: asked before each line, and while there is no room for one or an answer is waited for.
 
     Raises:
         WeirError: a file cannot be read, or the cluster takes nothing any more.
@@ -192,7 +195,7 @@ def send(
             if stopped() or not sender.send(record, stopped):
                 return False
     finally:
-        sender.finish(STOP_LIMIT_S if stopped() else DELIVERY_LIMIT_S)
+        sender.finish(stopped)
     return True
 
 
