@@ -10,8 +10,8 @@ import pytest
 from weir.commands import replay
 
 GIVEN = dict.fromkeys(
-    ("policies", "events", "against", "decisions", "as_decided", "summary", "out", "report",
-     "max_new_refused", "max_added_delay")
+    ("policies", "events", "against", "decisions", "as_decided", "summary", "out", "dead_letters",
+     "report", "max_new_refused", "max_added_delay")
 )  # fmt: skip
 
 
