@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 import yaml
-from alert_cases import CASES, HEALTHY, WITH_ANOTHER
+from alert_cases import ANOTHER_WAY, CASES, HEALTHY, WITH_ANOTHER
 from monitoring_kit import (
     COMPOSE,
     DASHBOARD,
@@ -129,8 +129,9 @@ def test_each_alert_fires_alone_and_none_when_all_is_well(tmp_path: Path) -> Non
     assert {*CASES, *WITH_ANOTHER} == {rule["alert"] for rule in alerts()}
     firing = {alert: {alert} for alert in CASES} | {
         alert: {alert, *others} for alert, (_, others) in WITH_ANOTHER.items()
-    }
+    } | {f"{alert} too": {alert} for alert in ANOTHER_WAY}
     given = {"nothing": HEALTHY, **CASES, **{alert: series for alert, (series, _) in WITH_ANOTHER.items()}}
+    given |= {f"{alert} too": series for alert, series in ANOTHER_WAY.items()}
     told = {
         "rule_files": [str(RULES)],
         "evaluation_interval": "1m",
