@@ -75,7 +75,7 @@ class ConnectionMeter:
         self._metrics = metrics
         self._line_up = LineUp(frames.meter.lines, pause, bounds.MUTE_SPLIT_MS, FETCH_SLICE_MS)
         self._session: dict[bytes, None] = {}
-        self._fetched = ShareSession()
+        self._fetched, self._begun = ShareSession(), frames.meter.begun
         self._session_ids = False
         # Topics that were in no request that was read, and have brought something.
         self._unnamed: list[bytes] = []
@@ -235,6 +235,9 @@ class ConnectionMeter:
         return self._meter.told_ms(wait, queued_ms)
 
     def _note_session(self, frame: bytes, header: RequestHeader, asked: FetchSummary, ids: bool) -> None:
+        if self._begun != self._meter.begun:
+            # It has gone on unread.
+            self._fetched, self._session, self._begun = ShareSession(), {}, self._meter.begun
         its, before = self._fetched, self._fetched.changes
         if asked.epoch >= 0:
             try:

@@ -58,6 +58,9 @@ class ShareMeter(ConnectionMeter):
             BadFrame: it cannot be read.
         """
         asked = sharing(frame, header)
+        if self._begun != self._meter.begun:
+            # They have gone on unread.
+            self._sessions, self._begun = ShareSessions(), self._meter.begun
         session = self._use(self._sessions.of(asked))
         if not asked.acquires:
             return self._go(frame)

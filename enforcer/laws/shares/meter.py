@@ -36,6 +36,7 @@ class Meter:
     Attributes:
         active: something is to be counted.
         grouped: some namespaces have groups, so topics matter.
+        begun: how often they have begun to: before, nobody looked at which ones a session has.
         accounts: group -> its account.
         nowhere: stands for every account that there is no room for; it has no limits.
         newcomers: tells what may be used without a share.
@@ -53,7 +54,7 @@ class Meter:
     """
 
     def __init__(self, settings: ProxySettings, clock: Clock) -> None:
-        self.active = self.grouped = False
+        self.active, self.grouped, self.begun = False, False, 0
         self._table = AccountTable(settings, clock, self._accounts_changed)
         self.accounts = self._table.accounts
         self.nowhere = self._table.nowhere
@@ -94,9 +95,10 @@ class Meter:
         entries = policies.entries
         attached = (f"{Section.NAMESPACES}.", f"{Section.TENANTS}.")
         # Traffic waits while a hundred thousand entries are looked at, so once each and no more.
-        self.grouped = any(
+        before, self.grouped = self.grouped, any(
             "resourcegroup" in value for path, value in entries.items() if path.startswith(attached)
         )
+        self.begun += self.grouped and not before
         self._rated = any(
             value.get(key, UNLIMITED) != UNLIMITED
             for path, value in entries.items()

@@ -322,6 +322,15 @@ def test_a_full_fetch_without_topics_forgets_the_last_session(desk: Desk, line: 
         assert sessions(line, version, {}, epoch=epoch) == FETCH_LIMIT_MAX
 
 
+def test_a_session_that_went_on_unread_has_unknown_topics(desk: Desk, line: Line) -> None:
+    """All groups were taken away and set again: nobody waits for a topic that it may have no more."""
+    assert sessions(line, 12, {TOPIC: 2}, epoch=0) == 5_000
+    for policies in ({}, GROUPS):
+        desk.meter.set_policies(PolicySet(dict(policies)))
+    assert sessions(line, 12, {}, epoch=7) == FETCH_LIMIT_MAX
+    assert sessions(line, 12, {TOPIC: 2}, epoch=8) == 5_000
+
+
 def test_a_limit_in_messages_is_turned_into_bytes() -> None:
     """By the mean size of the records that were seen."""
     desk = Desk({**POLICIES, "resourcegroups.rg1": {"dispatchRateInMsgs": 10_000}})

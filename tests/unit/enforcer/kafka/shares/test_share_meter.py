@@ -9,6 +9,7 @@ from traffic_kit import batch
 from enforcer.kafka.part import PART_BYTES_MIN
 from enforcer.kafka.share_sessions import RECORDS_MAX, ShareSession
 from enforcer.kafka.shares.share_meter import HOLD_MS, ShareMeter
+from streaming.policy.policy_set import PolicySet
 
 NOTHING = (0, PART_BYTES_MIN)
 """What is asked for: without bytes Kafka 4.1 fails."""
@@ -103,6 +104,20 @@ def test_groups_of_its_topics_are_charged(read: bool) -> None:
     line.got()
     assert desk.frames.meter.accounts["rg1"].used[2:] == [10, len(RECORDS)]
     assert line.room() is None
+
+
+def test_a_session_that_went_on_unread_has_unknown_topics() -> None:
+    """All groups were taken away and set again: nobody waits for a topic that it may have no more."""
+    policies = {**GROUPS, "resourcegroups.rg1": {"dispatchRateInMsgs": 5}}
+    desk = Desk(policies)
+    desk.frames.names.update({id_of("t"): TOPIC})
+    line = Line(desk)
+    assert line.room("t", epoch=0)
+    for in_force in ({}, policies):
+        desk.meter.set_policies(PolicySet(dict(in_force)))
+    assert line.room(epoch=7) == (1, PART_BYTES_MIN) and not line.meter.session.topics
+    line.got()
+    assert line.room(epoch=8) is None
 
 
 def test_a_connection_that_speaks_for_several_members() -> None:
