@@ -11,7 +11,7 @@ from enforcer.wire.kafka.frames import LENGTH, LENGTH_BYTES, SHARE_FETCH, BadFra
 from enforcer.wire.kafka.traffic import ShareAsked, sharing
 
 SHARE_TOPICS_MAX: Final = 1_000
-"""Topics of a share session that are remembered."""
+"""Topics of a session that are remembered."""
 SHARE_PARTS_MAX: Final = 10_000
 """And their partitions."""
 SHARE_SESSIONS_MAX: Final = 10

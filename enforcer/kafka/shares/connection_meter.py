@@ -8,7 +8,7 @@ from enforcer.core.account import DISPATCH, PUBLISH, Account, Wait
 from enforcer.core.lines import Pause
 from enforcer.core.metrics import Metrics
 from enforcer.kafka.names import LookUp, NameResolver
-from enforcer.kafka.share_sessions import ShareSession
+from enforcer.kafka.share_sessions import SHARE_TOPICS_MAX, ShareSession
 from enforcer.kafka.shares.frame_meter import FETCH_SLICE_MS, FrameMeter
 from enforcer.kafka.shares.tails import whole_batches
 from enforcer.laws.shares.line_up import LineUp
@@ -29,8 +29,6 @@ from enforcer.wire.kafka.traffic import (
 from streaming.contract.names import QUOTA_GROUP_PREFIX
 from streaming.contract.usage_events import DIMENSIONS
 
-SESSION_TOPICS_MAX: Final = 1_000
-"""Topics of one connection's fetch session that are remembered; others do not make its responses smaller."""
 LEARN_MAX_BYTES: Final = 262_144
 """Larger Metadata responses are not read for topic ids; they are looked up when needed."""
 
@@ -248,7 +246,7 @@ class ConnectionMeter:
                 its.overflown = True
             if its.changes == before:
                 return
-        topics = its.topics if asked.epoch >= 0 else asked.topics[:SESSION_TOPICS_MAX]
+        topics = its.topics if asked.epoch >= 0 else asked.topics[:SHARE_TOPICS_MAX]
         self._session, self._found_by, self._session_ids = dict.fromkeys(topics), None, ids
 
     def _session_accounts(self) -> set[Account]:

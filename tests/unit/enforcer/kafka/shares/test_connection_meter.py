@@ -12,7 +12,8 @@ from traffic_kit import batch, fetch_request, fetch_response, key_of, produce, p
 from enforcer.core import bounds
 from enforcer.kafka.names import ABSENT_MAX, ABSENT_MS, ASKED_AT_ONCE
 from enforcer.kafka.part import FETCH_LIMIT_MAX
-from enforcer.kafka.shares.connection_meter import LEARN_MAX_BYTES, SESSION_TOPICS_MAX
+from enforcer.kafka.share_sessions import SHARE_TOPICS_MAX
+from enforcer.kafka.shares.connection_meter import LEARN_MAX_BYTES
 from enforcer.wire.kafka.frames import FETCH, RequestHeader
 from enforcer.wire.kafka.traffic import STEP_PARTS, fetching
 from streaming.policy.policy_set import PolicySet
@@ -222,9 +223,9 @@ def test_a_session_that_began_unread_is_metered_all_the_same(desk: Desk, line: L
 
 def test_the_table_of_a_session_is_bounded(line: Line) -> None:
     """Further topics do not make its responses smaller; of very many partitions nobody knows which left."""
-    names = {f"plain-{number}": 1 for number in range(SESSION_TOPICS_MAX)}
+    names = {f"plain-{number}": 1 for number in range(SHARE_TOPICS_MAX)}
     assert sessions(line, 11, {**names, TOPIC: 1}, epoch=0) == FETCH_LIMIT_MAX
-    assert len(line.connection_meter._session) == SESSION_TOPICS_MAX
+    assert len(line.connection_meter._session) == SHARE_TOPICS_MAX
     assert sessions(line, 11, {TOPIC: STEP_PARTS}, epoch=0) == 5_000
     assert sessions(line, 11, {TOPIC: 1}, epoch=1, forgotten={TOPIC: [0]}) == 5_000
 
