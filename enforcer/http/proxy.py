@@ -11,7 +11,7 @@ import httpx2
 import orjson
 from starlette.types import Receive, Scope, Send
 
-from enforcer.host.doors.certificates import WatchedContext
+from enforcer.host.doors.certificates import NewestContext
 from enforcer.http.filled_answers import AnswerFilling, Fillings, lookups
 from enforcer.http.metrics import OTHER, HttpMetrics
 from enforcer.http.mutation_count import Count, count
@@ -86,7 +86,7 @@ class HttpProxy:
         self._upstream = Upstream(
             settings.answer_timeout_ms / 1000,
             metrics,
-            None if settings.upstream_tls is None else WatchedContext.kept_for(settings.upstream_tls),
+            None if settings.upstream_tls is None else NewestContext.of_client(settings.upstream_tls),
             transport,
         )
         home = Address.of_url(settings.upstream)

@@ -41,7 +41,7 @@ class HttpSettings(Settings):
         "--upstream wins over it",
     )
     upstream_tls: UpstreamTlsSettings | None = setting(
-        None, "whom to trust of an https upstream, read at the start; absent: CAs that browsers know"
+        None, "whom to trust of an https upstream; absent: CAs that browsers know"
     )
     id: str = setting(
         "", "name of this enforcer in events; empty: made from the host name and the port of the admin API"

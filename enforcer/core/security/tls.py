@@ -133,11 +133,9 @@ def server_context(settings: TlsSettings) -> ssl.SSLContext:
     return context
 
 
-def client_context(
-    settings: UpstreamTlsSettings, context: ssl.SSLContext | None = None
-) -> ssl.SSLContext:
-    """How brokers are spoken to, by a new context or in the place of another; raises as server_context."""
-    context = context or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+def client_context(settings: UpstreamTlsSettings) -> ssl.SSLContext:
+    """How brokers are spoken to; raises as server_context."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.options |= ssl.OP_NO_RENEGOTIATION
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.check_hostname = settings.check_hostname

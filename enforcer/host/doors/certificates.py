@@ -4,7 +4,8 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple
+from threading import Lock
+from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 from pydantic_core import PydanticCustomError
@@ -92,17 +93,28 @@ class WatchedContext(WatchedFiles[ssl.SSLContext]):
         """How brokers are spoken to."""
         return cls(lambda: client_context(settings), (settings.ca, settings.certificate, settings.key))
 
+
+class NewestContext(ssl.SSLContext):
+    """For a library that keeps one context: each of its connections is made by the files as they are then.
+
+    A context forgets no CA, so the files cannot be read into one that is in use.
+    """
+
+    _now: Callable[[], ssl.SSLContext]
+    _one: Lock
+
     @classmethod
-    def kept_for(cls, settings: UpstreamTlsSettings) -> Callable[[], ssl.SSLContext]:
-        """The same for a library that keeps one context for all of its connections: it is always that one."""
-        kept = client_context(settings)
+    def of_client(cls, settings: UpstreamTlsSettings) -> "NewestContext":
+        """See WatchedContext."""
+        made = cls(ssl.PROTOCOL_TLS_CLIENT)
+        made._now, made._one = WatchedContext.of_client(settings).now, Lock()
+        return made
 
-        def make() -> ssl.SSLContext:
-            # What is of no use leaves the one in use as it is.
-            client_context(settings)
-            return client_context(settings, kept)
-
-        return cls(make, (settings.ca, settings.certificate, settings.key)).now
+    def wrap_bio(self, *args: Any, **named: Any) -> ssl.SSLObject:
+        """See ssl.SSLContext; anyio calls it in threads."""
+        with self._one:
+            context = self._now()
+        return context.wrap_bio(*args, **named)
 
 
 class ServerTls:

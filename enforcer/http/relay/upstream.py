@@ -3,7 +3,7 @@
 import asyncio
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from typing import Final, Self
 from urllib.parse import urlsplit
@@ -160,7 +160,7 @@ class Upstream:
     Args:
         answer_s: limit for the head of an answer, and for each part of its body.
         metrics: counts.
-        tls: how https is spoken, always by the same; None: as the library does.
+        tls: how https is spoken; None: as the library does.
         transport: instead of the network.
     """
 
@@ -168,10 +168,10 @@ class Upstream:
         self,
         answer_s: float,
         metrics: HttpMetrics,
-        tls: Callable[[], ssl.SSLContext] | None = None,
+        tls: ssl.SSLContext | None = None,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
-        self._metrics, self._tls = metrics, tls
+        self._metrics = metrics
         limits = httpx2.Limits(
             max_connections=_CONNECTIONS_MAX,
             max_keepalive_connections=_CONNECTIONS_MAX,
@@ -179,7 +179,7 @@ class Upstream:
         )
         # A transport, not a client: clients keep cookies and add headers of their own.
         self._transport = transport or httpx2.AsyncHTTPTransport(
-            verify=tls() if tls else True, limits=limits, trust_env=False
+            verify=tls or True, limits=limits, trust_env=False
         )
         self._timeout = {"connect": _CONNECT_S, "pool": _CONNECT_S, "read": answer_s, "write": answer_s}
 
@@ -206,9 +206,6 @@ class Upstream:
         return Reply(response, self._metrics)
 
     async def _once(self, address: Address, request: ApiRequest) -> httpx2.Response:
-        if self._tls is not None:
-            # Files that have changed count from the next connection on.
-            self._tls()
         made = httpx2.Request(
             request.method,
             httpx2.URL(f"{address.scheme}://{address.authority}/"),

@@ -1,6 +1,6 @@
 """Dispatch to the consumers of one connection, under all that limits it (docs/pulsar/dispatch.md)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from typing import Any, Final
 
 from enforcer.pulsar.delivery.consumer import Consumer
@@ -70,7 +70,7 @@ class DeliveryPart:
         # Requests under way that begin or end a consumer.
         self._beginning: dict[int, Consumer] = {}
         self._ending: dict[int, Consumer] = {}
-        # Our own requests, and consumers that their client has closed a moment ago, with the time.
+        # Our own requests, and consumers that were over a moment ago, with the time.
         self._ours: set[int] = set()
         self._gone: dict[int, float] = {}
         self._kept_bytes = 0
@@ -81,7 +81,7 @@ class DeliveryPart:
             UNSUBSCRIBE: self._unsubscribe,
             FLOW: self._flow,
             REDELIVER: self._redeliver,
-            CLOSE_CONSUMER: self._close_consumer,
+            CLOSE_CONSUMER: self._closed,
         }
         self._take_down: dict[int, Callable[[bytes, Any], bytes | None]] = {
             MESSAGE: self._message,
@@ -122,7 +122,10 @@ class DeliveryPart:
         if self._asking:
             self._asking.check(now_ms, heard=not self.link.stalled)
         for number, since_ms in list(self._gone.items()):
-            if now_ms - since_ms > _SURE_GONE_MS:
+            if self.link.stalled:
+                # What it sent still stands in the socket.
+                self._gone[number] = now_ms
+            elif now_ms - since_ms > _SURE_GONE_MS:
                 del self._gone[number]
         for requests in (self._beginning, self._ending):
             # One that its client gave up while it was kept back is never answered.
@@ -188,7 +191,8 @@ class DeliveryPart:
             text = "a consumer of this number is there already"
             self.link.to_client(error(body.request_id, ServerError.SERVICE_NOT_READY, text))
             return None
-        if max(map(len, (self._consumers, self._beginning, self._ending))) >= CONSUMERS_MAX:
+        tables: tuple[Sized, ...] = (self._consumers, self._beginning, self._ending, self._gone)
+        if max(map(len, tables)) >= CONSUMERS_MAX:
             self.link.end("too_many_consumers")
             return None
         topic, subscription = body.topic, body.subscription
@@ -233,16 +237,8 @@ class DeliveryPart:
             consumer.drop_held()
         return frame
 
-    def _close_consumer(self, frame: bytes, body: Any) -> bytes:
-        """What was not acknowledged comes again to whoever subscribes next."""
-        if (consumer := self._consumers.get(body.consumer_id)) is not None:
-            if consumer.limits.applies:
-                self._gone[consumer.id] = self.link.now_ms()
-            self._drop(consumer)
-        return frame
-
     def _closed(self, frame: bytes, body: Any) -> bytes:
-        """The same from the broker's side: it has sent all that it sends."""
+        """From either side: what was not acknowledged comes again to whoever subscribes next."""
         if (consumer := self._consumers.get(body.consumer_id)) is not None:
             self._drop(consumer)
         return frame
@@ -252,7 +248,7 @@ class DeliveryPart:
     def _message(self, frame: bytes, body: Any) -> bytes | None:
         consumer = self._consumers.get(body.consumer_id)
         if consumer is None:
-            # The client has closed it: nobody is charged, so nobody gets it; the broker sends it again.
+            # It is over: nobody is charged, so nobody gets it; the broker sends it again.
             return None if body.consumer_id in self._gone else frame
         if not self._applies(consumer):
             return frame
@@ -312,6 +308,8 @@ class DeliveryPart:
 
     def _drop(self, consumer: Consumer) -> None:
         del self._consumers[consumer.id]
+        if consumer.limits.applies:
+            self._gone[consumer.id] = self.link.now_ms()
         self._kept_bytes -= _CONSUMER_BYTES + consumer.limits.names_size
         self._asking.forget(consumer)
         consumer.close()

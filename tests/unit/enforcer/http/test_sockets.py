@@ -121,18 +121,19 @@ async def test_an_upstream_by_tls(tmp_path: Path) -> None:
             await proxy.close()
 
 
-async def test_the_files_of_an_upstream_may_change(tmp_path: Path) -> None:
-    """As all that TLS goes by: they were read at the start alone, and a certificate ends some day."""
+async def test_the_files_of_an_upstream_may_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As all that TLS goes by: a certificate ends some day, and a CA may not be trusted any more."""
+    monkeypatch.setattr("enforcer.http.relay.upstream._IDLE_S", 0.0)
     (right, wrong), ca = (Authority(tmp_path / name) for name in "ab"), tmp_path / "ca.pem"
     shutil.copyfile(wrong.ca, ca)
     async with serving(Upstream(), right.server()) as behind:
         settings = HttpSettings(upstream=f"https://{LOOPBACK}:{behind}", upstream_tls={"ca": str(ca)})
         proxy = HttpProxy(settings, Front().mutations, HttpMetrics())
         async with serving(proxy) as port:
-            for status in (b"502", b"200"):
+            for status, trusted in ((b"502", wrong), (b"200", right), (b"502", wrong)):
+                shutil.copyfile(trusted.ca, ca)
                 answer = await ask(port, b"GET /x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
                 assert answer.startswith(b"HTTP/1.1 " + status)
-                shutil.copyfile(right.ca, ca)
         await proxy.close()
 
 

@@ -64,6 +64,8 @@ def test_a_forged_end_of_a_subscription_ends_the_consumer() -> None:
     link.down(command(frames.SUCCESS, request_id=5))
     link.world.run(5)
     assert link.sent[-1][0] == frames.CLOSE_CONSUMER
+    # What was on its way comes uncounted: nobody gets it, and the broker sends it again.
+    assert link.part.take_down(frames.MESSAGE, message(1, 1)) is None
     # The request is over: its id means nothing any more.
     link.subscribe(1)
     link.down(command(frames.SUCCESS, request_id=5))
@@ -130,6 +132,13 @@ def test_nothing_comes_uncounted_behind_a_close() -> None:
     assert link.part.take_down(frames.MESSAGE, message(1, 1)) is None
     link.part.check(world.now_ms)
     assert frames.MESSAGE in link.part.down
+    # Nor later, where what came was not read all that time.
+    link.stalled = True
+    for _ in range(7):
+        world.run(1_000)
+        link.part.check(world.now_ms)
+    link.stalled = False
+    assert link.part.take_down(frames.MESSAGE, message(1, 1)) is None
     world.run(6_000)
     link.part.check(world.now_ms)
     assert frames.MESSAGE not in link.part.down
