@@ -22,8 +22,9 @@ partition a producer's numbers rise, but where it sends again: from some record 
 KEPT_MS: Final = 600_000
 """A producer is forgotten so long after its newest record: ten times as long as it tries to send one
 (enforcer.core.reports.EVENT_TIMEOUT_MS)."""
-PRODUCERS_MAX: Final = 1_024
-"""Producers of partitions that are known: those heard of last."""
+PRODUCERS_MAX: Final = 8_000
+"""Producers of partitions that are known: those heard of last. A note of them stays in its shard's body
+(streaming.state.spilled.BLOB_BYTES)."""
 STAMP_NAME_BYTES: Final = 8
 """Of the name of a producer, drawn anew whenever one begins."""
 _STAMP: Final = Struct(f">{STAMP_NAME_BYTES}sq")
