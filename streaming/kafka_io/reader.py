@@ -212,7 +212,11 @@ class Reader:
     def close(self) -> None:
         """Close the connection, within a limit: where a topic was deleted the library was seen not to end."""
         closing = threading.Thread(target=self.consumer.close, name="closing", daemon=True)
-        closing.start()
+        try:
+            closing.start()
+        except RuntimeError:
+            # No thread is left on this machine: it ends with the process.
+            return
         closing.join(_CLOSE_S)
 
     def _ask(self, topic: str, limit_s: float, ask: Callable[[float], Any]) -> Any:

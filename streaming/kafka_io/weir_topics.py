@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, Res
 
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import KEPT_MS, Cluster, Topics
+from streaming.kafka_io.reader import NO_LOG, reason_of
 
 T = TypeVar("T")
 
@@ -165,6 +166,18 @@ def look(admin: AdminClient, cluster: Cluster, limit_s: float) -> TopicsSeen:
     if partitions.get(topics.policies, 1) != 1:
         faults.append(_too_many(topics.policies, partitions[topics.policies], bootstrap))
     return TopicsSeen(faults=tuple(faults), ids=ids, partitions=partitions)
+
+
+def admin_of(properties: Mapping[str, Any]) -> AdminClient:
+    """A client that asks the cluster.
+
+    Raises:
+        WeirError: the library makes none, as where no thread is left for one.
+    """
+    try:
+        return AdminClient(dict(properties), logger=NO_LOG)
+    except KafkaException as refused:
+        raise WeirError(f"cannot ask {properties['bootstrap.servers']}: {reason_of(refused)}") from refused
 
 
 def asked_until(

@@ -10,8 +10,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster
-from streaming.kafka_io.reader import NO_LOG
-from streaming.kafka_io.weir_topics import Fault, TopicsSeen, asked_until, look, topic_settings
+from streaming.kafka_io.weir_topics import Fault, TopicsSeen, admin_of, asked_until, look, topic_settings
 
 LIMIT_S = 30.0
 CHECK_LIMIT_S = 5.0
@@ -39,7 +38,7 @@ def ensure_topics(
     """
     # The job comes before its broker does, and shall not look for it ever more seldom.
     prompt = {**cluster.properties, "reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 250}
-    connect, topics = partial(AdminClient, prompt, logger=NO_LOG), cluster.topics
+    connect, topics = partial(admin_of, prompt), cluster.topics
     deadline = time.monotonic() + limit_s
     settings = topic_settings(topics, cluster.topics_kept_ms)
 
@@ -80,9 +79,8 @@ def check_topics(cluster: Cluster, limit_s: float = CHECK_LIMIT_S) -> None:
     Raises:
         WeirError: what was expected, and the commands that mend it.
     """
-    admin = AdminClient(cluster.properties, logger=NO_LOG)
     try:
-        seen = look(admin, cluster, limit_s)
+        seen = look(admin_of(cluster.properties), cluster, limit_s)
     except WeirError:
         return
     seen.check()
@@ -90,7 +88,7 @@ def check_topics(cluster: Cluster, limit_s: float = CHECK_LIMIT_S) -> None:
 
 def cluster_id(cluster: Cluster, limit_s: float = LIMIT_S) -> str:
     """The cluster's own id; raises WeirError if it does not answer."""
-    connect = partial(AdminClient, cluster.properties, logger=NO_LOG)
+    connect = partial(admin_of, cluster.properties)
     return str(asked_until(time.monotonic() + limit_s, connect, partial(_listed, cluster)).cluster_id)
 
 

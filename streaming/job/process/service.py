@@ -13,7 +13,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
-from confluent_kafka.admin import AdminClient
 from py4j.protocol import Py4JError
 from pyspark.accumulators import Accumulator
 from pyspark.errors import PySparkException
@@ -39,10 +38,9 @@ from streaming.job.spark.session import (
     stop_session,
 )
 from streaming.job.spark.settings import JobSettings, local_folder
-from streaming.kafka_io.reader import NO_LOG
 from streaming.kafka_io.threads import Threads
 from streaming.kafka_io.topic_watch import TopicWatch
-from streaming.kafka_io.weir_topics import TopicsSeen, asked_until, look
+from streaming.kafka_io.weir_topics import TopicsSeen, admin_of, asked_until, look
 from streaming.laws.law import CandidatePolicies
 from streaming.metrics_server import serve_metrics
 
@@ -200,7 +198,7 @@ def _topics(options: JobOptions, limit_s: float) -> TopicsSeen:
     """The topics, once those that are read and that of decisions are there."""
     options.prepare()
     cluster, deadline = options.cluster, time.monotonic() + limit_s
-    connect = partial(AdminClient, cluster.properties, logger=NO_LOG)
+    connect = partial(admin_of, cluster.properties)
     while True:
         seen = asked_until(deadline, connect, lambda admin, left_s: look(admin, cluster, left_s))
         # They exist, but not every broker may know that yet.

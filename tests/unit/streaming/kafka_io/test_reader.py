@@ -122,6 +122,18 @@ def test_a_client_that_does_not_close_is_left(monkeypatch: pytest.MonkeyPatch) -
     assert time.monotonic() - begun < 4
 
 
+def test_a_client_is_left_too_where_no_thread_is_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command had done its work and ended with a traceback."""
+
+    def start(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    consumer = FakeConsumer(0)
+    consumer.close = lambda: None  # type: ignore[attr-defined]
+    reader(consumer).close()
+
+
 def test_a_client_that_the_library_does_not_make_is_told_as_all_else() -> None:
     """By whoever asks: over REST a change ended in 500, and a thread that follows a topic for good."""
     with pytest.raises(WeirError, match=r"cannot read from h:1: No such configuration property"):

@@ -131,3 +131,14 @@ def test_a_broker_that_falls_meanwhile_is_not_the_cluster(monkeypatch: pytest.Mo
     fallen: Any = FallenBroker(cluster)
     with pytest.raises(WeirError, match="does not answer"):
         asked_until(time.monotonic(), lambda: fallen, ask)
+
+
+def test_a_client_that_cannot_be_made_is_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where this machine has no thread left for one."""
+
+    def made(*_: Any, **_settings: Any) -> Any:
+        raise KafkaException(KafkaError(KafkaError._FAIL))
+
+    monkeypatch.setattr(weir_topics, "AdminClient", made)
+    with pytest.raises(WeirError, match="cannot ask b:1"):
+        weir_topics.admin_of(Cluster("b:1").properties)

@@ -51,7 +51,7 @@ def test_one_client_is_enough_until_it_fails(monkeypatch: pytest.MonkeyPatch, fa
     listed = SimpleNamespace(topics=dict.fromkeys(CLUSTER.topics.all(), leaders))
     made, asked = list[Any](), list[Any]()
 
-    def connect(*_: Any, **_settings: Any) -> Any:
+    def connect(_: Any) -> Any:
         made.append(SimpleNamespace(list_topics=lambda timeout: listed))
         return made[-1]
 
@@ -61,7 +61,7 @@ def test_one_client_is_enough_until_it_fails(monkeypatch: pytest.MonkeyPatch, fa
             raise WeirError("it does not answer")
         return TopicsSeen(faults=(), ids={}, partitions={})
 
-    monkeypatch.setattr(topics, "AdminClient", connect)
+    monkeypatch.setattr(topics, "admin_of", connect)
     monkeypatch.setattr(topics, "look", look)
     monkeypatch.setattr(weir_topics, "_AGAIN_S", 0.01)
     assert topics.ensure_topics(CLUSTER) == []
@@ -83,7 +83,7 @@ def test_a_topic_that_another_one_made_meanwhile_is_looked_at(monkeypatch: pytes
         list_topics=lambda timeout: SimpleNamespace(topics=dict.fromkeys(CLUSTER.topics.all(), leaders)),
         create_topics=lambda wanted, **_: {each.topic: there for each in wanted},
     )
-    monkeypatch.setattr(topics, "AdminClient", lambda *_, **_settings: admin)
+    monkeypatch.setattr(topics, "admin_of", lambda _: admin)
     monkeypatch.setattr(topics, "look", lambda *_: seen.pop(0))
     with pytest.raises(WeirError, match="is so: this"):
         topics.ensure_topics(CLUSTER)
