@@ -11,7 +11,7 @@ from streaming.contract.topics import Cluster, Topics
 from streaming.policy.settings import read_settings
 from streaming.policy.yaml.lines import read_yaml
 from weir.foreground import host_port
-from weir.logs.times import parse_time, wall_ms
+from weir.logs.times import BEGINNING_MS, parse_time, wall_ms
 from weir.settings import PORT_MAX, KafkaSettings
 
 
@@ -132,3 +132,12 @@ def time_argument(text: str) -> int:
         return parse_time(text, wall_ms())
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def stretch_of(args: argparse.Namespace) -> tuple[int, int]:
+    """What --from and --to say, absent: all; the wrong way round they end the command with status 2."""
+    start = BEGINNING_MS if args.start is None else args.start
+    end = wall_ms() if args.end is None else args.end
+    if start > end:
+        args.usage_error("--from is later than --to")
+    return start, end

@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from weir.logs.times import EXPECTED
-from weir.options import add, add_cluster_options, cluster_of, time_argument
+from weir.options import add, add_cluster_options, cluster_of, stretch_of, time_argument
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -23,7 +23,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     for name in ("csv", "json"):
         kept = {"dest": "form", "action": "store_const", "const": name}
         add(form, f"--{name}", f"as {name.upper()}", default="table", **kept)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, usage_error=parser.error)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     from weir.bill.adding import bill, lines
 
     job = read_settings(JobSettings, "job", args.settings)
-    added = bill(cluster_of(args), args.start, args.end, job.max_ahead_ms)
+    added = bill(cluster_of(args), *stretch_of(args), job.max_ahead_ms)
     print("\n".join(lines(added.rows(), args.form)))
     if added.bad:
         print(f"weir: {added.bad} records could not be used, as the job's dead letters tell", file=sys.stderr)

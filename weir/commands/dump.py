@@ -7,7 +7,7 @@ from streaming.policy.settings import read_settings
 from weir.foreground import terminated_as_interrupted
 from weir.log import teller
 from weir.logs.times import EXPECTED
-from weir.options import add, add_cluster_options, add_file, cluster_of, time_argument
+from weir.options import add, add_cluster_options, add_file, cluster_of, stretch_of, time_argument
 from weir.paths import check_writable
 
 _say = teller("dump")
@@ -26,7 +26,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     add(parser, "--from", EXPECTED, dest="start", default="beginning", **time)
     add(parser, "--to", "the same; not included", dest="end", default="now", **time)
     add_file(parser, "--out", "FILE.gz is compressed", required=True)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, usage_error=parser.error)
 
 
 @terminated_as_interrupted()
@@ -35,11 +35,9 @@ def run(args: argparse.Namespace) -> int:
     # Here and not above: `weir --help` must not load a Kafka client.
     from weir.logs.dump import dump
 
-    job = read_settings(JobSettings, "job", args.settings)
+    stretch, job = stretch_of(args), read_settings(JobSettings, "job", args.settings)
     check_writable(args.out)
-    counts = dump(
-        cluster_of(args), args.start, args.end, args.out, progress=_say, max_ahead_ms=job.max_ahead_ms
-    )
+    counts = dump(cluster_of(args), *stretch, args.out, progress=_say, max_ahead_ms=job.max_ahead_ms)
     _say(
         f"wrote {counts.events} events and {counts.policies} policy changes to {args.out}"
         f" ({counts.late} decided late, {counts.not_json} not JSON, {counts.left_out} left out: not one line,"

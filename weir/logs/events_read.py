@@ -10,8 +10,8 @@ from typing import Any, Final
 from streaming.job.spark.settings import JobSettings
 from streaming.policy.settings import read_settings
 from weir.log import teller
-from weir.logs.times import BEGINNING_MS, EXPECTED
-from weir.options import add, cluster_of, time_argument
+from weir.logs.times import EXPECTED
+from weir.options import add, cluster_of, stretch_of, time_argument
 
 _KAFKA_ONLY: Final = ("start", "end")
 
@@ -47,8 +47,7 @@ def events_read(args: argparse.Namespace) -> Iterator[list[str]]:
     from weir.logs.dump import dump
 
     job = read_settings(JobSettings, "job", args.settings)
-    start = BEGINNING_MS if args.start is None else args.start
-    end = time_argument("now") if args.end is None else args.end
+    start, end = stretch_of(args)
     with tempfile.TemporaryDirectory(prefix="weir-events-") as folder:
         file = Path(folder) / "events.jsonl"
         say = teller(args.command)
