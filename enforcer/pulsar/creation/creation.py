@@ -34,6 +34,8 @@ _PATIENCE_S: Final = 0.5
 """Who waits longer for those in front asks for itself whether the topic is there."""
 _SHOWN: Final = 300
 """Characters of a topic's name in a message."""
+_NUMBERED: Final = "-partition-"
+"""What has this in its name may be a partition to brokers: they create none of it, whatever others get."""
 _PASSING: Final = frozenset(
     {
         ServerError.UNKNOWN,
@@ -190,7 +192,8 @@ class Creation:
             self._office.mutations.settle(answer, {self.want.name: made})
         elif made:
             self._office.mutations.charge(self._request(made), {self.want.name: made})
-        if made or not reply.response or reply.error == ServerError.TOPIC_NOT_FOUND:
+        told = made or not reply.response or reply.error == ServerError.TOPIC_NOT_FOUND
+        if told and _NUMBERED not in self.want.name:
             self._known.defaults[namespace] = made
         if made:
             self._known.note(self.want.name, made)

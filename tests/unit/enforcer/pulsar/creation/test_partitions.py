@@ -1,5 +1,6 @@
 """Questions for partitions, which may create them, and what partitions cost."""
 
+import pytest
 from creation_kit import HERE, NOT_FOUND, Client, Yard, asking
 
 from enforcer.wire.pulsar.commands import parse
@@ -75,6 +76,20 @@ async def test_how_many_partitions_come_of_a_question_is_learnt(yard: Yard, clie
     await client.answer(None)
     await client.answer(5)
     assert yard.charged()[4:] == [{"e": 5}]
+
+
+@pytest.mark.parametrize("name", ["b-partition-0", "-partition-1", "b-partition-1234567890"])
+async def test_the_name_of_a_partition_teaches_nothing(yard: Yard, client: Client, name: str) -> None:
+    """Nothing comes of it; the next question would go on undecided, and be free for a client that leaves."""
+    await client.look_up("a")
+    await client.answer(None)
+    await client.answer(3)
+    await client.look_up(name)
+    await client.answer(None)
+    await client.answer(0)
+    await client.look_up("c")
+    await client.answer(None)
+    assert yard.charged()[2:] == [{name: 3}, {"c": 3}] and yard.refunded() == 3
 
 
 async def test_a_namespace_where_nothing_is_created_by_itself(yard: Yard, client: Client) -> None:
