@@ -12,10 +12,18 @@ from enforcer.pulsar.creation.creation import KEPT_BYTES, Creation, Office, Topi
 from enforcer.pulsar.creation.known_topics import KnownTopics
 from enforcer.pulsar.creation.metrics import CreationMetrics
 from enforcer.pulsar.creation.questions import Questions
-from enforcer.pulsar.creation.request import ASKING, CLOSING, NAMING, CreationRequest, named, read_want
+from enforcer.pulsar.creation.request import (
+    ASKING,
+    CLOSING,
+    NAMING,
+    CreationRequest,
+    named,
+    read_want,
+    refusal,
+)
 from enforcer.pulsar.link import Link, Part
 from enforcer.pulsar.settings import PulsarSettings
-from enforcer.wire.pulsar.commands import parse
+from enforcer.wire.pulsar.commands import TEXT_MAX, ServerError, parse
 from enforcer.wire.pulsar.frames import (
     ERROR,
     PARTITIONED_METADATA,
@@ -82,6 +90,11 @@ class CreationPart:
             # It cannot be asked without creating the topic.
             self._office.metrics.topics.labels("unasked").inc()
             return frame
+        if len(want.body.topic) > TEXT_MAX:
+            # Like those of producers. What is known of topics and namespaces is kept by their names.
+            text = f"names of topics have at most {TEXT_MAX} characters here"
+            self._link.to_client(refusal(want, ServerError.INVALID_TOPIC_NAME, text))
+            return None
         if kind != PARTITIONED_METADATA and self._office.known.has(want.name, want.topic):
             self._office.metrics.topics.labels(TopicState.KNOWN.value).inc()
             return frame

@@ -8,7 +8,7 @@ from mutation_kit import decision, settle_down
 from publish_kit import World
 
 from enforcer.pulsar.publish.part import PublishingPart
-from enforcer.wire.pulsar.commands import command, parse
+from enforcer.wire.pulsar.commands import ServerError, command, parse
 from enforcer.wire.pulsar.frames import (
     CLOSE_CONSUMER,
     CLOSE_PRODUCER,
@@ -53,6 +53,17 @@ async def test_a_broker_that_does_not_say_in_time(monkeypatch: pytest.MonkeyPatc
     await client.answer(0)
     await client.answer(0)
     assert len(client.wire.down) == 2 and not client.part.down
+
+
+async def test_a_name_that_is_too_long_is_refused(yard: Yard, client: Client) -> None:
+    """Ten thousand of them would be known, of a megabyte each."""
+    for name in ("x" * 5_000, f"persistent://t/{'n' * 5_000}/x"):
+        await client.look_up(name)
+        assert client.told().error == ServerError.INVALID_TOPIC_NAME
+    assert not client.wire.up and not client.part._tasks and not yard.charged()
+    await client.look_up("x" * 4_000)
+    await client.answer(3)
+    assert client.told().partitions == 3
 
 
 async def test_what_creates_nothing_passes(yard: Yard, client: Client) -> None:
