@@ -119,6 +119,7 @@ class Producer:
         if not self._closings:
             self._close_timer = self._lane.link.call_later(self._wait_ms, self.give_up)
         self._closings.append(frame)
+        self._lane.context.room.take(self._lane.held, len(frame))
         return False
 
     def give_up(self) -> None:
@@ -141,7 +142,7 @@ class Producer:
 
     def refused(self) -> None:
         """The broker refused it, closed it, or said nothing for long."""
-        closings, self._closings = self._closings, []
+        closings = self._take_closings()
         self.drop(UnsentReason.BROKER)
         for frame in closings:
             self._lane.link.to_broker(frame)
@@ -149,7 +150,7 @@ class Producer:
     def drop(self, why: UnsentReason) -> None:
         """It is no more."""
         self.gone = True
-        self._closings.clear()
+        self._take_closings()
         self._forget(why)
         self.unfinished.clear()
         if self._close_timer is not None:
@@ -182,11 +183,16 @@ class Producer:
 
     def _close(self) -> None:
         self.gone = True
-        closings, self._closings = self._closings, []
         if self._close_timer is not None:
             self._close_timer.cancel()
-        for frame in closings:
+        for frame in self._take_closings():
             self._lane.link.to_broker(frame)
+
+    def _take_closings(self) -> list[bytes]:
+        closings, self._closings = self._closings, []
+        for frame in closings:
+            self._lane.context.room.give(self._lane.held, len(frame))
+        return closings
 
     def _forget(self, why: UnsentReason) -> None:
         lane = self._lane

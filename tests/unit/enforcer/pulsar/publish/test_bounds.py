@@ -22,6 +22,23 @@ def test_a_connection_above_its_bound_is_not_read_until_half_is_gone(monkeypatch
     assert world.number("weir_publish_unread_connections") == 0
 
 
+def test_what_closes_a_producer_counts_as_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is kept behind that, and may be as large; there may be any number, of ten thousand producers."""
+    monkeypatch.setattr("enforcer.pulsar.publish.context.PUBLISH_QUEUE_BYTES", 40_000)
+    world, link = joined(LIMITED, policies=TEN)
+    link.send(1, *range(20))
+    assert link.read
+    asked = [link.close(1) for _ in range(200)]
+    assert not link.read and link.closings() == []
+    world.run(5_000)
+    assert link.read and link.closings() == asked and world.desk.room.size == 0
+    link.make(1, LIMITED)
+    link.send(1, *range(20, 60))
+    link.close(1)
+    link.part.close()
+    assert world.desk.room.size == 0
+
+
 def test_so_many_are_unfinished_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker throws what is beyond of a non-persistent topic; the rest waits until half are answered."""
     wide = {"resourcegroups.wide": {"publishRateInMsgs": 10**6}, "tenants.acme": {"resourcegroup": "wide"}}
