@@ -191,7 +191,7 @@ class DeliveryPart:
             text = "a consumer of this number is there already"
             self.link.to_client(error(body.request_id, ServerError.SERVICE_NOT_READY, text))
             return None
-        tables: tuple[Sized, ...] = (self._consumers, self._beginning, self._ending, self._gone)
+        tables: tuple[Sized, ...] = self._consumers, self._beginning, self._ending, self._gone, self._ours
         if max(map(len, tables)) >= CONSUMERS_MAX:
             self.link.end("too_many_consumers")
             return None

@@ -165,6 +165,20 @@ def test_requests_without_answers_have_a_bound(monkeypatch: pytest.MonkeyPatch) 
     assert link.ended == ["too_many_consumers"]
 
 
+@pytest.mark.parametrize("answer", [frames.SUCCESS, frames.ERROR])
+def test_consumers_that_are_over_have_a_bound(monkeypatch: pytest.MonkeyPatch, answer: int) -> None:
+    """Closed a moment ago; or refused, by the proxy too, while our own closes of them are not answered."""
+    monkeypatch.setattr("enforcer.pulsar.delivery.part.CONSUMERS_MAX", 3)
+    link = ModelLink(World(per_subscription(10) if answer == frames.SUCCESS else None))
+    for number in range(3):
+        link.from_client(subscribe(number, number))
+        link.from_broker(command(answer, request_id=number))
+        link.from_client(command(frames.CLOSE_CONSUMER, consumer_id=number, request_id=9))
+        assert not link.ended
+    link.from_client(subscribe(4, 4))
+    assert link.ended == ["too_many_consumers"]
+
+
 def test_requests_that_are_never_answered_do_not_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Such as SUBSCRIBEs for topics that wait for a quota, which their client then closes."""
     monkeypatch.setattr("enforcer.pulsar.delivery.part.CONSUMERS_MAX", 3)
