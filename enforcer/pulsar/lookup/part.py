@@ -50,14 +50,16 @@ class Lookups:
         self._connect = link.connect
         self._asked: dict[int, bytes] = {}
         self._others: dict[Address, LookupClient] = {}
-        self._following: set[asyncio.Task[None]] = set()
+        # How large their frames are.
+        self._following: dict[asyncio.Task[None], int] = {}
         self.up = frozenset({LOOKUP, AUTH_RESPONSE})
         self.down = frozenset({LOOKUP_RESPONSE}) | ELSEWHERE
 
     @property
     def held_bytes(self) -> int:
         """See link.Part."""
-        return len(self._connect) + sum(map(len, self._asked.values()))
+        asked = sum(map(len, self._asked.values())) + sum(self._following.values())
+        return len(self._connect) + asked
 
     def take_up(self, kind: int, frame: bytes) -> bytes | None:
         """A lookup is kept until it is answered, since it may have to be asked again elsewhere.
@@ -87,7 +89,7 @@ class Lookups:
             self._metrics.redirects.labels("too_many").inc()
             return self._failed(body.request_id, "too many lookups at once")
         task = asyncio.get_running_loop().create_task(self._follow(parse(asked), body))
-        self._following.add(task)
+        self._following[task] = len(asked)
         task.add_done_callback(self._followed)
         return None
 
@@ -155,7 +157,7 @@ class Lookups:
         self._link.to_client(frame)
 
     def _followed(self, task: asyncio.Task[None]) -> None:
-        self._following.discard(task)
+        del self._following[task]
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("a lookup met a mistake of ours", exc_info=error)
             self._link.end("internal")
