@@ -102,6 +102,7 @@ class NewestContext(ssl.SSLContext):
 
     _now: Callable[[], ssl.SSLContext]
     _one: Lock
+    _spoken: Iterable[str] = ()
 
     @classmethod
     def of_client(cls, settings: UpstreamTlsSettings) -> "NewestContext":
@@ -110,11 +111,17 @@ class NewestContext(ssl.SSLContext):
         made._now, made._one = WatchedContext.of_client(settings).now, Lock()
         return made
 
+    def set_alpn_protocols(self, alpn_protocols: Iterable[str]) -> None:
+        """See ssl.SSLContext; httpcore2 calls it before each connection."""
+        self._spoken = alpn_protocols
+
     def wrap_bio(self, *args: Any, **named: Any) -> ssl.SSLObject:
         """See ssl.SSLContext; anyio calls it in threads."""
         with self._one:
             context = self._now()
-        return context.wrap_bio(*args, **named)
+            if self._spoken:
+                context.set_alpn_protocols(self._spoken)
+            return context.wrap_bio(*args, **named)
 
 
 class ServerTls:

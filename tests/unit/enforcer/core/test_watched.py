@@ -2,15 +2,16 @@
 
 import logging
 import os
+import ssl
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from tls_kit import Authority
 
-from enforcer.core.security.tls import TlsSettings
+from enforcer.core.security.tls import TlsSettings, UpstreamTlsSettings
 from enforcer.core.security.watched import WatchedFiles
-from enforcer.host.doors.certificates import WatchedContext
+from enforcer.host.doors.certificates import NewestContext, WatchedContext
 
 logger = logging.getLogger("test")
 
@@ -71,3 +72,16 @@ def test_each_try_is_told_and_said_once(
     file.write_text("22")
     assert [watched.now(tried.append) for _ in range(2)] == [22, 22]
     assert tried == [False, False, False, True]
+
+
+def test_the_newest_context_speaks_as_the_kept_one() -> None:
+    """Each connection is another one's: with the protocols that the library set, and the host's name."""
+    made = NewestContext.of_client(UpstreamTlsSettings())
+    made.set_alpn_protocols(["http/1.1"])
+    sent = ssl.MemoryBIO()
+    client = made.wrap_bio(ssl.MemoryBIO(), sent, False, b"upstream.test", None)
+    assert client.context.check_hostname
+    with pytest.raises(ssl.SSLWantReadError):
+        client.do_handshake()
+    hello = sent.read()
+    assert b"\x08http/1.1" in hello and b"upstream.test" in hello
