@@ -16,6 +16,7 @@ from typing import Any, Final, cast
 from prometheus_client import CollectorRegistry, MetricsHandler
 
 from streaming.contract.errors import WeirError
+from streaming.contract.topics import address_text
 from streaming.metrics import PrintableLabels
 
 CLIENTS_MAX: Final = 16
@@ -59,8 +60,7 @@ class MetricsListener(ThreadingHTTPServer):
     @property
     def url(self) -> str:
         """Where it is."""
-        host, port = str(self.server_address[0]), self.server_port
-        return f"{self.scheme}://{f'[{host}]' if ':' in host else host}:{port}/metrics"
+        return f"{self.scheme}://{address_text(str(self.server_address[0]), self.server_port)}/metrics"
 
     def get_request(self) -> tuple[Any, Any]:
         """See socketserver."""

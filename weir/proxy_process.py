@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from enforcer.host.server import Host
+from streaming.contract.topics import address_text
 from weir.foreground import AWAY, HERE, forget_ready_file, keep_memory, write_ready_file
 from weir.stopping import run_in_loop, stop_event, unless
 
@@ -61,7 +62,7 @@ async def _serve(make: Callable[[], Host[Any]], ready_file: Path | None, ask: As
 def _described(proxy: Host[Any]) -> dict[str, Any]:
     return {
         "pid": os.getpid(),
-        "listen": "{}:{}".format(*proxy.listen),
+        "listen": address_text(*proxy.listen),
         "metrics": proxy.metrics_url,
         "job": HERE if proxy.ready.is_set() else AWAY,
         **proxy.described,

@@ -42,7 +42,7 @@ from streaming.contract.backlog.decisions import TTL_MS, BacklogDecision
 from streaming.contract.decisions import CANDIDATE, Share
 from streaming.contract.errors import WeirError
 from streaming.contract.events import MAX_AHEAD_MS
-from streaming.contract.topics import Cluster
+from streaming.contract.topics import Cluster, address_text
 from streaming.contract.usage_events import DispatchUsage, GroupUsage, dispatch_usage
 from streaming.kafka_io.tail import Tail
 from streaming.kafka_io.threads import use_threads
@@ -157,9 +157,8 @@ class AdminService:
             tls = None if self._settings.tls is None else WatchedContext.of_metrics(self._settings.tls)
             self.metrics_url = serve_metrics(self._metrics.registry, *self._metrics_address, tls)
         listener = listen_at(self._listen, both=False)
-        host, port = listener.getsockname()[:2]
         scheme = "http" if self._settings.tls is None else "https"
-        self.url = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+        self.url = f"{scheme}://{address_text(*listener.getsockname()[:2])}"
         if not self.has_tokens:
             logger.warning("no tokens are configured: only clients on this machine are answered")
         self._watch.start()

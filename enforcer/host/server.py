@@ -33,7 +33,7 @@ from enforcer.host.moving import Mover
 from enforcer.host.sockets import Address, ended
 from enforcer.host.tasks import Tasks
 from enforcer.host.turns import Turns
-from streaming.contract.topics import CHECK_MS, KEPT_MS, Cluster, Topics
+from streaming.contract.topics import CHECK_MS, KEPT_MS, Cluster, Topics, address_text
 from streaming.metrics_server import serve_metrics
 
 logger = logging.getLogger(__name__)
@@ -165,7 +165,7 @@ class Host(ABC, Generic[C]):
         self._listener = listen_at(config.listen, config.shared)
         self.listen: Address = self._listener.getsockname()[:2]
         self.proxy_id = settings.id or f"{socket.gethostname()}-{self.listen[1]}"
-        bootstrap = ",".join(f"{host}:{port}" for host, port in config.kafka)
+        bootstrap = ",".join(address_text(*address) for address in config.kafka)
         self.cluster = Cluster(
             config.connection.get("bootstrap.servers", bootstrap),
             config.topics,
@@ -226,7 +226,7 @@ class Host(ABC, Generic[C]):
         beating = beat(self.metrics.loop_delay_seconds, self.budget.look)
         for work in (beating, self._tick(), *self.enforcement.work()):
             self.spawn(work)
-        logger.info("clients connect to %s:%d", *self.listen)
+        logger.info("clients connect to %s", address_text(*self.listen))
 
     async def serve(self, listener: socket.socket, accept: Accept) -> None:
         """Let clients in on one socket: no other room does. Who comes before the start is over waits."""

@@ -32,6 +32,7 @@ from enforcer.laws.enforcement import Enforcement
 from enforcer.laws.mutation.law import MutationQuotas
 from enforcer.wire.kafka import codec
 from streaming.contract.errors import WeirError
+from streaming.contract.topics import address_text
 
 
 class KafkaProxy(Host[Connection]):
@@ -117,7 +118,7 @@ class KafkaProxy(Host[Connection]):
     def described(self) -> dict[str, Any]:
         """Each broker's id, and our address that leads there."""
         ports = self.brokers.ports.items()
-        return {"brokers": {str(node): f"{self.listen[0]}:{port}" for node, port in ports}}
+        return {"brokers": {str(node): address_text(self.listen[0], port) for node, port in ports}}
 
     def in_force(self) -> object:
         """The policies of now, by which requests are read while no law is active."""

@@ -1,4 +1,4 @@
-"""Names of the Kafka topics (docs/contract.md 1)."""
+"""Names of the Kafka topics (docs/contract.md 1), and where they are."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,6 +9,15 @@ CHECK_MS = 10_000
 """How often a part looks at the topics where nothing else is said, ms."""
 KEPT_MS = 7 * 24 * 3600 * 1000
 """How long they hold events and decisions where nothing else is said, ms."""
+
+
+def address_text(host: str, port: int) -> str:
+    """`HOST:PORT`. IPv6 has brackets: librdkafka and URLs find no port in `::1:9092`.
+
+    >>> address_text("kafka", 9092), address_text("::1", 9092)
+    ('kafka:9092', '[::1]:9092')
+    """
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streaming.contract.errors import WeirError
+from streaming.contract.topics import address_text
 from streaming.policy.settings import read_settings
 from weir.foreground import forget_ready_file, host_port, http_url, return_memory, write_ready_file
 from weir.log import log_to_stderr
@@ -72,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     if args.upstream:
         http = http.model_copy(update={"upstream": args.upstream})
     if args.binary_address:
-        http = http.model_copy(update={"binary_address": "{}:{}".format(*args.binary_address)})
+        http = http.model_copy(update={"binary_address": address_text(*args.binary_address)})
     deciding = read_settings(ProxySettings, "proxy", args.settings)
     binary_tls = read_settings(PulsarSettings, "pulsar", args.settings).tls is not None
     tokens = tokens_of(args.tokens or settings.tokens_file, settings.tokens_env, os.environ)

@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from streaming.contract.topics import address_text
 from weir.foreground import host_port, http_url
 from weir.options import add, add_address, add_file, add_flag
 from weir.settings import DEFAULT_ADMIN, DEFAULT_LISTEN, DEFAULT_METRICS, DEFAULT_PULSAR_LISTEN
@@ -47,7 +48,7 @@ def add_stack_options(parser: argparse.ArgumentParser) -> None:
 
 def pulsar_service(text: str) -> str:
     """`HOST:PORT` or `local`; for argparse, so it raises ValueError on anything else."""
-    return text if text == LOCAL else "{}:{}".format(*host_port(text))
+    return text if text == LOCAL else address_text(*host_port(text))
 
 
 # argparse names a type by this in its message.

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from enforcer.host.doors.listening import listen_at
 from streaming.contract.errors import WeirError
+from streaming.contract.topics import address_text
 from weir.foreground import write_ready_file
 from weir.jars.folders import KAFKA
 from weir.jars.java import java_command
@@ -163,12 +164,12 @@ class LocalKafka(LocalServer):
     @property
     def bootstrap(self) -> str:
         """`HOST:PORT` of every broker's plain listener, comma-separated."""
-        return ",".join(f"{self._host}:{ports.plain}" for ports in self._ports)
+        return ",".join(address_text(self._host, ports.plain) for ports in self._ports)
 
     @property
     def sasl_bootstrap(self) -> str:
         """`HOST:PORT` of every broker's SASL listener, comma-separated."""
-        return ",".join(f"{self._host}:{ports.sasl}" for ports in self._ports)
+        return ",".join(address_text(self._host, ports.sasl) for ports in self._ports)
 
     def _begin(self) -> None:
         cluster_id = self.cluster_id()

@@ -11,6 +11,7 @@ from typing import Any, Final
 from enforcer.host.doors.certificates import WatchedContext
 from enforcer.host.doors.listening import listen_at
 from streaming.contract.errors import ConfigError, Problem, WeirError
+from streaming.contract.topics import address_text
 from streaming.policy.settings import read_settings
 from weir.foreground import StopSignal, forget_ready_file, host_port, write_ready_file
 from weir.log import teller
@@ -124,7 +125,7 @@ def _options(args: argparse.Namespace, policies: str | None) -> StackOptions:
     from streaming.policy.files import load_policies
 
     listen, admin, pulsar_listen = (
-        f"{host}:{port}" for host, port in (args.listen, args.admin, args.pulsar_listen)
+        address_text(*address) for address in (args.listen, args.admin, args.pulsar_listen)
     )
     return StackOptions(
         policies=None if policies is None else load_policies(policies),

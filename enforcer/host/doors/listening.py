@@ -7,6 +7,7 @@ from typing import Final
 
 from enforcer.host.sockets import Address
 from streaming.contract.errors import WeirError
+from streaming.contract.topics import address_text
 
 _BACKLOG: Final = 512
 
@@ -65,5 +66,4 @@ def _for_people(address: Address) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        host, port = address
-        raise WeirError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
+        raise WeirError(f"cannot listen on {address_text(*address)}: {error.strerror or error}") from error

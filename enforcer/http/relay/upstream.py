@@ -12,6 +12,7 @@ import httpx2
 
 from enforcer.http.metrics import HttpMetrics
 from streaming.contract.errors import WeirError
+from streaming.contract.topics import address_text
 
 Headers = list[tuple[bytes, bytes]]
 """As ASGI has them, names in small letters."""
@@ -70,8 +71,8 @@ class Address:
     @property
     def authority(self) -> str:
         """HOST:PORT for the Host header."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
+        text = address_text(self.host, self.port)
+        return text.rpartition(":")[0] if self.port == _PORTS[self.scheme] else text
 
     def __str__(self) -> str:
         return f"{self.scheme}://{self.authority}{self.base}"

@@ -10,14 +10,15 @@ import pytest
 from enforcer.core.settings import ProxySettings
 from enforcer.host.doors.listening import listen_at
 from enforcer.host.server import Host, ProxyConfig
+from enforcer.host.sockets import Address
 from streaming.contract.events import ANONYMOUS
 
 
 class BareHost(Host[Any]):
     """One whose clients say nothing."""
 
-    def __init__(self, **settings: Any) -> None:
-        config = ProxyConfig(kafka=(("127.0.0.1", 1),), listen=("127.0.0.1", 0))
+    def __init__(self, kafka: Address = ("127.0.0.1", 1), **settings: Any) -> None:
+        config = ProxyConfig(kafka=(kafka,), listen=("127.0.0.1", 0))
         super().__init__(config, made := ProxySettings(**settings), made, None)
         self.enforcement = cast(Any, SimpleNamespace(start=self.nothing, stop=self.nothing, work=tuple))
         self.came = asyncio.Event()
@@ -55,6 +56,13 @@ class Client:
     def drain(self, why: str = "stop") -> None:
         """See server.Client."""
         self.said.append(f"drain {why}")
+
+
+async def test_kafka_by_ipv6_is_reached_by_its_port() -> None:
+    """librdkafka finds none in ::1:9092, and takes all of it for an address."""
+    host = BareHost(("::1", 9092))
+    host._listener.close()
+    assert host.cluster.bootstrap == "[::1]:9092"
 
 
 async def test_a_connection_that_cannot_be_looked_at_ends_no_watch(caplog: pytest.LogCaptureFixture) -> None:

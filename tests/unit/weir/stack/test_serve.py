@@ -4,6 +4,7 @@ import fcntl
 import re
 import socket
 from argparse import Namespace
+from asyncio import Event
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +12,8 @@ from typing import Any
 import pytest
 
 from streaming.contract.errors import ConfigError, WeirError
+from weir.commands.up import pulsar_service
+from weir.proxy_process import _described
 from weir.stack import serve
 
 
@@ -115,3 +118,14 @@ def test_an_address_that_cannot_be_listened_on_is_told_why(host: str, why: str) 
         said = f"cannot listen on {re.escape(address)}: .*{why}.*; choose another address with --listen"
         with pytest.raises(WeirError, match=said):
             serve._check_port(address, "--listen")
+
+
+def test_addresses_of_ipv6_can_be_copied_into_clients(tmp_path: Path) -> None:
+    """`pulsar://::1:16650` is no URL, and librdkafka finds no port in `::1:19092`."""
+    here = ("::1", 19092)
+    given = dict.fromkeys(("kafka", "pulsar", "pulsar_admin", "settings", "restart"))
+    args = Namespace(listen=here, admin=here, pulsar_listen=here, data=tmp_path, **given)
+    options = serve._options(args, None)
+    proxy: Any = SimpleNamespace(listen=here, metrics_url=None, ready=Event(), described={})
+    assert {options.listen, options.admin, options.pulsar_listen} == {"[::1]:19092"}
+    assert _described(proxy)["listen"] == pulsar_service("[::1]:19092") == "[::1]:19092"
