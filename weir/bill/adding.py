@@ -13,7 +13,7 @@ import orjson
 from streaming.contract.broker_events import Backlog
 from streaming.contract.decisions import CANDIDATE
 from streaming.contract.errors import BadEvent, WeirError
-from streaming.contract.events import MAX_AHEAD_MS, Event, Refund, Request, load_object
+from streaming.contract.events import MAX_AHEAD_MS, OWN_AHEAD_MS, Event, Refund, Request, load_object
 from streaming.contract.fields import INT64_MAX, integer, text
 from streaming.contract.names import GROUP_PREFIXES, QUOTA_GROUP_PREFIX, namespace_of, subject_of
 from streaming.contract.printable import printable, printable_array
@@ -63,12 +63,15 @@ class Bill:
         entries: policies in force, which say whose a resource group is.
         requests: the topic of requests.
         max_ahead_ms: the job's setting of that name.
+        to_ms: what came from then on, ms since the epoch, is not taken.
     """
 
     def __init__(
-        self, entries: Mapping[str, Any], requests: str = Topics().requests, max_ahead_ms: int = MAX_AHEAD_MS
-    ) -> None:
+        self, entries: Mapping[str, Any], requests: str = Topics().requests, max_ahead_ms: int = MAX_AHEAD_MS,
+        to_ms: int = INT64_MAX,
+    ) -> None:  # fmt: skip
         self._payers, self._requests, self._max_ahead_ms = _payers(entries), requests, max_ahead_ms
+        self._until_ms = to_ms + max(max_ahead_ms, OWN_AHEAD_MS)
         self._charges: dict[str, Charges] = {}
         self._admitted: dict[str, tuple[int, int, int]] = {}
         self._waits: dict[str, int] = {}
@@ -90,7 +93,9 @@ class Bill:
                 return
             name, names = text(said, "id", None), ("mutations", "throttle_time_ms", "ts")
             charged, wait_ms, ts = (integer(said, key, None) for key in names)
-            self._admitted.setdefault(name, (charged, wait_ms, ts))
+            # What is later is of no request in the stretch, and may be most of the log.
+            if min(ts, integer(said, "applied_ts", ts)) < self._until_ms:
+                self._admitted.setdefault(name, (charged, wait_ms, ts))
         if len(self._admitted) > IDS_MAX:
             raise WeirError(f"more than {IDS_MAX} admissions to remember; bill a shorter stretch of time")
 
@@ -177,7 +182,7 @@ def bill(cluster: Cluster, from_ms: int, to_ms: int, max_ahead_ms: int = MAX_AHE
         WeirError: the cluster does not answer, or the stretch is too long.
     """
     topics = cluster.topics
-    adding = Bill(read_policies(cluster).entries, topics.requests, max_ahead_ms)
+    adding = Bill(read_policies(cluster).entries, topics.requests, max_ahead_ms, to_ms)
     with closing(TopicReader(cluster.bootstrap, cluster.client)) as reader:
         # To the topic's end: a decision comes after its request.
         for span in reader.spans(topics.decisions, from_ms, None):

@@ -212,3 +212,17 @@ def test_too_long_a_stretch_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     bill.take_decision(admission("a", 1))
     with pytest.raises(WeirError, match="shorter stretch"):
         bill.take_decision(admission("b", 1))
+
+
+def test_what_was_admitted_after_the_stretch_makes_it_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An hour of last week was refused for all that this week has admitted: no shorter one would do."""
+    monkeypatch.setattr(adding, "IDS_MAX", 2)
+    bill = Bill({}, max_ahead_ms=500, to_ms=10_000)
+    bill.take_decision(admission("late", 1, ts=9_000, applied_ts=90_000))
+    # A proxy whose clock is far ahead has decided it.
+    bill.take_decision(admission("own", 2, ts=90_000, applied_ts=10_999))
+    for number in range(3):
+        bill.take_decision(admission(f"after-{number}", 4, ts=11_000 + number))
+    for name in ("late", "own", "after-0"):
+        bill.take(request(name, "alice"))
+    assert rows(bill)["user=alice"]["partitions"] == 3
