@@ -10,6 +10,7 @@ from confluent_kafka.admin import AclOperation
 from enforcer.kafka.guard.apis import HIDDEN, READABLE
 from enforcer.wire.kafka.frames import METADATA
 from streaming.contract.errors import WeirError
+from streaming.contract.topics import address_text
 from weir.doctor.checks.visit import Visit, too_old, visit
 from weir.doctor.findings import Finding, error, ok, warning
 from weir.doctor.patient import BROKERS_MAX, Address, Patient, Unreached, broker_settings, metadata
@@ -41,7 +42,7 @@ def check_reach(patient: Patient) -> Iterator[Finding]:
 
 
 def _met(one: Visit, patient: Patient) -> Finding:
-    where = "{}:{}".format(*one.address)
+    where = address_text(*one.address)
     if not one.reached:
         return ok(f"{where} is out of reach ({_HERE})")
     if not one.answered:
@@ -69,7 +70,7 @@ def check_versions(patient: Patient) -> Iterator[Finding]:
 
 
 def _age(one: Visit) -> Finding:
-    where = "{}:{}".format(*one.address)
+    where = address_text(*one.address)
     newest = {key: last for key, (_, last) in one.versions.items()}
     gone = [key for key, (first, _) in one.versions.items() if key in READABLE and first > READABLE[key][1]]
     if gone:

@@ -13,6 +13,7 @@ from typing import Final
 from enforcer.control.access.auth import is_loopback
 from enforcer.core.security.doors import DoorSettings, ProxyProtocol
 from enforcer.core.security.tls import ClientAuth, TlsSettings
+from streaming.contract.topics import address_text
 from weir.doctor.checks.certificates import certificates_in, judged, validity
 from weir.doctor.checks.visit import connected
 from weir.doctor.findings import Finding, Status, error, ok, warning
@@ -99,7 +100,7 @@ def check_doors(patient: Patient) -> Iterator[Finding]:
     for name, found in patient.once(knocks).items():
         door = patient.doors[name]
         if found.open:
-            where, settings = f"{name} at {shown(door.address)}", settings_of(door, patient)
+            where, settings = f"{name} at {address_text(*door.address)}", settings_of(door, patient)
             silent = settings.tls is not None and found.certificate is None and not found.refused
             if silent and settings.proxy_protocol_from and _is_announced(name, settings):
                 yield ok(f"{where} is for {door.section}.proxy_protocol_from: TLS is not seen from here")
@@ -107,9 +108,9 @@ def check_doors(patient: Patient) -> Iterator[Finding]:
                 yield _of_door(where, door, found, settings.tls)
         elif door.given:
             mend = "start that part, or say where it listens, as to `weir up`"
-            yield warning(f"nobody listens for {name} at {shown(door.address)}", mend)
+            yield warning(f"nobody listens for {name} at {address_text(*door.address)}", mend)
         else:
-            empty.append(f"{name} at {shown(door.address)}")
+            empty.append(f"{name} at {address_text(*door.address)}")
     if empty:
         yield ok(f"nobody listens, and none was said to: {', '.join(empty)}")
 
@@ -158,7 +159,7 @@ def _in(file: str) -> list[bytes]:
 def check_admin(patient: Patient) -> Iterator[Finding]:
     """Whether the admin API asks who somebody is."""
     door, found = patient.doors["admin"], patient.once(knocks)["admin"]
-    where = f"the admin API at {shown(door.address)}"
+    where = f"the admin API at {address_text(*door.address)}"
     if not found.open:
         yield ok(f"nobody listens for {where}")
         return
@@ -185,7 +186,7 @@ async def _status(address: Address, tls: bool) -> int | None:
     with suppress(OSError, ValueError):
         # Of all of it: a limit of each read alone lets who answers byte by byte go on for ever.
         async with asyncio.timeout(KNOCK_S), connected(at, unverified() if tls else None) as (reader, writer):
-            writer.write(f"GET {_ASKED} HTTP/1.1\r\nHost: {shown(at)}\r\n\r\n".encode())
+            writer.write(f"GET {_ASKED} HTTP/1.1\r\nHost: {address_text(*at)}\r\n\r\n".encode())
             said = _STATUS.match(await reader.readline())
             return int(said[1]) if said else None
     return None
@@ -198,11 +199,6 @@ def beyond(address: Address) -> bool:
     (False, False, True, False)
     """
     return not is_loopback(address[0])
-
-
-def shown(address: Address) -> str:
-    """As people write it."""
-    return "{}:{}".format(*address)
 
 
 def _here(address: Address) -> Address:

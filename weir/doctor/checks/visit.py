@@ -16,6 +16,7 @@ from typing import Any, Final
 from enforcer.wire.kafka.codec import request_layout, response_layout
 from enforcer.wire.kafka.frames import API_VERSIONS, METADATA
 from streaming.contract.errors import WeirError
+from streaming.contract.topics import address_text
 from weir.doctor.patient import Address
 from weir.health import unverified
 
@@ -88,7 +89,7 @@ async def refuse_old(addresses: Sequence[Address], tls: ssl.SSLContext | None) -
             async with asyncio.timeout(VISIT_S), connected(address, tls) as (reader, writer):
                 versions = await _versions(reader, writer)
         if versions and too_old(versions):
-            where = "{}:{}".format(*address)
+            where = address_text(*address)
             raise WeirError(f"{where} is older than Kafka 3.0, the oldest that a proxy can stand before")
 
     await asyncio.gather(*map(ask, addresses))

@@ -55,6 +55,7 @@ def found_at(patient: Patient, met: Knock) -> tuple[str, str]:
     ("address", "with_tls", "given", "met", "status", "words"),
     [
         (NOWHERE, False, True, Knock(open=False), "warning", "nobody listens for proxy at 127.0.0.1:1"),
+        (("::1", 1), False, True, Knock(open=False), "warning", "nobody listens for proxy at [::1]:1"),
         (NOWHERE, False, False, Knock(open=False), "ok", "nobody listens, and none was said to: proxy"),
         (NOWHERE, False, True, Knock(open=True), "ok", "plain text, for this machine alone"),
         (BEYOND, False, True, Knock(open=True), "warning", "listens beyond this machine in plain text"),
