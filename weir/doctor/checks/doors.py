@@ -169,10 +169,11 @@ def check_admin(patient: Patient) -> Iterator[Finding]:
     status = asyncio.run(_status(door.address, bool(found.certificate or found.refused)))
     if status is None and _demands_certificate(patient.admin.tls, found):
         yield ok(f"{where} demands a certificate")
-    elif status is None:
-        yield warning(f"{where} does not answer", "look at its log")
     elif status == HTTPStatus.UNAUTHORIZED:
         yield ok(f"{where} answers nobody without a token")
+    elif status not in (HTTPStatus.OK, HTTPStatus.FORBIDDEN):
+        said = "does not answer" if status is None else f"answers with status {status}"
+        yield warning(f"{where} {said}", "look at its log")
     elif beyond(door.address):
         what = f"{where} has no tokens: everybody on that machine may change limits, and nobody else gets in"
         yield warning(what, "set admin.tokens_file (docs/admin_api.md), or listen on 127.0.0.1")

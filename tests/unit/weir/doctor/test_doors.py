@@ -223,6 +223,7 @@ def api(status: int) -> Iterator[Address]:
         (BEYOND[0], 401, "ok", "answers nobody without a token"),
         (BEYOND[0], 200, "warning", "has no tokens"),
         (BEYOND[0], 403, "warning", "has no tokens"),
+        (LOOPBACK, 503, "warning", "answers with status 503"),
     ],
 )
 def test_whether_the_admin_api_wants_tokens(host: str, status: int, expected: str, words: str) -> None:
