@@ -36,7 +36,7 @@ def dump(
         WeirError: the cluster does not answer, or the file cannot be written.
     """
     topics, counts = cluster.topics, DumpSummary()
-    history = History(max_ahead_ms, topics.requests)
+    history = History(max_ahead_ms, topics.requests, to_ms)
     reader = TopicReader(cluster.bootstrap, cluster.client)
     # Of policies the job, too, takes what is committed alone.
     committed = Reader(cluster.bootstrap, cluster.client)

@@ -14,7 +14,8 @@ import orjson
 
 from streaming.contract.decisions import CANDIDATE
 from streaming.contract.errors import BadEvent, WeirError
-from streaming.contract.events import MAX_AHEAD_MS, load_object, own_at
+from streaming.contract.events import MAX_AHEAD_MS, OWN_AHEAD_MS, load_object, own_at
+from streaming.contract.fields import INT64_MAX
 from streaming.contract.topics import Topics
 from streaming.laws.mutation.statements import LISTED_MS
 from streaming.laws.registry import LAWS
@@ -81,6 +82,7 @@ class History:
     Args:
         max_ahead_ms: the job's setting of that name.
         requests: the topic of requests.
+        to_ms: what came from then on, ms since the epoch, is not dumped.
 
     Attributes:
         late: ids and times of requests that were decided too late: of one that stands twice, maybe not both.
@@ -89,8 +91,11 @@ class History:
             those that have none come before them, as they arrived.
     """
 
-    def __init__(self, max_ahead_ms: int = MAX_AHEAD_MS, requests: str = Topics().requests) -> None:
+    def __init__(
+        self, max_ahead_ms: int = MAX_AHEAD_MS, requests: str = Topics().requests, to_ms: int = INT64_MAX
+    ) -> None:
         self.max_ahead_ms, self._requests = max_ahead_ms, requests
+        self._until_ms = to_ms + max(max_ahead_ms, OWN_AHEAD_MS)
         self.late: set[tuple[str, int]] = set()
         self.applied: dict[str, int] = {}
         self.turn: dict[str, int] = {}
@@ -152,12 +157,15 @@ class History:
             before = self._place(subject, refund, before)
         at = _time(decision, ts, "applied_ts")
         if at != ts:
-            self._apply(name, at)
             self._moved[subject] = at
-        else:
-            self.applied.pop(name, None)
-        if self._moved.get(subject) == at:
-            self._take_turn(name)
+        # What is later is not in the dump, and may be most of the log.
+        if min(ts, at) < self._until_ms:
+            if at != ts:
+                self._apply(name, at)
+            else:
+                self.applied.pop(name, None)
+            if self._moved.get(subject) == at:
+                self._take_turn(name)
         if subject:
             self._newest[subject] = max(before, at)
             _check_size(self._newest)
