@@ -4,6 +4,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
+from http.client import HTTPException
 from pathlib import Path
 from typing import Final
 from urllib.request import Request
@@ -152,7 +153,7 @@ class LocalPulsar(LocalServer):
         try:
             namespaces = json.loads(self._get(_NAMESPACES))
             return "public/default" in namespaces and self._get(_HEALTH).strip() == b"ok"
-        except (OSError, ValueError):
+        except (OSError, ValueError, HTTPException):
             return False
 
     def _get(self, path: str) -> bytes:

@@ -1,5 +1,6 @@
 """A local Pulsar that does not come up, and what is made before its first start."""
 
+import socket
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -109,6 +110,21 @@ def test_no_archive_written_is_an_error(
         archive_classes()
     assert pulsar.main() == 1
     assert capsys.readouterr().err.startswith("archive: Java wrote none for ")
+
+
+def test_what_answers_with_something_else_is_not_ready(tmp_path: Path) -> None:
+    """Another program at the port of the admin API: what it said ended the command in a traceback."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+
+        def greet() -> None:
+            with other.accept()[0] as asking:
+                asking.sendall(b"SSH-2.0-x\r\n")
+                asking.recv(4_096)
+
+        greeting = threading.Thread(target=greet, daemon=True)
+        greeting.start()
+        assert not LocalPulsar(tmp_path, admin_port=other.getsockname()[1])._ready()
+        greeting.join(5)
 
 
 class Admin(BaseHTTPRequestHandler):
