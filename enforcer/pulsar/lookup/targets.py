@@ -35,7 +35,9 @@ class Targets:
         self.secure = secure
         self._scheme = SECURE if secure else PLAIN
         self._bootstrap = {(host.lower(), port) for host, port in bootstrap}
-        self._patterns = [re.compile(_expression(pattern.lower())) for pattern in patterns]
+        # Of IPv6 a target has no brackets.
+        bare = (re.sub(r"[\[\]]", "", pattern.lower()) for pattern in patterns)
+        self._patterns = [re.compile(_expression(pattern)) for pattern in bare]
         self._known_max = known_max
         self._known: dict[Address, None] = {}
 
