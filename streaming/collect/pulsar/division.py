@@ -57,19 +57,23 @@ class Division:
         limit = pool.limits.rates[dimension]
         assert limit is not None
         total = sum(_sum(uses, dimension) for uses in pool.uses.values())
-        got: dict[Target, float] = {}
+        given: dict[str, float | None] = {}
         for broker, uses in pool.uses.items():
             standing = shares.standing(pool.name, broker, now_ms)
             if standing is ShareState.SILENT:
                 return None
-            share: float | None = None
+            given[broker] = None
             if standing is ShareState.ACTIVE:
-                share = shares.limit(pool.name, broker, DIMENSIONS[dimension])
+                given[broker] = shares.limit(pool.name, broker, DIMENSIONS[dimension])
             elif standing is ShareState.NOBODY and total > 0.0:
                 # As far as is known our brokers are alone with it.
-                share = limit * _sum(uses, dimension) / total
+                given[broker] = limit * _sum(uses, dimension) / total
+        # Of a limit that was lowered since then all have the same part as of the former one.
+        part = min(1.0, limit / (sum(share or 0.0 for share in given.values()) or limit))
+        got: dict[Target, float] = {}
+        for broker, share in given.items():
             place = (pool.name, dimension, broker)
-            self._last[place] = {} if share is None else self._broker(pool, place, share, in_force)
+            self._last[place] = {} if share is None else self._broker(pool, place, share * part, in_force)
             for target, rate in self._last[place].items():
                 got[target] = got.get(target, 0.0) + rate
         return {target: _level(pool, target, dimension, rate, in_force) for target, rate in got.items()}

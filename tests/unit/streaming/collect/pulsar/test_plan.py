@@ -82,6 +82,15 @@ def test_a_share_of_nothing_lets_next_to_nothing_pass() -> None:
         assert made.wanted[own(T1)].rates(Kind.PUBLISH) == Rates(1, -1)
 
 
+def test_shares_of_a_limit_that_was_lowered_since_are_lowered_with_it() -> None:
+    """As at a proxy: until the next round the brokers went on with what they had of the former one."""
+    shares = Shares()
+    shares.take("g", "b1", {"publishRateInMsgs": 600.0}, 1, ours=True)
+    shares.take("g", "b2", {"publishRateInMsgs": 400.0}, 1, ours=True)
+    counts = published("b1", (T1, 600)) | published("b2", (T2, 400))
+    assert msgs(plan(GROUP, counts, None, shares)) == {T1: 60.0, T2: 40.0}
+
+
 def test_partitions_of_a_topic_have_one_rate_wherever_they_are() -> None:
     """The level at which they use up together what the topic got at its brokers."""
     shares = Shares()
