@@ -17,6 +17,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from streaming.collect.pulsar.counters import Differences, Passage
+from streaming.collect.pulsar.limits import Slot
 from streaming.collect.pulsar.metrics import CollectMetrics
 from streaming.collect.pulsar.plan import Plan, Planner
 from streaming.collect.pulsar.pools import usage_events
@@ -197,7 +198,14 @@ class Collector:
     async def withdraw(self) -> None:
         """Take away all that was pushed."""
         self._rest.ask_again()
-        await self.pusher.push(self.pusher.all_removals(), now_ms())
+        left, tried = self.pusher.all_removals(), set[Slot]()
+        while left:
+            tried.update(await self.pusher.push(left, now_ms()))
+            # No later round comes for what a failure leaves untried. Where the limit for newcomers stays,
+            # topics must not fall back on it.
+            left = self.pusher.all_removals()
+            kept = {one.slot.namespace for one in left if not one.slot.topic}
+            left = [one for one in left if one.slot not in tried and one.slot.namespace not in kept]
 
     def _take(self, reading: BrokerReading, at_ms: int) -> Passage:
         for failure in reading.failures:

@@ -203,6 +203,25 @@ def test_limits_go_with_their_policy_or_with_the_collector(rig: Rig) -> None:
     assert rig.pulsar.set == {}
 
 
+@pytest.mark.parametrize(("kind", "left"), [("persistent", 1), ("namespaces", 3)])
+def test_at_the_stop_a_limit_that_stays_keeps_no_others(rig: Rig, kind: str, left: int) -> None:
+    """But where it is the one for newcomers: topics without their own would fall back on it."""
+    rig.entries = {**ENTRIES, f"topics.{T}2": {"dispatchRate": {"dispatchThrottlingRateInMsg": 5}}}
+    rig.round(0)
+    rig.round(1_000)
+    failed: list[str] = []
+
+    def fail(method: str, path: str) -> int:
+        if method != "DELETE" or f"/{kind}/a/b/" not in path or path not in (failed or [path]):
+            return 0
+        failed.append(path)
+        return 500
+
+    rig.pulsar.fail = fail
+    run(rig.collector.withdraw())
+    assert len(rig.pulsar.set) == left and failed[0] in rig.pulsar.set
+
+
 def test_the_interval_is_never_longer_than_a_round(rig: Rig) -> None:
     """A member that reports more rarely than that would expire."""
     assert rig.collector.interval_s() == 2.0
