@@ -6,10 +6,11 @@ from enum import Enum
 from operator import itemgetter
 from typing import Final
 
+from streaming.contract.names import INFLIGHT_GROUP_PREFIX, QUOTA_GROUP_PREFIX
 from streaming.kafka_io.newest import Newest
 
 GROUPS_MAX: Final = 100_000
-"""Shares of our brokers that are kept, the newest ones; without a share a group is not pushed."""
+"""Shares of our brokers that are kept, and groups of others', the newest; what is forgotten never came."""
 
 
 class ShareState(Enum):
@@ -51,7 +52,8 @@ class Shares:
         """
         if ours:
             self._own.put((group, broker), _Share(until_ms, limits))
-        elif limits is not None:
+        elif limits is not None and not group.startswith((QUOTA_GROUP_PREFIX, INFLIGHT_GROUP_PREFIX)):
+            # Of Kafka's quotas and requests in flight, which there may be more of, we divide nothing.
             self._elsewhere.put(group, max(until_ms, self._elsewhere.get(group) or 0))
 
     def standing(self, group: str, broker: str, now_ms: int) -> ShareState:

@@ -46,3 +46,12 @@ def test_what_is_kept_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
         shares.take(group, "proxy", LIMITS, 10, ours=False)
     states = [shares.standing(group, "b1", 0) for group in ("g1", "g3")]
     assert states == [ShareState.NOBODY, ShareState.ACTIVE]
+
+
+def test_shares_of_what_pulsar_does_not_know_take_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With many users of Kafka a group whose shares others have seemed to be our brokers' alone."""
+    monkeypatch.setattr(module, "GROUPS_MAX", 2)
+    shares = Shares()
+    for group in ("g", "quota/a", "quota/b", "inflight/c", "inflight/d"):
+        shares.take(group, "proxy", LIMITS, 10, ours=False)
+    assert shares.standing("g", "b1", 0) is ShareState.ELSEWHERE
