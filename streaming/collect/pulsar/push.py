@@ -95,6 +95,7 @@ class Pusher:
         self._began_ms: int | None = None
         self._crowded = False
         self._later_ms: dict[Slot, int] = {}
+        # Left to somebody else, with what they hold.
         self._foreign: dict[Slot, Rates | None] = {}
         self._known = False
 
@@ -175,10 +176,6 @@ class Pusher:
             self._metrics.pushes.labels(slot.kind, result).inc()
         self._count()
         return results
-
-    def foreign(self) -> Mapping[Slot, Rates | None]:
-        """Limits that are left to somebody else, with what they hold."""
-        return self._foreign
 
     async def look(self, slots: Iterable[Slot]) -> dict[Slot, Rates | RestError | None]:
         """What limiters hold now, whoever set them."""

@@ -95,7 +95,7 @@ def test_what_somebody_else_set_is_left_alone(fake: FakePulsar) -> None:
     assert fake.changes() == []
     fake.set.clear()
     assert step(pusher, {TOPIC: 100}, LOOK_AGAIN_MS) == {TOPIC: Result.SET}
-    assert pusher.foreign() == {}
+    assert pusher._foreign == {}
 
 
 def test_what_was_pushed_once_is_not_remembered_for_ever(fake: FakePulsar) -> None:
@@ -104,7 +104,7 @@ def test_what_was_pushed_once_is_not_remembered_for_ever(fake: FakePulsar) -> No
     pusher = pusher_of(fake)
     assert step(pusher, {TOPIC: 100, OTHER: 5}, 0) == {TOPIC: Result.FOREIGN, OTHER: Result.SET}
     assert step(pusher, {}, PUSH_APART_MS) == {OTHER: Result.REMOVED}
-    assert pusher.foreign() == {} and pusher._metrics.foreign_limits._value.get() == 0
+    assert pusher._foreign == {} and pusher._metrics.foreign_limits._value.get() == 0
     step(pusher, {}, 2 * LOOK_AGAIN_MS)
     assert not pusher._last_ms and not pusher._later_ms
 
@@ -159,7 +159,7 @@ def test_a_push_that_half_succeeded_is_ours_either_way(fake: FakePulsar, carried
     for again in (pusher, pusher_of(fake)):
         step(again, {TOPIC: 50}, PUSH_APART_MS)
         assert held(fake, TOPIC) == body_of(Kind.PUBLISH, Rates(50, -1))
-        assert again.foreign() == {}
+        assert again._foreign == {}
 
 
 @pytest.mark.parametrize(("status", "result"), [(500, Result.FAILED), (403, Result.REFUSED)])
