@@ -68,7 +68,7 @@ class Division:
             elif standing is ShareState.NOBODY and total > 0.0:
                 # As far as is known our brokers are alone with it.
                 given[broker] = limit * _sum(uses, dimension) / total
-        # Of a limit that was lowered since then all have the same part as of the former one.
+        # Together never more than a limit that was lowered since: all in the same part, as proxies do.
         part = min(1.0, limit / (sum(share or 0.0 for share in given.values()) or limit))
         got: dict[Target, float] = {}
         for broker, share in given.items():
