@@ -183,15 +183,28 @@ def room_near(near: str | None) -> str | None:
 
 
 @contextmanager
-def drafts(near: str | None) -> Iterator[Drafts]:
-    """Files in a folder that is gone afterwards, where `room_near` says.
+def work_folder(near: str | None) -> Iterator[Path]:
+    """A folder that is gone afterwards, where `room_near` says.
 
     Raises:
-        OSError: there is no room.
+        OSError: there is no room; it names the place.
     """
-    prefix = ".weir-replay-"
-    with tempfile.TemporaryDirectory(prefix=prefix, dir=room_near(near)) as folder, ExitStack() as held:
-        yield Drafts(Path(folder), held)
+    room = room_near(near) or tempfile.gettempdir()
+    try:
+        with tempfile.TemporaryDirectory(prefix=".weir-replay-", dir=room) as folder:
+            yield Path(folder)
+    except OSError as error:
+        if error.errno and not error.filename:
+            # A write that fails does not say where.
+            error.filename = room
+        raise
+
+
+@contextmanager
+def drafts(near: str | None) -> Iterator[Drafts]:
+    """Files in a `work_folder`; its errors."""
+    with work_folder(near) as folder, ExitStack() as held:
+        yield Drafts(folder, held)
 
 
 def read_timeline(initial: Mapping[str, Any], lines: Iterable[Line]) -> PolicyTimeline:

@@ -4,7 +4,6 @@ Same bytes as `streaming.replay.replay_local`; reader, timeline of policies and 
 """
 
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -29,7 +28,7 @@ from streaming.job.spark.settings import JobSettings, Profile
 from streaming.laws.law import StepContext
 from streaming.log.reading import Line, read_lines
 from streaming.policy.files import load_policies
-from streaming.replay import ReplayResult, ordered, read_timeline, room_near
+from streaming.replay import ReplayResult, ordered, read_timeline, work_folder
 
 QUERY_NAME = "weir-replay"
 _LINES_PER_FILE = 200_000
@@ -77,10 +76,10 @@ def replay_spark(
         given = given.model_copy(update={"shards": max(8, cores), "shuffle_partitions": cores})
     shards = given.shards or given.shuffle_partitions
     tuned = given.model_copy(update={"profile": Profile.THROUGHPUT})
-    with tempfile.TemporaryDirectory(prefix=".weir-replay-", dir=room_near(near)) as folder:
+    with work_folder(near) as folder:
         # First, since what is wrong with the files must not wait for a JVM.
-        staged = stage(policies, files, Path(folder))
-        session = build_session(tuned, jars=jars, work_dir=staged.work, checkpoint=folder)
+        staged = stage(policies, files, folder)
+        session = build_session(tuned, jars=jars, work_dir=staged.work, checkpoint=str(folder))
         try:
             return replay_staged(
                 session.spark, staged, shards=shards, tasks=tuned.shuffle_partitions, as_decided=as_decided

@@ -10,7 +10,7 @@ from law_kit import T0, policy, quota, refund, request
 
 from streaming.log.deciding import Replay
 from streaming.log.reading import Line, read_lines
-from streaming.replay import read_timeline, replay_local, replaying, summarise
+from streaming.replay import Drafts, read_timeline, replay_local, replaying, summarise
 from weir.cli import main
 
 POLICIES = """\
@@ -244,3 +244,18 @@ def test_the_timeline_of_a_log_is_the_same_for_every_reader(tmp_path: Path) -> N
     timeline = read_timeline({}, read_lines([events]))
     assert timeline.at(T0 + 999).entries == {}
     assert timeline.at(T0 + 1000).version == 2
+
+
+def test_want_of_room_names_the_folder(
+    tmp_path: Path, policies: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """That of the file of decisions, beside which a replay writes: a write that fails does not say where."""
+
+    def full(_: Drafts) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Drafts, "finish", full)
+    events, out = write(tmp_path / "log.jsonl", request("a", 0, 1)), str(tmp_path / "out.jsonl")
+    assert main(["replay", "--policies", policies, "--events", events, "--out", out]) == 1
+    assert f"weir: {tmp_path}: No space left on device\n" in capsys.readouterr().err
+    assert not list(tmp_path.glob(".weir-replay-*"))
