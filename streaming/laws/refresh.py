@@ -25,7 +25,9 @@ from streaming.laws.sheet import words_of
 from streaming.state.body import Body, decode, encode
 
 MAX_STANDING: Final = 131_072
-"""Rows of one shard; beyond it those written longest ago leave first: their life time simply ends."""
+STANDING_BYTES: Final = 1024 * MAX_STANDING
+"""Rows of one shard and bytes of their decisions, since a backlog's plan of evictions may fill a record;
+beyond either those written longest ago leave first: their life time simply ends."""
 REPEATED_MAX: Final = RECORD_BYTES_MAX - len(b',"repeat":true')
 """Bytes of key and value. What is larger was not written either."""
 _SCHEMA: Final = pa.schema(
@@ -92,8 +94,8 @@ class Refresh:
         columns = zip(*holding, strict=True) if holding else [()] * len(_SCHEMA.names)
         added = pa.table([pa.array(column) for column in columns], names=_SCHEMA.names).cast(_SCHEMA)
         self._rows = pa.concat_tables([kept, added])
-        if len(self) > MAX_STANDING:
-            self._rows = self._rows.take(pc.sort_indices(self._rows["written"])[len(self) - MAX_STANDING :])
+        if len(self) > MAX_STANDING or self._rows.nbytes > STANDING_BYTES:
+            self._rows = _newest(self._rows)
 
     def repeats(self, now: int, stand: Callable[[pa.Array], Flags] | None = None) -> DecisionTexts | None:
         """What must be said again at `now` (event time, ms), and counts as of it; what has ended leaves.
@@ -148,6 +150,14 @@ def _latest(decided: Decided, form: DecisionForm) -> Decided:
     # Of what is assigned to one place the last remains.
     last[subject] = np.arange(len(subject))
     return decided.take(np.sort(last))
+
+
+def _newest(rows: pa.Table) -> pa.Table:
+    """Those written last, as many as are kept, in the order of their writing."""
+    order = pc.sort_indices(rows["written"])
+    sizes = pc.binary_length(rows["value"]).take(order).to_numpy()
+    fit = int(np.searchsorted(np.cumsum(sizes[::-1]), STANDING_BYTES, side="right"))
+    return rows.take(order[max(0, len(rows) - min(fit, MAX_STANDING)) :])
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:

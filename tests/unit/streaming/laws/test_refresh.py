@@ -167,9 +167,12 @@ def test_the_live_step_repeats_no_limit_whose_policy_is_gone() -> None:
             assert told.value == []
 
 
-def test_the_table_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("bound", "most"), [("MAX_STANDING", 3), ("STANDING_BYTES", 3 * len(orjson.dumps(limit("p0", 0))))]
+)
+def test_the_table_is_bounded(monkeypatch: pytest.MonkeyPatch, bound: str, most: int) -> None:
     """Beyond the bound those written longest ago leave: their life time simply ends."""
-    monkeypatch.setattr(refresh, "MAX_STANDING", 3)
+    monkeypatch.setattr(refresh, bound, most)
     held = Refresh(LIMIT, None)
     for number in range(5):
         note(held, LIMIT, limit(f"p{number}", number), now=number)
