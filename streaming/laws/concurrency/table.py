@@ -102,17 +102,21 @@ class ConcurrencyTable(SubjectTable, LawState):
         return _decisions(samples, chosen, results)
 
     def sweep(self, timeline: PolicyTimeline, horizon: int) -> None:
-        """Let rows go that are as if never seen: at their start, of an era that ended, idle for FORGET_MS.
+        """Let rows go that are as if never seen: of an era that ended, idle for FORGET_MS, or at their start,
+        once their limit stands no more.
 
         What changed up to `horizon` is settled for all, so that the timeline may forget it.
         """
         idle = np.flatnonzero(self.state["last"] < horizon)
-        afresh = self._ended(idle, horizon, timeline) | (self.state["last"][idle] <= horizon - FORGET_MS)
+        last = self.state["last"][idle]
+        afresh = self._ended(idle, horizon, timeline) | (last <= horizon - FORGET_MS)
+        stands = last > horizon - STANDS_MS
         limits = settings_of(timeline.at(horizon))
         number = limits.of(self.names.take(pa.array(idle)))
         keep = np.ones(len(self), dtype=np.bool_)
-        for row, settings, ended in zip(idle.tolist(), number.tolist(), afresh.tolist(), strict=True):
-            keep[row] = not ended and self._has_learned(row, limits.kinds[settings])
+        columns = (column.tolist() for column in (idle, number, afresh, stands))
+        for row, settings, ended, said in zip(*columns, strict=True):
+            keep[row] = not ended and (said or self._has_learned(row, limits.kinds[settings]))
         self.keep(keep)
         self.bound(MAX_PARTITIONS)
 

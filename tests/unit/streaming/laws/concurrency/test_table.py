@@ -188,6 +188,17 @@ def test_a_limit_stands_under_its_policy_only(between: dict[str, Any] | None) ->
     assert afresh["limit"] == 90 and stands(table, 40, timeline, "orders-3") == [True]
 
 
+def test_a_limit_at_its_start_stands_for_an_hour() -> None:
+    """A fixed one is always there: a sweep took it away after five minutes, so that it was said no more."""
+    timeline = timeline_of({ALL: {"algorithm": "fixed", "useWindowed": False}})
+    table = ConcurrencyTable()
+    fold(table, [bad(0)], timeline, NOW)
+    table.sweep(timeline, T0 + STANDS_MS - 1)
+    assert stands(table, STANDS_MS - 1, timeline, "orders-3") == [True]
+    table.sweep(timeline, T0 + STANDS_MS)
+    assert len(table) == 0
+
+
 def test_a_row_whose_policy_is_gone_is_swept() -> None:
     """Nothing can be judged by it any more."""
     timeline = timeline_of({ALL: PLAIN}, [(5, ALL, None)])
