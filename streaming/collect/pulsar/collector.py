@@ -38,6 +38,9 @@ NEWCOMER_FRACTION: Final = 0.05
 """Part of a group's limit for each topic without a limit of its own, as that of a proxy without a share."""
 IDLE_ROUNDS: Final = 3
 """Rounds without traffic after which a topic's own limit is taken away."""
+PASSES_MAX: Final = 11
+"""At the stop those for newcomers are taken away first, then those of topics until ten of a namespace have
+failed: each may take long."""
 
 logger = logging.getLogger("weir.collect")
 
@@ -196,16 +199,17 @@ class Collector:
                 raise
 
     async def withdraw(self) -> None:
-        """Take away all that was pushed."""
+        """Take away all that was pushed, as far as it goes."""
         self._rest.ask_again()
-        left, tried = self.pusher.all_removals(), set[Slot]()
-        while left:
-            tried.update(await self.pusher.push(left, now_ms()))
-            # No later round comes for what a failure leaves untried. Where the limit for newcomers stays,
-            # topics must not fall back on it.
+        tried = set[Slot]()
+        # No later round comes for what a failure leaves untried.
+        for _ in range(PASSES_MAX):
             left = self.pusher.all_removals()
+            # Where the limit for newcomers stays, topics must not fall back on it.
             kept = {one.slot.namespace for one in left if not one.slot.topic}
-            left = [one for one in left if one.slot not in tried and one.slot.namespace not in kept]
+            left = [one for one in left if not (one.slot.topic and one.slot.namespace in kept)]
+            left = [one for one in left if one.slot not in tried]
+            tried.update(await self.pusher.push(left, now_ms()))
 
     def _take(self, reading: BrokerReading, at_ms: int) -> Passage:
         for failure in reading.failures:

@@ -203,8 +203,9 @@ def test_limits_go_with_their_policy_or_with_the_collector(rig: Rig) -> None:
     assert rig.pulsar.set == {}
 
 
+@pytest.mark.parametrize("failing", ["DELETE", "GET"])
 @pytest.mark.parametrize(("kind", "left"), [("persistent", 1), ("namespaces", 3)])
-def test_at_the_stop_a_limit_that_stays_keeps_no_others(rig: Rig, kind: str, left: int) -> None:
+def test_at_the_stop_a_limit_that_stays_keeps_no_others(rig: Rig, kind: str, left: int, failing: str) -> None:
     """But where it is the one for newcomers: topics without their own would fall back on it."""
     rig.entries = {**ENTRIES, f"topics.{T}2": {"dispatchRate": {"dispatchThrottlingRateInMsg": 5}}}
     rig.round(0)
@@ -212,7 +213,7 @@ def test_at_the_stop_a_limit_that_stays_keeps_no_others(rig: Rig, kind: str, lef
     failed: list[str] = []
 
     def fail(method: str, path: str) -> int:
-        if method != "DELETE" or f"/{kind}/a/b/" not in path or path not in (failed or [path]):
+        if method != failing or f"/{kind}/a/b/" not in path or path not in (failed or [path]):
             return 0
         failed.append(path)
         return 500
@@ -220,6 +221,21 @@ def test_at_the_stop_a_limit_that_stays_keeps_no_others(rig: Rig, kind: str, lef
     rig.pulsar.fail = fail
     run(rig.collector.withdraw())
     assert len(rig.pulsar.set) == left and failed[0] in rig.pulsar.set
+
+
+def test_at_the_stop_not_all_are_tried_while_all_fail(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each may take long, and there may be thousands: nothing else ended the collector."""
+    monkeypatch.setattr(module, "PASSES_MAX", 2)
+    rig.entries = {**ENTRIES, f"topics.{T}2": {"dispatchRate": {"dispatchThrottlingRateInMsg": 5}}}
+    rig.round(0)
+    rig.round(1_000)
+
+    def fail(method: str, path: str) -> int:
+        return 500 if method == "DELETE" and "/persistent/" in path else 0
+
+    rig.pulsar.fail = fail
+    run(rig.collector.withdraw())
+    assert len(rig.pulsar.set) == 2 and sum(fail(*call) > 0 for call in rig.pulsar.calls) == 1
 
 
 def test_the_interval_is_never_longer_than_a_round(rig: Rig) -> None:
