@@ -135,7 +135,7 @@ class History:
                 continue
             if not isinstance(decision.get("id"), str):
                 continue
-            if decision.get("late") is True:
+            if decision.get("late") is True and self._is_near(decision):
                 self.late.add((decision["id"], _time(decision, 0)))
                 _check_size(self.late)
             subject, ts = _whose(decision), decision.get("ts")
@@ -158,8 +158,7 @@ class History:
         at = _time(decision, ts, "applied_ts")
         if at != ts:
             self._moved[subject] = at
-        # What is later is not in the dump, and may be most of the log.
-        if min(ts, at) < self._until_ms:
+        if self._is_near(decision):
             if at != ts:
                 self._apply(name, at)
             else:
@@ -169,6 +168,11 @@ class History:
         if subject:
             self._newest[subject] = max(before, at)
             _check_size(self._newest)
+
+    def _is_near(self, decision: dict[str, Any]) -> bool:
+        """Whether its event may be in the dump; what is later is not, and may be most of the log."""
+        ts = _time(decision, 0)
+        return min(ts, _time(decision, ts, "applied_ts")) < self._until_ms
 
     def _place(self, subject: str, name: object, before: int) -> int:
         """Note when a refund that an admission lists was applied, not before `before`; that time."""

@@ -221,12 +221,12 @@ def test_memory_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_was_applied_after_the_stretch_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An hour of last week was refused for what this week has applied late: no shorter one would do."""
+    """An hour of last week was refused for what was late this week: no shorter one would do."""
     monkeypatch.setattr(dump_lines, "IDS_MAX", 1)
     history = History(max_ahead_ms=500, to_ms=10_000)
-    after = [decision(f"after-{n}", 11_000 + n, applied_ts=12_000) for n in range(3)]
-    history.read_decisions([decision("in", 5_000, applied_ts=9_000), *after])
-    assert (history.applied, history.turn) == ({"in": 9_000}, {"in": 1})
+    after = [decision(f"after-{n}", 11_000 + n, applied_ts=12_000, late=True) for n in range(3)]
+    history.read_decisions([decision("in", 5_000, applied_ts=9_000, late=True), *after])
+    assert (history.applied, history.turn) == ({"in": 9_000}, {"in": 1}) and history.late == {("in", 5_000)}
 
 
 def test_a_report_on_a_backlog_that_came_late_is_placed_by_its_topic(history: History) -> None:
