@@ -4,6 +4,7 @@ Pulsar's brokers answer 307 where another one owns the topic. The request goes t
 credential, so only to hosts that are ours, and only if the upstream itself named them.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -12,6 +13,7 @@ from urllib.parse import urljoin, urlsplit
 
 from enforcer.http.metrics import HttpMetrics
 from enforcer.http.relay.upstream import Address, ApiRequest, Headers, Reply, Upstream, UpstreamFailed
+from streaming.contract.topics import address_text
 
 REDIRECTS_MAX: Final = 5
 """How often one request may be sent on: brokers send it to the owner at once, and a circle ends."""
@@ -35,7 +37,8 @@ class Redirects:
     ) -> None:
         self._upstream = upstream
         self._home = home
-        self._allowed = [pattern.lower() for pattern in allowed]
+        # The brackets of IPv6 are meant as such.
+        self._allowed = [re.sub(r"^\[(?=.*:.*\])", "[[]", pattern.lower()) for pattern in allowed]
         self._metrics = metrics
 
     async def send(self, request: ApiRequest) -> Reply:
@@ -83,7 +86,8 @@ class Redirects:
             return False
         if to.host == self._home.host and to.scheme == self._home.scheme:
             return True
-        names = to.host, f"{to.host}:{to.port}"
+        text = address_text(to.host, to.port)
+        names = to.host, f"{to.host}:{to.port}", text, text.rpartition(":")[0]
         return any(fnmatchcase(name, pattern) for name in names for pattern in self._allowed)
 
     def _headers(self, to: Address, headers: Headers) -> Headers:

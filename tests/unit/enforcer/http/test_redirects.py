@@ -55,6 +55,14 @@ async def test_only_known_hosts(location: str) -> None:
     assert front.count("weir_http_redirects_total", result="refused") == 1
 
 
+async def test_a_host_by_ipv6_has_brackets() -> None:
+    """As the refusal names it, and nothing else is meant by them."""
+    front = Front(allowed_hosts=["[2001:db8::1]:8080"])
+    for host, status in (("[2001:db8::1]", 204), ("[2001:db8::1:8080]", 502), ("2", 502)):
+        front.pulsar.answers[f"PUT pulsar:8080{TOPIC}"] = sent_on(f"http://{host}:8080{TOPIC}")
+        assert (await front.ask("PUT", TOPIC, authorization="Bearer t")).status == status
+
+
 async def test_a_credential_that_came_by_tls_does_not_leave_without() -> None:
     """Even to a host that is allowed; by TLS it goes there."""
     front = Front(upstream="https://pulsar", allowed_hosts=["broker-*"])
