@@ -68,14 +68,16 @@ class Targets:
 
 def _expression(pattern: str) -> str:
     host, colon, port = pattern.rpartition(":")
+    end = ""
     if len(host) > 1 and host.endswith("*"):
         end = r"[\d.]*" if _ADDRESS.fullmatch(host) else "[^.]*"
-        return _any(host[:-1]) + end + _any(colon + port)
-    return _any(pattern)
+        host = host[:-1]
+    # Of IPv6 any port must not be the end of another address.
+    return _any(host) + end + colon + _any(port, "[^:]*" if colon else ".*")
 
 
-def _any(pattern: str) -> str:
-    return ".*".join(map(re.escape, pattern.split("*")))
+def _any(pattern: str, meant: str = ".*") -> str:
+    return meant.join(map(re.escape, pattern.split("*")))
 
 
 def parse_target(text: str) -> Address | None:

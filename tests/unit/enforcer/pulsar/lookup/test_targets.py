@@ -45,6 +45,7 @@ def test_nothing_else_can_be_reached() -> None:
         ("10.0.0.*:6650", "10.0.0.17", "10.0.0.17.evil.example"), ("10.0.*:*", "10.0.3.4", "10.0.example"),
         ("[2001:db8::1]:6650", "2001:db8::1", "2001:db8::2"),
         ("[2001:db8::*]:6650", "2001:db8::7", "2001:db8::.example"),
+        ("[2001:db8::1]:*", "2001:db8::1", "2001:db8::1:5"),
         ("*.internal:6650", "a.b.internal", "a.internal.example"), ("*:6650", "a.b.example", None),
     ],
 )
