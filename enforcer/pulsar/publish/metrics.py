@@ -61,7 +61,7 @@ class PublishMetrics(MetricTable):
 
     prefix = "weir_publish_"
 
-    queued_sends = read_gauge("SENDs that wait in the proxy", of="_room.sends")
+    queued_sends = read_gauge("SENDs that wait, and CLOSE_PRODUCERs behind them", of="_room.sends")
     queued_bytes = read_gauge("Their bytes", of="_room.size")
     unread_connections = read_gauge("Connections not read, since too much of theirs waits", of="_room.unread")
     unsent_sends = read_counter("SENDs that waited and were never sent", "reason")

@@ -1,4 +1,4 @@
-"""Bytes of SENDs that wait, with a bound for each connection and one for the process.
+"""Bytes of SENDs that wait and what closes their producers, bounded for each connection and for the process.
 
 A connection above its bound is not read until half of that is gone: its client's other frames wait too then,
 as they do on a broker, which knows nothing finer. Where the process holds too much, only those are not read
@@ -44,7 +44,7 @@ class Room:
 
     Attributes:
         size: bytes that all connections hold.
-        sends: SENDs that all hold.
+        sends: SENDs that all hold, and CLOSE_PRODUCERs behind them.
 
     Args:
         each_max: bound of a connection, bytes.
@@ -64,7 +64,7 @@ class Room:
         return len(self._unread)
 
     def take(self, held: HeldBytes, size: int) -> None:
-        """A SEND begins to wait."""
+        """One of them begins to wait."""
         size += EACH_BYTES
         held.size += size
         self.size += size
