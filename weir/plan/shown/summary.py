@@ -18,12 +18,17 @@ def summary(plans: Sequence[Plan], proven: int | None) -> dict[str, Any]:
         proven: how many recorded decisions came out again; None: none were given.
     """
     first, *others = plans
-    subjects = _subjects(first)
-    for plan in others:
-        for name, sides in _subjects(plan).items():
-            own = subjects.setdefault(name, {"policies": sides["policies"]})
-            own[plan.name] = sides["against"] | {"flips": sides["flips"]}
-    told: dict[str, Any] = {"subjects": {name: subjects[name] for name in sorted(subjects)}}
+    found = [_subjects(plan) for plan in plans]
+    told: dict[str, Any] = {"subjects": {}}
+    for name in sorted({name for subjects in found for name in subjects}):
+        # Whom a plan does not know, neither of its sides limits.
+        before = next(subjects[name] for subjects in found if name in subjects)["policies"]
+        unknown = {"flips": _flips(0, 0), "policies": before, "against": before}
+        own, *rest = (subjects.get(name, unknown) for subjects in found)
+        told["subjects"][name] = own | {
+            plan.name: sides["against"] | {"flips": sides["flips"]}
+            for plan, sides in zip(others, rest, strict=True)
+        }
     told |= {"proven": proven, **_plan(first)}
     if others:
         told["plans"] = {plan.name: _plan(plan) for plan in plans}

@@ -61,6 +61,18 @@ def test_strange_logs_can_be_planned(tmp_path: Path, name: str) -> None:
     assert {row.fate for row in same.plans[0].rows} <= {SAME} and same.plans[0].recorded.first is None
 
 
+def test_whom_one_of_several_files_limits_has_all_sides(tmp_path: Path) -> None:
+    """Zeros where nothing limits: `bob` had no `against`, and `alice` not the second file's name."""
+    log = [request("a", 0, 1), request("b", 1, 1, user="bob")]
+    found = planned(tmp_path, log, {}, quotas_of(alice=1), quotas_of(bob=1), totals=True)
+    subjects = summary(found.plans, found.proven)["subjects"]
+    sides = ("policies", "against", "after1.yaml")
+    for user, events in (("alice", [0, 1, 0]), ("bob", [0, 0, 1])):
+        own = subjects[f"user={user}"]
+        assert [own[side]["events"] for side in sides] == events
+        assert own["flips"] == own["after1.yaml"]["flips"] == {"allow_to_refuse": 0, "refuse_to_allow": 0}
+
+
 MOMENTS, COUNTS = st.integers(0, 20_000), st.integers(0, 200)
 EVENTS = st.one_of(
     st.builds(lambda at, n, user: request(f"r{at}", at, n, user=user), MOMENTS, COUNTS,
