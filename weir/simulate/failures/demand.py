@@ -20,6 +20,7 @@ GROUPS_MAX: Final = 100
 """Groups of which traffic is."""
 BIN_MS: Final = 600_000
 """The worst time of a log is looked for at multiples of it."""
+_MINUTE_MS: Final = 60_000
 
 
 @dataclass(slots=True)
@@ -92,14 +93,18 @@ class Demand:
         return 1
 
     def worst_ms(self, law: str, span_ms: int) -> int:
-        """When the stretch of a length begins in which most is wanted of a law; 0: nothing is."""
+        """When the stretch of a length begins in which most is wanted of a law: at the minute of its first
+        event, which may come later in its ten minutes than a simulation lasts. 0: nothing is.
+        """
         bins: dict[int, float] = {}
         for event in self.of[law]:
             place = event.ts // BIN_MS
             bins[place] = bins.get(place, 0.0) + WEIGHTS[law](event)
         width = max(1, span_ms // BIN_MS)
         sums = {begin: sum(bins.get(begin + n, 0.0) for n in range(width)) for begin in bins}
-        return max(sums, key=lambda begin: (sums[begin], -begin), default=0) * BIN_MS
+        worst = max(sums, key=lambda begin: (sums[begin], -begin), default=0) * BIN_MS
+        first = next((event.ts for event in self.of[law] if event.ts >= worst), 0)
+        return int(first // _MINUTE_MS * _MINUTE_MS)
 
     def between(self, law: str, begin: int, end: int) -> tuple[list[Any], int]:
         """Its events from a time to before another, and how many of them were left out.

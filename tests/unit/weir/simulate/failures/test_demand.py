@@ -21,7 +21,7 @@ def of(*events: dict[str, object]) -> Demand:
 
 
 def test_the_worst_time_is_where_most_is_wanted() -> None:
-    """The earliest of them, at a whole ten minutes; none where nothing is."""
+    """The earliest of them, of whole ten minutes; none where nothing is."""
     begin = T0 // BIN_MS * BIN_MS - T0
     log = of(
         request("a", begin, 5), request("b", begin + BIN_MS, 3), request("c", begin + 2 * BIN_MS, 3),
@@ -31,6 +31,14 @@ def test_the_worst_time_is_where_most_is_wanted() -> None:
     assert log.worst_ms("mutation", 2 * BIN_MS) == T0 + begin
     assert of(*[request("b", begin + BIN_MS, 9)]).worst_ms("mutation", BIN_MS) == T0 + begin + BIN_MS
     assert log.worst_ms("dispatch", BIN_MS) == 0
+
+
+def test_the_worst_time_of_a_short_log_is_when_it_begins() -> None:
+    """Eight minutes into its ten: a simulation of fewer minutes found no events of it."""
+    first = T0 // BIN_MS * BIN_MS - T0 + 485_000
+    assert of(request("a", first, 5), request("b", first + 1_000, 5)).worst_ms("mutation", BIN_MS) == (
+        T0 + first - 5_000
+    )
 
 
 def test_dry_runs_want_nothing() -> None:
