@@ -309,6 +309,9 @@ class PolicyReader:
                 " first"
             ) from absent
         self._partitions = len(spans)
+        if any(map(self._reader.made_again, spans)):
+            # What the former topic said is in force no longer.
+            self.log = PolicyLog(told_max=self.log.told_max)
         for message in self._reader.read_on(spans, timeout_s):
             self.log.take(message.value(), message.timestamp()[1])
             if time.monotonic() > deadline:

@@ -185,6 +185,10 @@ class Reader:
             if time.monotonic() > deadline:
                 raise self._failed(span.topic, f"it stalled at offset {position} of {span.end}")
 
+    def made_again(self, span: Span) -> bool:
+        """Whether less stands in a partition than was read on of it: it is of a new topic."""
+        return self._read_to.get((span.topic, span.partition), 0) > span.end
+
     def read_on(self, spans: Iterable[Span], limit_s: float = STALL_LIMIT_S) -> Iterator[Message]:
         """The records of spans but for those that were read on before; a topic made again begins anew.
 
@@ -193,8 +197,7 @@ class Reader:
         """
         for span in spans:
             key = span.topic, span.partition
-            known = self._read_to.get(key, span.start)
-            start = span.start if known > span.end else max(known, span.start)
+            start = span.start if self.made_again(span) else max(self._read_to.get(key, 0), span.start)
             for message in self.messages(replace(span, start=start), limit_s):
                 self._read_to[key] = (message.offset() or 0) + 1
                 yield message

@@ -1,0 +1,48 @@
+"""Who reads `weir.policies` on, without a broker."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from message_kit import Record
+
+from streaming.contract.topics import Cluster
+from streaming.kafka_io import policy_topic
+from streaming.kafka_io.policy_topic import PolicyReader
+from streaming.kafka_io.reader import Reader, Span
+
+A, B = "quotas[user=a]", "quotas[user=b]"
+
+
+class Stored(Reader):
+    """A reader of a topic of one partition, whose records are these."""
+
+    records: list[Record]
+
+    def spans(self, *_: Any, **__: Any) -> list[Span]:
+        """All of it."""
+        return [Span(topic="t", partition=0, start=0, end=len(self.records))]
+
+    def messages(self, span: Span, limit_s: float = 1.0) -> Iterator[Any]:
+        """Its records there."""
+        yield from self.records[span.start : span.end]
+
+
+def record(path: str, rate: float, offset: int) -> Record:
+    """One that sets a rate."""
+    value = {"controller_mutation_rate": rate}
+    return Record({"type": "policy", "path": path, "value": value}, offset=offset)
+
+
+def test_a_topic_made_again_says_alone_what_is_in_force(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`weir top --watch` went on to name the former topic's limits, and counted its versions."""
+    monkeypatch.setattr(policy_topic, "Reader", Stored)
+    with PolicyReader(Cluster("127.0.0.1:1"), told_max=0) as reader:
+        monkeypatch.setattr(Stored, "records", [record(A, 1, 0), record(B, 2, 1)], raising=False)
+        assert set(reader.read(5).entries) == {A, B}
+        monkeypatch.setattr(Stored, "records", [record(B, 3, 0)])
+        log = reader.read(5)
+        assert dict(log.entries) == {B: {"controller_mutation_rate": 3}}
+        assert (log.newest_version, log.told_max) == (2, 0)
+        monkeypatch.setattr(Stored, "records", [])
+        assert dict(reader.read(5).entries) == {}
