@@ -23,6 +23,10 @@ _BACK_MS: Final = {
     "admission": 600_000, "share": 180_000, "dispatch": 60_000, "limit": 10_000, "backlog": 180_000,
 }  # fmt: skip
 """How long before a decision the events are that led to it."""
+_ASKED: Final = {
+    "admission": "request", "dispatch": "dispatch_usage", "limit": "latency", "backlog": "backlog",
+}  # fmt: skip
+"""What each decision answers."""
 _BEFORE_MS: Final = 600_000
 _PLACE: Final = re.compile(r"(-\d+-\d+(/\d+)?|:\d+)\Z")
 _LATE_MS: Final = 60_000
@@ -83,7 +87,10 @@ def find(source: Source, wanted: Wanted) -> Explanation:
     found = Explanation(decision=None if decision is None else decision.fields, event=event)
     at = _at(found.said)
     if event is None and decision is not None:
-        found.event = next(_named(source.events, at - _LATE_MS, at + _LATE_MS, decision.name), None)
+        # An id names an event among those of its type.
+        asked = _ASKED.get(str(decision.fields.get("type")))
+        named = _named(source.events, at - _LATE_MS, at + _LATE_MS, decision.name)
+        found.event = next((told for told in named if told.fields.get("type") == asked), None)
     subject = wanted.subject or subject_of(found.said)
     found.before = _before(source, found.said, subject, at)
     _find_policy(source, found, at)

@@ -202,6 +202,17 @@ def test_what_a_proxy_decided_is_found_without_the_job(
     assert "the law would have said allow" in capsys.readouterr().out
 
 
+def test_an_event_of_another_type_may_have_its_id(
+    files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was taken for what was decided: of a delivery it said that the decision cannot be read."""
+    events = tmp_path / "events.jsonl"
+    events.write_text(json.dumps(request("d1", T, 3)) + "\n" + Path(files[3]).read_text())
+    found = explained(capsys, [*files[:3], str(events)], "--id", "d1")
+    assert found["event"]["type"] == "dispatch_usage"
+    assert found["before"] == {"subscription": {"msgs": 0, "bytes": 0}}
+
+
 @pytest.mark.parametrize(
     "bad",
     [
