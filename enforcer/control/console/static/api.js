@@ -93,7 +93,7 @@ export function eventsIn(text) {
     let name = "message";
     const data = [];
     for (const line of block.split("\n")) {
-      const [, field, value] = /^([^:]*):? ?(.*)$/.exec(line);
+      const [, field, value] = /^([^:]*):? ?(.*)$/s.exec(line);
       if (field === "event") name = value;
       else if (field === "data") data.push(value);
     }
