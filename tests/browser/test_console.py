@@ -131,6 +131,15 @@ def test_keys_reach_everything(browser: Browser) -> None:
     browser.press("t", "t")
 
 
+def test_who_skips_to_the_content_stays_on_the_page(browser: Browser) -> None:
+    """By the first link of every page: the focus moves, and the address is the same."""
+    browser.open("#/health")
+    browser.run("document.querySelector('.skip').focus()")
+    browser.press(Keys.ENTER)
+    assert browser.run("return document.activeElement.id") == "main"
+    assert browser.driver.current_url.endswith("#/health")
+
+
 def test_a_policy_is_checked_changed_and_told(browser: Browser) -> None:
     """What is wrong is said; a change stands in the log with its reason."""
     browser.open("#/policies?entry=new")

@@ -147,6 +147,11 @@ document.getElementById("theme").addEventListener("click", nextTheme);
 document
   .getElementById("keys")
   .addEventListener("click", () => document.getElementById("keys-dialog").showModal());
+document.querySelector(".skip").addEventListener("click", (event) => {
+  // Its own address would be that of another page.
+  event.preventDefault();
+  main.focus();
+});
 const signIn = document.getElementById("sign-in");
 signIn.hidden = !token.get();
 signIn.addEventListener("click", async () => {
