@@ -157,7 +157,8 @@ HEALTHY: Final = {
     'weir_backlog_rounds_total{result="unread"}': "0x60 1x40",
     # It has just been started.
     'weir_collect_rounds_total{result="first"}': "0x60 1x40",
-    'weir_entity_used_ratio{law="mutation",entity="user=a"}': "0.99x2 0.7 0.99x2 0.7x95",
+    # Below 0.8 it is not told.
+    'weir_entity_used_ratio{law="mutation",entity="user=a"}': " ".join(["0.99x2 stale _"] * 25),
     'weir_entity_throttled_seconds{law="mutation",entity="user=a"}': "0x50 61 0x49",
     'weir_entity_empty_seconds{law="backlog",entity="t"}': "601x100",
     'weir_admin_changes_total{result="overtaken"}': "0+1x100",
