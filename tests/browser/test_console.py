@@ -140,6 +140,14 @@ def test_who_skips_to_the_content_stays_on_the_page(browser: Browser) -> None:
     assert browser.driver.current_url.endswith("#/health")
 
 
+def test_who_chooses_by_keys_goes_on_from_there(browser: Browser) -> None:
+    """The list of one law is written anew, and the link that led to it has the focus."""
+    browser.open("#/limits")
+    browser.find(".toolbar a[href*='law=mutation']").send_keys(Keys.ENTER)
+    browser.until(lambda: "mutation" in browser.driver.title, "the list of one law")
+    assert browser.run("return document.activeElement.textContent") == "mutation"
+
+
 def test_a_policy_is_checked_changed_and_told(browser: Browser) -> None:
     """What is wrong is said; a change stands in the log with its reason."""
     browser.open("#/policies?entry=new")

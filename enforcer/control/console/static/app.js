@@ -45,7 +45,6 @@ function open() {
   leave = new AbortController();
   const to = route();
   const moved = page.name !== to.name || page.names !== to.names.join("/");
-  fill(main);
   page = { keys: {}, ...SHOWN_BY.get(to.name).show(main, to, leave.signal) };
   page.name = to.name;
   page.names = to.names.join("/");
