@@ -148,6 +148,22 @@ def test_who_chooses_by_keys_goes_on_from_there(browser: Browser) -> None:
     assert browser.run("return document.activeElement.textContent") == "mutation"
 
 
+QUIET = """
+const [done] = arguments;
+let said = 0;
+const watch = new MutationObserver((changes) => { said += changes.length; });
+watch.observe(document.getElementById("link"), { childList: true });
+setTimeout(() => done(said), 2500);
+"""
+
+
+def test_a_screen_reader_is_not_told_each_second_that_all_is_well(browser: Browser) -> None:
+    """How the page is connected is read out where its text is written, the same one too."""
+    browser.open("#/health")
+    browser.reads("live", "#link")
+    assert browser.driver.execute_async_script(QUIET) == 0
+
+
 def test_a_policy_is_checked_changed_and_told(browser: Browser) -> None:
     """What is wrong is said; a change stands in the log with its reason."""
     browser.open("#/policies?entry=new")

@@ -103,7 +103,7 @@ export function eventsIn(text) {
 }
 
 /** Follow a stream until `signal` aborts, over its ends and the server's.
- * `take(name, data)` gets each event, `standing(is live, what is wrong)` each change. */
+ * `take(name, data)` gets each event; `standing(is live, what is wrong)` is told with each, and of losses. */
 export async function follow(path, take, standing, signal) {
   for (let lost = 0; !signal.aborted; lost++) {
     const attempt = new AbortController();

@@ -87,7 +87,9 @@ function stands(live, wrong) {
   if (live) lostSince = 0;
   else lostSince ||= Date.now();
   document.body.classList.toggle("lost", !live);
-  link.textContent = live ? "live" : `not connected: ${wrong || "trying again"}`;
+  const said = live ? "live" : `not connected: ${wrong || "trying again"}`;
+  // For a screen reader only another word is news.
+  if (link.textContent !== said) link.textContent = said;
   link.className = live ? "live" : "lost";
 }
 
