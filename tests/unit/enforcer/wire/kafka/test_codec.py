@@ -108,9 +108,9 @@ def test_a_large_frame_holds_nobody_up() -> None:
     """Partitions cost next to nothing, whatever their number; too many topics are not read at all."""
     layout = request_layout(1, 12)
     many = fetch(12, 2, 20_000)
-    begun = time.perf_counter()
+    begun = time.process_time()
     layout.read(many, 0)
-    assert time.perf_counter() - begun < 0.02
+    assert time.process_time() - begun < 0.02
     names = {"TopicNames": [b"x"] * (ELEMENTS_MAX + 1)}
     deletion = request_layout(20, 1)
     with pytest.raises(BadFrame) as large:
