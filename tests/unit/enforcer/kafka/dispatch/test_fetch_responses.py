@@ -115,5 +115,6 @@ def test_topics_by_turns_cost_what_others_cost() -> None:
 
     cost_s([b"reader"])  # is compiled
     places = range(24_000)
-    turns = cost_s(b"%05d" % (place % 2) for place in places)
-    assert turns < 3 * cost_s(b"%05d" % place for place in places)
+    # The least of three: a machine that stands still for a moment is not what is meant.
+    turns = min(cost_s(b"%05d" % (place % 2) for place in places) for _ in range(3))
+    assert turns < 3 * min(cost_s(b"%05d" % place for place in places) for _ in range(3))
