@@ -94,7 +94,7 @@ class Refresh:
         columns = zip(*holding, strict=True) if holding else [()] * len(_SCHEMA.names)
         added = pa.table([pa.array(column) for column in columns], names=_SCHEMA.names).cast(_SCHEMA)
         self._rows = pa.concat_tables([kept, added])
-        if len(self) > MAX_STANDING or self._rows.nbytes > STANDING_BYTES:
+        if len(self) > MAX_STANDING or self._rows["value"].nbytes > STANDING_BYTES:
             self._rows = _newest(self._rows)
 
     def repeats(self, now: int, stand: Callable[[pa.Array], Flags] | None = None) -> DecisionTexts | None:
