@@ -17,7 +17,7 @@ from streaming.job.spark.session import reason_of
 from streaming.kafka_io.reader import Reader, Span
 
 _LOG = logging.getLogger("weir.job")
-RECORDS_S: Final = 129_000
+RECORDS_S: Final = 169_000
 """Single requests that a job in the profile throughput catches up with in a second (docs/operate.md)."""
 _LIMIT_S: Final = 5.0
 _PARTS: Final = ("layout of this Weir", "job.shards", "job.shuffle_partitions", "topics that are read")
