@@ -18,8 +18,7 @@ from enforcer.host.secured import kept_by
 from enforcer.host.sockets import Address, is_secure
 from enforcer.kafka.chain import Chain
 from enforcer.kafka.context import Context
-from enforcer.kafka.life.connection_end import ConnectionEnd
-from enforcer.kafka.life.troubles import Troubles
+from enforcer.kafka.life.connection_end import ConnectionEnd, Troubles
 from enforcer.kafka.pacing import Pacer
 from enforcer.kafka.part import Request, Slot
 from enforcer.kafka.pipeline.inbox import Inbox
