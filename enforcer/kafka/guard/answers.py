@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Any, Final
 
+from enforcer.kafka.guard.apis import limit_api_versions
 from enforcer.kafka.guard.metadata import without_ours
 from enforcer.kafka.guard.protected import OwnTopics
 from enforcer.kafka.guard.rules import SHOWN
-from enforcer.kafka.guard.versions import limit_api_versions
 from enforcer.wire.kafka.codec import rewritten
 from enforcer.wire.kafka.fields import Fields
 from enforcer.wire.kafka.frames import API_VERSIONS, METADATA

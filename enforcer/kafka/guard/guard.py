@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import Alter, ProxySettings
-from enforcer.kafka.guard.apis import APIS, FILTERED, REFUSED
+from enforcer.kafka.guard.apis import APIS, FILTERED, REFUSED, api_versions_refusal, unsupported
 from enforcer.kafka.guard.names import names_none_of
 from enforcer.kafka.guard.produce import names_ours
 from enforcer.kafka.guard.protected import OwnTopics
@@ -26,7 +26,6 @@ from enforcer.kafka.guard.rules import (
     Rule,
     rules_of,
 )
-from enforcer.kafka.guard.versions import api_versions_refusal, unsupported
 from enforcer.kafka.part import EVERYTHING, Concern, Finish, Link, Part, Request
 from enforcer.wire.kafka.codec import ASKED_MAX, answer, request_layout, rewritten
 from enforcer.wire.kafka.fields import Fields

@@ -15,7 +15,7 @@ from kafka.protocol.producer import ProduceResponse
 from kafka_kit import build, request, response
 from property_kit import tries
 
-from enforcer.kafka.guard import versions
+from enforcer.kafka.guard import apis
 from enforcer.kafka.mutations.costs import count_mutations
 from enforcer.wire.kafka import addresses, messages, mutations
 from enforcer.wire.kafka.frames import BadFrame, parse_header
@@ -28,7 +28,7 @@ Reader = Callable[[bytes], Any]
 def read_request(frame: bytes) -> None:
     """What the proxy does with a mutation request; what parses is copied whole."""
     header = parse_header(frame)
-    if header.api_key not in mutations.MUTATION_KEYS or versions.unsupported(header):
+    if header.api_key not in mutations.MUTATION_KEYS or apis.unsupported(header):
         return
     read = mutations.decode_request(frame, header)
     count_mutations(read, NOTHING_KNOWN, 1)
@@ -61,8 +61,8 @@ def read_response(api_key: int, version: int) -> Reader:
         if api_key != 18:
             patch_throttle(api_key, version, frame, 1)
         else:
-            limited = versions.limit_api_versions(frame, version)
-            assert versions.limit_api_versions(limited, version) == limited
+            limited = apis.limit_api_versions(frame, version)
+            assert apis.limit_api_versions(limited, version) == limited
 
     return read
 
