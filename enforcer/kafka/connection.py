@@ -16,12 +16,12 @@ from enforcer.host.dial import Owner, Upstream
 from enforcer.host.moving import ByteRelay
 from enforcer.host.secured import kept_by
 from enforcer.host.sockets import Address, is_secure
+from enforcer.host.turns import Inbox
 from enforcer.kafka.chain import Chain
 from enforcer.kafka.context import Context
 from enforcer.kafka.life.connection_end import ConnectionEnd, Troubles
 from enforcer.kafka.pacing import Pacer
 from enforcer.kafka.part import Request, Slot
-from enforcer.kafka.pipeline.inbox import Inbox
 from enforcer.kafka.pipeline.requests import Requests
 from enforcer.kafka.pipeline.responses import Responses
 from enforcer.kafka.pipeline.runs import Runs

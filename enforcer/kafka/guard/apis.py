@@ -1,8 +1,8 @@
 """Every API of Kafka 4.3: what a client could do with it, and what the proxy does about that.
 
 The one place where this is said: version ranges, what is hidden and what may pass unread follow from it, and
-the table in docs/protocol_notes.md 7 is held equal to it by a test. What they are called is `definitions`'. Below
-is what follows of versions: ApiVersions, and requests that end a connection (docs/protocol_notes.md 3.1).
+the table in docs/protocol_notes.md 7 is held equal to it by a test. What they are called is `definitions`'.
+What follows of versions stands below: ApiVersions, and which requests end a connection.
 """
 
 from collections.abc import Mapping

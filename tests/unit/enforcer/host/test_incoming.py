@@ -2,8 +2,7 @@
 
 from collections.abc import Callable
 
-from enforcer.host.turns import TURN_S, Turns
-from enforcer.kafka.pipeline.inbox import Inbox
+from enforcer.host.turns import TURN_S, Inbox, Turns
 
 
 class Rig:
