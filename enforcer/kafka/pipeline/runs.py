@@ -11,7 +11,7 @@ from enforcer.kafka.guard.protected import OwnTopics
 from enforcer.kafka.part import Part, Slot
 from enforcer.kafka.pipeline.plain_produce import plain_produced
 from enforcer.kafka.pipeline.requests import UNREAD, Requests
-from enforcer.kafka.slots.flow import Flow
+from enforcer.kafka.slots.part import Flow
 from enforcer.wire.kafka.frames import HEAD, LENGTH_BYTES, PRODUCE
 
 Run = bytes | bytearray | memoryview

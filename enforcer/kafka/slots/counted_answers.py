@@ -1,13 +1,48 @@
-"""What a broker has to answer to a connection whose requests in flight are counted."""
+"""What a broker has to answer to a connection whose requests in flight are counted.
+
+Of which class each is, and which of them it keeps waiting on purpose: docs/protocol_notes.md 3.7.
+"""
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import SupportsIndex
+from typing import Final, SupportsIndex
 
 from enforcer.core.lines import Waiter
 from enforcer.kafka.part import Slot
-from enforcer.kafka.slots.classes import DELAYED_KEYS, class_of
 from enforcer.laws.concurrency.limiter import Limiter, Ticket
+from enforcer.wire.kafka.codec import asked
+from enforcer.wire.kafka.frames import FETCH, HEAD, LENGTH_BYTES, PRODUCE, BadFrame, parse_header
+
+PRODUCE_CLASS: Final = "produce"
+"""Never exempt: what carries records, and the transactions around them."""
+ADMIN_CLASS: Final = "admin"
+"""All that is of no other class."""
+
+_JOIN_GROUP: Final = 11
+_SYNC_GROUP: Final = 14
+_CLASSES: Final[dict[str, tuple[int, ...]]] = {
+    # Produce, InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn
+    PRODUCE_CLASS: (PRODUCE, 22, 24, 25, 26),
+    # Fetch, ShareFetch
+    "fetch": (FETCH, 78),
+    # Heartbeat, ConsumerGroupHeartbeat, ShareGroupHeartbeat, StreamsGroupHeartbeat
+    "heartbeat": (12, 68, 76, 88),
+    # OffsetCommit, OffsetFetch, FindCoordinator, JoinGroup, LeaveGroup, SyncGroup, TxnOffsetCommit,
+    # ShareAcknowledge
+    "group": (8, 9, 10, _JOIN_GROUP, 13, _SYNC_GROUP, 28, 79),
+    "sasl": (17, 36),
+    "api_versions": (18,),
+    # ListOffsets, Metadata, OffsetForLeaderEpoch, DescribeCluster, DescribeTopicPartitions
+    "metadata": (2, 3, 23, 60, 75),
+}
+_BY_KEY: Final = {key: name for name, keys in _CLASSES.items() for key in keys}
+
+DELAYED_KEYS: Final = frozenset({FETCH, 78, _JOIN_GROUP, _SYNC_GROUP})
+"""Requests that a broker answers when something comes to pass elsewhere: records, or members of a group. How
+long that takes says nothing of its load, and meanwhile they cost it nothing."""
+_WAITS: Final = asked(FETCH, "MaxWaitMs MinBytes")
+_FRONT_BYTES: Final = 64
+"""Behind the client id, and what of tags may stand there: the rest of a Fetch need not be copied."""
 
 
 class CountedAnswers(deque[Slot]):
@@ -131,3 +166,39 @@ class CountedAnswers(deque[Slot]):
             self._tickets[slot] = limiter.begin(kind, holds=False)
         else:
             limiter.pass_by(kind)
+
+
+def class_of(key: int) -> str:
+    """The class of an API's requests.
+
+    >>> class_of(0), class_of(12), class_of(19)
+    ('produce', 'heartbeat', 'admin')
+    """
+    return _BY_KEY.get(key, ADMIN_CLASS)
+
+
+def prompt_fetches(piece: bytes | bytearray | memoryview) -> set[int]:
+    """Correlation ids of the Fetches that may not wait, by their own max_wait_ms or min_bytes.
+
+    Args:
+        piece: requests with their lengths; the last one may be a part.
+    """
+    found: set[int] = set()
+    pos = 0
+    while len(piece) - pos >= HEAD.size:
+        length, key, _, correlation_id, name_bytes = HEAD.unpack_from(piece, pos)
+        start, stop = pos + LENGTH_BYTES, pos + LENGTH_BYTES + length
+        if key == FETCH:
+            end = pos + HEAD.size + max(0, name_bytes) + _FRONT_BYTES
+            if _is_prompt(bytes(piece[start : min(stop, end)])):
+                found.add(correlation_id)
+        pos = stop
+    return found
+
+
+def _is_prompt(front: bytes) -> bool:
+    try:
+        wait_ms, min_bytes = _WAITS(front, parse_header(front))
+    except BadFrame:
+        return False
+    return bool(wait_ms <= 0 or min_bytes <= 0)

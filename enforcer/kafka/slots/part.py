@@ -1,14 +1,167 @@
-"""Where the requests in flight of a connection count (docs/protocol_notes.md 3.7)."""
+"""Where the requests in flight of a connection count, or wait for a slot (docs/protocol_notes.md 3.7)."""
 
+import struct
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from math import ceil
+from typing import Final, Protocol
 
+from enforcer.core.lines import Pause
 from enforcer.core.settings import ProxySettings
-from enforcer.kafka.part import Concern, Link, Part, Request, Slot
-from enforcer.kafka.slots.flow import Flow
+from enforcer.kafka.backlog.produce import PartitionRefusal, answer, asked_in
+from enforcer.kafka.part import Behind, Concern, Link, Part, Request, Slot
+from enforcer.kafka.slots.counted_answers import ADMIN_CLASS, CountedAnswers, class_of, prompt_fetches
 from enforcer.laws.concurrency.limiter import Limiter
-from enforcer.wire.kafka.mutations import MUTATION_KEYS, TooManyItems, decode_request
+from enforcer.wire.kafka.frames import PRODUCE, RequestHeader, parse_header
+from enforcer.wire.kafka.mutations import (
+    MUTATION_KEYS,
+    REQUEST_TIMED_OUT,
+    STRICT_FROM,
+    MutationApi,
+    MutationRequest,
+    TooManyItems,
+    decode_request,
+    refuse_all,
+)
+from enforcer.wire.kafka.traffic import produce_acks
+
+INFLIGHT_THROTTLE_MS: Final = 100
+"""Throttle time of requests for mutations that find no slot (error 89): slots become free in as many ms."""
+
+_FAILED_MAX: Final = 100
+"""So many fail at once; then others have their turn, and it is looked how many answers wait."""
+_HEAD: Final = struct.Struct(">4xhh")
+_NS_PER_MS: Final = 1_000_000
+_NO_SLOT: Final = PartitionRefusal(
+    REQUEST_TIMED_OUT, "No slot under the concurrency limit of this broker; try again."
+)
+
+
+class Flow:
+    """Decides whether the request at the head of a connection may be sent.
+
+    Args:
+        limiter: of the broker.
+        pause: holds the connection back.
+        sent: what the broker has to answer already.
+        settings: how long a request may wait, and what those are told that do not.
+        coming: tells which request was sent in part.
+    """
+
+    def __init__(
+        self,
+        limiter: Limiter,
+        pause: Pause,
+        sent: deque[Slot],
+        settings: ProxySettings,
+        coming: Callable[[], Slot | None],
+    ) -> None:
+        self.limiter = limiter
+        self.due = CountedAnswers(limiter, sent, coming, self)
+        """What the broker has to answer; in the place of `Responses.due`."""
+        self._pause = pause
+        self._wait_ns = settings.inflight_wait_ms * _NS_PER_MS
+        self._failing = False
+        self.room = 1
+        """How many requests may be sent at once by who was just told to go on."""
+        self.waits = False
+        """Whether what the request at the head was last told to wait for is a slot."""
+
+    @property
+    def refuses_mutations(self) -> bool:
+        """Whether a request for mutations is answered with error 89 instead of being looked at."""
+        limiter = self.limiter
+        return not limiter.spare and ADMIN_CLASS not in limiter.exempt
+
+    def wake(self) -> None:
+        """A slot may be free (lines.Waiter)."""
+        self._pause.wake()
+
+    def goes(self, requests: Behind, link: Link) -> bool:
+        """Whether the request at the head may be sent; if not, the connection is paused and in line.
+
+        One that has waited too long, or finds the line full, fails, and the next one is looked at.
+
+        Args:
+            requests: of the connection.
+            link: the connection.
+
+        Raises:
+            BadFrame: one that must fail cannot be read, or is longer than may be kept.
+        """
+        limiter = self.limiter
+        self.waits = False
+        for _ in range(_FAILED_MAX):
+            if requests.left_bytes < _HEAD.size:
+                # Not even its head is here.
+                return True
+            key, version = _HEAD.unpack_from(requests.data, requests.pos)
+            if self._passes(key, version):
+                self.room = 1
+                return True
+            if not self._failing and limiter.admits(self):
+                self.room = limiter.room(self)
+                return True
+            waited_ns = None if self._failing else limiter.wait(self)
+            if waited_ns is not None and waited_ns < self._wait_ns:
+                self.waits = True
+                self._pause.pause(ceil((self._wait_ns - waited_ns) / _NS_PER_MS))
+                return False
+            if not self._fails(key, requests, link):
+                return False
+        self._pause.pause(0.0)
+        return False
+
+    def refuse_mutations(self, request: MutationRequest) -> bytes:
+        """The answer to a request for mutations that finds no slot: it is neither judged nor charged."""
+        self.limiter.refuse()
+        message = "The broker has as many requests in flight as its concurrency limit allows; try again."
+        return refuse_all(request, INFLIGHT_THROTTLE_MS, message)
+
+    def look_over(self, piece: bytes | bytearray | memoryview) -> None:
+        """These requests, with their lengths, are about to be sent: note what `due` cannot see."""
+        self.due.prompt |= prompt_fetches(piece)
+
+    def step_aside(self) -> None:
+        """Its next request cannot go on for now: nobody shall wait for it."""
+        self.limiter.leave(self)
+
+    def close(self) -> None:
+        """The connection, or that to the broker, is over, or it is not counted any more."""
+        self.limiter.leave(self)
+        self.due.forget()
+
+    def _fails(self, key: int, requests: Behind, link: Link) -> bool:
+        """Fail the request at the head; whether the next one may be looked at.
+
+        Produce is told to try again. Of all others nobody knows what a client makes of an error, so the
+        connection ends, and the client comes back after its own backoff.
+        """
+        frame = None
+        if key == PRODUCE:
+            requests.gather()
+            frame = requests.next()
+            if frame is None:
+                # The rest of it must come before it can be answered.
+                self._failing = True
+                return False
+        self._failing = False
+        self.limiter.refuse()
+        self.limiter.leave(self)
+        header = None if frame is None else parse_header(frame)
+        if frame is None or header is None or produce_acks(frame, header) == 0:
+            link.end("no_slot")
+            return False
+        link.answer(Request(frame, header, link.user), timed_out(frame, header))
+        return True
+
+    def _passes(self, key: int, version: int) -> bool:
+        """Whether such a request need not wait: its class is exempt, or it is answered at once if need be."""
+        kind = class_of(key)
+        if kind in self.limiter.exempt:
+            return True
+        # An older version has no error that says it, so it waits as all else does.
+        return key in MUTATION_KEYS and version >= STRICT_FROM[MutationApi(key)]
 
 
 class ConnectionAnswers(Protocol):
@@ -113,3 +266,12 @@ class SlotsPart(Part):
     def close(self) -> None:
         if self.flow is not None:
             self.flow.close()
+
+
+def timed_out(frame: bytes, header: RequestHeader) -> bytes:
+    """The answer that refuses every partition of a Produce request: nothing of it was sent to the broker.
+
+    Raises:
+        BadFrame: the request cannot be read.
+    """
+    return answer(header, dict.fromkeys(asked_in(frame, header).places, _NO_SLOT))

@@ -1,6 +1,6 @@
 """Classes of requests."""
 
-from enforcer.kafka.slots.classes import DELAYED_KEYS, PRODUCE_CLASS, class_of
+from enforcer.kafka.slots.counted_answers import DELAYED_KEYS, PRODUCE_CLASS, class_of
 from enforcer.wire.kafka.frames import FLEXIBLE_FROM
 from enforcer.wire.kafka.mutations import MUTATION_KEYS
 from streaming.policy.concurrency_schema import EXEMPT, RequestClass

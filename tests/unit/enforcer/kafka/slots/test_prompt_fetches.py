@@ -5,7 +5,7 @@ from each_kit import each
 from kafka.protocol.consumer import FetchRequest
 from kafka_kit import build, request
 
-from enforcer.kafka.slots.prompt_fetches import prompt_fetches
+from enforcer.kafka.slots.counted_answers import prompt_fetches
 
 
 def fetch(version: int, max_wait_ms: int, min_bytes: int) -> bytes:

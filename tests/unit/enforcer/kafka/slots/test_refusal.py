@@ -5,7 +5,7 @@ from kafka.protocol.producer import ProduceResponse
 from kafka_kit import decode
 from traffic_kit import batch, produce, topic_id
 
-from enforcer.kafka.slots.flow import timed_out
+from enforcer.kafka.slots.part import timed_out
 from enforcer.wire.kafka.mutations import REQUEST_TIMED_OUT
 
 
