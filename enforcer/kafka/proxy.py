@@ -22,8 +22,8 @@ from enforcer.kafka.guard.answers import AnswerFilter
 from enforcer.kafka.guard.guard import Guard
 from enforcer.kafka.guard.ids import IdWatch
 from enforcer.kafka.guard.protected import OwnTopics
+from enforcer.kafka.mutations.costs import RecentTopics
 from enforcer.kafka.mutations.part import Mutations
-from enforcer.kafka.mutations.recent_topics import RecentTopics
 from enforcer.kafka.shares.frame_meter import FrameMeter
 from enforcer.laws.backlog.blocks import Blocks
 from enforcer.laws.concurrency.limits import ConcurrencyLimits

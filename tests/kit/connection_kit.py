@@ -27,8 +27,8 @@ from enforcer.kafka.dispatch.context import FetchContext
 from enforcer.kafka.guard.answers import AnswerFilter
 from enforcer.kafka.guard.guard import Guard
 from enforcer.kafka.guard.protected import OwnTopics
+from enforcer.kafka.mutations.costs import RecentTopics
 from enforcer.kafka.mutations.part import Mutations
-from enforcer.kafka.mutations.recent_topics import RecentTopics
 from enforcer.kafka.part import Concern
 from enforcer.kafka.shares.frame_meter import FrameMeter
 from enforcer.kafka.shares.part import SharesLimit

@@ -1,14 +1,27 @@
-"""What the items of a request cost: its partition mutations by Kafka's rules (docs/protocol_notes.md 1.3)."""
+"""What the items of a request cost: its partition mutations by Kafka's rules (docs/protocol_notes.md 1.3).
+
+And what they are counted by, where the brokers' metadata does not tell it yet.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from types import MappingProxyType
 from typing import Final
 
+from cachetools import TTLCache
+
 from enforcer.wire.kafka.messages import TopicCounts
 from enforcer.wire.kafka.mutations import MutationApi, MutationItem, MutationRequest, is_legal_name
+
+DEFAULT_PARTITIONS: Final = 1
+"""Of a topic created with -1, until num.partitions is read from the cluster: Kafka's own default."""
+RECENT_TOPIC_MS: Final = 5_000
+"""So long our own answers are believed about a topic's partitions, not the metadata, which may lag by
+seconds."""
+RECENT_TOPICS_MAX: Final = 10_000
+"""Topics known that way; the one used longest ago goes first."""
 
 
 class Cost(Enum):
@@ -136,3 +149,38 @@ _COUNTERS: Final[Mapping[MutationApi, Callable[[MutationItem, TopicCounts, int],
         }
     )
 )
+
+
+class RecentTopics:
+    """Partition counts that the brokers do not tell yet: as the last answers left them, for a short time.
+
+    A KRaft broker learns of a change some ms after the controller has answered it. A client that creates and
+    at once deletes would be told by the metadata that there was nothing to count.
+
+    Attributes:
+        default_partitions: the cluster's num.partitions, as far as it is known.
+
+    Args:
+        steady_ms: tells the time.
+    """
+
+    def __init__(self, steady_ms: Callable[[], float]) -> None:
+        self.default_partitions = DEFAULT_PARTITIONS
+        self._counts: TTLCache[str | bytes, int | None] = TTLCache(
+            RECENT_TOPICS_MAX, RECENT_TOPIC_MS, steady_ms
+        )
+
+    def note(self, name: str | None, topic_id: bytes | None, count: int | None) -> None:
+        """A topic has this many partitions now; None: it is gone. By name, by id or both."""
+        for key in (name, topic_id):
+            if key is not None:
+                self._counts[key] = count
+
+    def over(self, topics: TopicCounts) -> TopicCounts:
+        """What a lookup said, corrected by what is known better."""
+        newer = self._counts
+        return replace(
+            topics,
+            by_name={name: newer.get(name, count) for name, count in topics.by_name.items()},
+            by_id={key: newer.get(key, count) for key, count in topics.by_id.items()},
+        )

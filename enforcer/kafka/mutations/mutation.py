@@ -5,8 +5,7 @@ from functools import partial
 from typing import Final, TypeVar
 from uuid import UUID
 
-from enforcer.kafka.mutations.costs import ItemCost, count_mutations
-from enforcer.kafka.mutations.recent_topics import RecentTopics
+from enforcer.kafka.mutations.costs import ItemCost, RecentTopics, count_mutations
 from enforcer.kafka.names import ASKED_AT_ONCE
 from enforcer.kafka.part import Link, Slot
 from enforcer.kafka.part import Request as Came

@@ -9,8 +9,8 @@ from cachetools import TTLCache
 
 from enforcer.core import bounds
 from enforcer.kafka.mutations.auto_creation import FLAG_FROM, AutoCreations, forbids_creation
+from enforcer.kafka.mutations.costs import RecentTopics
 from enforcer.kafka.mutations.mutation import GatedLink, Mutation
-from enforcer.kafka.mutations.recent_topics import RecentTopics
 from enforcer.kafka.mutations.streams import StreamsHeartbeat, leaves
 from enforcer.kafka.mutations.streams_groups import REMEMBERED_MAX, REMEMBERED_MS, Remembered
 from enforcer.kafka.part import Concern, Link, Part, Request, Slot
