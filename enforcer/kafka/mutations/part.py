@@ -1,6 +1,7 @@
 """Requests for partition mutations of one connection, and those that would create topics in passing."""
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -8,7 +9,7 @@ from typing import Final
 from cachetools import TTLCache
 
 from enforcer.core import bounds
-from enforcer.kafka.mutations.auto_creation import FLAG_FROM, AutoCreations, forbids_creation
+from enforcer.core.settings import AutoCreation
 from enforcer.kafka.mutations.costs import RecentTopics
 from enforcer.kafka.mutations.mutation import GatedLink, Mutation
 from enforcer.kafka.mutations.streams import StreamsHeartbeat, leaves
@@ -19,9 +20,15 @@ from enforcer.laws.mutation.coordinator import QuotaCoordinator
 from enforcer.laws.mutation.gate import Action, MutationQuota, Verdict
 from enforcer.laws.mutation.request import Request as Mutated
 from enforcer.laws.mutation.waiting import line_of
+from enforcer.wire.kafka.codec import asked
 from enforcer.wire.kafka.definitions import NAMES
 from enforcer.wire.kafka.frames import METADATA, STREAMS_HEARTBEAT, RequestHeader
-from enforcer.wire.kafka.messages import NOTHING_KNOWN
+from enforcer.wire.kafka.messages import (
+    NOTHING_KNOWN,
+    forbid_auto_creation,
+    metadata_answer_as,
+    unknown_topics,
+)
 from enforcer.wire.kafka.mutations import (
     MUTATION_KEYS,
     POLICY_VIOLATION,
@@ -31,6 +38,14 @@ from enforcer.wire.kafka.mutations import (
     refuse_all,
 )
 
+logger = logging.getLogger(__name__)
+
+_FLAG_FROM: Final = 4
+"""The first version of Metadata that may ask without creating; older requests are sent as this one."""
+_TOPICS: Final = asked(METADATA, "Topics:count")
+_NOTED_MAX_BYTES: Final = 262_144
+"""Larger answers are not gone through for topics that are not there: that would hold up other traffic."""
+_LOG_AGAIN_MS: Final = 3_600_000.0
 _ITEM_BYTES: Final = 500
 """What an item of a request for mutations takes beside its frame, about."""
 
@@ -41,7 +56,6 @@ class Mutations(Concern):
     Attributes:
         coordinator: decides.
         recent: knows partition counts better than the brokers.
-        auto_creations: keeps clients from creating topics by asking for them.
         streams_groups: what was said of large ones a moment ago.
 
     Args:
@@ -55,18 +69,71 @@ class Mutations(Concern):
     def __init__(self, coordinator: QuotaCoordinator, recent: RecentTopics) -> None:
         self.coordinator = coordinator
         self.recent = recent
-        self.auto_creations = AutoCreations(coordinator)
-        self.streams_groups: Remembered = TTLCache(
-            REMEMBERED_MAX, REMEMBERED_MS, coordinator.clock.steady_ms
+        steady_ms = coordinator.clock.steady_ms
+        self.streams_groups: Remembered = TTLCache(REMEMBERED_MAX, REMEMBERED_MS, steady_ms)
+        # A client waits for a topic that it would have created for as long as it likes: its operator learns
+        # why here.
+        self._logged: TTLCache[str, None] = TTLCache(
+            coordinator.settings.subjects_max, _LOG_AGAIN_MS, steady_ms
         )
 
     def reads(self, key: int, user: str, client_id: str) -> bool:
         if key == STREAMS_HEARTBEAT:
             return self.coordinator.quota(user, client_id) is not None
-        return forbids_creation(self.coordinator, user, client_id)
+        return self.forbids_creation(user, client_id)
+
+    def forbids_creation(self, user: str, client_id: str) -> bool:
+        """Whether a client's Metadata requests must not create topics: that would slip past its quota."""
+        if self.coordinator.settings.auto_topic_creation is not AutoCreation.FORBID:
+            return False
+        return self.coordinator.enforces(user, client_id)
+
+    def keep_from(
+        self, frame: bytes, header: RequestHeader, user: str
+    ) -> tuple[bytes, Callable[[bytes], bytes] | None]:
+        """A Metadata request that creates nothing.
+
+        Args:
+            frame: the request.
+            header: its header.
+            user: Kafka principal.
+
+        Returns:
+            The request, in version _FLAG_FROM if it was older; what makes its answer one of the version
+            that was asked for. None: it is what it was.
+
+        Raises:
+            BadFrame: it cannot be read.
+        """
+        version = header.api_version
+        named = _TOPICS(frame, header) > 0
+        frame, changed = forbid_auto_creation(frame, header)
+        if not changed or (version >= _FLAG_FROM and not named):
+            return frame, None
+        sent_version = max(version, _FLAG_FROM)
+
+        def answer(response: bytes) -> bytes:
+            if named and len(response) <= _NOTED_MAX_BYTES:
+                self._note(unknown_topics(response, sent_version), user, header.client_id or "")
+            return response if version == sent_version else metadata_answer_as(response, version)
+
+        return frame, answer
 
     def part(self, link: Link) -> Part:
         return MutationsPart(link, self)
+
+    def _note(self, names: list[str], user: str, client_id: str) -> None:
+        """Count what was not created; say it once an hour for each subject."""
+        quota = self.coordinator.quota(user, client_id)
+        if not names or quota is None:
+            return
+        self.coordinator.metrics.forbidden_creations.inc(len(names))
+        if quota.subject not in self._logged:
+            self._logged[quota.subject] = None
+            logger.warning(
+                "topic %s is not there and is not created by asking for it, since %s has a mutation quota: "
+                "create it, or set proxy.auto_topic_creation: pass", names[0], quota.subject,
+            )  # fmt: skip
 
 
 class MutationsPart(Part):
@@ -113,7 +180,7 @@ class MutationsPart(Part):
     def take(self, request: Request) -> bool:
         header = request.header
         if header.api_key == METADATA:
-            if forbids_creation(self._coordinator, request.user, header.client_id or ""):
+            if self._concern.forbids_creation(request.user, header.client_id or ""):
                 self._keep_from_creating(request)
             return True
         if header.api_key == STREAMS_HEARTBEAT:
@@ -166,9 +233,9 @@ class MutationsPart(Part):
 
     def _keep_from_creating(self, request: Request) -> None:
         header = request.header
-        request.frame, finish = self._concern.auto_creations.keep_from(request.frame, header, request.user)
+        request.frame, finish = self._concern.keep_from(request.frame, header, request.user)
         if finish is not None:
-            request.header = header._replace(api_version=max(header.api_version, FLAG_FROM))
+            request.header = header._replace(api_version=max(header.api_version, _FLAG_FROM))
             request.amend(finish)
 
     def _handle(self, request: Request, asked: MutationRequest) -> None:

@@ -5,7 +5,8 @@ from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka_kit import build, decode, request, response
 from mutation_kit import Desk
 
-from enforcer.kafka.mutations.auto_creation import AutoCreations
+from enforcer.kafka.mutations.costs import RecentTopics
+from enforcer.kafka.mutations.part import Mutations
 
 
 def absent(version: int) -> bytes:
@@ -19,7 +20,7 @@ def test_counted_and_logged_once(version: int, caplog: pytest.LogCaptureFixture)
     """Each topic counts; the log has a line an hour for each subject, with what to set."""
     desk = Desk()
     desk.limit("quotas[user=bob]", controller_mutation_rate=1)
-    creations = AutoCreations(desk.coordinator)
+    creations = Mutations(desk.coordinator, RecentTopics(desk.coordinator.clock.steady_ms))
     names = [{"name": "absent"}]
     frame, header = request(build(MetadataRequest, version, topics=names, allow_auto_topic_creation=True))
     for _ in range(2):
