@@ -1,4 +1,4 @@
-"""What a law is to an enforcer: one object a law, which `enforcer/laws/registry.py` lists.
+"""What a law is to an enforcer: one object a law, which `enforcer/laws/enforcement.py` lists.
 
 The control plane reads decisions by the laws' readers and hands each law its own; a law acts on them, on
 policies and on the time, and tells the job what it measured.

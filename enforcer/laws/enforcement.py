@@ -7,13 +7,20 @@ it after the last client has left.
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from enforcer.core.control import ControlPlane
 from enforcer.core.law import EnforcerLaw, Upstreams
+from enforcer.laws.backlog.blocks import Blocks
+from enforcer.laws.concurrency.limits import ConcurrencyLimits
+from enforcer.laws.dispatch.dispatch import Dispatch
 from enforcer.laws.mutation.law import MutationQuotas
-from enforcer.laws.registry import LAWS
+from enforcer.laws.shares.groups import Groups
 from enforcer.laws.shares.meter import Meter
+
+LAWS: Final[list[type[EnforcerLaw]]] = [MutationQuotas, Groups, Dispatch, ConcurrencyLimits, Blocks]
+"""Adding a law is adding its folder, and its class here. In that order they are made, get what was read, look
+and stop: `Groups` before whose limits are its accounts."""
 
 logger = logging.getLogger(__name__)
 

@@ -11,8 +11,7 @@ from enforcer.core.law import Context
 from enforcer.core.membership import Membership
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
-from enforcer.laws.enforcement import NoUpstreams
-from enforcer.laws.registry import LAWS
+from enforcer.laws.enforcement import LAWS, NoUpstreams
 from streaming.contract.events import PolicyChange
 from streaming.contract.topics import Topics
 

@@ -197,7 +197,7 @@ def test_imports_go_one_way() -> None:
         ("enforcer/laws/mutation/gate.py", "enforcer.kafka.connection"),
         ("enforcer/laws/dispatch/shares.py", "enforcer.laws.shares.meter"),
         ("enforcer/laws/dispatch/counter.py", "streaming.laws.shares.law"),
-        ("enforcer/core/control.py", "enforcer.laws.registry"),
+        ("enforcer/core/control.py", "enforcer.laws.enforcement"),
         ("enforcer/core/control.py", "enforcer.host.turns"),
         ("enforcer/laws/shares/meter.py", "enforcer.wire.kafka.frames"),
         ("enforcer/laws/shares/meter.py", "enforcer.host.turns"),

@@ -33,8 +33,8 @@ from enforcer.laws.concurrency.limits import ConcurrencyLimits
 from enforcer.laws.concurrency.partitions import Partitions
 from enforcer.laws.dispatch import counter_table
 from enforcer.laws.dispatch.dispatch import Dispatch
+from enforcer.laws.enforcement import LAWS
 from enforcer.laws.mutation.law import MutationQuotas
-from enforcer.laws.registry import LAWS
 from enforcer.laws.shares.groups import Groups
 from enforcer.laws.shares.meter import Meter
 from streaming.kafka_io.newest import Newest

@@ -18,10 +18,9 @@ from enforcer.core.feeds.decisions import decisions_in
 from enforcer.core.law import Context, DecisionReader, EnforcerLaw
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
-from enforcer.laws.enforcement import Enforcement
+from enforcer.laws.enforcement import LAWS, Enforcement
 from enforcer.laws.mutation import law as mutation_law
 from enforcer.laws.mutation.law import MutationQuotas
-from enforcer.laws.registry import LAWS
 from streaming.contract.fields import integer
 from streaming.contract.topics import Cluster
 
