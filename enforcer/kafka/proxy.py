@@ -4,27 +4,34 @@ import ipaddress
 import itertools
 import random
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from enforcer.core import bounds
 from enforcer.core.control import ControlPlane
+from enforcer.core.metrics import Metrics
+from enforcer.core.settings import ProxySettings
 from enforcer.host.server import Host, ProxyConfig
 from enforcer.host.sockets import Address
 from enforcer.kafka.addresses.brokers import Broker, Brokers
+from enforcer.kafka.backlog.part import BlocksLimit
 from enforcer.kafka.backlog.partition_blocks import PartitionBlocks
 from enforcer.kafka.cluster import ClusterView, ClusterWatch
-from enforcer.kafka.concerns import concerns_of
 from enforcer.kafka.connection import Connection
 from enforcer.kafka.dispatch.context import FetchContext
+from enforcer.kafka.dispatch.part import DispatchLimit
 from enforcer.kafka.dispatch.reader_reports import ReadersExchange
 from enforcer.kafka.guard.answers import AnswerFilter
 from enforcer.kafka.guard.guard import Guard
 from enforcer.kafka.guard.ids import IdWatch
 from enforcer.kafka.guard.protected import OwnTopics
+from enforcer.kafka.login.part import Identify, LoginConcern
 from enforcer.kafka.mutations.costs import RecentTopics
 from enforcer.kafka.mutations.part import Mutations
+from enforcer.kafka.part import Concern
 from enforcer.kafka.shares.frame_meter import FrameMeter
+from enforcer.kafka.shares.part import SharesLimit
+from enforcer.kafka.slots.part import Slots
 from enforcer.laws.backlog.blocks import Blocks
 from enforcer.laws.concurrency.limits import ConcurrencyLimits
 from enforcer.laws.dispatch.dispatch import Dispatch
@@ -191,3 +198,28 @@ class KafkaProxy(Host[Connection]):
         for node_id, host, port in brokers:
             with contextlib.suppress(WeirError):
                 self.brokers.address(node_id, host, port)
+
+
+def concerns_of(
+    settings: ProxySettings,
+    metrics: Metrics,
+    now_ms: Callable[[], float],
+    identify: Identify,
+    *,
+    guard: Guard,
+    blocks: PartitionBlocks,
+    mutations: Mutations,
+    dispatch: FetchContext,
+    frames: FrameMeter,
+) -> tuple[Concern, ...]:
+    """The concerns of a proxy, in the order in which their parts take a connection's requests."""
+    return (
+        guard,
+        LoginConcern(settings, metrics, now_ms, identify),
+        BlocksLimit(blocks, settings, now_ms),
+        Slots(),
+        mutations,
+        # A Fetch is cut before it is charged.
+        DispatchLimit(dispatch),
+        SharesLimit(frames, metrics),
+    )

@@ -21,7 +21,6 @@ from enforcer.host.sockets import Address
 from enforcer.host.turns import Turns
 from enforcer.kafka.addresses.brokers import Brokers
 from enforcer.kafka.backlog.partition_blocks import PartitionBlocks
-from enforcer.kafka.concerns import concerns_of
 from enforcer.kafka.connection import Connection
 from enforcer.kafka.dispatch.context import FetchContext
 from enforcer.kafka.guard.answers import AnswerFilter
@@ -30,6 +29,7 @@ from enforcer.kafka.guard.protected import OwnTopics
 from enforcer.kafka.mutations.costs import RecentTopics
 from enforcer.kafka.mutations.part import Mutations
 from enforcer.kafka.part import Concern
+from enforcer.kafka.proxy import concerns_of
 from enforcer.kafka.shares.frame_meter import FrameMeter
 from enforcer.kafka.shares.part import SharesLimit
 from enforcer.laws.backlog.blocks import Blocks
