@@ -8,8 +8,7 @@ from typing import Final
 from benchmarks.kit.lone_proxy import lone_coordinator
 from benchmarks.load.events import POLICIES, SEED, user
 from enforcer.laws.mutation.coordinator import QuotaCoordinator
-from enforcer.laws.mutation.decisions import Decision
-from enforcer.laws.mutation.request import Request
+from enforcer.laws.mutation.request import Decision, Request
 from streaming.contract.errors import WeirError
 
 _WARM: Final = 1_000

@@ -15,8 +15,8 @@ from law_kit import T0, quota
 from mutation_kit import SUBJECT, own, statement
 
 from enforcer.core.membership import ALIVE_EVERY_MS, Alive
-from enforcer.laws.mutation.decisions import Decision
 from enforcer.laws.mutation.local_decisions import LocalDecisions
+from enforcer.laws.mutation.request import Decision
 from streaming.laws.mutation.law import PERMISSIVE, STRICT, charge_bucket
 from streaming.laws.mutation.rates import FULL, refill
 from streaming.policy.timeline import PolicyTimeline

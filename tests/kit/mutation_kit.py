@@ -13,10 +13,9 @@ from enforcer.core.metrics import Metrics
 from enforcer.core.reports import Acknowledged
 from enforcer.core.settings import ProxySettings
 from enforcer.laws.mutation.coordinator import QuotaCoordinator
-from enforcer.laws.mutation.decisions import Decision
 from enforcer.laws.mutation.local_decisions import LocalDecisions
 from enforcer.laws.mutation.mutations import Answer, Mutations
-from enforcer.laws.mutation.request import Request
+from enforcer.laws.mutation.request import Decision, Request
 from streaming.policy.timeline import PolicyTimeline
 
 EPOCH_MS = 1_795_166_668_375

@@ -16,9 +16,8 @@ from enforcer.core.clock import Clock
 from enforcer.core.law import Sender
 from enforcer.core.metrics import Metrics
 from enforcer.core.reports import Acknowledged
-from enforcer.laws.mutation.decisions import LONGEST_THROTTLE_MS, Decision
 from enforcer.laws.mutation.gate import MutationQuota
-from enforcer.laws.mutation.request import PROBE_API, Aliases, Answer, Request
+from enforcer.laws.mutation.request import LONGEST_THROTTLE_MS, PROBE_API, Aliases, Answer, Decision, Request
 from streaming.contract.errors import WeirError
 from streaming.contract.names import PROBE_SUFFIX
 

@@ -5,7 +5,7 @@ from enum import Enum, auto
 from math import ceil
 from typing import Final, NamedTuple
 
-from enforcer.laws.mutation.decisions import Decision
+from enforcer.laws.mutation.request import Decision
 from streaming.policy.policy_set import MutationQuota as MutationQuota  # enforcers need no more of policies
 
 

@@ -20,8 +20,7 @@ from typing import Final
 
 from enforcer.core.feeds.peers import Charge
 from enforcer.core.metrics import DecisionAnomalies
-from enforcer.laws.mutation.decisions import Decision
-from enforcer.laws.mutation.request import Answer, Request
+from enforcer.laws.mutation.request import Answer, Decision, Request
 from enforcer.laws.mutation.subject import (
     Balance,
     Kind,

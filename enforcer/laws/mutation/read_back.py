@@ -7,9 +7,8 @@ from typing import Final
 from enforcer.core import bounds
 from enforcer.core.feeds.peers import Charge
 from enforcer.core.feeds.policies import Policies
-from enforcer.laws.mutation.decisions import Decision
 from enforcer.laws.mutation.local_decisions import LocalDecisions
-from enforcer.laws.mutation.request import Request
+from enforcer.laws.mutation.request import Decision, Request
 from streaming.policy.policy_set import PolicySet, refill_times
 
 BACK_MS: Final = 60_000

@@ -1,17 +1,60 @@
-"""A request for partition mutations, and what became of it (docs/contract.md 3.1)."""
+"""A request for partition mutations, its decision, and what became of it (docs/contract.md 3.1)."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from enforcer.laws.mutation.decisions import Decision
+from enforcer.core.law import DecisionReader
 from streaming.contract.events import ANONYMOUS
+from streaming.contract.fields import TS_MAX_MS, Fields, flag, integer, names, signed, text
 from streaming.contract.names import encode_name
 
+LONGEST_THROTTLE_MS: Final = 2**31 - 1
+"""What an answer of Kafka's protocol can say, 24.8 days; a longer wait is cut to it and asked about then."""
 PROBE_CLIENT_ID: Final = "weir-probe"
 PROBE_API: Final = "Probe"
 Aliases = Mapping[str, tuple[str, ...]]
 """Name as it was sent -> the names that it stands for; empty if all were sent as they are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """One admission decision.
+
+    Attributes:
+        id: the event that it is for.
+        ts: when that was decided upon, ms since the epoch.
+        proxy: who asked.
+        subject: quota entity that was charged; empty if none.
+        throttle_time_ms: how long the subject must wait, 0 if not.
+        rejected: names of the items that were rejected.
+        limit: mutations per second, None if nothing limits.
+        tokens: balance afterwards (token_bucket), else None.
+        rate: average of mutations per second afterwards, None if not given.
+        shadow: decided, but not to be acted on.
+        late: decided after the proxy's time limit.
+        applied_ts: when it was applied, if not at `ts`.
+        refunds: ids of the refunds that are in `tokens` besides, and were not before.
+    """
+
+    id: str
+    ts: int
+    proxy: str
+    subject: str
+    throttle_time_ms: int
+    rejected: frozenset[str]
+    limit: float | None
+    tokens: float | None
+    rate: float | None
+    shadow: bool
+    late: bool
+    applied_ts: int | None = None
+    refunds: tuple[str, ...] = ()
+
+    @property
+    def at(self) -> int:
+        """When its balance was so, ms since the epoch."""
+        return self.ts if self.applied_ts is None else self.applied_ts
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -145,3 +188,30 @@ def probe() -> Request:
         user=ANONYMOUS, client_id=PROBE_CLIENT_ID, api=PROBE_API, api_version=0,
         strict=True, dry_run=True, items={PROBE_CLIENT_ID: 0},
     )  # fmt: skip
+
+
+def admission_of(fields: Fields) -> Decision:
+    """An admission decision from its JSON object.
+
+    Raises:
+        BadEvent: it is none, or a field in it is out of range.
+    """
+    ts = integer(fields, "ts", None, maximum=TS_MAX_MS)
+    return Decision(
+        id=text(fields, "id", None),
+        ts=ts,
+        proxy=text(fields, "proxy", ""),
+        subject=text(fields, "subject", None),
+        throttle_time_ms=min(integer(fields, "throttle_time_ms", None), LONGEST_THROTTLE_MS),
+        rejected=frozenset(names(fields, "rejected")),
+        limit=signed(fields, "limit"),
+        tokens=signed(fields, "tokens"),
+        rate=signed(fields, "rate"),
+        shadow=flag(fields, "shadow", False),
+        late=flag(fields, "late", False),
+        applied_ts=integer(fields, "applied_ts", ts, maximum=TS_MAX_MS),
+        refunds=tuple(names(fields, "refunds")) if "refunds" in fields else (),
+    )
+
+
+READER: Final = DecisionReader(type="admission", parse=admission_of, at=lambda decision: decision.at)

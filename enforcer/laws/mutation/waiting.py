@@ -15,9 +15,8 @@ from typing import Final
 from cachetools import LRUCache
 
 from enforcer.core.bucket import Bucket
-from enforcer.laws.mutation.decisions import Decision
 from enforcer.laws.mutation.events import in_own_names
-from enforcer.laws.mutation.request import Request
+from enforcer.laws.mutation.request import Decision, Request
 from streaming.policy.policy_set import MutationQuota
 
 LATE_BYTES_MAX: Final = 64 * 2**20

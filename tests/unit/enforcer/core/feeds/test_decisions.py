@@ -12,7 +12,7 @@ from each_kit import each
 from message_kit import Record
 
 from enforcer.core.feeds.decisions import decisions_in, decisions_tail
-from enforcer.laws.mutation.decisions import Decision
+from enforcer.laws.mutation.request import Decision
 from streaming.columns.packed import pack
 from streaming.contract.backlog.decisions import BacklogDecision
 from streaming.contract.decisions import Share
