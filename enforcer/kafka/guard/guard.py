@@ -5,14 +5,13 @@ As Kafka's own authorizer does for a principal without rights, per entry and wit
 """
 
 import logging
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 from typing import Any, Final, NamedTuple
 
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import Alter, ProxySettings
 from enforcer.kafka.guard.apis import APIS, FILTERED, REFUSED, api_versions_refusal, unsupported
-from enforcer.kafka.guard.names import names_none_of
 from enforcer.kafka.guard.produce import names_ours
 from enforcer.kafka.guard.protected import OwnTopics
 from enforcer.kafka.guard.refusals import RemovedEntry, RequestCut, add, name_of, take
@@ -27,7 +26,7 @@ from enforcer.kafka.guard.rules import (
     rules_of,
 )
 from enforcer.kafka.part import EVERYTHING, Concern, Finish, Link, Part, Request
-from enforcer.wire.kafka.codec import ASKED_MAX, answer, request_layout, rewritten
+from enforcer.wire.kafka.codec import ASKED_MAX, Reader, answer, request_layout, rewritten
 from enforcer.wire.kafka.fields import Fields
 from enforcer.wire.kafka.frames import (
     API_VERSIONS,
@@ -285,3 +284,39 @@ def _answer(header: RequestHeader, taken: list[RemovedEntry]) -> bytes:
     said: Fields = {}
     add(said, taken)
     return answer(header, said)
+
+
+def names_none_of(protected: OwnTopics, frame: bytes, header: RequestHeader) -> bool:
+    """Whether a request that has too many entries to be judged surely names nothing of Weir's.
+
+    Its names alone are read. A topic whose name only holds the prefix looks so.
+
+    Raises:
+        BadFrame: it cannot be read, or is too large for this too.
+    """
+    read = _reader(header.api_key, header.api_version)
+    if read is None or any(frame.find(topic_id, header.body_offset) >= 0 for topic_id in protected.ids):
+        return False
+    return not any(map(protected.has, _texts(read(frame, header.api_version, header.body_offset))))
+
+
+@cache
+def _reader(key: int, version: int) -> Reader | None:
+    """Reads the names of an API's topics, and its transactional id; None: it names something else."""
+    rules = rules_of(key, version)
+    if not rules or any(rule.kind is not Kind.TOPICS for rule in rules):
+        return None
+    wanted = [TRANSACTION_OF[key]] if key in TRANSACTION_OF else []
+    for rule in rules:
+        outer, _, inner = rule.asked.partition(".")
+        names = f"{inner or outer}({rule.name}?)" if rule.name else inner or outer
+        wanted.append(f"{outer}({names})" if inner else names)
+    return Reader(key, "request", " ".join(wanted))
+
+
+def _texts(value: Any) -> Iterator[bytes]:
+    if isinstance(value, bytes):
+        yield value
+    elif value is not None:
+        for each in value:
+            yield from _texts(each)
