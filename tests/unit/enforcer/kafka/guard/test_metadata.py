@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from kafka.protocol.metadata.metadata import MetadataResponse
 from kafka_kit import build, decode, response
 
-from enforcer.kafka.guard.metadata import without_ours
+from enforcer.kafka.guard.answers import without_ours
 from enforcer.kafka.guard.protected import IDS_MAX, OwnTopics
 from streaming.contract.topics import Topics
 
