@@ -13,7 +13,7 @@ from enforcer.core.settings import AutoCreation
 from enforcer.kafka.mutations.costs import RecentTopics
 from enforcer.kafka.mutations.mutation import GatedLink, Mutation
 from enforcer.kafka.mutations.streams import StreamsHeartbeat, leaves
-from enforcer.kafka.mutations.streams_groups import REMEMBERED_MAX, REMEMBERED_MS, Remembered
+from enforcer.kafka.mutations.topology import REMEMBERED_MAX, REMEMBERED_MS, Remembered
 from enforcer.kafka.part import Concern, Link, Part, Request, Slot
 from enforcer.laws.mutation.admission import Admission
 from enforcer.laws.mutation.coordinator import QuotaCoordinator

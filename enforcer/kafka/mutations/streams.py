@@ -12,19 +12,17 @@ from typing import Final
 
 from enforcer.core.settings import ProxySettings
 from enforcer.kafka.mutations.mutation import GatedLink
-from enforcer.kafka.mutations.streams_groups import (
-    LARGE_BYTES,
-    KnownTopology,
-    Remembered,
-    known_topology,
-    only_group,
-)
 from enforcer.kafka.mutations.topology import (
+    LARGE_BYTES,
     InternalTopic,
+    KnownTopology,
     NothingMade,
+    Remembered,
     TooManySteps,
     absent,
+    known_topology,
     missing_topics,
+    only_group,
     places,
 )
 from enforcer.kafka.part import Link, Request, Slot
