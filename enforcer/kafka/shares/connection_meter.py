@@ -1,5 +1,6 @@
 """One connection's part in metering: its requests wait while those who are charged for them owe."""
 
+import struct
 from collections.abc import Generator
 from typing import Final, NamedTuple
 
@@ -7,10 +8,10 @@ from enforcer.core import bounds
 from enforcer.core.account import DISPATCH, PUBLISH, Account, Wait
 from enforcer.core.lines import Pause
 from enforcer.core.metrics import Metrics
+from enforcer.kafka.dispatch.fetch_responses import answer_of, changed
 from enforcer.kafka.names import LookUp, NameResolver
 from enforcer.kafka.share_sessions import SHARE_TOPICS_MAX, ShareSession
 from enforcer.kafka.shares.frame_meter import FETCH_SLICE_MS, FrameMeter
-from enforcer.kafka.shares.tails import whole_batches
 from enforcer.laws.shares.line_up import LineUp
 from enforcer.laws.shares.topic_accounts import Bill, ChargeResult
 from enforcer.wire.kafka.frames import Frame, RequestHeader, TooManyRows
@@ -32,6 +33,8 @@ from streaming.contract.usage_events import DIMENSIONS
 LEARN_MAX_BYTES: Final = 262_144
 """Larger Metadata responses are not read for topic ids; they are looked up when needed."""
 
+_LENGTH: Final = struct.Struct(">8xi")
+"""Of a batch, from behind itself on; its offset stands before it."""
 _HEADS_MAX_BYTES: Final = 262_144
 """A response with more beyond its limit has too many partitions to be cut at once, or one batch above it."""
 
@@ -255,3 +258,36 @@ class ConnectionMeter:
             self._accounts = {account for account in found if account is not None}
             self._found_by = found_by
         return self._accounts
+
+
+def whole_batches(response: Frame, version: int) -> Frame:
+    """A Fetch response without what our limit has cut off: of each partition up to its last whole batch.
+
+    A broker fills what it is asked for to the last byte, and a consumer drops a batch that ends too early.
+    Where the limit is its own, that is its affair; where it is ours, it would pay for bytes of no use.
+
+    Raises:
+        BadFrame: it ends too early, has too many parts, or a length in it is impossible.
+    """
+    answer = answer_of(response, version)
+    stops: dict[int, int] = {}
+    for topic in answer.topics:
+        for part in topic.parts:
+            stop = _whole_until(response, part.start, part.end)
+            if stop < part.end:
+                stops[part.start] = stop
+    return changed(response, answer, version, stops, ()) if stops else response
+
+
+def _whole_until(frame: Frame, start: int, end: int) -> int:
+    offset = start
+    while end - offset >= _LENGTH.size:
+        (length,) = _LENGTH.unpack_from(frame, offset)
+        if length <= 0:
+            # No batches at all: nothing is known of where they end.
+            return end
+        after = offset + _LENGTH.size + length
+        if after > end:
+            break
+        offset = after
+    return offset
