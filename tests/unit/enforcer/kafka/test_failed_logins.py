@@ -9,7 +9,7 @@ from kafka.protocol.sasl import (
 from kafka_kit import decode
 from login_visit import AUTHENTICATION_FAILED, ILLEGAL_STATE, SCRAM, Visit, plain
 
-from enforcer.kafka.login.failed_logins import ADDRESSES_MAX, MOMENT_MS, FailedLogins
+from enforcer.kafka.login.part import ADDRESSES_MAX, MOMENT_MS, FailedLogins
 
 
 @pytest.mark.parametrize("broker_closes", [True, False])
