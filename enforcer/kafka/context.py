@@ -11,7 +11,7 @@ from enforcer.host.doors.certificates import Visitor
 from enforcer.host.moving import Mover
 from enforcer.host.sockets import Address
 from enforcer.host.turns import Turns
-from enforcer.kafka.addresses.repeats import Repeats
+from enforcer.kafka.addresses.brokers import Repeats
 from enforcer.kafka.guard.answers import AnswerFilter
 from enforcer.kafka.guard.protected import OwnTopics
 from enforcer.kafka.part import Concern

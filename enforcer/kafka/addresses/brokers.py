@@ -8,15 +8,20 @@ import re
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from enforcer.host.doors.listening import listen_at
-from enforcer.kafka.addresses.repeats import Repeats
 from enforcer.wire.kafka.addresses import Rewriter
+from enforcer.wire.kafka.frames import CORRELATION_BYTES, LENGTH_BYTES
 from streaming.contract.errors import WeirError
 
 logger = logging.getLogger(__name__)
 
 PORT_MAX = 65_535
+REPEATS_MAX: Final = 256
+"""Changed answers that are known at a time."""
+REPEATED_BYTES: Final = 4_096
+"""The longest of them; the work on a longer one is little beside that of copying it."""
 
 
 class TooManyBrokers(WeirError):
@@ -169,3 +174,45 @@ class Brokers:
                     "port %d of broker %d is taken (%s); any free one is used", wanted, node_id, error
                 )
         return listen_at((self._listen_host, 0))
+
+
+class Repeats:
+    """What small answers were changed to, for all connections of a proxy: it is done once for the same bytes.
+
+    A cluster says the same to every client for hours. Whatever changes what answers become calls `clear`.
+    """
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int, bytes], tuple[bytes, bytes]] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def find(self, key: int, version: int, came: bytes) -> tuple[bytes, bytes] | None:
+        """What an answer becomes: its length as it stands before it, and all behind its correlation id.
+
+        Args:
+            key: which API.
+            version: in which version.
+            came: the broker's answer behind the correlation id.
+
+        Returns:
+            None: it was not seen before, or is too long.
+        """
+        return self._known.get((key, version, came)) if len(came) <= REPEATED_BYTES else None
+
+    def keep(self, key: int, version: int, came: bytes, left: bytes) -> None:
+        """Note that an answer became this, both without correlation id, if it is short enough."""
+        if len(came) > REPEATED_BYTES or len(left) > REPEATED_BYTES:
+            return
+        if len(self._known) >= REPEATS_MAX:
+            # Those that are still asked for come back at their next answer.
+            self._known.clear()
+        length = (CORRELATION_BYTES + len(left)).to_bytes(LENGTH_BYTES, "big")
+        self._known[key, version, came] = length, left
+
+    def clear(self) -> None:
+        """Answers become something else from now on."""
+        self._known.clear()

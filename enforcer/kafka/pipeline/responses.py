@@ -11,8 +11,8 @@ from typing import Final
 
 from enforcer.core.metrics import Traffic
 from enforcer.host.moving import MOVED_FROM_BYTES, MOVED_FROM_READ_BYTES
+from enforcer.kafka.addresses.brokers import Repeats
 from enforcer.kafka.addresses.fetch_walk import FetchWalk
-from enforcer.kafka.addresses.repeats import Repeats
 from enforcer.kafka.guard.answers import SHOWN_KEYS
 from enforcer.kafka.part import Slot
 from enforcer.wire.kafka.addresses import ENDPOINTS_FROM, REWRITTEN_KEYS, may_hold_endpoints

@@ -5,7 +5,7 @@ import struct
 import pytest
 from connection_kit import API_VERSIONS, METADATA, Rig, framed, header
 
-from enforcer.kafka.addresses.repeats import REPEATED_BYTES, REPEATS_MAX, Repeats
+from enforcer.kafka.addresses.brokers import REPEATED_BYTES, REPEATS_MAX, Repeats
 from enforcer.kafka.pipeline.responses import Responses
 
 

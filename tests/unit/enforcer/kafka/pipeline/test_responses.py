@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from traffic_kit import fetch_response
 
 from enforcer.core.metrics import Traffic
-from enforcer.kafka.addresses.repeats import Repeats
+from enforcer.kafka.addresses.brokers import Repeats
 from enforcer.kafka.part import Slot
 from enforcer.kafka.pipeline import responses
 from enforcer.kafka.pipeline.responses import Responses, Rewrite
