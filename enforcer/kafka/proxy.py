@@ -14,8 +14,7 @@ from enforcer.core.settings import ProxySettings
 from enforcer.host.server import Host, ProxyConfig
 from enforcer.host.sockets import Address
 from enforcer.kafka.addresses.brokers import Broker, Brokers
-from enforcer.kafka.backlog.part import BlocksLimit
-from enforcer.kafka.backlog.partition_blocks import PartitionBlocks
+from enforcer.kafka.backlog.part import BlocksLimit, PartitionBlocks
 from enforcer.kafka.cluster import ClusterView, ClusterWatch
 from enforcer.kafka.connection import Connection
 from enforcer.kafka.dispatch.context import FetchContext

@@ -20,7 +20,7 @@ from enforcer.host.moving import Mover
 from enforcer.host.sockets import Address
 from enforcer.host.turns import Turns
 from enforcer.kafka.addresses.brokers import Brokers
-from enforcer.kafka.backlog.partition_blocks import PartitionBlocks
+from enforcer.kafka.backlog.part import PartitionBlocks
 from enforcer.kafka.connection import Connection
 from enforcer.kafka.dispatch.context import FetchContext
 from enforcer.kafka.guard.answers import AnswerFilter

@@ -3,9 +3,10 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from cachetools import LRUCache
+
 from enforcer.core.settings import ProxySettings
 from enforcer.kafka.backlog.held_request import HoldTimes
-from enforcer.kafka.backlog.partition_blocks import PartitionBlocks
 from enforcer.kafka.backlog.produce import (
     PartitionRefusal,
     Place,
@@ -18,6 +19,7 @@ from enforcer.kafka.backlog.produce import (
 from enforcer.kafka.names import NameQuestions, NameResolver
 from enforcer.kafka.part import NO_KEYS, Behind, Limit, Link, Part, Request
 from enforcer.laws.backlog.block import Block
+from enforcer.laws.backlog.blocks import Blocks
 from enforcer.wire.kafka.frames import PRODUCE, BadFrame, RequestHeader, parse_header
 from enforcer.wire.kafka.mutations import POLICY_VIOLATION, REQUEST_TIMED_OUT
 from enforcer.wire.kafka.traffic import PRODUCE_IDS_FROM
@@ -31,6 +33,42 @@ NO_ACKS: Final = "blocked_without_acks"
 """Why a connection ends whose request cannot be answered."""
 
 _KEYS: Final = frozenset({PRODUCE})
+_ONLY: Final = 0
+"""The number of a topic's partition that may be the topic itself, as where there is but one."""
+
+
+class PartitionBlocks:
+    """Finds the block of a partition, for all connections of a proxy.
+
+    Attributes:
+        blocks: of the proxy; while none is active Produce requests need not be read.
+        names: topic id -> name, as far as brokers have said; whoever asks them adds to it.
+
+    Args:
+        blocks: see there.
+        names: see there.
+        full_name: what policies and decisions call a topic, by its Kafka name or, if so said, its id.
+    """
+
+    def __init__(
+        self, blocks: Blocks, names: LRUCache[bytes, str], full_name: Callable[[bytes, bool], str | None]
+    ) -> None:
+        self.blocks, self.names, self._full_name = blocks, names, full_name
+
+    def block(self, topic: bytes, number: int, *, by_id: bool) -> Block | None:
+        """What stands in the way of a partition's producers; None: nothing, or its name is not known.
+
+        The partitions of a topic that has several are reported as `TOPIC-partition-N`, the only one of
+        another as the topic.
+        """
+        full = self._full_name(topic, by_id)
+        if full is None:
+            return None
+        found = self.blocks.block(f"{full}-partition-{number}")
+        whole = self.blocks.block(full) if number == _ONLY else None
+        if found is None or (whole is not None and found.holds):
+            return whole or found
+        return found
 
 
 class BlocksLimit(Limit):
