@@ -15,14 +15,13 @@ from enforcer.host.server import Host, ProxyConfig
 from enforcer.host.sockets import Address
 from enforcer.kafka.addresses.brokers import Broker, Brokers
 from enforcer.kafka.backlog.part import BlocksLimit, PartitionBlocks
-from enforcer.kafka.cluster import ClusterView, ClusterWatch
+from enforcer.kafka.cluster import ClusterView, ClusterWatch, IdWatch
 from enforcer.kafka.connection import Connection
 from enforcer.kafka.dispatch.context import FetchContext
 from enforcer.kafka.dispatch.part import DispatchLimit
 from enforcer.kafka.dispatch.reader_reports import ReadersExchange
 from enforcer.kafka.guard.answers import AnswerFilter
 from enforcer.kafka.guard.guard import Guard
-from enforcer.kafka.guard.ids import IdWatch
 from enforcer.kafka.guard.protected import OwnTopics
 from enforcer.kafka.login.part import Identify, LoginConcern
 from enforcer.kafka.mutations.costs import RecentTopics

@@ -55,7 +55,7 @@ PART = (
 )  # fmt: skip
 """What a part of a Kafka connection stands on, whatever it does."""
 KAFKA_ROOMS: dict[str, tuple[str, ...]] = {
-    "login": (), "guard": (WATCH,), "addresses": ("enforcer.host",),
+    "login": (), "guard": (), "addresses": ("enforcer.host",),
     "mutations": ("enforcer.laws.mutation",),
     "shares": ("enforcer.laws.shares", "enforcer.kafka.dispatch.fetch_responses"), "groups": (),
     "dispatch": ("enforcer.laws.dispatch", "enforcer.kafka.groups", "enforcer.kafka.addresses"),

@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Uuid
 
-from enforcer.kafka.guard.ids import IdWatch, ids_of
+from enforcer.kafka.cluster import IdWatch, ids_of
 from enforcer.kafka.guard.protected import OwnTopics
 from streaming.contract.topics import Topics
 
