@@ -28,10 +28,9 @@ from enforcer.host.doors.entrance import Accept, Entrance
 from enforcer.host.doors.listening import listen_at
 from enforcer.host.doors.proxy_header import header_of
 from enforcer.host.doors.users import Users
-from enforcer.host.heartbeat import beat
 from enforcer.host.moving import Mover
 from enforcer.host.sockets import Address, ended
-from enforcer.host.tasks import Tasks
+from enforcer.host.tasks import Tasks, beat
 from enforcer.host.turns import Turns
 from streaming.contract.topics import CHECK_MS, KEPT_MS, Cluster, Topics, address_text
 from streaming.metrics_server import serve_metrics

@@ -2,7 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+import time
+from collections.abc import Callable, Coroutine
+
+from prometheus_client import Histogram
+
+BEAT_S = 0.05
 
 logger = logging.getLogger(__name__)
 
@@ -29,3 +34,17 @@ class Tasks:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.critical("a part of the proxy has ended, restart it: %r", error, exc_info=error)
+
+
+async def beat(delay: Histogram, on_beat: Callable[[], None]) -> None:
+    """Measure how late a timer is, s, and call a function, again and again.
+
+    Whatever holds the loop holds up all clients.
+    """
+    loop = asyncio.get_running_loop()
+    while True:
+        due_s = time.monotonic() + BEAT_S
+        await asyncio.sleep(BEAT_S)
+        delay.observe(max(0.0, time.monotonic() - due_s))
+        # By the loop, so that a mistake of its ends nothing but it.
+        loop.call_soon(on_beat)

@@ -5,7 +5,7 @@ import time
 
 from prometheus_client import CollectorRegistry, Histogram
 
-from enforcer.host.heartbeat import BEAT_S, beat
+from enforcer.host.tasks import BEAT_S, beat
 
 
 async def test_what_holds_the_loop_is_seen() -> None:
