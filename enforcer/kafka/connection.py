@@ -18,8 +18,8 @@ from enforcer.host.secured import kept_by
 from enforcer.host.sockets import Address, is_secure
 from enforcer.host.turns import Inbox
 from enforcer.kafka.chain import Chain
+from enforcer.kafka.connection_end import ConnectionEnd, Troubles
 from enforcer.kafka.context import Context
-from enforcer.kafka.life.connection_end import ConnectionEnd, Troubles
 from enforcer.kafka.pacing import Pacer
 from enforcer.kafka.part import Request, Slot
 from enforcer.kafka.pipeline.requests import Requests

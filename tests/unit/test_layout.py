@@ -109,7 +109,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "benchmarks": ("benchmarks", "weir", "enforcer", "streaming"),
 }
 """What the modules of a room may import of ours beside the room itself; the longest name that fits counts."""
-ENDING = "enforcer/kafka/life/connection_end.py"
+ENDING = "enforcer/kafka/connection_end.py"
 """It takes over what a connection writes once that ends."""
 LINES_MAX = 400
 CODE_LINES_MAX = 50
