@@ -12,8 +12,7 @@ from typing import Final, TypeVar, cast
 
 from enforcer.core import bounds
 from enforcer.core.settings import ProxySettings
-from enforcer.host.dial import Upstream
-from enforcer.host.outlet import Outlet
+from enforcer.host.dial import Outlet, Upstream
 from enforcer.host.sockets import Address, descriptor_of, has_arrived
 from enforcer.laws.concurrency.limiter import Limiter
 from enforcer.pulsar.context import Context
