@@ -81,6 +81,12 @@ class Rig(Waiter):
         assert plan is not None and plan.frame
         return decode(FetchRequest, self.version, plan.frame), plan
 
+    def begins(self, topics: Mapping[str, int], session: int = 9) -> None:
+        """A session begins with a request for these topics, and the broker says which."""
+        _, plan = self.sent(topics, epoch=0)
+        assert plan.cut is None and plan.look is not None
+        plan.look(fetched(self.version, {}, 0, session_id=session))
+
     def names(self, message: Any) -> list[bytes]:
         """The topics of a message."""
         topics = message.topics if isinstance(message, FetchRequest) else message.responses

@@ -45,11 +45,13 @@ class Plan(NamedTuple):
         frame: it goes to the broker so; empty: it does not.
         cut: what is done to the broker's response; None: nothing.
         answer: what the client gets at once, if the broker is not asked.
+        look: sees the broker's response, which it passes on as it is; None: nobody does.
     """
 
     frame: bytes
     cut: Callable[[bytes], bytes] | None = None
     answer: bytes = b""
+    look: Callable[[bytes], bytes] | None = None
 
 
 class Fetches:
@@ -104,7 +106,7 @@ class Fetches:
     def _plan(
         self, frame: bytes, header: RequestHeader, client: Client, address: tuple[str, int]
     ) -> Plan | None:
-        at, _, epoch = session_of(frame, header)
+        at, number, epoch = session_of(frame, header)
         full = epoch <= 0
         session, ids = self._session, header.api_version >= FETCH_IDS_FROM
         # What follows a limited request nearly always is one too, and then is read as a whole only.
@@ -118,8 +120,10 @@ class Fetches:
             keys = read.topics
         else:
             keys = [topic.key for topic in asked.topics]
-        if not full and not session.known:
-            # It began unread. The broker says that it knows no such session, and the client begins anew.
+        if not full and not session.knows(number):
+            # It began unread, or on another connection: the broker says that it knows no such session, and
+            # the client begins anew.
+            session.number = UNKNOWN_SESSION
             return Plan(with_session(frame, at, UNKNOWN_SESSION, epoch))
         if ids and self.naming.must_wait(keys):
             return None
@@ -128,7 +132,11 @@ class Fetches:
         (session.begin if full else session.add)(keys, ids)
         self._was_limited = session.is_limited(client)
         if not self._was_limited:
-            return Plan(frame)
+            look = None if epoch else session.look(header.api_version)
+            if look is not None:
+                # What is read is kept until it is whole.
+                frame = with_limit(frame, fetching(frame, header), FETCH_LIMIT_MAX)
+            return Plan(frame, look=look)
         if not full:
             session.forget()
             return Plan(with_session(frame, at, UNKNOWN_SESSION, epoch))

@@ -63,8 +63,8 @@ class DispatchPart(Part):
             self._link.answer(request, plan.answer)
             return False
         request.frame, request.undo = plan.frame, planner.take_back
-        if (cut := plan.cut) is not None:
-            request.readers.append(lambda _slot, response: cut(response))
+        if (read := plan.cut or plan.look) is not None:
+            request.readers.append(lambda _slot, response: read(response))
         return True
 
     def look_behind(self, requests: Behind, *, over: bool) -> None:

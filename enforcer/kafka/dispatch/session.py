@@ -1,13 +1,15 @@
 """What a connection fetches, and whether anything limits it (KIP-227)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from enforcer.core.lines import Claim, Counter, Pause
 from enforcer.kafka.dispatch.context import FetchContext
-from enforcer.kafka.dispatch.fetch_requests import FetchRequest, TopicRequest
+from enforcer.kafka.dispatch.fetch_requests import UNKNOWN_SESSION, FetchRequest, TopicRequest
 from enforcer.kafka.groups.readers import Client
+from enforcer.wire.kafka.codec import told
+from enforcer.wire.kafka.frames import FETCH
 
 W = TypeVar("W", bound=Mapping[bytes, Any])
 """What is wanted of a request, by topic."""
@@ -25,16 +27,22 @@ KNOWN_MAX: Final = 1_000
 FRAME_MAX: Final = 65_536
 """A request that waits is kept as it was read up to this size, bytes; a larger one is read again."""
 
+_NUMBER: Final = told(FETCH, "SessionId")
+
 
 class Session:
     """The topics of one connection's fetch session, or of its last request where it has none.
+
+    Attributes:
+        number: what the broker calls it; 0: it had no room for one; UNKNOWN_SESSION: nobody has read that.
 
     Args:
         context: knows the limits.
     """
 
     def __init__(self, context: FetchContext) -> None:
-        self._begun = 0
+        self.number = UNKNOWN_SESSION
+        self._begun = self._begins = 0
         self._context = context
         self._topics: dict[str, None] = {}
         # What the last request that lists all topics named, if all of that has names: nearly always the next
@@ -44,16 +52,33 @@ class Session:
         self._state: tuple[int, int, int, Client | None] = _NEW
         self._limited = False
 
-    @property
-    def known(self) -> bool:
-        """Whether all its requests were read: none has passed while there was no limit."""
-        return self._begun == self._context.dispatch.begun
+    def knows(self, number: int) -> bool:
+        """Whether all requests of a session were read: it began here, and while there was a limit."""
+        return number == self.number and self._begun == self._context.dispatch.begun
+
+    def look(self, version: int) -> Callable[[bytes], bytes] | None:
+        """Reads its number in the answer to the request that it begins with; None: it is left unread.
+
+        So it is where there was no room for one before: if there is now, the client begins once more.
+        """
+        if not self.number:
+            return None
+        begins = self._begins
+
+        def read(response: bytes) -> bytes:
+            if begins == self._begins:
+                self.number = _NUMBER(response, version)
+            return response
+
+        return read
 
     def begin(self, topics: Sequence[bytes], ids: bool) -> None:
         """A request lists all topics: a session begins with it, or there is none."""
         listed = ids, frozenset(topics)
         if self._listed != listed:
             self.forget()
+        self._begins += 1
+        self.number = self.number and UNKNOWN_SESSION
         self._begun = self._context.dispatch.begun
         if self._listed == listed:
             self._state = _NEW

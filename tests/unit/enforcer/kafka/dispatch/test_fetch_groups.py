@@ -1,7 +1,7 @@
 """Fetch requests of clients that act for groups: counted for the one, for each that may be, or for none."""
 
 import pytest
-from fetch_rig import ADDRESS, BROKER, CLIENT, GROUP, Rig, World, full, sizes
+from fetch_rig import ADDRESS, BROKER, CLIENT, GROUP, Rig, World, fetched, full, sizes
 from kafka.protocol.consumer import FetchRequest
 from kafka_kit import decode
 from traffic_kit import batch, fetch_request
@@ -99,6 +99,9 @@ def test_another_client_id_in_a_session() -> None:
     rig = Rig(world)
     world.desk.readers.saw(CLIENT, GROUP)
     for client, session in ((CLIENT._replace(client_id="x"), 9), (CLIENT, -1)):
-        rig.fetches.plan(*fetch_request(12, {"t": 1}, epoch=0), client._replace(client_id="x"), ADDRESS)
+        other = client._replace(client_id="x")
+        plan = rig.fetches.plan(*fetch_request(12, {"t": 1}, epoch=0), other, ADDRESS)
+        assert plan is not None and plan.look is not None
+        plan.look(fetched(12, {}, 0, session_id=9))
         plan = rig.fetches.plan(*fetch_request(12, {}, epoch=1, session=9), client, ADDRESS)
         assert plan is not None and decode(FetchRequest, 12, plan.frame).session_id == session

@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 from counted_kit import Delivered
 from each_kit import each
-from fetch_rig import ADDRESS, BROKER, CLIENT, Rig, World, full, sizes, two_waiting
+from fetch_rig import ADDRESS, BROKER, CLIENT, Rig, World, fetched, full, sizes, two_waiting
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka_kit import build, decode, request
 from traffic_kit import batch, fetch_request
@@ -103,10 +103,43 @@ def test_what_passes_is_not_kept_any_more(passes: dict[str, int]) -> None:
 def test_nothing_limited_passes_in_its_session() -> None:
     """As it came; also what only tells what changes."""
     rig = Rig(World())
-    for topics, epoch in (({"u": 1}, 0), ({}, 1), ({"v": 1}, 2)):
+    rig.begins({"u": 1})
+    for topics, epoch in (({}, 1), ({"v": 1}, 2), ({"u": 1}, -1)):
         plan = rig.plan(topics, epoch=epoch, session=9)
-        assert plan is not None and plan.cut is None
+        assert plan is not None and plan.cut is None and plan.look is None
         assert plan.frame == fetch_request(12, topics, epoch=epoch, session=9)[0]
+
+
+def test_a_session_of_another_connection_is_not_known() -> None:
+    """One that began before the limit goes on nowhere else, whatever that connection reads."""
+    rig = Rig(World())
+    answer = fetched(12, {}, 0, session_id=7)
+    _, first = rig.sent({"u": 1}, epoch=0)
+    request, second = rig.sent({"v": 1}, epoch=0)
+    assert request.max_bytes == FETCH_LIMIT_MAX
+    assert first.look is not None and first.look(answer) == answer
+    # Of two under way the last one is meant.
+    request, _ = rig.sent({}, epoch=1, session=7)
+    assert request.session_id == -1
+    assert second.look is not None
+    second.look(fetched(12, {}, 0, session_id=8))
+    for asked, session in ((8, 8), (7, -1), (8, -1)):
+        request, _ = rig.sent({}, epoch=1, session=asked)
+        assert request.session_id == session
+
+
+def test_without_room_for_a_session_nothing_is_read() -> None:
+    """The client lists its topics each time; where one begins after all it is asked to begin once more."""
+    rig = Rig(World())
+    rig.begins({"u": 1}, session=0)
+    for topic in ("u", "v"):
+        request, plan = rig.sent({topic: 1}, epoch=0)
+        assert plan.look is None and request.max_bytes == 1 << 20
+    request, _ = rig.sent({}, epoch=1, session=9)
+    assert request.session_id == -1
+    rig.begins({"v": 1})
+    request, _ = rig.sent({}, epoch=1, session=9)
+    assert request.session_id == 9
 
 
 def test_sessions_that_must_end() -> None:
@@ -115,7 +148,7 @@ def test_sessions_that_must_end() -> None:
     for before, topics in (((), {}), (({"u": 1},), {"t": 1}), (({"u": 1},), {})):
         rig = Rig(world)
         for full_request in before:
-            rig.sent(full_request, epoch=0)
+            rig.begins(full_request)
         if before and not topics:
             world.counted.topics[full("u")] = (10, 0)
             world.counted.generation += 1
@@ -130,7 +163,7 @@ def test_sessions_that_must_end() -> None:
 def test_a_session_that_went_on_unread_must_end() -> None:
     """While there was no limit at all nothing was read: it may have got any topic meanwhile."""
     rig = Rig(World())
-    rig.sent({"u": 1}, epoch=0)
+    rig.begins({"u": 1})
     request, _ = rig.sent({}, epoch=1, session=9)
     assert request.session_id == 9
     rig.world.counted.begun += 1

@@ -92,6 +92,18 @@ def test_a_held_request_is_answered_in_time() -> None:
     assert rig.client.answered()[-1] == 9
 
 
+def test_a_session_of_other_topics_goes_on() -> None:
+    """Which one that is the broker's answer tells, which the client gets as it is."""
+    rig, _ = limited()
+    began = fetched(12, {"u": [SIX]}, 100, session_id=7)
+    rig.connection.data_received(framed(fetch_request(12, {"u": 1})[0]))
+    rig.answer([began])
+    assert frames_of(rig.client.data)[-1] == began
+    for asked, session in ((7, 7), (8, -1)):
+        rig.connection.data_received(framed(fetch_request(12, {}, epoch=1, session=asked)[0]))
+        assert decode(FetchRequest, 12, rig.upstream.sent[-1]).session_id == session
+
+
 def test_groups_are_learnt_when_the_broker_has_answered() -> None:
     """What it does not answer, or nobody limits, teaches nothing."""
     rig, _ = limited(subscriptions={(full("t"), "g"): (10, 0)}, proven=False)

@@ -4,7 +4,7 @@ from typing import Any
 
 import orjson
 import pytest
-from fetch_rig import ADDRESS, CLIENT, GROUP, Rig, World, full, sizes
+from fetch_rig import ADDRESS, CLIENT, GROUP, Rig, World, fetched, full, sizes
 from hypothesis import given
 from hypothesis import strategies as st
 from traffic_kit import batch, fetch_request
@@ -13,6 +13,7 @@ from enforcer.kafka.dispatch import reader_reports
 from enforcer.kafka.dispatch.reader_reports import AGAIN_MS, LIFE_MS, ReadersExchange
 from enforcer.kafka.groups.offsets import Place
 from enforcer.kafka.groups.trails import Trail
+from enforcer.kafka.part import FETCH_LIMIT_MAX
 from streaming.contract.events import Alive, parse
 
 SIX = batch(6)
@@ -140,9 +141,11 @@ def test_a_free_groups_session_ends_where_another_is_limited(pair: tuple[Proxy, 
     a.desk.readers.saw(other, "h", "n")
     rig = Rig(a.world)
     for epoch, session in ((0, 9), (1, 9)):
-        frame, header = fetch_request(12, {"t": 1}, epoch=epoch, session=session)
+        frame, header = fetch_request(12, {"t": 1}, FETCH_LIMIT_MAX, epoch, session)
         plan = rig.fetches.plan(frame, header, other, ADDRESS)
         assert plan is not None and plan.frame == frame
+        if plan.look is not None:
+            plan.look(fetched(12, {}, 0, session_id=session))
     a.desk.assigned(CLIENT, GROUP, "m", {"t": frozenset({1})})
     frame, header = fetch_request(12, {}, epoch=2, session=9)
     plan = rig.fetches.plan(frame, header, other, ADDRESS)
