@@ -179,14 +179,21 @@ class Creation:
         """Ask as the client did. How many partitions come of it the namespace's policy knows: what came of
         the last such question is charged, and corrected by what comes of this one."""
         namespace = "" if self.want.topic is None else self.want.topic.namespace
-        expected = self._known.defaults.get(namespace)
+        if namespace not in self._known.defaults:
+            await self._find_out(namespace)
+        expected = self._known.defaults.get(namespace, 1)
         answer = None
-        if expected != 0:
-            answer = await self._decide(expected or 1)
+        if expected:
+            answer = await self._decide(expected)
             if answer is None:
                 return None, None
         self.sent = True
-        reply = await self._ask_in_its_name(creating=True)
+        try:
+            reply = await self._ask_in_its_name(creating=True)
+        except (asyncio.CancelledError, TimeoutError):
+            if _NUMBERED not in self.want.name:
+                self._known.note_unheard(self._link.user, namespace, self.want.name, expected)
+            raise
         made = 0 if reply.response else reply.partitions
         if answer is not None:
             self._office.mutations.settle(answer, {self.want.name: made})
@@ -194,10 +201,25 @@ class Creation:
             self._office.mutations.charge(self._request(made), {self.want.name: made})
         told = made or not reply.response or reply.error == ServerError.TOPIC_NOT_FOUND
         if told and _NUMBERED not in self.want.name:
-            self._known.defaults[namespace] = made
+            self._learn(namespace, made)
         if made:
             self._known.note(self.want.name, made)
         return answer, reply
+
+    async def _find_out(self, namespace: str) -> None:
+        """Ask what came of the last such question of this user whose answer it did not wait for."""
+        name, _, _ = self._known.unheard.get((self._link.user, namespace), ("", 0, 0))
+        if name:
+            reply = await self._questions.ask(name, self._question_s)
+            if not reply.response and reply.partitions:
+                self._learn(namespace, reply.partitions)
+
+    def _learn(self, namespace: str, made: int) -> None:
+        """So many come of a question; what came of those unheard beyond their charge is charged now."""
+        self._known.defaults[namespace] = made
+        name, questions, paid = self._known.unheard.pop((self._link.user, namespace), ("", 0, 0))
+        if (rest := questions * made - paid) > 0:
+            self._office.mutations.charge(self._request(rest), {name: rest})
 
     async def _ask_in_its_name(self, *, creating: bool) -> Any:
         body = self.want.body

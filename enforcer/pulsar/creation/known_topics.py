@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
-from cachetools import TTLCache
+from cachetools import LRUCache, TTLCache
 
 from enforcer.wire.pulsar.names import Topic
 
@@ -21,6 +21,8 @@ class KnownTopics:
     Attributes:
         partitions: of the partitioned ones, by name.
         defaults: what came of a namespace's last question that could create a topic; 0: no partitions.
+        unheard: by user and namespace: the last such question whose answer was not waited for, how many
+            there were, and what was charged for all of them.
 
     Args:
         keep_ms: how long it is believed.
@@ -32,6 +34,8 @@ class KnownTopics:
         self._topics: TTLCache[str, bool] = TTLCache(topics_max, keep_ms, steady_ms)
         self.partitions: TTLCache[str, int] = TTLCache(topics_max, keep_ms, steady_ms)
         self.defaults: TTLCache[str, int] = TTLCache(topics_max, _DEFAULTS_KEEP_MS, steady_ms)
+        # A client that leaves each time would never be charged: it is kept until the number is known.
+        self.unheard: LRUCache[tuple[str, str], tuple[str, int, int]] = LRUCache(topics_max)
         # By name: the turn, and how many have it or wait for it.
         self._turns: dict[str, tuple[asyncio.Lock, int]] = {}
 
@@ -54,6 +58,11 @@ class KnownTopics:
             self.partitions[name] = partitions
         else:
             self._topics[name] = paid
+
+    def note_unheard(self, user: str, namespace: str, name: str, charged: int) -> None:
+        """A client has left before it was known how many partitions come of its question."""
+        _, questions, paid = self.unheard.get((user, namespace), ("", 0, 0))
+        self.unheard[user, namespace] = name, questions + 1, paid + charged
 
     @asynccontextmanager
     async def turn(self, name: str, limit_s: float) -> AsyncGenerator[bool]:

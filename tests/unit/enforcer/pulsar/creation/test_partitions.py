@@ -2,6 +2,7 @@
 
 import pytest
 from creation_kit import HERE, NOT_FOUND, Client, Yard, asking
+from mutation_kit import settle_down
 
 from enforcer.wire.pulsar.commands import parse
 
@@ -90,6 +91,32 @@ async def test_the_name_of_a_partition_teaches_nothing(yard: Yard, client: Clien
     await client.look_up("c")
     await client.answer(None)
     assert yard.charged()[2:] == [{name: 3}, {"c": 3}] and yard.refunded() == 3
+
+
+@pytest.mark.parametrize("default", [None, 0, 1])
+async def test_what_clients_that_leave_have_created_is_charged_later(yard: Yard, default: int | None) -> None:
+    """Else one that always leaves would pay for one partition, whatever comes of its questions."""
+    if default is not None:
+        yard.known.defaults["public/default"] = default
+    for name in ("a", "b"):
+        gone = Client(yard)
+        await gone.look_up(name)
+        await gone.answer(None)
+        assert gone.asked().metadata_auto_creation_enabled
+        gone.part.close()
+        await settle_down()
+        yard.known.defaults["public/default"] = 1
+    before = yard.charged()
+    yard.known.defaults.clear()
+    client = Client(yard)
+    await client.look_up("c")
+    await client.answer(None)
+    question = await client.answer(3)
+    assert question.topic == HERE + "b" and not question.metadata_auto_creation_enabled
+    rest = 6 - sum(sum(items.values()) for items in before)
+    assert yard.charged()[len(before) :] == [{"b": rest}, {"c": 3}]
+    await client.answer(3)
+    assert client.told().partitions == 3 and not yard.known.unheard
 
 
 async def test_a_namespace_where_nothing_is_created_by_itself(yard: Yard, client: Client) -> None:
