@@ -184,12 +184,13 @@ def flag(name: str, text: str) -> bool:
     return _FLAGS[text.lower()]
 
 
-def not_global(text: str) -> None:
-    """Raises Refusal (400, 412) where policies of all clusters are asked for."""
-    if flag("isGlobal", text):
+async def topic_of_path(tenant: Name, namespace: Name, topic: Name, isGlobal: Flag = "false") -> Holder:
+    """The topic that a path names; raises Refusal (400, 412) where policies of all clusters are asked for."""
+    if flag("isGlobal", isGlobal):
         raise Refusal(
             412, "Policies here are those of one cluster; there are no global ones that others would follow"
         )
+    return topic_holder(tenant, namespace, topic)
 
 
 async def never() -> bool:

@@ -38,8 +38,8 @@ from enforcer.control.parts import (
     if_applied,
     namespace_holder,
     never,
-    not_global,
     topic_holder,
+    topic_of_path,
 )
 from streaming.policy.policy_set import PolicySet
 from streaming.policy.topics import BacklogKind
@@ -68,7 +68,7 @@ def quota_routes(parts: Parts) -> APIRouter:
     """Backlog quotas of namespaces and topics."""
     router = APIRouter()
     _add_quotas(router, parts, NAMESPACE, "Namespaces", namespace_holder, never)
-    _add_quotas(router, parts, TOPIC, "Topics", _of_topic, if_applied)
+    _add_quotas(router, parts, TOPIC, "Topics", topic_of_path, if_applied)
     return router
 
 
@@ -162,11 +162,6 @@ def _add_quotas(
             "Remove a backlog quota, if there is one of this type",
         ),
     )  # fmt: skip
-
-
-async def _of_topic(tenant: Name, namespace: Name, topic: Name, isGlobal: Flag = "false") -> Holder:
-    not_global(isGlobal)
-    return topic_holder(tenant, namespace, topic)
 
 
 async def _kind(backlogQuotaType: _Kind = BacklogKind.SIZE.value) -> BacklogKind:

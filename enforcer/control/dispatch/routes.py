@@ -19,12 +19,11 @@ from enforcer.control.dispatch.rates import (
     rate_fields,
 )
 from enforcer.control.docs import refusals
-from enforcer.control.groups import Refusal
+from enforcer.control.groups import Holder, Refusal
 from enforcer.control.parts import (
     NAMESPACE,
     TOPIC,
     Decide,
-    Flag,
     Name,
     Parts,
     add_change,
@@ -32,8 +31,7 @@ from enforcer.control.parts import (
     if_applied,
     namespace_holder,
     never,
-    not_global,
-    topic_holder,
+    topic_of_path,
 )
 from streaming.policy.topics import RateKind
 
@@ -48,8 +46,8 @@ def rate_routes(parts: Parts) -> APIRouter:
     """Dispatch rates on each level that has a name."""
     router = APIRouter()
     for kind in RateKind:
-        _add_rates(router, parts, f"{NAMESPACE}/{kind}", "Namespaces", _of_namespace(kind), never)
-        _add_rates(router, parts, f"{TOPIC}/{kind}", "Topics", _of_topic(kind), if_applied)
+        _add_rates(router, parts, f"{NAMESPACE}/{kind}", "Namespaces", _of(namespace_holder, kind), never)
+        _add_rates(router, parts, f"{TOPIC}/{kind}", "Topics", _of(topic_of_path, kind), if_applied)
     own = f"{TOPIC}/{_TO_SUBSCRIPTION}/{RateKind.TOPIC}"
     _add_rates(router, parts, own, "Topics", _of_subscription, if_applied)
     return router
@@ -112,33 +110,18 @@ def _add_rates(
     )  # fmt: skip
 
 
-def _of_namespace(kind: RateKind) -> Callable[..., Awaitable[RatePlace]]:
-    async def place(tenant: Name, namespace: Name) -> RatePlace:
-        return RatePlace(holder=await namespace_holder(tenant, namespace), kind=kind)
-
-    return place
-
-
-def _of_topic(kind: RateKind) -> Callable[..., Awaitable[RatePlace]]:
-    async def place(tenant: Name, namespace: Name, topic: Name, isGlobal: Flag = "false") -> RatePlace:
-        not_global(isGlobal)
-        return RatePlace(holder=topic_holder(tenant, namespace, topic), kind=kind)
+def _of(holder_of: Callable[..., Awaitable[Holder]], kind: RateKind) -> Callable[..., Awaitable[RatePlace]]:
+    async def place(holder: Annotated[Holder, Depends(holder_of)]) -> RatePlace:
+        return RatePlace(holder=holder, kind=kind)
 
     return place
 
 
 async def _of_subscription(
-    request: Request,
-    tenant: Name,
-    namespace: Name,
-    topic: Name,
-    subscription: _Subscription,
-    isGlobal: Flag = "false",
+    request: Request, subscription: _Subscription, holder: Annotated[Holder, Depends(topic_of_path)]
 ) -> RatePlace:
-    not_global(isGlobal)
     # As it was sent: pulsar-admin writes a space as a plus, which only Pulsar reads so in a path.
     sent = "/".join(request.scope["raw_path"].decode("ascii", "replace").split("/")[_BEFORE_SUBSCRIPTION:-1])
     if unquote(sent) != subscription:
         raise Refusal(412, "Topic name is not valid")
-    holder = topic_holder(tenant, namespace, topic)
     return RatePlace(holder=holder, kind=RateKind.SUBSCRIPTION, subscription=unquote_plus(sent))
