@@ -262,8 +262,7 @@ def detach(entries: Entries, holder: Holder) -> Changes:
     """
     if attached_group(entries, holder) is None:
         return {}
-    rest = {name: value for name, value in entries[holder.path].items() if name != "resourcegroup"}
-    return {holder.path: rest or None}
+    return {holder.path: placed(entries[holder.path], ("resourcegroup",), None)}
 
 
 def placed(

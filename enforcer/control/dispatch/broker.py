@@ -3,7 +3,7 @@
 import re
 from typing import Any, Final
 
-from enforcer.control.groups import Changes, Entries, Refusal
+from enforcer.control.groups import Changes, Entries, Refusal, placed
 from streaming.policy.policy_set import Section
 from streaming.policy.schema import VALUES
 
@@ -44,7 +44,7 @@ def delete_value(entries: Entries, name: str) -> Changes:
     held = entries.get(_PATH, {})
     if name not in held:
         return {}
-    return {_PATH: {other: value for other, value in held.items() if other != name} or None}
+    return {_PATH: placed(held, (name,), None)}
 
 
 def _check(name: str) -> None:
