@@ -153,7 +153,8 @@ class Readers:
     def news(self) -> tuple[list[Member], list[Member]]:
         """Members here that others were not told of as they are now, and those that have left; each once."""
         told = [found for key in self._untold if (found := self._member(*key)) is not None]
-        gone = list(self._gone)
+        # A consumer that subscribes anew keeps its name (KIP-848): it is gone no more.
+        gone = [each for each in self._gone if self._member(each.client, each.group, each.name) is None]
         self._gone.clear()
         self._untold.clear()
         return told, gone

@@ -71,6 +71,17 @@ def test_a_group_that_another_proxy_has_seen(pair: tuple[Proxy, Proxy]) -> None:
     assert b.desk.readers.groups(CLIENT) == []
 
 
+def test_a_member_that_leaves_and_comes_again_at_once(pair: tuple[Proxy, Proxy]) -> None:
+    """Under its own name, as one that subscribes anew (KIP-848): it is there, whatever is told first."""
+    a, b = pair
+    a.desk.assigned(CLIENT, GROUP, "m", {"t": frozenset({0})})
+    a.tells(b)
+    a.desk.readers.left(CLIENT, GROUP, ["m"])
+    a.desk.readers.saw(CLIENT, GROUP, "m")
+    a.tells(b)
+    assert b.desk.readers.groups(CLIENT) == [GROUP]
+
+
 def test_only_what_is_new(pair: tuple[Proxy, Proxy]) -> None:
     """And all again after a while, or when another proxy comes; what another saw last is its to tell."""
     a, b = pair
