@@ -25,6 +25,8 @@ HUNTED_MAX: Final = 1_000
 """Groups that are hunted at a time, or were seen once to commit so."""
 GROUPS_OF_TOPIC_MAX: Final = 1_000
 """Limited groups of a topic that are looked at for who fetches without a group that is known."""
+LIMITED_MAX: Final = 100_000
+"""And of all topics: a group may be told to read any number that nobody has made."""
 SETTLED_MS: Final = 3_000.0
 """What other proxies have delivered is known so long after; before, nothing is concluded from its absence."""
 BEGIN_MS: Final = 10_000.0
@@ -241,11 +243,12 @@ class GroupFinder:
                 del unread[group, number]
 
     def _note(self, user: str, group: str, topic: str) -> None:
-        groups = self._limited_groups.setdefault((user, topic), {})
+        groups = self._limited_groups.get((user, topic), {})
         known = group in groups
+        free = len(groups) < GROUPS_OF_TOPIC_MAX and len(self._began) < LIMITED_MAX
         # Who is hunted has its place whatever others there are.
-        if known or len(groups) < GROUPS_OF_TOPIC_MAX or self.is_hunted(user, group, topic):
-            groups[group] = self._steady_ms() + LEFT_MS
+        if known or free or self.is_hunted(user, group, topic):
+            self._limited_groups.setdefault((user, topic), groups)[group] = self._steady_ms() + LEFT_MS
             self._began.setdefault((user, group, topic), self._steady_ms())
             self._version += not known
 

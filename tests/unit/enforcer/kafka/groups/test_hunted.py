@@ -125,6 +125,10 @@ def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     # Who is hunted has its place all the same, and where there is no room for the suspected all are.
     scene._suspect(("bob", "slow-3", T), scene.now_ms + 1)
     assert list(scene._limited_groups["bob", T]) == ["slow-1", "slow-3"]
+    monkeypatch.setattr(group_finder, "LIMITED_MAX", len(scene._began))
+    before = len(scene._limited_groups)
+    scene.reads("bob", "slow-1", "persistent://public/default/made-up")
+    assert len(scene._limited_groups) == before
 
 
 def test_what_nobody_was_seen_to_read_is_looked_for_at_all() -> None:
