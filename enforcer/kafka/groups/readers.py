@@ -15,7 +15,8 @@ READERS_MAX: Final = 100_000
 leaves."""
 
 IDLE_MS: Final = 600_000.0
-"""A group of which nothing was heard or fetched for so long is forgotten."""
+"""A group of which nothing was heard or fetched for so long is forgotten; so is a member
+that was not heard of, beside others."""
 MEMBERS_MAX: Final = 200
 """Members of a group with one principal, host and client id that are told apart."""
 
@@ -66,10 +67,12 @@ class Member(NamedTuple):
 class _Group:
     """A group of one client: its members' assignments (None: not known), and when it was last heard of."""
 
-    __slots__ = ("members", "own", "seen_ms")
+    __slots__ = ("heard", "members", "own", "seen_ms")
 
     def __init__(self) -> None:
         self.members: dict[str, Assigned | None] = {}
+        # When each was heard of last, the one silent for longest first.
+        self.heard: dict[str, float] = {}
         self.own: set[str] = set()
         self.seen_ms = 0.0
 
@@ -125,6 +128,7 @@ class Readers:
             found.members[member] = None
             self.changes += 1
         self._own(client, group, found, member)
+        self._is_there(client, group, found, member)
 
     def assigned(self, client: Client, group: str, member: str, parts: Assigned | None) -> None:
         """A member was told what to read; None: it is not known."""
@@ -145,6 +149,7 @@ class Readers:
             found = self._found(member.client, member.group)
             if member.name and found.members.get(member.name, _NOBODYS) != member.assigned:
                 self._assign(member)
+            self._is_there(member.client, member.group, found, member.name)
             found.own.discard(member.name)
             self._untold.pop((member.client, member.group, member.name), None)
         for member in left:
@@ -230,6 +235,16 @@ class Readers:
             found.own.add(member)
             self._untold[client, group, member] = None
 
+    def _is_there(self, client: Client, group: str, found: _Group, member: str) -> None:
+        """A member was heard of. Static ones end without a word, and come again under another name."""
+        if member not in found.members:
+            return
+        found.heard.pop(member, None)
+        found.heard[member] = now_ms = self._steady_ms()
+        first = next(iter(found.heard))
+        if found.heard[first] < now_ms - IDLE_MS:
+            self._drop(client, group, first)
+
     def _assign(self, told: Member) -> str:
         """Note what a member reads; returns the member under which it is kept."""
         members = self._found(told.client, told.group).members
@@ -251,6 +266,7 @@ class Readers:
             return
         self.changes += 1
         self._parts -= _size(found.members.pop(member, None))
+        found.heard.pop(member, None)
         found.own.discard(member)
         if not found.members:
             self._forget(client, group)

@@ -85,6 +85,19 @@ def test_forgetting(monkeypatch: pytest.MonkeyPatch) -> None:
     assert table.groups(ALICE) == [] and len(table) == 0
 
 
+def test_a_member_that_ends_without_a_word(table: Table) -> None:
+    """As a static one that begins again, under another name: what the former one read ends after a while."""
+    for name, part in (("former", 0), ("m", 1)):
+        table.saw(ALICE, "g", name)
+        table.assigned(ALICE, "g", name, {"t": frozenset({part})})
+    for _ in range(3):
+        assert table.of(ALICE, 0) == "g"
+        table.now_ms += IDLE_MS / 2
+        table.saw(ALICE, "g", "m")
+    assert (table.of(ALICE, 0), table.of(ALICE, 1)) == ("", "g")
+    assert table.wanted("alice", "g", ["t"]) == {1}
+
+
 def test_too_many_members(table: Table) -> None:
     """Those that are not told apart may read anything."""
     for number in range(MEMBERS_MAX):
