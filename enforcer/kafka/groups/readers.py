@@ -13,7 +13,8 @@ from typing import Final, NamedTuple
 READERS_MAX: Final = 100_000
 """Consumer groups of clients known at a time, for limits of subscriptions; the one not heard of for longest
 leaves."""
-
+CLIENT_GROUPS_MAX: Final = 1_000
+"""Of these of one client, whose fetches go through all of them; those leave first that it has not joined."""
 IDLE_MS: Final = 600_000.0
 """A group of which nothing was heard or fetched for so long is forgotten; so is a member
 that was not heard of, beside others."""
@@ -278,6 +279,9 @@ class Readers:
         if found is None:
             if len(self._order) >= READERS_MAX:
                 self._forget(*next(iter(self._order)))
+            elif groups is not None and len(groups) >= CLIENT_GROUPS_MAX:
+                named = (name for name, its in groups.items() if not its.members)
+                self._forget(client, next(named, next(iter(groups))))
             found = self._clients.setdefault(client, {})[group] = _Group()
             self._hosts.setdefault((client.user, client.client_id), {})[client] = None
             self._acting.setdefault((client.user, group), {})[client] = None

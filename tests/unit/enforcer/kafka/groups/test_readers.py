@@ -85,6 +85,19 @@ def test_forgetting(monkeypatch: pytest.MonkeyPatch) -> None:
     assert table.groups(ALICE) == [] and len(table) == 0
 
 
+def test_groups_of_one_client_have_a_bound(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks where a group stands names it: those that it has joined stay, as far as there is room."""
+    monkeypatch.setattr(readers, "CLIENT_GROUPS_MAX", 2)
+    table.saw(ALICE, "mine", "m")
+    for name in "ghi":
+        table.saw(ALICE, name)
+    table.saw(BOB, "g")
+    assert (table.groups(ALICE), table.groups(BOB)) == (["mine", "i"], ["g"])
+    for name in "jk":
+        table.saw(ALICE, name, "m")
+    assert table.groups(ALICE) == ["j", "k"] and len(table) == 3
+
+
 def test_a_member_that_ends_without_a_word(table: Table) -> None:
     """As a static one that begins again, under another name: what the former one read ends after a while."""
     for name, part in (("former", 0), ("m", 1)):
