@@ -46,7 +46,7 @@ class FetchContext:
 
     Attributes:
         dispatch: the arithmetic.
-        whose: of which group a fetch is.
+        finder: of which group a fetch is.
         readers: who acts for which group, a part of it.
         metrics: counts what is held back.
         hold_ms: how long a request may be kept.
