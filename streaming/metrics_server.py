@@ -134,6 +134,7 @@ def serve_metrics(registry: CollectorRegistry, host: str, port: int, tls: TlsCon
     try:
         server = MetricsListener((host, port), handler, tls)
     except OSError as error:
-        raise WeirError(f"cannot serve metrics on {host}:{port}: {error.strerror or error}") from error
+        where = address_text(host, port)
+        raise WeirError(f"cannot serve metrics on {where}: {error.strerror or error}") from error
     threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
     return server.url

@@ -19,6 +19,7 @@ from enforcer.control.access.tokens import Grant, Tokens
 from enforcer.control.groups import Refusal
 from enforcer.control.metrics import AdminMetrics
 from enforcer.control.settings import AdminSettings
+from streaming.contract.topics import address_text
 
 REQUESTS_MAX: Final = 200
 """Requests at a time, and as many for the API behind it, if there is one; further ones get 503."""
@@ -181,8 +182,8 @@ class FewLines:
 
 
 def _asked(scope: Scope) -> str:
-    host, port = scope.get("client") or ("nobody", 0)
-    return f"{scope['method']} {_path(scope)} from {host}:{port}"
+    client = address_text(*(scope.get("client") or ("nobody", 0)))
+    return f"{scope['method']} {_path(scope)} from {client}"
 
 
 def _path(scope: Scope) -> str:

@@ -12,6 +12,7 @@ from enforcer.core import bounds
 from enforcer.core.settings import ProxySettings
 from enforcer.host.secured import HANDSHAKE_S, Secured, kept_by
 from enforcer.host.sockets import Address, descriptor_of, unread
+from streaming.contract.topics import address_text
 
 _COPIED_BYTES: Final = 262_144
 """Of a larger frame a copy costs more than a second write."""
@@ -35,7 +36,7 @@ async def dial(
             await secured.shaken(HANDSHAKE_S)
     except ssl.SSLError as error:
         # Nothing else tells an operator that a CA is missing.
-        logger.warning("the broker %s:%d cannot be spoken to by TLS: %s", *address, error)
+        logger.warning("the broker %s cannot be spoken to by TLS: %s", address_text(*address), error)
         raise
     except ValueError as error:
         raise OSError("nothing can be called so") from error

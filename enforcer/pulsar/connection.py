@@ -23,6 +23,7 @@ from enforcer.wire.pulsar.commands import CONNECTION, ServerError, command, erro
 from enforcer.wire.pulsar.frames import FRAME_OVERHEAD, PONG, BadFrame, Reason
 from streaming.contract.errors import WeirError
 from streaming.contract.events import ANONYMOUS
+from streaming.contract.topics import address_text
 
 FIRST_FRAME_TIMEOUT_MS: Final = 30_000
 """So long a new client may take for its CONNECT, and its login after that: as brokers keep one (30 s)."""
@@ -273,7 +274,7 @@ class Connection(asyncio.Protocol):
             return
         self._context.metrics.upstream_failures.labels(reason).inc()
         if reason != "lost":
-            text = "the broker {}:{} cannot be reached from the proxy".format(*self.broker)
+            text = f"the broker {address_text(*self.broker)} cannot be reached from the proxy"
             self._to_client.send(error(CONNECTION, ServerError.SERVICE_NOT_READY, text))
         self.end(f"upstream_{reason}")
 

@@ -180,7 +180,8 @@ class LocalKafka(LocalServer):
     def _unready(self) -> str:
         for child, ports in zip(self.children, self._ports, strict=True):
             if brokers_seen(ports.plain, host=self._host) < len(self._ports):
-                return f"{child.name} does not answer on {self._host}:{ports.plain}; see {child.log}"
+                where = address_text(self._host, ports.plain)
+                return f"{child.name} does not answer on {where}; see {child.log}"
         return ""
 
     def cluster_id(self) -> str:

@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler
 from urllib.request import HTTPSHandler, ProxyHandler, build_opener
 
 from streaming.contract.errors import WeirError
+from streaming.contract.topics import address_text
 from streaming.metrics_server import MetricsListener, TlsContext
 from weir.health import unverified
 
@@ -119,9 +120,8 @@ class MetricsServer:
         try:
             self._server = MetricsListener(address, Handler, tls)
         except OSError as taken:
-            raise WeirError(
-                f"{address[0]}:{address[1]} cannot be used for metrics: {taken.strerror}"
-            ) from taken
+            where = address_text(*address)
+            raise WeirError(f"{where} cannot be used for metrics: {taken.strerror}") from taken
         # Who stops it waits for so long.
         serve = partial(self._server.serve_forever, poll_interval=_POLL_S)
         self._thread = threading.Thread(target=serve, name="metrics", daemon=True)

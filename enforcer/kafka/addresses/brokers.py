@@ -14,6 +14,7 @@ from enforcer.host.doors.listening import listen_at
 from enforcer.wire.kafka.addresses import Rewriter
 from enforcer.wire.kafka.frames import CORRELATION_BYTES, LENGTH_BYTES
 from streaming.contract.errors import WeirError
+from streaming.contract.topics import address_text
 
 logger = logging.getLogger(__name__)
 
@@ -110,7 +111,8 @@ class Brokers:
         if broker is None:
             broker = self._open(node_id, host, port)
         elif (broker.host, broker.port) != (host, port):
-            logger.info("broker %d moved from %s:%d to %s:%d", node_id, broker.host, broker.port, host, port)
+            before, after = address_text(broker.host, broker.port), address_text(host, port)
+            logger.info("broker %d moved from %s to %s", node_id, before, after)
             broker.host, broker.port = host, port
             self._change()
         if self._domain:
@@ -158,7 +160,8 @@ class Brokers:
         broker = Broker(node_id=node_id, host=host, port=port, listen_port=listener.getsockname()[1])
         self._brokers[node_id] = broker
         self._change()
-        logger.info("broker %d (%s:%d) is served on port %d", node_id, host, port, broker.listen_port)
+        where = address_text(host, port)
+        logger.info("broker %d (%s) is served on port %d", node_id, where, broker.listen_port)
         self._serve(listener, broker)
         return broker
 

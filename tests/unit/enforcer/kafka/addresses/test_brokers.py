@@ -28,3 +28,15 @@ def test_an_address_is_its_newest_brokers() -> None:
         brokers.address(node_id, host, 9_092)
     found = [brokers.partition_at((host, 9_092)) for host in ("kafka-1", "kafka-2", "kafka")]
     assert found == ["broker-101", "broker-102", None]
+
+
+def test_addresses_of_ipv6_are_told_with_brackets(caplog: pytest.LogCaptureFixture) -> None:
+    """`::1:9092` is an address by itself."""
+    caplog.set_level("INFO")
+    brokers = Brokers(
+        listen_host="", advertise="", port_base=0, brokers_max=3, serve=lambda _socket, _broker: None,
+        domain="kafka.example", domain_port=9_093,
+    )  # fmt: skip
+    for host in ("::1", "::2"):
+        brokers.address(1, host, 9_092)
+    assert "broker 1 moved from [::1]:9092 to [::2]:9092" in caplog.text
