@@ -54,7 +54,10 @@ def main() -> int:
     parser.add_argument("--shrink", type=float, metavar="MINUTES", help="look for the faults that it takes")
     args = parser.parse_args()
     if args.check is not None:
-        return judge(History.read(args.check / "history.jsonl"))
+        file = args.check / "history.jsonl"
+        if not file.is_file():
+            parser.error(f"there is no {file}")
+        return judge(History.read(file))
     # What is started is stopped by whatever ends it.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     # A crowd of clients and all relays are here.

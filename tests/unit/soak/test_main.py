@@ -69,3 +69,13 @@ def test_a_prometheus_that_says_nothing_ends_no_run(
     rig = SimpleNamespace(small_disk=True, metrics={}, start=lambda: None)
     with Recorder(tmp_path / "h") as told:
         soak.run(rig, told, tmp_path, 1, 0.0, [])
+
+
+def test_a_history_that_is_not_there_is_said(
+    soak: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was a traceback."""
+    monkeypatch.setattr(sys, "argv", ["soak", "--check", str(tmp_path)])
+    with pytest.raises(SystemExit):
+        soak.main()
+    assert f"there is no {tmp_path / 'history.jsonl'}" in capsys.readouterr().err
