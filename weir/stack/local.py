@@ -362,12 +362,14 @@ class Stack:
         if self._pulsar_admin:
             args["admin"] += ["--upstream", self._pulsar_admin]
         if self._pulsar:
-            if not (self._settings.binary_address or self._options.pulsar_listen.endswith(":0")):
+            listen = self._options.pulsar_listen
+            unknown = listen.endswith(":0") or listen.startswith(("0.0.0.0:", "[::]:"))
+            if not (self._settings.binary_address or unknown):
                 # Lookups over HTTP lead to the proxy as well.
-                args["admin"] += ["--binary-address", self._options.pulsar_listen]
+                args["admin"] += ["--binary-address", listen]
             # The settings name one proxy, and this is another.
             name = ["--id", f"{self._settings.proxy_id}-pulsar"] if self._settings.proxy_id else []
-            args[PULSAR_PROXY] = ["--pulsar", self._pulsar, "--listen", self._options.pulsar_listen, *name]
+            args[PULSAR_PROXY] = ["--pulsar", self._pulsar, "--listen", listen, *name]
         backlogs = self._settings.backlog.enabled
         if self._settings.collect.quotas_from_kafka or backlogs:
             args["collect"] = []
