@@ -40,6 +40,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def run(args: argparse.Namespace) -> int:
     """Run the job until SIGINT or SIGTERM; raises WeirError if it cannot start or fails."""
+    forget_ready_file(args.ready_file, args.metrics)
     # Imported here: pyspark and pandas take seconds that `weir job --help` need not wait for.
     from streaming.job.process.service import JobOptions, serve
     from streaming.job.spark.settings import JobSettings, local_folder
@@ -47,7 +48,6 @@ def run(args: argparse.Namespace) -> int:
     from weir.stack.topics import ensure_topics
 
     log_to_stderr("job", times="%H:%M:%S")
-    forget_ready_file(args.ready_file)
     candidates = _candidates(args)
     settings = _overridden(read_settings(JobSettings, "job", args.settings), args)
     local, cluster = read_settings(LocalSettings, "local", args.settings), cluster_of(args, "job")

@@ -130,7 +130,7 @@ def test_a_terminal_that_goes_away_asks_for_a_stop_unless_nohup_is_there(ignored
     ("command", "option"),
     [
         *((command, "--listen") for command in ("admin", "proxy", "proxy --workers 2")),
-        *((command, "--metrics") for command in ("collect", "collect kafka", "collect pulsar")),
+        *((command, "--metrics") for command in ("collect", "collect kafka", "collect pulsar", "job")),
     ],
 )
 def test_a_second_one_leaves_the_ready_file_of_the_first(
