@@ -62,11 +62,13 @@ def list_refunds(walked: MutationBatch, rows: Integers, waiting: Waiting) -> dic
         i, row = int(order[place]), int(rows[of[place]])
         if given[place]:
             waiting.setdefault(row, []).append(OrphanRefund(int(at[i]), requests.id[i].as_py()))
-            _bound(waiting[row])
         elif row in waiting:
+            _bound(waiting[row])
             names = [refund.name for refund in waiting.pop(row) if refund.at + LISTED_MS >= at[i]]
             if names:
                 listed[i] = names
+    for row in waiting.keys() & rows[of[given]].tolist():
+        _bound(waiting[row])
     return listed
 
 

@@ -155,6 +155,15 @@ def test_few_refunds_wait_and_not_for_ever() -> None:
         assert "refunds" not in shard.step([own(request("c", 7 + 2 * LISTED_MS, 1))])[0]
 
 
+def test_refunds_are_bounded_once_an_admission_and_once_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each looked at the thousand that waited with it."""
+    sizes: list[int] = []
+    monkeypatch.setattr(statements, "_bound", lambda refunds: sizes.append(len(refunds)))
+    refunds = [own(refund(1, 0, 1, name=f"r{number}")) for number in range(5)]
+    live().step([*refunds[:3], own(request("a", 1, 1)), *refunds[3:]])
+    assert sizes == [3, 2]
+
+
 def test_a_refund_with_a_name_without_end_ends_no_batch() -> None:
     """It is listed by no admission; its subject may leave all the same."""
     shard = live()
