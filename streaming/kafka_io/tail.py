@@ -14,10 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, Message, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import OffsetSpec
 
 from streaming.contract.errors import WeirError
 from streaming.kafka_io.reader import BATCH_MAX, Reader, Span
+from streaming.kafka_io.weir_topics import admin_of
 
 T = TypeVar("T")
 
@@ -200,7 +201,7 @@ class Tail(Generic[T]):
         newest = OffsetSpec.max_timestamp()  # type: ignore[no-untyped-call]
         asked = {TopicPartition(self._topic, span.partition): newest for span in spans}
         # Kept until all has come: without their client the answers never do.
-        client = AdminClient({**self._connection, "log_level": 0})
+        client = admin_of(self._connection)
         found = client.list_offsets(asked, request_timeout=_ASK_LIMIT_S)
         times: list[int] = [answer.result(2 * _ASK_LIMIT_S).timestamp for answer in found.values()]
         del client

@@ -17,8 +17,7 @@ from prometheus_client import CollectorRegistry
 
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster
-from streaming.kafka_io.reader import NO_LOG
-from streaming.kafka_io.weir_topics import TopicFault, look
+from streaming.kafka_io.weir_topics import TopicFault, admin_of, look
 from streaming.metrics import MetricTable, counter, gauge
 
 LOOK_LIMIT_S = 5.0
@@ -57,7 +56,7 @@ class Watch(ABC):
         with self._one_at_a_time:
             try:
                 if self._admin is None:
-                    self._admin = AdminClient(self._properties, logger=NO_LOG)
+                    self._admin = admin_of(self._properties)
                 self._look(self._admin)
             # Also where this machine has no thread left for a client: it may have one at the next look.
             except (WeirError, KafkaException, TimeoutError) as error:

@@ -49,7 +49,7 @@ class Cluster:
 def watch(cluster: Cluster, elsewhere: bool) -> tuple[ClusterWatch, list[ClusterView]]:
     """A watch that looks when it is told to, and what it delivers."""
     views: list[ClusterView] = []
-    watching = ClusterWatch({}, elsewhere, views.append)
+    watching = ClusterWatch({"bootstrap.servers": "b:1"}, elsewhere, views.append)
     return watching, views
 
 
@@ -168,7 +168,7 @@ def test_a_look_that_fails_is_not_the_last_one(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An answer that nobody expected ended the thread: brokers that joined later had no port for ever."""
-    monkeypatch.setattr("streaming.kafka_io.topic_watch.AdminClient", lambda _properties, logger: Cluster())
+    monkeypatch.setattr("streaming.kafka_io.weir_topics.AdminClient", lambda _properties, logger: Cluster())
     monkeypatch.setattr("enforcer.kafka.cluster.BROKERS_MS", 1)
     watching, _ = watch(Cluster(), elsewhere=False)
     looks = iter((ValueError("odd"), None))
@@ -194,5 +194,5 @@ def test_a_client_that_cannot_be_made_is_made_at_the_next_look(monkeypatch: pyte
             raise none_left.pop()
         return Cluster()
 
-    monkeypatch.setattr("streaming.kafka_io.topic_watch.AdminClient", made)
+    monkeypatch.setattr("streaming.kafka_io.weir_topics.AdminClient", made)
     assert [(watching.look(), bool(views)) for _ in range(2)] == [(False, False), (True, True)]

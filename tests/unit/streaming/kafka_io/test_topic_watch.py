@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster
-from streaming.kafka_io import topic_watch
+from streaming.kafka_io import topic_watch, weir_topics
 from streaming.kafka_io.topic_watch import TopicMetrics, TopicWatch
 from streaming.kafka_io.weir_topics import Fault, TopicFault, TopicsSeen
 
@@ -85,7 +85,7 @@ def test_a_client_that_is_not_answered_asks_no_more(monkeypatch: pytest.MonkeyPa
     """One of librdkafka's may wait for ever for a controller that answers all others."""
     watched = Watched(monkeypatch, [seen(), WeirError("away"), WeirError("away"), seen(), seen()])
     clients = list[int]()
-    monkeypatch.setattr(topic_watch, "AdminClient", lambda *_, **_settings: clients.append(1) or "client")
+    monkeypatch.setattr(weir_topics, "AdminClient", lambda *_, **_settings: clients.append(1) or "client")
     made = []
     for _ in range(5):
         watched.watch.look()
@@ -103,7 +103,7 @@ def test_a_client_that_cannot_be_made_is_made_at_the_next_look(monkeypatch: pyte
             raise none_left.pop()
         return "client"
 
-    monkeypatch.setattr(topic_watch, "AdminClient", made)
+    monkeypatch.setattr(weir_topics, "AdminClient", made)
     for told in ([], ["weir.requests"]):
         watched.watch.look()
         assert watched.told == told
