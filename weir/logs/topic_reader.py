@@ -1,17 +1,21 @@
 """The records of Kafka topics as commands show them: packed ones row by row."""
 
 import logging
+import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple, cast
 
-from confluent_kafka import KafkaError, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, Message, TopicPartition
 
 from streaming.columns.json_rows import objects
 from streaming.columns.packed import is_packed, schema_of, unpack
-from streaming.contract.errors import BadEvent
+from streaming.contract.errors import BadEvent, WeirError
 from streaming.kafka_io.reader import BATCH_MAX, Reader, Span
 
 _POLL_S = 0.5
+_LOOK_S, _LOOK_LIMIT_S = 30.0, 2.0
+"""How often new partitions are looked for, and for how long at most."""
 
 logger = logging.getLogger(__name__)
 
@@ -59,11 +63,19 @@ class TopicReader(Reader):
     def follow(self, starts: Iterable[Span]) -> Iterator[list[Record]]:
         """Batches of what comes from each span's start on, without end; empty ones while nothing comes.
 
+        Partitions that are added to the topics meanwhile are read too.
+
         Raises:
             WeirError: we may not read them.
         """
-        self.consumer.assign([TopicPartition(s.topic, s.partition, s.start) for s in starts])
+        there = [TopicPartition(s.topic, s.partition, s.start) for s in starts]
+        self.consumer.assign(there)
+        known = {(one.topic, one.partition) for one in there}
+        next_look = time.monotonic() + _LOOK_S
         while True:
+            if time.monotonic() >= next_look:
+                self._look_for_new(known)
+                next_look = time.monotonic() + _LOOK_S
             records: list[Record] = []
             for message in self.batch(_POLL_S):
                 error = message.error()
@@ -76,6 +88,16 @@ class TopicReader(Reader):
                     # One may hold very many rows.
                     break
             yield records
+
+    def _look_for_new(self, known: set[tuple[str, int]]) -> None:
+        """Read partitions too that are not known yet, and note them; a cluster that is away has none."""
+        with suppress(WeirError):
+            for topic in {topic for topic, _ in known}:
+                for number in self.partitions(topic, _LOOK_LIMIT_S):
+                    if (topic, number) not in known:
+                        known.add((topic, number))
+                        # All of it has come since we began.
+                        self.consumer.incremental_assign([TopicPartition(topic, number, OFFSET_BEGINNING)])
 
 
 def records_of(message: Message, types: Collection[str] = ()) -> Iterator[Record]:

@@ -4,11 +4,12 @@ from types import SimpleNamespace
 
 import orjson
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, TopicPartition
 from message_kit import Record
 from pack_kit import packed
 
 from streaming.contract.errors import WeirError
+from streaming.kafka_io.reader import Span
 from weir.logs import topic_reader
 
 EVENTS = [{"type": "backlog", "id": name, "topic": "t"} for name in ("a", "b")]
@@ -57,3 +58,27 @@ def test_who_may_not_read_hears_it(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(WeirError, match=r"cannot read weir\.usage on 127\.0\.0\.1:1: .*uthoriz"):
         next(batches)
     reader.close()
+
+
+def test_partitions_that_are_added_are_read_from_their_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """weir tail showed nothing of what was decided there, until it was started again."""
+    reader, assigned = topic_reader.TopicReader("127.0.0.1:1", {}), list[tuple[int, int]]()
+    reader.close()
+
+    def assign(where: list[TopicPartition]) -> None:
+        assigned.extend((one.partition, one.offset) for one in where)
+
+    found = iter([[0], None, [0, 1], [0, 1]])
+
+    def partitions(_topic: str, _limit_s: float) -> list[int]:
+        if (numbers := next(found)) is None:
+            raise WeirError("away")
+        return numbers
+
+    reader.consumer = SimpleNamespace(assign=assign, incremental_assign=assign)
+    monkeypatch.setattr(topic_reader, "_LOOK_S", 0.0)
+    monkeypatch.setattr(reader, "partitions", partitions)
+    monkeypatch.setattr(reader, "batch", lambda _limit_s: [])
+    batches = reader.follow([Span(topic="t", partition=0, start=7, end=9)])
+    assert [next(batches) for _ in range(4)] == [[]] * 4
+    assert assigned == [(0, 7), (1, OFFSET_BEGINNING)]
