@@ -239,6 +239,21 @@ FOCUSED = """(() => {
     put();
     return document.activeElement.textContent;
 })()"""
+FULL = """(async () => {
+    const own = window.fetch;
+    let times = 0;
+    window.fetch = (path, given) => {
+        if (path !== "/full") return own(path, given);
+        times++;
+        return Promise.resolve(new Response("full", { status: 503, headers: { "Retry-After": "10" } }));
+    };
+    const over = new AbortController();
+    asked.follow("/full", () => {}, () => {}, over.signal);
+    await new Promise((go) => setTimeout(go, 1500));
+    over.abort();
+    window.fetch = own;
+    return times;
+})()"""
 
 
 @pytest.mark.parametrize(
@@ -256,11 +271,13 @@ FOCUSED = """(() => {
         ("limits", "asked.level({ fraction: null, limit: 0, used: 0 })", "ok"),
         ("limits", "asked.level({ fraction: 0.81, limit: 100, used: 81 })", "high"),
         # A group of consumers may have what ends a line elsewhere in its name.
+        # It asked each second, whatever it was told.
+        ("api", FULL, 1),
         ("api", "asked.eventsIn('data: a\\u2028b\\n\\n')", [[["message", "a\u2028b"]], ""]),
     ],
 )
 def test_what_modules_answer(browser: Browser, module: str, asks: str, expected: object) -> None:
     """As the page's own scripts ask them."""
     browser.open("#/limits")
-    asked = f"import('/console/{module}.js').then((asked) => arguments[0]({asks}))"
+    asked = f"import('/console/{module}.js').then(async (asked) => arguments[0](await {asks}))"
     assert browser.driver.execute_async_script(asked) == expected

@@ -3,14 +3,16 @@
 const TOKEN = "weir.token";
 const SILENT_MS = 5000; // a summary comes each second
 const PAUSES_MS = [100, 250, 500, 1000];
+const PAUSE_MAX_MS = 30000; // whatever an answer says
 let asking = null;
 let declined = false;
 
-/** What the API refused, with its reason. */
+/** What the API refused, with its reason, and in how many seconds it may be asked again. */
 export class Refused extends Error {
-  constructor(status, reason) {
+  constructor(status, reason, afterS) {
     super(reason);
     this.status = status;
+    this.afterS = afterS;
   }
 }
 
@@ -64,7 +66,9 @@ async function sent(path, given) {
   } catch {
     /* whoever stands between may answer anything */
   }
-  throw new Refused(answer.status, reason || answer.statusText);
+  // A date, as others may send, is no number.
+  const afterS = Number(answer.headers.get("Retry-After")) || 0;
+  throw new Refused(answer.status, reason || answer.statusText, afterS);
 }
 
 /** One request; its answer as JSON, and the total of a list. */
@@ -116,6 +120,7 @@ export async function follow(path, take, standing, signal) {
       silent = setTimeout(() => (asking ? heard() : stop()), SILENT_MS);
     };
     let wrong = "";
+    let afterMs = 0;
     try {
       heard();
       const answer = await sent(path, { signal: attempt.signal });
@@ -136,11 +141,13 @@ export async function follow(path, take, standing, signal) {
       }
     } catch (error) {
       wrong = error instanceof Refused ? error.message : "the admin API does not answer";
+      afterMs = Math.min(1000 * (error.afterS ?? 0), PAUSE_MAX_MS);
     }
     clearTimeout(silent);
     signal.removeEventListener("abort", stop);
     if (signal.aborted) return;
     if (lost || wrong) standing(false, wrong);
-    await new Promise((go) => setTimeout(go, PAUSES_MS[Math.min(lost, PAUSES_MS.length - 1)]));
+    const pauseMs = PAUSES_MS[Math.min(lost, PAUSES_MS.length - 1)];
+    await new Promise((go) => setTimeout(go, Math.max(pauseMs, afterMs)));
   }
 }
