@@ -13,7 +13,7 @@ from typing import Annotated, Final, NamedTuple, Self
 
 from pydantic import AfterValidator, Field, Strict, model_validator
 
-from enforcer.wire.http.paths import segments_of
+from enforcer.wire.http.paths import BadPath, segments_of
 from streaming.policy.validation import ClosedMapping, expected, wrong
 
 _PART: Final = re.compile(r"\{([a-z_]+)(?::([^{}/]+))?\}")
@@ -170,7 +170,13 @@ class Rules:
             BadPath: servers may read it in several ways.
         """
         segments = segments_of(path)
-        for rule, pattern in self._rules:
-            if rule.method == method.upper() and (names := pattern.match(segments)) is not None:
+        own = [(rule, pattern) for rule, pattern in self._rules if rule.method == method.upper()]
+        # As servers read it that decode a path before they cut it.
+        cut = tuple(part for part in "/".join(segments).split("/") if part)
+        dots = not {".", ".."}.isdisjoint(cut)
+        if cut != segments and (dots or any(pattern.match(cut) is not None for _, pattern in own)):
+            raise BadPath("The path has an encoded slash by which it may change partitions")
+        for rule, pattern in own:
+            if (names := pattern.match(segments)) is not None:
                 return Match(rule, names, pattern.named([part for part in path.split("/") if part]))
         return None

@@ -1,12 +1,13 @@
 """Rules as settings have them: what fits, and what is wrong with one, with its line."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from each_kit import each
 
 from enforcer.http.pulsar_rules import PULSAR
-from enforcer.http.rules import Rules
+from enforcer.http.rules import Rule, Rules
 from enforcer.http.settings import HttpSettings
 from enforcer.wire.http.paths import BadPath, plain, segments_of
 from streaming.contract.errors import ConfigError
@@ -45,6 +46,16 @@ def test_paths() -> None:
     assert segments_of("/") == ()
     with pytest.raises(BadPath):
         segments_of("/a/%2E%2e/b")
+
+
+@each("path", ["/t%2Fnew", "/t/old%2Fparts", "/t/x%2f..%2fnew", "//t%2F/new"])
+def test_an_encoded_slash_is_no_way_past_a_rule(path: str) -> None:
+    """Some servers decode a path before they cut it; a slash in a name is as it was."""
+    made: dict[str, Any] = {"method": "PUT", "operation": "create", "name": "{topic}", "cost": "constant"}
+    rules = Rules(Rule(path=rule, **made) for rule in ("/t/{topic}", "/t/{topic}/parts"))
+    with pytest.raises(BadPath, match="encoded slash"):
+        rules.find("PUT", path)
+    assert rules.find("GET", "/t%2Fnew") is None and rules.find("PUT", "/t/old%2Fnew") is not None
 
 
 RULE = "method: PUT, path: '/t/{topic}', operation: create, name: '{topic}', cost: constant"
