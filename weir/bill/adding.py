@@ -13,7 +13,7 @@ import orjson
 from streaming.contract.broker_events import Backlog
 from streaming.contract.decisions import CANDIDATE
 from streaming.contract.errors import BadEvent, WeirError
-from streaming.contract.events import MAX_AHEAD_MS, OWN_AHEAD_MS, Event, Refund, Request, load_object
+from streaming.contract.events import MAX_AHEAD_MS, Event, Refund, Request, load_object
 from streaming.contract.fields import INT64_MAX, integer, text
 from streaming.contract.names import GROUP_PREFIXES, QUOTA_GROUP_PREFIX, namespace_of, subject_of
 from streaming.contract.printable import printable, printable_array
@@ -23,7 +23,7 @@ from streaming.kafka_io.policy_topic import read_policies
 from streaming.laws.registry import LAWS
 from streaming.policy.policy_set import Section, parse_path
 from weir.log import aligned
-from weir.logs.dump_lines import IDS_MAX, DumpSummary
+from weir.logs.dump_lines import IDS_MAX, DumpSummary, is_near
 from weir.logs.sent_once import sent_once
 from weir.logs.topic_reader import Record, TopicReader, records_of
 
@@ -70,8 +70,8 @@ class Bill:
         self, entries: Mapping[str, Any], requests: str = Topics().requests, max_ahead_ms: int = MAX_AHEAD_MS,
         to_ms: int = INT64_MAX,
     ) -> None:  # fmt: skip
-        self._payers, self._requests, self._max_ahead_ms = _payers(entries), requests, max_ahead_ms
-        self._until_ms = to_ms + max(max_ahead_ms, OWN_AHEAD_MS)
+        self._payers, self._requests = _payers(entries), requests
+        self._max_ahead_ms, self._to_ms = max_ahead_ms, to_ms
         self._charges: dict[str, Charges] = {}
         self._admitted: dict[str, tuple[int, int, int]] = {}
         self._waits: dict[str, int] = {}
@@ -93,8 +93,7 @@ class Bill:
                 return
             name, names = text(said, "id", None), ("mutations", "throttle_time_ms", "ts")
             charged, wait_ms, ts = (integer(said, key, None) for key in names)
-            # What is later is of no request in the stretch, and may be most of the log.
-            if min(ts, integer(said, "applied_ts", ts)) < self._until_ms:
+            if is_near(said, self._to_ms, self._max_ahead_ms):
                 self._admitted.setdefault(name, (charged, wait_ms, ts))
         if len(self._admitted) > IDS_MAX:
             raise WeirError(f"more than {IDS_MAX} admissions to remember; bill a shorter stretch of time")

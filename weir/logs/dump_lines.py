@@ -94,8 +94,7 @@ class History:
     def __init__(
         self, max_ahead_ms: int = MAX_AHEAD_MS, requests: str = Topics().requests, to_ms: int = INT64_MAX
     ) -> None:
-        self.max_ahead_ms, self._requests = max_ahead_ms, requests
-        self._until_ms = to_ms + max(max_ahead_ms, OWN_AHEAD_MS)
+        self.max_ahead_ms, self._requests, self._to_ms = max_ahead_ms, requests, to_ms
         self.late: set[tuple[str, int]] = set()
         self.applied: dict[str, int] = {}
         self.turn: dict[str, int] = {}
@@ -135,7 +134,7 @@ class History:
                 continue
             if not isinstance(decision.get("id"), str):
                 continue
-            if decision.get("late") is True and self._is_near(decision):
+            if decision.get("late") is True and is_near(decision, self._to_ms, self.max_ahead_ms):
                 self.late.add((decision["id"], _time(decision, 0)))
                 _check_size(self.late)
             subject, ts = _whose(decision), decision.get("ts")
@@ -158,7 +157,7 @@ class History:
         at = _time(decision, ts, "applied_ts")
         if at != ts:
             self._moved[subject] = at
-        if self._is_near(decision):
+        if is_near(decision, self._to_ms, self.max_ahead_ms):
             if at != ts:
                 self._apply(name, at)
             else:
@@ -168,11 +167,6 @@ class History:
         if subject:
             self._newest[subject] = max(before, at)
             _check_size(self._newest)
-
-    def _is_near(self, decision: dict[str, Any]) -> bool:
-        """Whether its event may be in the dump; what is later is not, and may be most of the log."""
-        ts = _time(decision, 0)
-        return min(ts, _time(decision, ts, "applied_ts")) < self._until_ms
 
     def _place(self, subject: str, name: object, before: int) -> int:
         """Note when a refund that an admission lists was applied, not before `before`; that time."""
@@ -260,6 +254,12 @@ def _object(value: bytes) -> dict[str, Any] | None:
 def _time(event: dict[str, Any], default: int, name: str = "ts") -> int:
     time = event.get(name, default)
     return time if type(time) is int else default
+
+
+def is_near(decision: dict[str, Any], to_ms: int, max_ahead_ms: int) -> bool:
+    """Whether its event may be of a log up to `to_ms`; what is later is not, and may be most of it."""
+    ts = _time(decision, 0)
+    return min(ts, _time(decision, ts, "applied_ts")) < to_ms + max(max_ahead_ms, OWN_AHEAD_MS)
 
 
 def _whose(decision: dict[str, Any]) -> object:
