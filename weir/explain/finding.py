@@ -23,10 +23,11 @@ _BACK_MS: Final = {
     "admission": 600_000, "share": 180_000, "dispatch": 60_000, "limit": 10_000, "backlog": 180_000,
 }  # fmt: skip
 """How long before a decision the events are that led to it."""
-_ASKED: Final = {
-    "admission": "request", "dispatch": "dispatch_usage", "limit": "latency", "backlog": "backlog",
+_ASKED: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+    "admission": ("request", ("subject",)), "limit": ("latency", ("partition",)),
+    "dispatch": ("dispatch_usage", ("broker", "topic", "subscription")), "backlog": ("backlog", ("topic",)),
 }  # fmt: skip
-"""What each decision answers."""
+"""What each decision answers, and which fields both have."""
 _BEFORE_MS: Final = 600_000
 _PLACE: Final = re.compile(r"(-\d+-\d+(/\d+)?|:\d+)\Z")
 _LATE_MS: Final = 60_000
@@ -88,7 +89,7 @@ def find(source: Source, wanted: Wanted) -> Explanation:
     at = _at(found.said)
     if event is None and decision is not None:
         # An id names an event among those of its type.
-        asked = _ASKED.get(str(decision.fields.get("type")))
+        asked, _ = _ASKED.get(str(decision.fields.get("type")), ("", ()))
         named = _named(source.events, at - _LATE_MS, at + _LATE_MS, decision.name)
         found.event = next((told for told in named if told.fields.get("type") == asked), None)
     subject = wanted.subject or subject_of(found.said)
@@ -208,17 +209,12 @@ def _newest(events: list[Told]) -> list[Told]:
 def _led_to(said: Mapping[str, Any], event: Mapping[str, Any]) -> bool:
     """Whether an event is of those that a decision goes by."""
     kind, of = said.get("type"), event.get("type")
-    if kind == "admission":
-        return of in ("request", "refund") and event.get("subject") == said.get("subject")
     if kind == "share":
         usage = event.get("usage")
         return of == "group_usage" and isinstance(usage, dict) and said.get("group") in usage
-    if kind == "dispatch":
-        names = ("broker", "topic", "subscription")
-        return of == "dispatch_usage" and all(event.get(name) == said.get(name) for name in names)
-    if kind == "limit":
-        return of == "latency" and event.get("partition") == said.get("partition")
-    return of == "backlog" and event.get("topic") == said.get("topic")
+    asked, names = _ASKED.get(str(kind), _ASKED["backlog"])
+    answered = of == asked or (kind == "admission" and of == "refund")
+    return answered and all(event.get(name) == said.get(name) for name in names)
 
 
 def _balances(found: Explanation) -> tuple[Any, Any]:
