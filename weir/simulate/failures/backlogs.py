@@ -116,7 +116,7 @@ class _Topic:
         self._next = 0
         self._recorded = sizes[0]
         pairs = zip(pairwise(reports), pairwise(sizes), strict=True)
-        self.fastest = max((1000 * (b - a) / max(1, y.ts - x.ts) for (x, y), (a, b) in pairs), default=0.0)
+        self.fastest = max([0.0, *(1000 * (b - a) / max(1, y.ts - x.ts) for (x, y), (a, b) in pairs)])
 
     def advance(self, now: int, part: float) -> None:
         """Go on to a time; of what is written so much is let in."""

@@ -149,10 +149,11 @@ def _against(traffic: Traffic, alone: Traffic, facts: Facts, at: int) -> dict[st
         key=lambda name: (traffic.found[name].over / max(bounds[name], _ROUNDED), traffic.found[name].passed),
     )
     found, bound = traffic.found[nearest], bounds[nearest]
+    curves = {name: own.curve for name, own in traffic.found.items()}
     behind = {
-        name: (furthest_behind(traffic.found[name].curve, own.curve, at // S), own.passed)
+        name: (furthest_behind(curves.get(name, {}), own.curve, at // S), own.passed)
         for name, own in alone.found.items()
-        if name in traffic.found and own.passed
+        if own.passed
     }
     whose = max(sorted(behind), key=lambda name: behind[name][0], default=None)
     missed, passed = behind[whose] if whose is not None else (0.0, 0.0)

@@ -4,6 +4,7 @@ Each law has a log that wants more than its limit, at all proxies.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import orjson
@@ -12,7 +13,17 @@ from event_kit import T0
 from law_kit import request
 
 from weir.simulate.failures.demand import Demand
-from weir.simulate.failures.figures import EXCEEDED, HOLDS, NOT_TOUCHED, NOTHING, UNBOUND, figures, table
+from weir.simulate.failures.excess import Found
+from weir.simulate.failures.figures import (
+    EXCEEDED,
+    HOLDS,
+    NOT_TOUCHED,
+    NOTHING,
+    UNBOUND,
+    _against,
+    figures,
+    table,
+)
 from weir.simulate.failures.scenario import SCENARIOS, SPANS, Failures
 
 TOPIC = "persistent://acme/orders/t1"
@@ -167,6 +178,31 @@ def test_a_quota_that_is_raised_meanwhile_is_the_raised_one(monkeypatch: pytest.
     events = sorted([raised, *backlogs()], key=lambda event: event["ts"])
     monkeypatch.setitem(LOGS, "backlog", lambda: events)
     assert tried("backlog", "none")["none"]["over"] == 0
+
+
+def test_a_backlog_that_only_falls_is_within_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is beyond it; less than nothing was taken for what is written, and that for the bound."""
+    falling = [
+        report | {"ledgers": [{"id": 1, "entries": 9, "size": (15 - n) * 600_000, "closeTime": None}]}
+        for n, report in enumerate(backlogs())
+    ]
+    monkeypatch.setitem(LOGS, "backlog", lambda: falling)
+    row = tried("backlog", "none")["none"]
+    assert (row["verdict"], row["over"], row["bound"]) == (HOLDS, 0, 0)
+
+
+def test_who_got_nothing_at_all_has_missed_it() -> None:
+    """Whoever got least was left out."""
+
+    def ran(**passed: float) -> Any:
+        found = Found(0)
+        for name, units in passed.items():
+            found.of(name).even(0, units, 1.0, 10.0)
+        return SimpleNamespace(found=found, bound=lambda *_: 9.0)
+
+    facts: Any = None
+    row = _against(ran(a=1.0), ran(a=1.0, b=5.0), facts, 0)
+    assert (row["missed_whose"], row["missed"], row["missed_percent"]) == ("b", 5.0, 100.0)
 
 
 @pytest.mark.usefixtures("brief")
