@@ -7,20 +7,13 @@ by this run and the law says the same of that: after a restart everything is loo
 
 import asyncio
 import logging
-import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from streaming.collect.backlog.cluster import (
-    BacklogCluster,
-    CannotEvict,
-    Eviction,
-    NotKnown,
-    Order,
-)
+from streaming.collect.backlog.cluster import BacklogCluster, CannotEvict, Eviction, NotKnown, Order, now_ms
 from streaming.collect.backlog.metrics import BacklogMetrics
 from streaming.collect.backlog.open_orders import OpenOrders, decision_of
 from streaming.collect.backlog.plans import Plan, plan_of
@@ -213,7 +206,7 @@ class Actions:
                 begun,
                 id=_id(plan, planned.quota_type, one.subscription),
                 subscription=one.subscription,
-                ts=_wall_ms(),
+                ts=now_ms(),
                 how=one.how,
                 since=one.since,
                 upto=one.upto,
@@ -227,7 +220,7 @@ class Actions:
     def _begun(self, plan: Plan, planned: EvictionPlan, quota: BacklogQuota) -> BacklogAction:
         return BacklogAction(
             id=_id(plan, planned.quota_type, planned.subscription),
-            ts=_wall_ms(),
+            ts=now_ms(),
             topic=plan.decision.topic,
             quota_type=planned.quota_type,
             policy=quota.policy,
@@ -275,7 +268,7 @@ class Actions:
             self._metrics.evicted(
                 action.topic, action.quota_type, decision_of(action), action.messages, action.bytes
             )
-            await self._end(replace(action, ts=_wall_ms(), step=DONE))
+            await self._end(replace(action, ts=now_ms(), step=DONE))
         return DONE
 
     async def _passed(self, eviction: Eviction) -> bool:
@@ -299,7 +292,7 @@ class Actions:
             printable(begun[0].topic), printable(begun[0].subscription), printable(reason),
             self._settings.order_timeout_ms,
         )  # fmt: skip
-        full = [one for one in begun if not self._unsettled.hold(replace(one, ts=_wall_ms(), reason=reason))]
+        full = [one for one in begun if not self._unsettled.hold(replace(one, ts=now_ms(), reason=reason))]
         if full:
             self._metrics.evictions.labels(begun[0].quota_type, FAILED).inc(len(full))
             await self._failed(full, error)
@@ -317,7 +310,7 @@ class Actions:
                     "%s: nothing was evicted from %s: %s; the next check tries again",
                     printable(action.topic), printable(action.subscription), printable(reason),
                 )  # fmt: skip
-            await self._end(replace(action, ts=_wall_ms(), step=FAILED, reason=reason))
+            await self._end(replace(action, ts=now_ms(), step=FAILED, reason=reason))
         return FAILED
 
     async def _end(self, action: BacklogAction) -> bool:
@@ -341,7 +334,3 @@ class Actions:
 
 def _id(plan: Plan, quota_type: str, subscription: str) -> str:
     return f"{plan.decision.id}/{quota_type}/{subscription}"
-
-
-def _wall_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -4,6 +4,7 @@ Positions are those of docs/contract.md 3.5: (ledger, entry) of the last entry t
 moves a subscription to a position, never by a number of messages, so that doing it twice changes nothing.
 """
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -12,6 +13,11 @@ from streaming.contract.backlog.actions import Position
 from streaming.contract.backlog.decisions import EvictionPlan
 from streaming.contract.broker_events import Backlog
 from streaming.contract.errors import WeirError
+
+
+def now_ms() -> int:
+    """Our clock, ms since the epoch."""
+    return time.time_ns() // 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Final
 
-from streaming.collect.backlog.cluster import BacklogCluster
+from streaming.collect.backlog.cluster import BacklogCluster, now_ms
 from streaming.collect.backlog.metrics import BacklogMetrics
 from streaming.collect.backlog.settings import BacklogSettings
 from streaming.contract.backlog.actions import BEGUN, DONE, ENDED, FAILED, BacklogAction
@@ -73,7 +73,7 @@ class OpenOrders:
         settings: BacklogSettings,
         metrics: BacklogMetrics,
         known: Callable[[], bool],
-        wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        wall_ms: Callable[[], int] = now_ms,
     ) -> None:
         self._cluster, self._name, self._log = cluster, name, log
         self._settings, self._metrics = settings, metrics

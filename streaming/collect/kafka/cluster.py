@@ -8,12 +8,12 @@ from typing import Final
 
 from confluent_kafka import KafkaException
 
-from streaming.collect.backlog.cluster import RoundQuestion, RoundResult
+from streaming.collect.backlog.cluster import RoundQuestion, RoundResult, now_ms
 from streaming.collect.kafka.connection import Connection, Unanswered
 from streaming.collect.kafka.evictor import KafkaEvictor
 from streaming.collect.kafka.groups import CommittedOffsets, GroupReader
 from streaming.collect.kafka.known_partitions import KnownPartition, Partitions
-from streaming.collect.kafka.partitions import Extent, Partition, PartitionReader, Place, now_ms, places
+from streaming.collect.kafka.partitions import Extent, Partition, PartitionReader, Place, places
 from streaming.collect.kafka.publish_times import PublishTimes, Read, Spot
 from streaming.collect.kafka.settings import KafkaBacklogSettings
 from streaming.contract.broker_events import Backlog, Subscription

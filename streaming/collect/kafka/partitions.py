@@ -1,6 +1,5 @@
 """Where partitions begin and end, and how many bytes they take: ListOffsets and DescribeLogDirs, in bulk."""
 
-import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -9,6 +8,7 @@ from typing import Any, Final, NamedTuple
 from kafka.protocol.admin import DescribeLogDirsRequest
 from kafka.protocol.consumer import ListOffsetsRequest
 
+from streaming.collect.backlog.cluster import now_ms
 from streaming.collect.kafka.connection import Connection, Unanswered, chunks, gathered, why
 from streaming.contract.namespaces import Namespaces
 from streaming.contract.printable import printable
@@ -60,11 +60,6 @@ class Extents:
 
     found: dict[Partition, Extent] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
-
-
-def now_ms() -> int:
-    """Our clock, ms since the epoch."""
-    return time.time_ns() // 1_000_000
 
 
 def places(topics: Iterable[Any], namespaces: Namespaces, own_prefix: str) -> tuple[list[Place], list[str]]:

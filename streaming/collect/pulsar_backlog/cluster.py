@@ -6,12 +6,11 @@ Topics that are not loaded get loaded by that.
 """
 
 import asyncio
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from streaming.collect.backlog.cluster import CannotEvict, Eviction, Order, RoundQuestion, RoundResult
+from streaming.collect.backlog.cluster import CannotEvict, Eviction, Order, RoundQuestion, RoundResult, now_ms
 from streaming.collect.pulsar.limits import topic_path
 from streaming.collect.pulsar.rest import Rest, RestError
 from streaming.collect.pulsar_backlog.closings import Closings
@@ -260,8 +259,3 @@ def _asked(topic: str, wants: RoundQuestion, behind: Sequence[str]) -> Sequence[
 
 def _moved(known: dict[str, tuple[Position, int]], name: str, cursor: Cursor) -> bool:
     return name not in known or known[name][0] != cursor.position
-
-
-def now_ms() -> int:
-    """Our clock, ms since the epoch."""
-    return time.time_ns() // 1_000_000
