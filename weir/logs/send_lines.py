@@ -11,7 +11,7 @@ import orjson
 
 from streaming.contract.errors import BadEvent
 from streaming.contract.events import Event, PolicyChange
-from streaming.contract.fields import TS_MAX_MS
+from streaming.contract.fields import INT64_MAX, TS_MAX_MS
 from streaming.contract.times import instant_ms
 from streaming.contract.topics import Topics
 from streaming.kafka_io.policy_topic import PolicyLog
@@ -25,7 +25,6 @@ from weir.logs.times import moment
 _TIMES: Final = ("ts", "applied_ts", "asked_ts", "of_ts", "effective_ts")
 _OF_THE_LOG: Final = ("actor", "reason", "earlier", "repeat")
 _NS_PER_MS: Final = 1_000_000
-_INT64_MAX: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,11 +160,11 @@ def shifted(event: dict[str, Any], shift_ms: int) -> dict[str, Any]:
     """
     for name in _TIMES:
         _move(event, name, shift_ms, TS_MAX_MS)
-    _move(event, "start_ns", shift_ms * _NS_PER_MS, _INT64_MAX)
+    _move(event, "start_ns", shift_ms * _NS_PER_MS, INT64_MAX)
     law = next((law for law in LAWS.by_name.values() if event["type"] in law.readers), None)
     for each, name in () if law is None else law.times:
         for item in event[each]:
-            _move(item, name, shift_ms, _INT64_MAX)
+            _move(item, name, shift_ms, INT64_MAX)
     if event["type"] == "policy":
         _move_raise(event.get("value"), shift_ms)
     return event
