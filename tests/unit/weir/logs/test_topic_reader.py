@@ -80,5 +80,5 @@ def test_partitions_that_are_added_are_read_from_their_start(monkeypatch: pytest
     monkeypatch.setattr(reader, "partitions", partitions)
     monkeypatch.setattr(reader, "batch", lambda _limit_s: [])
     batches = reader.follow([Span(topic="t", partition=0, start=7, end=9)])
-    assert [next(batches) for _ in range(4)] == [[]] * 4
+    assert not any(next(batches) for _ in range(4))
     assert assigned == [(0, 7), (1, OFFSET_BEGINNING)]
