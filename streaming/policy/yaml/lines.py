@@ -121,7 +121,8 @@ def parse_yaml(raw: bytes, file: str) -> YamlFile:
             file, mark.line + 1 if mark else 1, f"is not valid YAML ({what}); expected correct YAML here"
         ) from error
     except yaml.reader.ReaderError as error:
-        line = text[: error.position].count("\n") + 1
+        # PyYAML's fast parser counts bytes, not characters.
+        line = text.encode()[: error.position].count(b"\n") + 1
         raise _unreadable(
             file, line, "is not valid YAML (a control character); expected printable text"
         ) from error

@@ -154,6 +154,7 @@ def test_a_file_without_content_has_no_value() -> None:
         ("a: 'x\n\n", 3, "not valid YAML"),
         ('a: 1\nb: "\\ud800"\n', 2, "not valid YAML"),
         ("a: 1\nb: \x07\n", 2, "control character"),
+        ("# äöüß\nb: \x07\nc: 1\n", 2, "control character"),
         (b"a: 1\nb: \xff\n", 2, "not valid UTF-8"),
         ("a: 1\nb: " + "[" * 5000, 2, "nests too deep"),
         ("{" * 100_000, 1, "nests too deep"),
