@@ -83,7 +83,7 @@ def _fetch(source: Path, into: Path, wait: Wait, repository: str, pinned: str) -
         shutil.rmtree(left, ignore_errors=True)
     new.mkdir()
     try:
-        if repository or not maven.is_there():
+        if repository or shutil.which("mvn") is None:
             _download(source, new, wait, repository or os.environ.get(REPOSITORY, ""))
         else:
             wait.say(f"fetching {wait.what} with Maven ({len(pins)} of them)")

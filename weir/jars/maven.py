@@ -1,6 +1,5 @@
 """Jars by Maven: what a pom says, with Maven's own settings, mirrors and store."""
 
-import shutil
 import tempfile
 from pathlib import Path
 from typing import Final
@@ -13,11 +12,6 @@ from weir.stack.process import Child
 _GOAL: Final = "dependency:copy-dependencies"
 _LAST_LINES: Final = 20
 _LIMIT_S: Final = 1_800.0
-
-
-def is_there() -> bool:
-    """Whether there is a Maven to ask."""
-    return shutil.which("mvn") is not None
 
 
 def fetch(source: Path, into: Path, wait: Wait, *properties: str) -> None:
