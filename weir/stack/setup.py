@@ -11,13 +11,13 @@ from typing import Final
 
 import streaming
 from streaming.contract.errors import WeirError
+from streaming.job.spark.class_archive import shared_classes
 from weir.jars.folders import KAFKA, PULSAR, SPARK, folder_of, jars_base
 from weir.jars.installation import fetch_jars
 from weir.jars.java import java
 from weir.jars.wait import Wait, never
 from weir.stack.process import Child
 
-_ARCHIVE: Final = "classes.jsa"
 _COMPILED: Final = ".compiled"
 _COMPILE_LIMIT_S: Final = 600.0
 _ARCHIVE_LIMIT_S: Final = 600.0
@@ -49,9 +49,9 @@ def set_up(
     done = [fetch_jars(kind, say, stopping, repository) for kind in kinds]
     if SPARK in kinds:
         done.append(_compile(say, stopping))
-    if SPARK in kinds and not _archived(SPARK):
+    if SPARK in kinds and not shared_classes(folder_of(SPARK)):
         done.append(_archive_both(say, stopping))
-    if PULSAR in kinds and not _archived(PULSAR):
+    if PULSAR in kinds and not shared_classes(folder_of(PULSAR)):
         done.append(_archive("Pulsar", "weir.stack.pulsar", say, stopping))
     return any(done)
 
@@ -76,10 +76,6 @@ def _laws() -> str:
     for path in sorted(path for room in ("columns", "laws") for path in (home / room).rglob("*.py")):
         stamp.update(str(path).encode() + path.read_bytes())
     return stamp.hexdigest()
-
-
-def _archived(kind: str) -> bool:
-    return (folder_of(kind) / _ARCHIVE).exists()
 
 
 def _archive_both(say: Callable[[str], None], stopping: Callable[[], bool]) -> bool:
