@@ -198,7 +198,7 @@ def replay_columns(outputs: Outputs, records: Records) -> Columns:
     source = outputs.column("source").to_numpy()
     file, line, _ = (column[source] for column in records.arrivals())
     return [
-        _dead(outputs),
+        pc.equal(outputs.column("sink"), DEADLETTER),
         outputs.column("key"),
         outputs.column("value").cast(pa.binary()),
         outputs.column("ts"),
@@ -207,11 +207,6 @@ def replay_columns(outputs: Outputs, records: Records) -> Columns:
         pa.array(file, pa.int32()),
         pa.array(line, pa.int64()),
     ]
-
-
-def _dead(outputs: Outputs) -> pa.BooleanArray:
-    """Which rows are dead letters."""
-    return pc.equal(outputs.column("sink"), DEADLETTER)
 
 
 def warm_up() -> None:
