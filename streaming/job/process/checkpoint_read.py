@@ -9,6 +9,7 @@ from typing import Any, Final
 import orjson
 
 from streaming.contract.errors import StateError
+from streaming.contract.fields import TS_MAX_MS
 from streaming.job.blobs.local import SUFFIX, BlobStores, segments_folder
 from streaming.job.checkpoint_name import LAYOUT, NAME
 from streaming.job.grouping_keys import law_of_key
@@ -23,8 +24,6 @@ EXPECTED: Final = (
     f"expected a checkpoint of layout {LAYOUT}, v{LAYOUT}-shards*, or the folder that holds it "
     "(job.checkpoint_dir)"
 )
-_TIMES_MS: Final = 253_402_300_800_000
-"""The year 10000."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +133,7 @@ def offsets_of(file: Path) -> tuple[dict[str, Any], dict[str, dict[str, int]]]:
             for topic, partitions in (orjson.loads(source) if source != b"-" else {}).items():
                 offsets[topic] = {str(int(number)): int(offset) for number, offset in partitions.items()}
         about = {"conf": {}, **orjson.loads(told)}
-        if not 0 <= int(about["batchTimestampMs"]) < _TIMES_MS or not isinstance(about["conf"], dict):
+        if not 0 <= int(about["batchTimestampMs"]) <= TS_MAX_MS or not isinstance(about["conf"], dict):
             raise ValueError("its batch has no time or no configuration")
         return about, offsets
     except (OSError, LookupError, ValueError, TypeError, AttributeError) as error:
