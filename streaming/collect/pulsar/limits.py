@@ -5,7 +5,6 @@ to be limited gets 1 at least. A dispatch rate may count over several seconds, a
 """
 
 import math
-import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, Self
@@ -18,7 +17,6 @@ BYTES_MAX: Final = 2**53
 """Beyond it, an arithmetic of nanoseconds times bytes could overflow in the broker."""
 NONE: Final = -1
 PERIOD_MAX_S: Final = 60
-_PARTITION: Final = re.compile(r"-partition-\d+\Z")
 
 
 class Kind(StrEnum):
@@ -161,15 +159,6 @@ def topic_path(topic: str) -> str:
     """The path of a topic in the admin API."""
     domain, _, rest = topic.partition("://")
     return f"/admin/v2/{domain}/{'/'.join(part(name) for name in rest.split('/', 2))}"
-
-
-def whole_topic(partition: str) -> str:
-    """The topic that a partition belongs to: limits are set for all its partitions together.
-
-    >>> whole_topic("persistent://a/b/t-partition-3"), whole_topic("persistent://a/b/t")
-    ('persistent://a/b/t', 'persistent://a/b/t')
-    """
-    return _PARTITION.sub("", partition)
 
 
 def body_of(kind: Kind, rates: Rates) -> dict[str, Any]:

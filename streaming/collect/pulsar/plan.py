@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 
 from streaming.collect.pulsar.counters import Passage
 from streaming.collect.pulsar.division import Division
-from streaming.collect.pulsar.limits import Kind, LimiterRate, Rates, Slot, whole_topic
+from streaming.collect.pulsar.limits import Kind, LimiterRate, Rates, Slot
 from streaming.collect.pulsar.pools import Pool, Target, counts_in, groups_of, pools_of
 from streaming.collect.pulsar.shares import Shares
-from streaming.contract.names import namespace_of
+from streaming.contract.names import namespace_of, partitioned_topic_of
 from streaming.policy.dispatch_limits import NO_LIMIT, NOT_LIMITED, Limit, dispatch_rate, limit_in
 from streaming.policy.groups import group_limits
 from streaming.policy.policy_set import UNLIMITED, PolicySet, Section
@@ -150,7 +150,7 @@ class Planner:
 
 def _targets(places: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
     """Topics, and their subscriptions, that places of partitions are of."""
-    return {(whole_topic(topic), of) for topic, name in places for of in ("", name)}
+    return {(partitioned_topic_of(topic) or topic, of) for topic, name in places for of in ("", name)}
 
 
 def _slot(target: Target, dimension: int) -> Slot:

@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from streaming.collect.pulsar.counters import NOTHING, Counts, Passage, Place, added
-from streaming.collect.pulsar.limits import whole_topic
-from streaming.contract.names import DISPATCH_GROUP_PREFIX, namespace_of
+from streaming.contract.names import DISPATCH_GROUP_PREFIX, namespace_of, partitioned_topic_of
 from streaming.contract.usage_events import COUNTS
 from streaming.policy.dispatch_limits import dispatch_rate
 from streaming.policy.groups import DISPATCH_DIMENSIONS, GroupLimits, group_limits
@@ -53,7 +52,7 @@ def pools_of(policies: PolicySet, passed: Passage) -> dict[str, Pool]:
     for place, counts in _topics(passed):
         period_s = passed.period_ms[place.broker] / 1000
         rates = tuple(count / period_s for count in counts)
-        target = Target(whole_topic(place.topic), place.subscription)
+        target = Target(partitioned_topic_of(place.topic) or place.topic, place.subscription)
         for name in groups_of(policies, target):
             if name not in limits:
                 limits[name] = group_limits(policies, name)

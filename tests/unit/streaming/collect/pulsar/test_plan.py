@@ -102,6 +102,11 @@ def test_partitions_of_a_topic_have_one_rate_wherever_they_are() -> None:
     assert msgs(plan(GROUP, counts, {own(T1): Rates(90, -1)}, shares)) == {T1: 44.5}
 
 
+def test_a_topic_whose_name_only_looks_like_a_partition_has_a_limit_of_its_own() -> None:
+    """Pulsar writes no leading zeros: no limit of another topic holds it back."""
+    assert msgs(plan(GROUP, published("b1", (f"{T1}-partition-01", 500)))) == {f"{T1}-partition-01": 100.0}
+
+
 def test_who_uses_little_since_it_may_not_use_more_is_no_newcomer() -> None:
     """Its way up is the law's: half-way to a fair part."""
     planner, shares = Planner(0.05, 3), Shares()
