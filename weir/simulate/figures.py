@@ -76,7 +76,7 @@ def run_figures(scenario: Scenario, tried: Contender, outcome: Outcome) -> dict[
         },
         "series": {
             "limit": [second.limit for second in seconds],
-            "inflight": [_rounded(second.inflight_ns / NS) for second in seconds],
+            "inflight": [rounded(second.inflight_ns / NS) for second in seconds],
             "latency_ms": [_mean_ms(second.latencies_ns) for second in seconds],
             "arrived": [second.arrived for second in seconds],
             "completed": [second.completed for second in seconds],
@@ -91,13 +91,13 @@ def _phase(seconds: Sequence[Second]) -> dict[str, float | None]:
     latencies = sorted(latency for second in seconds for latency in second.latencies_ns)
     return {
         "latency_ms": _mean_ms(latencies),
-        "p99_ms": _rounded(latencies[len(latencies) * 99 // 100] / _NS_PER_MS) if latencies else None,
+        "p99_ms": rounded(latencies[len(latencies) * 99 // 100] / _NS_PER_MS) if latencies else None,
         "rtt_ms": _mean_ms([rtt for second in seconds for rtt in second.rtts_ns]),
-        "arrived_per_s": _rounded(sum(second.arrived for second in seconds) / length),
-        "completed_per_s": _rounded(sum(second.completed for second in seconds) / length),
-        "rejected_per_s": _rounded(sum(second.rejected for second in seconds) / length),
-        "limit": _rounded(fmean(second.limit for second in seconds)),
-        "inflight": _rounded(sum(second.inflight_ns for second in seconds) / NS / length),
+        "arrived_per_s": rounded(sum(second.arrived for second in seconds) / length),
+        "completed_per_s": rounded(sum(second.completed for second in seconds) / length),
+        "rejected_per_s": rounded(sum(second.rejected for second in seconds) / length),
+        "limit": rounded(fmean(second.limit for second in seconds)),
+        "inflight": rounded(sum(second.inflight_ns for second in seconds) / NS / length),
     }
 
 
@@ -113,10 +113,11 @@ def _recovered(scenario: Scenario, seconds: Sequence[Second]) -> int | None:
 
 
 def _mean_ms(times_ns: Sequence[int]) -> float | None:
-    return _rounded(sum(times_ns) / len(times_ns) / _NS_PER_MS) if times_ns else None
+    return rounded(sum(times_ns) / len(times_ns) / _NS_PER_MS) if times_ns else None
 
 
-def _rounded(value: float) -> float:
+def rounded(value: float) -> float:
+    """As figures are told."""
     return round(value, _DECIMALS)
 
 

@@ -19,6 +19,7 @@ from weir.simulate.failures.scenario import ALONE, AWAY, LATE, NONE, Facts, Fail
 from weir.simulate.failures.shares import Shares
 from weir.simulate.failures.slots import Slots
 from weir.simulate.failures.world import Setting, Traffic, World
+from weir.simulate.figures import rounded
 
 Tell = Callable[[str], None]
 HOLDS, EXCEEDED, UNBOUND = "holds", "exceeded", "no bound"
@@ -37,7 +38,6 @@ _MAKES: Final[Mapping[str, Callable[[Sequence[Any], Found, PolicyTimeline], Traf
     "concurrency": lambda events, found, _: Slots(events, found),
     "backlog": Backlogs,
 }
-_DECIMALS: Final = 3
 _MANY: Final = 10_000_000
 _ROUNDED: Final = 1e-6
 _CELLS: Final = (
@@ -159,12 +159,12 @@ def _against(traffic: Traffic, alone: Traffic, facts: Facts, at: int) -> dict[st
     missed, passed = behind[whose] if whose is not None else (0.0, 0.0)
     verdict = UNBOUND if bound == inf else HOLDS if found.over <= bound + _ROUNDED else EXCEEDED
     return {
-        "verdict": verdict, "why": None, "whose": nearest, "over": _rounded(found.over),
+        "verdict": verdict, "why": None, "whose": nearest, "over": rounded(found.over),
         "over_percent": _percent(found.over, found.allowed),
-        "bound": None if bound == inf else _rounded(bound),
-        "exceeded_by": _rounded(found.over - bound) if verdict == EXCEEDED else None,
-        "beyond_for_s": _rounded(max(each.longest_ms for each in traffic.found.values()) / S),
-        "missed": _rounded(missed), "missed_percent": _percent(missed, passed), "missed_whose": whose,
+        "bound": None if bound == inf else rounded(bound),
+        "exceeded_by": rounded(found.over - bound) if verdict == EXCEEDED else None,
+        "beyond_for_s": rounded(max(each.longest_ms for each in traffic.found.values()) / S),
+        "missed": rounded(missed), "missed_percent": _percent(missed, passed), "missed_whose": whose,
     }  # fmt: skip
 
 
@@ -219,11 +219,7 @@ def _short(name: str, most: int = 28) -> str:
 
 
 def _percent(part: float, whole: float) -> float:
-    return _rounded(100.0 * part / whole) if whole else 0.0
-
-
-def _rounded(value: float) -> float:
-    return round(value, _DECIMALS)
+    return rounded(100.0 * part / whole) if whole else 0.0
 
 
 @contextmanager
