@@ -9,7 +9,7 @@ import stat
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 from enforcer.host.doors.listening import listen_at
@@ -51,10 +51,11 @@ class StopSignal(Stop):
         super().__init__()
         self._force = force
 
-    def install(self) -> None:
-        """Take over those signals of this process."""
+    def install(self) -> Self:
+        """Take over those signals of this process; itself."""
         for number in stop_signals():
             signal.signal(number, self._handle)
+        return self
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         # A shell says it and the kernel once more, as the shell ends.

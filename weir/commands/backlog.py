@@ -58,7 +58,6 @@ def run(args: argparse.Namespace) -> int:
         if args.watch is None:
             show(view)
             return 0
-        stop = StopSignal()
-        stop.install()
+        stop = StopSignal().install()
         watch(view, args.watch, stop)
     return 0

@@ -62,8 +62,7 @@ def run(args: argparse.Namespace) -> int:
     cluster = cluster_of(args)
     for file in args.files:
         check_readable(file)
-    stop = StopSignal()
-    stop.install()
+    stop = StopSignal().install()
     log = read_policies(cluster)
     addresser = Addresser(topics=cluster.topics, log=log, now_ms=wall_ms())
     sender = Sender(producer_for(cluster), progress=_say)

@@ -40,8 +40,7 @@ def run(args: argparse.Namespace) -> int:
     from weir.logs.topic_reader import Record, TopicReader
 
     cluster = cluster_of(args)
-    stop = StopSignal()
-    stop.install()
+    stop = StopSignal().install()
     reader = TopicReader(cluster.bootstrap, cluster.client)
 
     def show(record: Record) -> None:

@@ -54,8 +54,7 @@ def serve(
             stack.kill()
         os._exit(_FORCED)
 
-    stop = StopSignal(force)
-    stop.install()
+    stop = StopSignal(force).install()
     stack = Stack(options, settings, stop, _say)
     with ExitStack() as held:
         # Whatever fails: who is not stopped is killed with us.

@@ -57,8 +57,7 @@ def run_workers(
         # No end on the spot: the folder goes first.
         raise SystemExit(_FORCED)
 
-    stop = StopSignal(force)
-    stop.install()
+    stop = StopSignal(force).install()
     with reserve(listen) as port, tempfile.TemporaryDirectory(prefix="weir-workers-") as folder:
         forget_ready_file(ready_file)
         host, number = port.getsockname()[:2]

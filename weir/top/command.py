@@ -56,8 +56,7 @@ def run(args: argparse.Namespace) -> int:
         if args.watch is None:
             show(past, asked, as_json=args.json)
             return 0
-        stop = StopSignal()
-        stop.install()
+        stop = StopSignal().install()
         watch(past, asked, args.watch, stop, as_json=args.json)
     finally:
         past.close()

@@ -57,8 +57,7 @@ def serve(
     Raises:
         WeirError: it did not start, or ended by itself.
     """
-    stop = StopSignal(broker.kill)
-    stop.install()
+    stop = StopSignal(broker.kill).install()
     forget_ready_file(ready_file, address)
     warning = private_folder(broker.data_dir, kept)
     if warning:

@@ -39,8 +39,7 @@ def run(args: argparse.Namespace) -> int:
     from weir.stack.setup import set_up
 
     chosen = [kind for kind, option in OPTIONS.items() if getattr(args, option.removeprefix("--"))]
-    stop = StopSignal()
-    stop.install()
+    stop = StopSignal().install()
     did = set_up(chosen or BY_DEFAULT, _say, lambda: stop.asked, args.repository)
     _say(f"{'all is there now' if did else 'all was there already'}: {jars_base()}")
     print("next: weir up")
