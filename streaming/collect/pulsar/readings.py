@@ -138,15 +138,15 @@ def _unescaped(value: str) -> str:
 
 def _place(broker: str, labels: Mapping[str, str]) -> Place | None:
     topic, subscription = labels.get("topic", ""), labels.get("subscription", "")
-    if not _counts(topic, subscription) or labels.get("namespace") != namespace_of(topic):
+    brokers = subscription.startswith(_INTERNAL) or not is_users(topic)
+    if brokers or labels.get("namespace") != namespace_of(topic):
         return None
     return Place(broker, topic, subscription)
 
 
-def _counts(topic: str, subscription: str = "") -> bool:
-    if not TOPIC.fullmatch(topic) or subscription.startswith(_INTERNAL):
-        return False
-    return not topic.rpartition("/")[2].startswith(_INTERNAL)
+def is_users(topic: str) -> bool:
+    """Whether it is a topic, and none of Pulsar's own."""
+    return bool(TOPIC.fullmatch(topic)) and not topic.rpartition("/")[2].startswith(_INTERNAL)
 
 
 async def _by_topics(rest: Rest, brokers: Iterable[str], concerns: Concerns) -> BrokerReading:
@@ -156,7 +156,7 @@ async def _by_topics(rest: Rest, brokers: Iterable[str], concerns: Concerns) -> 
     found = await _told(rest.names, reading, {one: f"/admin/v2/namespaces/{part(one)}" for one in tenants})
     namespaces = [one for each in found.values() for one in each if concerns(one)]
     lists = await _told(rest.names, reading, {one: f"{namespace_path(one)}/topics" for one in namespaces})
-    topics = [topic for each in lists.values() for topic in each if _counts(topic)]
+    topics = [topic for each in lists.values() for topic in each if is_users(topic)]
     stats = await _told(rest.get, reading, {one: f"{topic_path(one)}/stats" for one in topics})
     for topic, answer in stats.items():
         try:

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from streaming.collect.pulsar.readings import is_users
 from streaming.collect.pulsar.rest import Rest, RestError, answer_of, part
-from streaming.collect.pulsar_backlog.readings import INTERNAL
-from streaming.contract.names import NAMESPACE, TOPIC
+from streaming.contract.names import NAMESPACE
 
 SYSTEM_NAMESPACE: Final = "pulsar/system"
 
@@ -67,7 +67,7 @@ class Listing:
                 # Nobody knows how many there are now; one is always said.
                 unread += max(1, len(self._known[namespace]))
             elif not isinstance(one, RestError):
-                self._known[namespace] = sorted({topic for topic in one if _is_users(topic)})
+                self._known[namespace] = sorted({topic for topic in one if is_users(topic)})
                 topics += self._known[namespace]
         for tenant in lost_tenants:
             kept = {name: one for name, one in before.items() if name.startswith(f"{tenant}/")}
@@ -88,7 +88,3 @@ def _failed(answer: Any) -> bool:
 def _users(namespaces: Iterable[str]) -> list[str]:
     """Namespaces of users, in the form that Pulsar has had since 2.0."""
     return [name for name in namespaces if NAMESPACE.fullmatch(name) and name != SYSTEM_NAMESPACE]
-
-
-def _is_users(topic: str) -> bool:
-    return bool(TOPIC.fullmatch(topic)) and not topic.rpartition("/")[2].startswith(INTERNAL[0])
