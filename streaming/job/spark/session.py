@@ -195,12 +195,12 @@ def find_java() -> Path:
         WeirError: there is none.
     """
     seen: list[str] = []
-    for routing_key in _java_homes():
-        version = _java_version(routing_key)
+    for home in _java_homes():
+        version = _java_version(home)
         if JAVA_OLDEST <= version <= JAVA_NEWEST:
-            return routing_key
+            return home
         if version:
-            seen.append(f"{routing_key} is Java {version}")
+            seen.append(f"{home} is Java {version}")
     found = f" ({'; '.join(seen)})" if seen else ""
     raise WeirError(
         f"no Java {JAVA_OLDEST} to {JAVA_NEWEST} found{found}; install a JDK {JAVA_OLDEST} and set JAVA_HOME"
@@ -217,14 +217,14 @@ def _java_homes() -> Iterator[Path]:
     yield from sorted(Path("/Library/Java/JavaVirtualMachines").glob("*/Contents/Home"))
 
 
-def _java_version(routing_key: Path) -> int:
+def _java_version(home: Path) -> int:
     """Major version from the `release` file that every JDK since 8 has; 0 if this is none."""
     try:
-        text = (routing_key / "release").read_text()
+        text = (home / "release").read_text()
     except OSError:
         return 0
     match = re.search(r'^JAVA_VERSION="(?:1\.)?(\d+)', text, re.MULTILINE)
-    return int(match.group(1)) if match and (routing_key / "bin" / "java").exists() else 0
+    return int(match.group(1)) if match and (home / "bin" / "java").exists() else 0
 
 
 def _environment(settings: JobSettings) -> dict[str, str]:
