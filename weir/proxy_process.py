@@ -9,7 +9,7 @@ from typing import Any
 
 from enforcer.host.server import Host
 from streaming.contract.topics import address_text
-from weir.foreground import AWAY, HERE, forget_ready_file, keep_memory, write_ready_file
+from weir.foreground import AWAY, HERE, forget_ready_file, keep_memory, wake_after_others, write_ready_file
 from weir.stopping import run_in_loop, stop_event, unless
 
 _YOUNG_OBJECTS = 50_000
@@ -35,6 +35,7 @@ def run_proxy(make: Callable[[], Host[Any]], ready_file: Path | None, ask: Ask =
         WeirError: it cannot start.
     """
     keep_memory()
+    wake_after_others()
     gc.set_threshold(_YOUNG_OBJECTS)
     run_in_loop(_serve(make, ready_file, ask))
 

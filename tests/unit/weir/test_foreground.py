@@ -154,3 +154,14 @@ def test_a_second_one_leaves_the_ready_file_of_the_first(
         given = ("--kafka", "127.0.0.1:1", option, address, "--ready-file", str(ready))
         assert cli.main([*command.split(), *given]) == 1
     assert f"cannot listen on {address}" in capsys.readouterr().err and ready.exists()
+
+
+@pytest.mark.parametrize("rule, kept", [("SCHED_OTHER", "SCHED_BATCH"), ("SCHED_IDLE", "SCHED_IDLE")])
+def test_a_proxy_wakes_after_others_unless_it_was_started_otherwise(rule: str, kept: str) -> None:
+    """A process of its own: nobody may go back from SCHED_IDLE."""
+    script = (
+        "import os; from weir.foreground import wake_after_others\n"
+        f"os.sched_setscheduler(0, os.{rule}, os.sched_param(0)); wake_after_others()\n"
+        f"assert os.sched_getscheduler(0) == os.{kept}"
+    )
+    subprocess.run([sys.executable, "-c", script], timeout=60, check=True)
