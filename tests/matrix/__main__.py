@@ -25,9 +25,9 @@ def main(words: list[str]) -> int:
     """Run it; returns the exit status."""
     parser = argparse.ArgumentParser(description="Laws, clients and brokers.")
     servers = [*KAFKAS, PULSAR]
-    parser.add_argument("servers", nargs="*", choices=servers, default=servers, metavar="SERVER")
-    made = []
-    for server in parser.parse_args(words).servers:
+    parser.add_argument("servers", nargs="*", choices=["all", *servers], default="all", metavar="SERVER")
+    asked, made = parser.parse_args(words).servers, []
+    for server in servers if "all" in asked else asked:
         print(f"== {server}", flush=True)
         found = rows(server, run(server))
         keep(found)

@@ -62,10 +62,10 @@ def main(words: list[str]) -> int:
     """Run suites; the exit status."""
     parser = argparse.ArgumentParser("suites")
     parser.add_argument("--way", choices=WAYS, default="plain")
-    parser.add_argument("names", nargs="*", choices=SUITES, default=list(SUITES), metavar="NAME")
+    parser.add_argument("names", nargs="*", choices=["all", *SUITES], default="all", metavar="NAME")
     asked = parser.parse_args(words)
     results = []
-    for name in asked.names:
+    for name in SUITES if "all" in asked.names else asked.names:
         suite = SUITES[name](FOLDER / name)
         suite.fetch()
         results += run(name, suite, WAYS[asked.way])

@@ -1,6 +1,9 @@
 """What the foreign suites' runner makes of their output (docs/testing.md)."""
 
+import runpy
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import franz_go
 import kafka_python
@@ -8,6 +11,8 @@ import librdkafka
 import pytest
 from outcomes import Difference, Outcome, Outcomes, counts, differences
 from suite import PASSWORD, USER, Access, Suite
+
+from weir.jars.folders import ROOT
 
 PASSED, FAILED, SKIPPED, MISSING = Outcome.PASSED, Outcome.FAILED, Outcome.SKIPPED, Outcome.MISSING
 GO = """
@@ -109,3 +114,23 @@ def test_what_is_worse_by_design_is_named(tmp_path: Path) -> None:
     (name,) = suite.by_design
     assert suite.reason(f"test/integration/test_a.py::{name}[None]") == suite.by_design[name]
     assert not suite.reason(f"test/integration/test_a.py::{name}_too")
+
+
+@pytest.mark.parametrize("words", [[], ["all"]])
+@pytest.mark.parametrize("program", ["suites", "matrix"])
+def test_without_a_name_all_are_run(program: str, words: list[str], tmp_path: Path) -> None:
+    """Python 3.11 holds the default against the choices as if it were a name: that ended both."""
+    main: Any = runpy.run_path(str(ROOT / "tests" / program / "__main__.py"))["main"]
+    ran: list[str] = []
+
+    def run(name: str, *_: object) -> list[Any]:
+        ran.append(name)
+        return []
+
+    suites = dict.fromkeys("ab", lambda _: SimpleNamespace(fetch=list))
+    own = {
+        "suites": {"FOLDER": tmp_path, "run": run, "SUITES": suites},
+        "matrix": {"KAFKAS": {"a": ""}, "PULSAR": "b", "run": run, "rows": lambda *_: [], "keep": list},
+    }
+    main.__globals__.update(own[program])
+    assert main(words) == 0 and ran == ["a", "b"]
