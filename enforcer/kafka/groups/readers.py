@@ -277,11 +277,11 @@ class Readers:
         groups = self._clients.get(client)
         found = None if groups is None else groups.get(group)
         if found is None:
-            if len(self._order) >= READERS_MAX:
-                self._forget(*next(iter(self._order)))
-            elif groups is not None and len(groups) >= CLIENT_GROUPS_MAX:
+            if groups is not None and len(groups) >= CLIENT_GROUPS_MAX:
                 named = (name for name, its in groups.items() if not its.members)
                 self._forget(client, next(named, next(iter(groups))))
+            elif len(self._order) >= READERS_MAX:
+                self._forget(*next(iter(self._order)))
             found = self._clients.setdefault(client, {})[group] = _Group()
             self._hosts.setdefault((client.user, client.client_id), {})[client] = None
             self._acting.setdefault((client.user, group), {})[client] = None

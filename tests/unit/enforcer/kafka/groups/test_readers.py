@@ -86,7 +86,10 @@ def test_forgetting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_groups_of_one_client_have_a_bound(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever asks where a group stands names it: those that it has joined stay, as far as there is room."""
+    """Whoever asks where a group stands names it: those that it has joined stay, as far as there is room.
+
+    It makes room of its own, also where no client has any.
+    """
     monkeypatch.setattr(readers, "CLIENT_GROUPS_MAX", 2)
     table.saw(ALICE, "mine", "m")
     for name in "ghi":
@@ -96,6 +99,9 @@ def test_groups_of_one_client_have_a_bound(table: Table, monkeypatch: pytest.Mon
     for name in "jk":
         table.saw(ALICE, name, "m")
     assert table.groups(ALICE) == ["j", "k"] and len(table) == 3
+    monkeypatch.setattr(readers, "READERS_MAX", 3)
+    table.saw(ALICE, "l")
+    assert (table.groups(ALICE), table.groups(BOB)) == (["k", "l"], ["g"])
 
 
 def test_a_member_that_ends_without_a_word(table: Table) -> None:
