@@ -108,6 +108,8 @@ class Readers:
         self.version = self.changes = 0
         self._steady_ms = steady_ms
         self._clients: dict[Client, dict[str, _Group]] = {}
+        # Of each of them those that it has named and not joined: none is looked for among a thousand others.
+        self._named: dict[Client, dict[str, None]] = {}
         # By principal and client id, since a host may be several on its way; and by principal and group.
         self._hosts: dict[tuple[str, str], dict[Client, None]] = {}
         self._acting: dict[tuple[str, str], dict[Client, None]] = {}
@@ -127,6 +129,7 @@ class Readers:
         found = self._found(client, group)
         if member and member not in found.members and len(found.members) < MEMBERS_MAX:
             found.members[member] = None
+            self._named[client].pop(group, None)
             self.changes += 1
         self._own(client, group, found, member)
         self._is_there(client, group, found, member)
@@ -257,6 +260,7 @@ class Readers:
         if not known or self._parts + _size(parts) > PARTS_MAX:
             parts = None
         members[place] = parts
+        self._named[told.client].pop(told.group, None)
         self._parts += _size(parts)
         return place
 
@@ -278,11 +282,11 @@ class Readers:
         found = None if groups is None else groups.get(group)
         if found is None:
             if groups is not None and len(groups) >= CLIENT_GROUPS_MAX:
-                named = (name for name, its in groups.items() if not its.members)
-                self._forget(client, next(named, next(iter(groups))))
+                self._forget(client, next(iter(self._named[client] or groups)))
             elif len(self._order) >= READERS_MAX:
                 self._forget(*next(iter(self._order)))
             found = self._clients.setdefault(client, {})[group] = _Group()
+            self._named.setdefault(client, {})[group] = None
             self._hosts.setdefault((client.user, client.client_id), {})[client] = None
             self._acting.setdefault((client.user, group), {})[client] = None
             self.version += 1
@@ -307,9 +311,10 @@ class Readers:
         groups = self._clients[client]
         self._parts -= sum(map(_size, groups[name].members.values()))
         del groups[name], self._order[client, name]
+        self._named[client].pop(name, None)
         _take_out(self._acting, (client.user, name), client)
         if not groups:
-            del self._clients[client]
+            del self._clients[client], self._named[client]
             _take_out(self._hosts, (client.user, client.client_id), client)
         self.version += 1
         self.changes += 1

@@ -1,5 +1,7 @@
 """Which group reads: one of one, one of several by what it was told to read, none, not known which."""
 
+from typing import Any
+
 import pytest
 
 from enforcer.kafka.groups import readers
@@ -102,6 +104,25 @@ def test_groups_of_one_client_have_a_bound(table: Table, monkeypatch: pytest.Mon
     monkeypatch.setattr(readers, "READERS_MAX", 3)
     table.saw(ALICE, "l")
     assert (table.groups(ALICE), table.groups(BOB)) == (["k", "l"], ["g"])
+
+
+class Unseen(dict[str, Any]):
+    """Members at whom nobody may look."""
+
+    def __len__(self) -> int:
+        raise AssertionError
+
+
+def test_a_group_that_makes_room_is_not_looked_for(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client may have joined as many as it may act for, and name thousands by one request."""
+    monkeypatch.setattr(readers, "CLIENT_GROUPS_MAX", 3)
+    for name in "abc":
+        table.saw(ALICE, name, "m")
+    for group in table._clients[ALICE].values():
+        group.members = Unseen(group.members)
+    for name in "defg":
+        table.saw(ALICE, name)
+    assert table.groups(ALICE) == ["b", "c", "g"]
 
 
 def test_a_member_that_ends_without_a_word(table: Table) -> None:
