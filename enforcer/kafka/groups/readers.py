@@ -138,7 +138,9 @@ class Readers:
         """A member was told what to read; None: it is not known."""
         if group:
             place = self._assign(Member(client, group, member, parts))
-            self._own(client, group, self._clients[client][group], place)
+            found = self._clients[client][group]
+            self._own(client, group, found, place)
+            self._is_there(client, group, found, member)
             self._untold[client, group, place] = None
 
     def left(self, client: Client, group: str, members: Iterable[str]) -> None:

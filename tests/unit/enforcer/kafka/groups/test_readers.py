@@ -136,6 +136,14 @@ def test_a_member_that_ends_without_a_word(table: Table) -> None:
         table.saw(ALICE, "g", "m")
     assert (table.of(ALICE, 0), table.of(ALICE, 1)) == ("", "g")
     assert table.wanted("alice", "g", ["t"]) == {1}
+    # Nor does one stay that the group has named, and that was not heard of again (KIP-848).
+    table.saw(ALICE, "g")
+    table.assigned(ALICE, "g", "later", {"t": frozenset({2})})
+    table.now_ms += IDLE_MS - 1
+    table.saw(ALICE, "g", "m")
+    table.now_ms += 2
+    table.saw(ALICE, "g", "m")
+    assert table.wanted("alice", "g", ["t"]) == {1}
 
 
 def test_too_many_members(table: Table) -> None:
