@@ -73,8 +73,10 @@ def list_refunds(walked: MutationBatch, rows: Integers, waiting: Waiting) -> dic
 
 
 def _bound(refunds: list[OrphanRefund]) -> None:
+    # Together: each that is taken out alone moves all that are left.
+    del refunds[:-LISTED_MAX]
     size = sum(len(refund.name.encode()) for refund in refunds)
-    while len(refunds) > LISTED_MAX or size > LISTED_BYTES:
+    while size > LISTED_BYTES:
         size -= len(refunds.pop(0).name.encode())
 
 

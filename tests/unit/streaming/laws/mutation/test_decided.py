@@ -1,14 +1,21 @@
 """Requests that proxies have decided: charged as they say, and admissions say what proxies go on from."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, SupportsIndex
 
 import orjson
 import pytest
 from law_kit import T0, Event, Shard, policy, quota, refund, request
 
 from streaming.laws.mutation import statements
-from streaming.laws.mutation.statements import LISTED_BYTES, LISTED_MAX, LISTED_MS, REPEAT_MS, SAID_BYTES
+from streaming.laws.mutation.statements import (
+    LISTED_BYTES,
+    LISTED_MAX,
+    LISTED_MS,
+    REPEAT_MS,
+    SAID_BYTES,
+    OrphanRefund,
+)
 
 ALICE = "quotas[user=alice]"
 BUCKET = {ALICE: quota(5, 100)}
@@ -162,6 +169,22 @@ def test_refunds_are_bounded_once_an_admission_and_once_a_batch(monkeypatch: pyt
     refunds = [own(refund(1, 0, 1, name=f"r{number}")) for number in range(5)]
     live().step([*refunds[:3], own(request("a", 1, 1)), *refunds[3:]])
     assert sizes == [3, 2]
+
+
+def test_refunds_beyond_the_bound_go_together() -> None:
+    """Each that goes alone moves all that are left: of a million in one batch that took minutes."""
+    alone = list[SupportsIndex]()
+
+    class Refunds(list[OrphanRefund]):
+        """Notes what goes alone."""
+
+        def pop(self, index: SupportsIndex = -1, /) -> OrphanRefund:
+            alone.append(index)
+            return super().pop(index)
+
+    refunds = Refunds(OrphanRefund(0, f"r{number}") for number in range(LISTED_MAX + 5))
+    statements._bound(refunds)
+    assert not alone and (len(refunds), refunds[0].name) == (LISTED_MAX, "r5")
 
 
 def test_a_refund_with_a_name_without_end_ends_no_batch() -> None:
