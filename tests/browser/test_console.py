@@ -270,9 +270,9 @@ FULL = """(async () => {
         ("limits", "asked.level({ fraction: null, limit: 0, used: 5 })", "full"),
         ("limits", "asked.level({ fraction: null, limit: 0, used: 0 })", "ok"),
         ("limits", "asked.level({ fraction: 0.81, limit: 100, used: 81 })", "high"),
-        # A group of consumers may have what ends a line elsewhere in its name.
         # It asked each second, whatever it was told.
         ("api", FULL, 1),
+        # A group of consumers may have what ends a line elsewhere in its name.
         ("api", "asked.eventsIn('data: a\\u2028b\\n\\n')", [[["message", "a\u2028b"]], ""]),
     ],
 )
