@@ -61,12 +61,15 @@ class RowFields:
         self.plain &= (values >= minimum) & (values <= maximum)
         return values
 
-    def check_finite(self, name: str) -> None:
-        """A column of numbers that nobody asks for but that must be numbers."""
+    def numbers(self, name: str) -> NDArray[np.float64]:
+        """A column of finite numbers; 0 where it is null."""
         column = self._column(name, is_number)
-        if column is not None:
-            values = column.cast(pa.float64()).fill_null(0.0).to_numpy()
-            self.plain &= np.isfinite(values)
+        if column is None:
+            return np.zeros(self._count)
+        # An integer that no double holds is the nearest one, as to the parser.
+        numbers: NDArray[np.float64] = column.cast(pa.float64(), safe=False).fill_null(0.0).to_numpy()
+        self.plain &= np.isfinite(numbers)
+        return numbers
 
     def flags(self, name: str, default: bool) -> Flags:
         """A column of true and false."""

@@ -16,7 +16,7 @@ from streaming.columns.records import Records, too_far_ahead
 from streaming.contract.errors import BadEvent
 from streaming.contract.events import CONTRACT_VERSION
 from streaming.contract.fields import TS_MAX_MS
-from streaming.laws.row_fields import RowFields, is_number
+from streaming.laws.row_fields import RowFields
 
 Doubles = NDArray[np.float64]
 MISSING: Final = -(2**62)
@@ -59,11 +59,8 @@ class Sheet(RowFields):
 
     def sizes(self, name: str) -> Doubles:
         """A column of finite numbers of 0 or more; 0 where it is null."""
-        column = self._column(name, is_number)
-        if column is None:
-            return np.zeros(len(self))
-        numbers: Doubles = column.cast(pa.float64(), safe=False).fill_null(0.0).to_numpy()
-        self.plain &= (numbers >= 0.0) & np.isfinite(numbers)
+        numbers = self.numbers(name)
+        self.plain &= numbers >= 0.0
         return numbers
 
     def encoded(self, name: str) -> pa.DictionaryArray:

@@ -139,7 +139,7 @@ def _told(fields: RowFields, flags: Integers, items: _Items) -> _Decisions:
     inside = fields.structs("decided")
     outcome = inside.words("outcome", OUTCOMES, -1)
     wait_ms = inside.integers("throttle_time_ms", -1)
-    inside.check_finite("tokens")
+    inside.numbers("tokens")
     inside.plain &= inside.said("rejected")
     ends, names = inside.lists("rejected", is_text)
     rejected, count = np.diff(ends), np.diff(items.ends)

@@ -259,6 +259,14 @@ def test_some_items_rejected_is_left_to_the_parser() -> None:
     assert is_plain(orjson.dumps(LOCAL | {"decided": allowed}))
 
 
+def test_tokens_that_no_double_holds_are_plain_too() -> None:
+    """In a column of integers: what reads it must not fail, with it all of its batch would."""
+    event = LOCAL | {"decided": LOCAL["decided"] | {"tokens": 2**53 + 1}}
+    rows = columns_of([event]).drop_columns("type")
+    assert pa.types.is_int64(rows["decided"].type.field("tokens").type)
+    assert len(check(records_with([stream_of(rows)], [True], ts=T0))) == 1
+
+
 def test_what_is_too_far_ahead_is_left_to_the_parser() -> None:
     """Which says by how much; by `applied_ts` too, which is when an event counts."""
     assert not is_plain(orjson.dumps(USUAL), T0 + 4 - MAX_AHEAD_MS)
