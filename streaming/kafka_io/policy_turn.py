@@ -269,6 +269,8 @@ def _read_back(reader: PolicyReader, left: Callable[[], float]) -> None:
     """Read on until what was written has come: a commit is answered a moment before readers may see it."""
     try:
         while not reader.read(left()).arrived:
+            if left() < _READ_BACK_S:
+                raise WeirError("they have not come in time")
             time.sleep(_READ_BACK_S)
     except WeirError as failure:
         raise WeirError(f"the policies were written, but could not be read back: {failure}") from failure

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from message_kit import Record
 
+from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster
-from streaming.kafka_io import policy_topic
+from streaming.kafka_io import policy_topic, policy_turn
 from streaming.kafka_io.policy_topic import PolicyReader
 from streaming.kafka_io.reader import Reader, Span
 
@@ -46,3 +47,15 @@ def test_a_topic_made_again_says_alone_what_is_in_force(monkeypatch: pytest.Monk
         assert (log.newest_version, log.told_max) == (2, 0)
         monkeypatch.setattr(Stored, "records", [])
         assert dict(reader.read(5).entries) == {}
+
+
+def test_what_was_written_is_waited_for_within_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Made again meanwhile, a topic never says it; `weir policy apply` asked a hundred times a second."""
+    monkeypatch.setattr(policy_topic, "Reader", Stored)
+    monkeypatch.setattr(Stored, "records", [], raising=False)
+    left = iter([5.0, 0.001])
+    with (
+        PolicyReader(Cluster("127.0.0.1:1")) as reader,
+        pytest.raises(WeirError, match=r"could not be read back: they have not come in time"),
+    ):
+        policy_turn._read_back(reader, lambda: next(left))
