@@ -229,6 +229,9 @@ def _mask(column: pa.Array) -> pa.Array | None:
 
 def _stretch(column: pa.Array) -> tuple[int, int]:
     """First element and number of the elements that the lists of a column stand on."""
+    if not len(column):
+        # Of no lists the offsets may be left out, as in Java: what would be read instead is anything.
+        return 0, 0
     first, last = column.offsets[0].as_py(), column.offsets[len(column)].as_py()
     return first, last - first
 

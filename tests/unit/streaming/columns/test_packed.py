@@ -16,6 +16,7 @@ from streaming.columns.packed import (
     DECODED_BYTES,
     ROWS_MAX,
     columns_in,
+    decoded_bytes,
     is_packed,
     pack,
     plain_form,
@@ -113,6 +114,16 @@ def test_maps_and_structs_say_the_same(column: pa.Array) -> None:
 def test_lists_of_any_form(kind: pa.DataType) -> None:
     column = pa.array([[1, 2], [3, 4], None, [5, 6]], kind)
     assert plain_form(column.slice(1)).equals(pa.array([[3, 4], None, [5, 6]], pa.list_(pa.int64())))
+
+
+def test_lists_in_no_list_may_leave_their_offsets_out() -> None:
+    """As Java does. What was read instead went for a place before the first element: that ended the job."""
+    nothing = pa.py_buffer(struct.pack("<i", -5)).slice(0, 0)
+    none = pa.array([], pa.int64())
+    lists = pa.Array.from_buffers(pa.list_(pa.int64()), 0, [None, nothing], children=[none])
+    samples = pa.ListArray.from_arrays(pa.array([0, 0], pa.int32()), lists)
+    assert decoded_bytes(pa.record_batch({"samples": samples})) == 1
+    assert plain_form(samples).to_pylist() == [[]]
 
 
 def test_batches_of_a_stream_are_one() -> None:
