@@ -41,7 +41,8 @@ def _of_message(message: Any) -> tuple[int, int]:
         at, stored = struct.unpack_from("<qq", head, buffers + 4 + 16 * number)
         # Each compressed buffer begins with its length before; -1: it is stored as it is.
         said = _int(content, "<q", at) if stored else 0
-        size += stored if said < 0 else said
+        # One that no column uses may say anything: less than nothing would make room for others.
+        size += max(0, stored if said < 0 else said)
     return rows, size
 
 

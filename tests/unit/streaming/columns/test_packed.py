@@ -8,6 +8,7 @@ import pytest
 from law_kit import request
 from pack_kit import json_of, packed, stream_of
 
+from streaming.columns import announced
 from streaming.columns import packed as packed_module
 from streaming.columns.json_columns import columns_of
 from streaming.columns.json_rows import objects
@@ -169,6 +170,23 @@ def test_a_bomb_is_refused_before_it_is_decompressed(compression: str) -> None:
     with pytest.raises(BadEvent, match=f"at most {DECODED_BYTES}"):
         unpack(value)
     assert pa.default_memory_pool().max_memory() == before
+
+
+def test_a_buffer_of_less_than_nothing_hides_no_bomb() -> None:
+    """Arrow looks at none that no column uses, so one of these could say so."""
+    rows = pa.record_batch({"id": ["a" * (DECODED_BYTES + 1)], "last": ["b"]})
+    value = stream_of(rows, options=pa.ipc.IpcWriteOptions(compression="lz4"))
+    message = list(pa.ipc.MessageReader.open_stream(value))[-1]
+    head, body = (bytearray(part.to_pybytes()) for part in (message.metadata, message.body))
+    view = memoryview(head)
+    batch = announced._target(view, announced._field(view, announced._int(view, "<I", 0), 2))
+    buffers = announced._target(view, announced._field(view, batch, 2))
+    last = buffers + 4 + 16 * (announced._int(view, "<I", buffers) - 1)
+    struct.pack_into("<q", body, announced._int(view, "<q", last), -1)
+    struct.pack_into("<q", head, last + 8, -(2**40))
+    changed = value.replace(message.metadata.to_pybytes(), bytes(head))
+    with pytest.raises(BadEvent, match=f"at most {DECODED_BYTES}"):
+        unpack(changed.replace(message.body.to_pybytes(), bytes(body)))
 
 
 def test_the_type_is_told_without_reading_rows() -> None:
