@@ -3,6 +3,7 @@
 import logging
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from cachetools import LRUCache
@@ -129,7 +130,9 @@ class AccountTable:
             known = self._early.get(share.group)
             if known is not None and share.ts < known[0].ts:
                 return
-            self._early[share.group] = (share, divided, now_ms)
+            # One whose name alone is more than may be kept is passed over; others came with it.
+            with suppress(ValueError):
+                self._early[share.group] = (share, divided, now_ms)
             return
         before = account.state
         account.take_share(share.limits, share.ts, share.ttl_ms, now_ms, divided)

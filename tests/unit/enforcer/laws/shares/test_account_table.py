@@ -37,6 +37,14 @@ def test_a_share_that_comes_before_any_traffic() -> None:
     assert desk.meter.accounts["rg2"].state is State.JOINING
 
 
+def test_an_early_share_of_a_very_long_name_is_passed_over() -> None:
+    """Were it a mistake, all that stand behind it in the same record would be lost."""
+    desk = Desk(GROUPS, accounts_max=1)
+    for group in ("a" * 600, "rg1"):
+        desk.share(group, publishRateInMsgs=50.0)
+    assert list(desk.meter._table._early) == ["rg1"]
+
+
 def test_shares_that_end_together_are_one_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
     """Without the job it is all of them, up to ten thousand."""
     desk = Desk(many_groups(8))
