@@ -7,14 +7,12 @@ from typing import Final
 from enforcer.core.lines import Pause
 from enforcer.kafka.part import Link, Request, Slot
 from enforcer.wire.kafka.frames import RequestHeader, client_id_field
-from enforcer.wire.kafka.messages import decode_topics, topics_request
+from enforcer.wire.kafka.messages import ASKED_AT_ONCE, decode_topics, topics_request
 
 ABSENT_MS: Final = 5_000.0
 """For how long a topic id that a broker does not know is not looked up again by the same connection."""
 ABSENT_MAX: Final = 1_000
 """So many such ids of a connection are remembered."""
-ASKED_AT_ONCE: Final = 500
-"""Topics of one look-up."""
 AGAIN_MS: Final = 1_000.0
 """How often it is looked whether an answer has come, though nobody said so."""
 

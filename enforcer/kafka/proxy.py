@@ -24,7 +24,7 @@ from enforcer.kafka.guard.answers import AnswerFilter
 from enforcer.kafka.guard.guard import Guard
 from enforcer.kafka.guard.protected import OwnTopics
 from enforcer.kafka.login.part import Identify, LoginConcern
-from enforcer.kafka.mutations.costs import RecentTopics
+from enforcer.kafka.mutations.mutation import RecentTopics
 from enforcer.kafka.mutations.part import Mutations
 from enforcer.kafka.part import Concern
 from enforcer.kafka.shares.frame_meter import FrameMeter

@@ -9,8 +9,7 @@ from kafka_kit import build, decode, request, response
 from mutation_kit import Desk
 from wire_client import create_request
 
-from enforcer.kafka.mutations.costs import RecentTopics
-from enforcer.kafka.mutations.mutation import Mutation
+from enforcer.kafka.mutations.mutation import Mutation, RecentTopics
 from enforcer.laws.mutation.admission import Admission
 from enforcer.laws.mutation.gate import Action, Verdict
 from enforcer.wire.kafka.frames import RequestHeader

@@ -26,7 +26,7 @@ from enforcer.kafka.dispatch.context import FetchContext
 from enforcer.kafka.guard.answers import AnswerFilter
 from enforcer.kafka.guard.guard import Guard
 from enforcer.kafka.guard.protected import OwnTopics
-from enforcer.kafka.mutations.costs import RecentTopics
+from enforcer.kafka.mutations.mutation import RecentTopics
 from enforcer.kafka.mutations.part import Mutations
 from enforcer.kafka.part import Concern
 from enforcer.kafka.proxy import concerns_of

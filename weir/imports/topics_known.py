@@ -5,7 +5,7 @@ from typing import Any, Final, NamedTuple
 
 from cachetools import LRUCache, TTLCache
 
-from enforcer.kafka.mutations.costs import RECENT_TOPIC_MS
+from enforcer.wire.kafka.messages import RECENT_TOPIC_MS
 from enforcer.wire.kafka.mutations import THROTTLING_QUOTA_EXCEEDED, MutationApi
 
 Fields = Mapping[str, Any]

@@ -1,12 +1,21 @@
-"""One request of Kafka's protocol for partition mutations: its admission's shell."""
+"""One request of Kafka's protocol for partition mutations: its admission's shell, and what its items cost.
 
+They cost their partition mutations by Kafka's rules (docs/protocol_notes.md 1.3). A broker validates before
+it charges, so what is bound to fail costs nothing, and goes to the broker without asking: that refuses it.
+What cannot be seen from here (authorisation, create policies, configurations) is charged, and refunded after
+the broker's answer.
+"""
+
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import Final, TypeVar
 from uuid import UUID
 
-from enforcer.kafka.mutations.costs import ItemCost, RecentTopics, count_mutations
-from enforcer.kafka.names import ASKED_AT_ONCE
+from cachetools import TTLCache
+
 from enforcer.kafka.part import Link, Slot
 from enforcer.kafka.part import Request as Came
 from enforcer.laws.mutation.admission import Admission
@@ -16,7 +25,14 @@ from enforcer.laws.mutation.request import Request
 from enforcer.wire.kafka.definitions import NAMES
 from enforcer.wire.kafka.fields import NO_ID
 from enforcer.wire.kafka.frames import RequestHeader, client_id_field
-from enforcer.wire.kafka.messages import NOTHING_KNOWN, TopicCounts, decode_topics, topics_request
+from enforcer.wire.kafka.messages import (
+    ASKED_AT_ONCE,
+    NOTHING_KNOWN,
+    RECENT_TOPIC_MS,
+    TopicCounts,
+    decode_topics,
+    topics_request,
+)
 from enforcer.wire.kafka.mutations import (
     MutationApi,
     MutationItem,
@@ -30,12 +46,54 @@ from enforcer.wire.kafka.mutations import (
 )
 from enforcer.wire.kafka.outcomes import patch_throttle
 
-Costs = Mapping[str, ItemCost]
-"""What costs something, by name, by id where the name is not known; in the request's order."""
+DEFAULT_PARTITIONS: Final = 1
+"""Of a topic created with -1, until num.partitions is read from the cluster: Kafka's own default."""
+RECENT_TOPICS_MAX: Final = 10_000
+"""Topics whose partitions are known by our own answers; the one used longest ago goes first."""
+Costs = Mapping[str, tuple[int, int]]
+"""Place and mutations of what costs something, by name, or id if that is unknown; in the request's order."""
+# A topic that the client may not describe, or whose lookup failed: at least one partition is changed if the
+# broker does it at all, and the refund makes up for it if it does not.
+_UNKNOWN_COUNT_MUTATIONS: Final = 1
 _COUNTED_FROM: Final = 5
 """The answer to CreateTopics tells how many partitions a topic has from this version on."""
 _LATE: Final = "late_reject"
 T = TypeVar("T")
+
+
+class RecentTopics:
+    """Partition counts that the brokers do not tell yet: as the last answers left them, for a short time.
+
+    A KRaft broker learns of a change some ms after the controller has answered it. A client that creates and
+    at once deletes would be told by the metadata that there was nothing to count.
+
+    Attributes:
+        default_partitions: the cluster's num.partitions, as far as it is known.
+
+    Args:
+        steady_ms: tells the time.
+    """
+
+    def __init__(self, steady_ms: Callable[[], float]) -> None:
+        self.default_partitions = DEFAULT_PARTITIONS
+        self._counts: TTLCache[str | bytes, int | None] = TTLCache(
+            RECENT_TOPICS_MAX, RECENT_TOPIC_MS, steady_ms
+        )
+
+    def note(self, name: str | None, topic_id: bytes | None, count: int | None) -> None:
+        """A topic has this many partitions now; None: it is gone. By name, by id or both."""
+        for key in (name, topic_id):
+            if key is not None:
+                self._counts[key] = count
+
+    def over(self, topics: TopicCounts) -> TopicCounts:
+        """What a lookup said, corrected by what is known better."""
+        newer = self._counts
+        return replace(
+            topics,
+            by_name={name: newer.get(name, count) for name, count in topics.by_name.items()},
+            by_id={key: newer.get(key, count) for key, count in topics.by_id.items()},
+        )
 
 
 class GatedLink:
@@ -189,10 +247,10 @@ class Mutation:
 
     def _count(self, topics: TopicCounts) -> Mapping[str, int]:
         self._costs = costs_of(self._request, topics, self._recent.default_partitions)
-        return {name: cost.mutations for name, cost in self._costs.items()}
+        return {name: mutations for name, (_, mutations) in self._costs.items()}
 
     def _positions(self, names: Collection[str]) -> Collection[int]:
-        return {self._costs[name].item.position for name in names}
+        return {self._costs[name][0] for name in names}
 
     def _answered(self, response: bytes) -> None:
         """The broker has answered: note what it did, remember the topics it changed."""
@@ -213,7 +271,7 @@ class Mutation:
             BadFrame: the response ends too early or a length in it is impossible.
         """
         request = self._request
-        names = {cost.item.position: name for name, cost in self._costs.items()}
+        names = {position: name for name, (position, _) in self._costs.items()}
         done = [part for part in decode_answer(request.api, request.version, response) if not part.error_code]
         by_name = {part.name: part for part in done}
         by_id = {part.topic_id: part for part in done}
@@ -225,7 +283,7 @@ class Mutation:
                 continue
             name = names.get(item.position)
             # Done though we took it for bound to fail: our view was stale, so charge what can be told.
-            mutations = self._costs[name].mutations if name is not None else max(1, item.assignments)
+            mutations = self._costs[name][1] if name is not None else max(1, item.assignments)
             partitions = None
             if request.api is MutationApi.CREATE_TOPICS:
                 # A creation with -1 took the cluster's default, which may not be what we guessed.
@@ -245,14 +303,16 @@ class Mutation:
 
 def costs_of(request: MutationRequest, topics: TopicCounts, default_partitions: int) -> Costs:
     """What its items cost."""
-    named: dict[str, ItemCost] = {}
-    for cost in count_mutations(request, topics, default_partitions):
-        if cost.charged and cost.mutations > 0:
-            name = _name_of(cost.item, topics)
+    named: dict[str, tuple[int, int]] = {}
+    for item, mutations in zip(
+        request.items, count_mutations(request, topics, default_partitions), strict=True
+    ):
+        if mutations:
+            name = _name_of(item, topics)
             # A topic may be called as another one's id is written; none may take another's place.
             while name in named:
-                name += f"#{cost.item.position}"
-            named[name] = cost
+                name += f"#{item.position}"
+            named[name] = item.position, mutations
     return named
 
 
@@ -260,6 +320,69 @@ def _name_of(item: MutationItem, topics: TopicCounts) -> str:
     if item.name is not None or item.topic_id is None:
         return item.name or ""
     return topics.names.get(item.topic_id, str(UUID(bytes=item.topic_id)))
+
+
+def count_mutations(request: MutationRequest, topics: TopicCounts, default_partitions: int) -> list[int]:
+    """Partitions that every item creates, adds or deletes; 0: it is bound to fail, or changes none.
+
+    Args:
+        topics: what is known of the topics that the request names.
+        default_partitions: the cluster's `num.partitions`.
+    """
+    seen = Counter(_identity(item, topics) for item in request.items)
+    count = _COUNTERS[request.api]
+    return [
+        0 if seen[_identity(item, topics)] > 1 else count(item, topics, default_partitions)
+        for item in request.items
+    ]
+
+
+def _identity(item: MutationItem, topics: TopicCounts) -> str | bytes | None:
+    """A topic's name, also for one named by id if the name is known: both in one request are duplicates."""
+    if item.name is not None or item.topic_id is None:
+        return item.name
+    return topics.names.get(item.topic_id, item.topic_id)
+
+
+def _created(item: MutationItem, topics: TopicCounts, default_partitions: int) -> int:
+    name, factor = item.name or "", item.replication_factor
+    if not is_legal_name(name) or topics.by_name.get(name) is not None:
+        return 0
+    if item.assignments > 0:
+        return item.assignments if item.partitions == factor == -1 else 0
+    too_many_replicas = 0 < topics.broker_count < factor
+    if factor == 0 or factor < -1 or too_many_replicas:
+        return 0
+    return max(0, default_partitions if item.partitions == -1 else item.partitions)
+
+
+def _deleted(item: MutationItem, topics: TopicCounts, default_partitions: int) -> int:
+    if item.topic_id is not None:
+        named = item.name is not None
+        return 0 if named else topics.by_id.get(item.topic_id, _UNKNOWN_COUNT_MUTATIONS) or 0
+    name = item.name or ""
+    return (topics.by_name.get(name, _UNKNOWN_COUNT_MUTATIONS) or 0) if is_legal_name(name) else 0
+
+
+def _added(item: MutationItem, topics: TopicCounts, default_partitions: int) -> int:
+    name = item.name or ""
+    if not is_legal_name(name):
+        return 0
+    if name not in topics.by_name:
+        return _UNKNOWN_COUNT_MUTATIONS
+    current = topics.by_name[name]
+    added = 0 if current is None else item.partitions - current
+    # Manual assignments must list exactly the partitions that are added.
+    return max(0, added) if item.assignments in (-1, added) else 0
+
+
+_COUNTERS: Final[Mapping[MutationApi, Callable[[MutationItem, TopicCounts, int], int]]] = MappingProxyType(
+    {
+        MutationApi.CREATE_TOPICS: _created,
+        MutationApi.DELETE_TOPICS: _deleted,
+        MutationApi.CREATE_PARTITIONS: _added,
+    }
+)
 
 
 def _parts(asked: Sequence[T]) -> list[Sequence[T]]:

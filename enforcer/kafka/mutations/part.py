@@ -10,8 +10,7 @@ from cachetools import TTLCache
 
 from enforcer.core import bounds
 from enforcer.core.settings import AutoCreation
-from enforcer.kafka.mutations.costs import RecentTopics
-from enforcer.kafka.mutations.mutation import GatedLink, Mutation
+from enforcer.kafka.mutations.mutation import GatedLink, Mutation, RecentTopics
 from enforcer.kafka.mutations.streams import StreamsHeartbeat, leaves
 from enforcer.kafka.mutations.topology import REMEMBERED_MAX, REMEMBERED_MS, Remembered
 from enforcer.kafka.part import Concern, Link, Part, Request, Slot

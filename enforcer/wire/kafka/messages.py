@@ -13,6 +13,11 @@ from enforcer.wire.kafka.fields import Fields
 from enforcer.wire.kafka.frames import CORRELATION_BYTES, METADATA, RequestHeader
 
 _AUTO_CREATION_FROM: Final = 4  # Metadata version with allow_auto_topic_creation
+ASKED_AT_ONCE: Final = 500
+"""Topics of one look-up."""
+RECENT_TOPIC_MS: Final = 5_000
+"""So long our own answers are believed about a topic's partitions, not the metadata, which may lag by
+seconds."""
 BY_ID_FROM: Final = 12  # the first Metadata version that can ask by topic id (Kafka 3.1)
 _BY_NAME: Final = _AUTO_CREATION_FROM  # the first that can ask without creating anything: every broker has it
 

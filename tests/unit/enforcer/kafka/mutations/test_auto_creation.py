@@ -5,7 +5,7 @@ from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka_kit import build, decode, request, response
 from mutation_kit import Desk
 
-from enforcer.kafka.mutations.costs import RecentTopics
+from enforcer.kafka.mutations.mutation import RecentTopics
 from enforcer.kafka.mutations.part import Mutations
 
 

@@ -8,8 +8,7 @@ from each_kit import each
 from kafka.protocol.admin.topics import DeleteTopicsRequest
 from kafka_kit import request
 
-from enforcer.kafka.mutations.costs import Cost, count_mutations
-from enforcer.kafka.mutations.mutation import costs_of
+from enforcer.kafka.mutations.mutation import costs_of, count_mutations
 from enforcer.wire.kafka.messages import NOTHING_KNOWN, TopicCounts
 from enforcer.wire.kafka.mutations import MutationRequest, decode_request
 
@@ -21,57 +20,54 @@ TOPICS = TopicCounts(
 DEFAULT_PARTITIONS = 4
 
 
-def costs(read: MutationRequest, topics: TopicCounts = TOPICS) -> list[tuple[int, Cost]]:
-    """What each item costs and why."""
-    counted = count_mutations(read, topics, DEFAULT_PARTITIONS)
-    assert [one.item for one in counted] == list(read.items)
-    assert all(one.charged == (one.mutations > 0) for one in counted)
-    return [(one.mutations, one.cost) for one in counted]
+def costs(read: MutationRequest, topics: TopicCounts = TOPICS) -> list[int]:
+    """What each item costs."""
+    return count_mutations(read, topics, DEFAULT_PARTITIONS)
 
 
 @each(
-    ("row", "mutations", "cost"),
+    ("row", "mutations"),
     [
-        (("new", 5, 3, 0), 5, Cost.CHARGED),
-        (("new", -1, -1, 0), DEFAULT_PARTITIONS, Cost.CHARGED),
-        (("new", -1, -1, 7), 7, Cost.CHARGED),
-        (("none", 2, 1, 0), 2, Cost.CHARGED),
-        (("a", 5, 1, 0), 0, Cost.EXISTS),
-        (("new", 5, 4, 0), 0, Cost.INVALID_SHAPE),  # more replicas than brokers
-        (("new", 0, 1, 0), 0, Cost.INVALID_SHAPE),
-        (("new", -2, 1, 0), 0, Cost.INVALID_SHAPE),
-        (("new", 1, 0, 0), 0, Cost.INVALID_SHAPE),
-        (("new", 1, -2, 0), 0, Cost.INVALID_SHAPE),
-        (("new", 7, -1, 7), 0, Cost.INVALID_SHAPE),
-        (("new", -1, 1, 7), 0, Cost.INVALID_SHAPE),
-        (("bad name", 1, 1, 0), 0, Cost.INVALID_NAME),
+        (("new", 5, 3, 0), 5),
+        (("new", -1, -1, 0), DEFAULT_PARTITIONS),
+        (("new", -1, -1, 7), 7),
+        (("none", 2, 1, 0), 2),
+        (("a", 5, 1, 0), 0),
+        (("new", 5, 4, 0), 0),  # more replicas than brokers
+        (("new", 0, 1, 0), 0),
+        (("new", -2, 1, 0), 0),
+        (("new", 1, 0, 0), 0),
+        (("new", 1, -2, 0), 0),
+        (("new", 7, -1, 7), 0),
+        (("new", -1, 1, 7), 0),
+        (("bad name", 1, 1, 0), 0),
     ],
 )
-def test_creation_costs_its_partitions(row: Any, mutations: int, cost: Cost) -> None:
+def test_creation_costs_its_partitions(row: Any, mutations: int) -> None:
     """A 4.1 broker charged, or refused without charge, exactly these (docs/protocol_notes.md 1.3)."""
-    assert costs(decode_request(*request(create(7, row)))) == [(mutations, cost)]
+    assert costs(decode_request(*request(create(7, row)))) == [mutations]
 
 
 def test_replicas_are_not_judged_without_brokers() -> None:
     """When the lookup failed, nothing counts as impossible."""
     read = decode_request(*request(create(7, ("a", 5, 99, 0))))
-    assert costs(read, NOTHING_KNOWN) == [(5, Cost.CHARGED)]
+    assert costs(read, NOTHING_KNOWN) == [5]
 
 
 @each(
-    ("topic", "mutations", "cost"),
+    ("topic", "mutations"),
     [
-        ("a", 30, Cost.CHARGED),
-        (ID_A, 30, Cost.CHARGED),
-        ("none", 0, Cost.UNKNOWN_TOPIC),
-        (bytes(15) + b"x", 0, Cost.UNKNOWN_TOPIC),
-        ("hidden", 1, Cost.CHARGED),  # may not be described: at least one
-        (bytes(15) + b"y", 1, Cost.CHARGED),
+        ("a", 30),
+        (ID_A, 30),
+        ("none", 0),
+        (bytes(15) + b"x", 0),
+        ("hidden", 1),  # may not be described: at least one
+        (bytes(15) + b"y", 1),
     ],
 )
-def test_deletion_costs_the_current_count(topic: str | bytes, mutations: int, cost: Cost) -> None:
+def test_deletion_costs_the_current_count(topic: str | bytes, mutations: int) -> None:
     """By name or id; what does not exist costs nothing."""
-    assert costs(decode_request(*request(delete(6, topic)))) == [(mutations, cost)]
+    assert costs(decode_request(*request(delete(6, topic)))) == [mutations]
 
 
 def test_deletion_by_neither_or_both_costs_nothing() -> None:
@@ -82,29 +78,29 @@ def test_deletion_by_neither_or_both_costs_nothing() -> None:
         state(version=6, name=None, topic_id=uuid.UUID(int=0)),
     ]
     read = decode_request(*request(DeleteTopicsRequest(version=6, topics=rows, timeout_ms=1)))
-    assert costs(read) == [(0, Cost.INVALID_SHAPE), (0, Cost.UNKNOWN_TOPIC)]
+    assert costs(read) == [0, 0]
 
 
 @each(
-    ("row", "mutations", "cost"),
+    ("row", "mutations"),
     [
-        (("b", 31, None), 30, Cost.CHARGED), (("b", 3, 2), 2, Cost.CHARGED),
-        (("b", 3, 1), 0, Cost.INVALID_SHAPE), (("b", 3, 0), 0, Cost.INVALID_SHAPE),
-        (("b", 1, None), 0, Cost.NOT_AN_INCREASE), (("a", 3, None), 0, Cost.NOT_AN_INCREASE),
-        (("none", 3, None), 0, Cost.UNKNOWN_TOPIC), (("hidden", 3, None), 1, Cost.CHARGED),
+        (("b", 31, None), 30), (("b", 3, 2), 2),
+        (("b", 3, 1), 0), (("b", 3, 0), 0),
+        (("b", 1, None), 0), (("a", 3, None), 0),
+        (("none", 3, None), 0), (("hidden", 3, None), 1),
     ],
 )
-def test_growth_costs_the_difference(row: Any, mutations: int, cost: Cost) -> None:
+def test_growth_costs_the_difference(row: Any, mutations: int) -> None:
     """Growing 1 -> 31 costs 30."""
-    assert costs(decode_request(*request(grow(3, row)))) == [(mutations, cost)]
+    assert costs(decode_request(*request(grow(3, row)))) == [mutations]
 
 
 def test_duplicates_cost_nothing() -> None:
     """A topic named twice is refused as a whole; by name and by id is twice too."""
     twice = decode_request(*request(create(7, ("x", 1, 1, 0), ("y", 1, 1, 0), ("x", 2, 1, 0))))
-    assert [cost for _, cost in costs(twice)] == [Cost.DUPLICATE, Cost.CHARGED, Cost.DUPLICATE]
+    assert costs(twice) == [0, 1, 0]
     both = decode_request(*request(delete(6, "a", ID_A, ID_B)))
-    assert [cost for _, cost in costs(both)] == [Cost.DUPLICATE, Cost.DUPLICATE, Cost.CHARGED]
+    assert costs(both) == [0, 0, 1]
 
 
 def test_a_name_that_looks_like_an_id_takes_nobodys_place() -> None:
@@ -113,4 +109,4 @@ def test_a_name_that_looks_like_an_id_takes_nobodys_place() -> None:
     nameless = TopicCounts(by_name={alike: 1}, by_id={ID_A: 30}, names={}, broker_count=3)
     for topics in ((alike, ID_A), (ID_A, alike)):
         named = costs_of(decode_request(*request(delete(6, *topics))), nameless, DEFAULT_PARTITIONS)
-        assert sorted(cost.mutations for cost in named.values()) == [1, 30]
+        assert sorted(mutations for _, mutations in named.values()) == [1, 30]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from enforcer.kafka.mutations.costs import RECENT_TOPIC_MS, RecentTopics
-from enforcer.wire.kafka.messages import TopicCounts
+from enforcer.kafka.mutations.mutation import RecentTopics
+from enforcer.wire.kafka.messages import RECENT_TOPIC_MS, TopicCounts
 
 
 class Recent:
@@ -34,7 +34,7 @@ def test_recent_changes_win_for_a_while() -> None:
 
 def test_recent_topics_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest goes first."""
-    monkeypatch.setattr("enforcer.kafka.mutations.costs.RECENT_TOPICS_MAX", 2)
+    monkeypatch.setattr("enforcer.kafka.mutations.mutation.RECENT_TOPICS_MAX", 2)
     recent = Recent()
     for name in ("a", "b", "c"):
         recent.topics.note(name, None, 1)

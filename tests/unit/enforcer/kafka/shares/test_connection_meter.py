@@ -10,11 +10,12 @@ from meter_kit import ALICE, GROUPS, POLICIES, TOPIC, Desk, Line, used, whole
 from traffic_kit import batch, fetch_request, fetch_response, key_of, produce, produce_response
 
 from enforcer.core import bounds
-from enforcer.kafka.names import ABSENT_MAX, ABSENT_MS, ASKED_AT_ONCE
+from enforcer.kafka.names import ABSENT_MAX, ABSENT_MS
 from enforcer.kafka.part import FETCH_LIMIT_MAX
 from enforcer.kafka.share_sessions import SHARE_TOPICS_MAX
 from enforcer.kafka.shares.connection_meter import LEARN_MAX_BYTES
 from enforcer.wire.kafka.frames import FETCH, RequestHeader
+from enforcer.wire.kafka.messages import ASKED_AT_ONCE
 from enforcer.wire.kafka.traffic import STEP_PARTS, fetching
 from streaming.policy.policy_set import PolicySet
 

@@ -16,7 +16,7 @@ from kafka_kit import build, request, response
 from property_kit import tries
 
 from enforcer.kafka.guard import apis
-from enforcer.kafka.mutations.costs import count_mutations
+from enforcer.kafka.mutations.mutation import count_mutations
 from enforcer.wire.kafka import addresses, messages, mutations
 from enforcer.wire.kafka.frames import BadFrame, parse_header
 from enforcer.wire.kafka.messages import NOTHING_KNOWN
