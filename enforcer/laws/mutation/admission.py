@@ -18,9 +18,7 @@ from enforcer.core.settings import OnLate
 from enforcer.laws.mutation.coordinator import QuotaCoordinator
 from enforcer.laws.mutation.events import Uncharged
 from enforcer.laws.mutation.gate import (
-    MOVES,
     Action,
-    Input,
     MutationQuota,
     Progress,
     Reply,
@@ -146,7 +144,7 @@ class Admission:
             self._pass(self.quota)
         elif not items:
             # All of it is bound to fail, each with its own error: that is the cluster's to say.
-            self._move(Input.FREE)
+            self._settle()
         elif not self._refuse(self.quota):
             self._decide(self.quota)
         if self.stage is not Stage.ASKED:
@@ -164,12 +162,12 @@ class Admission:
                 self.request.executed = {}
             self._coordinator.give_up(self.request)
         if reject:
-            self._move(Input.LATE, "late_reject", self.request.items)
+            self._settle("late_reject", self.request.items)
         else:
             if not asked:
                 # What goes on without a question is told of as well, and charged later.
                 self._coordinator.report(self.request, self.quota)
-            self._move(Input.LATE, "late_allow")
+            self._settle("late_allow")
 
     def carried_out(self, executed: Mapping[str, int], unforeseen: Mapping[str, int] | None = None) -> None:
         """The cluster has answered.
@@ -215,8 +213,7 @@ class Admission:
             # A question's deadline tells all the same whether the job answers.
             self._stop_timer()
         self._end_turn()
-        stage = self.stage
-        self._move(Input.LEAVE)
+        stage, self.stage = self.stage, Stage.GONE
         if self._gated:
             if self.done is not Progress.NOTHING:
                 return
@@ -232,14 +229,11 @@ class Admission:
 
     # ---------------------------------------------------------------------------------------------------
 
-    def _move(self, happened: Input, outcome: str = "", rejected: Collection[str] = ()) -> None:
-        """Take it to its next stage; where it is settled now, do what follows of that."""
-        stage = MOVES[self.stage].get(happened)
-        if stage is None:
+    def _settle(self, outcome: str = "", rejected: Collection[str] = ()) -> None:
+        """It is known what it is told; where it was before, or nobody hears it any more, nothing changes."""
+        if self.stage in (Stage.SETTLED, Stage.GONE):
             return
-        self.stage = stage
-        if stage is not Stage.SETTLED:
-            return
+        self.stage = Stage.SETTLED
         self._stop_timer()
         if outcome:
             self.outcome = outcome
@@ -260,7 +254,7 @@ class Admission:
         request = self.request
         if request.items and not self._unreported(quota):
             self._coordinator.report(request, quota)
-        self._move(Input.FREE, "unlimited" if quota is None else "shadow")
+        self._settle("unlimited" if quota is None else "shadow")
 
     def _unreported(self, quota: MutationQuota | None) -> bool:
         """Whether it is a dry run of which nobody need know, or one more than may be asked about."""
@@ -295,7 +289,7 @@ class Admission:
             return False
         elif not dry:
             coordinator.report_refused(self.request, quota)
-        self._move(Input.REFUSE, "dry_run" if dry else "not_before", self.request.items)
+        self._settle("dry_run" if dry else "not_before", self.request.items)
         return True
 
     def _decide(self, quota: MutationQuota) -> None:
@@ -321,7 +315,7 @@ class Admission:
         if not put:
             self.late()
             return
-        self._move(Input.ASK)
+        self.stage = Stage.ASKED
         self._begin_turn()
         self._timer = self._shell.call_later(self._settings.decision_timeout_ms, self.late)
 
@@ -334,14 +328,14 @@ class Admission:
 
     def _refuse_large(self) -> None:
         if self._gated:
-            self._move(Input.REFUSE, "too_large", self.request.items)
+            self._settle("too_large", self.request.items)
         else:
             # It is carried out, and only a topic with a smaller bound than Kafka's own refuses a sum.
-            self._move(Input.LATE, "late_allow")
+            self._settle("late_allow")
 
     def _decided(self, decision: Decision) -> None:
         if not self._gated:
-            self._move(Input.DECIDE, "throttle" if decision.throttle_time_ms > 0 else "allow")
+            self._settle("throttle" if decision.throttle_time_ms > 0 else "allow")
             return
         rejected: Collection[str] = decision.rejected.intersection(self.request.items)
         if rejected and self._whole:
@@ -349,7 +343,7 @@ class Admission:
             rejected = self.request.items
             self.request.executed = {}
             self._coordinator.settle(self.request)
-        self._move(Input.DECIDE, "reject" if rejected else "allow", rejected)
+        self._settle("reject" if rejected else "allow", rejected)
 
     def _told(self) -> Reply:
         decision, rejected, settings = self.request.decision, self._rejected, self._settings

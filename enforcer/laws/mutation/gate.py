@@ -1,6 +1,6 @@
 """What to do with a request for partition mutations, and what to say of it: tables and pure functions."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from enum import Enum, auto
 from math import ceil
 from typing import Final, NamedTuple
@@ -130,7 +130,7 @@ def explain_dry(quota: MutationQuota, factor: float, wait_ms: int) -> str:
 
 
 class Stage(Enum):
-    """What a request has come to."""
+    """What a request has come to; it goes no step back, and is settled once."""
 
     COUNTING = auto()
     """What it would change is being looked up."""
@@ -140,33 +140,6 @@ class Stage(Enum):
     """It is known what it is told."""
     GONE = auto()
     """Nobody hears its answer."""
-
-
-class Input(Enum):
-    """What can happen to it."""
-
-    FREE = auto()
-    """It costs nothing, or nothing limits it."""
-    ASK = auto()
-    """The job must be asked, and was."""
-    DECIDE = auto()
-    """Its decision is there."""
-    REFUSE = auto()
-    """It is refused without being decided: at once, or since no event can hold it."""
-    LATE = auto()
-    """Its decision did not come in time, or cannot come."""
-    LEAVE = auto()
-    """Its client is gone."""
-
-
-_SETTLES: Final = dict.fromkeys((Input.FREE, Input.DECIDE, Input.REFUSE, Input.LATE), Stage.SETTLED)
-MOVES: Final[Mapping[Stage, Mapping[Input, Stage]]] = {
-    Stage.COUNTING: {**_SETTLES, Input.ASK: Stage.ASKED, Input.LEAVE: Stage.GONE},
-    Stage.ASKED: {**_SETTLES, Input.LEAVE: Stage.GONE},
-    Stage.SETTLED: {Input.LEAVE: Stage.GONE},
-    Stage.GONE: {},
-}
-"""What is missing here does nothing: an answer that comes too late changes nothing any more."""
 
 
 class Progress(Enum):

@@ -12,7 +12,6 @@ from simulated_rules import RULES
 from enforcer.core.membership import Alive
 from enforcer.laws.mutation.admission import Admission
 from enforcer.laws.mutation.coordinator import QuotaCoordinator
-from enforcer.laws.mutation.gate import Input
 from enforcer.laws.mutation.local_decisions import LocalDecisions
 from enforcer.laws.mutation.waiting import OpenQuestions, PendingRequests
 from weir.logs import dump_lines
@@ -31,7 +30,7 @@ def never(*_: Any, **__: Any) -> bool:
 
 def admit_all(admission: Admission, _decision: Any) -> None:
     """Whatever was decided."""
-    admission._move(Input.DECIDE, "allow")
+    admission._settle("allow")
 
 
 def forget_the_batch(job: Job, begin: int, end: int, processed_ts: int) -> Any:
