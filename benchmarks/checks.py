@@ -17,7 +17,7 @@ from benchmarks.kit.result import Result, Row, percentile
 from benchmarks.peers.build import CLIENT, GUBERNATOR, RATELIMIT, Program, Unavailable, build
 from benchmarks.peers.service import PEERS, Answers, Service
 from enforcer.laws.mutation.coordinator import QuotaCoordinator
-from enforcer.laws.mutation.gate import Action
+from enforcer.laws.mutation.request import Action
 from streaming.contract.errors import WeirError
 
 TITLE: Final = "Standing decision beside a remote check"

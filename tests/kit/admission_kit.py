@@ -11,7 +11,7 @@ from wire_client import create_request
 
 from enforcer.kafka.mutations.mutation import Mutation, RecentTopics
 from enforcer.laws.mutation.admission import Admission
-from enforcer.laws.mutation.gate import Action, Verdict
+from enforcer.laws.mutation.request import Action, Verdict
 from enforcer.wire.kafka.frames import RequestHeader
 from enforcer.wire.kafka.messages import TopicCounts
 from enforcer.wire.kafka.mutations import decode_request

@@ -12,7 +12,7 @@ from simulated_life import METRICS, Life, Place
 
 from enforcer.core.feeds.decisions import Read
 from enforcer.core.settings import OnLate, ProxySettings
-from enforcer.laws.mutation.gate import Reply
+from enforcer.laws.mutation.request import Reply
 from streaming.contract.events import parse
 from streaming.laws.mutation.rates import FULL
 from weir.simulate.failures.excess import Found

@@ -20,8 +20,7 @@ from enforcer.kafka.part import Link, Slot
 from enforcer.kafka.part import Request as Came
 from enforcer.laws.mutation.admission import Admission
 from enforcer.laws.mutation.coordinator import QuotaCoordinator
-from enforcer.laws.mutation.gate import Action, MutationQuota, Reply, Verdict
-from enforcer.laws.mutation.request import Request
+from enforcer.laws.mutation.request import Action, MutationQuota, Reply, Request, Verdict
 from enforcer.wire.kafka.definitions import NAMES
 from enforcer.wire.kafka.fields import NO_ID
 from enforcer.wire.kafka.frames import RequestHeader, client_id_field

@@ -16,7 +16,7 @@ from enforcer.kafka.mutations.topology import REMEMBERED_MAX, REMEMBERED_MS, Rem
 from enforcer.kafka.part import Concern, Link, Part, Request, Slot
 from enforcer.laws.mutation.admission import Admission
 from enforcer.laws.mutation.coordinator import QuotaCoordinator
-from enforcer.laws.mutation.gate import Action, MutationQuota, Verdict
+from enforcer.laws.mutation.request import Action, MutationQuota, Verdict
 from enforcer.laws.mutation.request import Request as Mutated
 from enforcer.laws.mutation.waiting import line_of
 from enforcer.wire.kafka.codec import asked

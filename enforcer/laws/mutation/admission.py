@@ -17,17 +17,18 @@ from typing import Final, Protocol
 from enforcer.core.settings import OnLate
 from enforcer.laws.mutation.coordinator import QuotaCoordinator
 from enforcer.laws.mutation.events import Uncharged
-from enforcer.laws.mutation.gate import (
+from enforcer.laws.mutation.request import (
     Action,
+    Decision,
     MutationQuota,
     Progress,
     Reply,
+    Request,
     Stage,
     Verdict,
     explain,
     explain_dry,
 )
-from enforcer.laws.mutation.request import Decision, Request
 
 EVENT_ACK_MS: Final = 100
 """How long an answer that was decided at once waits until Kafka has its event; then it is counted."""

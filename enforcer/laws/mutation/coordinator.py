@@ -17,10 +17,9 @@ from enforcer.core.law import Context
 from enforcer.core.reports import Acknowledged
 from enforcer.core.settings import OnLate
 from enforcer.laws.mutation.events import EventSender, RequestEvents, Uncharged
-from enforcer.laws.mutation.gate import Action, Verdict, judge, remaining_ms
 from enforcer.laws.mutation.local_decisions import OWN_EVENTS_MAX, LocalDecisions
 from enforcer.laws.mutation.read_back import ReadBack, UntoldRequests
-from enforcer.laws.mutation.request import Decision, Request
+from enforcer.laws.mutation.request import Action, Decision, Request, Verdict, judge, remaining_ms
 from enforcer.laws.mutation.waiting import Allowance, NotBefore, OpenQuestions, PendingRequests
 from streaming.contract.names import PROBE_SUFFIX
 from streaming.policy.policy_set import Algorithm, Decide, MutationQuota
@@ -270,7 +269,7 @@ class QuotaCoordinator:
         traffic.policy_version = self.policies.now.version
 
     def remaining_ms(self, decision: Decision, sent_ms: float | None) -> float:
-        """How much of a decision's throttle time is left now; see `gate.remaining_ms`."""
+        """How much of a decision's throttle time is left now; see `request.remaining_ms`."""
         return remaining_ms(decision, sent_ms, self.clock.steady_ms(), self._brokers_ms())
 
     def _note_wait(self, decision: Decision, request: Request | None) -> None:

@@ -16,8 +16,15 @@ from enforcer.core.clock import Clock
 from enforcer.core.law import Sender
 from enforcer.core.metrics import Metrics
 from enforcer.core.reports import Acknowledged
-from enforcer.laws.mutation.gate import MutationQuota
-from enforcer.laws.mutation.request import LONGEST_THROTTLE_MS, PROBE_API, Aliases, Answer, Decision, Request
+from enforcer.laws.mutation.request import (
+    LONGEST_THROTTLE_MS,
+    PROBE_API,
+    Aliases,
+    Answer,
+    Decision,
+    MutationQuota,
+    Request,
+)
 from streaming.contract.errors import WeirError
 from streaming.contract.names import PROBE_SUFFIX
 

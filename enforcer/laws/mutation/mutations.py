@@ -16,8 +16,7 @@ from typing import Final
 from enforcer.core import bounds
 from enforcer.laws.mutation.admission import Admission, CallLater
 from enforcer.laws.mutation.coordinator import QuotaCoordinator
-from enforcer.laws.mutation.gate import MutationQuota, Progress, Reply, Verdict
-from enforcer.laws.mutation.request import Request
+from enforcer.laws.mutation.request import MutationQuota, Progress, Reply, Request, Verdict
 from enforcer.laws.mutation.waiting import line_of
 
 _WAITS: Final = frozenset({"reject", "not_before"})

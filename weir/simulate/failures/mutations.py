@@ -9,9 +9,8 @@ from typing import Final, cast
 from enforcer.core.law import EnforcerLaw
 from enforcer.laws.mutation.admission import Admission
 from enforcer.laws.mutation.coordinator import QuotaCoordinator
-from enforcer.laws.mutation.gate import Action, MutationQuota, Reply
 from enforcer.laws.mutation.law import MutationQuotas
-from enforcer.laws.mutation.request import Request
+from enforcer.laws.mutation.request import Action, MutationQuota, Reply, Request
 from streaming.contract.events import Request as Asked
 from streaming.policy.policy_set import Algorithm, Decide
 from weir.simulate.failures.excess import Found

@@ -8,7 +8,7 @@ from admission_kit import FakeLink, Scene
 from mutation_kit import EPOCH_MS, Desk, decision, own
 
 from enforcer.core import membership
-from enforcer.laws.mutation.gate import Action
+from enforcer.laws.mutation.request import Action
 from enforcer.wire.kafka.messages import TopicCounts
 
 

@@ -14,7 +14,7 @@ from wire_client import create_request
 from enforcer.core import bounds
 from enforcer.core.settings import OnLate
 from enforcer.laws.mutation import events
-from enforcer.laws.mutation.gate import Action
+from enforcer.laws.mutation.request import Action
 from enforcer.wire.kafka.frames import BadFrame
 from enforcer.wire.kafka.mutations import decode_request
 

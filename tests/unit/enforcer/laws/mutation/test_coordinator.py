@@ -9,8 +9,7 @@ from mutation_kit import EPOCH_MS, Desk, asked, decision
 from enforcer.core import bounds
 from enforcer.core.membership import AWAY_MS
 from enforcer.core.settings import OnLate
-from enforcer.laws.mutation.gate import Action
-from enforcer.laws.mutation.request import Decision
+from enforcer.laws.mutation.request import Action, Decision
 
 
 def judged(desk: Desk, strict: bool = True) -> Action:

@@ -1,9 +1,9 @@
-"""The gate: what happens to a request, as a table, and what its client is told."""
+"""Requests: what happens to them, as a table, and what their clients are told."""
 
 from each_kit import each
 from mutation_kit import decision
 
-from enforcer.laws.mutation.gate import Action, Verdict, explain, judge
+from enforcer.laws.mutation.request import Action, Verdict, explain, judge
 from streaming.policy.policy_set import MutationQuota
 
 
