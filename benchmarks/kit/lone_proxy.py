@@ -4,9 +4,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from enforcer.core.clock import Clock
 from enforcer.core.feeds.policies import Policies
-from enforcer.core.law import Context, Sender
+from enforcer.core.law import Clock, Context, Sender
 from enforcer.core.membership import Membership
 from enforcer.core.metrics import Metrics
 from enforcer.core.reports import Acknowledged

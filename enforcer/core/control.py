@@ -11,12 +11,11 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final
 
-from enforcer.core.clock import Clock
 from enforcer.core.feeds.complaints import Complaints
 from enforcer.core.feeds.decisions import Read, decisions_tail
 from enforcer.core.feeds.membership import Hear, MembershipFeed
 from enforcer.core.feeds.policies import Policies, policies_tail
-from enforcer.core.law import Context, EnforcerLaw, Upstreams
+from enforcer.core.law import Clock, Context, EnforcerLaw, Upstreams
 from enforcer.core.membership import Membership
 from enforcer.core.metrics import Metrics
 from enforcer.core.reports import EVENT_TIMEOUT_MS, EVENTS_MAX, Reports

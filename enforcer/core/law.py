@@ -11,7 +11,6 @@ from operator import attrgetter
 from typing import Any, ClassVar, Protocol
 
 from enforcer.core.account import Account
-from enforcer.core.clock import Clock
 from enforcer.core.feeds.policies import Policies
 from enforcer.core.membership import Membership
 from enforcer.core.metrics import Metrics
@@ -19,6 +18,19 @@ from enforcer.core.reports import Acknowledged
 from enforcer.core.settings import ProxySettings
 from streaming.contract.fields import Fields
 from streaming.contract.topics import Topics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clock:
+    """The two clocks of one process; what is handed one knows no other time, and tests put their own in.
+
+    Attributes:
+        steady_ms: never goes back; for time limits.
+        wall_ms: ms since the epoch; for policies and the time of decisions.
+    """
+
+    steady_ms: Callable[[], float]
+    wall_ms: Callable[[], int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from typing import Any
 
 from clock_kit import SteadyClock
 
-from enforcer.core.clock import Clock
+from enforcer.core.law import Clock
 from enforcer.laws.concurrency.limiter import Limiter
 from enforcer.laws.concurrency.partitions import Partitions
 from enforcer.laws.concurrency.reservoir import Reservoir

@@ -3,11 +3,10 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from enforcer.core.clock import Clock
 from enforcer.core.feeds.complaints import unheard
 from enforcer.core.feeds.decisions import decisions_in
 from enforcer.core.feeds.policies import Policies
-from enforcer.core.law import Context
+from enforcer.core.law import Clock, Context
 from enforcer.core.membership import Membership
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings

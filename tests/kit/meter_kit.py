@@ -12,7 +12,7 @@ from traffic_kit import batch, fetch_request, fetch_response, produce
 
 from enforcer.core import bounds
 from enforcer.core.account import PUBLISH, Wait
-from enforcer.core.clock import Clock
+from enforcer.core.law import Clock
 from enforcer.core.lines import Claim
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings

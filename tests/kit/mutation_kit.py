@@ -8,7 +8,7 @@ from clock_kit import SteadyClock
 from context_kit import context, enforce
 from law_kit import Event
 
-from enforcer.core.clock import Clock
+from enforcer.core.law import Clock
 from enforcer.core.metrics import Metrics
 from enforcer.core.reports import Acknowledged
 from enforcer.core.settings import ProxySettings

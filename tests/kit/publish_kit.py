@@ -10,8 +10,8 @@ from context_kit import context, enforce
 from message_kit import kind_of
 from part_link_kit import PartLink
 
-from enforcer.core.clock import Clock
 from enforcer.core.feeds.policies import Policies
+from enforcer.core.law import Clock
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
 from enforcer.laws.backlog.blocks import Blocks

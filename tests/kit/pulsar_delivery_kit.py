@@ -14,8 +14,8 @@ from clock_kit import SteadyClock
 from context_kit import context, enforce
 from part_link_kit import PartLink
 
-from enforcer.core.clock import Clock
 from enforcer.core.feeds.policies import Policies
+from enforcer.core.law import Clock
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
 from enforcer.laws.dispatch.dispatch import Dispatch

@@ -13,9 +13,8 @@ from typing import Any, Final
 
 from prometheus_client import Counter
 
-from enforcer.core.clock import Clock
 from enforcer.core.feeds.peers import ReadersReport, Sign, signs_in
-from enforcer.core.law import Send
+from enforcer.core.law import Clock, Send
 from enforcer.core.membership import ALIVE_EVERY_MS, Membership
 from streaming.contract.errors import WeirError
 from streaming.kafka_io.brokers_clock import BrokersClock

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from enforcer.core import bounds
-from enforcer.core.clock import Clock
+from enforcer.core.law import Clock
 from enforcer.laws.concurrency.in_force import LimitInForce
 from enforcer.laws.concurrency.limiter import Limiter
 from enforcer.laws.concurrency.reservoir import Reservoir, mixed

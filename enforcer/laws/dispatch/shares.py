@@ -9,8 +9,7 @@ from math import inf
 
 from enforcer.core.account import DISPATCH, Account
 from enforcer.core.bucket import LONGEST_WAIT_MS
-from enforcer.core.clock import Clock
-from enforcer.core.law import Accounts
+from enforcer.core.law import Accounts, Clock
 from enforcer.laws.dispatch.left import UNLIMITED, Left
 from streaming.laws.dispatch.law import DIMENSIONS
 

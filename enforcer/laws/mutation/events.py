@@ -12,8 +12,7 @@ from typing import Any, Final
 
 import orjson
 
-from enforcer.core.clock import Clock
-from enforcer.core.law import Sender
+from enforcer.core.law import Clock, Sender
 from enforcer.core.metrics import Metrics
 from enforcer.core.reports import Acknowledged
 from enforcer.laws.mutation.request import (

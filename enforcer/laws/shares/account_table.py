@@ -9,7 +9,7 @@ from typing import Final
 from cachetools import LRUCache
 
 from enforcer.core.account import Account, ShareRules, State, Use
-from enforcer.core.clock import Clock
+from enforcer.core.law import Clock
 from enforcer.core.lines import Lines
 from enforcer.core.settings import ProxySettings
 from enforcer.laws.shares.newcomers import Newcomers

@@ -11,7 +11,7 @@ from typing import Final
 
 from enforcer.core.account import DISPATCH, PUBLISH, Account, State, Wait
 from enforcer.core.bucket import LONGEST_WAIT_MS
-from enforcer.core.clock import Clock
+from enforcer.core.law import Clock
 from enforcer.core.settings import ProxySettings
 from enforcer.laws.shares.account_table import AccountTable
 from streaming.contract.decisions import Share

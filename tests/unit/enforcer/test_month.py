@@ -21,9 +21,8 @@ from mutation_kit import own
 from enforcer.control.entities import details, view
 from enforcer.core import bounds
 from enforcer.core.account import PUBLISH
-from enforcer.core.clock import Clock
 from enforcer.core.feeds.decisions import decisions_in
-from enforcer.core.law import EnforcerLaw
+from enforcer.core.law import Clock, EnforcerLaw
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
 from enforcer.kafka.groups import group_finder, trails

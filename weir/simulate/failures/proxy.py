@@ -8,10 +8,9 @@ from typing import Any, Final
 
 import orjson
 
-from enforcer.core.clock import Clock
 from enforcer.core.feeds.decisions import Read
 from enforcer.core.feeds.policies import Policies
-from enforcer.core.law import Context
+from enforcer.core.law import Clock, Context
 from enforcer.core.membership import ALIVE_EVERY_MS, Membership
 from enforcer.core.metrics import Metrics
 from enforcer.core.reports import Acknowledged

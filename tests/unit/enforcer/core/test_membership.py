@@ -5,8 +5,8 @@ from typing import Any, cast
 
 import pytest
 
-from enforcer.core.clock import Clock
 from enforcer.core.feeds.membership import MembershipFeed
+from enforcer.core.law import Clock
 from enforcer.core.membership import (
     ALIVE_MS,
     BEHIND_MS,

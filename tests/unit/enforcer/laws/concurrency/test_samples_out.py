@@ -6,7 +6,7 @@ from typing import Any
 from concurrency_kit import MS
 from context_kit import context
 
-from enforcer.core.clock import Clock
+from enforcer.core.law import Clock
 from enforcer.laws.concurrency.samples_out import SamplesOut
 from streaming.columns.packed import unpack
 from streaming.contract.broker_events import Latencies, Sample, latency

@@ -9,8 +9,8 @@ from context_kit import context, enforce
 from dispatch_kit import PER_SUBSCRIPTION, PLACE, T0, TOPIC, Job
 
 from enforcer.core import bounds
-from enforcer.core.clock import Clock
 from enforcer.core.feeds.policies import Policies
+from enforcer.core.law import Clock
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
 from enforcer.laws.dispatch.decisions import CounterStatement

@@ -11,8 +11,8 @@ from meter_kit import EPOCH_MS, POLICIES, TOPIC
 
 from enforcer.core import bounds
 from enforcer.core.account import PUBLISH, State
-from enforcer.core.clock import Clock
 from enforcer.core.feeds.policies import Policies
+from enforcer.core.law import Clock
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
 from enforcer.laws.shares.decisions import MEMBERS_MAX, Members, OthersShares, share_of, slots_of
