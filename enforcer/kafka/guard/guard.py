@@ -12,8 +12,7 @@ from typing import Any, Final, NamedTuple
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import Alter, ProxySettings
 from enforcer.kafka.guard.apis import APIS, FILTERED, REFUSED, api_versions_refusal, unsupported
-from enforcer.kafka.guard.produce import names_ours
-from enforcer.kafka.guard.protected import OwnTopics
+from enforcer.kafka.guard.protected import OwnTopics, names_ours
 from enforcer.kafka.guard.refusals import RemovedEntry, RequestCut, add, name_of, take
 from enforcer.kafka.guard.rules import (
     CLUSTER_AUTHORIZATION_FAILED,

@@ -12,10 +12,17 @@ from enforcer.core import bounds
 from enforcer.kafka.groups.frames import GROUP_KEYS
 from enforcer.kafka.guard.apis import HIDDEN, READABLE
 from enforcer.kafka.guard.guard import ALWAYS_READ
-from enforcer.kafka.guard.produce import PLAIN_TOPICS_AT, head_names_ours, names_ours, plain_names_ours
-from enforcer.kafka.guard.protected import NOTHING, OwnTopics
+from enforcer.kafka.guard.protected import (
+    NOTHING,
+    PLAIN_TOPICS_AT,
+    InForce,
+    LastRequest,
+    OwnTopics,
+    head_names_ours,
+    names_ours,
+    plain_names_ours,
+)
 from enforcer.kafka.part import NO_KEYS, Request, Slot
-from enforcer.kafka.pipeline.last_request import InForce, LastRequest
 from enforcer.wire.kafka.frames import (
     API_VERSIONS,
     FLEXIBLE_FROM,

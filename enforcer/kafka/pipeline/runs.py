@@ -12,8 +12,7 @@ from typing import Final
 
 from enforcer.host.turns import Turns
 from enforcer.kafka.chain import Chain
-from enforcer.kafka.guard.produce import is_ours
-from enforcer.kafka.guard.protected import OwnTopics
+from enforcer.kafka.guard.protected import OwnTopics, is_ours
 from enforcer.kafka.part import Part, Slot
 from enforcer.kafka.pipeline.requests import UNREAD, Requests
 from enforcer.kafka.slots.part import Flow

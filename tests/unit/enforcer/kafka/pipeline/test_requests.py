@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from enforcer.kafka.guard.apis import FILTERED
-from enforcer.kafka.guard.produce import names_ours
-from enforcer.kafka.guard.protected import OwnTopics
+from enforcer.kafka.guard.protected import OwnTopics, names_ours
 from enforcer.kafka.part import Request, Slot
 from enforcer.kafka.pipeline.requests import STREAMED_FROM_BYTES, UNREAD, Requests
 from enforcer.wire.kafka.codec import request_layout

@@ -10,8 +10,7 @@ from connection_kit import METADATA, PRODUCE, Rig, framed, frames_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enforcer.kafka.guard.protected import OwnTopics
-from enforcer.kafka.pipeline.last_request import KNOWN_BYTES, LastRequest
+from enforcer.kafka.guard.protected import KNOWN_BYTES, LastRequest, OwnTopics
 from enforcer.kafka.pipeline.requests import STREAMED_FROM_BYTES, Requests
 from streaming.contract.topics import Topics
 from streaming.policy.policy_set import PolicySet
