@@ -75,7 +75,6 @@ class OwnEvent:
         timed: it carries its time, so it is applied in the order sent.
         question: a client waits for its admission.
         tokens: balance after it, FULL if full.
-        part: the same of the part.
         at: the time at which it was applied, ms.
     """
 
@@ -86,7 +85,6 @@ class OwnEvent:
     timed: bool = True
     question: bool = False
     tokens: float = FULL
-    part: float = FULL
     at: int = 0
 
 
@@ -165,7 +163,7 @@ def take(balance: Balance, sent: OwnEvent, subject: str, timeline: PolicyTimelin
 
 def note(balance: Balance, sent: OwnEvent) -> None:
     """Write down the balance after an event."""
-    sent.tokens, sent.part, sent.at = balance.tokens, balance.part, balance.at
+    sent.tokens, sent.at = balance.tokens, balance.at
 
 
 def charge_admitted(balance: float, mutations: Sequence[float], rejected: Sequence[bool]) -> float:
