@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from types import MappingProxyType
 from typing import Final, TypeVar
 from uuid import UUID
 
@@ -301,39 +300,24 @@ class Mutation:
 
 
 def costs_of(request: MutationRequest, topics: TopicCounts, default_partitions: int) -> Costs:
-    """What its items cost."""
-    named: dict[str, tuple[int, int]] = {}
-    for item, mutations in zip(
-        request.items, count_mutations(request, topics, default_partitions), strict=True
-    ):
-        if mutations:
-            name = _name_of(item, topics)
-            # A topic may be called as another one's id is written; none may take another's place.
-            while name in named:
-                name += f"#{item.position}"
-            named[name] = item.position, mutations
-    return named
-
-
-def _name_of(item: MutationItem, topics: TopicCounts) -> str:
-    if item.name is not None or item.topic_id is None:
-        return item.name or ""
-    return topics.names.get(item.topic_id, str(UUID(bytes=item.topic_id)))
-
-
-def count_mutations(request: MutationRequest, topics: TopicCounts, default_partitions: int) -> list[int]:
-    """Partitions that every item creates, adds or deletes; 0: it is bound to fail, or changes none.
+    """What its items cost: partitions that each creates, adds or deletes.
 
     Args:
         topics: what is known of the topics that the request names.
         default_partitions: the cluster's `num.partitions`.
     """
-    seen = Counter(_identity(item, topics) for item in request.items)
-    count = _COUNTERS[request.api]
-    return [
-        0 if seen[_identity(item, topics)] > 1 else count(item, topics, default_partitions)
-        for item in request.items
-    ]
+    identities = [_identity(item, topics) for item in request.items]
+    seen, count = Counter(identities), _COUNTERS[request.api]
+    named: dict[str, tuple[int, int]] = {}
+    for item, topic in zip(request.items, identities, strict=True):
+        mutations = count(item, topics, default_partitions)
+        if mutations > 0 and seen[topic] == 1:
+            name = str(UUID(bytes=topic)) if isinstance(topic, bytes) else topic or ""
+            # A topic may be called as another one's id is written; none may take another's place.
+            while name in named:
+                name += f"#{item.position}"
+            named[name] = item.position, mutations
+    return named
 
 
 def _identity(item: MutationItem, topics: TopicCounts) -> str | bytes | None:
@@ -352,7 +336,7 @@ def _created(item: MutationItem, topics: TopicCounts, default_partitions: int) -
     too_many_replicas = 0 < topics.broker_count < factor
     if factor == 0 or factor < -1 or too_many_replicas:
         return 0
-    return max(0, default_partitions if item.partitions == -1 else item.partitions)
+    return default_partitions if item.partitions == -1 else item.partitions
 
 
 def _deleted(item: MutationItem, topics: TopicCounts, default_partitions: int) -> int:
@@ -372,16 +356,14 @@ def _added(item: MutationItem, topics: TopicCounts, default_partitions: int) -> 
     current = topics.by_name[name]
     added = 0 if current is None else item.partitions - current
     # Manual assignments must list exactly the partitions that are added.
-    return max(0, added) if item.assignments in (-1, added) else 0
+    return added if item.assignments in (-1, added) else 0
 
 
-_COUNTERS: Final[Mapping[MutationApi, Callable[[MutationItem, TopicCounts, int], int]]] = MappingProxyType(
-    {
-        MutationApi.CREATE_TOPICS: _created,
-        MutationApi.DELETE_TOPICS: _deleted,
-        MutationApi.CREATE_PARTITIONS: _added,
-    }
-)
+_COUNTERS: Final = {
+    MutationApi.CREATE_TOPICS: _created,
+    MutationApi.DELETE_TOPICS: _deleted,
+    MutationApi.CREATE_PARTITIONS: _added,
+}
 
 
 def _parts(asked: Sequence[T]) -> list[Sequence[T]]:

@@ -8,7 +8,7 @@ from each_kit import each
 from kafka.protocol.admin.topics import DeleteTopicsRequest
 from kafka_kit import request
 
-from enforcer.kafka.mutations.mutation import costs_of, count_mutations
+from enforcer.kafka.mutations.mutation import costs_of
 from enforcer.wire.kafka.messages import NOTHING_KNOWN, TopicCounts
 from enforcer.wire.kafka.mutations import MutationRequest, decode_request
 
@@ -21,8 +21,9 @@ DEFAULT_PARTITIONS = 4
 
 
 def costs(read: MutationRequest, topics: TopicCounts = TOPICS) -> list[int]:
-    """What each item costs."""
-    return count_mutations(read, topics, DEFAULT_PARTITIONS)
+    """What each item costs, in their order."""
+    counted = dict(costs_of(read, topics, DEFAULT_PARTITIONS).values())
+    return [counted.get(item.position, 0) for item in read.items]
 
 
 @each(

@@ -16,7 +16,7 @@ from kafka_kit import build, request, response
 from property_kit import tries
 
 from enforcer.kafka.guard import apis
-from enforcer.kafka.mutations.mutation import count_mutations
+from enforcer.kafka.mutations.mutation import costs_of
 from enforcer.wire.kafka import addresses, messages, mutations
 from enforcer.wire.kafka.frames import BadFrame, parse_header
 from enforcer.wire.kafka.messages import NOTHING_KNOWN
@@ -31,7 +31,7 @@ def read_request(frame: bytes) -> None:
     if header.api_key not in mutations.MUTATION_KEYS or apis.unsupported(header):
         return
     read = mutations.decode_request(frame, header)
-    count_mutations(read, NOTHING_KNOWN, 1)
+    costs_of(read, NOTHING_KNOWN, 1)
     everything = range(len(read.items))
     assert mutations.without(read, ()) == frame
     assert mutations.decode_request(mutations.without(read, everything), header).items == ()
