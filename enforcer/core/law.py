@@ -72,16 +72,13 @@ class Accounts(Protocol):
 
     def of_group(self, group: str) -> Account | None:
         """The account of a group by its name; None: the policies do not know it, or there is no room."""
-        ...
 
     @property
     def share_life_ms(self) -> int:
         """For how long a share stands at most when it is not repeated."""
-        ...
 
     def before_report(self, fill: Callable[[float], None]) -> None:
         """Call `fill` with the length (ms) of each round that is about to be reported, to add to its use."""
-        ...
 
 
 class Upstreams(Protocol):
@@ -94,11 +91,9 @@ class Upstreams(Protocol):
     @property
     def changes(self) -> int:
         """See there."""
-        ...
 
     def partition_at(self, address: tuple[str, int]) -> str | None:
         """The partition (docs/contract.md 3.4) of the broker at an address; None: nobody knows which."""
-        ...
 
 
 class Sender(Protocol):
@@ -106,11 +101,9 @@ class Sender(Protocol):
 
     def send(self, event: Mapping[str, Any], key: str, *, acked: Acknowledged | None = None) -> bool:
         """Hand an event over; False if it was dropped."""
-        ...
 
     def room(self) -> bool:
         """Whether an event handed over now would not be dropped."""
-        ...
 
 
 class Send(Protocol):
@@ -120,7 +113,6 @@ class Send(Protocol):
         self, event: Mapping[str, Any], key: str, *, acked: Callable[[int | None], None] | None = None
     ) -> bool:
         """False if it was dropped; `acked` is told, in a thread, its record's time, None if it failed."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,11 +34,9 @@ class Pause(Protocol):
 
     def pause(self, wait_ms: float) -> None:
         """Handle nothing until `wake`, and for so long at most."""
-        ...
 
     def wake(self) -> None:
         """Handle the request at the head again, soon."""
-        ...
 
 
 class Waiter(Protocol):
@@ -46,7 +44,6 @@ class Waiter(Protocol):
 
     def wake(self) -> None:
         """Look again, soon."""
-        ...
 
 
 Claim = tuple[Waiter, str, str]

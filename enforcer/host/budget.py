@@ -30,11 +30,9 @@ class Holder(Protocol):
     @property
     def held_bytes(self) -> int:
         """What it keeps: received and not handled, or waiting to be written."""
-        ...
 
     def cut(self, reason: str) -> None:
         """End at once and keep nothing."""
-        ...
 
 
 def resident_bytes() -> int:

@@ -141,19 +141,15 @@ class Owner(Introduced, Protocol):
 
     def upstream_changed(self) -> None:
         """It is connected, or its write buffer was filled or emptied."""
-        ...
 
     def upstream_failed(self, reason: str) -> None:
         """It could not be made (`refused`, `timeout`, `tls`) or is `lost`, in whatever way."""
-        ...
 
     def upstream_closed(self) -> None:
         """It is closed, as the owner wanted."""
-        ...
 
     def upstream_received(self, data: bytes) -> None:
         """Bytes from the broker."""
-        ...
 
 
 class Upstream(Outlet, asyncio.Protocol):

@@ -80,27 +80,21 @@ class Client(Holder, Protocol):
         Returns:
             Descriptor -> whether it is known that the other side sends no more.
         """
-        ...
 
     def notice(self) -> None:
         """The other side of one of these has ended."""
-        ...
 
     def check(self, now_ms: float) -> None:
         """About once a second: end what takes too long."""
-        ...
 
     def drain(self, why: str = "stop") -> None:
         """The proxy stops, or it has lasted long enough: take nothing new, and end."""
-        ...
 
     def end(self, why: str) -> None:
         """End it, counted, after what is written already."""
-        ...
 
     def drop(self, reason: str) -> None:
         """End at once."""
-        ...
 
 
 class Laws(Protocol):
@@ -109,24 +103,19 @@ class Laws(Protocol):
     @property
     def ready(self) -> asyncio.Event:
         """Set once probe requests are decided in time."""
-        ...
 
     @property
     def serving(self) -> asyncio.Event:
         """Set then, or once it decides without the job what it can."""
-        ...
 
     async def start(self) -> None:
         """Connect, and read what was decided before."""
-        ...
 
     def work(self) -> Iterable[Coroutine[None, None, None]]:
         """What is to be run, each until it is cancelled or ends."""
-        ...
 
     async def stop(self) -> None:
         """Say what is left to be said, and end."""
-        ...
 
 
 C = TypeVar("C", bound=Client)

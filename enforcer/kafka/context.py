@@ -47,28 +47,21 @@ class Context(Protocol):
 
     def now_ms(self) -> float:
         """The steady clock."""
-        ...
 
     def call_later(self, delay_ms: float, function: Callable[[], None]) -> asyncio.TimerHandle:
         """Call a function after a delay."""
-        ...
 
     def in_force(self) -> object:
         """The policies of now, by which requests are read while no law is active."""
-        ...
 
     def visitor(self, connection: object, transport: asyncio.BaseTransport) -> Visitor:
         """What is known of a client that has come."""
-        ...
 
     def named(self, name: str) -> Address | None:
         """The broker that a server's name (SNI) stands for; None: none, it is the bootstrap."""
-        ...
 
     def admit(self, connection: Any) -> str:
         """Take a new client in; returns why not, if that cannot be."""
-        ...
 
     def forget(self, connection: Any) -> None:
         """A client is gone."""
-        ...

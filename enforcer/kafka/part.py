@@ -121,19 +121,15 @@ class Behind(Protocol):
     @property
     def left_bytes(self) -> int:
         """How much of them there is."""
-        ...
 
     def copy(self, start: int, stop: int) -> bytes:
         """Some of the bytes."""
-        ...
 
     def gather(self) -> None:
         """Keep the request at the head until it is whole."""
-        ...
 
     def next(self) -> bytes | None:
         """Take it; None: it is not whole."""
-        ...
 
 
 class Part(ABC):
@@ -279,31 +275,24 @@ class Link(Protocol):
     @property
     def slots(self) -> Part:
         """Its part that counts what is in flight."""
-        ...
 
     def answer(self, request: Request, response: bytes) -> None:
         """Answer without the broker, in turn."""
-        ...
 
     def hold(self, request: Request) -> None:
         """Keep the request at the head of the connection; the pacer tells until when."""
-        ...
 
     def expect_token(self, most: int) -> None:
         """Read no SASL token that is longer."""
-        ...
 
     def reserve(self, slot: Slot) -> None:
         """Take the next place among the answers to the client."""
-        ...
 
     def forgo(self, slot: Slot) -> None:
         """Nobody will get this answer: those behind it need not wait."""
-        ...
 
     def send(self, slot: Slot | None, frame: bytes) -> bool:
         """Send a request to the broker, without slot one that has no response; False if it is lost."""
-        ...
 
     def respond(self, slot: Slot, response: bytes) -> None:
         """Take the broker's response, once all parts have read it, as the answer.
@@ -311,20 +300,15 @@ class Link(Protocol):
         Raises:
             WeirError: it cannot be read, or names a broker that we cannot stand for.
         """
-        ...
 
     def finish(self, slot: Slot, mute_ms: float) -> None:
         """The slot's response is known; mute the connection after it."""
-        ...
 
     def end(self, reason: str) -> None:
         """Close the connection after what is written already."""
-        ...
 
     def end_session(self) -> None:
         """The broker would take nothing more: close the connection after the answers that are due."""
-        ...
 
     def call_later(self, delay_ms: float, function: Callable[[], None]) -> asyncio.TimerHandle:
         """Call a function after a delay."""
-        ...

@@ -40,41 +40,31 @@ class Context(Protocol):
 
     def now_ms(self) -> float:
         """The steady clock."""
-        ...
 
     def call_later(self, delay_ms: float, function: Callable[[], None]) -> asyncio.TimerHandle:
         """Call a function after a delay."""
-        ...
 
     def bootstrap(self) -> Address:
         """The broker of a client that names none."""
-        ...
 
     def visitor(self, connection: object, transport: asyncio.BaseTransport) -> Visitor:
         """What is known of a client that has come."""
-        ...
 
     @property
     def upstream_tls(self) -> ssl.SSLContext | None:
         """How brokers are spoken to; None: in plain text."""
-        ...
 
     def introduce(self, connection: Introduced) -> bytes:
         """What a broker hears of a client before all else (PROXY protocol), if it is to."""
-        ...
 
     def admit(self, connection: Any) -> str:
         """Take a new client in; returns why not, if that cannot be."""
-        ...
 
     def identify(self, connection: Any, user: str) -> bool:
         """A client is this user; False: that one has as many connections as it may."""
-        ...
 
     def placed(self, connection: Any) -> None:
         """Its broker is known now."""
-        ...
 
     def forget(self, connection: Any) -> None:
         """A client is gone."""
-        ...

@@ -44,23 +44,18 @@ class Part(Protocol):
     @property
     def held_bytes(self) -> int:
         """Frames and the like that it keeps now, bytes; the connection that keeps most may have to end."""
-        ...
 
     def take_up(self, kind: int, frame: bytes) -> bytes | None:
         """The frame as it goes on to the broker, or None: the part keeps it, drops it or sends it later."""
-        ...
 
     def take_down(self, kind: int, frame: bytes) -> bytes | None:
         """The same towards the client."""
-        ...
 
     def check(self, now_ms: float) -> None:
         """About once a second."""
-        ...
 
     def close(self) -> None:
         """The connection is over: nothing can be sent any more."""
-        ...
 
 
 class Link(Protocol):
@@ -87,48 +82,36 @@ class Link(Protocol):
     @property
     def stalled(self) -> bool:
         """The broker is not read, as its client reads too slowly or too much is held: no answer is seen."""
-        ...
 
     def to_broker(self, frame: bytes) -> object:
         """Send a frame past all parts; nothing happens once the connection is over."""
-        ...
 
     def to_client(self, frame: bytes) -> object:
         """The same towards the client."""
-        ...
 
     def answer(self, frame: bytes) -> None:
         """Answer the client in the broker's place: all parts see it as if it had come from there."""
-        ...
 
     def look_again(self) -> None:
         """The kinds of a part have changed: from the next frame on it sees others."""
-        ...
 
     def pause(self, who: Part, /) -> None:
         """Do not read from the client until `resume`, for this part; what was read already still comes."""
-        ...
 
     def resume(self, who: Part, /) -> None:
         """This part has no objection any more."""
-        ...
 
     def pause_broker(self, who: Part, /) -> None:
         """The same for reading from the broker."""
-        ...
 
     def resume_broker(self, who: Part, /) -> None:
         """See `resume`."""
-        ...
 
     def call_later(self, delay_ms: float, function: Callable[[], None]) -> asyncio.TimerHandle:
         """Call a function after a delay; it may find the connection over, and what it raises ends it."""
-        ...
 
     def now_ms(self) -> float:
         """The steady clock."""
-        ...
 
     def end(self, why: str) -> None:
         """Close both sides after what is written already; counted by why (few different words)."""
-        ...

@@ -29,7 +29,6 @@ class ClientConnection(Protocol):
 
     def count_by(self, limiter: Limiter | None) -> None:
         """From now on its requests in flight count here; None: nowhere."""
-        ...
 
 
 class ConcurrencyLimits(EnforcerLaw):

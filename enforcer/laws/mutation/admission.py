@@ -49,31 +49,24 @@ class Shell(Protocol):
 
     def look_up(self) -> None:
         """Count what it would change: `counted` is told."""
-        ...
 
     def stated(self) -> Mapping[str, int]:
         """What it would change by what it says itself: the cluster cannot be asked any more."""
-        ...
 
     def leaves(self, rejected: Collection[str]) -> bool:
         """Whether anything is left to be carried out without these."""
-        ...
 
     def carry_out(self, rejected: Collection[str]) -> bool:
         """Have it carried out but for these: `carried_out` is told. False: that is no longer possible."""
-        ...
 
     def answer(self, told: Reply) -> Callable[[float], None]:
         """Make its answer; returns what gives it, and then makes its connection wait for so many ms."""
-        ...
 
     def note(self, outcome: str) -> None:
         """Count how it ended (docs/metrics.md, `weir_proxy_requests_total`)."""
-        ...
 
     def call_later(self, delay_ms: float, function: Callable[[], None]) -> asyncio.TimerHandle:
         """Call a function after a delay."""
-        ...
 
 
 class Admission:

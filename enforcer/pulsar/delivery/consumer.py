@@ -43,7 +43,6 @@ class Owner(Protocol):
 
     def holds(self, *, more: bool = False) -> None:
         """What it holds has become more, or less."""
-        ...
 
 
 class Consumer:

@@ -17,11 +17,9 @@ class Holder(Protocol):
 
     def stop_reading(self) -> None:
         """It holds too much."""
-        ...
 
     def read_on(self) -> None:
         """It does not any more."""
-        ...
 
 
 @dataclass(slots=True, eq=False)
