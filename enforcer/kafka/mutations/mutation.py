@@ -20,6 +20,7 @@ from enforcer.kafka.part import Request as Came
 from enforcer.laws.mutation.admission import Admission
 from enforcer.laws.mutation.coordinator import QuotaCoordinator
 from enforcer.laws.mutation.request import Action, MutationQuota, Reply, Request, Verdict
+from enforcer.wire.kafka.codec import patch_throttle
 from enforcer.wire.kafka.definitions import NAMES
 from enforcer.wire.kafka.fields import NO_ID
 from enforcer.wire.kafka.frames import RequestHeader, client_id_field
@@ -42,7 +43,6 @@ from enforcer.wire.kafka.mutations import (
     refuse_all,
     without,
 )
-from enforcer.wire.kafka.outcomes import patch_throttle
 
 DEFAULT_PARTITIONS: Final = 1
 """Of a topic created with -1, until num.partitions is read from the cluster: Kafka's own default."""

@@ -14,8 +14,9 @@ from enforcer.kafka.part import Behind, Charged, Limit, Link, Part, Request, Slo
 from enforcer.kafka.shares.connection_meter import AdmittedProduce, ConnectionMeter
 from enforcer.kafka.shares.frame_meter import FrameMeter
 from enforcer.kafka.shares.share_meter import ShareMeter
+from enforcer.wire.kafka.codec import patch_throttle
 from enforcer.wire.kafka.frames import FETCH, METADATA, PRODUCE, SHARE_FETCH, Frame
-from enforcer.wire.kafka.outcomes import accepted_head, patch_throttle, with_acks
+from enforcer.wire.kafka.outcomes import accepted_head, with_acks
 from enforcer.wire.kafka.traffic import Part as ProducedPart
 from enforcer.wire.kafka.traffic import produce_acks
 from streaming.contract.events import ANONYMOUS

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from enforcer.wire.kafka import fields
-from enforcer.wire.kafka.codec import Reader, spliced, told
+from enforcer.wire.kafka.codec import Reader, ends_without_tags, spliced, told
 from enforcer.wire.kafka.frames import (
     DESCRIBE_CLUSTER,
     FETCH,
@@ -22,7 +22,6 @@ from enforcer.wire.kafka.frames import (
     is_flexible,
     tagged_fields,
 )
-from enforcer.wire.kafka.outcomes import ends_without_tags
 
 AddressMap = Callable[[int, str, int], tuple[str, int]]
 """(node id, host, port) of a broker -> (host, port) that clients shall use for it.

@@ -3,7 +3,8 @@
 What is read is said as in `compiler`, and compiled for each version when one is first met (a millisecond or
 two). A body that is changed is written anew from what was read, tagged fields as they came, so what the
 broker gets is what was judged. Fields of a struct come as a dict, text and ids as bytes, a list of structs of
-fixed size as `Rows`, which costs the same for any length until somebody looks into it.
+fixed size as `Rows`, which costs the same for any length until somebody looks into it. And the throttle time
+of any answer, which is put in place.
 """
 
 import struct
@@ -17,6 +18,7 @@ from enforcer.wire.kafka.compiler import CODES, TAGS, Source, parse
 from enforcer.wire.kafka.definitions import WIDTHS, Field, body, newest
 from enforcer.wire.kafka.fields import ELEMENT_ROWS, ROWS_MAX, Fields, Read, Rows
 from enforcer.wire.kafka.frames import (
+    PRODUCE,
     BadFrame,
     Frame,
     Reason,
@@ -32,6 +34,7 @@ ASKED_MAX: Final = 4_000
 """The same of a request, whose entries are judged and refused too, some 10 µs each."""
 _NO_TYPES: Final[Mapping[str, type[tuple[Any, ...]]]] = MappingProxyType({})
 _Put = Callable[[Any], bytes]
+_THROTTLE_BYTES: Final = 4
 
 
 _READERS: Final[list["Reader"]] = []
@@ -191,6 +194,66 @@ def spliced(frame: bytes, spans: Sequence[tuple[int, int, bytes]]) -> bytes:
         parts += (frame[copied:start], value)
         copied = end
     return b"".join((*parts, frame[copied:])) if parts else frame
+
+
+@cache
+def _place(api_key: int) -> Callable[[Frame, int], Any]:
+    return told(api_key, "at:ThrottleTimeMs")
+
+
+def throttle_offset(api_key: int, version: int, response: Frame) -> int:
+    """Where throttle_time_ms stands in a response; 0 if this version has none.
+
+    In Produce it stands behind the answers per partition. Classic versions end with it. Flexible ones end
+    with it and a tagged section, which holds the addresses of new leaders when there are leader errors; only
+    then the whole body must be walked.
+
+    Raises:
+        BadFrame: the response ends before the field.
+    """
+    if api_key != PRODUCE or version < 1:
+        offset: int = _place(api_key)(response, version)
+        return offset
+    if not is_flexible(PRODUCE, version):
+        offset = len(response) - _THROTTLE_BYTES
+    elif ends_without_tags(response):
+        offset = len(response) - _THROTTLE_BYTES - 1
+    else:
+        offset = _place(PRODUCE)(response, version)
+    if offset < fields.CORRELATION_END:
+        raise BadFrame(Reason.TRUNCATED_BODY)
+    return offset
+
+
+def patch_throttle(api_key: int, version: int, response: Frame, throttle_ms: int) -> bytes:
+    """The response with throttle_time_ms at least `throttle_ms`; what is larger there stays.
+
+    A response without the field, or one that says as much already, comes back as it is.
+
+    Raises:
+        BadFrame: the response ends before the field.
+    """
+    if throttle_ms <= 0:
+        return bytes(response)
+    offset = throttle_offset(api_key, version, response)
+    if not offset:
+        return bytes(response)
+    end = offset + _THROTTLE_BYTES
+    if int.from_bytes(response[offset:end], "big", signed=True) >= throttle_ms:
+        return bytes(response)
+    patched = bytearray(response)
+    patched[offset:end] = fields.int32(throttle_ms)
+    return bytes(patched)
+
+
+def ends_without_tags(response: Frame) -> bool:
+    """Whether a flexible Produce response certainly ends in `throttle, no tags`, from its last bytes alone.
+
+    Without tags it ends with the empty sections of the last partition and topic, the throttle time and a
+    zero. With the tag of new leaders the seventh byte from the end lies in a host, a port or a rack; the one
+    combination that looks alike (rack of one letter) reads as a throttle time above 2^24 ms, 4.6 hours.
+    """
+    return len(response) > 7 and response[-1] == 0 and response[-7:-4] == b"\0\0\0"
 
 
 def _struct_writer(parts: Sequence[Field], flexible: bool) -> Callable[[Mapping[str, Any]], bytes]:

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from enforcer.wire.kafka import fields
-from enforcer.wire.kafka.codec import Reader, answer, layout, spliced, told
+from enforcer.wire.kafka.codec import Reader, answer, layout, patch_throttle, spliced, told
 from enforcer.wire.kafka.definitions import NAMES
 from enforcer.wire.kafka.fields import Fields
 from enforcer.wire.kafka.frames import (
@@ -28,7 +28,6 @@ from enforcer.wire.kafka.frames import (
     TooManyRows,
     is_flexible,
 )
-from enforcer.wire.kafka.outcomes import patch_throttle
 
 
 class MutationApi(IntEnum):

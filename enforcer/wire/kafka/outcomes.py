@@ -1,12 +1,11 @@
-"""What became of data: partitions that a broker refused, throttle times, a Fetch response with nothing yet.
+"""What became of data: partitions that a broker refused, a Fetch response with nothing yet.
 
 Sources: Kafka's message schemas (ProduceResponse 0-13, FetchResponse 0-18); KIP-219 for the empty response.
 """
 
 import struct
-from collections.abc import Callable
-from functools import cache, lru_cache
-from typing import Any, Final
+from functools import lru_cache
+from typing import Final
 
 from enforcer.wire.kafka import fields
 from enforcer.wire.kafka.codec import told
@@ -15,16 +14,13 @@ from enforcer.wire.kafka.frames import (
     FLEXIBLE_FROM,
     PRODUCE,
     TOPIC_NAME_MAX,
-    BadFrame,
     Frame,
-    Reason,
     RequestHeader,
     is_flexible,
 )
 from enforcer.wire.kafka.traffic import ACKS, PRODUCE_IDS_FROM, Part
 
 _PARTITIONS: Final = told(PRODUCE, "Responses(Name|TopicId? PartitionResponses(Index ErrorCode))")
-_THROTTLE_BYTES: Final = 4
 _TOPICS_AT: Final = told(FETCH, "at:Responses")
 _INDEX_ERROR: Final = struct.Struct(">ih")
 _ONE: Final = b"\0\0\0\1"
@@ -87,63 +83,3 @@ def with_acks(frame: bytes, header: RequestHeader) -> bytes:
     """
     offset, _ = ACKS(frame, header)
     return b"".join((frame[:offset], b"\0\1", frame[offset + 2 :]))
-
-
-@cache
-def _place(api_key: int) -> Callable[[Frame, int], Any]:
-    return told(api_key, "at:ThrottleTimeMs")
-
-
-def throttle_offset(api_key: int, version: int, response: Frame) -> int:
-    """Where throttle_time_ms stands in a response; 0 if this version has none.
-
-    In Produce it stands behind the answers per partition. Classic versions end with it. Flexible ones end
-    with it and a tagged section, which holds the addresses of new leaders when there are leader errors; only
-    then the whole body must be walked.
-
-    Raises:
-        BadFrame: the response ends before the field.
-    """
-    if api_key != PRODUCE or version < 1:
-        offset: int = _place(api_key)(response, version)
-        return offset
-    if not is_flexible(PRODUCE, version):
-        offset = len(response) - _THROTTLE_BYTES
-    elif ends_without_tags(response):
-        offset = len(response) - _THROTTLE_BYTES - 1
-    else:
-        offset = _place(PRODUCE)(response, version)
-    if offset < fields.CORRELATION_END:
-        raise BadFrame(Reason.TRUNCATED_BODY)
-    return offset
-
-
-def patch_throttle(api_key: int, version: int, response: Frame, throttle_ms: int) -> bytes:
-    """The response with throttle_time_ms at least `throttle_ms`; what is larger there stays.
-
-    A response without the field, or one that says as much already, comes back as it is.
-
-    Raises:
-        BadFrame: the response ends before the field.
-    """
-    if throttle_ms <= 0:
-        return bytes(response)
-    offset = throttle_offset(api_key, version, response)
-    if not offset:
-        return bytes(response)
-    end = offset + _THROTTLE_BYTES
-    if int.from_bytes(response[offset:end], "big", signed=True) >= throttle_ms:
-        return bytes(response)
-    patched = bytearray(response)
-    patched[offset:end] = fields.int32(throttle_ms)
-    return bytes(patched)
-
-
-def ends_without_tags(response: Frame) -> bool:
-    """Whether a flexible Produce response certainly ends in `throttle, no tags`, from its last bytes alone.
-
-    Without tags it ends with the empty sections of the last partition and topic, the throttle time and a
-    zero. With the tag of new leaders the seventh byte from the end lies in a host, a port or a rack; the one
-    combination that looks alike (rack of one letter) reads as a throttle time above 2^24 ms, 4.6 hours.
-    """
-    return len(response) > 7 and response[-1] == 0 and response[-7:-4] == b"\0\0\0"

@@ -18,9 +18,9 @@ from property_kit import tries
 from enforcer.kafka.guard import apis
 from enforcer.kafka.mutations.mutation import costs_of
 from enforcer.wire.kafka import addresses, messages, mutations
+from enforcer.wire.kafka.codec import patch_throttle
 from enforcer.wire.kafka.frames import BadFrame, parse_header
 from enforcer.wire.kafka.messages import NOTHING_KNOWN
-from enforcer.wire.kafka.outcomes import patch_throttle
 
 Reader = Callable[[bytes], Any]
 

@@ -15,13 +15,12 @@ from kafka.protocol.producer import ProduceRequest, ProduceResponse
 from kafka_kit import build, decode, response
 from traffic_kit import batch, fetch_response, key_of, produce, produce_response
 
+from enforcer.wire.kafka.codec import patch_throttle, throttle_offset
 from enforcer.wire.kafka.frames import FETCH, PRODUCE, BadFrame
 from enforcer.wire.kafka.outcomes import (
     emptied,
-    patch_throttle,
     refused,
     surely_accepted,
-    throttle_offset,
     with_acks,
 )
 from enforcer.wire.kafka.traffic import Part, produce_acks
