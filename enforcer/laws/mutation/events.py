@@ -1,4 +1,5 @@
-"""Events of requests for partition mutations on their way to `weir.requests` (docs/contract.md 3.1).
+"""Events of requests for partition mutations: on their way to `weir.requests`, and read back from there
+before a proxy lets clients in (docs/contract.md 3.1).
 
 What is too large to be sent could not be charged. Names are what makes an event large, and nobody decides by
 them, so they are cut where they must be; what was cut is put back when the decision comes. Counts are never
@@ -12,9 +13,13 @@ from typing import Any, Final
 
 import orjson
 
+from enforcer.core import bounds
+from enforcer.core.feeds.peers import Charge
+from enforcer.core.feeds.policies import Policies
 from enforcer.core.law import Clock, Sender
 from enforcer.core.metrics import Metrics
 from enforcer.core.reports import Acknowledged
+from enforcer.laws.mutation.local_decisions import LocalDecisions
 from enforcer.laws.mutation.request import (
     LONGEST_THROTTLE_MS,
     PROBE_API,
@@ -26,6 +31,7 @@ from enforcer.laws.mutation.request import (
 )
 from streaming.contract.errors import WeirError
 from streaming.contract.names import PROBE_SUFFIX
+from streaming.policy.policy_set import PolicySet, refill_times
 
 EVENT_BYTES_MAX: Final = 900_000
 """Of a request event and its key. Kafka's default bound of a record is 1,048,588 bytes, and the decision,
@@ -36,6 +42,14 @@ _KEPT: Final = (32, 0)
 _CHAR_BYTES: Final = 6
 _ITEM_BYTES: Final = 64
 _FIELD_BYTES: Final = 1_024
+BACK_MS: Final = 60_000
+"""The least that is read back."""
+BACK_MAX_MS: Final = 600_000
+"""The most: one slow quota must not make each start read days. Debts are repeated meanwhile."""
+INCLUDED_MAX: Final = 500_000
+"""Ids of events that admissions hold; the oldest leave."""
+_DUE_MAX: Final = 500
+"""Told at a time: the loop has other things to do."""
 Called = Callable[[], None]
 
 
@@ -255,3 +269,81 @@ class EventSender:
 
 def _raise(mistake: Exception) -> None:
     raise mistake
+
+
+def back_ms(policies: PolicySet) -> int:
+    """R: how long an empty bucket takes to be full under any quota, from one minute to ten."""
+    longest_s = max((seconds for _, seconds in refill_times(policies.entries)), default=0.0)
+    return max(BACK_MS, int(min(longest_s * 1000.0, BACK_MAX_MS)))
+
+
+class ReadBack:
+    """Fills local decisions with what stands on the topics, before a proxy lets clients in.
+
+    1. `back_ms(policies)` is R. Read `weir.decisions` from R before its newest record on, each partition in
+       order; give every admission to `ReadBack.admission`.
+    2. Read `weir.requests` from R before the newest of these admissions on (none: before the newest record of
+       `weir.decisions`; none: before now), each partition in order; give every event with `decided`, and
+       every refund, to `ReadBack.event`, whoever sent it.
+    3. Follow both topics' decisions from where 1. ended, by `LocalDecisions.stated`.
+
+    Attributes:
+        newest_ts: applied time of the newest admission, ms; None: there was none.
+
+    Args:
+        local_decisions: still empty.
+    """
+
+    def __init__(self, local_decisions: LocalDecisions) -> None:
+        self.newest_ts: int | None = None
+        self._local_decisions = local_decisions
+        self._included: dict[str, int] = {}  # id -> applied time of the admission that holds it
+        self._dropped_ts = -1
+
+    def admission(self, statement: Decision) -> None:
+        """Take an admission, in order."""
+        self.newest_ts = max(self.newest_ts or 0, statement.at)
+        for name in (statement.id, *statement.refunds):
+            self._included[name] = statement.at
+        if len(self._included) > INCLUDED_MAX:
+            # Many at once: a dict steps over all that left before the first.
+            for name in list(self._included)[: INCLUDED_MAX // 2]:
+                self._dropped_ts = max(self._dropped_ts, self._included.pop(name))
+        if statement.subject:
+            self._local_decisions.stated(statement)
+
+    def event(self, charge: Charge) -> None:
+        """Take a decided request, or a refund, in order; one that an admission holds is passed over."""
+        # Where ids had to be let go, what is as old as they are is held by one of them.
+        if charge.id not in self._included and charge.ts > self._dropped_ts:
+            self._local_decisions.read_back(charge)
+
+
+class UntoldRequests:
+    """Keeps what has gone on until the policies are read and say whose quota it is, 10,000 at most.
+
+    An event that leaves that to the job would be charged by the wrong one of several shards.
+
+    Args:
+        policies: see there.
+        dropped: told of each beyond the bound.
+    """
+
+    def __init__(self, policies: Policies, dropped: Callable[[], None]) -> None:
+        self._policies, self._dropped = policies, dropped
+        self._kept = deque[Request]()
+
+    def keeps(self, request: Request) -> bool:
+        """Whether it must wait: the policies are not read."""
+        if self._policies.known():
+            return False
+        if len(self._kept) < bounds.PENDING_REQUESTS_MAX:
+            self._kept.append(request)
+        else:
+            self._dropped()
+        return True
+
+    def due(self) -> Iterator[Request]:
+        """Some that need not wait any more."""
+        for _ in range(min(len(self._kept), _DUE_MAX) if self._policies.known() else 0):
+            yield self._kept.popleft()

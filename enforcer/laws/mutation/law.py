@@ -10,7 +10,7 @@ from typing import Final
 from enforcer.core.feeds.peers import Charge, requests_since
 from enforcer.core.law import Context, EnforcerLaw
 from enforcer.laws.mutation.coordinator import QuotaCoordinator
-from enforcer.laws.mutation.read_back import back_ms
+from enforcer.laws.mutation.events import back_ms
 from enforcer.laws.mutation.request import READER, Decision, probe
 
 logger = logging.getLogger(__name__)

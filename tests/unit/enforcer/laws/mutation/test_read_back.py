@@ -5,8 +5,8 @@ from law_kit import quota
 from mutation_kit import SUBJECT, local_of, own, quota_of, statement
 
 from enforcer.core.feeds.peers import Charge
-from enforcer.laws.mutation import read_back
-from enforcer.laws.mutation.read_back import BACK_MAX_MS, BACK_MS, ReadBack, back_ms
+from enforcer.laws.mutation import events
+from enforcer.laws.mutation.events import BACK_MAX_MS, BACK_MS, ReadBack, back_ms
 from streaming.policy.policy_set import PolicySet
 from streaming.policy.timeline import PolicyTimeline
 
@@ -58,7 +58,7 @@ def test_what_stands_there_twice_counts_once() -> None:
 
 def test_the_ids_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where they were let go, what is as old is taken to be held."""
-    monkeypatch.setattr(read_back, "INCLUDED_MAX", 10)
+    monkeypatch.setattr(events, "INCLUDED_MAX", 10)
     local = local_of(INITIAL)
     back = ReadBack(local)
     for number in range(11):
