@@ -27,7 +27,6 @@ from enforcer.laws.mutation.request import (
     Stage,
     Verdict,
     explain,
-    explain_dry,
 )
 
 EVENT_ACK_MS: Final = 100
@@ -349,7 +348,9 @@ class Admission:
         if self.outcome in _AT_ONCE:
             left_ms = max(1, ceil(self._wait_until_ms - self._now_ms()))
             if self._verdict.dry and self.quota is not None:
-                return Reply(rejected, left_ms, explain_dry(self.quota, settings.dry_run_factor, left_ms))
+                many = f"Dry runs of {self.quota.subject} are beyond {settings.dry_run_factor:g} times its"
+                text = f"{many} quota on partition mutations; retry after {left_ms} ms."
+                return Reply(rejected, left_ms, text)
             # Beyond what costs nothing no event tells of it.
             event_id = "" if self._excess_ms else self.request.id
             return Reply(rejected, left_ms, explain(self.quota, None, left_ms, event_id))

@@ -335,14 +335,6 @@ def explain(
     return " ".join((*parts, retry))
 
 
-def explain_dry(quota: MutationQuota, factor: float, wait_ms: int) -> str:
-    """What a client is told whose dry run is one too many."""
-    return (
-        f"Dry runs of {quota.subject} are beyond {factor:g} times its quota on partition mutations;"
-        f" retry after {wait_ms} ms."
-    )
-
-
 class Stage(Enum):
     """What a request has come to; it goes no step back, and is settled once."""
 
