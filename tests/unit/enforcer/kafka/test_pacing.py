@@ -1,40 +1,83 @@
-"""The mute of one connection: pure, with times as arguments."""
+"""The mutes of one connection, by a clock that the test moves."""
 
-from enforcer.kafka.pacing import Mute
+from mutation_kit import Desk
+
+from enforcer.core.bounds import MUTE_SPLIT_MS
+from enforcer.kafka.pacing import Pacer
+
+
+class Muted(Desk):
+    """A connection that is muted; `resumed` counts how often it might go on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.resumed = 0
+        self.pacer = Pacer(self.coordinator, self.call_later, self.resume)
+
+    def resume(self) -> None:
+        """Counted."""
+        self.resumed += 1
+
+    @property
+    def count(self) -> int:
+        """The metric."""
+        return self.metrics.traffic.muted
 
 
 def test_a_short_mute_ends() -> None:
-    """Nothing passes until the time is over."""
-    mute = Mute(split_ms=1_000)
-    assert mute.may_pass and not mute.pass_one()
-    mute.begin(0, 400)
-    assert mute.active and not mute.may_pass and mute.wake_ms == 400
-    mute.advance(399)
-    assert not mute.may_pass
-    mute.advance(400)
-    assert mute.may_pass and not mute.active and not mute.pass_one()
+    """Nothing passes until the time is over; it is counted while it lasts."""
+    desk = Muted()
+    pacer = desk.pacer
+    assert pacer.may_read and not pacer.pass_one() and desk.count == 0
+    pacer.mute(400)
+    assert desk.count == 1 and not pacer.may_read and not pacer.idle
+    desk.run(399)
+    assert not pacer.may_read and desk.resumed == 0
+    desk.run(1)
+    assert pacer.may_read and pacer.idle and not pacer.pass_one()
+    assert (desk.count, desk.resumed, desk.waiting) == (0, 1, 0)
 
 
 def test_a_long_mute_lets_one_pass_after_each_split() -> None:
     """One request after each split, however long the next one takes to come, and the mute goes on."""
-    mute = Mute(split_ms=1_000)
-    mute.begin(0, 2_500)
-    mute.advance(1_000)
-    assert mute.active and mute.may_pass
-    assert mute.pass_one() and not mute.may_pass
-    mute.advance(2_000)
-    assert mute.pass_one() and mute.wake_ms == 2_500
-    mute.advance(2_500)
-    assert not mute.active
+    desk = Muted()
+    pacer = desk.pacer
+    pacer.mute(2.5 * MUTE_SPLIT_MS)
+    desk.run(MUTE_SPLIT_MS - 1)
+    assert not pacer.may_read
+    desk.run(1)
+    assert pacer.may_read and not pacer.idle
+    assert pacer.pass_one() and not pacer.may_read and not pacer.pass_one()
+    desk.run(MUTE_SPLIT_MS)
+    assert pacer.pass_one() and desk.count == 1
+    desk.run(0.5 * MUTE_SPLIT_MS - 1)
+    assert not pacer.idle
+    desk.run(1)
+    assert pacer.idle and pacer.may_read and desk.count == 0
 
 
 def test_a_mute_only_grows() -> None:
     """A second throttle cannot shorten the first; it starts the split anew."""
-    mute = Mute(split_ms=1_000)
-    mute.begin(0, 5_000)
-    mute.advance(1_000)
-    mute.begin(1_100, 100)
-    assert not mute.may_pass and mute.wake_ms == 2_100
-    mute.begin(1_200, 9_000)
-    mute.advance(5_000)
-    assert mute.active
+    desk = Muted()
+    pacer = desk.pacer
+    pacer.mute(5 * MUTE_SPLIT_MS)
+    desk.run(MUTE_SPLIT_MS)
+    pacer.mute(100)
+    assert not pacer.may_read and desk.count == 1
+    desk.run(MUTE_SPLIT_MS - 1)
+    assert not pacer.may_read
+    desk.run(1)
+    assert pacer.may_read
+    pacer.mute(9 * MUTE_SPLIT_MS)
+    desk.run(5 * MUTE_SPLIT_MS)
+    assert not pacer.idle and desk.count == 1
+
+
+def test_a_connection_that_is_gone_is_muted_no_more() -> None:
+    """Nothing is called, and it does not count."""
+    desk = Muted()
+    desk.pacer.mute(400)
+    desk.pacer.close()
+    assert (desk.count, desk.waiting) == (0, 0) and desk.pacer.may_read
+    desk.run(400)
+    assert (desk.count, desk.resumed) == (0, 0)
