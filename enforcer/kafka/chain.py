@@ -14,7 +14,7 @@ from functools import partial
 from typing import Final
 
 from enforcer.host.turns import Turns
-from enforcer.kafka.guard.protected import OwnTopics, is_ours
+from enforcer.kafka.guard.protected import OwnTopics
 from enforcer.kafka.part import Behind, Concern, Limit, Link, Part, Reader, Request, Slot
 from enforcer.kafka.pipeline.requests import UNREAD, Requests
 from enforcer.kafka.slots.part import Flow
@@ -304,7 +304,7 @@ class Runs:
                 break
             body = name + max(0, name_bytes)
             brings = plain_produced(data, body, stop, version)
-            if brings is None or is_ours(brings.topic, version, self._protected):
+            if brings is None or self._protected.is_ours(brings.topic, version):
                 break
             charged = part.take_plain(bytes(data[name:body]), version, length, brings)
             if charged is None:

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import Alter, ProxySettings
 from enforcer.kafka.guard.apis import APIS, FILTERED, REFUSED, api_versions_refusal, unsupported
-from enforcer.kafka.guard.protected import OwnTopics, names_ours
+from enforcer.kafka.guard.protected import OwnTopics
 from enforcer.kafka.guard.refusals import RemovedEntry, RequestCut, add, name_of, take
 from enforcer.kafka.guard.rules import (
     CLUSTER_AUTHORIZATION_FAILED,
@@ -158,7 +158,7 @@ class Guard(Concern):
         if ids_from is None:
             return False
         if key == PRODUCE:
-            return names_ours(frame, header, protected)
+            return protected.names_ours(frame, header)
         return protected.may_be_in(frame, header.body_offset, len(frame), version >= ids_from)
 
     def _code_of_all(self, key: int, version: int, body: Fields) -> int:

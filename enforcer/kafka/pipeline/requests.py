@@ -12,16 +12,7 @@ from enforcer.core import bounds
 from enforcer.kafka.groups.frames import GROUP_KEYS
 from enforcer.kafka.guard.apis import HIDDEN, READABLE
 from enforcer.kafka.guard.guard import ALWAYS_READ
-from enforcer.kafka.guard.protected import (
-    NOTHING,
-    PLAIN_TOPICS_AT,
-    InForce,
-    LastRequest,
-    OwnTopics,
-    head_names_ours,
-    names_ours,
-    plain_names_ours,
-)
+from enforcer.kafka.guard.protected import NOTHING, PLAIN_TOPICS_AT, InForce, LastRequest, OwnTopics
 from enforcer.kafka.part import NO_KEYS, Request, Slot
 from enforcer.wire.kafka.frames import (
     API_VERSIONS,
@@ -355,7 +346,7 @@ class Requests(Unread):
             answered = head[2:] != _NO_ACKS
             if not protected.active:
                 return answered
-            ours = plain_names_ours(data, start + PLAIN_TOPICS_AT, stop, version, protected)
+            ours = protected.plain_names_ours(data, start + PLAIN_TOPICS_AT, stop, version)
         else:
             told = self._longer_head(pos, stop)
             if told is None:
@@ -376,7 +367,7 @@ class Requests(Unread):
             return False
         frame = self.copy(pos + LENGTH_BYTES, stop)
         try:
-            return names_ours(frame, parse_header(frame), self._protected)
+            return self._protected.names_ours(frame, parse_header(frame))
         except BadFrame:
             return None
 
@@ -391,7 +382,7 @@ class Requests(Unread):
             try:
                 header = parse_header(frame)
                 acks = produce_acks(frame, header)
-                return acks != 0, protected.active and head_names_ours(frame, header, protected)
+                return acks != 0, protected.active and protected.head_names_ours(frame, header)
             except BadFrame:
                 pass
         if here < min(stop, pos + _HEAD_WITHIN_BYTES[-1]):

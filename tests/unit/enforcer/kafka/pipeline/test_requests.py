@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from enforcer.kafka.guard.apis import FILTERED
-from enforcer.kafka.guard.protected import OwnTopics, names_ours
+from enforcer.kafka.guard.protected import OwnTopics
 from enforcer.kafka.part import Request, Slot
 from enforcer.kafka.pipeline.requests import STREAMED_FROM_BYTES, UNREAD, Requests
 from enforcer.wire.kafka.codec import request_layout
@@ -319,7 +319,7 @@ def test_bits_beyond_32_hide_nothing(last: int, records: int) -> None:
     reader.feed(struct.pack(">i", len(payload)) + payload)
     assert (reader.passed, reader.read) == (b"", [payload])
     with pytest.raises(BadFrame):
-        names_ours(payload, parse_header(payload), reader.requests._protected)
+        reader.requests._protected.names_ours(payload, parse_header(payload))
 
 
 def test_produce_by_id() -> None:
