@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 import orjson
 from cachetools import LRUCache
 
+from enforcer.wire.kafka.definitions import NAMES
 from enforcer.wire.kafka.frames import FETCH, METADATA, PRODUCE
 from enforcer.wire.kafka.mutations import MUTATION_KEYS, STRICT_FROM, MutationApi
 from streaming.contract.errors import BadEvent
@@ -135,7 +136,7 @@ class KafkaRequestLog(Source):
         self.counted["for partitions"] += 1
         yield {
             "type": "request", "id": name, "ts": ended - round(logged["totalTimeMs"]), "user": user,
-            "client_id": client_id, "api": api.event_name, "api_version": header["requestApiVersion"],
+            "client_id": client_id, "api": NAMES[api], "api_version": header["requestApiVersion"],
             "strict": header["requestApiVersion"] >= STRICT_FROM[api],
             "validate_only": bool(request.get("validateOnly", False)), "items": items,
         }  # fmt: skip

@@ -187,7 +187,7 @@ class MutationsPart(Part):
         try:
             asked = decode_request(request.frame, header, self._settings.max_items)
         except TooManyItems as many:
-            self._metrics.requests.labels(many.request.api.event_name, "too_many_items").inc()
+            self._metrics.requests.labels(NAMES[header.api_key], "too_many_items").inc()
             message = f"A request may have {self._settings.max_items} topics; ask for fewer at a time."
             self._link.answer(request, refuse_all(many.request, 0, message, POLICY_VIOLATION))
         else:

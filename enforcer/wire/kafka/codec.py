@@ -18,6 +18,7 @@ from enforcer.wire.kafka.compiler import CODES, TAGS, Source, parse
 from enforcer.wire.kafka.definitions import WIDTHS, Field, body, newest
 from enforcer.wire.kafka.fields import ELEMENT_ROWS, ROWS_MAX, Fields, Read, Rows
 from enforcer.wire.kafka.frames import (
+    CORRELATION_BYTES,
     PRODUCE,
     BadFrame,
     Frame,
@@ -220,7 +221,7 @@ def throttle_offset(api_key: int, version: int, response: Frame) -> int:
         offset = len(response) - _THROTTLE_BYTES - 1
     else:
         offset = _place(PRODUCE)(response, version)
-    if offset < fields.CORRELATION_END:
+    if offset < CORRELATION_BYTES:
         raise BadFrame(Reason.TRUNCATED_BODY)
     return offset
 

@@ -4,18 +4,10 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from enforcer.wire.kafka.frames import (
-    CORRELATION_BYTES,
-    TAGS_MAX,
-    BadFrame,
-    Frame,
-    Reason,
-    skip_tags,
-)
+from enforcer.wire.kafka.frames import TAGS_MAX, BadFrame, Frame, Reason, skip_tags
 
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
-CORRELATION_END: Final = CORRELATION_BYTES  # where a response body begins after header v0
 NO_ID: Final = bytes(16)  # the all-zero topic id: none
 UNSUPPORTED_VERSION: Final = 35  # Kafka's error code
 NO_TAGS: Final = b"\0"

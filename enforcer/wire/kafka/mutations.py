@@ -37,11 +37,6 @@ class MutationApi(IntEnum):
     DELETE_TOPICS = DELETE_TOPICS
     CREATE_PARTITIONS = CREATE_PARTITIONS
 
-    @property
-    def event_name(self) -> str:
-        """Kafka's name, as request events carry it."""
-        return NAMES[self]
-
 
 # From this version a client is told error 89 per topic; before it, everything is done and then throttled.
 STRICT_FROM: Final[Mapping[int, int]] = MappingProxyType(
@@ -129,7 +124,7 @@ class TooManyItems(Exception):
     """
 
     def __init__(self, request: MutationRequest) -> None:
-        super().__init__(f"{request.api.event_name} with too many items")
+        super().__init__(f"{NAMES[request.api]} with too many items")
         self.request = request
 
 

@@ -10,6 +10,7 @@ from typing import Final
 from enforcer.wire.kafka import fields
 from enforcer.wire.kafka.codec import told
 from enforcer.wire.kafka.frames import (
+    CORRELATION_BYTES,
     FETCH,
     FLEXIBLE_FROM,
     PRODUCE,
@@ -42,7 +43,7 @@ def refused(response: Frame, version: int) -> list[tuple[bytes, int]]:
 def surely_accepted(response: bytes, version: int, part: Part) -> bool:
     """Whether a response tells no error of a Produce request for one partition; its beginning says so."""
     head = accepted_head(version, part.topic, part.number)
-    return bool(head) and response.startswith(head, fields.CORRELATION_END)
+    return bool(head) and response.startswith(head, CORRELATION_BYTES)
 
 
 def accepted_head(version: int, topic: bytes, number: int) -> bytes:

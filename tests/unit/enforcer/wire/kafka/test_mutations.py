@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from kafka.protocol.admin.topics import CreateTopicsRequest
 from kafka_kit import CORRELATION_ID, request, with_tag
 
+from enforcer.wire.kafka.definitions import NAMES
 from enforcer.wire.kafka.frames import BadFrame, Reason, parse_header
 from enforcer.wire.kafka.mutations import (
     MUTATION_KEYS,
@@ -122,7 +123,7 @@ def test_claimed_lengths_are_not_believed() -> None:
 
 def test_event_names_and_keys() -> None:
     """Request events carry Kafka's names."""
-    assert [api.event_name for api in MutationApi] == ["CreateTopics", "DeleteTopics", "CreatePartitions"]
+    assert [NAMES[api] for api in MutationApi] == ["CreateTopics", "DeleteTopics", "CreatePartitions"]
     assert set(MutationApi) == MUTATION_KEYS == set(STRICT_FROM)
     assert CreateTopicsRequest.API_KEY == MutationApi.CREATE_TOPICS
 
