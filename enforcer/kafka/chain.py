@@ -267,7 +267,8 @@ class Runs:
         run = self._charged(slots, room)
         if run:
             return run
-        self._requests.asked = self._chain.asked
+        asked = self._chain.asked
+        self._requests.asked = asked
         run = self._requests.run(slots, room)
         if flow is not None:
             flow.look_over(run)
