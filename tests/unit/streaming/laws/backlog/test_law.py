@@ -80,13 +80,6 @@ def test_the_oldest_is_the_smallest_position_and_then_the_first_name() -> None:
     assert judged(report(*ends))["oldestBacklogMessageSubscriptionName"] == "b"
 
 
-def test_a_position_in_a_ledger_that_is_gone_is_before_all() -> None:
-    """Everything listed is still to be read, whatever its entry says."""
-    decision = judged(report(subscription("a", 0, 50)), 100_000)
-    assert decision["backlogSize"] == 103_900
-    assert decision["evict"] == [{"subscription": "a", "ledger": 1, "entry": 99, "entries": 100}]
-
-
 @pytest.mark.parametrize("precise", [False, True])
 @pytest.mark.parametrize(
     ("position", "size", "plan"),
