@@ -112,18 +112,13 @@ def test_a_ready_file_is_whole_or_what_it_was(monkeypatch: pytest.MonkeyPatch, t
 @pytest.mark.parametrize("ignored", [False, True])
 def test_a_terminal_that_goes_away_asks_for_a_stop_unless_nohup_is_there(ignored: bool) -> None:
     """In order, however often it is said: all parts were killed, Kafka in the midst of a write."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)}
     forced: list[bool] = []
-    try:
-        signal.signal(signal.SIGHUP, signal.SIG_IGN if ignored else signal.SIG_DFL)
-        stop = StopSignal(lambda: forced.append(True))
-        stop.install()
-        for _ in range(2):
-            signal.raise_signal(signal.SIGHUP)
-        assert stop.asked is not ignored and not forced
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN if ignored else signal.SIG_DFL)
+    stop = StopSignal(lambda: forced.append(True))
+    stop.install()
+    for _ in range(2):
+        signal.raise_signal(signal.SIGHUP)
+    assert stop.asked is not ignored and not forced
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """Every command with every kind of wrong file and folder: one line that names it, and never a traceback."""
 
 import argparse
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -112,15 +111,6 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     # Less than a line may be long.
     monkeypatch.setattr(reading, "READ_AT_ONCE", 2**19)
     monkeypatch.setattr(lines, "FREE_NODES", 1_000)
-
-
-@pytest.fixture(autouse=True)
-def signals() -> Iterator[None]:
-    """Commands take signals over."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
 
 
 def paths(wrong: WrongPaths, purpose: str) -> dict[str, str]:

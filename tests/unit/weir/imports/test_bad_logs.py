@@ -157,11 +157,8 @@ def test_an_interrupted_import_leaves_nothing(
 
     monkeypatch.setattr(reading.LogFiles, "lines", interrupted)
     # Tests in the background of a shell ignore Ctrl-C.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        run(tmp_path, path, status=1)
-    finally:
-        signal.signal(signal.SIGINT, before)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    run(tmp_path, path, status=1)
     assert list(tmp_path.iterdir()) == [path]
 
 

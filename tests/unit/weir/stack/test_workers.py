@@ -1,7 +1,6 @@
 """Workers of `weir proxy`, without proxies."""
 
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -32,15 +31,6 @@ class Stubborn:
     def kill(self) -> None:
         """See Part."""
         self.kills += 1
-
-
-@pytest.fixture(autouse=True)
-def signals() -> Iterator[None]:
-    """They are taken over."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
 
 
 def test_a_second_signal_kills_them_and_leaves_no_folder(

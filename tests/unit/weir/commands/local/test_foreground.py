@@ -5,7 +5,7 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -62,15 +62,6 @@ class FakeBroker:
     def stop(self) -> None:
         """Noted."""
         self.stopped = True
-
-
-@pytest.fixture(autouse=True)
-def handlers() -> Iterator[None]:
-    """Those of this process, put back."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
 
 
 def interrupt() -> None:
