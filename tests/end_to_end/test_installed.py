@@ -6,14 +6,12 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 from kafka import KafkaAdminClient
+from served import files_of
 from stack_kit import create, until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,21 +23,11 @@ INSTALL_S, SETUP_S, READY_S, STOP_S = 600, 600, 180, 30
 pytestmark = pytest.mark.soak
 
 
-class _Files(SimpleHTTPRequestHandler):
-    def log_message(self, *args: object) -> None:
-        """A line a jar would hide what went wrong."""
-
-
 @pytest.fixture
 def repository() -> Iterator[str]:
     """URL of a Maven repository without Maven."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Files, directory=str(STORE)))
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with files_of(STORE) as url:
+        yield url
 
 
 @pytest.fixture

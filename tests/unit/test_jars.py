@@ -11,12 +11,11 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 from each_kit import each
+from served import files_of
 
 from streaming.contract.errors import WeirError
 from weir.jars import download, folders, installation
@@ -87,22 +86,10 @@ def rig(tmp_path: Path) -> Rig:
     return Rig(tmp_path)
 
 
-class Handler(SimpleHTTPRequestHandler):
-    """Files, without a log."""
-
-    def log_message(self, *args: object) -> None:
-        """Tests say what went wrong."""
-
-
 @pytest.fixture
 def repository(rig: Rig) -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(rig.root)))
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with files_of(rig.root) as url:
+        yield url
 
 
 @pytest.fixture

@@ -9,11 +9,10 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
+from served import answering
 
 from streaming.contract.errors import WeirError
 from weir.cli import DONE, FAILED, main
@@ -24,32 +23,11 @@ LIMIT_S = 2.0
 HUNG_S = 0.3
 
 
-def answering(status: int) -> type[BaseHTTPRequestHandler]:
-    """A server's manner: always this status."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(status)
-            self.end_headers()
-
-        def log_message(self, format: str, *args: Any) -> None:
-            """Nobody reads it."""
-
-    return Handler
-
-
 @contextmanager
 def metrics(status: int = 200, host: str = "127.0.0.1") -> Iterator[str]:
     """The URL of somebody's metrics."""
-    server = HTTPServer(("127.0.0.1", 0), answering(status))
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-    thread.start()
-    try:
-        yield f"http://{host}:{server.server_port}/metrics"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with answering(status) as port:
+        yield f"http://{host}:{port}/metrics"
 
 
 @contextmanager

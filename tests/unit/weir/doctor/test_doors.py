@@ -4,15 +4,14 @@ import asyncio
 import socket
 import ssl
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 from doctor_kit import NOWHERE, patient_of, told
+from served import answering
 from tls_kit import LOOPBACK, Authority, Pair
 
 from weir.doctor.checks.doors import Knock, check_admin, check_doors, knock, knocks
@@ -192,29 +191,6 @@ def test_doors_are_knocked_at_as_their_settings_say(
     assert said == {1: (HEADER, "kafka.test"), 2: (b"", "kafka.test"), 3: (b"", "a.test")}
 
 
-@contextmanager
-def api(status: int) -> Iterator[Address]:
-    """An admin API that answers everybody so."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(status)
-            self.end_headers()
-
-        def log_message(self, format: str, *args: Any) -> None:
-            """Nobody reads it."""
-
-    server = HTTPServer((LOOPBACK, 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-    thread.start()
-    try:
-        yield server.server_address[:2]  # type: ignore[misc]
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
 @pytest.mark.parametrize(
     ("host", "status", "expected", "words"),
     [
@@ -228,7 +204,7 @@ def api(status: int) -> Iterator[Address]:
 )
 def test_whether_the_admin_api_wants_tokens(host: str, status: int, expected: str, words: str) -> None:
     """By what it answers somebody without one."""
-    with api(status) as (_, port):
+    with answering(status) as port:
         doors = {"admin": door((host, port), "admin")}
         patient = patient_of({knocks: {"admin": Knock(open=True)}}, doors=doors)
         ((said, what),) = told(check_admin(patient))

@@ -1,0 +1,49 @@
+"""Servers of HTTP on this machine, each in a thread of its own."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+
+class _Files(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:
+        """Tests say what went wrong."""
+
+
+@contextmanager
+def files_of(folder: Path) -> Iterator[str]:
+    """URL of what lies in a folder."""
+    with _served(partial(_Files, directory=str(folder))) as port:
+        yield f"http://127.0.0.1:{port}"
+
+
+@contextmanager
+def answering(status: int) -> Iterator[int]:
+    """Port of a server that answers everybody with a status."""
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Nobody reads it."""
+
+    with _served(Answer) as port:
+        yield port
+
+
+@contextmanager
+def _served(handler: Callable[..., BaseHTTPRequestHandler]) -> Iterator[int]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        try:
+            yield server.server_port
+        finally:
+            server.shutdown()
+            thread.join()
