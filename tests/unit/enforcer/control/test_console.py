@@ -29,27 +29,16 @@ HELD: dict[str, Any] = {
 }
 
 
-@pytest.fixture(scope="module")
-def made() -> tuple[MemoryStore, TestClient]:
-    """The API on this machine, made once."""
-    own = parts()
-    assert isinstance(own.store, MemoryStore)
-    return own.store, client(own)
-
-
 @pytest.fixture
-def world(made: tuple[MemoryStore, TestClient]) -> tuple[MemoryStore, TestClient]:
-    """It with some policies, as if nobody had changed one."""
-    vars(made[0]).update(vars(MemoryStore()), held=dict(HELD))
-    return made
+def world(made_once: tuple[MemoryStore, TestClient]) -> tuple[MemoryStore, TestClient]:
+    """The API with some policies, as if nobody had changed one."""
+    vars(made_once[0]).update(vars(MemoryStore()), held=dict(HELD))
+    return made_once
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_file_is_served_once_and_allows_nothing_else(
-    made: tuple[MemoryStore, TestClient], name: str
-) -> None:
+def test_a_file_is_served_once_and_allows_nothing_else(api: TestClient, name: str) -> None:
     """Its own type, a policy of content that lets in nothing from elsewhere, 304 while it is the same."""
-    _, api = made
     path = f"/console/{name}"
     first = api.get(path)
     assert first.status_code == 200 and first.content == (STATIC / name).read_bytes()
