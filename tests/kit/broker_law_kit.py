@@ -16,7 +16,6 @@ from streaming.policy.timeline import PolicyTimeline
 from streaming.state.body import Body, decode, encode
 
 NOW = T0 + 100_000
-TTL_MS = 60_000
 TABLES: dict[str, type[LawState]] = {"latency": ConcurrencyTable, "backlog": BacklogTable}
 
 Decision = dict[str, Any]

@@ -34,26 +34,6 @@ def judged(event: Event, size: int | None = None, seconds: int | None = None, **
     return replay([event], policies)[0]
 
 
-def test_the_contracts_example() -> None:
-    """103,900 bytes of a limit of 100,000: the oldest ledger goes; fields in the contract's order."""
-    expected: Decision = {
-        "type": "backlog",
-        "id": "k0",
-        "ts": T0,
-        "topic": TOPIC,
-        "backlogSize": 103_900,
-        "backlogQuotaLimitSize": 100_000,
-        "backlogQuotaLimitTime": -1,
-        "oldestBacklogMessageAgeSeconds": 100,
-        "oldestBacklogMessageSubscriptionName": "slow",
-        "exceeded": ["destination_storage"],
-        "actions": [{"quota_type": "size", "policy": EVICT}],
-        "evict": [{"subscription": "slow", "ledger": 1, "entry": 99, "entries": 100}],
-        "ttl_ms": 60_000,
-    }
-    assert list(judged(report(SLOW), 100_000).items()) == list(expected.items())
-
-
 @pytest.mark.parametrize(
     "subscriptions",
     [

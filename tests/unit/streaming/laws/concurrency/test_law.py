@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
-from broker_law_kit import T0, TTL_MS, Decision, limit_policy, replay
+from broker_law_kit import limit_policy, replay
 from event_kit import sample
 
 BASE_MS = 10.0
@@ -22,34 +22,6 @@ def limits_of(algorithm: str, rtts_ms: Iterable[float], keys: dict[str, Any], **
 def count_until(found: list[int], reached: Callable[[int], bool]) -> int:
     """Samples up to the first limit that satisfies `reached`."""
     return next(number for number, limit in enumerate(found, start=1) if reached(limit))
-
-
-def test_the_contracts_example() -> None:
-    """Vegas from 20 with few in its queue: + beta = 26; the decision's fields in the contract's order."""
-    policies = limit_policy("orders-3", algorithm="vegas", useWindowed=False)
-    event = {
-        "type": "latency",
-        "id": "l1",
-        "ts": T0,
-        "partition": "orders-3",
-        "start_ns": 1_010_956_595,
-        "rtt_ns": 14_148_060,
-        "inflight": 55,
-        "did_drop": False,
-    }
-    first, second = replay([event | {"id": "l0"}, event], policies)
-    assert first["limit"] == 20
-    expected: Decision = {
-        "type": "limit",
-        "id": "l1",
-        "ts": T0,
-        "partition": "orders-3",
-        "algorithm": "vegas",
-        "limit": 26,
-        "estimated_limit": 26.0,
-        "ttl_ms": TTL_MS,
-    }
-    assert list(second.items()) == list(expected.items())
 
 
 def test_fixed_never_moves() -> None:

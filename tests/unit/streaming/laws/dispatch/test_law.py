@@ -40,25 +40,6 @@ def left(decisions: list[Decision], dimension: str = "msgs") -> list[int | None]
     return [decision["available"][dimension] for decision in decisions]
 
 
-def test_contract_decision() -> None:
-    """The decision has the contract's fields in the contract's order, and how long it stands."""
-    (decision,) = run(TEN, delivery(0, 11, 1100, avg_publish_entry_bytes=100))
-    assert decision == {
-        "type": "dispatch",
-        "id": "d0",
-        "ts": T0,
-        "broker": "b1",
-        "topic": TOPIC,
-        "subscription": "sub1",
-        "available": {"msgs": 0, "bytes": None},
-        "throttle_time_ms": 1000,
-        "limited_by": {"level": "subscription", "dimension": "msgs"},
-        "entries_to_read": 0,
-        "shadow": False,
-        "ttl_ms": 2000,
-    }
-
-
 @pytest.mark.parametrize(
     ("policies", "sent", "expected"),
     [
@@ -72,18 +53,6 @@ def test_contract_decision() -> None:
 def test_periods(policies: dict[str, Any], sent: list[int], expected: list[int]) -> None:
     """What is available after each second's delivery (docs/protocol_notes.md 4.5)."""
     assert left(run(policies, *(delivery(1000 * n, msgs) for n, msgs in enumerate(sent)))) == expected
-
-
-def test_long_period() -> None:
-    """25 of 10 per 5 s: three periods later all 10 are there again, at the epoch's multiples of 5 s."""
-    decided = run(
-        subscription_rate(10, period_s=5),
-        *(delivery(at, 25 if at == 1 else 0) for at in (1, 5000, 10_000, 15_000)),
-    )
-    assert left(decided) == [0, 0, 5, 10]
-    assert [decision["throttle_time_ms"] for decision in decided] == [9999, 5000, 0, 0]
-    # Until the counter is 0: 25, 15 and 5 of 10.
-    assert [decision["ttl_ms"] for decision in decided] == [14_999, 10_000, 5000, 1000]
 
 
 def test_bytes_by_entries() -> None:
@@ -200,17 +169,6 @@ def test_precedence_of_rates() -> None:
         {"msgs": None, "bytes": 3},
         {"msgs": 1, "bytes": None},
     ]
-
-
-def test_nothing_limits() -> None:
-    """Without a rate everything is null, and nothing is throttled."""
-    (decision,) = run({}, delivery(0, 100))
-    assert decision["available"] == {"msgs": None, "bytes": None}
-    assert (decision["entries_to_read"], decision["throttle_time_ms"], decision["limited_by"]) == (
-        None,
-        0,
-        None,
-    )
 
 
 @pytest.fixture

@@ -44,24 +44,6 @@ def run(events: list[Event], policies: dict[str, Any] | None = None) -> list[Dec
     return decide(SharesTable(), events, PolicyTimeline(policies or LIMITS), end=True)
 
 
-def test_contract_decision() -> None:
-    """The decision has the contract's fields in the contract's order, and how long it stands."""
-    decided = run(reports({"b1": 10, "b2": 50, "b3": 30}))
-    assert decided[0] == {
-        "type": "share",
-        "id": f"rg1/b1@{ROUND}",
-        "ts": T0 + MINUTE,
-        "group": "rg1",
-        "broker": "b1",
-        "round": ROUND,
-        "usage": {"publishRateInMsgs": 10.0},
-        "limits": {"publishRateInMsgs": 100 * 10 / 90},
-        "shadow": False,
-        "ttl_ms": 3 * MINUTE,
-    }
-    assert list(decided[0])[6:9] == ["usage", "limits", "shadow"]
-
-
 @pytest.mark.parametrize(
     ("used", "expected"),
     [
@@ -91,12 +73,6 @@ def test_room_is_not_wasted() -> None:
     assert shares(decided)[1:] == [[74, 26], [76, 24]]
 
 
-def test_four_members_meet_at_the_fair_level() -> None:
-    """With usage 50/30/15/5 at the limit all steal towards 25 each (trace E, by level and not by pairs)."""
-    used = {"b1": 50, "b2": 30, "b3": 15, "b4": 5}
-    assert shares(run(reports(used, used)))[1] == [37.5, 27.5, 20, 15]
-
-
 def test_member_that_comes_back_recovers() -> None:
     """An idle member is told so and gets a part again when it reports: not one message a second (trace B)."""
     decided = run(
@@ -118,18 +94,6 @@ def test_hungry_by_what_is_throttled(throttled_ms: int, share: float) -> None:
     decided = run([*first, report(1, "b1", 5, counts=counts), report(1, "b2", 5, counts={"throttledMs": {}})])
     # Not hungry: 5 against 5 in proportion. Hungry: half the way from 50 to 100 - 1.1 * 5, to the limit.
     assert shares(decided)[1][0] == pytest.approx(50 if share == 50 else 72.25)
-
-
-def test_dimensions_are_divided_apart() -> None:
-    """Who does not use a dimension has no share in it; usage shows all limited dimensions and no other."""
-    policies = {"resourcegroups.rg1": {"publishRateInMsgs": 100, "dispatchRateInBytes": 30}}
-    events = [
-        report(0, "b1", 10, counts={"publishedBytes": 99}),
-        report(0, "b2", 0, counts={"dispatchedBytes": 60}),
-    ]
-    decided = run(events, policies)
-    assert [d["limits"] for d in decided] == [{"publishRateInMsgs": 100.0}, {"dispatchRateInBytes": 30.0}]
-    assert decided[1]["usage"] == {"publishRateInMsgs": 0.0, "dispatchRateInBytes": 1.0}
 
 
 def test_share_of_an_unused_dimension_is_forgotten() -> None:
