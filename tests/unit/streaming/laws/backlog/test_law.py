@@ -153,26 +153,6 @@ def test_time_evicts_every_durable_subscription_that_is_too_old() -> None:
     ]
 
 
-def test_the_topics_quota_wins_by_type_and_one_without_limit_is_passed_over() -> None:
-    """Topic, namespace, broker's default, for size and time apart (docs/contract.md 2)."""
-    broker = {
-        "backlogQuotaDefaultLimitBytes": 3,
-        "backlogQuotaDefaultLimitSecond": 4,
-        "backlogQuotaDefaultRetentionPolicy": "producer_exception",
-    }
-    policies = {"broker": broker, "namespaces.acme/orders": quotas(2), f"topics.{TOPIC}": quotas(-1, 10_000)}
-    (decision,) = replay([report(SLOW)], policies)
-    assert (decision["backlogQuotaLimitSize"], decision["backlogQuotaLimitTime"]) == (2, 10_000)
-    (decision,) = replay([report(SLOW, topic="persistent://acme/other/t1")], policies)
-    assert (decision["backlogQuotaLimitSize"], decision["backlogQuotaLimitTime"]) == (3, 4)
-    assert decision["actions"] == [
-        {"quota_type": "size", "policy": "producer_exception"},
-        {"quota_type": "time", "policy": "producer_exception"},
-    ]
-    (decision,) = replay([report(SLOW)], {})
-    assert (decision["backlogQuotaLimitSize"], decision["backlogQuotaLimitTime"]) == (-1, -1)
-
-
 def hundred(*remaining: tuple[str, int], size: int) -> Event:
     """One ledger of the facts' traces, and subscriptions with so many entries left."""
     entries = max(left for _, left in remaining)
