@@ -170,15 +170,3 @@ async def test_a_dry_run_under_no_quota_is_not_reported(bureau: Bureau) -> None:
     bureau.desk.limit()
     answer = await bureau.answer({"a": 12}, dry=True)
     assert answer.allowed and bureau.desk.events == []
-
-
-async def test_it_is_decided_by_its_decision_once_it_is_known() -> None:
-    """The question is closed: the same decision read again changes nothing."""
-    bureau = Bureau(local=False)
-    task = await bureau.begin({"a": 5})
-    made = decision(id=bureau.desk.of_type("request")[0]["id"])
-    bureau.desk.coordinator.take([made, made])
-    answer = await task
-    assert answer.allowed and answer.outcome == "allow"
-    bureau.mutations.settle(answer, {"a": 5})
-    assert len(bureau.desk.events) == 1
