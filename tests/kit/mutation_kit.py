@@ -16,6 +16,7 @@ from enforcer.laws.mutation.coordinator import QuotaCoordinator
 from enforcer.laws.mutation.local_decisions import LocalDecisions
 from enforcer.laws.mutation.mutations import Answer, Mutations
 from enforcer.laws.mutation.request import Decision, Request
+from streaming.policy.policy_set import MutationQuota
 from streaming.policy.timeline import PolicyTimeline
 
 EPOCH_MS = 1_795_166_668_375
@@ -175,6 +176,12 @@ async def settle_down() -> None:
     """All that can go on does."""
     for _ in range(10):
         await asyncio.sleep(0)
+
+
+def quota(subject: str = "user=a", **fields: Any) -> MutationQuota:
+    """User a's quota of one a second, with other fields."""
+    default: dict[str, Any] = {"rate": 1.0, "burst": 11.0, "algorithm": "token_bucket", "shadow": False}
+    return MutationQuota(subject=subject, path="quotas[user=a]", level=3, **{**default, **fields})
 
 
 def quota_of(timeline: PolicyTimeline, ts: int, subject: str = SUBJECT) -> Any:

@@ -1,15 +1,12 @@
 """A rate for what is not charged."""
 
+from functools import partial
+
+import mutation_kit
+
 from enforcer.laws.mutation.waiting import Allowance
-from streaming.policy.policy_set import MutationQuota
 
-
-def quota(subject: str = "user=a", rate: float = 2.0) -> MutationQuota:
-    """A quota of burst 20."""
-    return MutationQuota(
-        subject=subject, path="quotas[user=a]", level=3, rate=rate, burst=20.0, algorithm="token_bucket",
-        shadow=False,
-    )  # fmt: skip
+quota = partial(mutation_kit.quota, rate=2.0, burst=20.0)
 
 
 def test_the_burst_is_the_quotas_and_the_rate_a_multiple() -> None:

@@ -1,19 +1,10 @@
 """Requests: what happens to them, as a table, and what their clients are told."""
 
 from each_kit import each
-from mutation_kit import decision
+from mutation_kit import decision, quota
 
 from enforcer.laws.mutation.request import Action, Verdict, explain, judge
 from streaming.policy.policy_set import MutationQuota
-
-
-def quota(shadow: bool = False) -> MutationQuota:
-    """Some quota."""
-    return MutationQuota(
-        subject="user=a", path="quotas[user=a]", level=3, rate=1.0, burst=11.0,
-        algorithm="token_bucket", shadow=shadow,
-    )  # fmt: skip
-
 
 STRICT, PERMISSIVE = {"strict": True}, {"strict": False}
 PROBING_STRICT, PROBING = {"strict": True, "probing": True}, {"strict": False, "probing": True}

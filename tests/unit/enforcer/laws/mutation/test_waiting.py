@@ -3,19 +3,10 @@
 from typing import Any
 
 from each_kit import each
-from mutation_kit import decision
+from mutation_kit import decision, quota
 
 from enforcer.laws.mutation.request import Request
 from enforcer.laws.mutation.waiting import NotBefore, PendingRequests
-from streaming.policy.policy_set import MutationQuota
-
-
-def quota(rate: float = 1.0) -> MutationQuota:
-    """A quota of user a."""
-    return MutationQuota(
-        subject="user=a", path="quotas[user=a]", level=3, rate=rate, burst=11.0,
-        algorithm="token_bucket", shadow=False,
-    )  # fmt: skip
 
 
 def undecided(**bounds: Any) -> PendingRequests:
