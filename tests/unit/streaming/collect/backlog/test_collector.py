@@ -104,14 +104,6 @@ async def test_reports_that_are_not_written_are_given_up() -> None:
         await desk.collector.check()
 
 
-async def test_taken_over_it_ends_and_begins_nothing_more() -> None:
-    desk = Desk(FakeCluster(a=-1))
-    desk.write_fails = [TakenOver("another one")]
-    with pytest.raises(TakenOver):
-        await desk.collector.run()
-    assert desk.actions == []
-
-
 async def test_checks_follow_the_interval_that_is_in_force(monkeypatch: pytest.MonkeyPatch) -> None:
     """A shorter one counts from now on, and one check never begins before the last has ended."""
     monkeypatch.setattr(module, "_LOOK_S", 0.01)
