@@ -4,6 +4,7 @@ from collections import deque
 from typing import Any
 
 from dispatch_kit import T0, TOPIC, Job, Proxy
+from dispatch_policies import COUNTS, KINDS, broker_settings
 from hypothesis import given
 from hypothesis import strategies as st
 from property_kit import tries
@@ -13,25 +14,7 @@ from streaming.policy.policy_set import Mode
 from streaming.policy.timeline import PolicyTimeline
 
 TOPICS = [TOPIC, "persistent://acme/orders/t2", "persistent://other/n/t1"]
-RATES = st.fixed_dictionaries(
-    {},
-    optional={
-        "dispatchThrottlingRateInMsg": st.sampled_from([-1, 1, 10, 33]),
-        "dispatchThrottlingRateInByte": st.sampled_from([-1, 50, 1000]),
-        "ratePeriodInSecond": st.sampled_from([1, 3, 86_400]),
-    },
-)
-KINDS = st.fixed_dictionaries({}, optional={"dispatchRate": RATES, "subscriptionDispatchRate": RATES})
-BROKER = st.fixed_dictionaries(
-    {},
-    optional={
-        "dispatchThrottlingRateInMsg": st.sampled_from([-1, 40]),
-        "dispatchThrottlingRatePerTopicInByte": st.sampled_from([-1, 500]),
-        "dispatchThrottlingRatePerSubscriptionInMsg": st.sampled_from([-1, 7]),
-        "dispatchThrottlingOnBatchMessageEnabled": st.booleans(),
-        "dispatchThrottlingOnNonBacklogConsumerEnabled": st.booleans(),
-    },
-)
+BROKER = broker_settings()
 RAISED = st.builds(
     lambda own, raised, until: own | {"raise": raised | {"until": f"2026-11-20T09:25:{until:02}Z"}},
     BROKER, BROKER.filter(bool), st.integers(0, 20),
@@ -40,7 +23,6 @@ POLICIES = {
     "mode": st.sampled_from(list(Mode)), "broker": BROKER | RAISED, "namespaces.acme/orders": KINDS,
     f"topics.{TOPIC}": KINDS,
 }
-COUNTS = st.sampled_from([0, 1, 6, 10, 45, 300])
 GAPS = st.sampled_from([0, 0, 1, 130, 400, 1_000, 2_600, 60_000])
 BROKERS = st.sampled_from(["b1", "b2"])
 PLACES = st.tuples(st.sampled_from(TOPICS), st.sampled_from(["s1", "s2", ""]))

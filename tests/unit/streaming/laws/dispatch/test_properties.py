@@ -1,6 +1,7 @@
 """Properties of the dispatch law: how much can be delivered, and what must never change a decision."""
 
 import pytest
+from dispatch_policies import COUNTS, KINDS, broker_settings
 from event_kit import T0, delivery
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,32 +17,9 @@ from streaming.policy.policy_set import PolicySet
 from streaming.policy.timeline import PolicyTimeline
 
 TOPICS = ["persistent://acme/a/t1", "persistent://acme/a/t2", "persistent://acme/b/t1"]
-RATES = st.fixed_dictionaries(
-    {},
-    optional={
-        "dispatchThrottlingRateInMsg": st.sampled_from([-1, 1, 10, 33]),
-        "dispatchThrottlingRateInByte": st.sampled_from([-1, 50, 1000]),
-        "ratePeriodInSecond": st.sampled_from([1, 3, 86_400]),
-    },
-)
-KINDS = st.fixed_dictionaries({}, optional={"dispatchRate": RATES, "subscriptionDispatchRate": RATES})
-FLAGS = [
-    "preciseDispatcherFlowControl",
-    "dispatchThrottlingOnBatchMessageEnabled",
-    "dispatchThrottlingOnNonBacklogConsumerEnabled",
-]
-BROKER = st.fixed_dictionaries(
-    {},
-    optional={
-        "dispatchThrottlingRateInMsg": st.sampled_from([-1, 40]),
-        "dispatchThrottlingRatePerTopicInByte": st.sampled_from([-1, 500]),
-        "dispatchThrottlingRatePerSubscriptionInMsg": st.sampled_from([-1, 7]),
-        **{flag: st.booleans() for flag in FLAGS},
-    },
-)
+BROKER = broker_settings("preciseDispatcherFlowControl")
 POLICIES = {"broker": BROKER, "namespaces.acme/a": KINDS, f"topics.{TOPICS[0]}": KINDS}
 PLACES = {"broker": ["b1", "b2"], "topic": TOPICS, "subscription": ["s1", "s2"]}
-COUNTS = st.sampled_from([0, 1, 6, 10, 45, 300])
 GAPS = [0, 1, 400, 1000, 2600, 60_000, 3_600_000, 3_600_001, 90_000_000]
 
 
