@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, Self, cast
 
 from clock_kit import Timer
 from connection_kit import FakeTransport, FakeUpstream
@@ -173,12 +173,13 @@ class PulsarRig:
         """The broker has taken the connection."""
         self.upstream.connection_made(cast(asyncio.Transport, self.broker))
 
-    def open(self, **fields: Any) -> None:
+    def open(self, **fields: Any) -> Self:
         """Log in, without a trace of it."""
         self.up(connect(**fields))
         self.dialled()
         self.down(connected())
         self.client.data = self.broker.data = b""
+        return self
 
     def metric(self, name: str, **labels: str) -> float:
         """A metric's value, 0 if it was never touched."""

@@ -53,8 +53,7 @@ def test_a_broker_that_ends_by_tls(rig: PulsarRig, over: bool) -> None:
 def test_parts_see_what_they_name_in_their_order() -> None:
     """The first one first; what it changes the second one sees, what it takes nobody else."""
     first, second = Seeing({frames.SEND}, {frames.MESSAGE}), Seeing({frames.SEND, frames.FLOW}, set())
-    rig = PulsarRig(first, second)
-    rig.open()
+    rig = PulsarRig(first, second).open()
     flow = command(frames.FLOW, consumer_id=1, message_permits=5)
     first.answer = lambda frame: SEND if frame == MESSAGE else frame
     rig.up(SEND + flow + command(frames.PING))
@@ -71,8 +70,7 @@ def test_parts_see_what_they_name_in_their_order() -> None:
 def test_what_a_part_answers_all_parts_see() -> None:
     """As if the broker had; nothing once the connection is over."""
     first, second = Seeing(set(), {frames.ERROR}), Seeing(set(), set())
-    rig = PulsarRig(first, second)
-    rig.open()
+    rig = PulsarRig(first, second).open()
     refusal = error(7, ServerError.NOT_ALLOWED, "no")
     rig.connection.answer(refusal)
     assert rig.client.data == refusal and [kind for _, kind, _ in first.seen] == [frames.ERROR]
@@ -84,8 +82,7 @@ def test_what_a_part_answers_all_parts_see() -> None:
 def test_a_part_that_looks_elsewhere() -> None:
     """Once it says so it sees other kinds, from the next frame on."""
     part = Seeing({frames.SEND}, set())
-    rig = PulsarRig(part)
-    rig.open()
+    rig = PulsarRig(part).open()
 
     def enough(frame: bytes) -> bytes:
         part.up = frozenset()
@@ -100,8 +97,7 @@ def test_a_part_that_looks_elsewhere() -> None:
 def test_what_a_part_sends_waits_for_the_end_of_a_frame() -> None:
     """Nothing is written into the middle of a frame that passes."""
     part = Seeing(set(), set())
-    rig = PulsarRig(part)
-    rig.open()
+    rig = PulsarRig(part).open()
     flow = command(frames.FLOW, consumer_id=1, message_permits=5)
     rig.up(SEND[:600])
     rig.connection.to_broker(flow)
@@ -117,8 +113,7 @@ def test_what_a_part_sends_waits_for_the_end_of_a_frame() -> None:
 def test_while_a_part_reads_nothing_more_what_it_sends_waits_for_no_frame_in_part() -> None:
     """What it keeps may have to leave before anything is read again; behind such a one it never could."""
     part = Seeing({frames.SEND}, set())
-    rig = PulsarRig(part)
-    rig.open()
+    rig = PulsarRig(part).open()
     part.answer = lambda frame: rig.connection.pause(part)
     passing = command(frames.LOOKUP, request_id=1, topic="t" * 100)
     rig.up(SEND + passing[:60])
@@ -132,8 +127,7 @@ def test_while_a_part_reads_nothing_more_what_it_sends_waits_for_no_frame_in_par
 def test_back_pressure() -> None:
     """Each side is read while the other takes what comes and no part objects."""
     one, other = Seeing(set(), set()), Seeing(set(), set())
-    rig = PulsarRig(one, other)
-    rig.open()
+    rig = PulsarRig(one, other).open()
     connection = rig.connection
     connection.pause(one)
     connection.pause(other)
@@ -160,8 +154,7 @@ def test_one_end_is_the_end_of_both() -> None:
     """Either side; the parts learn it once, and nothing is sent after it."""
     for ends in ("client", "broker"):
         part = Seeing({frames.SEND}, set())
-        rig = PulsarRig(part)
-        rig.open()
+        rig = PulsarRig(part).open()
         if ends == "client":
             rig.connection.connection_lost(None)
             assert rig.upstream.closed
@@ -178,8 +171,7 @@ def test_one_end_is_the_end_of_both() -> None:
 def test_a_mistake_in_a_part_ends_one_connection() -> None:
     """It is counted as ours, and not raised."""
     part = Seeing({frames.SEND}, set())
-    rig = PulsarRig(part)
-    rig.open()
+    rig = PulsarRig(part).open()
     part.answer = lambda frame: frame[1 // 0 :]
     rig.up(SEND)
     assert rig.client.closed and rig.metric("proxy_bad_frames_total", reason="internal") == 1
@@ -232,8 +224,7 @@ def test_who_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     rig.connection.check(rig.now)
     assert rig.client.closed and rig.metric("proxy_closed_connections_total", reason="no_login") == 1
     monkeypatch.setattr(bounds, "PARTIAL_FRAME_TIMEOUT_MS", 1_000)
-    rig = PulsarRig()
-    rig.open()
+    rig = PulsarRig().open()
     rig.up(SEND[:50])
     part = Seeing(set(), set())
     for now, objects in ((500, False), (900, True), (5_000, True), (5_100, False), (6_000, False)):
@@ -269,8 +260,7 @@ def test_who_sends_large_frames_one_after_the_other_is_not_slow(
 def test_a_client_hears_a_pong_while_a_part_reads_no_frames(side: str) -> None:
     """Of it or of its broker: every 20 s, and only then; the broker gets none of ours."""
     part = Seeing(set(), set())
-    rig = PulsarRig(part)
-    rig.open()
+    rig = PulsarRig(part).open()
     said = []
     for second in range(0, 100, 5):
         if second in (30, 75):
@@ -284,8 +274,7 @@ def test_a_client_hears_a_pong_while_a_part_reads_no_frames(side: str) -> None:
 
 def test_a_client_that_takes_nothing_more_after_the_end() -> None:
     """What is written already may leave for stop_timeout_ms."""
-    rig = PulsarRig(stop_timeout_ms=1_000)
-    rig.open()
+    rig = PulsarRig(stop_timeout_ms=1_000).open()
     rig.connection.end("stop")
     rig.connection.check(900)
     assert not rig.client.aborted
