@@ -33,16 +33,17 @@ def written(line: Line | None) -> dict[str, Any]:
     return dict(orjson.loads(line.text))
 
 
-def test_time_and_name_come_from_the_record_where_the_event_has_none() -> None:
-    """`ts` is the record's timestamp, `id` is <topic>-<partition>-<offset>."""
-    event = written(Annotator(History(), DumpSummary()).line(record(7, request(), ts=1234)))
-    assert (event["ts"], event["id"]) == (1234, "weir.requests-0-7")
-
-
-def test_own_time_and_name_stay() -> None:
-    """An event that has both is written as it is."""
-    event = request(ts=5, id="p1-1")
-    assert written(Annotator(History(), DumpSummary()).line(record(7, event))) == event
+@pytest.mark.parametrize(
+    "event",
+    [
+        request(), request(ts=5, id="p1-1"),
+        {"ts": True}, {"ts": "x", "id": 5}, {}, {"id": None}, {"ts": 1.5},
+    ],
+)  # fmt: skip
+def test_time_and_name_come_from_the_record_where_the_event_has_none(event: dict[str, Any]) -> None:
+    """`ts` is the record's timestamp, `id` is <topic>-<partition>-<offset>; wrong ones are the replay's."""
+    own = written(Annotator(History(), DumpSummary()).line(record(7, event, ts=1234)))
+    assert own == {"ts": 1234, "id": "weir.requests-0-7", **event}
 
 
 def test_what_the_job_buried_as_too_far_ahead_is_left_out() -> None:
@@ -145,7 +146,8 @@ def test_what_a_proxy_did_by_a_wrong_clock_counts_at_its_records_time() -> None:
     history, counts = History(), DumpSummary()
     ahead = record(0, request(id="a", ts=900_000, decided={}), ts=1000)
     history.look_for_own([ahead, record(1, {"type": "refund", "id": "r", "ts": 2001}, ts=1000)])
-    assert written(Annotator(history, counts).line(ahead))["applied_ts"] == 1000
+    event = written(Annotator(history, counts).line(ahead))
+    assert (event["ts"], event["applied_ts"]) == (900_000, 1000)
     assert history.applied == {"a": 1000, "r": 1000}
     history.read_decisions([decision("a", 900_000)])
     assert history.applied == {"r": 1000}
@@ -159,13 +161,6 @@ def test_a_row_of_a_packed_record_is_named_after_it() -> None:
     assert [written(line)["id"] for line in sorted(filter(None, lines))] == [
         "weir.requests-0-7/0", "weir.requests-0-7/1",
     ]  # fmt: skip
-
-
-def test_applied_time_is_written(history: History) -> None:
-    """As `applied_ts`, beside the event's own `ts`."""
-    history.applied["old"] = 1000
-    event = written(Annotator(history, DumpSummary()).line(record(1, request(id="old", ts=500))))
-    assert (event["ts"], event["applied_ts"]) == (500, 1000)
 
 
 def test_lines_sort_by_time_then_policies_first_then_arrival() -> None:
@@ -186,31 +181,18 @@ def test_lines_sort_by_time_then_policies_first_then_arrival() -> None:
     assert (counts.events, counts.policies) == (2, 1)
 
 
-def test_what_is_no_json_stays_as_it_is_if_it_is_one_line() -> None:
+@pytest.mark.parametrize(
+    "value", [b"{'not': json}", b'{"type":"request","note":%s}' % (b"[" * 300 + b"]" * 300)]
+)
+def test_what_is_no_json_stays_as_it_is_if_it_is_one_line(value: bytes) -> None:
     """So a replay has the same dead letters; what cannot stand on a line is counted."""
     counts = DumpSummary()
     annotator = Annotator(History(), counts)
-    line = annotator.line(record(0, b"{'not': json}"))
-    assert line is not None and line.text == b"{'not': json}"
+    line = annotator.line(record(0, value))
+    assert line is not None and line.text == value
     assert annotator.line(record(1, b"two\nlines")) is None
     assert annotator.line(record(2, b"")) is None
     assert (counts.not_json, counts.left_out) == (1, 2)
-
-
-def test_what_is_nested_too_deeply_stays_as_it_is() -> None:
-    """The job has buried it, and so does the replay."""
-    value = b'{"type":"request","note":%s}' % (b"[" * 300 + b"]" * 300)
-    counts = DumpSummary()
-    line = Annotator(History(), counts).line(record(0, None)._replace(value=value))
-    assert (line is not None and line.text, counts.not_json) == (value, 1)
-
-
-@pytest.mark.parametrize("event", [{"ts": True}, {"ts": "x", "id": 5}, {}, {"id": None}, {"ts": 1.5}])
-def test_unusable_events_are_written_for_the_replay_to_refuse(event: dict[str, Any]) -> None:
-    """Wrong types stay, missing ones are filled in; nothing raises."""
-    assert written(Annotator(History(), DumpSummary()).line(record(0, event))) == {
-        "ts": 1000, "id": "weir.requests-0-0", **event
-    }  # fmt: skip
 
 
 def test_memory_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:

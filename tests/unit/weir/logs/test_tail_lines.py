@@ -217,14 +217,6 @@ def test_filters_leave_out_the_rest() -> None:
     assert line(ACTION | {"topic": 7}, subject=topic) is None
 
 
-def test_repeats_are_shown_when_asked_for() -> None:
-    """A standing decision that is said again is no news; --json leaves nothing out."""
-    again = LIMIT | {"repeat": True}
-    assert line(again) is None
-    assert line(again, repeats=True) == describe(again)
-    assert line(again, as_json=True) == orjson.dumps(again).decode()
-
-
 PROBE = ADMISSION | {
     "id": "p1-1795166668000-1-probe",
     "subject": "",
@@ -234,11 +226,12 @@ PROBE = ADMISSION | {
 }
 
 
-def test_probes_are_shown_when_asked_for() -> None:
-    """What a proxy asks to see whether the job decides; --json leaves nothing out."""
-    assert line(PROBE) is None
-    assert line(PROBE, probes=True) == describe(PROBE)
-    assert line(PROBE, as_json=True) == orjson.dumps(PROBE).decode()
+@pytest.mark.parametrize(("decision", "option"), [(LIMIT | {"repeat": True}, "repeats"), (PROBE, "probes")])
+def test_repeats_and_probes_are_shown_when_asked_for(decision: dict[str, Any], option: str) -> None:
+    """No news, or what a proxy asks to see whether the job decides; --json leaves nothing out."""
+    assert line(decision) is None
+    assert line(decision, **{option: True}) == describe(decision)
+    assert line(decision, as_json=True) == orjson.dumps(decision).decode()
 
 
 @pytest.mark.parametrize(
@@ -260,11 +253,6 @@ def test_names_forge_no_lines(decision: dict[str, Any]) -> None:
         for shown in (line(hostile), line(hostile, as_json=True)):
             assert shown is not None and shown.isprintable()
         assert orjson.loads(line(hostile, as_json=True) or "") == hostile
-
-
-def test_json_is_the_record_itself() -> None:
-    """--json prints what stands on the topic, byte for byte."""
-    assert line(ADMISSION, as_json=True) == orjson.dumps(ADMISSION).decode()
 
 
 def test_garbage_on_the_topic_is_shown_and_does_no_harm() -> None:
