@@ -1,7 +1,6 @@
 """What a KafkaCluster reads of a real cluster, beside what the cluster's own tools say of it."""
 
 import time
-from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
@@ -15,13 +14,6 @@ from streaming.kafka_io.admin_client import AdminClient
 from streaming.laws.backlog.law import judge
 
 MINUTE_MS = 60_000
-
-
-@pytest.fixture
-def looker(cluster: Cluster) -> Iterator[Looker]:
-    """One that looks at the session's cluster."""
-    with Looker(cluster.kafka.bootstrap) as own:
-        yield own
 
 
 def lagging(cluster: Cluster) -> Lagging:

@@ -1,7 +1,6 @@
 """What a KafkaCluster takes from groups: never more than was planned, and nothing it is not sure of."""
 
 import time
-from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
@@ -12,13 +11,6 @@ from streaming.collect.backlog.cluster import CannotEvict
 from streaming.contract.backlog.decisions import EvictionPlan
 
 MINUTE_MS = 60_000
-
-
-@pytest.fixture
-def looker(cluster: Cluster) -> Iterator[Looker]:
-    """One that looks at the session's cluster."""
-    with Looker(cluster.kafka.bootstrap) as own:
-        yield own
 
 
 @pytest.fixture

@@ -2,13 +2,11 @@
 
 import re
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import closing
 
 import pytest
 from backlog_kit import EXCEPTION, counted, full, until_blocked
 from blocked_world import IDEMPOTENT, World, Writer
-from cluster_kit import Cluster
 from confluent_kafka import KafkaError
 from kafka import KafkaProducer
 from kafka.errors import PolicyViolationError
@@ -17,15 +15,6 @@ from proxy_kit import until
 from tls_kit import Way
 from traffic_kit import batch, produce
 from wire_client import WireClient
-
-from streaming.contract.topics import Topics
-
-
-@pytest.fixture
-def world(cluster: Cluster, topics: Topics) -> Iterator[World]:
-    """See there."""
-    with ExitStack() as stack:
-        yield World(cluster, topics, stack)
 
 
 def test_exception_is_told_at_once_with_the_figures(world: World, way: Way) -> None:

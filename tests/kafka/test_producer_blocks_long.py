@@ -5,32 +5,22 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 import yaml
 from backlog_kit import EXCEPTION, counted, full, now_ms, until_blocked
 from blocked_world import IDEMPOTENT, World, Writer
-from cluster_kit import Cluster
 from confluent_kafka import KafkaError, Producer
 from kafka import KafkaProducer
 from process_kit import weir_proxy
 from proxy_kit import until
 
-from streaming.contract.topics import Topics
 from weir.jars.java import java_command
 from weir.stack.kafka import free_port
 
 pytestmark = pytest.mark.soak
-
-
-@pytest.fixture
-def world(cluster: Cluster, topics: Topics) -> Iterator[World]:
-    """See there."""
-    with ExitStack() as stack:
-        yield World(cluster, topics, stack)
 
 
 class Flapping:

@@ -1,6 +1,5 @@
 """Backlogs of share groups (KIP-1226) on a broker that has them, and how they are evicted."""
 
-from collections.abc import Iterator
 from contextlib import closing
 from typing import Self
 
@@ -19,13 +18,6 @@ MEMBER = "A" * 22
 RECORDS = 20
 NOT_LEADER = 6
 NOW_MS = 1_795_000_000_000
-
-
-@pytest.fixture
-def looker(cluster: Cluster) -> Iterator[Looker]:
-    """One that looks at it."""
-    with Looker(cluster.kafka.bootstrap) as own:
-        yield own
 
 
 class Shared(Lagging):

@@ -5,6 +5,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from creation_proxy_kit import deciding_proxy
 from pulsar_backlog_rig import Rig
 from pulsar_kit import Admin, running_pulsar
 from pulsar_proxy_kit import PulsarThread, bare_proxy
@@ -38,6 +39,13 @@ def proxy(
     own = {"tls": Authority(tmp_path_factory.mktemp("ca")).door()} if secured else {}
     with bare_proxy(pulsar.service, own=own, joining_fraction=1.0) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def deciding(pulsar: LocalPulsar) -> Iterator[PulsarThread]:
+    """A proxy that decides who may create topics."""
+    with deciding_proxy(pulsar.service) as thread:
+        yield thread
 
 
 @pytest.fixture

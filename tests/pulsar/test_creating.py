@@ -2,13 +2,12 @@
 
 import subprocess
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pulsar as client_library
 import pytest
-from creation_proxy_kit import Limited, deciding_proxy
+from creation_proxy_kit import Limited
 from proxy_kit import until
 from pulsar_kit import CLIENTS_LOG, Admin, fresh
 from pulsar_proxy_kit import PulsarThread
@@ -18,13 +17,6 @@ from weir.stack.pulsar import LocalPulsar
 
 LONG = {"controller_mutation_rate": 0.01, "controller_mutation_burst": 1}
 """After two mutations the wait is longer than any that is waited."""
-
-
-@pytest.fixture(scope="module")
-def deciding(pulsar: LocalPulsar) -> Iterator[PulsarThread]:
-    """A proxy before the broker."""
-    with deciding_proxy(pulsar.service) as thread:
-        yield thread
 
 
 @pytest.fixture

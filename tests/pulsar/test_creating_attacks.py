@@ -5,11 +5,10 @@ debt) and not one more.
 """
 
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
-from creation_proxy_kit import Limited, deciding_proxy
+from creation_proxy_kit import Limited
 from proxy_kit import until
 from pulsar_kit import Admin, fresh
 from pulsar_proxy_kit import PulsarThread
@@ -26,19 +25,11 @@ from enforcer.wire.pulsar.frames import (
     SUBSCRIBE,
     UNSUBSCRIBE,
 )
-from weir.stack.pulsar import LocalPulsar
 
 pytestmark = pytest.mark.soak
 
 CREATED = 3
 """Topics that the quota allows."""
-
-
-@pytest.fixture(scope="module")
-def deciding(pulsar: LocalPulsar) -> Iterator[PulsarThread]:
-    """A proxy before the broker."""
-    with deciding_proxy(pulsar.service) as thread:
-        yield thread
 
 
 @pytest.fixture
