@@ -1,7 +1,7 @@
 """What is held of several consumers that share a limit."""
 
 import pytest
-from pulsar_delivery_kit import ModelLink, World, per_subscription
+from pulsar_delivery_kit import ModelLink, World, per_subscription, reading
 
 
 def test_who_shares_a_limit_reads_its_broker_on_at_half(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -24,9 +24,7 @@ def test_who_shares_a_limit_reads_its_broker_on_at_half(monkeypatch: pytest.Monk
 
 def test_who_adds_nothing_to_too_much_is_read_on() -> None:
     """Stopped in the midst of a frame nothing else of its broker's, or of ours, would reach its client."""
-    world = World()
-    link = ModelLink(world)
-    link.subscribe(1, queue=1_000)
+    world, link = reading(queue=1_000)
     world.run(20)
     world.put(per_subscription(10))
     world.run(30)

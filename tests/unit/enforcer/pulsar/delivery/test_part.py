@@ -231,9 +231,7 @@ def test_too_much_held_stops_reading_the_broker_until_half_is_gone(monkeypatch: 
     for total, each in ((1 << 28, 5_000), (5_000, 1 << 25)):
         monkeypatch.setattr("enforcer.pulsar.delivery.part.HELD_MESSAGE_BYTES", each)
         monkeypatch.setattr("enforcer.pulsar.delivery.part.HELD_TOTAL_BYTES", total)
-        world = World()
-        link = ModelLink(world)
-        link.subscribe(1, queue=1_000)
+        world, link = reading(queue=1_000)
         world.run(20)
         world.put(per_subscription(10))
         world.run(30)
