@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import uvicorn
 from each_kit import each
+from waiting_kit import until
 
 from enforcer.control import connections
 from enforcer.control.connections import LASTS, Connections, GuardedProtocol
@@ -129,13 +130,6 @@ async def served(**settings: Any) -> AsyncIterator[Server]:
     async with asyncio.timeout(LIMIT_S), server.run():
         yield server
     await until(lambda: not server.open)
-
-
-async def until(found: Callable[[], Any]) -> None:
-    """Wait for what a metric says."""
-    async with asyncio.timeout(LIMIT_S):
-        while not found():  # noqa: ASYNC110  # no event tells of a metric
-            await asyncio.sleep(0.01)
 
 
 async def end_of(client: Client) -> float:

@@ -1,7 +1,7 @@
 """`GET /weir/v1/stream`: what comes, when it ends, and how many there may be."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, cast
 
@@ -10,6 +10,7 @@ import pytest
 from admin_api_kit import MemoryStore, parts
 from entity_kit import admission, decided, dispatch, share
 from fastapi import FastAPI
+from waiting_kit import until
 
 from enforcer.control.access.tokens import Grant, Role, digest_of
 from enforcer.control.answers import stream
@@ -63,13 +64,6 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Parts]:
     monkeypatch.setattr(stream, "EVERY_S", 0.02)
     monkeypatch.setattr(stream, "_SPACING_S", 0.0)
     yield parts(LOOK, TEAM)
-
-
-async def until(what: Callable[[], bool]) -> None:
-    """Let others work until it is so."""
-    async with asyncio.timeout(20):
-        while not what():  # noqa: ASYNC110  # what is looked at has no event
-            await asyncio.sleep(0.005)
 
 
 def opened(made: Parts, listener: Listener, app: FastAPI | None = None) -> "asyncio.Task[None]":

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from pulsar_rig import PulsarRig, connected
+from waiting_kit import until
 
 from enforcer.wire.pulsar import frames
 from enforcer.wire.pulsar.commands import CONNECTION, LookupType, ServerError, command, error, parse
@@ -115,15 +116,6 @@ class Broker:
         splitter.wanted = frozenset(range(128))
         while data := await reader.read(1_000):
             splitter.feed(data)
-
-
-async def until(found: Callable[[], Any]) -> None:
-    """Wait until it is true."""
-    for _ in range(int(WAIT_S / 0.005)):
-        if found():
-            return
-        await asyncio.sleep(0.005)
-    raise AssertionError("it never came true")
 
 
 def run(test: Callable[[], Awaitable[None]]) -> None:

@@ -2,23 +2,16 @@
 
 import asyncio
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from collector_kit import EVICTS, NAME, TOPIC, Desk, FakeCluster, policies, rig
+from waiting_kit import until
 
 from streaming.collect.backlog import collector as module
 from streaming.collect.backlog.cluster import RoundQuestion, RoundResult
 from streaming.collect.backlog.collector import Outcome
 from streaming.contract.errors import TakenOver, WeirError
-
-
-async def reached(condition: Callable[[], bool]) -> None:
-    """Wait until it is."""
-    async with asyncio.timeout(20):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.001)
 
 
 class Asked(FakeCluster):
@@ -123,11 +116,11 @@ async def test_checks_follow_the_interval_that_is_in_force(monkeypatch: pytest.M
 
     cluster.before["look"] = one_at_a_time
     task = asyncio.create_task(desk.collector.run(lambda: checked.append(None)))
-    await reached(lambda: len(checked) == 1)
+    await until(lambda: len(checked) == 1)
     await asyncio.sleep(0.05)
     assert len(checked) == 1
     desk.entries = policies(backlogQuotaCheckIntervalInSeconds=1)
-    await reached(lambda: len(checked) == 3)
+    await until(lambda: len(checked) == 3)
     assert begun[2] - begun[1] > 0.9
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -151,7 +144,7 @@ async def test_a_check_that_takes_too_long_is_said(
 
     cluster.before["look"] = slow
     task = asyncio.create_task(desk.collector.run(checked))
-    await reached(lambda: done >= 4)
+    await until(lambda: done >= 4)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert desk.value("weir_backlog_behind_total") >= 3
