@@ -36,12 +36,6 @@ def raising(error: BaseException) -> Callable[[Any], int]:
     return run
 
 
-def test_status_is_what_the_command_returns(command: Any) -> None:
-    """0 for done, and whatever else a command says."""
-    command(lambda args: 0)
-    assert cli.main(["up"]) == 0
-
-
 def test_wrong_configuration_prints_every_problem_and_ends_with_2(command: Any, capsys: Any) -> None:
     """One line per problem on stderr, in the form FILE:LINE: path: message."""
     problems = [
