@@ -12,27 +12,23 @@ from proxy_kit import ProxyThread, until
 from wire_client import WireClient, create_request, errors
 
 
-@pytest.mark.parametrize("end", [socket.socket.close, reset])
-def test_one_record_each_then_gone(cluster: Cluster, proxy: ProxyThread, end: End) -> None:
-    """200 connections that send one acks=0 Produce and end at once, mostly before there is a broker's."""
+@pytest.mark.parametrize(
+    ("clients", "requests", "acks", "end"),
+    [
+        (200, 1, 0, socket.socket.close), (200, 1, 0, reset),
+        (10, 20, 0, socket.socket.close), (10, 20, 1, socket.socket.close),
+        *(pytest.param(10, 20, acks, reset, marks=pytest.mark.soak) for acks in (0, 1)),
+    ],
+)  # fmt: skip
+def test_requests_then_gone(
+    cluster: Cluster, proxy: ProxyThread, clients: int, requests: int, acks: int, end: End
+) -> None:
+    """One each, mostly before there is a broker's connection, or many, before any answer."""
     topic = created(cluster, fresh("early"))
-    request = produced(topic, acks=0)
-    for _ in range(200):
+    sent = produced(topic, acks) * requests
+    for _ in range(clients):
         client = socket.create_connection(address(proxy.bootstrap))
-        client.sendall(request)
-        end(client)
-    assert settled(cluster, topic, 200) == 200
-    until(lambda: proxy.metric("connections") == 0)
-
-
-@pytest.mark.parametrize("end", [socket.socket.close, pytest.param(reset, marks=pytest.mark.soak)])
-@pytest.mark.parametrize("acks", [0, 1])
-def test_many_requests_then_gone(cluster: Cluster, proxy: ProxyThread, end: End, acks: int) -> None:
-    """Twenty requests on one connection, then the end, before any answer."""
-    topic = created(cluster, fresh("early"))
-    for _ in range(10):
-        client = socket.create_connection(address(proxy.bootstrap))
-        client.sendall(produced(topic, acks) * 20)
+        client.sendall(sent)
         end(client)
     assert settled(cluster, topic, 200) == 200
     until(lambda: proxy.metric("connections") == 0)

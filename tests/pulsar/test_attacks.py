@@ -136,22 +136,16 @@ def test_a_number_that_is_given_again_and_again(limit: Limited, pulsar: LocalPul
         assert came(raw) <= MOST
 
 
-@pytest.mark.parametrize("spelling", ["Persistent://", "PERSISTENT://"])
-def test_names_in_capitals(limit: Limited, topic: str, spelling: str) -> None:
-    """Brokers read them."""
+@pytest.mark.parametrize(
+    ("scheme", "subscription"), [("Persistent://", ""), ("PERSISTENT://", ""), ("persistent://", "s" * 5_000)]
+)
+def test_names_in_capitals_and_very_long_ones(
+    limit: Limited, topic: str, scheme: str, subscription: str
+) -> None:
+    """Brokers read capitals, and keep no reader's name anywhere."""
     with RawPulsar(limit.service, "mallory") as raw:
         looked_up(raw, topic)
-        raw.send(subscribe(topic.replace("persistent://", spelling)))
-        raw.answers(1)
-        raw.send(flow())
-        assert came(raw) <= MOST
-
-
-def test_very_long_names_of_subscriptions(limit: Limited, topic: str) -> None:
-    """Brokers keep no reader's name anywhere."""
-    with RawPulsar(limit.service, "mallory") as raw:
-        looked_up(raw, topic)
-        raw.send(subscribe(topic, subscription="s" * 5_000))
+        raw.send(subscribe(topic.replace("persistent://", scheme), subscription=subscription))
         raw.answers(1)
         raw.send(flow())
         assert came(raw) <= MOST
