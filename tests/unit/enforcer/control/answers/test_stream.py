@@ -119,16 +119,6 @@ async def test_a_slow_reader_is_dropped(made: Parts, monkeypatch: pytest.MonkeyP
     assert ended(made, "slow") == 1
 
 
-async def test_a_token_that_is_none_any_more_ends_it(made: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not only the next request."""
-    listener = Listener()
-    task = opened(made, listener)
-    await until(lambda: bool(listener.events))
-    monkeypatch.setattr(made.tokens, "in_force", lambda _reads: [TEAM])
-    await asyncio.wait_for(task, 20)
-    assert ended(made, "stopped") == 1
-
-
 async def test_there_are_few_and_a_tenant_sees_its_own(made: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
     """503 for one too many, 403 for another's entity, 400 for what cannot be asked."""
     app = create_app(made)
@@ -169,13 +159,17 @@ async def test_nothing_of_it_stays_when_its_client_leaves(made: Parts) -> None:
     await until(lambda: asyncio.all_tasks() <= before)
 
 
-async def test_it_goes_by_what_its_token_allows_now(made: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that is for fewer tenants than when it began ends it: it would go on telling of the others."""
-    listener = Listener(token="acme")
+@pytest.mark.parametrize(
+    ("token", "in_force"), [("look", [TEAM]), ("acme", [LOOK, replace(TEAM, tenants=frozenset({"other"}))])]
+)
+async def test_it_goes_by_what_its_token_allows_now(
+    made: Parts, token: str, in_force: list[Grant], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None any more ends it, and fewer tenants than when it began: it would go on telling of the others."""
+    listener = Listener(token=token)
     task = opened(made, listener)
     await until(lambda: bool(listener.events))
-    less = replace(TEAM, tenants=frozenset({"other"}))
-    monkeypatch.setattr(made.tokens, "in_force", lambda _reads: [LOOK, less])
+    monkeypatch.setattr(made.tokens, "in_force", lambda _reads: in_force)
     await asyncio.wait_for(task, 20)
     assert ended(made, "stopped") == 1
 
