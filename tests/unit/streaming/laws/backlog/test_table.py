@@ -4,6 +4,7 @@ from typing import Any
 
 import orjson
 from broker_law_kit import T0, Event, replay
+from event_kit import backlog
 from hypothesis import given
 from hypothesis import strategies as st
 from property_kit import tries
@@ -25,26 +26,21 @@ def reports(draw: st.DrawFn) -> Event:
     """Any report, numbers beyond doubles and 64 bits among those of its ledgers."""
     ids = sorted(draw(st.lists(st.integers(0, 20), max_size=5, unique=True)))
     times = st.none() | st.integers(0, 200_000).map(lambda ago: T0 - ago) | st.just(BIG)
-    return {
-        "type": "backlog",
-        "id": "k",
-        "ts": T0,
-        "topic": "persistent://acme/orders/t1",
-        "ledgers": [
-            {"id": name, "entries": draw(COUNTS), "size": draw(SIZES), "closeTime": draw(times)}
-            for name in ids
-        ],
-        "subscriptions": [
-            {
-                "name": name,
-                "ledger": draw(st.sampled_from([*ids, -1, 7])),
-                "entry": draw(st.integers(-1, 13) | st.sampled_from([2**53 - 1, BIG])),
-                "durable": draw(st.integers(0, 4)) > 0,
-                "oldestPublishTime": draw(times),
-            }
-            for name in draw(st.lists(st.sampled_from(["a", "b", "é", "B", '"']), max_size=5, unique=True))
-        ],
-    }
+    ledgers = [
+        {"id": name, "entries": draw(COUNTS), "size": draw(SIZES), "closeTime": draw(times)} for name in ids
+    ]
+    names = draw(st.lists(st.sampled_from(["a", "b", "é", "B", '"']), max_size=5, unique=True))
+    subscriptions = [
+        {
+            "name": name,
+            "ledger": draw(st.sampled_from([*ids, -1, 7])),
+            "entry": draw(st.integers(-1, 13) | st.sampled_from([2**53 - 1, BIG])),
+            "durable": draw(st.integers(0, 4)) > 0,
+            "oldestPublishTime": draw(times),
+        }
+        for name in names
+    ]
+    return backlog(ledgers, *subscriptions)
 
 
 @st.composite

@@ -5,6 +5,7 @@ from typing import Any, SupportsIndex
 
 import orjson
 import pytest
+from event_kit import tick
 from law_kit import T0, Event, Shard, policy, quota, refund, request
 
 from streaming.laws.mutation import statements
@@ -45,10 +46,6 @@ def live(initial: dict[str, Any] = BUCKET) -> Shard:
 
 def own(event: Event) -> Event:
     return event | {"subject": SUBJECT}
-
-
-def tick(at_ms: int) -> Event:
-    return {"type": "tick", "id": "t", "ts": T0 + at_ms}
 
 
 def test_what_the_law_says_too_is_confirmed_without_a_word() -> None:
