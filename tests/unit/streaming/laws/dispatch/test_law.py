@@ -320,20 +320,3 @@ def test_late_deliveries_say_when_they_were_applied() -> None:
     assert "applied_ts" not in first and "applied_ts" not in fresh
     assert (late["ts"], late["applied_ts"]) == (T0 + 900, T0 + 1000)
     assert late["acquired"] == {"subscription": {"msgs": 12, "bytes": 0}}
-
-
-def test_consumers_without_a_group_count_at_topic_and_broker() -> None:
-    """The empty subscription has no limit of its own."""
-    policies = {NAMESPACE: {"dispatchRate": rate(20), "subscriptionDispatchRate": rate(5)}}
-    (decision,) = run(policies, delivery(0, 7, subscription="", proxy="p1"))
-    assert decision["available"]["msgs"] == 13
-    assert decision["acquired"] == {"topic": {"msgs": 7, "bytes": 0}}
-
-
-def test_a_rate_across_brokers_is_no_affair_of_one_broker() -> None:
-    """It is shared out as a group; the other levels apply as before."""
-    shared = {"dispatchThrottlingRateInMsg": 5, "across_brokers": True}
-    policies = {NAMESPACE: {"dispatchRate": shared, "subscriptionDispatchRate": rate(20)}}
-    (decision,) = run(policies, delivery(0, 7, proxy="p1"))
-    assert decision["available"]["msgs"] == 13
-    assert decision["acquired"] == {"subscription": {"msgs": 7, "bytes": 0}}
