@@ -113,7 +113,7 @@ class DispatchTable(SubjectTable, LawState):
     def fold(self, batch: Batch) -> DecisionRows:
         """Decide deliveries in order: one decision each."""
         deliveries: Deliveries = batch.events
-        rows, at = self._rows_of(deliveries), deliveries.at
+        rows, at = self.rows_of(deliveries), deliveries.at
         # A broker's time never goes back, so the policies that it is judged by do not either.
         last, rolled_at = self.state["last"], self.state["rolled_at"]
         at = np.maximum(at, np.maximum(last[rows[:, 0]], rolled_at[rows].max(axis=1)))
@@ -129,14 +129,14 @@ class DispatchTable(SubjectTable, LawState):
         debt stays, however old: a period may last a day. Changes of policy up to `horizon` are settled for
         all, so that the timeline may forget them.
         """
-        self._settle(np.arange(len(self)), horizon, timeline)
+        self.settle(np.arange(len(self)), horizon, timeline)
         idle = np.flatnonzero(self.state["last"] < horizon - FORGET_MS)
         self._roll(idle, timeline.at(horizon), horizon)
         keep = np.ones(len(self), dtype=np.bool_)
         keep[idle] = self.state["acquired"][idle].any(axis=1)
         self.keep(keep)
 
-    def _rows_of(self, deliveries: Deliveries) -> Integers:
+    def rows_of(self, deliveries: Deliveries) -> Integers:
         """The rows of each delivery's broker, topic and subscription; new ones have delivered nothing yet."""
         names = pa.concat_arrays(deliveries.names)
         rows = self.rows(names)
@@ -164,7 +164,7 @@ class DispatchTable(SubjectTable, LawState):
         """
         policies = timeline.at(since)
         present = np.flatnonzero(np.bincount(rows[order].ravel(), minlength=len(self)))
-        self._settle(present, since, timeline)
+        self.settle(present, since, timeline)
         limits = limits_of(policies)
         number = limits.of(self.names.take(pa.array(present)))
         rate = np.zeros((len(self), len(DIMENSIONS)), dtype=np.int64)
@@ -186,7 +186,7 @@ class DispatchTable(SubjectTable, LawState):
             results.owed_ms,
         )  # fmt: skip
 
-    def _settle(self, rows: Integers, upto: int, timeline: PolicyTimeline) -> None:
+    def settle(self, rows: Integers, upto: int, timeline: PolicyTimeline) -> None:
         """Pay off the periods before each change up to `upto` by the rates before it, in these rows.
 
         So what was delivered before a change is paid by the rates of its time, whenever the next event is.

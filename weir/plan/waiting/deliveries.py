@@ -12,29 +12,22 @@ from streaming.columns.compiled import machine
 from streaming.columns.outputs import DecisionRows
 from streaming.laws.dispatch.deliveries import Deliveries
 from streaming.laws.dispatch.law import DIMENSIONS, LEVELS, SEEN_BYTES, SEEN_ENTRIES, SEEN_MSGS
-from streaming.laws.dispatch.table import limits_of
+from streaming.laws.dispatch.table import DispatchTable, limits_of
 from streaming.laws.law import FOR_EVER, Batch
 from streaming.policy.dispatch_limits import NO_LIMIT
 from streaming.policy.policy_set import Section
 from streaming.policy.timeline import PolicyTimeline
-from streaming.state.subject_table import SubjectTable
 from weir.plan.verdicts import THROTTLED, Verdicts
-from weir.plan.waiting.queues import HELD_MAX, NOBODY, NOT_DUE, deliver
+from weir.plan.waiting.queues import HELD_MAX, NOBODY, deliver
 
 _deliver = machine(deliver)
-RATES_MAX: Final = 2**22
-"""Rates of counters between changes of policy that are laid out at once."""
 _GIVEN: Final = np.dtype(
     [
-        ("own_at", np.int64), ("due", np.int64), ("units", np.int64), ("size", np.int64),
-        ("charged", np.bool_), ("rows", np.int64, len(LEVELS)),
+        ("own_at", np.int64), ("units", np.int64), ("size", np.int64), ("charged", np.bool_),
+        ("rows", np.int64, len(LEVELS)),
     ]
 )  # fmt: skip
-"""What is known of a delivery: when it was made and when it is, what it counts, and in whose counters."""
-
-
-class _Counters(SubjectTable):
-    dtype = np.dtype([("acquired", np.int64, len(DIMENSIONS)), ("rolled_at", np.int64)])
+"""What is known of a delivery: when it was made, what it counts, and in whose counters."""
 
 
 class DeliveriesThatWait:
@@ -51,7 +44,7 @@ class DeliveriesThatWait:
 
     def __init__(self, timeline: PolicyTimeline) -> None:
         self.beyond = 0
-        self._timeline, self._counters, self._since = timeline, _Counters(), 0
+        self._timeline, self._counters, self._since = timeline, DispatchTable(), 0
         self._held = np.zeros(0, dtype=_GIVEN)
         self._verdicts: Verdicts | None = None
 
@@ -78,7 +71,7 @@ class DeliveriesThatWait:
     def _given(self, given: Deliveries, timeline: PolicyTimeline) -> NDArray[np.void]:
         """What comes next."""
         rows = np.zeros(len(given.at), dtype=_GIVEN)
-        rows["own_at"], rows["due"], rows["size"] = given.at, NOT_DUE, given.delivered[:, SEEN_BYTES]
+        rows["own_at"], rows["size"] = given.at, given.delivered[:, SEEN_BYTES]
         first = int(given.at.min())
         for since in (first, *timeline.changes(first, int(given.at.max()))):
             broker = timeline.at(since).entries.get(Section.BROKER, {})
@@ -87,52 +80,42 @@ class DeliveriesThatWait:
             rows["units"][later] = given.delivered[later, SEEN_ENTRIES if by_entry else SEEN_MSGS]
             all_charged = broker.get("dispatchThrottlingOnNonBacklogConsumerEnabled", True)
             rows["charged"][later] = given.backlog[later] | all_charged
-        names = pa.concat_arrays(given.names)
-        place = self._counters.rows(names)
-        fresh = np.flatnonzero(place < 0)
-        place[fresh] = self._counters.add(names.take(pa.array(fresh)))
-        rows["rows"] = place[given.places + np.cumsum([0, *map(len, given.names[:-1])])]
+        rows["rows"] = self._counters.rows_of(given)
         return rows
 
     def _deliver(
         self, held: NDArray[np.void], upto: int, outcome: NDArray[np.int8], delay_ms: Integers
     ) -> NDArray[np.bool_]:
         """Deliver all that are made before a time; which ones still wait."""
-        since = max(self._since, int(np.maximum(held["own_at"], held["due"]).min()))
-        changes, waits = self._timeline.changes(since, upto), np.ones(len(held), dtype=np.bool_)
-        at_once = max(1, RATES_MAX // len(self._counters))
-        for end in (*changes[at_once::at_once], upto):
+        since, waits = max(self._since, int(held["own_at"].min())), np.ones(len(held), dtype=np.bool_)
+        for end in (*sorted({at for at, _ in self._timeline.changed(since, upto - 1)}), upto):
             which = np.flatnonzero(waits)
-            some, said, waited = held[which], outcome[which], delay_ms[which]
-            waits[which] = self._deliver_some(some, since, end, said, waited)
-            held[which], outcome[which], delay_ms[which], since = some, said, waited, end
+            said, waited = outcome[which], delay_ms[which]
+            waits[which] = self._deliver_some(held[which], since, end, said, waited)
+            outcome[which], delay_ms[which], since = said, waited, end
         self._since = upto
         return waits
 
     def _deliver_some(
         self, held: NDArray[np.void], since: int, upto: int, outcome: NDArray[np.int8], delay_ms: Integers
     ) -> NDArray[np.bool_]:
-        """The same from a time on, between which there are few changes of policy."""
+        """The same from a time on, after which no policy changes."""
         if not len(held):
             return np.zeros(0, dtype=np.bool_)
-        changes = [at for at in self._timeline.changes(since, upto) if at < upto]
-        present = np.unique(held["rows"])
-        names = self._counters.names.take(pa.array(present))
-        rate = np.zeros((1 + len(changes), len(self._counters), len(DIMENSIONS)), dtype=np.int64)
-        period_ms = np.full(rate.shape[:2], NO_LIMIT.period_ms)
-        for stage, at in enumerate((since, *changes)):
-            policies = self._timeline.at(at)
-            limits = limits_of(policies)
-            number = limits.of(names)
-            if not policies.tracks:
-                rate[stage, present] = limits.field("rate", number, NO_LIMIT.rate)
-            period_ms[stage, present] = limits.field("period_ms", number, NO_LIMIT.period_ms)
+        present, counters, policies = np.unique(held["rows"]), self._counters, self._timeline.at(since)
+        counters.settle(present, since, self._timeline)
+        rate = np.zeros((len(counters), len(DIMENSIONS)), dtype=np.int64)
+        period_ms = np.full(len(counters), NO_LIMIT.period_ms)
+        limits = limits_of(policies)
+        number = limits.of(counters.names.take(pa.array(present)))
+        if not policies.tracks:
+            rate[present] = limits.field("rate", number, NO_LIMIT.rate)
+        period_ms[present] = limits.field("period_ms", number, NO_LIMIT.period_ms)
         own = {name: np.ascontiguousarray(held[name]) for name in held.dtype.names or ()}
-        waits, state = np.ones(len(held), dtype=np.bool_), self._counters.state
+        waits = np.ones(len(held), dtype=np.bool_)
         _deliver(
-            upto, own["rows"][:, -1].copy(), own["own_at"], own["due"], own["units"], own["size"],
-            own["charged"], own["rows"], np.array(changes, dtype=np.int64), rate, period_ms,
-            state["acquired"], state["rolled_at"], outcome, delay_ms, waits,
+            since, upto, own["rows"][:, -1].copy(), own["own_at"], own["units"], own["size"], own["charged"],
+            own["rows"], rate, period_ms, counters.column("acquired"), counters.column("rolled_at"), outcome,
+            delay_ms, waits,
         )  # fmt: skip
-        held["due"] = own["due"]
         return waits

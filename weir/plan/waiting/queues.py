@@ -8,7 +8,6 @@ from heapq import heappop, heappush
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from streaming.columns.byte_strings import Integers
 from streaming.columns.compilable import compilable
@@ -132,47 +131,42 @@ def ask(
 
 @compilable
 def deliver(
-    upto: int, reader: Integers, own_at: Integers, due: Integers, units: Integers, size: Integers,
-    charged: Flags, rows: Integers, changes: Integers, rate: NDArray[np.int64],
-    period_ms: NDArray[np.int64], acquired: NDArray[np.int64], rolled_at: Integers, outcome: Outcomes,
-    delay_ms: Integers, open: Flags,
+    since: int, upto: int, reader: Integers, own_at: Integers, units: Integers, size: Integers,
+    charged: Flags, rows: Integers, rate: Integers, period_ms: Integers, acquired: Integers,
+    rolled_at: Integers, outcome: Outcomes, delay_ms: Integers, open: Flags,
 ) -> None:  # fmt: skip
     """Deliver to each reader in its order, only while something is left in all its counters, up to a time.
 
     Args:
+        since: ms; what waits is tried again then: other rates may let it go earlier, by the same it waits on.
         upto: ms; what would be delivered then or later stays open.
         reader: whose each delivery is; broker, topic and subscription make one.
         own_at: when each was delivered, ms.
-        due: of whatever is its reader's first: when it is made, ms; NOT_DUE: of others. Changed in place.
         units, size: messages, or entries where those count, and bytes of each.
         charged: whether it is charged.
         rows: of each one's broker, topic and subscription.
-        changes: times (ms) from which other rates hold,
-        rate, period_ms: of each counter: before the first change, then after each.
+        rate, period_ms: of each counter.
         acquired, rolled_at: what each counter holds, and up to when it is paid off; changed in place.
         outcome, delay_ms: out, of those that are not open any more.
         open: all of them at first; changed in place.
     """
     first, behind = lined_up(reader)
-    heap = [(max(due[place], own_at[place]), place) for place in first if place != _LAST]
+    heap = [(max(since, own_at[place]), place) for place in first if place != _LAST]
     heap.sort()
     while len(heap) > 0 and heap[0][0] < upto:
         now, place = heappop(heap)
-        stage = np.searchsorted(changes, now, side="right")
         for row in rows[place]:
-            roll_row(acquired[row], rate[stage, row], period_ms[stage, row], rolled_at[row], now)
+            roll_row(acquired[row], rate[row], period_ms[row], rolled_at[row], now)
             rolled_at[row] = now
-        wait_ms, _ = last_to_free(acquired, rate[stage], period_ms[stage], rows[place], now)
+        wait_ms, _ = last_to_free(acquired, rate, period_ms, rows[place], now)
         if wait_ms > 0 and now < EXACT_MAX:
-            due[place] = now + min(wait_ms, EXACT_MAX)
-            heappush(heap, (due[place], place))
+            heappush(heap, (now + min(wait_ms, EXACT_MAX), place))
             continue
         if charged[place]:
             for row in rows[place]:
-                charge_row(acquired[row], rate[stage, row], units[place], size[place])
+                charge_row(acquired[row], rate[row], units[place], size[place])
         delay_ms[place], open[place] = now - own_at[place], False
         outcome[place] = THROTTLED if now > own_at[place] else ALLOWED
         following = behind[place]
         if following != _LAST:
-            due[following] = max(now, own_at[following])
-            heappush(heap, (due[following], following))
+            heappush(heap, (max(now, own_at[following]), following))

@@ -44,27 +44,19 @@ def test_a_plan_in_stretches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, co
     assert told(tmp_path, disorder) == other
 
 
-def test_rates_between_changes_of_policy_have_a_bound(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A table of all changes and all counters would have none; in parts it comes to the same."""
-    limits = [{"subscriptionDispatchRate": {"dispatchThrottlingRateInMsg": rate}} for rate in (5, 40)]
-    events = [policy(500 * n + 7, "namespaces.acme/orders", limits[n % 2]) for n in range(20)]
+def rated(rate: int) -> Any:
+    """So many messages a second to each subscription of acme/orders, as the value of its entry."""
+    return dispatched(rate)["namespaces"]["acme/orders"]
+
+
+def test_changes_of_dispatch_rates_in_stretches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However the log is cut between them: who waits looks again at each, and when a stretch begins."""
+    events = [policy(500 * n + 7, "namespaces.acme/orders", rated((5, 40)[n % 2])) for n in range(20)]
     events += [delivery(at, 2 + at % 3, subscription=f"s{at % 7}") for at in range(0, 10_000, 50)]
     log = file_of(tmp_path, "log.jsonl", *sorted(events, key=lambda event: event["ts"]))
-    made, deliver = list[tuple[int, ...]](), deliveries._deliver
-
-    def noted(*given: Any) -> None:
-        made.append(given[9].shape)
-        deliver(*given)
-
-    monkeypatch.setattr(deliveries, "_deliver", noted)
     whole = told(tmp_path, log)
-    counters = max(width for _, width, _ in made)
-    assert max(made)[0] == 21
-    monkeypatch.setattr(deliveries, "RATES_MAX", 3 * counters)
-    made.clear()
-    assert told(tmp_path, log) == whole and max(made)[0] == 4
+    cut(monkeypatch)
+    assert told(tmp_path, log) == whole
 
 
 def shared(rate: int, seconds: int = 5) -> Any:

@@ -7,7 +7,7 @@ import pytest
 from event_kit import TOPIC, delivery, report, sample
 from hypothesis import given
 from hypothesis import strategies as st
-from law_kit import refund, request
+from law_kit import policy, refund, request
 from plan_kit import dispatched, grouped, outcomes, plan_of, planned, quotas_of
 
 from weir.plan.sides import Plan
@@ -83,6 +83,25 @@ def test_a_subscription_gets_nothing_while_its_counter_has_nothing(tmp_path: Pat
     """Thirty at ten a second hold the next ones up to the third period."""
     given = [delivery(at, msgs=count) for at, count in ((0, 30), (100, 1), (5000, 1))]
     assert waited(plan_of(tmp_path, given, {}, dispatched(10)), f"{TOPIC}/sub1") == [[2, 1, 0], 2900]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "given", "at_ms", "expected"),
+    [
+        # 3,600 at one a second would hold the next up for an hour; a second later a thousand are.
+        (1, 1000, ((0, 3600), (100, 1)), 1000, [[1, 1, 0], 2900]),
+        # What was delivered under the wide rate is paid off by it.
+        (1000, 1, ((0, 5000), (11_000, 1)), 10_000, [[2, 0, 0], 0]),
+    ],
+)
+def test_changed_rates_hold_for_who_waits_from_then_on_and_not_before(
+    tmp_path: Path, before: int, after: int, given: Any, at_ms: int, expected: Any
+) -> None:
+    """It waited as long as the former rate said, and debts were paid by the later one."""
+    change = policy(at_ms, "namespaces.acme/orders", dispatched(after)["namespaces"]["acme/orders"])
+    events = sorted([change, *(delivery(at, msgs) for at, msgs in given)], key=lambda event: event["ts"])
+    row = plan_of(tmp_path, events, dispatched(before), {}).waiting_rows["dispatch", f"{TOPIC}/sub1"]
+    assert [row.counts.outcomes[0].tolist(), row.delay_ms[0]["max"]] == expected
 
 
 def test_a_broker_sends_later_what_is_beyond_its_share(tmp_path: Path) -> None:
