@@ -13,8 +13,9 @@ from weir.logs.sorted_lines import SortedLines
 def test_they_come_in_order_from_memory_and_from_files(
     monkeypatch: pytest.MonkeyPatch, run_bytes: int
 ) -> None:
-    """By time, rank, turn and arrival; one run, some, or one a line."""
+    """By time, rank, turn and arrival; one run, some, or one a line, of which few are open at a time."""
     monkeypatch.setattr(sorted_lines, "RUN_BYTES", run_bytes)
+    monkeypatch.setattr(sorted_lines, "RUNS_MAX", 7)
     draw = random.Random(1)
     given = [Line(draw.randrange(5), 1, draw.randrange(3), "t", 0, offset, -1, b"x") for offset in range(40)]
     draw.shuffle(given)
@@ -22,3 +23,4 @@ def test_they_come_in_order_from_memory_and_from_files(
         for line in given:
             lines.add(line)
         assert list(lines) == sorted(given)
+        assert len(lines._runs) + len(lines._merged) <= 11
