@@ -11,6 +11,7 @@ from simulated_case import END_MS
 from enforcer.core.membership import ALIVE_EVERY_MS, UNACKNOWLEDGED_MS
 from streaming.contract.names import PROBE_SUFFIX
 from streaming.policy.policy_set import Algorithm, Decide, MutationQuota
+from streaming.policy.timeline import PolicyTimeline
 from weir.simulate.failures.excess import Found
 from weir.simulate.failures.mutations import Mutations
 from weir.simulate.failures.proxy import LOOK_MS
@@ -143,7 +144,7 @@ def above(history: History) -> Iterator[str]:
         if one["n"] in history.request and history.forgotten(one["n"])
     )
     for stretch in stretches.values():
-        passed = Mutations((), Found(0))
+        passed = Mutations((), Found(0), PolicyTimeline())
         for one in stretch:
             strict, mutations = history.asked[one["n"]]["strict"], sum(one["items"].values())
             passed.passed(one["at"] + T0, _quota(one["quota"]), mutations, strict=strict)

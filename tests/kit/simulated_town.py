@@ -15,6 +15,7 @@ from enforcer.core.settings import OnLate, ProxySettings
 from enforcer.laws.mutation.request import Reply
 from streaming.contract.events import parse
 from streaming.laws.mutation.rates import FULL
+from streaming.policy.timeline import PolicyTimeline
 from weir.simulate.failures.excess import Found
 from weir.simulate.failures.mutations import Asking, Mutations
 from weir.simulate.failures.proxy import Proxy
@@ -104,7 +105,7 @@ class Town:
         self.case, self.job = case, job
         self.entries: list[dict[str, Any]] = []
         self.settings = ProxySettings(on_late_decision=OnLate(case.on_late))
-        self.traffic = Mutations([], Found(0))
+        self.traffic = Mutations([], Found(0), PolicyTimeline())
         self.lives: list[Life] = []
         self.clients: dict[int, Client] = {}
         self.asked: list[tuple[int, bytes]] = []

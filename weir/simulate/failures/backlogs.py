@@ -17,7 +17,7 @@ from streaming.policy.topics import BacklogKind, backlog_quota, check_interval_s
 from weir.simulate.failures.excess import Found
 from weir.simulate.failures.proxy import Proxy
 from weir.simulate.failures.scenario import Facts
-from weir.simulate.failures.world import Traffic, World
+from weir.simulate.failures.world import Traffic
 
 STEP_MS: Final = 1_000
 """Producers write so often."""
@@ -30,18 +30,12 @@ class Backlogs(Traffic):
     Between two recorded reports a backlog grows or falls evenly, and begins within its limit. What a block
     keeps out is never written, and the collector, one, looks each check interval. A quota that evicts is the
     collector's to carry out, not a proxy's, and is left out.
-
-    Args:
-        recorded: the reports, in order.
-        found: see Traffic.
-        timeline: the policies.
     """
 
     job = ("backlog",)
 
     def __init__(self, recorded: Sequence[Backlog], found: Found, timeline: PolicyTimeline) -> None:
-        super().__init__(found)
-        self._timeline = timeline
+        super().__init__(recorded, found, timeline)
         self._laws: dict[str, Blocks] = {}
         self._by_topic: dict[str, list[Backlog]] = {}
         for report in recorded:
@@ -54,10 +48,10 @@ class Backlogs(Traffic):
         law = self._laws[proxy.name] = Blocks(proxy.context)
         return [law]
 
-    def begin(self, world: World) -> None:
+    def begin(self) -> None:
         """See world.Traffic."""
-        super().begin(world)
-        policies = self._timeline.at(world.now)
+        world = self.world
+        policies = self.timeline.at(world.now)
         for topic, reports in self._by_topic.items():
             limit = _limit(policies, topic)
             if limit is not None:
@@ -76,7 +70,7 @@ class Backlogs(Traffic):
 
     def _step(self) -> None:
         there = [proxy for proxy in self.world.proxies if proxy.open]
-        policies = self._timeline.at(self.world.now)
+        policies = self.timeline.at(self.world.now)
         for topic in self._topics:
             limit = _limit(policies, topic.name)
             topic.limit = _NO_LIMIT if limit is None else limit

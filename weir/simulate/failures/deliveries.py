@@ -16,7 +16,7 @@ from streaming.policy.timeline import PolicyTimeline
 from weir.simulate.failures.excess import Found, S
 from weir.simulate.failures.proxy import Proxy
 from weir.simulate.failures.scenario import Facts
-from weir.simulate.failures.world import Timer, Traffic, World
+from weir.simulate.failures.world import Timer, Traffic
 
 
 @dataclass(slots=True)
@@ -28,20 +28,12 @@ class _Line:
 
 
 class Deliveries(Traffic):
-    """What subscriptions are sent.
-
-
-    Args:
-        recorded: the deliveries, in order.
-        found: see Traffic.
-        timeline: the policies, for what limits.
-    """
+    """What subscriptions are sent."""
 
     job = ("dispatch",)
 
     def __init__(self, recorded: Sequence[DispatchUsage], found: Found, timeline: PolicyTimeline) -> None:
-        super().__init__(found)
-        self._recorded, self._timeline = recorded, timeline
+        super().__init__(recorded, found, timeline)
         self._laws: dict[str, Dispatch] = {}
         self._lines: dict[str, dict[Place, _Line]] = {}
 
@@ -56,12 +48,6 @@ class Deliveries(Traffic):
         for place, line in self._lines[proxy.name].items():
             if line.waiting:
                 self._go_on(proxy, place, line)
-
-    def begin(self, world: World) -> None:
-        """See world.Traffic."""
-        super().begin(world)
-        for number, each in enumerate(self._recorded):
-            world.at(each.ts, partial(self._come, number, each))
 
     def bound(self, name: str, facts: Facts) -> float:
         """See world.Traffic: docs/laws.md, "dispatch", several proxies."""
@@ -109,7 +95,7 @@ class Deliveries(Traffic):
             self._note(proxy.world.now, place, each)
 
     def _note(self, now: int, place: Place, each: DispatchUsage) -> None:
-        policies = self._timeline.at(now)
+        policies = self.timeline.at(now)
         terms = terms_of(policies)
         if policies.tracks or (not each.backlog and not terms.all_charged):
             return

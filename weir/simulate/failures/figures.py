@@ -1,7 +1,7 @@
 """What failures come to: each law in each scenario, against one proxy that nothing befalls, and its bound."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from math import inf
@@ -31,13 +31,10 @@ UNITS: Final = {
 _BELOW_ALL: Final = "When something fails"
 BOUND_OF: Final = dict.fromkeys(UNITS, _BELOW_ALL) | {"mutation": "Several proxies"}
 """The heading in docs/laws.md under which a law's bound stands."""
-_MAKES: Final[Mapping[str, Callable[[Sequence[Any], Found, PolicyTimeline], Traffic]]] = {
-    "mutation": lambda events, found, _: Mutations(events, found),
-    "shares": lambda events, found, _: Shares(events, found),
-    "dispatch": Deliveries,
-    "concurrency": lambda events, found, _: Slots(events, found),
+_MAKES: Final[Mapping[str, type[Traffic]]] = {
+    "mutation": Mutations, "shares": Shares, "dispatch": Deliveries, "concurrency": Slots,
     "backlog": Backlogs,
-}
+}  # fmt: skip
 _MANY: Final = 10_000_000
 _ROUNDED: Final = 1e-6
 _CELLS: Final = (

@@ -13,10 +13,11 @@ from enforcer.laws.mutation.law import MutationQuotas
 from enforcer.laws.mutation.request import Action, MutationQuota, Reply, Request
 from streaming.contract.events import Request as Asked
 from streaming.policy.policy_set import Algorithm, Decide
+from streaming.policy.timeline import PolicyTimeline
 from weir.simulate.failures.excess import Found
 from weir.simulate.failures.proxy import Proxy
 from weir.simulate.failures.scenario import Facts
-from weir.simulate.failures.world import HISTORY_MS, Traffic, World
+from weir.simulate.failures.world import HISTORY_MS, Traffic
 
 CLUSTER_MS: Final = 5
 """How long the cluster takes to carry a request out."""
@@ -27,18 +28,12 @@ _VERSIONS: Final = {True: 7, False: 5}
 
 
 class Mutations(Traffic):
-    """What clients ask, each at its recorded time and of whichever proxy it comes to.
-
-    Args:
-        asked: the recorded requests, in order.
-        found: see Traffic.
-    """
+    """What clients ask, each at its recorded time and of whichever proxy it comes to."""
 
     job = ("mutation",)
 
-    def __init__(self, asked: Sequence[Asked], found: Found) -> None:
-        super().__init__(found)
-        self._asked = asked
+    def __init__(self, recorded: Sequence[Asked], found: Found, timeline: PolicyTimeline) -> None:
+        super().__init__(recorded, found, timeline)
         self._coordinators: dict[str, QuotaCoordinator] = {}
         self._strict: set[str] = set()
         self._sampled: set[str] = set()
@@ -55,12 +50,6 @@ class Mutations(Traffic):
     def opened(self, proxy: Proxy) -> None:
         """See world.Traffic."""
         self._coordinators[proxy.name].begin()
-
-    def begin(self, world: World) -> None:
-        """See world.Traffic."""
-        super().begin(world)
-        for number, asked in enumerate(self._asked):
-            world.at(asked.ts, partial(self._ask, number, asked))
 
     def bound(self, name: str, facts: Facts) -> float:
         """See world.Traffic: docs/laws.md, "Several proxies"."""
@@ -82,7 +71,7 @@ class Mutations(Traffic):
         unknown = burst if facts.joins and burst > rate * HISTORY_MS / 1000 else 0.0
         return (proxies + 1) * most + (proxies - 1) / proxies * (burst + late) + late + unknown + forced
 
-    def _ask(self, number: int, asked: Asked) -> None:
+    def _come(self, number: int, asked: Asked) -> None:
         proxy = self.world.home(number)
         if proxy is not None:
             Asking(self, proxy, self._coordinators[proxy.name], asked).go()

@@ -107,6 +107,15 @@ class Proxy:
         """Call something later, if it still runs then."""
         return self.world.after(delay_ms, self._while_on(function))
 
+    def each_round(self, do: Callable[[], None]) -> None:
+        """Do something whenever a round of shares ends."""
+
+        def again() -> None:
+            do()
+            self.each_round(do)
+
+        self.after(self.meter.interval_ms, again)
+
     def start(self) -> None:
         """Come up: say so, read back what was decided, and let clients in."""
         self.on = True

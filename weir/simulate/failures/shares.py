@@ -9,10 +9,11 @@ from enforcer.core.account import DISPATCH, PUBLISH, Account
 from enforcer.core.law import EnforcerLaw
 from enforcer.laws.shares.groups import Groups
 from streaming.contract.usage_events import DIMENSIONS, GroupUsage
+from streaming.policy.timeline import PolicyTimeline
 from weir.simulate.failures.excess import Found
 from weir.simulate.failures.proxy import Proxy
 from weir.simulate.failures.scenario import Facts
-from weir.simulate.failures.world import Traffic, World
+from weir.simulate.failures.world import Traffic
 
 STEP_MS: Final = 100
 """Clients send so often what they have."""
@@ -26,18 +27,12 @@ class Shares(Traffic):
 
     A recorded broker's traffic comes to the proxy of the same place in their order; if there are more proxies
     it is divided evenly among those that are left to it, and so is that of one that is gone.
-
-
-    Args:
-        recorded: the reports, in order.
-        found: see Traffic.
     """
 
     job = ("shares",)
 
-    def __init__(self, recorded: Sequence[GroupUsage], found: Found) -> None:
-        super().__init__(found)
-        self._recorded = recorded
+    def __init__(self, recorded: Sequence[GroupUsage], found: Found, timeline: PolicyTimeline) -> None:
+        super().__init__(recorded, found, timeline)
         self._brokers = sorted({report.broker for report in recorded})
         self._laws: dict[str, Groups] = {}
         # Of each group and direction: what comes in each step from each broker, and what waits at a proxy.
@@ -56,27 +51,19 @@ class Shares(Traffic):
 
     def opened(self, proxy: Proxy) -> None:
         """See world.Traffic: from now on it reports each round."""
-        self._report(proxy)
+        proxy.each_round(self._laws[proxy.name].reports.report)
 
-    def begin(self, world: World) -> None:
+    def begin(self) -> None:
         """See world.Traffic."""
-        super().begin(world)
-        for report in self._recorded:
-            world.at(report.ts - report.period_ms, partial(self._want, report))
-        world.every(STEP_MS, self._step)
+        for report in self.recorded:
+            self.world.at(report.ts - report.period_ms, partial(self._want, report))
+        self.world.every(STEP_MS, self._step)
 
     def bound(self, name: str, facts: Facts) -> float:
         """See world.Traffic: docs/laws.md, "shares"."""
         found, rate = self.found[name], self.found[name].limit
         joining_s = self._joining_fraction * 2 * self._interval_s if facts.joins else 0.0
         return facts.proxies * found.largest + rate * (facts.late_s + facts.cut_s + joining_s)
-
-    def _report(self, proxy: Proxy) -> None:
-        proxy.after(proxy.meter.interval_ms, partial(self._end_round, proxy))
-
-    def _end_round(self, proxy: Proxy) -> None:
-        self._laws[proxy.name].reports.report()
-        self._report(proxy)
 
     def _want(self, report: GroupUsage) -> None:
         """A report's traffic begins."""

@@ -12,10 +12,11 @@ from enforcer.laws.concurrency.partitions import SAMPLE_LINGER_MS
 from enforcer.laws.mutation.law import MutationQuotas
 from enforcer.laws.shares.groups import Groups
 from streaming.contract.broker_events import Latency
+from streaming.policy.timeline import PolicyTimeline
 from weir.simulate.failures.excess import Found
 from weir.simulate.failures.proxy import Proxy
 from weir.simulate.failures.scenario import Facts
-from weir.simulate.failures.world import Traffic, World
+from weir.simulate.failures.world import Traffic
 
 INFLIGHT_MAX: Final = 10_000
 """Of a sample; what was more is left out."""
@@ -29,17 +30,12 @@ class Slots(Traffic):
     A recorded sample tells how many requests were under way. So many are wanted until the next one, an even
     part of them at each proxy; those beyond the limit are refused. Its round trip is measured at one of the
     proxies, with what is in flight there, so that the law learns of as many as were recorded.
-
-    Args:
-        recorded: the samples, in order.
-        found: see Traffic.
     """
 
     job = ("concurrency", "shares", "mutation")
 
-    def __init__(self, recorded: Sequence[Latency], found: Found) -> None:
-        super().__init__(found)
-        self._recorded = recorded
+    def __init__(self, recorded: Sequence[Latency], found: Found, timeline: PolicyTimeline) -> None:
+        super().__init__(recorded, found, timeline)
         self._laws: dict[str, ConcurrencyLimits] = {}
         self._groups: dict[str, Groups] = {}
         self._held: dict[tuple[str, str], list[Ticket]] = defaultdict(list)
@@ -59,22 +55,12 @@ class Slots(Traffic):
 
     def opened(self, proxy: Proxy) -> None:
         """See world.Traffic: from now on it reports each round."""
-        proxy.after(proxy.meter.interval_ms, partial(self._end_round, proxy))
-
-    def begin(self, world: World) -> None:
-        """See world.Traffic."""
-        super().begin(world)
-        for number, sample in enumerate(self._recorded):
-            world.at(sample.ts, partial(self._come, number, sample))
+        proxy.each_round(self._groups[proxy.name].reports.report)
 
     def bound(self, name: str, facts: Facts) -> float:
         """See world.Traffic: docs/laws.md, "concurrency", several enforcers."""
         fraction = self._joining_fraction if facts.joins else 0.0
         return facts.proxies + self.found[name].limit * (1.0 if facts.cut_s else fraction)
-
-    def _end_round(self, proxy: Proxy) -> None:
-        self._groups[proxy.name].reports.report()
-        proxy.after(proxy.meter.interval_ms, partial(self._end_round, proxy))
 
     def _come(self, number: int, sample: Latency) -> None:
         """Requests come to all proxies in the place of those before."""

@@ -24,6 +24,7 @@ from streaming.contract.events import PolicyChange
 from streaming.contract.topics import Topics
 from streaming.laws.law import StepContext
 from streaming.laws.shard import step
+from streaming.policy.timeline import PolicyTimeline
 from weir.simulate.draws import PLACES, Draws
 from weir.simulate.failures.excess import Found
 
@@ -140,18 +141,25 @@ class Traffic(ABC):
 
     Attributes:
         job: laws that the job must decide for it.
+        recorded: what the log has for it, in order.
         found: name of what is limited -> what passed.
+        timeline: the policies.
+        world: where it is.
     """
 
     job: ClassVar[tuple[str, ...]]
     world: "World"
 
-    def __init__(self, found: Found) -> None:
-        self.found = found
+    def __init__(self, recorded: Sequence[Any], found: Found, timeline: PolicyTimeline) -> None:
+        self.recorded, self.found, self.timeline = recorded, found, timeline
 
-    def begin(self, world: "World") -> None:
+    def begin(self) -> None:
         """Put on the agenda what clients will do."""
-        self.world = world
+        for number, each in enumerate(self.recorded):
+            self.world.at(each.ts, partial(self._come, number, each))
+
+    def _come(self, number: int, each: Any) -> None:  # noqa: B027
+        """The n-th of what was recorded comes."""
 
     @abstractmethod
     def enforce(self, proxy: "Proxy") -> list[EnforcerLaw]:
@@ -236,14 +244,14 @@ class World(Agenda):
         self._pending: list[tuple[str, str, int, bytes]] = []
         self._batch_due = False
         self.history: deque[tuple[int, list[Read]]] = deque()
-        self.traffic = traffic
+        self.traffic, traffic.world = traffic, self
         self.proxies = [Proxy(self, f"p{number}", place) for number, place in enumerate(setting.places, 1)]
         self._readers = {
             law.reads.type: law.reads for proxy in self.proxies[:1] for law in proxy.laws
         }
         for proxy in self.proxies:
             self.at(max(setting.begin, proxy.place.start), proxy.start)
-        traffic.begin(self)
+        traffic.begin()
         if "shares" in traffic.job or "concurrency" in traffic.job:
             self.every(TICK_MS, self._tick)
 
