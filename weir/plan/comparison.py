@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from streaming.columns.byte_strings import Integers
 from streaming.contract.fields import INT64_MAX
-from weir.plan.delays import NO_DELAYS, Delays
+from weir.plan.delays import NO_DELAYS, Delays, counted, grouped
 from weir.plan.verdicts import ALLOWED, REFUSED, THROTTLED, Outcomes, Verdicts, nth
 
 HOUR_MS: Final = 3_600_000
@@ -116,22 +116,14 @@ class _Cells:
 
     def add(self, whose: Integers, hour: Integers, flags: NDArray[np.bool_]) -> None:
         """Count decisions, a row each."""
-        self._parts.append(_summed(whose, hour, flags.astype(np.int64)))
+        self._parts.append(counted(whose, hour, flags.astype(np.int64)))
         if len(self._parts) > _MERGED_AT:
             self.merged()
 
     def merged(self) -> tuple[Integers, Integers, Integers]:
         """Whose, which hour, and the counts, in this order."""
-        self._parts = [_summed(*map(np.concatenate, zip(*self._parts, strict=True)))]
+        self._parts = [counted(*map(np.concatenate, zip(*self._parts, strict=True)))]
         return self._parts[0]
-
-
-def _summed(whose: Integers, hour: Integers, counted: Integers) -> tuple[Integers, Integers, Integers]:
-    order = np.lexsort((hour, whose))
-    whose, hour = whose[order], hour[order]
-    first = np.flatnonzero((np.diff(whose, prepend=NOBODY) != 0) | (np.diff(hour, prepend=NOBODY) != 0))
-    counted = np.add.reduceat(counted[order], first, axis=0) if len(first) else counted
-    return whose[first], hour[first], counted
 
 
 class Comparison:
@@ -169,22 +161,20 @@ class Comparison:
         for number, delays in enumerate(self._delays):
             for place, found in delays.percentiles().items():
                 self._listed[place].delay_ms[number] = found
-        whose, hour, counted = self._cells.merged()
+        whose, hour, count = self._cells.merged()
         first = np.flatnonzero(np.diff(whose, prepend=NOBODY))
         for begin, end in pairwise([*first.tolist(), len(whose)]):
             row = self._listed[int(whose[begin])]
-            row.counts = Counts.of(counted[begin:end].sum(axis=0))
+            row.counts = Counts.of(count[begin:end].sum(axis=0))
             if row.fate != SAME:
                 hours = hour[begin:end].tolist()
-                row.hours = dict(zip(hours, map(Counts.of, counted[begin:end]), strict=True))
+                row.hours = dict(zip(hours, map(Counts.of, count[begin:end]), strict=True))
         return sorted(self._listed, key=lambda row: ([-part for part in row.hurt], row.law, row.whose))
 
     def hours(self) -> dict[int, Counts]:
         """Of all together, by hour since the epoch."""
-        _, hour, counted = self._cells.merged()
-        known, place = np.unique(hour, return_inverse=True)
-        total = np.zeros((len(known), counted.shape[1]), dtype=np.int64)
-        np.add.at(total, place.ravel(), counted)
+        _, hour, count = self._cells.merged()
+        (known,), total = grouped((hour,), count, np.add)
         return dict(zip(known.tolist(), map(Counts.of, total), strict=True))
 
     def delay_ms(self, side: int) -> dict[str, int]:

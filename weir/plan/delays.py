@@ -4,10 +4,12 @@ Exact as long as few enough differ. Beyond DISTINCT_MAX all but everybody's wors
 is said is then less than the truth by a thousandth at most.
 """
 
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streaming.columns.byte_strings import Integers
 
@@ -38,7 +40,7 @@ class Delays:
 
     def add(self, whose: Integers, delay_ms: Integers) -> None:
         """Count delays, in any order."""
-        self._parts.append(_counted(whose, delay_ms, np.ones(len(whose), dtype=np.int64)))
+        self._parts.append(counted(whose, delay_ms, np.ones(len(whose), dtype=np.int64)))
         self._rows += len(self._parts[-1][0])
         if self._rows > max(_MERGED_AT, len(self._parts[0][0])):
             self._merge()
@@ -59,23 +61,40 @@ class Delays:
         return _percentiles(delay_ms[order], count[order]) if len(order) else dict(NO_DELAYS)
 
     def _merge(self) -> tuple[Integers, Integers, Integers]:
-        merged = _counted(*map(np.concatenate, zip(*self._parts, strict=True)))
+        merged = counted(*map(np.concatenate, zip(*self._parts, strict=True)))
         if len(merged[0]) > DISTINCT_MAX:
             whose, delay_ms, count = merged
             _, exponent = np.frexp(delay_ms)
             lost = np.maximum(0, exponent - _BITS)
             worst = np.diff(whose, append=-1) != 0
-            merged = _counted(whose, np.where(worst, delay_ms, delay_ms >> lost << lost), count)
+            merged = counted(whose, np.where(worst, delay_ms, delay_ms >> lost << lost), count)
         self._parts, self._rows = [merged], 0
         return merged
 
 
-def _counted(whose: Integers, delay_ms: Integers, count: Integers) -> tuple[Integers, Integers, Integers]:
-    """Equal ones of one and the same as one row with their number, sorted."""
-    order = np.lexsort((delay_ms, whose))
-    whose, delay_ms, count = whose[order], delay_ms[order], count[order]
-    first = np.flatnonzero((np.diff(whose, prepend=-1) != 0) | (np.diff(delay_ms, prepend=-1) != 0))
-    return whose[first], delay_ms[first], np.add.reduceat(count, first) if len(first) else count
+def grouped(
+    keys: Sequence[Integers], values: NDArray[Any], combine: np.ufunc
+) -> tuple[list[Integers], NDArray[Any]]:
+    """Values of equal keys combined, sorted by the keys, the first counting most.
+
+    >>> grouped([np.array([1, 0, 1])], np.array([2.0, 3.0, 4.0]), np.add)
+    ([array([0, 1])], array([3., 6.]))
+    """
+    order = np.lexsort([*keys][::-1])
+    sorted_keys = [key[order] for key in keys]
+    new = np.zeros(len(order), dtype=np.bool_)
+    for key in sorted_keys:
+        new[:1] = True
+        new[1:] |= key[1:] != key[:-1]
+    first = np.flatnonzero(new)
+    combined = combine.reduceat(values[order], first, axis=0) if len(first) else values
+    return [key[first] for key in sorted_keys], combined
+
+
+def counted(whose: Integers, what: Integers, count: Integers) -> tuple[Integers, Integers, Integers]:
+    """Equal ones of one and the same as one row with their numbers, sorted."""
+    (whose, what), count = grouped((whose, what), count, np.add)
+    return whose, what, count
 
 
 def _percentiles(delay_ms: Integers, count: Integers) -> dict[str, int]:

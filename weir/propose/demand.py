@@ -31,6 +31,7 @@ from streaming.laws.mutation.intake import OrderedRequests
 from streaming.laws.mutation.requests import DRY, REFUND, encoded
 from streaming.laws.row_fields import places
 from streaming.laws.shares.intake import ReportBatch, Reports
+from weir.plan.delays import grouped
 
 Doubles = NDArray[np.float64]
 HOUR_MS: Final = 3_600_000
@@ -73,23 +74,6 @@ class Demand(NamedTuple):
     def only(self, rows: NDArray[np.bool_] | Integers) -> "Demand":
         """Some of the rows, by flags or in this order."""
         return self._replace(**{name: getattr(self, name)[rows] for name in self._fields[1:]})
-
-
-def grouped(keys: Sequence[Integers], values: Doubles, combine: np.ufunc) -> tuple[list[Integers], Doubles]:
-    """Values of equal keys combined, sorted by the keys, the first counting most.
-
-    >>> grouped([np.array([1, 0, 1])], np.array([2.0, 3.0, 4.0]), np.add)
-    ([array([0, 1])], array([3., 6.]))
-    """
-    order = np.lexsort([*keys][::-1])
-    sorted_keys = [key[order] for key in keys]
-    new = np.zeros(len(order), dtype=np.bool_)
-    for key in sorted_keys:
-        new[:1] = True
-        new[1:] |= key[1:] != key[:-1]
-    first = np.flatnonzero(new)
-    combined = combine.reduceat(values[order], first) if len(first) else values
-    return [key[first] for key in sorted_keys], combined
 
 
 def asked_of(law: str, batch: Batch, decided: DecisionRows) -> Iterator[tuple[Kind, str, Demand]]:

@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming.columns.byte_strings import Integers
-from weir.propose.demand import HOUR_MS, MINUTE_MS, Demand, Doubles, grouped
+from weir.plan.delays import grouped
+from weir.propose.demand import HOUR_MS, MINUTE_MS, Demand, Doubles
 
 FAR: Final = 10.0
 """Above an order of magnitude; rhythm of the day and growth stay below."""
