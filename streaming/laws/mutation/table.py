@@ -228,37 +228,47 @@ class MutationTable(SubjectTable, LawState):
         limited = number >= 0
         charged = stretch.routing_keys[limited]
         rows[charged] = self._prepare(names.filter(pa.array(limited)), rows[charged], stretch.at, timeline)
-        row = np.where(limited, rows[stretch.routing_keys], NOWHERE)
+        terms, state = self.terms(np.where(limited, rows[stretch.routing_keys], NOWHERE), quotas, number)
+        walked.labels.append(label(terms, stretch, policies.version, quotas.shadow[number]))
+        walk(stretch.order, walked.events, terms, stretch.base, state, walked.results)
+        self.keep_rings(np.arange(len(number)), terms, state)
+
+    def terms(self, rows: Integers, quotas: Quotas, number: Integers) -> tuple[Terms, State]:
+        """The terms of these rows by numbers of quotas, and the state that they go by."""
         samples = quotas.samples[number]
-        rings, ring_first = self._gather_rings(row, samples)
+        rings, ring_first = self._gather_rings(rows, samples)
         terms = Terms(
-            row=row, rate=quotas.rate[number], burst=quotas.burst[number], samples=samples,
+            row=rows, rate=quotas.rate[number], burst=quotas.burst[number], samples=samples,
             ring_first=ring_first,
         )  # fmt: skip
-        walked.labels.append(label(terms, stretch, policies.version, quotas.shadow[number]))
-        state = State(
+        return terms, State(
             tokens=self.column("tokens"), last=self.column("last"), plain=self.column("plain"), rings=rings,
             spare=np.empty(int(samples.max(initial=0))),
         )  # fmt: skip
-        walk(stretch.order, walked.events, terms, stretch.base, state, walked.results)
-        for term in np.flatnonzero(samples):
-            begin, end = ring_first[term], ring_first[term] + samples[term]
-            self.rings[int(row[term])] = rings[begin:end].copy()
+
+    def keep_rings(self, which: Integers, terms: Terms, state: State) -> None:
+        """Keep the windows of those of these terms that have some."""
+        for term in which[terms.samples[which] > 0]:
+            begin, end = terms.ring_first[term], terms.ring_first[term] + terms.samples[term]
+            self.rings[int(terms.row[term])] = state.rings[begin:end].copy()
 
     def _prepare(self, names: pa.Array, rows: Integers, at: int, timeline: PolicyTimeline) -> Integers:
         """Rows of these subjects, new ones added, old ones settled up to `at`."""
         fresh = rows < 0
         known = ~fresh
         if known.any():
-            changes = timeline.changed(int(self.state["last"][rows[known]].min()), at)
-            if changes:
-                times = sorted({ts for ts, _ in changes})
-                self._settle(rows[known], names.filter(pa.array(known)), times, timeline)
+            self.settle(rows[known], names.filter(pa.array(known)), at, timeline)
         if fresh.any():
             rows = rows.copy()
             # As a subject's first event finds them: windows empty, bucket full.
             rows[fresh] = self.add(names.filter(pa.array(fresh)), tokens=FULL, last=at)
         return rows
+
+    def settle(self, rows: Integers, names: pa.Array, at: int, timeline: PolicyTimeline) -> None:
+        """Settle these rows up to a time, ms."""
+        changes = timeline.changed(int(self.state["last"][rows].min(initial=at)), at)
+        if changes:
+            self._settle(rows, names, sorted({ts for ts, _ in changes}), timeline)
 
     def _settle(
         self, rows: Integers, names: pa.Array, changes: Sequence[int], timeline: PolicyTimeline

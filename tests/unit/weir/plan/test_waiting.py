@@ -7,7 +7,7 @@ import pytest
 from event_kit import TOPIC, delivery, report, sample
 from hypothesis import given
 from hypothesis import strategies as st
-from law_kit import policy, refund, request
+from law_kit import policy, quota, refund, request
 from plan_kit import dispatched, grouped, outcomes, plan_of, planned, quotas_of
 
 from weir.plan.sides import Plan
@@ -77,6 +77,42 @@ def test_a_sampled_rate_waits_too(tmp_path: Path) -> None:
     asked = [request(f"a{n}", n, 20) for n in range(2)]
     counts, longest = waited(plan_of(tmp_path, asked, {}, {"quotas": [entry]}))
     assert counts == [1, 1, 0] and longest > 1000
+
+
+SAMPLED: dict[str, Any] = {"controller_mutation_rate": 1, "algorithm": "sampled_rate"}
+
+
+@pytest.mark.parametrize(
+    ("before", "events", "expected", "longest_s"),
+    [
+        # The debt is paid at the old rate when the new one comes: a bucket that is full then stays full.
+        (
+            quotas_of(alice=1),
+            [request("a", 0, 100), policy(200_000, "quotas[user=alice]", quota(0.001, 10)),
+             request("b", 201_000, 5)],
+            [2, 0, 0], 0,
+        ),
+        # What is tried again is judged by what holds then: by the old rate it had waited for 20 s.
+        (
+            quotas_of(alice=0.1),
+            [request("a", 0, 12), request("b", 1, 12),
+             policy(10_000, "quotas[user=alice]", quota(0.001, 10))],
+            [1, 1, 0], 1900,
+        ),
+        # A change of another's quota leaves windows as they are.
+        (
+            {"quotas": [{"entity": {"user": "alice"}, **SAMPLED}]},
+            [request("a", 0, 20), policy(1, "quotas[user=bob]", quota(1)), request("b", 2, 20)],
+            [1, 1, 0], 1,
+        ),
+    ],
+)  # fmt: skip
+def test_quotas_hold_from_their_time_on(
+    tmp_path: Path, before: Any, events: list[Any], expected: list[int], longest_s: int
+) -> None:
+    """Of the log's own side, where policies change: balances and windows go on as the law has them."""
+    row = plan_of(tmp_path, events, before, {}).waiting_rows["mutation", "user=alice"]
+    assert row.counts.outcomes[0].tolist() == expected and row.delay_ms[0]["max"] >= longest_s * 1000
 
 
 def test_a_subscription_gets_nothing_while_its_counter_has_nothing(tmp_path: Path) -> None:
