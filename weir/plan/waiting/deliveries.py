@@ -12,7 +12,7 @@ from streaming.columns.compiled import machine
 from streaming.columns.outputs import DecisionRows
 from streaming.laws.dispatch.deliveries import Deliveries
 from streaming.laws.dispatch.law import DIMENSIONS, LEVELS, SEEN_BYTES, SEEN_ENTRIES, SEEN_MSGS
-from streaming.laws.dispatch.table import DispatchTable, limits_of
+from streaming.laws.dispatch.table import SEEN, DispatchTable, limits_of
 from streaming.laws.law import FOR_EVER, Batch
 from streaming.policy.dispatch_limits import NO_LIMIT
 from streaming.policy.policy_set import Section
@@ -23,11 +23,11 @@ from weir.plan.waiting.queues import HELD_MAX, NOBODY, deliver
 _deliver = machine(deliver)
 _GIVEN: Final = np.dtype(
     [
-        ("own_at", np.int64), ("units", np.int64), ("size", np.int64), ("charged", np.bool_),
+        ("own_at", np.int64), ("delivered", np.int64, SEEN), ("backlog", np.bool_),
         ("rows", np.int64, len(LEVELS)),
     ]
 )  # fmt: skip
-"""What is known of a delivery: when it was made, what it counts, and in whose counters."""
+"""What is known of a delivery: when it was made, what it held, to whom, and in whose counters it counts."""
 
 
 class DeliveriesThatWait:
@@ -54,7 +54,7 @@ class DeliveriesThatWait:
         """See `loop.Waiting`."""
         held, verdicts = self._held, self._verdicts
         if batch is not None and recorded is not None:
-            held = np.concatenate([held, self._given(batch.events, batch.timeline)])
+            held = np.concatenate([held, self._given(batch.events)])
             verdicts = recorded.behind(verdicts)
         if verdicts is None:
             return None, NOBODY
@@ -68,18 +68,10 @@ class DeliveriesThatWait:
         self._held, self._verdicts = held[waits], verdicts.only(waits) if waits.any() else None
         return said, verdicts.source[waits]
 
-    def _given(self, given: Deliveries, timeline: PolicyTimeline) -> NDArray[np.void]:
+    def _given(self, given: Deliveries) -> NDArray[np.void]:
         """What comes next."""
         rows = np.zeros(len(given.at), dtype=_GIVEN)
-        rows["own_at"], rows["size"] = given.at, given.delivered[:, SEEN_BYTES]
-        first = int(given.at.min())
-        for since in (first, *timeline.changes(first, int(given.at.max()))):
-            broker = timeline.at(since).entries.get(Section.BROKER, {})
-            later = given.at >= since
-            by_entry = broker.get("dispatchThrottlingOnBatchMessageEnabled", False)
-            rows["units"][later] = given.delivered[later, SEEN_ENTRIES if by_entry else SEEN_MSGS]
-            all_charged = broker.get("dispatchThrottlingOnNonBacklogConsumerEnabled", True)
-            rows["charged"][later] = given.backlog[later] | all_charged
+        rows["own_at"], rows["delivered"], rows["backlog"] = given.at, given.delivered, given.backlog
         rows["rows"] = self._counters.rows_of(given)
         return rows
 
@@ -112,9 +104,13 @@ class DeliveriesThatWait:
             rate[present] = limits.field("rate", number, NO_LIMIT.rate)
         period_ms[present] = limits.field("period_ms", number, NO_LIMIT.period_ms)
         own = {name: np.ascontiguousarray(held[name]) for name in held.dtype.names or ()}
-        waits = np.ones(len(held), dtype=np.bool_)
+        broker, waits = policies.entries.get(Section.BROKER, {}), np.ones(len(held), dtype=np.bool_)
+        by_entry = broker.get("dispatchThrottlingOnBatchMessageEnabled", False)
+        all_charged = broker.get("dispatchThrottlingOnNonBacklogConsumerEnabled", True)
+        counted = SEEN_ENTRIES if by_entry else SEEN_MSGS
+        units, size = (own["delivered"][:, place].copy() for place in (counted, SEEN_BYTES))
         _deliver(
-            since, upto, own["rows"][:, -1].copy(), own["own_at"], own["units"], own["size"], own["charged"],
+            since, upto, own["rows"][:, -1].copy(), own["own_at"], units, size, own["backlog"] | all_charged,
             own["rows"], rate, period_ms, counters.column("acquired"), counters.column("rolled_at"), outcome,
             delay_ms, waits,
         )  # fmt: skip
