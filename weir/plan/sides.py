@@ -6,17 +6,21 @@ from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 
+from enforcer.control.answers.ladder import entry_of, ladder
+from enforcer.control.entities.laws import MEASURES, NAMES, Entity, Law
 from streaming.columns.byte_strings import Integers
 from streaming.columns.outputs import DecisionRows
 from streaming.laws.law import FOR_EVER, Batch, StepContext
 from streaming.laws.registry import LAWS
 from streaming.laws.shard import BatchContent
 from streaming.log.deciding import Replay
+from streaming.policy.policy_set import PolicySet
 from weir.plan.comparison import Comparison, Row
-from weir.plan.entries import entries_of
 from weir.plan.verdicts import Judge, Verdicts, as_rows
 from weir.plan.waiting.loop import that_wait
 from weir.plan.waiting.queues import NOBODY
+
+_LAWS: Final = dict(zip(NAMES, Law, strict=True))
 
 
 class Said(NamedTuple):
@@ -150,3 +154,10 @@ class Plan:
                     row.entries[number] = entries_of(policies, row.law, row.whose)
         self.waiting_rows = {(row.law, row.whose): row for row in self.waiting.rows()}
         return self
+
+
+def entries_of(policies: PolicySet, law: str, whose: str) -> list[str]:
+    """Paths of the entries that set any of a law's limits for somebody, as `weir explain` looks for them."""
+    of = _LAWS[law]
+    levels = (ladder(policies, Entity(of, whose), measure) for measure in range(len(MEASURES[of])))
+    return list(dict.fromkeys(path for path in map(entry_of, levels) if path is not None))

@@ -7,8 +7,8 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from streaming.contract.errors import WeirError
 from streaming.log.writing import whole
+from weir.paths import named
 from weir.simulate.figures import title
 
 ROWS: Final = {
@@ -29,12 +29,9 @@ def write(path: Path, result: dict[str, Any]) -> None:
     """Draw the result of `figures` as a PNG; raises WeirError if the file cannot be written."""
     with rc_context({"font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"], "font.size": 9}):
         drawn = draw(result)
-        try:
-            with whole(str(path)) as draft:
-                # Without what names the library's version, so that equal figures are equal bytes.
-                drawn.savefig(draft, format="png", dpi=_DPI, metadata={"Software": None})
-        except OSError as error:
-            raise WeirError(f"cannot write {path}: {error.strerror}") from error
+        with named(path, "written"), whole(str(path)) as draft:
+            # Without what names the library's version, so that equal figures are equal bytes.
+            drawn.savefig(draft, format="png", dpi=_DPI, metadata={"Software": None})
 
 
 def draw(result: dict[str, Any]) -> Figure:
