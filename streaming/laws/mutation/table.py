@@ -231,7 +231,7 @@ class MutationTable(SubjectTable, LawState):
         terms, state = self.terms(np.where(limited, rows[stretch.routing_keys], NOWHERE), quotas, number)
         walked.labels.append(label(terms, stretch, policies.version, quotas.shadow[number]))
         walk(stretch.order, walked.events, terms, stretch.base, state, walked.results)
-        self.keep_rings(np.arange(len(number)), terms, state)
+        self.keep_rings(np.flatnonzero(terms.samples), terms, state)
 
     def terms(self, rows: Integers, quotas: Quotas, number: Integers) -> tuple[Terms, State]:
         """The terms of these rows by numbers of quotas, and the state that they go by."""
@@ -247,8 +247,8 @@ class MutationTable(SubjectTable, LawState):
         )  # fmt: skip
 
     def keep_rings(self, which: Integers, terms: Terms, state: State) -> None:
-        """Keep the windows of those of these terms that have some."""
-        for term in which[terms.samples[which] > 0]:
+        """Keep the windows of these terms, which have some."""
+        for term in which:
             begin, end = terms.ring_first[term], terms.ring_first[term] + terms.samples[term]
             self.rings[int(terms.row[term])] = state.rings[begin:end].copy()
 

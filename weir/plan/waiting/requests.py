@@ -164,8 +164,8 @@ class RequestsThatWait:
             upto, client[:count].copy(), free_at, column["own_at"], column["due"], column["tries"], held.done,
             events, terms, state, results, outcome, delay_ms, waits,
         )  # fmt: skip
-        came = soon & (~waits | (column["tries"] > rows["tries"]))
-        self._subjects.keep_rings(np.unique(term[came]), terms, state)
+        came = np.unique(term[soon & (~waits | (column["tries"] > rows["tries"]))])
+        self._subjects.keep_rings(came[terms.samples[came] > 0], terms, state)
         rows["due"], rows["tries"] = column["due"], column["tries"]
         self._keep_free(users, clients, client, free_at, upto)
         return waits
