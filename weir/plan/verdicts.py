@@ -5,7 +5,7 @@ Each law says something else of its own. Side by side they are one thing: an out
 - mutation: the outcome and the throttle time of the admission.
 - shares: a broker that used more in a round than the share that it went into the round with is throttled;
   its delay is the time that the rest takes at that share. A share is told for the next round, so a broker's
-  first round is free.
+  first round is free. Parts of what may be in flight are no traffic, and left out: samples tell of it.
 - dispatch: throttled if a throttle time is told, by that time.
 - concurrency: a sample that found more in flight than the limit before it is throttled; by Little's law those
   beyond the limit wait for their part of a round trip.
@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from streaming.columns.byte_strings import Integers
 from streaming.columns.outputs import Decided, DecisionRows
+from streaming.contract.names import INFLIGHT_GROUP_PREFIX
 from streaming.laws.concurrency.samples import Samples
 from streaming.laws.law import LawSpec
 from streaming.policy.groups import LIFE_ROUNDS
@@ -117,7 +118,7 @@ class Verdicts:
         if "shadow" in decided.rows.schema.names:
             free = pc.fill_null(decided.rows["shadow"], False).to_numpy(zero_copy_only=False)
             outcome, delay_ms = np.where(free, ALLOWED, outcome), np.where(free, 0, delay_ms)
-        return cls(
+        found = cls(
             law=law.name,
             source=decided.source if overshoot is None else np.full(len(decided), -1),
             ids=decided.rows["id"].cast(pa.string()), ts=decided.ts,
@@ -125,12 +126,19 @@ class Verdicts:
             outcome=outcome.astype(np.int8), delay_ms=np.minimum(delay_ms, EXACT_MAX).astype(np.int64),
             overshoot=overshoot or {},
         )  # fmt: skip
+        if overshoot is None:
+            return found
+        return found.only(np.array([_is_traffic(group) for group in names], dtype=np.bool_)[name])
 
 
 def as_rows(decided: Decided) -> DecisionRows:
     """The decisions of a replay."""
     assert isinstance(decided, DecisionRows), "only what is said again is written as text"
     return decided
+
+
+def _is_traffic(group: str) -> bool:
+    return not group.startswith(INFLIGHT_GROUP_PREFIX)
 
 
 def _in_use(names: list[str], number: Integers) -> tuple[list[str], Integers]:
@@ -258,6 +266,8 @@ def overshoot_of(rows: pa.RecordBatch) -> dict[str, float]:
             each[1] += share
     worst: dict[str, float] = {}
     for (group, _), sums in rounds.items():
+        if not _is_traffic(group):
+            continue
         beyond = max((used / limit - 1.0 for used, limit in sums.values()), default=0.0)
         worst[group] = max(worst.get(group, 0.0), beyond if beyond > _EXACT else 0.0)
     return worst

@@ -115,6 +115,16 @@ def test_a_broker_beyond_its_share_is_throttled_and_its_group_overshoots(tmp_pat
     assert row.delay_ms[1]["max"] == 1000 and row.overshoot == [0.0, 1.0]
 
 
+def test_parts_of_what_may_be_in_flight_are_no_traffic(tmp_path: Path) -> None:
+    """Several enforcers report them; what was beyond one's part was told to wait, for up to an hour."""
+    slots = {"partitions": {"*": {"algorithm": "fixed", "fixed": {"limit": 20}}}}
+    limits = grouped(40) | {"backpressure": slots}
+    used = {"inflight/broker-1": {"publishedMsg": 900_000}, "rg1": {"publishedMsg": 10}}
+    told = [report(n * 1000, broker, used) for n in range(6) for broker in "ab"]
+    plan = plan_of(tmp_path, told, {}, limits)
+    assert [(row.law, row.whose) for row in plan.rows] == [*plan.waiting_rows] == [("shares", "rg1")]
+
+
 def test_samples_beyond_the_limit_wait_for_their_part_of_a_round_trip(tmp_path: Path) -> None:
     """By the limit before each; the first one finds none."""
     def fixed(limit: int) -> dict[str, Any]:
