@@ -7,6 +7,7 @@ from typing import Any, Final
 from streaming.contract.broker_events import Backlog, Latencies, Latency
 from streaming.contract.errors import BadEvent, WeirError
 from streaming.contract.events import PolicyChange, Request
+from streaming.contract.names import INFLIGHT_GROUP_PREFIX
 from streaming.contract.usage_events import DispatchUsage, GroupUsage
 from streaming.laws.registry import LAWS
 from streaming.log.reading import read_lines
@@ -77,7 +78,9 @@ class Demand:
             case Request(validate_only=False, names=names) if names:
                 self.of["mutation"].append(event)
             case GroupUsage():
-                self.of["shares"].append(event)
+                # Parts of what may be in flight are no traffic: samples tell of it.
+                usage = tuple(one for one in event.usage if not one[0].startswith(INFLIGHT_GROUP_PREFIX))
+                self.of["shares"].append(replace(event, usage=usage))
             case DispatchUsage():
                 self.of["dispatch"].append(event)
             case Latency():

@@ -85,6 +85,13 @@ def test_groups_that_use_least_are_left_out(monkeypatch: pytest.MonkeyPatch) -> 
     assert [group for group, _ in report.usage] == ["g3", "g4"]
 
 
+def test_parts_of_what_may_be_in_flight_are_no_traffic() -> None:
+    """A million a second for each partition: they were the busiest groups, and said when most is wanted."""
+    usage = {"inflight/broker-1": {"publishedMsg": 900_000}, "g": {"publishedMsg": 5}}
+    log = of({"type": "group_usage", "id": "u", "ts": T0, "broker": "b", "period_ms": 1_000, "usage": usage})
+    assert [[group for group, _ in one.usage] for one in log.of["shares"]] == [["g"]]
+
+
 def test_a_log_that_is_too_long_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """With its name."""
     file = tmp_path / "log.jsonl"
