@@ -15,7 +15,7 @@ from streaming.contract.decisions import CANDIDATE
 from streaming.contract.errors import BadEvent, WeirError
 from streaming.contract.events import MAX_AHEAD_MS, Event, Refund, Request, load_object
 from streaming.contract.fields import INT64_MAX, integer, text
-from streaming.contract.names import GROUP_PREFIXES, QUOTA_GROUP_PREFIX, namespace_of, subject_of
+from streaming.contract.names import GROUP_PREFIXES, QUOTA_GROUP_PREFIX, is_probe, namespace_of, subject_of
 from streaming.contract.printable import printable, printable_array
 from streaming.contract.topics import Cluster, Topics
 from streaming.contract.usage_events import GroupUsage
@@ -89,7 +89,8 @@ class Bill:
             return
         with contextlib.suppress(BadEvent):
             said = load_object(value)
-            if said.get("type") != "admission" or said.get("repeat") is True or CANDIDATE in said:
+            aside = said.get("repeat") is True or CANDIDATE in said or is_probe(said)
+            if said.get("type") != "admission" or aside:
                 return
             name, names = text(said, "id", None), ("mutations", "throttle_time_ms", "ts")
             charged, wait_ms, ts = (integer(said, key, None) for key in names)

@@ -87,6 +87,7 @@ class Side:
                 recorded = replace(recorded, source=np.where(known, recorded.source + first, recorded.source))
                 self.end_ms = max(self.end_ms, int(recorded.ts.max(initial=0)))
             waited, late = waiting.step(batch, decided, recorded, upto)
+            recorded, waited = (each and each.of_clients() for each in (recorded, waited))
             said[name] = Said(decided, recorded, waited, late, waiting.closed)
         return said
 

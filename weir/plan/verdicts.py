@@ -12,7 +12,7 @@ Each law says something else of its own. Side by side they are one thing: an out
 - backlog: `producer_request_hold` throttles, `producer_exception` and `consumer_backlog_eviction` refuse; how
   long a producer is held no decision says, so its delay is 0.
 
-What a shadow entry decides holds nobody back, so it counts as let through.
+What a shadow entry decides holds nobody back, so it counts as let through. For probes nobody waits.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from streaming.columns.byte_strings import Integers
 from streaming.columns.outputs import Decided, DecisionRows
-from streaming.contract.names import INFLIGHT_GROUP_PREFIX
+from streaming.contract.names import INFLIGHT_GROUP_PREFIX, PROBE_SUFFIX
 from streaming.laws.concurrency.samples import Samples
 from streaming.laws.law import LawSpec
 from streaming.policy.groups import LIFE_ROUNDS
@@ -85,6 +85,15 @@ class Verdicts:
             names=names, name=name,
         )  # fmt: skip
 
+    def of_clients(self) -> Self:
+        """Without proxies' probes, and without parts of what may be in flight."""
+        wanted: NDArray[np.bool_] = np.ones(len(self), dtype=np.bool_)
+        if self.law == "mutation":
+            wanted = ~pc.ends_with(self.ids, PROBE_SUFFIX).to_numpy(zero_copy_only=False)
+        elif self.law == "shares":
+            wanted = np.array([_is_traffic(group) for group in self.names], dtype=np.bool_)[self.name]
+        return self if wanted.all() else self.only(wanted)
+
     def behind(self, before: Self | None) -> Self:
         """These, behind others of the same law."""
         if before is None or not len(before):
@@ -118,7 +127,7 @@ class Verdicts:
         if "shadow" in decided.rows.schema.names:
             free = pc.fill_null(decided.rows["shadow"], False).to_numpy(zero_copy_only=False)
             outcome, delay_ms = np.where(free, ALLOWED, outcome), np.where(free, 0, delay_ms)
-        found = cls(
+        return cls(
             law=law.name,
             source=decided.source if overshoot is None else np.full(len(decided), -1),
             ids=decided.rows["id"].cast(pa.string()), ts=decided.ts,
@@ -126,9 +135,6 @@ class Verdicts:
             outcome=outcome.astype(np.int8), delay_ms=np.minimum(delay_ms, EXACT_MAX).astype(np.int64),
             overshoot=overshoot or {},
         )  # fmt: skip
-        if overshoot is None:
-            return found
-        return found.only(np.array([_is_traffic(group) for group in names], dtype=np.bool_)[name])
 
 
 def as_rows(decided: Decided) -> DecisionRows:

@@ -50,18 +50,23 @@ def rows(bill: Bill) -> dict[str, dict[str, Any]]:
 
 
 def test_partitions_are_those_admitted_less_those_given_back() -> None:
-    """By user, whatever quota applied; a decision counts once, however often it stands in the log."""
+    """By user, whatever quota applied; a decision counts once, however often it stands in the log.
+
+    That of a proxy's probe, for which nobody waits, counts never.
+    """
     bill = Bill({})
     for decision in (
         admission("a", 5), admission("a", 5), admission("a", 5, repeat=True),
         admission("b", 0, 4000, 1000), admission("c", 0, 4000, 3000), admission("d", 7),
         admission("e", 100, candidate="tighter"), b'{"type":"share"}', b'not JSON, but "admission"',
         b'{"type":"admission","id":"d"}', admission("undecided", 1) + b"}", b'["admission"]',
+        admission("p1-9-probe", 0, 4000, 9000),
     ):  # fmt: skip
         bill.take_decision(decision)
     for event in (
         request("a", "alice", 5), request("b", "alice"), request("c", "alice"), request("d", "b,b"),
         request("e", "alice"), request("undecided", "alice"), request("a", "alice", 5),
+        request("p1-9-probe", "alice", 0),
         record(type="refund", of="a", user="alice", subject="", items=[{"name": "t", "mutations": 2}]),
     ):  # fmt: skip
         bill.take(event)

@@ -85,6 +85,13 @@ def test_a_shadow_holds_nobody_back(tmp_path: Path) -> None:
     assert outcomes(plan_of(tmp_path, asked, {}, shadow), "user=alice")[1] == [3, 0, 0]
 
 
+def test_probes_are_nobodys_requests(tmp_path: Path) -> None:
+    """A proxy's question whether the job decides: refused while its user is in debt, it failed the gate."""
+    asked = [request("a", 0, 20), request("p1-7-probe", 1, 0, validate_only=True)]
+    plan = plan_of(tmp_path, asked, {}, quotas_of(alice=1))
+    assert [outcomes(plan, "user=alice", waiting=which) for which in (False, True)] == [[[1, 0, 0]] * 2] * 2
+
+
 def test_hours_add_up(tmp_path: Path) -> None:
     """Each hour has its own counts."""
     asked = [request(f"a{n}", n * 1_800_000, 20, 20) for n in range(4)]
