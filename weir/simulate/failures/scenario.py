@@ -1,6 +1,5 @@
 """What fails, when, and what of it each law's bound depends on."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from math import inf
 from typing import Final
@@ -81,18 +80,16 @@ class Failures:
 
     def places(self, scenario: str, at: int) -> list[Place]:
         """Where proxies stand, and what befalls each."""
-        return list(self._places(scenario, at))
-
-    def _places(self, scenario: str, at: int) -> Iterator[Place]:
-        for number in range(self.proxies):
-            skew_ms = round(self.skew_s * S) * (1 if number % 2 == 0 else -1)
-            yield Place(
-                skew_ms=skew_ms if scenario == CLOCKS else 0,
+        skew_ms = round(self.skew_s * S) if scenario == CLOCKS else 0
+        first = [
+            Place(
+                skew_ms=skew_ms if number % 2 == 0 else -skew_ms,
                 killed=at if scenario == LOST and number < self.lost else inf,
                 cut=(at, at + round(self.cut_s * S)) if scenario == CUT and number == 0 else (-1, -1),
             )
-        for _ in range(self.more if scenario == MORE else 0):
-            yield Place(start=at)
+            for number in range(self.proxies)
+        ]
+        return first + [Place(start=at)] * (self.more if scenario == MORE else 0)
 
     def facts(self, scenario: str) -> "Facts":
         """What the bounds of the laws depend on."""
