@@ -100,13 +100,6 @@ class Row:
         return SAME if self.hurt == (0, 0, 0) else HURT if self.hurt > (0, 0, 0) else HELPED
 
 
-class _Pairs(NamedTuple):
-    """Verdicts of one law side by side: by side their places, NOBODY where there is none."""
-
-    before: Integers
-    after: Integers
-
-
 class _Cells:
     """Counts by somebody and hour: by side each outcome, then flips."""
 
@@ -143,8 +136,8 @@ class Comparison:
         some = before or after
         if some is None:
             return
-        pairs = _paired(before, after)
-        sides = (_Side.of(before, pairs.before), _Side.of(after, pairs.after))
+        places = _paired(before, after)
+        sides = (_Side.of(before, places[0]), _Side.of(after, places[1]))
         row = self._row_of(some.law, sides)
         for number, (verdicts, side) in enumerate(zip((before, after), sides, strict=True)):
             self._delays[number].add(row, side.delay_ms)
@@ -279,22 +272,22 @@ class _Side:
         return "" if at == NOBODY or self.verdicts is None else str(self.verdicts.ids[at].as_py())
 
 
-def _paired(before: Verdicts | None, after: Verdicts | None) -> _Pairs:
+def _paired(before: Verdicts | None, after: Verdicts | None) -> tuple[Integers, Integers]:
+    """Verdicts of one law side by side: by side their places, NOBODY where there is none."""
     if not before or not after:
         count = len(before or after or ())
         there, none = np.arange(count), np.full(count, NOBODY)
-        return _Pairs(none, there) if after else _Pairs(there, none)
+        return (none, there) if after else (there, none)
     keys = _keys(before, after)
     if len(keys[0]) == len(keys[1]) and (keys[0] == keys[1]).all():
-        return _Pairs(np.arange(len(before)), np.arange(len(after)))
+        return np.arange(len(before)), np.arange(len(after))
     order = np.argsort(keys[1], kind="stable")
     place = np.searchsorted(keys[1], keys[0], sorter=order)
     found = order[np.minimum(place, len(order) - 1)]
     found = np.where(keys[1][found] == keys[0], found, NOBODY)
     alone = np.setdiff1d(np.arange(len(after)), found)
-    return _Pairs(
-        np.concatenate([np.arange(len(before)), np.full(len(alone), NOBODY)]), np.concatenate([found, alone])
-    )
+    first = np.concatenate([np.arange(len(before)), np.full(len(alone), NOBODY)])
+    return first, np.concatenate([found, alone])
 
 
 def _keys(before: Verdicts, after: Verdicts) -> tuple[Integers, Integers]:
