@@ -76,6 +76,7 @@ class Batch:
         processed_ts: when the batch began on the brokers' clock, ms since the epoch; None in a replay.
         end: no more input will come (a replay's last step): open rounds are closed.
         as_decided: what the proxies have decided stands; False: it is decided anew.
+        anew: so is what they have refused by themselves, by other policies than those that are tried.
     """
 
     events: Any
@@ -83,6 +84,7 @@ class Batch:
     processed_ts: int | None
     end: bool
     as_decided: bool = True
+    anew: bool = False
 
     @property
     def replay(self) -> bool:

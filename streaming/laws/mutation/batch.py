@@ -97,7 +97,9 @@ class MutationBatch:
             base += len(present)
 
 
-def begin(asked: OrderedRequests, processed_ts: int | None, *, as_decided: bool) -> MutationBatch:
+def begin(
+    asked: OrderedRequests, processed_ts: int | None, *, as_decided: bool, anew: bool = False
+) -> MutationBatch:
     """Columns for the law, before it has said anything.
 
     Args:
@@ -105,12 +107,13 @@ def begin(asked: OrderedRequests, processed_ts: int | None, *, as_decided: bool)
         processed_ts: when the batch began on the brokers' clock, ms; None in a replay, where the log says
             itself what was late.
         as_decided: what the proxies have decided stands; False: it is decided anew.
+        anew: so is what they have refused by themselves.
     """
     requests, count = asked.requests, len(asked.requests.flags)
     late = _is_late(requests, processed_ts)
     # Copies of one kind each: compiled code is compiled anew for arrays that may not be written to.
     events = Events(
-        at=requests.at.copy(), of_ts=requests.of_ts.copy(), mode=_modes(requests, late),
+        at=requests.at.copy(), of_ts=requests.of_ts.copy(), mode=_modes(requests, late, anew),
         decided=(requests.flags & DECIDED != 0) & as_decided, dry=requests.flags & DRY != 0,
         first=requests.first.copy(), items=requests.items.copy(),
         mutations=requests.mutations.astype(np.float64), term=np.empty(count, dtype=np.int64),
@@ -135,12 +138,12 @@ def _is_late(requests: Requests, processed_ts: int | None) -> Flags:
     return late
 
 
-def _modes(requests: Requests, late: Flags) -> Integers:
-    """How each event is taken: late ones cannot be rejected any more, or were."""
+def _modes(requests: Requests, late: Flags, anew: bool) -> Integers:
+    """How each event is taken: late ones cannot be rejected any more, or were; `anew`: see `begin`."""
     flags = requests.flags
     refused = (flags & ANSWERED != 0) | (late & (flags & REJECT_LATE != 0))
     mode = np.where(late | (flags & IS_STRICT == 0), PERMISSIVE, STRICT)
-    mode[refused] = REFUSED
+    mode[refused] = STRICT if anew else REFUSED
     mode[flags & IS_REFUND != 0] = REFUND
     return mode
 

@@ -170,7 +170,7 @@ class MutationTable(SubjectTable, LawState):
         timeline, routing_keys = batch.timeline, asked.routing_keys
         own = row_names(routing_keys.names)
         self._take_in(own)
-        walked = begin(asked, batch.processed_ts, as_decided=batch.as_decided)
+        walked = begin(asked, batch.processed_ts, as_decided=batch.as_decided, anew=batch.anew)
         rows = self.rows(own)
         # A subject's time never goes back, so the policies that it is judged by do not either.
         seen = np.where(rows >= 0, self.state["last"][rows] if len(self) else 0, 0)

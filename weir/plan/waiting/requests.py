@@ -13,7 +13,7 @@ from streaming.columns.limit_index import NOTHING
 from streaming.columns.outputs import DecisionRows
 from streaming.laws.law import FOR_EVER, Batch
 from streaming.laws.mutation.batch import begin
-from streaming.laws.mutation.law import REFUND, REFUSED, STRICT, Events, Flags, Results, State, Terms
+from streaming.laws.mutation.law import REFUND, Events, Flags, Results, State, Terms
 from streaming.laws.mutation.limits import quotas_of
 from streaming.laws.mutation.rates import FULL, Doubles
 from streaming.laws.mutation.requests import encoded
@@ -21,8 +21,7 @@ from streaming.laws.mutation.table import MutationTable
 from streaming.laws.row_fields import places
 from streaming.policy.timeline import PolicyTimeline
 from streaming.state.row_names import row_names
-from weir.plan.verdicts import REFUSED as TURNED_AWAY
-from weir.plan.verdicts import Verdicts
+from weir.plan.verdicts import REFUSED, Verdicts
 from weir.plan.waiting.queues import HELD_MAX, HELD_MAX_MS, NOBODY, NOT_DUE, ask
 
 _ask = machine(ask)
@@ -102,9 +101,7 @@ class RequestsThatWait:
     def _asked(self, batch: Batch, recorded: Verdicts) -> _Requests:
         """What comes next."""
         asked = batch.events
-        events, order = begin(asked, None, as_decided=False).events, asked.order
-        # Who has refused by itself would have asked the law.
-        events.mode[events.mode == REFUSED] = STRICT
+        events, order = begin(asked, None, as_decided=False, anew=True).events, asked.order
         rows = np.zeros(len(order), dtype=_SENT)
         rows["own_at"], rows["due"] = events.at[order], NOT_DUE
         for name in ("of_ts", "mode", "items", "dry"):
@@ -130,7 +127,7 @@ class RequestsThatWait:
         said = held.rows["mode"] != REFUND
         # What is of that very time is not due yet: nothing holds it up.
         beyond = np.flatnonzero(waits & said & (held.rows["own_at"] < upto))[HELD_MAX:]
-        waits[beyond], outcome[beyond], delay_ms[beyond] = False, TURNED_AWAY, HELD_MAX_MS
+        waits[beyond], outcome[beyond], delay_ms[beyond] = False, REFUSED, HELD_MAX_MS
         self.beyond += len(beyond)
         verdicts = replace(held.verdicts, outcome=outcome[said], delay_ms=delay_ms[said]).only(~waits[said])
         return verdicts, held.only(waits) if waits.any() else None

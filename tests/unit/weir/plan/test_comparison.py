@@ -78,6 +78,14 @@ def test_what_is_tried_holds_whatever_the_log_says(tmp_path: Path) -> None:
     assert outcomes(plan, "user=alice")[0][2] > 0
 
 
+def test_what_proxies_refused_by_themselves_is_asked_of_what_is_tried(tmp_path: Path) -> None:
+    """They had told the subject to wait by the log's own policies: under any others it stayed refused."""
+    asked = [request("a", 0, 20), request("b", 1000, 5, answered="not_before")]
+    plan = plan_of(tmp_path, asked, quotas_of(alice=1), quotas_of(alice=100))
+    assert outcomes(plan, "user=alice") == [[1, 0, 1], [2, 0, 0]]
+    assert outcomes(plan_of(tmp_path, asked, quotas_of(alice=1), {}), "user=alice")[1] == [2, 0, 0]
+
+
 def test_a_shadow_holds_nobody_back(tmp_path: Path) -> None:
     """It is decided and counted, so it is no refusal."""
     asked = [request(f"a{n}", 0, 20) for n in range(3)]
