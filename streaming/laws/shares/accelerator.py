@@ -36,15 +36,13 @@ from streaming.laws.shares.rounds import STALE_ROUNDS
 
 @lean
 def walk(
-    active: Integers, begin: int, stretch: int, groups: Groups, members: Members, steps: Steps,
-    rules: Rules, limits: Limits, progress: Progress, told: Told, shared: Pending,
-    pending: Pending,
-) -> int:  # fmt: skip
+    active: Integers, stretch: int, groups: Groups, members: Members, steps: Steps, rules: Rules,
+    limits: Limits, progress: Progress, told: Told, shared: Pending, pending: Pending,
+) -> None:  # fmt: skip
     """Take groups through what happens to them, as far as the policies at hand reach.
 
     Args:
         active: numbers of groups.
-        begin: the first of them to take.
         stretch: number of the policies at hand, NOWHERE for none.
         groups: changed, as are the next but `steps`, `rules` and `limits`.
         members: their brokers.
@@ -52,15 +50,12 @@ def walk(
         rules: the rhythm.
         limits: of all groups under the policies at hand.
         progress: how far they are.
-        told: filled.
+        told: filled, by a group with two rounds at most, and two decisions for each of its slots: the one
+            that was shared out, and one without shares, after which nobody is left to be told.
         shared: rounds that have been shared out.
         pending: filled with the rounds that must be.
-
-    Returns:
-        How many of `active` were taken; the next one finds no room in `told`.
     """
-    for number in range(begin, len(active)):
-        g = active[number]
+    for g in active:
         while progress.need[g] == stretch:
             step = _next_step(g, groups, steps, progress)
             if step == DONE:
@@ -76,8 +71,6 @@ def walk(
                 progress.need[g] = _stretch_of(groups.end[g], rules)
                 if progress.need[g] != stretch:
                     break
-                if not _has_room(g, groups, told):
-                    return number
                 if progress.shared[g] != NOWHERE:
                     _tell_shares(g, position, source, groups, members, limits, progress, told, shared)
                 elif _close(
@@ -88,7 +81,6 @@ def walk(
                 _skip_quiet_rounds(g, upto, groups, members, rules)
             if progress.need[g] == stretch:
                 _pass(g, step, groups, members, steps, rules, progress)
-    return len(active)
 
 
 @compiled
@@ -218,15 +210,6 @@ def _skip_quiet_rounds(g: int, upto: int, groups: Groups, members: Members, rule
     if stretch < len(rules.changes) and rules.changes[stretch] <= upto:
         until = min(until, -(-rules.changes[stretch] // every) * every)
     groups.end[g] = max(groups.end[g], until)
-
-
-@inner
-def _has_room(g: int, groups: Groups, told: Told) -> bool:
-    """Whether one more round of this group fits, whatever it decides."""
-    rounds, decisions = told.filled[0], told.filled[1]
-    return bool(
-        rounds < len(told.group) and decisions + groups.first[g + 1] - groups.first[g] <= len(told.why)
-    )
 
 
 @inner

@@ -255,9 +255,12 @@ def no_told(rounds: int, decisions: int) -> Told:
     )  # fmt: skip
 
 
-def more_room(told: Told, largest: int) -> Told:
-    """The same with room for twice as much, and for one more round of the largest group."""
-    wide = no_told(2 * len(told.group) + 1, 2 * len(told.why) + largest)
+def with_room(told: Told, rounds: int, decisions: int) -> Told:
+    """The same with room for so many more; where it grows, it does so at once by as much as it holds."""
+    rounds, decisions = int(told.filled[0]) + rounds, int(told.filled[1]) + decisions
+    if rounds <= len(told.group) and decisions <= len(told.why):
+        return told
+    wide = no_told(len(told.group) + rounds, len(told.why) + decisions)
     for name, column in told._asdict().items():
         getattr(wide, name)[: len(column)] = column
     return wide

@@ -27,12 +27,12 @@ from streaming.laws.shares.columns import (
     Rules,
     Steps,
     Told,
-    more_room,
     no_limits,
     no_pending,
     no_reports,
     no_told,
     steps_of,
+    with_room,
 )
 from streaming.laws.shares.intake import ReportBatch
 from streaming.laws.shares.limits import limits_of
@@ -151,23 +151,20 @@ class SharesTable(LawState):
             need=np.full(count, DONE), shared=np.full(count, NOWHERE), stale=np.zeros(1, np.int64),
         )  # fmt: skip
         progress.need[active] = NOWHERE
-        limits, told = no_limits(count), no_told(2 * len(active), len(state.members.ts))
+        limits, told, slots = no_limits(count), no_told(0, 0), np.diff(state.groups.first)
         shared, pending = (no_pending(len(active), len(state.members.ts)) for _ in range(2))
-        largest = int(np.diff(state.groups.first).max(initial=0))
         stretch = NOWHERE
         while stretch != DONE:
             waiting = active[progress.need[active] == stretch]
             if stretch != NOWHERE:
                 put_limits(limits, waiting, state.names, timeline.at(_start_of(stretch, rules)))
             while len(waiting):
-                begin = 0
                 pending.filled[:] = 0
-                while begin < len(waiting):
-                    begin = walk(
-                        waiting, begin, stretch, state.groups, state.members, steps, rules, limits,
-                        progress, told, shared, pending,
-                    )  # fmt: skip
-                    told = told if begin == len(waiting) else more_room(told, largest)
+                told = with_room(told, 2 * len(waiting), 2 * int(slots[waiting].sum()))
+                walk(
+                    waiting, stretch, state.groups, state.members, steps, rules, limits, progress, told,
+                    shared, pending,
+                )  # fmt: skip
                 share_all(pending, limits)
                 waiting = pending.group[: pending.filled[0]].copy()
                 progress.need[waiting] = stretch
