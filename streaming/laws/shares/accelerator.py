@@ -119,7 +119,7 @@ def _when(g: int, step: int, groups: Groups, steps: Steps, progress: Progress) -
     """Up to what time (ms) a step closes rounds, its position and its source."""
     if step >= 0:
         event = steps.event[step]
-        return steps.at[event], steps.position[event], steps.source[event]
+        return steps.at[event], event + steps.ticks[event], steps.source[event]
     if step == _TICK:
         tick = progress.tick[g]
         return steps.tick_at[tick], steps.tick_position[tick], steps.tick_source[tick]
@@ -237,9 +237,7 @@ def _close(
 
 
 @inner
-def _file(
-    g: int, first: int, position: int, source: int, groups: Groups, limits: Limits, told: Told
-) -> None:
+def _file(g: int, first: int, position: int, source: int, groups: Groups, limits: Limits, told: Told) -> None:
     """File the decisions from number `first` on under the round that closes."""
     rounds = told.filled[0]
     told.position[rounds], told.source[rounds], told.group[rounds] = position, source, g
@@ -251,9 +249,7 @@ def _file(
 
 
 @inner
-def _let_go(
-    g: int, expiry: int, groups: Groups, members: Members, limits: Limits, told: Told
-) -> None:
+def _let_go(g: int, expiry: int, groups: Groups, members: Members, limits: Limits, told: Told) -> None:
     """Drop the brokers whose report is too old, and the shares of those that use nothing.
 
     Who had shares is told, by name. Where the policies do not know the group, nobody has shares any more.
@@ -267,29 +263,25 @@ def _let_go(
         if expired:
             members.there[slot] = False
             groups.size[g] -= 1
+        uses = False
         if limits.known[g]:
-            _forget_unused(slot, g, members, limits)
-            if members.told[slot] and (expired or not _uses(slot, g, members, limits)):
+            uses = _uses(slot, g, members, limits)
+            if members.told[slot] and (expired or not uses):
                 _tell(slot, EXPIRED if expired else IDLE, members, told)
-        if expired or not limits.known[g] or not _uses(slot, g, members, limits):
+        if expired or not uses:
             _take_back(slot, members)
 
 
 @inner
 def _uses(slot: int, g: int, members: Members, limits: Limits) -> bool:
-    """Whether it is a member: it uses some limited dimension."""
+    """Whether it is a member: it uses some limited dimension. Last shares of the others are forgotten."""
+    uses = False
     for dimension in range(WIDTH):
         if not np.isnan(limits.rates[g, dimension]) and members.used[slot, dimension] > 0.0:
-            return True
-    return False
-
-
-@inner
-def _forget_unused(slot: int, g: int, members: Members, limits: Limits) -> None:
-    """Its shares of dimensions that are not limited or that it does not use are its last ones no more."""
-    for dimension in range(WIDTH):
-        if np.isnan(limits.rates[g, dimension]) or not members.used[slot, dimension] > 0.0:
+            uses = True
+        else:
             members.held[slot, dimension] = False
+    return uses
 
 
 @inner

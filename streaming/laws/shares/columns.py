@@ -102,9 +102,9 @@ class Steps(NamedTuple):
         used: of each report, rates.
         throttled: of each report, THROTTLED, FREE or NOT_REPORTED.
         at, ts, source, ticks: of each event, see Reports.
-        position: of each event among all of the batch.
         tick_at: times of the ticks, ms.
-        tick_position, tick_source: the same of them.
+        tick_position: of each tick among all events of the batch.
+        tick_source: see Reports.
         end: no more input will come.
         last: source and position of what happens at the end.
     """
@@ -118,7 +118,6 @@ class Steps(NamedTuple):
     ts: Integers
     source: Integers
     ticks: Integers
-    position: Integers
     tick_at: Integers
     tick_position: Integers
     tick_source: Integers
@@ -292,7 +291,6 @@ def steps_of(
         first=first, event=np.empty(rows, np.int64), slot=np.empty(rows, np.int64),
         used=np.empty((rows, WIDTH)), throttled=np.empty((rows, WIDTH), np.int8), at=reports.at[begins],
         ts=reports.ts[begins], source=source[begins], ticks=before,
-        position=np.arange(len(begins)) + before,
         tick_at=np.array([tick.event.at for tick in ticks], np.int64),
         tick_position=np.arange(len(ticks)) + after,
         tick_source=np.array([tick.source for tick in ticks], np.int64), end=end,

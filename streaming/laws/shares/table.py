@@ -136,13 +136,9 @@ class SharesTable(LawState):
         if not due.any():
             return None
         told = _standing(self._state, np.flatnonzero(due))
-        return rows_of(
-            told, np.arange(len(told.group)), self._state.names, self._state.brokers, repeat=True
-        )
+        return rows_of(told, np.arange(len(told.group)), self._state.names, self._state.brokers, repeat=True)
 
-    def _walk(
-        self, state: State, active: Integers, steps: Steps, timeline: PolicyTimeline
-    ) -> DecisionRows:
+    def _walk(self, state: State, active: Integers, steps: Steps, timeline: PolicyTimeline) -> DecisionRows:
         """Take groups through what happens to them; the table is then `state`."""
         rules = _rules(timeline)
         count = len(state.names)
@@ -157,7 +153,8 @@ class SharesTable(LawState):
         while stretch != DONE:
             waiting = active[progress.need[active] == stretch]
             if stretch != NOWHERE:
-                put_limits(limits, waiting, state.names, timeline.at(_start_of(stretch, rules)))
+                since = int(rules.changes[stretch - 1]) if stretch else -1
+                put_limits(limits, waiting, state.names, timeline.at(since))
             while len(waiting):
                 pending.filled[:] = 0
                 told = with_room(told, 2 * len(waiting), 2 * int(slots[waiting].sum()))
@@ -200,11 +197,6 @@ def put_limits(limits: Limits, groups: Integers, names: pa.Array, policies: Poli
     limits.rates[groups] = known.field("rates", number, (nan,) * WIDTH)
 
 
-def _start_of(stretch: int, rules: Rules) -> int:
-    """A time (ms) at which these policies are in force."""
-    return int(rules.changes[stretch - 1]) if stretch else -1
-
-
 def _in_order(told: Told, count: int) -> Integers:
     """The rounds by the event that closed them, then by group, then in their order."""
     rounds = int(told.filled[0])
@@ -221,9 +213,9 @@ def _standing(state: State, which: Integers) -> Told:
     chosen = np.zeros(len(groups.end), dtype=np.bool_)
     chosen[which] = True
     slots = np.flatnonzero(members.told & chosen[group])
-    told = no_told(len(which), len(slots))
-    return told._replace(
-        source=np.zeros(len(which), np.int64), group=which, end=groups.told_end[which],
+    nowhere = np.zeros(len(which), np.int64)
+    return Told(
+        position=nowhere, source=nowhere, group=which, end=groups.told_end[which],
         every=groups.told_every[which], limited=groups.told_limited[which],
         shadow=groups.told_shadow[which], first=np.searchsorted(group[slots], which),
         broker=members.broker[slots], why=np.zeros(len(slots), np.int8), used=members.told_used[slots],
