@@ -8,7 +8,7 @@ import numpy as np
 
 from streaming.columns.byte_strings import Integers
 from streaming.laws.mutation.intake import OrderedRequests
-from streaming.laws.mutation.law import PERMISSIVE, REFUND, REFUSED, STRICT, Events, Flags, Results, Terms
+from streaming.laws.mutation.law import PERMISSIVE, REFUND, REFUSED, STRICT, Events, Flags, Results
 from streaming.laws.mutation.rates import Doubles
 from streaming.laws.mutation.requests import ANSWERED, DECIDED, DRY, LATE, REJECT_LATE, Requests
 from streaming.laws.mutation.requests import REFUND as IS_REFUND
@@ -146,14 +146,3 @@ def _modes(requests: Requests, late: Flags, anew: bool) -> Integers:
     mode[refused] = STRICT if anew else REFUSED
     mode[flags & IS_REFUND != 0] = REFUND
     return mode
-
-
-def label(terms: Terms, stretch: PolicySpan, version: int, shadow: Flags) -> Label:
-    """What decisions say of the terms of one stretch."""
-    return Label(
-        sampled=np.where(terms.row < 0, -1, (terms.samples > 0).astype(np.int64)),
-        routing_key=stretch.routing_keys,
-        rate=terms.rate,
-        version=np.full(len(terms.row), version, dtype=np.int64),
-        shadow=shadow,
-    )

@@ -5,10 +5,9 @@ from typing import Any, Final
 
 from streaming.columns.arrow_json import LINES_MIN
 from streaming.contract.events import REQUEST_READERS, Refund, Request
-from streaming.laws.law import DecisionForm, LawSpec, Said, WarmUp, count_up, few, keep_longest_throttle
-from streaming.laws.mutation.admissions import ADMISSION
+from streaming.laws.law import LawSpec, Said, WarmUp, count_up, few, keep_longest_throttle
 from streaming.laws.mutation.intake import RequestIntake
-from streaming.laws.mutation.table import MutationTable
+from streaming.laws.mutation.table import FORM, MutationTable
 from streaming.policy.policy_set import PolicySet, Section
 from streaming.policy.timeline import PolicyTimeline
 
@@ -94,7 +93,7 @@ SPEC: Final = LawSpec(
     stamp=stamp,
     sections=frozenset({Section.QUOTAS, Section.MODE}),
     versioned=True,
-    decision=DecisionForm(type=ADMISSION, subject=("subject",)),
+    decision=FORM,
     warm_up=_WARM_UP,
     line=line,
     total=total,

@@ -18,7 +18,7 @@ from streaming.columns.outputs import DecisionRows, DecisionTexts
 from streaming.laws.law import Batch, DecisionForm, LawState
 from streaming.laws.mutation import law, rates
 from streaming.laws.mutation.admissions import ADMISSION, admissions
-from streaming.laws.mutation.batch import MutationBatch, PolicySpan, begin, label
+from streaming.laws.mutation.batch import Label, MutationBatch, PolicySpan, begin
 from streaming.laws.mutation.intake import OrderedRequests
 from streaming.laws.mutation.law import PLAIN_WINDOWS, State, Terms
 from streaming.laws.mutation.limits import QUOTAS_PREFIX, Quotas, quotas_of
@@ -48,7 +48,7 @@ LOOK_MS: Final = 5_000
 FORM: Final = DecisionForm(type=ADMISSION, subject=("subject",))
 NO_RING: Final[Doubles] = np.empty(0)
 
-walk, refill, window_of = machine(law.walk), machine(rates.refill), machine(rates.window_of)
+walk, refill = machine(law.walk), machine(rates.refill)
 
 
 class MutationTable(SubjectTable, LawState):
@@ -160,9 +160,8 @@ class MutationTable(SubjectTable, LawState):
             taken = MutationTable.from_columns(columns)
             self.rings |= {len(self) + row: ring for row, ring in taken.rings.items()}
             self.waiting |= {len(self) + row: names for row, names in taken.waiting.items()}
-            said = pa.concat_arrays([self.said, taken.said])
-            self.append(taken.names, taken.state)
-            self.said = said
+            self.said = pa.concat_arrays([self.said, taken.said])
+            super().append(taken.names, taken.state)
 
     def fold(self, batch: Batch) -> DecisionRows:
         """Decide requests and refunds in order: one decision a request, none a refund."""
@@ -229,7 +228,8 @@ class MutationTable(SubjectTable, LawState):
         charged = stretch.routing_keys[limited]
         rows[charged] = self._prepare(names.filter(pa.array(limited)), rows[charged], stretch.at, timeline)
         terms, state = self.terms(np.where(limited, rows[stretch.routing_keys], NOWHERE), quotas, number)
-        walked.labels.append(label(terms, stretch, policies.version, quotas.shadow[number]))
+        sampled, version = np.where(limited, terms.samples > 0, -1), np.full(len(number), policies.version)
+        walked.labels.append(Label(sampled, stretch.routing_keys, terms.rate, version, quotas.shadow[number]))
         walk(stretch.order, walked.events, terms, stretch.base, state, walked.results)
         self.keep_rings(np.flatnonzero(terms.samples), terms, state)
 
@@ -327,7 +327,7 @@ def _resized(ring: Doubles, length: int, last: int) -> Doubles:
     if len(ring) == length:
         return ring
     resized = np.zeros(length)
-    newest = window_of(last)
+    newest = rates.window_of(last)
     for window in range(newest - min(len(ring), length) + 1, newest + 1):
         resized[window % length] = ring[window % len(ring)]
     return resized
@@ -355,26 +355,11 @@ def _settled(
 
 def _speaking(columns: Mapping[str, pa.Array], quotas: Quotas, horizon: int) -> Flags:
     """Whether each row differs, at `horizon` and later, from one that is not there."""
-    names, tokens, last = columns[SUBJECT], columns["tokens"].to_numpy(), columns["last"].to_numpy()
-    keep = np.empty(len(names), dtype=np.bool_)
-    _say_something(tokens, last, horizon, quotas.of(names), quotas.rate, quotas.burst, quotas.samples, keep)
+    tokens, last = columns["tokens"].to_numpy().copy(), columns["last"].to_numpy()
+    number = quotas.of(columns[SUBJECT])
+    _fill_up(np.arange(len(number)), tokens, last, horizon, number, quotas.rate, quotas.burst)
+    idle_windows = rates.window_of(horizon) - last // rates.WINDOW_MS
+    samples = quotas.samples[number]
+    owes = np.where(samples > 0, idle_windows < samples, tokens < FULL) & (number != NOTHING)
+    keep: Flags = (idle_windows < PLAIN_WINDOWS) | owes
     return keep | waits(columns["waiting"], horizon)
-
-
-@lean
-def _say_something(
-    tokens: Doubles, last: Integers, horizon: int, number: Integers, rate: Doubles,
-    burst: Doubles, samples: Integers, keep: Flags,
-) -> None:  # fmt: skip
-    for row in range(len(keep)):
-        quota = number[row]
-        idle_windows = window_of(horizon) - window_of(last[row])
-        if idle_windows < PLAIN_WINDOWS:
-            keep[row] = True
-        elif quota < 0:
-            keep[row] = False
-        elif samples[quota] > 0:
-            keep[row] = idle_windows < samples[quota]
-        else:
-            filled = refill(tokens[row], rate[quota], burst[quota], horizon - last[row])
-            keep[row] = filled < burst[quota]
