@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from streaming.columns.byte_strings import bytes_in
 
@@ -23,20 +24,11 @@ _REPEATS: Final = 4
 def row_names(subjects: pa.Array) -> pa.Array:
     """Names of the rows of these canonical subjects, Arrow text; of nearly all the subject itself."""
     _, ends = bytes_in(subjects)
-    long = np.flatnonzero(np.diff(ends) > NAME_BYTES)
-    if not len(long):
+    long = np.diff(ends) > NAME_BYTES
+    if not long.any():
         return subjects
-    names = subjects.take(pa.array(long))
-    short = np.ones(len(subjects), dtype=np.bool_)
-    short[long] = False
-    place = np.empty(len(subjects), dtype=np.int64)
-    place[short], place[long] = np.arange(len(subjects) - len(long)), np.arange(-len(long), 0)
-    place[long] += len(subjects)
-    parts = [
-        subjects.filter(pa.array(short)),
-        pa.array([row_name(name.as_py()) for name in names], pa.string()),
-    ]
-    return pa.concat_arrays(parts).take(pa.array(place))
+    names = map(row_name, subjects.filter(pa.array(long)).to_pylist())
+    return pc.replace_with_mask(subjects, pa.array(long), pa.array(names, pa.string()))
 
 
 def row_name(subject: str) -> str:

@@ -111,9 +111,7 @@ class SpilledBody:
 
 def _are_same(columns: Mapping[str, pa.Array], others: Mapping[str, pa.Array]) -> bool:
     """Whether these are the very arrays that were read: nobody has touched them."""
-    return columns.keys() == others.keys() and all(
-        column is others[name] for name, column in columns.items()
-    )
+    return columns.keys() == others.keys() and all(column is others[name] for name, column in columns.items())
 
 
 def _note(name: str, blobs: BlobStore) -> bytes:
