@@ -101,18 +101,23 @@ def available(acquired: int, rate: int) -> int:
 
 
 @compilable
+def ended_ms(periods: int, period_ms: int, now: int) -> int:
+    """Time until so many periods have ended, cut at 64 bits."""
+    if periods == 0:
+        return 0
+    if periods > COUNT_MAX // period_ms - now // period_ms:
+        return COUNT_MAX
+    return (now // period_ms + periods) * period_ms - now
+
+
+@compilable
 def wait_ms(acquired: int, rate: int, period_ms: int, now: int) -> int:
     """Time until the period in which something is available again, 0 if it is now.
 
     >>> wait_ms(9, 10, 1000, 500), wait_ms(10, 10, 1000, 500), wait_ms(25, 10, 5000, 1)
     (0, 500, 9999)
     """
-    periods = acquired // rate
-    if periods == 0:
-        return 0
-    if periods > COUNT_MAX // period_ms - now // period_ms:
-        return COUNT_MAX
-    return (now // period_ms + periods) * period_ms - now
+    return ended_ms(acquired // rate, period_ms, now)
 
 
 @compilable
@@ -122,12 +127,7 @@ def paid_ms(acquired: int, rate: int, period_ms: int, now: int) -> int:
     >>> [paid_ms(count, 10, 1000, 500) for count in (0, 1, 10, 11)]
     [0, 500, 500, 1500]
     """
-    if acquired == 0:
-        return 0
-    periods = (acquired - 1) // rate + 1
-    if periods > COUNT_MAX // period_ms - now // period_ms:
-        return COUNT_MAX
-    return (now // period_ms + periods) * period_ms - now
+    return ended_ms((acquired - 1) // rate + 1, period_ms, now)
 
 
 @compilable
@@ -269,27 +269,11 @@ def all_paid_ms(acquired: Integers, rate: Integers, period_ms: Integers, rows: I
 
 @compilable
 def walk(
-    order: Integers,
-    at: Integers,
-    delivered: Integers,
-    published: Doubles,
-    charged: Flags,
-    precise: bool,
-    by_entry: bool,
-    rows: Integers,
-    last: Integers,
-    rolled_at: Integers,
-    acquired: Integers,
-    rate: Integers,
-    period_ms: Integers,
-    seen: Integers,
-    left: Integers,
-    throttle_ms: Integers,
-    freed_by: Integers,
-    to_read: Integers,
-    counted: Integers,
-    owed_ms: Integers,
-) -> None:
+    order: Integers, at: Integers, delivered: Integers, published: Doubles, charged: Flags, precise: bool,
+    by_entry: bool, rows: Integers, last: Integers, rolled_at: Integers, acquired: Integers, rate: Integers,
+    period_ms: Integers, seen: Integers, left: Integers, throttle_ms: Integers, freed_by: Integers,
+    to_read: Integers, counted: Integers, owed_ms: Integers,
+) -> None:  # fmt: skip
     """Take deliveries in order through the counters of their levels; exact sequential arithmetic.
 
     Event columns (one entry an event): `at` in ms, brought to the broker's clock in place, `delivered`

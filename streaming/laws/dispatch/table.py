@@ -165,12 +165,9 @@ class DispatchTable(SubjectTable, LawState):
         policies = timeline.at(since)
         present = np.flatnonzero(np.bincount(rows[order].ravel(), minlength=len(self)))
         self.settle(present, since, timeline)
-        limits = limits_of(policies)
-        number = limits.of(self.names.take(pa.array(present)))
         rate = np.zeros((len(self), len(DIMENSIONS)), dtype=np.int64)
-        rate[present] = limits.field("rate", number, NO_LIMIT.rate)
-        period_ms = np.full(len(self), NO_LIMIT.period_ms, dtype=np.int64)
-        period_ms[present] = limits.field("period_ms", number, NO_LIMIT.period_ms)
+        period_ms = np.zeros(len(self), dtype=np.int64)
+        rate[present], period_ms[present] = self._limits(present, policies)
         broker = policies.entries.get(Section.BROKER, {})
         all_charged = broker.get("dispatchThrottlingOnNonBacklogConsumerEnabled", True)
         results.limited[order] = (rate != NOT_LIMITED).any(axis=1)[rows[order]]
@@ -198,11 +195,16 @@ class DispatchTable(SubjectTable, LawState):
 
     def _roll(self, rows: Integers, policies: PolicySet, upto: int) -> None:
         """Pay off the periods of these rows up to `upto` by the rates of these policies."""
+        roll_rows(
+            rows, self.column("acquired"), self.column("rolled_at"), *self._limits(rows, policies), upto
+        )
+
+    def _limits(self, rows: Integers, policies: PolicySet) -> tuple[Integers, Integers]:
+        """Rates and periods (ms) of these rows."""
         limits = limits_of(policies)
         number = limits.of(self.names.take(pa.array(rows)))
-        rate = limits.field("rate", number, NO_LIMIT.rate)
         period_ms = limits.field("period_ms", number, NO_LIMIT.period_ms)
-        roll_rows(rows, self.column("acquired"), self.column("rolled_at"), rate, period_ms, upto)
+        return limits.field("rate", number, NO_LIMIT.rate), period_ms
 
 
 def _decisions(deliveries: Deliveries, at: Integers, results: _Results) -> DecisionRows:
