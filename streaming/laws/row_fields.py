@@ -5,7 +5,7 @@ and is left to the contract's parser. So a rule that is missing here costs time 
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -172,6 +172,13 @@ def listed(ends: Integers, fields: Sequence[pa.Array], kind: pa.StructType) -> p
     """
     objects = pa.StructArray.from_arrays(fields, fields=list(kind))
     return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), objects)
+
+
+def ends_of(counts: NDArray[Any]) -> Integers:
+    """Where stretches of so many elements begin, one after the other, and where the last one ends."""
+    ends = np.zeros(len(counts) + 1, dtype=np.int64)
+    np.cumsum(counts, out=ends[1:])
+    return ends
 
 
 def places(first: Integers, count: Integers) -> Integers:

@@ -18,7 +18,7 @@ from streaming.laws.dispatch import law
 from streaming.laws.dispatch.deliveries import Deliveries
 from streaming.laws.dispatch.law import DIMENSIONS, FORGET_MS, LEVELS, NONE, Flags, Integers
 from streaming.laws.law import FOR_EVER, Batch, Decision, DecisionForm, LawState
-from streaming.laws.row_fields import worded
+from streaming.laws.row_fields import ends_of, worded
 from streaming.policy.derived import PolicyCache, stretches
 from streaming.policy.dispatch_limits import NO_LIMIT, NOT_LIMITED, limit_of
 from streaming.policy.policy_set import PolicySet, Section
@@ -252,13 +252,11 @@ def _decisions(deliveries: Deliveries, at: Integers, results: _Results) -> Decis
 def _acquired(results: _Results, unsaid: pa.Array) -> pa.MapArray:
     """The state of each one's counters, by level that limits; null where it is `unsaid`."""
     chosen = results.limited & ~unsaid.to_numpy(zero_copy_only=False)[:, np.newaxis]
-    ends = np.zeros(len(chosen) + 1, dtype=np.int32)
-    np.cumsum(chosen.sum(axis=1), out=ends[1:])
-    counts = results.counted[chosen]
+    ends, counts = pa.array(ends_of(chosen.sum(axis=1)), pa.int32()), results.counted[chosen]
     columns = [pa.array(counts[:, place]) for place in range(len(DIMENSIONS))]
     levels = pa.array(LEVELS).take(pa.array(np.nonzero(chosen)[1]))
     items = pa.StructArray.from_arrays(columns, list(DIMENSIONS))
-    return pa.MapArray.from_arrays(pa.array(ends), levels, items, mask=unsaid)
+    return pa.MapArray.from_arrays(ends, levels, items, mask=unsaid)
 
 
 def _numbers(counts: Integers) -> pa.Array:

@@ -11,7 +11,7 @@ from streaming.contract.fields import INT64_MAX
 from streaming.laws.mutation.batch import MutationBatch
 from streaming.laws.mutation.law import REFUND, Flags
 from streaming.laws.mutation.requests import ANSWERED, DRY, OUTCOMES
-from streaming.laws.row_fields import places, worded
+from streaming.laws.row_fields import ends_of, places, worded
 
 ADMISSION: Final = "admission"
 _LAW: Final = pa.struct([("outcome", pa.string()), ("rejected", pa.list_(pa.string()))])
@@ -23,8 +23,7 @@ def admissions(walked: MutationBatch) -> DecisionRows:
     requests, results, names = walked.asked.requests, walked.results, walked.asked.routing_keys.names
     order = walked.asked.order
     order = order[walked.events.mode[order] != REFUND]
-    label = walked.label
-    term = walked.events.term[order]
+    label, term, items = walked.label, walked.events.term[order], _items(walked, order)
     sampled = label.sampled[term]
     free = sampled < 0
     # The last name is the key of those whom nobody limits.
@@ -39,11 +38,11 @@ def admissions(walked: MutationBatch) -> DecisionRows:
         "algorithm": worded(sampled, _ALGORITHMS, free),
         "outcome": worded(results.outcome[order], pa.array(OUTCOMES)),
         "throttle_time_ms": pa.array(results.wait_ms[order]),
-        "rejected": _rejected(walked, order),
+        "rejected": _rejected(walked, *items),
         "tokens": pa.array(level, mask=sampled != 0),
         "rate": pa.array(np.where(sampled == 1, level, plain_rate), mask=free),
         "limit": pa.array(label.rate[term], mask=free),
-        "mutations": pa.array(_charged(walked, order)),
+        "mutations": pa.array(_charged(walked, order, *items)),
         "policy_version": pa.array(label.version[term]),
         "shadow": pa.array(label.shadow[term]),
         "late": _where(walked.late[order], True),
@@ -70,15 +69,11 @@ def _where(which: Flags, value: Any) -> pa.Array | None:
     return pa.array([None, value]).take(pa.array(which.astype(np.int64))) if which.any() else None
 
 
-def _rejected(walked: MutationBatch, order: Integers) -> pa.Array:
-    """The names of the items that were rejected, of each request."""
-    requests, rejected = walked.asked.requests, walked.results.rejected
-    item, ends = _items(walked, order)
-    gone = rejected[item]
-    before = np.zeros(len(item) + 1, dtype=np.int64)
-    np.cumsum(gone, out=before[1:])
-    names = requests.names.take(pa.array(item[gone]))
-    return pa.LargeListArray.from_arrays(pa.array(before[ends]), names)
+def _rejected(walked: MutationBatch, item: Integers, ends: Integers) -> pa.Array:
+    """The names of the items that were rejected, of each request; see `_items`."""
+    gone = walked.results.rejected[item]
+    names = walked.asked.requests.names.take(pa.array(item[gone]))
+    return pa.LargeListArray.from_arrays(pa.array(ends_of(gone)[ends]), names)
 
 
 def _refunds(walked: MutationBatch, order: Integers) -> pa.Array | None:
@@ -95,9 +90,8 @@ def _differences(walked: MutationBatch, order: Integers) -> pa.Array | None:
     if not len(told):
         return None
     item, ends = _items(walked, order[told])
-    before = np.zeros(len(item) + 1, dtype=np.int64)
-    np.cumsum(results.own_rejected[item] != results.rejected[item], out=before[1:])
-    differs = before[ends[1:]] > before[ends[:-1]]
+    before = ends_of(results.own_rejected[item] != results.rejected[item])
+    differs = np.diff(before[ends]) > 0
     differs |= results.own_outcome[order[told]] != results.outcome[order[told]]
     if not differs.any():
         return None
@@ -117,15 +111,12 @@ def _applied(walked: MutationBatch, order: Integers) -> pa.Array | None:
     return pa.array(at, mask=at == ts) if (at != ts).any() else None
 
 
-def _charged(walked: MutationBatch, order: Integers) -> Integers:
+def _charged(walked: MutationBatch, order: Integers, item: Integers, ends: Integers) -> Integers:
     """Mutations of the items that were admitted, cut at 64 bits."""
     requests = walked.asked.requests
-    item, ends = _items(walked, order)
     admitted = np.where(walked.results.rejected[item], 0, requests.mutations[item])
     if admitted.sum(dtype=np.float64) < INT64_MAX / 2:
-        before = np.zeros(len(item) + 1, dtype=np.int64)
-        np.cumsum(admitted, out=before[1:])
-        charged = before[ends[1:]] - before[ends[:-1]]
+        charged = np.diff(ends_of(admitted)[ends])
     else:
         each = np.split(admitted, ends[1:-1])
         charged = np.array([min(INT64_MAX, sum(some.tolist())) for some in each], dtype=np.int64)
@@ -134,12 +125,9 @@ def _charged(walked: MutationBatch, order: Integers) -> Integers:
 
 
 def _items(walked: MutationBatch, order: Integers) -> tuple[Integers, Integers]:
-    """The items of some requests one after the other, and where each request's begin and the last one's end.
-    """
+    """The items of some requests one after the other, and where each one's begin and the last one's end."""
     requests = walked.asked.requests
     first, items = requests.first[order], requests.items[order]
     if (items == 1).all():
         return first, np.arange(len(order) + 1)
-    ends = np.zeros(len(order) + 1, dtype=np.int64)
-    np.cumsum(items, out=ends[1:])
-    return places(first, items), ends
+    return places(first, items), ends_of(items)

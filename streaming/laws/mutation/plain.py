@@ -31,7 +31,7 @@ from streaming.laws.mutation.requests import (
     Requests,
     encoded,
 )
-from streaming.laws.row_fields import Flags, RowFields, fields_of, is_text, places
+from streaming.laws.row_fields import Flags, RowFields, ends_of, fields_of, is_text, places
 
 REFUND_TYPE: Final = "refund"
 TYPES: Final = ("request", REFUND_TYPE)
@@ -152,7 +152,7 @@ def _told(fields: RowFields, flags: Integers, items: _Items) -> _Decisions:
         one = texts.take(pa.array(places(ends[pairs], rejected[pairs])))
         other = items.names.take(pa.array(places(items.ends[pairs], rejected[pairs])))
         differ = ~pc.equal(one, other).fill_null(False).to_numpy(zero_copy_only=False)
-        same[pairs] = _of_each(differ, np.concatenate([[0], np.cumsum(rejected[pairs])])) == 0
+        same[pairs] = _of_each(differ, ends_of(rejected[pairs])) == 0
     strict = flags & STRICT != 0
     inside.plain &= (
         (flags & (ANSWERED | LATE) == 0) & (~all_gone | same) & (all_gone == (outcome == REJECT))
@@ -167,9 +167,7 @@ def _told(fields: RowFields, flags: Integers, items: _Items) -> _Decisions:
 
 def _of_each(which: Flags, ends: Integers) -> Integers:
     """How many of the elements of each list are marked."""
-    before = np.zeros(len(which) + 1, dtype=np.int64)
-    np.cumsum(which, out=before[1:])
-    counts: Integers = np.diff(before[ends])
+    counts: Integers = np.diff(ends_of(which)[ends])
     return counts
 
 

@@ -12,6 +12,7 @@ from streaming.columns.byte_strings import Integers
 from streaming.columns.compiled import lean
 from streaming.contract.usage_events import DIMENSIONS
 from streaming.laws.law import Entry
+from streaming.laws.row_fields import ends_of
 from streaming.laws.shares.intake import Reports, reports_of
 from streaming.laws.shares.law import FREE, NOT_REPORTED, THROTTLED, Codes, Doubles, Flags
 from streaming.laws.shares.report_rows import NOT_SAID
@@ -285,8 +286,7 @@ def steps_of(
     number = np.cumsum(number)
     before = reports.ticks[begins]
     after = np.searchsorted(before, np.arange(len(ticks)), side="right")
-    first = np.zeros(count + 1, dtype=np.int64)
-    np.cumsum(np.bincount(group, minlength=count), out=first[1:])
+    first = ends_of(np.bincount(group, minlength=count))
     steps = Steps(
         first=first, event=np.empty(rows, np.int64), slot=np.empty(rows, np.int64),
         used=np.empty((rows, WIDTH)), throttled=np.empty((rows, WIDTH), np.int8), at=reports.at[begins],

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from streaming.columns.byte_strings import Integers
 from streaming.columns.compiled import lean
+from streaming.laws.row_fields import ends_of
 from streaming.laws.shares.columns import WIDTH, Groups, Members
 from streaming.laws.shares.law import NOT_REPORTED
 from streaming.state.subject_table import places_in
@@ -96,8 +97,7 @@ class State:
             name: _spread(name, getattr(self.groups, name), group_was, len(names)) for name in _OF_GROUPS
         }
         size = _spread("size", self.groups.size, group_was, len(names))
-        first = np.zeros(len(names) + 1, dtype=np.int64)
-        np.cumsum(_spread("size", np.diff(self.groups.first), group_was, len(names)), out=first[1:])
+        first = ends_of(_spread("size", np.diff(self.groups.first), group_was, len(names)))
         members = {name: getattr(self.members, name).copy() for name in ("there", *_OF_MEMBERS)}
         members["broker"] = broker_was[members["broker"]]
         state = State(names, brokers, Groups(first=first, size=size, **groups), Members(**members))
@@ -140,11 +140,9 @@ class State:
         members = {name: getattr(self.members, name)[there] for name in ("there", *_OF_MEMBERS)}
         members["broker"] = (np.cumsum(used) - 1)[members["broker"]]
         groups = {name: getattr(self.groups, name)[some] for name in ("size", *_OF_GROUPS)}
-        first = np.zeros(int(some.sum()) + 1, dtype=np.int64)
-        np.cumsum(groups["size"], out=first[1:])
         return State(
             self.names.filter(pa.array(some)), self.brokers.filter(pa.array(used)),
-            Groups(first=first, **groups), Members(**members),
+            Groups(first=ends_of(groups["size"]), **groups), Members(**members),
         )  # fmt: skip
 
 
