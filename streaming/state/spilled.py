@@ -55,10 +55,7 @@ class SpilledBody:
             return cls()
         body = decode(raw)
         notes = dict(body.notes)
-        in_blobs = notes.pop(_IN_BLOBS, None)
-        if in_blobs is None:
-            return cls(body=body)
-        names, batch, gone = orjson.loads(in_blobs)
+        names, batch, gone = orjson.loads(notes.pop(_IN_BLOBS, b"[{},0,[]]"))
         if names and blobs is None:
             raise StateError(NO_BLOB_STORE)
         columns = body.columns

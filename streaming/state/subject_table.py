@@ -46,8 +46,7 @@ class SubjectTable:
 
     def __init__(self) -> None:
         self.names: pa.Array = pa.array([], type=pa.string())
-        self._room = self._room_for(0)
-        self.state = self._room[:0]
+        self._hold(0)
 
     def __len__(self) -> int:
         return len(self.state)
@@ -58,9 +57,7 @@ class SubjectTable:
         table = cls()
         if columns:
             table.names = columns[SUBJECT]
-            count = len(table.names)
-            table._room = cls._room_for(count)
-            table.state = table._room[:count]
+            table._hold(len(table.names))
             fill(table.state, columns)
         return table
 
@@ -84,8 +81,9 @@ class SubjectTable:
         first, count = len(self), len(self) + len(state)
         self.names = pa.concat_arrays([self.names, names])
         if count > len(self._room):
-            self._room = self._room_for(count)
-            _whole(self._room)[:first] = _whole(self.state)
+            before = self.state
+            self._hold(count)
+            _whole(self.state)[:first] = _whole(before)
         self.state = self._room[:count]
         self.state[first:] = state
         return np.arange(first, count)
@@ -95,11 +93,8 @@ class SubjectTable:
         if not which.all():
             self.names = self.names.filter(pa.array(which))
             kept = _whole(self.state)[which]
-            self._room = kept.view(self.dtype)
-            if len(kept) < _ROOM_MIN:
-                self._room = self._room_for(len(kept))
-                _whole(self._room)[: len(kept)] = kept
-            self.state = self._room[: len(kept)]
+            self._hold(len(kept))
+            _whole(self.state)[:] = kept
 
     def column(self, name: str) -> NDArray[Any]:
         """A field of all rows, by their numbers, to be changed in place; behind them is room for more."""
@@ -116,9 +111,10 @@ class SubjectTable:
         which[order.to_numpy()[:surplus]] = False
         self.keep(which)
 
-    @classmethod
-    def _room_for(cls, count: int) -> Rows:
-        return np.zeros(max(_ROOM_MIN, count + count // SPARE_PARTS), dtype=cls.dtype)
+    def _hold(self, count: int) -> None:
+        """Have so many rows, all 0, and room for more."""
+        self._room = np.zeros(max(_ROOM_MIN, count + count // SPARE_PARTS), dtype=self.dtype)
+        self.state: Rows = self._room[:count]
 
 
 def places_in(known: pa.Array, names: pa.Array) -> Integers:
