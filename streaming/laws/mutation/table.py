@@ -38,7 +38,7 @@ from streaming.policy.timeline import PolicyTimeline
 from streaming.state.blob_store import BlobStore
 from streaming.state.cold_rows import ColdRows
 from streaming.state.row_names import row_name, row_names
-from streaming.state.subject_table import SUBJECT, Flags, Rows, SubjectTable
+from streaming.state.subject_table import SUBJECT, Flags, Rows, SubjectTable, places_in
 
 WARM_ROWS: Final = 500
 """Rows that stay in the body of a shard: carrying one costs about 3 us a batch, a segment about 1 ms."""
@@ -47,6 +47,8 @@ LOOK_MS: Final = 5_000
 """How often, in event time, all rows are looked through for what must be said again."""
 FORM: Final = DecisionForm(type=ADMISSION, subject=("subject",))
 NO_RING: Final[Doubles] = np.empty(0)
+Change = tuple[int, str]
+"""When an entry of the policies was changed, ms, and its path."""
 
 walk, refill = machine(law.walk), machine(rates.refill)
 
@@ -196,11 +198,9 @@ class MutationTable(SubjectTable, LawState):
         settled for all, so that the timeline may forget them.
         """
         changes = timeline.changed(-1, horizon)
-        # A change of one subject's own entry concerns that row alone.
-        own = {row_name(path[len(QUOTAS_PREFIX) : -1]) for _, path in changes if not concerns_any(path)}
-        self._take_in(pa.array(sorted(own), type=pa.string()))
-        self._settle(np.arange(len(self)), self.names, sorted({ts for ts, _ in changes}), timeline)
-        common = sorted({ts for ts, path in changes if concerns_any(path)})
+        self._take_in(_own_rows(changes).unique())
+        self._settle(np.arange(len(self)), self.names, changes, timeline)
+        common = [(ts, path) for ts, path in changes if concerns_any(path)]
         if common:
             self.cold.rewrite(lambda columns: _settled(columns, common, timeline))
         quotas = quotas_of(timeline.at(horizon))
@@ -268,19 +268,22 @@ class MutationTable(SubjectTable, LawState):
         """Settle these rows up to a time, ms."""
         changes = timeline.changed(int(self.state["last"][rows].min(initial=at)), at)
         if changes:
-            self._settle(rows, names, sorted({ts for ts, _ in changes}), timeline)
+            self._settle(rows, names, changes, timeline)
 
     def _settle(
-        self, rows: Integers, names: pa.Array, changes: Sequence[int], timeline: PolicyTimeline
+        self, rows: Integers, names: pa.Array, changes: Sequence[Change], timeline: PolicyTimeline
     ) -> None:
-        """What the changes since each row's last update mean for it; doing it twice does no harm.
+        """What those changes that came since each row's last update mean for it; twice does no harm.
 
         Kafka swaps the rate, not the balance (docs/protocol_notes.md 1.1). Only what leaving the table would
         have made of the row must be done by hand: a bucket that was full at a change stays full, and a
         subject that had no quota, or another algorithm, starts afresh.
         """
         tokens, last = self.column("tokens"), self.column("last")
-        for change in changes:
+        # A change of a subject's own entry concerns that row alone: quotas of a whole set cost much to make.
+        own = places_in(names, _own_rows(changes)) >= 0
+        times = {ts for (ts, path), here in zip(changes, own, strict=True) if here or concerns_any(path)}
+        for change in sorted(times):
             concerned = last[rows] < change
             if not concerned.any():
                 continue
@@ -344,8 +347,13 @@ def _fill_up(
             tokens[row] = np.inf
 
 
+def _own_rows(changes: Sequence[Change]) -> pa.Array:
+    """Name of the row whose own entry was changed; of an entry for many, no row's."""
+    return pa.array([row_name(path[len(QUOTAS_PREFIX) : -1]) for _, path in changes], pa.string())
+
+
 def _settled(
-    columns: Mapping[str, pa.Array], changes: Sequence[int], timeline: PolicyTimeline
+    columns: Mapping[str, pa.Array], changes: Sequence[Change], timeline: PolicyTimeline
 ) -> dict[str, pa.Array]:
     """These rows after these changes."""
     table = MutationTable.from_columns(columns)
