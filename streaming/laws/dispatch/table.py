@@ -195,6 +195,8 @@ class DispatchTable(SubjectTable, LawState):
 
     def _roll(self, rows: Integers, policies: PolicySet, upto: int) -> None:
         """Pay off the periods of these rows up to `upto` by the rates of these policies."""
+        # Most owe nothing, and by a set of policies each limit is found out one by one.
+        rows = rows[self.state["acquired"][rows].any(axis=1)]
         roll_rows(
             rows, self.column("acquired"), self.column("rolled_at"), *self._limits(rows, policies), upto
         )

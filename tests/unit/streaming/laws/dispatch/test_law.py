@@ -8,9 +8,12 @@ from event_kit import T0, TOPIC, delivery
 from packed_events_kit import json_records, stepped
 from usage_kit import Event, decide
 
+from streaming.laws.dispatch import table as dispatch_table
 from streaming.laws.dispatch.law import COUNT_MAX
 from streaming.laws.dispatch.table import DispatchTable
 from streaming.laws.law import Decision
+from streaming.policy.dispatch_limits import Limit
+from streaming.policy.policy_set import PolicySet
 from streaming.policy.timeline import PolicyTimeline
 
 HOUR = 3_600_000
@@ -220,6 +223,26 @@ def test_late_delivery_after_a_sweep(timeline: PolicyTimeline) -> None:
     decide(table, [delivery(0, 30)], timeline)
     table.sweep(timeline, T0 + 6000)
     assert left(decide(table, [delivery(100)], timeline)) == [10]
+
+
+def test_changes_cost_who_owes_nothing_nothing(
+    timeline: PolicyTimeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Limits of rows that rest are not worked out for each change, in a sweep or when they wake."""
+    table, limit_of, asked = DispatchTable(), dispatch_table.limit_of, list[int]()
+    decide(table, [delivery(0, 11), delivery(1, 1, topic="persistent://acme/orders/t2")], timeline)
+    for number in range(5):
+        timeline.apply(NAMESPACE, subscription_rate(20)[NAMESPACE], T0 + 60_000 + number)
+
+    def counted(policies: PolicySet, names: tuple[str, ...]) -> Limit:
+        asked.append(policies.version)
+        return limit_of(policies, names)
+
+    monkeypatch.setattr(dispatch_table, "limit_of", counted)
+    table.sweep(timeline, T0 + 70_000)
+    assert not asked and not table.state["acquired"].any()
+    assert left(decide(table, [delivery(80_000, 3)], timeline)) == [17]
+    assert asked == [6] * 3
 
 
 def test_lifted_limit_forgives(timeline: PolicyTimeline) -> None:
