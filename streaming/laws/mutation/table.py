@@ -90,12 +90,8 @@ class MutationTable(SubjectTable, LawState):
 
     def columns(self) -> dict[str, pa.Array]:
         """The table as Arrow columns, for the checkpoint."""
-        beside = {
-            "ring": ring_column(self.rings, len(self)),
-            "waiting": waiting_column(self.waiting, len(self)),
-            "said": self.said,
-        }
-        return {**super().columns(), **beside}
+        rings, waiting = ring_column(self.rings, len(self)), waiting_column(self.waiting, len(self))
+        return {**super().columns(), "ring": rings, "waiting": waiting, "said": self.said}
 
     def append(self, names: pa.Array, state: Rows) -> Integers:
         """Append rows as they are, without anything beside their numbers."""

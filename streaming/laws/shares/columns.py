@@ -280,10 +280,8 @@ def steps_of(
         end: no more input will come.
     """
     source, rows = reports.source, len(reports.source)
-    begins = np.flatnonzero(np.diff(source, prepend=NO_SOURCE)) if rows else np.empty(0, np.int64)
-    number = np.zeros(rows, dtype=np.int64)
-    number[begins[1:]] = 1
-    number = np.cumsum(number)
+    other = np.diff(source, prepend=NO_SOURCE) != 0
+    begins, number = np.flatnonzero(other), np.cumsum(other) - 1
     before = reports.ticks[begins]
     after = np.searchsorted(before, np.arange(len(ticks)), side="right")
     first = ends_of(np.bincount(group, minlength=count))

@@ -90,15 +90,10 @@ class Member:
     told: bool = False
 
     def uses(self, limits: GroupLimits) -> bool:
-        """Whether it is a member: it uses some limited dimension."""
-        return any(rate is not None and u > 0.0 for rate, u in zip(limits.rates, self.used, strict=True))
-
-    def forget_unused(self, limits: GroupLimits) -> None:
-        """Drop its shares of dimensions that are not limited or that it does not use."""
-        self.shares = [
-            share if rate is not None and u > 0.0 else nan
-            for share, rate, u in zip(self.shares, limits.rates, self.used, strict=True)
-        ]
+        """Whether it is a member: it uses some limited dimension. Its shares of others are dropped."""
+        used = [rate is not None and u > 0.0 for rate, u in zip(limits.rates, self.used, strict=True)]
+        self.shares = [share if its else nan for share, its in zip(self.shares, used, strict=True)]
+        return any(used)
 
 
 @dataclass(slots=True)
@@ -168,8 +163,7 @@ class Group:
                 member.shares, member.told = NO_SHARES, False
             return []
         for broker, member in self.members.items():
-            member.forget_unused(limits)
-            if member.told and not member.uses(limits):
+            if not member.uses(limits) and member.told:
                 member.told = False
                 removed[broker] = "idle"
         decisions = [self._removal(broker, removed[broker], limits) for broker in sorted(removed)]
