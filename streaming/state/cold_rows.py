@@ -145,21 +145,29 @@ class ColdRows:
         for segment in reversed(self._segments):
             if not len(asked):
                 break
-            rows = self._rows(segment)
-            found = _find(rows, segment.live, hashes[asked], names.take(pa.array(asked)))
+            found = _find(self._rows(segment), segment.live, hashes[asked], names.take(pa.array(asked)))
             here = found[found >= 0]
             if len(here):
-                segment.live[here] = False
-                taken.append(_columns(rows.take(pa.array(here))))
+                taken.append(self._taken(segment, here))
                 asked = asked[found < 0]
-        self._segments = [segment for segment in self._segments if not self._is_empty(segment)]
+        self._drop_empty()
+        return taken
+
+    def take_where(self, which: Callable[[Columns], Flags]) -> list[Columns]:
+        """Take out rows: `which` tells of a segment's columns, of rows that are gone too, those to take."""
+        taken: list[Columns] = []
+        for segment in reversed(self._segments):
+            here = np.flatnonzero(segment.live & which(_columns(self._rows(segment))))
+            if len(here):
+                taken.append(self._taken(segment, here))
+        self._drop_empty()
         return taken
 
     def keep(self, which: Callable[[Columns], Flags]) -> None:
         """Let rows go: `which` tells of a segment's columns the rows to keep."""
         for segment in self._segments:
             segment.live &= which(_columns(self._rows(segment)))
-        self._segments = [segment for segment in self._segments if not self._is_empty(segment)]
+        self._drop_empty()
         self._merge()
 
     def rewrite(self, change: Callable[[Columns], Columns]) -> None:
@@ -201,11 +209,15 @@ class ColdRows:
     def _live_rows(self, segment: _Segment) -> pa.RecordBatch:
         return self._rows(segment).filter(pa.array(segment.live))
 
-    def _is_empty(self, segment: _Segment) -> bool:
-        if segment.live.any():
-            return False
-        self._discarded.add(segment.name)
-        return True
+    def _taken(self, segment: _Segment, rows: Integers) -> Columns:
+        segment.live[rows] = False
+        return _columns(self._rows(segment).take(pa.array(rows)))
+
+    def _drop_empty(self) -> None:
+        for segment in self._segments:
+            if not segment.live.any():
+                self._discarded.add(segment.name)
+        self._segments = [segment for segment in self._segments if segment.live.any()]
 
 
 def _columns(rows: pa.RecordBatch) -> dict[str, pa.Array]:

@@ -124,16 +124,7 @@ class MutationTable(SubjectTable, LawState):
         if now - self.looked < LOOK_MS:
             return None
         self.looked = now
-        resting: list[pa.Array] = []
-
-        def look(columns: Mapping[str, pa.Array]) -> Flags:
-            stands = due(columns["said"], columns["said_at"].to_numpy(), now)
-            resting.append(columns[SUBJECT].filter(pa.array(stands)))
-            return np.ones(len(stands), dtype=np.bool_)
-
-        self.cold.keep(look)
-        if resting:
-            self._take_in(pa.concat_arrays(resting).unique())
+        self._put(self.cold.take_where(lambda rows: due(rows["said"], rows["said_at"].to_numpy(), now)))
         rows = np.flatnonzero(due(self.said, self.state["said_at"], now))
         texts = self.said.take(pa.array(rows)).to_pylist()
         repeated = [again(text, now) for text in texts]
@@ -151,10 +142,13 @@ class MutationTable(SubjectTable, LawState):
 
     def _take_in(self, names: pa.Array) -> None:
         """Take the cold rows of these subjects into the table."""
-        if not len(self.cold):
-            return
-        warm = self.rows(names) >= 0
-        for columns in self.cold.take(names.filter(pa.array(~warm))):
+        if len(self.cold):
+            warm = self.rows(names) >= 0
+            self._put(self.cold.take(names.filter(pa.array(~warm))))
+
+    def _put(self, rows: Sequence[Mapping[str, pa.Array]]) -> None:
+        """Put rows that rested into the table, some of them at a time."""
+        for columns in rows:
             taken = MutationTable.from_columns(columns)
             self.rings |= {len(self) + row: ring for row, ring in taken.rings.items()}
             self.waiting |= {len(self) + row: names for row, names in taken.waiting.items()}

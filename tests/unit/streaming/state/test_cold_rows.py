@@ -17,7 +17,7 @@ from streaming.state.body import Body, encode
 from streaming.state.cold_rows import FANOUT, FIRST_ROWS, ColdRows
 
 NAMES = [f"user=u{number}" for number in range(12)] + ["", "user=Zoë", "user=a", "client-id=" + 99 * "c"]
-KINDS = st.sampled_from(["add", "add", "add", "take", "keep", "rewrite", "save", "back"])
+KINDS = st.sampled_from(["add", "add", "add", "take", "take even", "keep", "rewrite", "save", "back"])
 Rows = dict[str, float]
 
 
@@ -71,6 +71,10 @@ def test_rests_like_a_dictionary(steps: list[tuple[str, Any]]) -> None:
             model |= new
         elif kind == "take":
             assert taken(cold, some) == {name: model.pop(name) for name in some if name in model}
+        elif kind == "take even":
+            found = [pair for piece in cold.take_where(even) for pair in rows_of(piece).items()]
+            assert sorted(found) == sorted(pair for pair in model.items() if pair[1] % 2 == 0)
+            model = {name: value for name, value in model.items() if value % 2}
         elif kind == "keep":
             cold.keep(even)
             model = {name: value for name, value in model.items() if value % 2 == 0}

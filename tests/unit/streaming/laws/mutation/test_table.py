@@ -5,7 +5,7 @@ from blob_store_kit import MemoryBlobStore
 from history_kit import INITIAL, histories, whole
 from hypothesis import given
 from hypothesis import strategies as st
-from law_kit import Event, Shard, policy, quota, request
+from law_kit import T0, Event, Shard, policy, quota, request
 from property_kit import tries
 
 from streaming.contract.errors import StateError
@@ -13,6 +13,7 @@ from streaming.laws.mutation import table as mutation_table
 from streaming.laws.mutation.limits import Quotas
 from streaming.policy.policy_set import PolicySet
 from streaming.state.body import decode
+from streaming.state.cold_rows import ColdRows, Columns
 
 EVERYBODY = "quotas[user=<default>]"
 
@@ -91,6 +92,26 @@ def test_a_change_of_policy_is_settled_for_resting_rows_before_it_is_forgotten(p
     assert b"1000000.0" not in notes["policies"] + notes["changes"], "forgotten"
     (decision,) = shard.step([request("c", 500_001, 1, user="bob")])
     assert decision["tokens"] == 1_999_999.0
+
+
+@pytest.mark.usefixtures("restless")
+def test_only_rows_that_are_said_again_are_taken_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copies that a row left behind, as old as they are, do not have it moved at each look."""
+    cold, laid = mutation_table.ColdRows, list[int]()
+    add = cold.add
+
+    def counted(self: ColdRows, columns: Columns) -> None:
+        laid.append(len(columns["subject"]))
+        add(self, columns)
+
+    monkeypatch.setattr(cold, "add", counted)
+    shard = Shard({EVERYBODY: quota(0.001, 1)}, replay=False, blobs=MemoryBlobStore())
+    debtors, said = [f"u{number}" for number in range(40)], list[Event]()
+    for at_ms, users in ((0, debtors), (25_000, debtors[:15]), (31_000, ["new"])):
+        events = [request(f"{user} at {at_ms}", at_ms, 500, user=user) for user in users]
+        said = shard.step(events, processed_ts=T0 + at_ms)
+    assert laid == [40, 15, 26]
+    assert sum("repeat" in each for each in said) == 25
 
 
 def test_changes_of_others_quotas_cost_a_row_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
