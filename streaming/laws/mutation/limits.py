@@ -34,7 +34,8 @@ MAX_CACHED: Final = 8
 QUOTAS_PREFIX: Final = "quotas["
 _ANY_CLIENT: Final = bytes_of(",client-id=<default>")
 _ANY_USER: Final = bytes_of("user=<default>,")
-_ALONE: Final = ("user=<default>", "client-id=<default>", "user=<default>,client-id=<default>")
+DEFAULTS: Final = ("user=<default>", "client-id=<default>", "user=<default>,client-id=<default>")
+"""Entries that may limit any subject of their form."""
 _NOTHING: Final = bytes_of("")
 
 
@@ -80,7 +81,7 @@ class Quotas(LimitIndex[Quota]):
         super().__init__(names, listed)
         self.rate, self.burst = self.column("rate", 0.0), self.column("burst", 0.0)
         self.samples, self.shadow = self.column("samples", 0), self.column("shadow", False)
-        text = [bytes_of(name) for name in _ALONE]
+        text = [bytes_of(name) for name in DEFAULTS]
         self._alone = np.array(
             [found(self.index, name, 0, len(name), _NOTHING, 0, 0) for name in text], dtype=np.int64
         )

@@ -10,6 +10,7 @@ from typing import Final, Self
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from streaming.columns.byte_strings import NOWHERE, Integers
 from streaming.columns.compiled import lean, machine
@@ -21,7 +22,7 @@ from streaming.laws.mutation.admissions import ADMISSION, admissions
 from streaming.laws.mutation.batch import Label, MutationBatch, PolicySpan, begin
 from streaming.laws.mutation.intake import OrderedRequests
 from streaming.laws.mutation.law import PLAIN_WINDOWS, State, Terms
-from streaming.laws.mutation.limits import QUOTAS_PREFIX, Quotas, quotas_of
+from streaming.laws.mutation.limits import DEFAULTS, QUOTAS_PREFIX, Quotas, quotas_of
 from streaming.laws.mutation.rates import FULL, Doubles
 from streaming.laws.mutation.statements import (
     Waiting,
@@ -270,10 +271,9 @@ class MutationTable(SubjectTable, LawState):
         subject that had no quota, or another algorithm, starts afresh.
         """
         tokens, last = self.column("tokens"), self.column("last")
-        # A change of a subject's own entry concerns that row alone: quotas of a whole set cost much to make.
-        own = places_in(names, _own_rows(changes)) >= 0
-        times = {ts for (ts, path), here in zip(changes, own, strict=True) if here or concerns_any(path)}
-        for change in sorted(times):
+        older = last[rows] < max((ts for ts, _ in changes), default=-1)
+        rows, names = rows[older], names.filter(pa.array(older))
+        for change in _times_for(names, changes):
             concerned = last[rows] < change
             if not concerned.any():
                 continue
@@ -338,8 +338,17 @@ def _fill_up(
 
 
 def _own_rows(changes: Sequence[Change]) -> pa.Array:
-    """Name of the row whose own entry was changed; of an entry for many, no row's."""
+    """Name of the row whose own entry was changed; of an entry for many, no row's; of the mode, empty."""
     return pa.array([row_name(path[len(QUOTAS_PREFIX) : -1]) for _, path in changes], pa.string())
+
+
+def _times_for(names: pa.Array, changes: Sequence[Change]) -> list[int]:
+    """When changes were made that may concern rows of these names; others cost the quotas of a whole set."""
+    of_user = pc.replace_substring_regex(names, ",[^,]*$", ",client-id=<default>")
+    of_client = pc.replace_substring_regex(names, "^[^,]*,", "user=<default>,")
+    entries = pa.concat_arrays([names, of_user, of_client, pa.array(["", *DEFAULTS])])
+    concern = places_in(entries, _own_rows(changes)) >= 0
+    return sorted({ts for (ts, _), theirs in zip(changes, concern, strict=True) if theirs})
 
 
 def _settled(

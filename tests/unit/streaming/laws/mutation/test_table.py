@@ -118,7 +118,9 @@ def test_changes_of_others_quotas_cost_a_row_nothing(monkeypatch: pytest.MonkeyP
     """Each set of a hundred thousand entries takes a tenth of a second, in every shard, batch and sweep."""
     shard = Shard({EVERYBODY: quota(0.1, 1)}, replay=False)
     shard.step([request(f"{user} asks", 0, 500, user=user) for user in ("alice", "bob")])
-    shard.step([policy(1000 + number, f"quotas[user=u{number}]", quota(1)) for number in range(50)])
+    paths = ("user=u", "client-id=c", "user=u,client-id=c", "user=u,client-id=<default>",
+             "user=<default>,client-id=c", "user=carol,client-id=<default>")  # fmt: skip
+    shard.step([policy(1000 + n, f"quotas[{path}]", quota(1)) for n, path in enumerate(paths)])
     quotas_of, made = mutation_table.quotas_of, list[PolicySet]()
 
     def counted(policies: PolicySet) -> Quotas:
