@@ -131,7 +131,7 @@ class DispatchTable(SubjectTable, LawState):
         """
         self.settle(np.arange(len(self)), horizon, timeline)
         idle = np.flatnonzero(self.state["last"] < horizon - FORGET_MS)
-        self._roll(idle, timeline.at(horizon), horizon)
+        self._roll(idle, timeline, horizon)
         keep = np.ones(len(self), dtype=np.bool_)
         keep[idle] = self.state["acquired"][idle].any(axis=1)
         self.keep(keep)
@@ -191,15 +191,15 @@ class DispatchTable(SubjectTable, LawState):
         """
         rolled_at = self.state["rolled_at"]
         for change in timeline.changes(int(rolled_at[rows].min(initial=upto)), upto):
-            self._roll(rows[rolled_at[rows] < change], timeline.at(change - 1), change - 1)
+            self._roll(rows[rolled_at[rows] < change], timeline, change - 1)
 
-    def _roll(self, rows: Integers, policies: PolicySet, upto: int) -> None:
-        """Pay off the periods of these rows up to `upto` by the rates of these policies."""
+    def _roll(self, rows: Integers, timeline: PolicyTimeline, upto: int) -> None:
+        """Pay off the periods of these rows up to `upto` by the rates of then."""
         # Most owe nothing, and by a set of policies each limit is found out one by one.
         rows = rows[self.state["acquired"][rows].any(axis=1)]
-        roll_rows(
-            rows, self.column("acquired"), self.column("rolled_at"), *self._limits(rows, policies), upto
-        )
+        if len(rows):
+            limits = self._limits(rows, timeline.at(upto))
+            roll_rows(rows, self.column("acquired"), self.column("rolled_at"), *limits, upto)
 
     def _limits(self, rows: Integers, policies: PolicySet) -> tuple[Integers, Integers]:
         """Rates and periods (ms) of these rows."""
