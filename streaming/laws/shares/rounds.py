@@ -280,21 +280,20 @@ class Rounds:
             (source, decision), in the order of the events that closed the rounds, those of one event by name
             of group; what the end decides answers the group's last report here, else the last event.
         """
-        decided: list[tuple[int, str, int, Decision]] = []
+        decided: list[tuple[int, int, Decision]] = []
+        sources = [entry.source for entry in entries] or [NO_SOURCE]
         named = [event.usage for entry in entries if isinstance(event := entry.event, GroupUsage)]
         for name in sorted(self.groups.keys() | {name for usage in named for name, _ in usage}):
             group = self.groups.setdefault(name, Group(name))
-            last = entries[-1].source if entries else NO_SOURCE
-            own = [entry.source for entry in entries if _concerns(entry, name)]
             for position, entry in enumerate(entries):
                 written = self._move(group, entry, timeline)
-                decided += [(position, name, entry.source, decision) for decision in written]
-            written = group.finish(timeline) if end else []
-            source = own[-1] if own else last
-            decided += [(len(entries), name, source, decision) for decision in written]
+                decided += [(position, entry.source, decision) for decision in written]
+            if end:
+                own = [entry.source for entry in entries if _concerns(entry, name)] or sources
+                decided += [(len(entries), own[-1], decision) for decision in group.finish(timeline)]
         self.groups = {name: group for name, group in self.groups.items() if group.members}
         decided.sort(key=lambda each: each[0])
-        return [(source, decision) for _, _, source, decision in decided]
+        return [(source, decision) for _, source, decision in decided]
 
     def _move(self, group: Group, entry: Entry, timeline: PolicyTimeline) -> list[Decision]:
         event: object = entry.event
