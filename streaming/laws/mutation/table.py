@@ -22,7 +22,7 @@ from streaming.laws.mutation.admissions import ADMISSION, admissions
 from streaming.laws.mutation.batch import Label, MutationBatch, PolicySpan, begin
 from streaming.laws.mutation.intake import OrderedRequests
 from streaming.laws.mutation.law import PLAIN_WINDOWS, State, Terms
-from streaming.laws.mutation.limits import DEFAULTS, QUOTAS_PREFIX, Quotas, quotas_of
+from streaming.laws.mutation.limits import DEFAULTS, MAX_CACHED, QUOTAS_PREFIX, Quotas, quotas_of
 from streaming.laws.mutation.rates import FULL, Doubles
 from streaming.laws.mutation.statements import (
     Waiting,
@@ -343,7 +343,13 @@ def _own_rows(changes: Sequence[Change]) -> pa.Array:
 
 
 def _times_for(names: pa.Array, changes: Sequence[Change]) -> list[int]:
-    """When changes were made that may concern rows of these names; others cost the quotas of a whole set."""
+    """When changes were made that may concern rows of these names; others cost the quotas of a whole set.
+
+    Of few sets those are at hand, and all count.
+    """
+    times = {ts for ts, _ in changes}
+    if len(times) < MAX_CACHED // 2:
+        return sorted(times)
     of_user = pc.replace_substring_regex(names, ",[^,]*$", ",client-id=<default>")
     of_client = pc.replace_substring_regex(names, "^[^,]*,", "user=<default>,")
     entries = pa.concat_arrays([names, of_user, of_client, pa.array(["", *DEFAULTS])])
