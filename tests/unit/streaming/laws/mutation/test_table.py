@@ -1,5 +1,6 @@
 """What becomes of rows that are not needed: they rest, come back, leave, and no decision tells."""
 
+import pyarrow as pa
 import pytest
 from blob_store_kit import MemoryBlobStore
 from history_kit import INITIAL, histories, whole
@@ -10,10 +11,12 @@ from property_kit import tries
 
 from streaming.contract.errors import StateError
 from streaming.laws.mutation import table as mutation_table
-from streaming.laws.mutation.limits import Quotas
+from streaming.laws.mutation.limits import DEFAULTS, Quotas, quotas_of
 from streaming.policy.policy_set import PolicySet
+from streaming.policy.timeline import PolicyTimeline
 from streaming.state.body import decode
 from streaming.state.cold_rows import ColdRows, Columns
+from streaming.state.row_names import row_names
 
 EVERYBODY = "quotas[user=<default>]"
 
@@ -121,7 +124,7 @@ def test_changes_of_others_quotas_cost_a_row_nothing(monkeypatch: pytest.MonkeyP
     paths = ("user=u", "client-id=c", "user=u,client-id=c", "user=u,client-id=<default>",
              "user=<default>,client-id=c", "user=carol,client-id=<default>")  # fmt: skip
     shard.step([policy(1000 + n, f"quotas[{path}]", quota(1)) for n, path in enumerate(paths)])
-    quotas_of, made = mutation_table.quotas_of, list[PolicySet]()
+    made = list[PolicySet]()
 
     def counted(policies: PolicySet) -> Quotas:
         made.append(policies)
@@ -133,6 +136,24 @@ def test_changes_of_others_quotas_cost_a_row_nothing(monkeypatch: pytest.MonkeyP
     # Bob's row is there and older than all of them; theirs are forgotten by the sweep.
     (last,) = shard.step([request("last", 400_000, 1)])
     assert last["tokens"] == -459.0 and len(made) == 3
+
+
+def test_no_change_is_passed_over_that_concerns_a_row() -> None:
+    """Each form of entry alone, set and removed, against the rows whose quota it is; of others some are."""
+    people = ("user=a", "user=b", "client-id=c", "client-id=d", "user=a,client-id=c", "user=b,client-id=d",
+              f"user={'x' * 300},client-id=c")  # fmt: skip
+    half = ("user=a,client-id=<default>", f"user={'x' * 300},client-id=<default>",
+            "user=<default>,client-id=c")  # fmt: skip
+    timeline = PolicyTimeline()
+    for number, entry in enumerate((*people, *half, *DEFAULTS)):
+        for ts, value in enumerate((quota(5), None), start=2 * number + 1):
+            timeline.apply(f"quotas[{entry}]", value, ts)
+    changes = timeline.changed(-1, 100)
+    for subject in people:
+        row = row_names(pa.array([subject]))
+        limited = [quotas_of(timeline.at(ts)).of(row)[0] for ts in range(len(changes) + 1)]
+        concern = {ts for ts in range(1, len(limited)) if limited[ts] != limited[ts - 1]}
+        assert concern <= set(mutation_table._times_for(row, changes)) < {ts for ts, _ in changes}
 
 
 @pytest.mark.usefixtures("restless")
