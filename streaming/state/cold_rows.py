@@ -60,6 +60,11 @@ class _Segment:
             size += 1
         return size
 
+    def without(self, here: Integers, rows: pa.RecordBatch) -> Columns:
+        """Some of its rows, of which it is rid."""
+        self.live[here] = False
+        return _columns(rows.take(pa.array(here)))
+
 
 class ColdRows:
     """The cold rows of a shard.
@@ -145,10 +150,11 @@ class ColdRows:
         for segment in reversed(self._segments):
             if not len(asked):
                 break
-            found = _find(self._rows(segment), segment.live, hashes[asked], names.take(pa.array(asked)))
+            rows = self._rows(segment)
+            found = _find(rows, segment.live, hashes[asked], names.take(pa.array(asked)))
             here = found[found >= 0]
             if len(here):
-                taken.append(self._taken(segment, here))
+                taken.append(segment.without(here, rows))
                 asked = asked[found < 0]
         self._drop_empty()
         return taken
@@ -157,9 +163,10 @@ class ColdRows:
         """Take out rows: `which` tells of a segment's columns, of rows that are gone too, those to take."""
         taken: list[Columns] = []
         for segment in reversed(self._segments):
-            here = np.flatnonzero(segment.live & which(_columns(self._rows(segment))))
+            rows = self._rows(segment)
+            here = np.flatnonzero(segment.live & which(_columns(rows)))
             if len(here):
-                taken.append(self._taken(segment, here))
+                taken.append(segment.without(here, rows))
         self._drop_empty()
         return taken
 
@@ -208,10 +215,6 @@ class ColdRows:
 
     def _live_rows(self, segment: _Segment) -> pa.RecordBatch:
         return self._rows(segment).filter(pa.array(segment.live))
-
-    def _taken(self, segment: _Segment, rows: Integers) -> Columns:
-        segment.live[rows] = False
-        return _columns(self._rows(segment).take(pa.array(rows)))
 
     def _drop_empty(self) -> None:
         for segment in self._segments:
