@@ -43,6 +43,7 @@ class SubjectTable:
 
     dtype: ClassVar[np.dtype[Any]]
     sparse: ClassVar[frozenset[str]] = frozenset()
+    state: Rows
 
     def __init__(self) -> None:
         self.names: pa.Array = pa.array([], type=pa.string())
@@ -114,7 +115,7 @@ class SubjectTable:
     def _hold(self, count: int) -> None:
         """Have so many rows, all 0, and room for more."""
         self._room = np.zeros(max(_ROOM_MIN, count + count // SPARE_PARTS), dtype=self.dtype)
-        self.state: Rows = self._room[:count]
+        self.state = self._room[:count]
 
 
 def places_in(known: pa.Array, names: pa.Array) -> Integers:

@@ -225,9 +225,7 @@ def test_late_delivery_after_a_sweep(timeline: PolicyTimeline) -> None:
     assert left(decide(table, [delivery(100)], timeline)) == [10]
 
 
-def test_changes_cost_who_owes_nothing_nothing(
-    timeline: PolicyTimeline, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_changes_are_free_without_debts(timeline: PolicyTimeline, monkeypatch: pytest.MonkeyPatch) -> None:
     """Limits of rows that rest are not worked out for each change, in a sweep or when they wake."""
     table, limit_of, asked = DispatchTable(), dispatch_table.limit_of, list[int]()
     decide(table, [delivery(0, 11), delivery(1, 1, topic="persistent://acme/orders/t2")], timeline)
