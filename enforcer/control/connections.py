@@ -186,7 +186,11 @@ class GuardedProtocol(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         """See uvicorn, which would log each."""
         self._table.count(EndReason.BAD_REQUEST)
-        super().send_400_response(msg)
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        else:
+            # Its answer has begun: h11 raises at a second one, and each would be a traceback in the log.
+            self.transport.close()
 
     def timeout_keep_alive_handler(self) -> None:
         """The time between two requests is over, unless the answer is still being taken: that has its own."""

@@ -344,6 +344,12 @@ async def test_what_is_no_http_is_counted(caplog: pytest.LogCaptureFixture) -> N
         client = await server.connect(b"\x16\x03\x01\r\n\r\n", b"more\r\n" * 100)
         await end_of(client)
         assert server.ended("bad_request") == 1
+        head = b"POST /quick HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+        client = await server.connect(head)
+        assert await answered(client)
+        client[1].write(b"no size\r\n")
+        await end_of(client)
+        assert server.ended("bad_request") == 2
 
     assert caplog.messages == []
 
