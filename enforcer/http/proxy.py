@@ -306,8 +306,8 @@ class _Call:
             headers.append((b"content-length", str(length).encode()))
 
     def keep_length(self, headers: Headers) -> None:
-        """Of a body that is streamed: as the client says, or in chunks."""
-        length = self.header(b"content-length")
+        """Of a body that is streamed: as the client says; in chunks if it says that, too (RFC 9112, 6.3)."""
+        length = None if self.header(b"transfer-encoding") else self.header(b"content-length")
         headers.append((b"transfer-encoding", b"chunked") if length is None else (b"content-length", length))
 
     async def while_there(self, body: Body, work: Coroutine[Any, Any, Result]) -> Result:
