@@ -20,6 +20,7 @@ from enforcer.http.refusal import HttpRefusal, refuse
 from enforcer.http.relay.body import Body, ClientGone, ReplayMemory
 from enforcer.http.relay.redirects import Redirects
 from enforcer.http.relay.upstream import (
+    CONNECTIONS_MAX,
     Address,
     ApiRequest,
     Headers,
@@ -45,6 +46,8 @@ READ_ANSWER_BYTES: Final = 16_777_216
 """Largest answer of the upstream that is read to count or to fill in: the list of 100,000 topics fits."""
 BODY_TIMEOUT_MS: Final = 10_000
 """A body that must be whole arrives within it, or gets 408; others are passed as they come."""
+STREAMS_MAX: Final = CONNECTIONS_MAX // 2
+"""So many at a time, further ones get 503: however slowly they come, others reach the upstream."""
 
 logger = logging.getLogger(__name__)
 
@@ -83,6 +86,7 @@ class HttpProxy:
         self._rules = settings.all_rules()
         self._fillings = Fillings([*lookups(settings.binary_address, binary_tls), *fillings])
         self._memory = ReplayMemory(REPLAY_BYTES, metrics)
+        self._streams = 0
         self._upstream = Upstream(
             settings.answer_timeout_ms / 1000,
             metrics,
@@ -129,10 +133,19 @@ class HttpProxy:
         with contextlib.suppress(TimeoutError):
             await body.keep(REPLAY_BODY_BYTES, BODY_TIMEOUT_MS / 1000)
         if not body.whole:
-            await self._relay(call, body)
+            await self._stream(call, body)
             return
         # As soon as the client has left, its answer need not be fetched any more.
         await call.while_there(body, self._relay(call, body))
+
+    async def _stream(self, call: "_Call", body: Body) -> None:
+        if self._streams >= STREAMS_MAX:
+            raise HttpRefusal(503, f"{STREAMS_MAX} bodies that are large or slow are under way already")
+        self._streams += 1
+        try:
+            await self._relay(call, body)
+        finally:
+            self._streams -= 1
 
     async def _relay(self, call: "_Call", body: Body) -> None:
         fill = self._fillings.find(call.method, call.path)

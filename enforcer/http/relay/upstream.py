@@ -28,7 +28,7 @@ _NOT_FORWARDED: Final = frozenset(
 )
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _PORTS: Final = {"http": 80, "https": 443}
-_CONNECTIONS_MAX: Final = 100
+CONNECTIONS_MAX: Final = 100
 """Connections to the upstream; further requests wait as long as for a connection, then 503."""
 _CONNECT_S: Final = 5.0
 """Limit of a connection attempt to the upstream, then 502."""
@@ -174,8 +174,8 @@ class Upstream:
     ) -> None:
         self._metrics = metrics
         limits = httpx2.Limits(
-            max_connections=_CONNECTIONS_MAX,
-            max_keepalive_connections=_CONNECTIONS_MAX,
+            max_connections=CONNECTIONS_MAX,
+            max_keepalive_connections=CONNECTIONS_MAX,
             keepalive_expiry=_IDLE_S,
         )
         # A transport, not a client: clients keep cookies and add headers of their own.

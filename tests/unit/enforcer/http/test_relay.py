@@ -103,6 +103,39 @@ async def test_a_slow_body_is_streamed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert bytes(told) == b"abcdef"
 
 
+async def test_slow_bodies_leave_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has a connection to the upstream until its client has sent it, or is gone."""
+    monkeypatch.setattr("enforcer.http.proxy.BODY_TIMEOUT_MS", 10)
+    monkeypatch.setattr("enforcer.http.proxy.STREAMS_MAX", 2)
+    front = Front()
+    for method in ("GET", "POST"):
+        front.pulsar.answers[f"{method} /any"] = lambda _seen: reply(204)
+    gone = asyncio.Event()
+
+    async def slow() -> int:
+        async def receive() -> dict[str, Any]:
+            await gone.wait()
+            return {"type": "http.disconnect"}
+
+        told: list[int] = []
+
+        async def send(message: Any) -> None:
+            told.append(message.get("status", 0))
+
+        scope = {"type": "http", "method": "POST", "raw_path": b"/any", "query_string": b"", "headers": []}
+        await front.proxy(scope, receive, send)  # type: ignore[arg-type]
+        return told[0] if told else 0
+
+    under_way = [asyncio.create_task(slow()) for _ in range(2)]
+    await asyncio.sleep(0.1)
+    assert await asyncio.wait_for(slow(), 5) == 503
+    assert (await front.ask("GET", "/any")).status == (await front.ask("POST", "/any", b"x")).status == 204
+    gone.set()
+    assert await asyncio.gather(*under_way) == [0, 0]
+    monkeypatch.setattr("enforcer.http.proxy.REPLAY_BODY_BYTES", 0)
+    assert (await front.ask("POST", "/any", b"x")).status == 204
+
+
 async def test_an_answer_that_breaks_off_is_not_ended(front: Front) -> None:
     """The client sees that something is missing."""
     class Broken(httpx2.AsyncByteStream):
