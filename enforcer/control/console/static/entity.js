@@ -46,25 +46,9 @@ export function show(main, to, signal) {
     h(
       "div",
       { class: "columns" },
-      h(
-        "section",
-        { "aria-labelledby": "h-ladder" },
-        h("h2", { id: "h-ladder" }, "Which limit applies"),
-        part.ladder,
-      ),
-      h(
-        "section",
-        { "aria-labelledby": "h-shares" },
-        h("h2", { id: "h-shares" }, "Shares by proxy"),
-        part.shares,
-      ),
-      h(
-        "section",
-        { "aria-labelledby": "h-help" },
-        h("h2", { id: "h-help" }, "What would help"),
-        part.help,
-        part.shadow,
-      ),
+      section("h-ladder", "Which limit applies", part.ladder),
+      section("h-shares", "Shares by proxy", part.shares),
+      section("h-help", "What would help", part.help, part.shadow),
     ),
     h("h2", {}, "Newest decisions"),
     rowsTable("Newest decisions", ["Time", "Outcome", "Told to wait", "More"], decisions),
@@ -101,6 +85,9 @@ export function show(main, to, signal) {
     },
   };
 }
+
+const section = (id, said, ...parts) =>
+  h("section", { "aria-labelledby": id }, h("h2", { id }, said), parts);
 
 let waiting = 0;
 
@@ -171,24 +158,13 @@ function ladder(levels, unit) {
 
 function shares({ shares: rows = [], share_sum: sum, limit }, unit) {
   if (!rows.length) return h("p", { class: "hint" }, "It is not shared out among proxies.");
-  const line = (name, share, used) =>
-    h(
-      "tr",
-      {},
-      h("th", { scope: "row" }, name),
-      h("td", { class: "number" }, bare(share, unit)),
-      h("td", { class: "number" }, bare(used, unit)),
-    );
+  const line = (name, share, used) => [name, bare(share, unit), bare(used, unit)];
   const used = rows.reduce((all, one) => all + (one.used ?? 0), 0);
   return rowsTable(
     "Shares",
-    ["Proxy", "#Share", "#Used"],
-    h(
-      "tbody",
-      {},
-      rows.map((one) => line(one.proxy, one.share, one.used)),
-    ),
-    h("tfoot", {}, line(`sum, of ${amount(limit, unit)}`, sum, used)),
+    ["*Proxy", "#Share", "#Used"],
+    rows.map((one) => line(one.proxy, one.share, one.used)),
+    line(`sum, of ${amount(limit, unit)}`, sum, used),
   );
 }
 
@@ -204,16 +180,11 @@ function showShadow(place, { shadow, candidates = {} }) {
     compact(decision),
   ]);
   const pairs = [...(would || []), ...beside].map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]);
+  const none = "No policy is on trial here (shadow), and no candidate is decided beside it.";
   fill(
     place,
     pairs.length && h("h3", {}, shadow ? "On trial (shadow): nobody is held back" : "Candidates"),
-    pairs.length
-      ? h("dl", { class: "pairs" }, pairs)
-      : h(
-          "p",
-          { class: "hint" },
-          "No policy is on trial here (shadow), and no candidate is decided beside it.",
-        ),
+    pairs.length ? h("dl", { class: "pairs" }, pairs) : h("p", { class: "hint" }, none),
   );
 }
 

@@ -78,27 +78,15 @@ function age({ part, age_ms }) {
 
 function beyond(rows) {
   if (!rows.length) return h("p", {}, "Nothing passed beyond a limit.");
-  const line = (row) =>
-    h(
-      "tr",
-      {},
-      h("th", { scope: "row" }, h("a", { href: entityAddress(row) }, row.entity)),
-      h("td", { class: "number" }, number(row.differences)),
-      h("td", { class: "number" }, number(row.over)),
-      h("td", { class: "number" }, number(row.bound)),
-    );
-  return rowsTable("Overshoot", ["Entity", "#Times", "#Furthest", "#Bound"], h("tbody", {}, rows.map(line)));
+  const line = (row) => [
+    h("a", { href: entityAddress(row) }, row.entity),
+    ...[row.differences, row.over, row.bound].map(number),
+  ];
+  return rowsTable("Overshoot", ["*Entity", "#Times", "#Furthest", "#Bound"], rows.map(line));
 }
 
 function faulty(rows) {
   if (!rows.length) return h("p", {}, "Nothing is wrong with them.");
-  const line = (row) =>
-    h(
-      "tr",
-      { class: "full" },
-      h("th", { scope: "row" }, row.topic),
-      h("td", {}, row.what),
-      h("td", {}, h("code", {}, row.mend)),
-    );
-  return rowsTable("Topics", ["Topic", "What is wrong", "What mends it"], h("tbody", {}, rows.map(line)));
+  const line = (row) => [row.topic, h("strong", { class: "bad" }, row.what), h("code", {}, row.mend)];
+  return rowsTable("Topics", ["*Topic", "What is wrong", "What mends it"], rows.map(line));
 }

@@ -9,6 +9,16 @@ const ORDERS = [
   ["wait", "waiting"],
   ["refused", "refused"],
 ];
+/** Columns beside the entity: what stands above, whether of numbers, and the order that it leads to. */
+const COLUMNS = [
+  ["Used", "number", "used"],
+  ["Of its limit"],
+  ["Last minutes"],
+  ["Burst left", "number"],
+  ["Empty in", "number"],
+  ["Waits", "number", "wait"],
+  ["Refused", "number", "refused"],
+];
 const ROWS = { list: 50, pictures: 24 };
 const HIGH = 0.8;
 
@@ -43,17 +53,8 @@ export function show(main, to, signal) {
   const items = form === "list" ? h("tbody") : h("ul", { class: "cards" });
   const notice = h("p", { class: "notice" }, "Reading…");
   const pages = h("nav", { class: "pages", "aria-label": "Pages of the list" });
-  const view = {
-    items,
-    notice,
-    pages,
-    make: form === "list" ? tableRow : card,
-    held: new Map(),
-    total: 0,
-    to,
-    offset,
-    size: ROWS[form],
-  };
+  const make = form === "list" ? tableRow : card;
+  const view = { items, notice, pages, make, held: new Map(), total: 0, to, offset, size: ROWS[form] };
 
   fill(
     main,
@@ -96,62 +97,40 @@ function search(to, name) {
 }
 
 function toolbar(to, law, name, by, form) {
-  const choice = (name, value, said, now) =>
+  const choice = (label, key, choices, now) =>
     h(
-      "a",
-      { href: address(to, { [name]: value, offset: 0 }), "aria-current": value === now && "true" },
-      said,
+      "nav",
+      { "aria-label": label },
+      choices.map(([value, said = value]) =>
+        h(
+          "a",
+          { href: address(to, { [key]: value, offset: 0 }), "aria-current": value === now && "true" },
+          said,
+        ),
+      ),
     );
   return h(
     "div",
     { class: "toolbar" },
     search(to, name),
-    h(
-      "nav",
-      { "aria-label": "Law" },
-      choice("law", "", "all laws", law),
-      LAWS.map((one) => choice("law", one, one, law)),
-    ),
-    h(
-      "nav",
-      { "aria-label": "Order" },
-      ORDERS.map(([value, said]) => choice("by", value, said, by)),
-    ),
-    h(
-      "nav",
-      { "aria-label": "Form" },
-      ["list", "pictures"].map((one) => choice("show", one, one, form)),
-    ),
+    choice("Law", "law", [["", "all laws"], ...LAWS.map((one) => [one])], law),
+    choice("Order", "by", ORDERS, by),
+    choice("Form", "show", [["list"], ["pictures"]], form),
   );
 }
 
 function listTable(body, by, to) {
-  const sorted = (name, said) =>
+  const head = ([said, kind, order]) =>
     h(
       "th",
-      { scope: "col", class: "number", "aria-sort": by === name && "descending" },
-      h("a", { href: address(to, { by: name, offset: 0 }) }, said),
+      { scope: "col", class: kind, "aria-sort": order === by && "descending" },
+      order ? h("a", { href: address(to, { by: order, offset: 0 }) }, said) : said,
     );
   return h(
     "table",
     { class: "list" },
     h("caption", { class: "unseen" }, "Entities with a limit, those nearest to it first"),
-    h(
-      "thead",
-      {},
-      h(
-        "tr",
-        {},
-        h("th", { scope: "col" }, "Entity"),
-        sorted("used", "Used"),
-        h("th", { scope: "col" }, "of its limit"),
-        h("th", { scope: "col" }, "Last minutes"),
-        h("th", { scope: "col", class: "number" }, "Burst left"),
-        h("th", { scope: "col", class: "number" }, "Empty in"),
-        sorted("wait", "Waits"),
-        sorted("refused", "Refused"),
-      ),
-    ),
+    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Entity"), COLUMNS.map(head))),
     body,
   );
 }
@@ -221,19 +200,11 @@ function spark(row, size) {
 }
 
 function tableRow(row) {
-  const cell = (name, kind) => h("td", { "data-name": name, class: kind });
   const marks = h("span");
   const who = h("th", { scope: "row" }, h("a", { href: entityAddress(row) }, row.entity), marks);
-  const [used, use, minutes, burst, empty, waits, refused] = [
-    cell("Used", "number"),
-    cell("Of its limit"),
-    cell("Last minutes"),
-    cell("Burst left", "number"),
-    cell("Empty in", "number"),
-    cell("Waits", "number"),
-    cell("Refused", "number"),
-  ];
-  const element = h("tr", {}, who, used, use, minutes, burst, empty, waits, refused);
+  const cells = COLUMNS.map(([name, kind]) => h("td", { "data-name": name, class: kind }));
+  const [used, use, minutes, burst, empty, waits, refused] = cells;
+  const element = h("tr", {}, who, cells);
   return {
     element,
     change(now) {

@@ -72,19 +72,16 @@ export function show(main, to, signal) {
 }
 
 function entries(to, { version, entries: rows }, total, offset) {
-  const line = (row) =>
-    h(
-      "tr",
-      {},
-      h("th", { scope: "row" }, h("a", { href: address(to, { entry: row.entry }) }, row.entry)),
-      h("td", {}, h("code", {}, compact(row.value))),
-      h("td", {}, row.origin || "–"),
-    );
+  const line = (row) => [
+    h("a", { href: address(to, { entry: row.entry }) }, row.entry),
+    h("code", {}, compact(row.value)),
+    row.origin || "–",
+  ];
   const told = `Version ${version}, entries: ${number(total)}. A change is in force two seconds later.`;
   return [
     h("p", { class: "hint" }, told),
     rows.length
-      ? rowsTable("Entries", ["Entry", "Value", "Set by"], h("tbody", {}, rows.map(line)))
+      ? rowsTable("Entries", ["*Entry", "Value", "Set by"], rows.map(line))
       : !offset && h("p", { class: "notice" }, "There is none."),
     (total > ROWS || offset > 0) &&
       h(
@@ -163,17 +160,13 @@ function form(to, entry, value, mayChange, again) {
 
 function changes(to, rows) {
   if (!rows.length) return h("p", { class: "notice" }, "No change is told.");
-  const line = (row) =>
-    h(
-      "tr",
-      {},
-      h("td", {}, time(row.at)),
-      h("td", {}, row.actor || "–"),
-      h("td", {}, h("a", { href: address(to, { entry: row.entry }) }, row.entry)),
-      h("td", {}, h("code", {}, row.old_known === false ? "?" : compact(row.old))),
-      h("td", {}, h("code", {}, compact(row.new))),
-      h("td", {}, row.reason || "–"),
-    );
-  const columns = ["Time", "Who", "Entry", "From", "To", "Why"];
-  return rowsTable("Changes", columns, h("tbody", {}, rows.map(line)));
+  const line = (row) => [
+    time(row.at),
+    row.actor || "–",
+    h("a", { href: address(to, { entry: row.entry }) }, row.entry),
+    h("code", {}, row.old_known === false ? "?" : compact(row.old)),
+    h("code", {}, compact(row.new)),
+    row.reason || "–",
+  ];
+  return rowsTable("Changes", ["Time", "Who", "Entry", "From", "To", "Why"], rows.map(line));
 }

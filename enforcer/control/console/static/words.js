@@ -144,14 +144,24 @@ export function shown(field, value) {
   return typeof value === "object" ? JSON.stringify(value) : String(value);
 }
 
-/** A table that scrolls by itself: names of its columns, those of numbers with a `#` before, and its body. */
-export function rowsTable(caption, columns, body, foot = null) {
-  const head = (name) =>
-    h("th", { scope: "col", class: name.startsWith("#") && "number" }, name.replace("#", ""));
+/** A table that scrolls by itself: names of its columns, those of numbers with a `#` before, that of what a
+ * row is about with a `*`; rows of cells, or a body that is filled elsewhere; and the cells of a foot. */
+export function rowsTable(caption, columns, rows, foot = null) {
+  const kind = (at) => columns[at].startsWith("#") && "number";
+  const head = (name, at) => h("th", { scope: "col", class: kind(at) }, name.replace(/^[#*]/, ""));
+  const cell = (said, at) =>
+    columns[at].startsWith("*") ? h("th", { scope: "row" }, said) : h("td", { class: kind(at) }, said);
+  const line = (cells) => h("tr", {}, cells.map(cell));
   return h(
     "div",
     { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
-    h("table", { class: "plain" }, h("thead", {}, h("tr", {}, columns.map(head))), body, foot),
+    h(
+      "table",
+      { class: "plain" },
+      h("thead", {}, h("tr", {}, columns.map(head))),
+      Array.isArray(rows) ? h("tbody", {}, rows.map(line)) : rows,
+      foot && h("tfoot", {}, line(foot)),
+    ),
   );
 }
 
