@@ -162,19 +162,15 @@ class HttpProxy:
             if fill is None or reply.status != 200:
                 await call.stream(reply)
                 return
-            value = await self._json_of(reply)
+            try:
+                value = orjson.loads(await self._read(reply) or b"")
+            except orjson.JSONDecodeError:
+                raise HttpRefusal(502, "The upstream's answer cannot be read") from None
             filled = orjson.dumps(fill(value, call.origin))
         finally:
             await reply.close()
         kept = [(name, value) for name, value in reply.headers if name != b"content-length"]
         await call.answer(reply.status, kept, filled)
-
-    async def _json_of(self, reply: Reply) -> Any:
-        answer = await self._read(reply)
-        try:
-            return orjson.loads(answer or b"")
-        except orjson.JSONDecodeError:
-            raise HttpRefusal(502, "The upstream's answer cannot be read") from None
 
     async def _mutate(self, call: "_Call", body: Body, match: Match) -> None:
         """A request that changes partitions: counted, decided, carried out, settled, answered."""
@@ -208,9 +204,7 @@ class HttpProxy:
         answer = bytearray()
         try:
             async for chunk in reply.chunks():
-                if len(answer) + len(chunk) > READ_ANSWER_BYTES:
-                    return None
-                if not self._memory.take(len(chunk)):
+                if len(answer) + len(chunk) > READ_ANSWER_BYTES or not self._memory.take(len(chunk)):
                     return None
                 answer += chunk
             return bytes(answer)

@@ -192,15 +192,13 @@ class Upstream:
         """
         began = time.monotonic()
         try:
-            response = await self._once(address, request)
-        except (httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError) as error:
-            # An idle connection may end just when it is used again.
-            if request.method not in _SAFE or request.content != b"":
-                raise _failed(error, self._metrics) from error
             try:
                 response = await self._once(address, request)
-            except httpx2.HTTPError as again:
-                raise _failed(again, self._metrics) from again
+            except (httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError):
+                # An idle connection may end just when it is used again.
+                if request.method not in _SAFE or request.content != b"":
+                    raise
+                response = await self._once(address, request)
         except httpx2.HTTPError as error:
             raise _failed(error, self._metrics) from error
         self._metrics.upstream_seconds.observe(time.monotonic() - began)
