@@ -3,7 +3,9 @@
 import asyncio
 import logging
 import ssl
+import sys
 from collections.abc import Callable, Iterable
+from functools import partial
 from threading import Lock
 from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
@@ -50,6 +52,16 @@ class Visitor(NamedTuple):
     name: str = ""
     refused: str = ""
     peer: object = None
+
+
+def _heard(tell: Callable[[Any], object], told: Any) -> None:
+    """What Python cannot raise, but for a server's name (SNI) that is no ASCII: anybody may ask for one."""
+    if not (told.exc_type is UnicodeDecodeError and isinstance(told.object, bytes)):
+        tell(told)
+
+
+# ssl reads a name before `sni_callback` hears of it, and each such would be a traceback in the log.
+sys.unraisablehook = partial(_heard, sys.unraisablehook)
 
 
 def failure_of(error: OSError) -> str:

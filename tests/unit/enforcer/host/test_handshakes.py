@@ -207,13 +207,14 @@ def hello(name: str = LOOPBACK) -> bytes:
         (b"", False, "timeout"), (hello()[:60], False, "timeout"), (hello(), False, "timeout"),
         (b"\x16\x03\x01\xff\xff" + bytes(70_000), False, "other"),
         (b"\x15\x03\x01\0\2\2\x28", False, "other"),
+        (hello(DOMAIN).replace(b"kafka", b"kafk\xe4"), False, "unknown_name"),
     ],
     ids=lambda value: f"{value[:6]!r}-{len(value)}" if isinstance(value, bytes) else str(value),
 )  # fmt: skip
 async def test_what_is_no_handshake(
     authorities: Authorities, said: bytes, ends: bool, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Plain text, half a hello, a hello and nothing more, a record that is too long."""
+    """Plain text, half a hello, a hello and nothing more, too long a record, a name that is no ASCII."""
     monkeypatch.setattr(entrance, "HANDSHAKE_S", 0.3)
     async with Door(tls=tls_of(authorities.own)) as door:
         reader, writer = await door.connect(said)
