@@ -98,6 +98,9 @@ class Body:
 
     async def _streamed(self) -> AsyncIterator[bytes]:
         yield bytes(self._kept)
+        # It is gone, and never sent again: others need the room, however long the rest takes.
+        self._kept = bytearray()
+        self.release()
         yield self._beyond
         while not self._ended:
             yield await self._chunk()

@@ -103,6 +103,24 @@ async def test_a_slow_body_is_streamed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert bytes(told) == b"abcdef"
 
 
+async def begun(front: Front, gone: asyncio.Event, *parts: bytes) -> int:
+    """The answer to a client that sends this and waits; 0: there was none."""
+    coming, told = list(parts), [0]
+
+    async def receive() -> dict[str, Any]:
+        if coming:
+            return {"type": "http.request", "body": coming.pop(0), "more_body": True}
+        await gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        told.append(message.get("status", 0))
+
+    scope = {"type": "http", "method": "POST", "raw_path": b"/any", "query_string": b"", "headers": []}
+    await front.proxy(scope, receive, send)  # type: ignore[arg-type]
+    return max(told)
+
+
 async def test_slow_bodies_leave_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each has a connection to the upstream until its client has sent it, or is gone."""
     monkeypatch.setattr("enforcer.http.proxy.BODY_TIMEOUT_MS", 10)
@@ -111,29 +129,27 @@ async def test_slow_bodies_leave_room_for_others(monkeypatch: pytest.MonkeyPatch
     for method in ("GET", "POST"):
         front.pulsar.answers[f"{method} /any"] = lambda _seen: reply(204)
     gone = asyncio.Event()
-
-    async def slow() -> int:
-        async def receive() -> dict[str, Any]:
-            await gone.wait()
-            return {"type": "http.disconnect"}
-
-        told: list[int] = []
-
-        async def send(message: Any) -> None:
-            told.append(message.get("status", 0))
-
-        scope = {"type": "http", "method": "POST", "raw_path": b"/any", "query_string": b"", "headers": []}
-        await front.proxy(scope, receive, send)  # type: ignore[arg-type]
-        return told[0] if told else 0
-
-    under_way = [asyncio.create_task(slow()) for _ in range(2)]
+    under_way = [asyncio.create_task(begun(front, gone)) for _ in range(2)]
     await asyncio.sleep(0.1)
-    assert await asyncio.wait_for(slow(), 5) == 503
+    assert await asyncio.wait_for(begun(front, gone), 5) == 503
     assert (await front.ask("GET", "/any")).status == (await front.ask("POST", "/any", b"x")).status == 204
     gone.set()
     assert await asyncio.gather(*under_way) == [0, 0]
     monkeypatch.setattr("enforcer.http.proxy.REPLAY_BODY_BYTES", 0)
     assert (await front.ask("POST", "/any", b"x")).status == 204
+
+
+async def test_what_was_passed_on_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long its client takes for the rest: bodies that are counted need the room."""
+    for name in ("REPLAY_BYTES", "REPLAY_BODY_BYTES"):
+        monkeypatch.setattr(f"enforcer.http.proxy.{name}", 3)
+    front, gone = Front(), asyncio.Event()
+    under_way = asyncio.create_task(begun(front, gone, b"abc", b"d"))
+    await asyncio.sleep(0.1)
+    assert front.count("weir_http_replay_bytes") == 0 and not under_way.done()
+    assert (await front.ask("PUT", f"{TOPIC}/partitions", b"5")).status == 204
+    gone.set()
+    assert await under_way == 0
 
 
 async def test_an_answer_that_breaks_off_is_not_ended(front: Front) -> None:
