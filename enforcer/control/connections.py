@@ -191,6 +191,10 @@ class GuardedProtocol(H11Protocol):
         else:
             # Its answer has begun: h11 raises at a second one, and each would be a traceback in the log.
             self.transport.close()
+        if self.cycle is not None:
+            # So does what answers, where others of our bytes are to be taken before the connection is over.
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
 
     def timeout_keep_alive_handler(self) -> None:
         """The time between two requests is over, unless the answer is still being taken: that has its own."""

@@ -354,6 +354,18 @@ async def test_what_is_no_http_is_counted(caplog: pytest.LogCaptureFixture) -> N
     assert caplog.messages == []
 
 
+async def test_what_is_no_http_behind_what_nobody_takes(caplog: pytest.LogCaptureFixture) -> None:
+    """Its request is over with it, though the connection is not yet."""
+    async with served(request_ms=5_000) as server:
+        post = b"POST /slow HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nno size\r\n"
+        await server.connect(HEAD.replace(b"quick", b"large") + post)
+        await until(lambda: server.ended("bad_request"))
+        await asyncio.sleep(1.2)
+        assert server.open == 1
+
+    assert caplog.messages == []
+
+
 async def test_requests_in_one_piece_are_all_answered() -> None:
     """Each has its own time."""
     async with served() as server:
