@@ -357,6 +357,8 @@ async def test_what_is_no_http_is_counted(caplog: pytest.LogCaptureFixture) -> N
 async def test_what_is_no_http_behind_what_nobody_takes(caplog: pytest.LogCaptureFixture) -> None:
     """Its request is over with it, though the connection is not yet."""
     async with served(request_ms=5_000) as server:
+        # What is to be taken is little, so that nobody waits for it before the next answer.
+        server.greet = lambda connection: connection.transport.set_write_buffer_limits(high=2**30)
         post = b"POST /slow HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nno size\r\n"
         await server.connect(HEAD.replace(b"quick", b"large") + post)
         await until(lambda: server.ended("bad_request"))
