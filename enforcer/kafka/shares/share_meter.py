@@ -76,7 +76,7 @@ class ShareMeter(ConnectionMeter):
         if may_wait:
             self._unnamed.clear()
             self._short.most_ms = left_ms
-            goes = self._line_up.admits_fetch(accounts, now_ms)
+            goes = self._line_up.admits_fetch(accounts, now_ms, whole=True)
             self._short.most_ms = inf
             if not goes:
                 self._held_since_ms = min(self._held_since_ms, now_ms)

@@ -64,17 +64,23 @@ class LineUp:
         self._go_on()
         return True
 
-    def admits_fetch(self, accounts: Iterable[Account], now_ms: float) -> bool:
-        """Whether a Fetch request may go on; what it may bring is kept free for a moment."""
-        split = now_ms - self._since_ms >= self._split_ms
-        if not split:
-            for account in accounts:
-                if not self._lines.busy(account.counters[1]) and account.debt(DISPATCH, now_ms) is None:
-                    continue
-                wait_ms = self._fetch_waits_ms(account, now_ms)
-                if wait_ms:
-                    self._wait(account.counters[1], 0.0, wait_ms, now_ms)
-                    return False
+    def admits_fetch(self, accounts: Iterable[Account], now_ms: float, *, whole: bool = False) -> bool:
+        """Whether a Fetch request may go on; what it may bring is kept free for a moment.
+
+        Args:
+            accounts: who would be charged for it.
+            now_ms: now.
+            whole: its answer cannot be emptied: it passes others after a while, but never a debt.
+        """
+        left_ms = min(self._since_ms, now_ms) + self._split_ms - now_ms
+        in_turn = left_ms > 0
+        for account in accounts if in_turn or whole else ():
+            if not self._lines.busy(account.counters[1]) and account.debt(DISPATCH, now_ms) is None:
+                continue
+            wait_ms = self._fetch_waits_ms(account, now_ms, in_turn)
+            if wait_ms:
+                self._wait(account.counters[1], 0.0, min(wait_ms, left_ms if in_turn else inf), now_ms)
+                return False
         self._go_on()
         if self._fetch_cost_ms > _LITTLE_MS:
             counters = [account.counters[1] for account in accounts]
@@ -135,21 +141,18 @@ class LineUp:
             return min(debt.ms, _AGAIN_MS)
         return 0.0
 
-    def _fetch_waits_ms(self, account: Account, now_ms: float) -> float:
+    def _fetch_waits_ms(self, account: Account, now_ms: float, in_turn: bool = True) -> float:
         if account.limits.shadow:
             return 0.0
-        left_ms = min(self._since_ms, now_ms) + self._split_ms - now_ms
         counter = account.counters[1]
-        if not self._lines.is_next(counter, self._claim):
-            return left_ms
+        if in_turn and not self._lines.is_next(counter, self._claim):
+            return self._split_ms
         debt = account.debt(DISPATCH, now_ms)
         if debt is not None:
-            return min(debt.ms, left_ms)
+            return debt.ms
         # What is on its way to this one too: it may ask again before it has been answered.
         reserved_ms, _ = self._lines.others(counter, None)
-        if reserved_ms and account.balance_ms(DISPATCH, now_ms) < reserved_ms:
-            return min(RESERVED_MS, left_ms)
-        return 0.0
+        return RESERVED_MS if reserved_ms and account.balance_ms(DISPATCH, now_ms) < reserved_ms else 0.0
 
     def _wait(self, counter: Counter, cost_ms: float, wait_ms: float, now_ms: float) -> None:
         self._waits = True

@@ -68,6 +68,22 @@ def test_it_is_kept_for_a_moment_and_then_asks_for_nothing() -> None:
     assert line.room() == (500, 1_024)
 
 
+def test_none_passes_in_a_long_debt() -> None:
+    """However long it has waited, since nothing of it can be held back; then it waits for no turn."""
+    desk = Desk(RATED)
+    front, line, late = (Line(desk) for _ in range(3))
+    assert line.room("t", epoch=0) is not None
+    line.got(50)
+    assert front.room() is None
+    for _ in range(60):
+        assert line.room() is late.room() is None
+        desk.now_ms += 500
+        assert line.room() == late.room() == NOTHING
+    desk.now_ms += 2_000_000
+    assert Line(desk).room() is None
+    assert line.room() == (500, 1_024) and late.room() is None
+
+
 def test_acknowledgements_do_not_wait() -> None:
     """Those that it carries, and those behind it."""
     line = owing(Desk(RATED))
