@@ -3,12 +3,13 @@
 A broker keeps a session for each member of a group, and a request names only what changes in it.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Final, NamedTuple
 
 from enforcer.kafka.part import Behind
-from enforcer.wire.kafka.frames import LENGTH, LENGTH_BYTES, SHARE_FETCH, BadFrame, parse_header
-from enforcer.wire.kafka.traffic import ShareAsked, sharing
+from enforcer.wire.kafka.frames import LENGTH, LENGTH_BYTES, SHARE_FETCH, BadFrame, Frame, parse_header
+from enforcer.wire.kafka.traffic import ShareAsked, share_error, sharing
 
 SHARE_TOPICS_MAX: Final = 1_000
 """Topics of a session that are remembered."""
@@ -22,6 +23,9 @@ SHARE_NAME_MAX: Final = 1_000
 
 RECORDS_MAX: Final = 10_000
 """A limited request never asks for more records at once: each may be a range of its own in the answer."""
+
+_EVER: Final = -1
+"""No request has this number."""
 
 _BEHIND_MAX: Final = 10
 _BEHIND_BYTES_MAX: Final = 65_536
@@ -65,59 +69,145 @@ def _acknowledges(frame: bytes) -> bool:
 class ShareSession:
     """The topics of a share session, or of one of Fetches, as its requests have named them.
 
+    A broker that refuses a request goes on as before. So what one lets go stays until it is accepted; only
+    that request itself brings nothing of it, whatever becomes of it.
+
     Attributes:
-        topics: id, or name -> partitions.
-        begun: it began when its requests were read already.
-        overflown: there are more than are remembered.
-        unheard: it began unread, and has brought nothing yet that would tell its topics.
+        topics: id, or name -> partitions; at least those that it has at the broker.
+        number: of the request that was noted last, if that lets something go, else 0; what is said of its
+            topics is said as that request sees it.
         changes: how often `topics` has changed.
     """
 
-    __slots__ = ("_partitions", "begun", "changes", "overflown", "topics", "unheard")
+    __slots__ = ("_heard", "_leaving", "_overflown", "_partitions", "_unread", "changes", "number", "topics")
 
     def __init__(self, overflown: bool = False) -> None:
         self.topics: dict[bytes, set[int]] = {}
-        self.begun, self.unheard = False, True
-        self.overflown = overflown
-        self.changes = self._partitions = 0
+        self.number = self.changes = self._partitions = 0
+        # Topic -> the request that lets these of its partitions go.
+        self._leaving: dict[bytes, tuple[int, set[int]]] = {}
+        # It is so until that request is accepted; None: it is not.
+        self._unread: int | None = _EVER
+        self._overflown: int | None = _EVER if overflown else None
+        self._heard = False
+
+    @property
+    def begun(self) -> bool:
+        """It began when its requests were read already."""
+        return self._unread in (None, self.number)
+
+    @property
+    def unheard(self) -> bool:
+        """It began unread, and has brought nothing yet that would tell its topics."""
+        return not (self._heard or self.begun)
+
+    @property
+    def overflown(self) -> bool:
+        """There are more topics than are remembered."""
+        return self._overflown not in (None, self.number)
+
+    @property
+    def wanted(self) -> list[bytes]:
+        """Topics that may come."""
+        of = self._leaving.get
+        return [topic for topic, its in self.topics.items() if (self.number, its) != of(topic)]
 
     def note(self, epoch: int, topics: Sequence[Parts], forgotten: Sequence[Parts]) -> None:
         """A request of it, with partitions that it has and has no more; the same one may come twice."""
-        if epoch <= 0:
-            self.topics.clear()
-            self._partitions, self.overflown, self.begun, self.unheard = 0, False, True, False
-        self.changes += bool(epoch <= 0 or topics or forgotten)
+        anew = epoch <= 0
+        self.changes += bool(anew or topics or forgotten)
+        self.number = self.changes if anew or forgotten else 0
+        if anew:
+            self._renew(topics)
         for topic, parts in topics:
-            self._partitions += self._add(topic, parts)
+            self._add(topic, parts)
         if self._partitions > SHARE_PARTS_MAX:
-            self.overflown = True
-        if self.overflown:
+            self.overflow()
+        if self._overflown == _EVER:
             # Topics stay, since somebody may owe for them; what they have of partitions is not kept up.
             self.topics = {topic: set() for topic in self.topics}
-            return
-        for topic, gone in forgotten:
-            if (known := self.topics.get(topic)) is not None:
-                self._partitions -= len(known.intersection(gone))
-                known.difference_update(gone)
-                if not known:
-                    del self.topics[topic]
+            self._leaving.clear()
+        elif not anew:
+            # A broker forgets nothing of what it begins with.
+            for topic, gone in forgotten:
+                if (its := self.topics.get(topic)) is not None:
+                    self._leaving[topic] = self.number, its.intersection(gone)
+
+    def accept(self, number: int) -> None:
+        """The broker has accepted a request: what that lets go has left."""
+        self.changes += 1
+        for topic in [topic for topic, (by, _) in self._leaving.items() if by == number]:
+            _, gone = self._leaving.pop(topic)
+            self._partitions -= len(gone)
+            self.topics[topic] -= gone
+            if not self.topics[topic]:
+                del self.topics[topic]
+        self._unread = None if self._unread == number else self._unread
+        self._overflown = None if self._overflown == number else self._overflown
 
     def learn(self, topics: Iterable[bytes]) -> None:
         """It has brought something of these, so they belong to it."""
         for topic in topics:
-            self.unheard = False
+            self._heard = True
             if topic not in self.topics:
                 self._add(topic, ())
                 self.changes += 1
 
-    def _add(self, topic: bytes, parts: Iterable[int]) -> int:
-        self.overflown |= topic not in self.topics and len(self.topics) >= SHARE_TOPICS_MAX
-        if self.overflown:
-            return 0
+    def overflow(self) -> None:
+        """There are more than are remembered."""
+        self._overflown = _EVER
+
+    def _renew(self, topics: Sequence[Parts]) -> None:
+        """A request begins or ends it: all leaves that is not named."""
+        parts = self._partitions + sum(len(its) for _, its in topics)
+        if (
+            self._overflown is not None
+            or parts > SHARE_PARTS_MAX
+            or len(self.topics) + len(topics) > SHARE_TOPICS_MAX
+        ):
+            # There is no room for both: until the answer nobody knows which it has.
+            self.topics.clear()
+            self._leaving.clear()
+            self._partitions, self._overflown = 0, self.number
+        self._leaving = {topic: (self.number, set(its)) for topic, its in self.topics.items()}
+        self._unread = None if self._unread is None else self.number
+
+    def _add(self, topic: bytes, parts: Iterable[int]) -> None:
+        if topic not in self.topics and len(self.topics) >= SHARE_TOPICS_MAX:
+            self.overflow()
+        if self._overflown == _EVER:
+            return
         its = self.topics.setdefault(topic, set())
-        before = len(its)
+        self._partitions -= len(its)
         its.update(parts)
-        return len(its) - before
+        self._partitions += len(its)
+        if topic in self._leaving:
+            self._leaving[topic][1].difference_update(parts)
+
+
+class Asking(NamedTuple):
+    """A request of a session.
+
+    Attributes:
+        session: see there.
+        number: of the request (ShareSession.number).
+        ends: takes the session away; None: the request does not end it.
+    """
+
+    session: ShareSession
+    number: int = 0
+    ends: Callable[[], object] | None = None
+
+    def hear(self, response: Frame, version: int) -> None:
+        """This is the broker's answer.
+
+        Raises:
+            BadFrame: it cannot be read.
+        """
+        if self.number and not share_error(response, version):
+            self.session.accept(self.number)
+            if self.ends is not None and not self.session.topics:
+                self.ends()
 
 
 class ShareSessions:
@@ -126,17 +216,14 @@ class ShareSessions:
     def __init__(self) -> None:
         self._sessions: dict[tuple[str | None, bytes | None], ShareSession] = {}
 
-    def of(self, asked: ShareAsked) -> ShareSession:
-        """The session of a request, and what it has now; one there is no room for is overflown."""
-        key = asked.group, asked.member
-        if len(asked.group or "") + len(asked.member or b"") > SHARE_NAME_MAX:
-            return ShareSession(overflown=True)
-        session = self._sessions.get(key) or ShareSession()
-        session.note(asked.epoch, asked.topics, asked.forgotten)
-        if asked.epoch < 0:
-            self._sessions.pop(key, None)
-        elif key in self._sessions or len(self._sessions) < SHARE_SESSIONS_MAX:
-            self._sessions[key] = session
-        else:
-            return ShareSession(overflown=True)
-        return session
+    def of(self, asked: ShareAsked) -> Asking:
+        """A request of its session, as that is now; one there is no room for is overflown."""
+        key, ends = (asked.group, asked.member), asked.epoch < 0
+        session = self._sessions.get(key)
+        if session is None:
+            long = len(asked.group or "") + len(asked.member or b"") > SHARE_NAME_MAX
+            if long or ends or len(self._sessions) >= SHARE_SESSIONS_MAX:
+                return Asking(ShareSession(overflown=True))
+            session = self._sessions[key] = ShareSession()
+        session.note(asked.epoch, () if ends else asked.topics, asked.forgotten)
+        return Asking(session, session.number, partial(self._sessions.pop, key, None) if ends else None)

@@ -239,6 +239,18 @@ def test_a_session_that_goes_on_elsewhere_is_known_by_what_it_brings(
         assert sum(each.msgs for each in world.counted.delivered) == 3
 
 
+def test_what_the_broker_refuses_to_forget_stays_limited(cluster: Cluster, proxy_with: Start) -> None:
+    """By a wrong epoch: the session goes on with the topic, of which all the rest would come at once."""
+    world = World(cluster, proxy_with)
+    with RawMember(world.proxy.bootstrap) as wire:
+        first = world.first(wire)
+        assert count(wire.ask(SHARE_FETCH, 2, first)) == 2
+        gone = [{"TopicId": first["Topics"][0]["TopicId"], "Partitions": [0]}]
+        refused = wire.ask(SHARE_FETCH, 2, {**world.next(7), "ForgottenTopicsData": gone})
+        went_on = wire.ask(SHARE_FETCH, 2, world.next(1))
+        assert (refused["ErrorCode"], went_on["ErrorCode"]) == (123, 0) and 0 < count(went_on) <= 2
+
+
 def test_requests_sent_at_once_share_what_is_left(cluster: Cluster, proxy_with: Start) -> None:
     """Each of them waits for the answer to that before it."""
     world = World(cluster, proxy_with)

@@ -64,7 +64,9 @@ class Waiting:
         return self.data[start:stop]
 
 
-def share_response(topics: Mapping[str, tuple[bytes, Sequence[Acquired]]], version: int = 2) -> bytes:
+def share_response(
+    topics: Mapping[str, tuple[bytes, Sequence[Acquired]]], version: int = 2, error: int = 0
+) -> bytes:
     """What a broker brings of partition 0 of topics: records, and what of them was acquired."""
     rows = [
         {"TopicId": id_of(topic), "Partitions": [
@@ -75,4 +77,5 @@ def share_response(topics: Mapping[str, tuple[bytes, Sequence[Acquired]]], versi
         ]}
         for topic, (records, acquired) in topics.items()
     ]  # fmt: skip
-    return int32(CORRELATION_ID) + NO_TAGS + response_layout(SHARE_FETCH, version).write({"Responses": rows})
+    body: Fields = {"ErrorCode": error, "Responses": rows}
+    return int32(CORRELATION_ID) + NO_TAGS + response_layout(SHARE_FETCH, version).write(body)

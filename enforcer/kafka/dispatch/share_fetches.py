@@ -90,7 +90,21 @@ class ShareFetches:
         if self._begun != self._context.dispatch.begun:
             # They have gone on unread.
             self._sessions, self._begun = ShareSessions(), self._context.dispatch.begun
-        session = self._sessions.of(asked)
+        asking = self._sessions.of(asked)
+        plan = self._planned(frame, header.api_version, asked, asking.session, address)
+        if plan is None or not asking.number:
+            return plan
+        cut = plan.cut
+
+        def hear(response: bytes) -> bytes:
+            asking.hear(response, header.api_version)
+            return response if cut is None else cut(response)
+
+        return Plan(plan.frame, hear)
+
+    def _planned(
+        self, frame: bytes, version: int, asked: ShareAsked, session: ShareSession, address: tuple[str, int]
+    ) -> Plan | None:
         if not asked.acquires:
             return self._go(frame)
         if self.deaf:
@@ -98,18 +112,18 @@ class ShareFetches:
         may_wait = not (asked.acknowledges or self._behind)
         if session.overflown:
             return self._by_itself(frame, asked, may_wait, LARGE_MS)
-        keys = list(session.topics)
+        keys = session.wanted
         if may_wait and (self._naming.must_wait(keys) or self._naming.must_prove()):
             return None
         if not may_wait and self._naming.lacking(keys):
             # Asked for before the next one, which brings no acknowledgements.
             return self._go(with_share(frame, asked, records=0, size=PART_BYTES_MIN))
         broker, group = self._context.broker(address), short(asked.group or "")
-        taken = partial(self._taken, header.api_version, session, broker, group)
+        taken = partial(self._taken, version, session, broker, group)
         if session.unheard:
             # On another connection, perhaps, where it began: nobody knows what it has.
             return self._by_itself(frame, asked, may_wait, UNHEARD_MS, taken)
-        wants = self._wanted(session, broker, group)
+        wants = self._wanted(keys, broker, group)
         wait_ms = self._wait_ms(wants, broker)
         if not wait_ms:
             if not wants and session.begun:
@@ -135,17 +149,19 @@ class ShareFetches:
         self, frame: bytes, asked: ShareAsked, may_wait: bool, between_ms: float, taken: Taken | None = None
     ) -> Plan | None:
         """A request of a session whose topics are not known: one record, and so much time between these."""
-        wait_ms = self._context.apart_ms(between_ms)
+        # The answer that is awaited may tell them.
+        awaits = taken is not None and self._under_way
+        wait_ms = RESERVED_MS if awaits else self._context.apart_ms(between_ms)
         if may_wait and wait_ms and self.claims.hold(wait_ms, asked.kept_ms(self._context.hold_ms)):
             return None
         if not wait_ms and taken is None:
             self._context.metrics.large_fetches.inc()
         return self._go(with_share(frame, asked, records=0 if wait_ms else 1, size=PART_BYTES_MIN), taken)
 
-    def _wanted(self, session: ShareSession, broker: str, group: str) -> list[LimitedTopic]:
-        """The topics of the session that are limited."""
+    def _wanted(self, keys: list[bytes], broker: str, group: str) -> list[LimitedTopic]:
+        """The topics that are limited."""
         dispatch, found = self._context.dispatch, []
-        for key in session.topics:
+        for key in keys:
             name = self._context.topic(key, True)
             if name is not None and dispatch.limits(name, group):
                 counters = dispatch.counters(broker, name, group)

@@ -246,9 +246,11 @@ class ConnectionMeter:
             except TooManyRows:
                 # What it forgets of so many is not kept up.
                 its.note(asked.epoch, [(topic, ()) for topic in asked.topics], ())
-                its.overflown = True
+                its.overflow()
             if its.changes == before:
                 return
+            # Believed at once: what comes in a debt is emptied, whatever topics it is of.
+            its.accept(its.number)
         topics = its.topics if asked.epoch >= 0 else asked.topics[:SHARE_TOPICS_MAX]
         self._session, self._found_by, self._session_ids = dict.fromkeys(topics), None, ids
 

@@ -171,10 +171,10 @@ class SharesPart(Part):
         if frame is None:
             self._link.hold(request)
             return False
-        request.frame, session = frame, meter.session
+        request.frame, asking = frame, meter.asking
 
         def got(_slot: Slot, response: bytes) -> bytes:
-            meter.got(session, response, header, user)
+            meter.got(asking, response, header, user)
             return response
 
         request.readers.append(got)

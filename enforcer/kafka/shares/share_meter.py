@@ -13,7 +13,7 @@ from enforcer.core.lines import Pause
 from enforcer.core.metrics import Metrics
 from enforcer.kafka.names import LookUp
 from enforcer.kafka.part import PART_BYTES_MIN, Behind
-from enforcer.kafka.share_sessions import RECORDS_MAX, ShareSession, ShareSessions, may_acknowledge
+from enforcer.kafka.share_sessions import RECORDS_MAX, Asking, ShareSession, ShareSessions, may_acknowledge
 from enforcer.kafka.shares.connection_meter import ConnectionMeter
 from enforcer.kafka.shares.frame_meter import FrameMeter
 from enforcer.wire.kafka.frames import Frame, RequestHeader
@@ -36,7 +36,9 @@ class ShareMeter(ConnectionMeter):
         super().__init__(frames, metrics, self._short, look_up)
         self._session_ids = True
         self._sessions = ShareSessions()
-        self._seen = ShareSession(), -1
+        self.asking = Asking(ShareSession(overflown=True))
+        """The request that was asked about last."""
+        self._seen = self.asking.session, -1, 0
         self._held_since_ms = inf
         self._behind = False
         self.deaf = False
@@ -61,7 +63,8 @@ class ShareMeter(ConnectionMeter):
         if self._begun != self._meter.begun:
             # They have gone on unread.
             self._sessions, self._begun = ShareSessions(), self._meter.begun
-        session = self._use(self._sessions.of(asked))
+        self.asking = self._sessions.of(asked)
+        session = self._use(self.asking.session)
         if not asked.acquires:
             return self._go(frame)
         if self.deaf:
@@ -96,17 +99,13 @@ class ShareMeter(ConnectionMeter):
         size = asked.max_bytes if limit is None else limit
         return self._go(with_share(frame, asked, records=min(asked.max_records, RECORDS_MAX), size=size))
 
-    @property
-    def session(self) -> ShareSession:
-        """Whose request was asked about last."""
-        return self._seen[0]
-
-    def got(self, session: ShareSession, response: Frame, header: RequestHeader, user: str) -> None:
-        """Charge a ShareFetch response of a session, which is the client's whatever it brings.
+    def got(self, asking: Asking, response: Frame, header: RequestHeader, user: str) -> None:
+        """Charge the response to a ShareFetch, which is the client's whatever it brings.
 
         Raises:
             BadFrame: it cannot be read.
         """
+        asking.hear(response, header.api_version)
         passed: list[TopicUse] = []
         if self._meter.grouped:
             passed = [TopicUse(*use[:3]) for use in shared(response, header.api_version)]
@@ -114,7 +113,7 @@ class ShareMeter(ConnectionMeter):
         now_ms = self._steady_ms()
         self._line_up.fetched(bill.owed, now_ms)
         # It may have begun before anything was metered: then what comes tells its topics.
-        session.learn(use.topic for use in passed)
+        asking.session.learn(use.topic for use in passed)
         self._unnamed = bill.unknown
         self._meter.unmetered += len(bill.unknown)
         wait = bill.charge(DISPATCH, now_ms).wait
@@ -123,9 +122,10 @@ class ShareMeter(ConnectionMeter):
 
     def _use(self, session: ShareSession) -> ShareSession:
         """This session asks: its topics are those that accounts are looked for."""
-        if self._seen != (session, session.changes):
-            self._seen = session, session.changes
-            self._session = dict.fromkeys(session.topics)
+        seen = session, session.changes, session.number
+        if self._seen != seen:
+            self._seen = seen
+            self._session = dict.fromkeys(session.wanted)
             self._found_by = None
         return session
 

@@ -290,6 +290,10 @@ def with_share(
     return b"".join((frame[: asked.wait_at], room, frame[asked.wait_at + len(room) :]))
 
 
+share_error: Final = told(SHARE_FETCH, "ErrorCode")
+"""The error of a whole ShareFetch response; raises BadFrame."""
+
+
 class ShareUse(NamedTuple):
     """What a member of a share group got of one topic.
 

@@ -38,10 +38,11 @@ class Rig(Waiter):
         return self.shares.plan(*share_request(tuple(topics), **fields), CLIENT, ADDRESS)
 
     def room(self, topics: str = "", **fields: Any) -> tuple[int, int]:
-        """The records and bytes that a request asks for as it goes on; a later part holds it then."""
+        """The records and bytes that a request asks for as it goes on; then it is answered with nothing."""
         plan = self.plan(topics, **fields)
         assert plan is not None
-        self.shares.take_back()
+        if plan.cut is not None:
+            plan.cut(share_response({}))
         said = read_request(plan.frame)
         return said["MaxRecords"], said["MaxBytes"]
 
@@ -106,7 +107,7 @@ def test_what_acquires_nothing_passes(fields: dict[str, Any]) -> None:
     rig.get(20, epoch=0)
     frame, header = share_request((), **fields)
     plan = rig.shares.plan(frame, header, CLIENT, ADDRESS)
-    assert plan == Plan(frame)
+    assert plan is not None and plan._replace(cut=None) == Plan(frame)
 
 
 def test_a_session_that_went_on_unread_has_unknown_topics() -> None:
@@ -125,11 +126,32 @@ def test_a_topic_that_left_the_session_is_waited_for_no_more() -> None:
     rig = Rig(World())
     rig.get(20, "tu", epoch=0)
     assert rig.plan() is None and len(rig.world.desk.lines) == 1
-    assert rig.room(forgotten="t") == (500, 1 << 20) and len(rig.world.desk.lines) == 0
+    for _ in range(2):
+        assert rig.room(forgotten="t") == (500, 1 << 20) and len(rig.world.desk.lines) == 0
+    assert rig.room() == (500, 1 << 20)
     rig.plan("t")
     assert rig.room("u", epoch=0) == (500, 1 << 20)
     rig.shares.claims.close()
     assert len(rig.world.desk.lines) == 0
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"epoch": 7, "forgotten": "t"},
+        {"epoch": 7, "forgotten": "t", "MaxRecords": 0},
+        {"epoch": 0, "topics": "u", "acknowledged": "u"},
+        {"epoch": -1},
+    ],
+)
+def test_what_the_broker_refused_hides_no_topic(fields: dict[str, Any]) -> None:
+    """It has the topic in the session that goes on, and would bring it to requests that nobody limits."""
+    rig = Rig(World())
+    rig.get(20, "tu", epoch=0)
+    plan = rig.plan(**fields)
+    assert plan is not None and plan.cut is not None
+    assert plan.cut(refusal := share_response({}, error=123)) is refusal
+    assert rig.plan() is None
 
 
 def test_a_session_that_began_unread_is_known_by_what_it_brings() -> None:
@@ -206,6 +228,9 @@ def test_who_has_been_alone_waits_at_the_broker_as_long_as_it_likes() -> None:
 def test_what_is_under_way_on_its_connection_is_waited_for() -> None:
     """Its client need not await an answer to ask again; all that is left would come with each of them."""
     rig = Rig(World())
+    assert rig.plan("t", epoch=0) is not None
+    # A later part has held it.
+    rig.shares.take_back()
     first = rig.plan("t", epoch=0)
     for _ in range(2):
         assert rig.plan() is None and rig.plan("t", epoch=0, MemberId=b"other") is None
@@ -259,7 +284,7 @@ def test_a_connection_that_speaks_for_several_members() -> None:
     for number in range(SHARE_SESSIONS_MAX):
         rig.plan("u", epoch=0, MemberId=b"m%d" % number)
     assert rig.room("u", epoch=0, MemberId=b"more", acknowledged="u") == NOTHING
-    rig.plan(epoch=-1, MemberId=b"b")
+    rig.room(epoch=-1, MemberId=b"b")
     assert rig.room("u", epoch=0, MemberId=b"more") == (500, 1 << 20)
 
 

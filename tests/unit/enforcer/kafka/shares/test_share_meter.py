@@ -6,8 +6,8 @@ from meter_kit import GROUPS, TOPIC, Desk
 from share_frames import Waiting, id_of, read_request, share_request, share_response
 from traffic_kit import batch
 
-from enforcer.kafka.part import PART_BYTES_MIN
-from enforcer.kafka.share_sessions import RECORDS_MAX, ShareSession
+from enforcer.kafka.part import FETCH_LIMIT_MAX, PART_BYTES_MIN
+from enforcer.kafka.share_sessions import RECORDS_MAX, Asking
 from enforcer.kafka.shares.share_meter import HOLD_MS, ShareMeter
 from streaming.policy.policy_set import PolicySet
 
@@ -33,11 +33,11 @@ class Line(Waiter):
         said = read_request(frame)
         return said["MaxRecords"], said["MaxBytes"]
 
-    def got(self, times: int = 1, topic: str = "t", session: ShareSession | None = None) -> None:
+    def got(self, times: int = 1, topic: str = "t", asking: Asking | None = None) -> None:
         """So many batches of ten records, about 1,100 bytes each, have come."""
         _, header = share_request()
         answer = share_response({topic: (RECORDS * times, [(0, 9, 1)])})
-        self.meter.got(session or self.meter.session, answer, header, "ANONYMOUS")
+        self.meter.got(asking or self.meter.asking, answer, header, "ANONYMOUS")
 
 
 def owing(desk: Desk) -> Line:
@@ -131,7 +131,7 @@ def test_a_session_that_went_on_unread_has_unknown_topics() -> None:
     assert line.room("t", epoch=0)
     for in_force in ({}, policies):
         desk.meter.set_policies(PolicySet(dict(in_force)))
-    assert line.room(epoch=7) == (1, PART_BYTES_MIN) and not line.meter.session.topics
+    assert line.room(epoch=7) == (1, PART_BYTES_MIN) and not line.meter.asking.session.topics
     line.got()
     assert line.room(epoch=8) is None
 
@@ -154,10 +154,25 @@ def test_an_answer_tells_the_topics_of_its_own_session() -> None:
     desk.frames.names.update({id_of("t"): TOPIC, id_of("u"): "other"})
     line = Line(desk)
     assert line.room(epoch=5, MemberId=b"a")
-    first = line.meter.session
+    first = line.meter.asking
     assert line.room("u", epoch=0, MemberId=b"b")
-    line.got(session=first)
-    assert list(first.topics) == [id_of("t")] and list(line.meter.session.topics) == [id_of("u")]
+    line.got(asking=first)
+    assert first.session.wanted == [id_of("t")] and line.meter.asking.session.wanted == [id_of("u")]
+
+
+def test_what_the_broker_refused_hides_no_debt() -> None:
+    """It has the topic in the session that goes on; who asks is not held for what that request lets go."""
+    desk = Desk({**GROUPS, "resourcegroups.rg1": {"dispatchRateInMsgs": 5}})
+    desk.frames.names.update({id_of("t"): TOPIC, id_of("u"): "other"})
+    line = Line(desk)
+    assert line.room("t", "u", epoch=0)
+    line.got()
+    for error in (123, 0):
+        assert line.room() is None
+        assert line.room(forgotten=["t"]) == (500, FETCH_LIMIT_MAX)
+        answer = share_response({}, error=error)
+        line.meter.got(line.meter.asking, answer, share_request()[1], "ANONYMOUS")
+    assert line.room() == (500, FETCH_LIMIT_MAX)
 
 
 def test_names_are_asked_for_first() -> None:
