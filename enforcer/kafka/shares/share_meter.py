@@ -8,7 +8,7 @@ it goes on, for a moment; where it may not, it asks for nothing.
 from math import inf
 from typing import Final
 
-from enforcer.core.account import DISPATCH
+from enforcer.core.account import DISPATCH, Account
 from enforcer.core.lines import Pause
 from enforcer.core.metrics import Metrics
 from enforcer.kafka.names import LookUp
@@ -39,6 +39,8 @@ class ShareMeter(ConnectionMeter):
         self.asking = Asking(ShareSession(overflown=True))
         """The request that was asked about last."""
         self._seen = self.asking.session, -1, 0
+        # Who owes for what has come.
+        self._owing: set[Account] = set()
         self._held_since_ms = inf
         self._behind = False
         self.deaf = False
@@ -76,6 +78,8 @@ class ShareMeter(ConnectionMeter):
         if may_wait and (self.naming.must_prove() or self.naming.must_wait(unknown)):
             return None
         accounts = self._frames.fetching(self._session_accounts(), user, header.client_id or "")
+        if session.overflown:
+            accounts = accounts | self._owing
         if may_wait:
             self._unnamed.clear()
             self._short.most_ms = left_ms
@@ -117,6 +121,8 @@ class ShareMeter(ConnectionMeter):
         self._unnamed = bill.unknown
         self._meter.unmetered += len(bill.unknown)
         wait = bill.charge(DISPATCH, now_ms).wait
+        charged = self._owing.union(item.account for item in bill.owed)
+        self._owing = {account for account in charged if account.debt(DISPATCH, now_ms) is not None}
         if wait is not None:
             self._told_ms(wait)
 

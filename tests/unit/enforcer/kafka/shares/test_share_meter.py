@@ -7,7 +7,7 @@ from share_frames import Waiting, id_of, read_request, share_request, share_resp
 from traffic_kit import batch
 
 from enforcer.kafka.part import FETCH_LIMIT_MAX, PART_BYTES_MIN
-from enforcer.kafka.share_sessions import RECORDS_MAX, Asking
+from enforcer.kafka.share_sessions import RECORDS_MAX, SHARE_TOPICS_MAX, Asking
 from enforcer.kafka.shares.share_meter import HOLD_MS, ShareMeter
 from streaming.policy.policy_set import PolicySet
 
@@ -173,6 +173,20 @@ def test_what_the_broker_refused_hides_no_debt() -> None:
         answer = share_response({}, error=error)
         line.meter.got(line.meter.asking, answer, share_request()[1], "ANONYMOUS")
     assert line.room() == (500, FETCH_LIMIT_MAX)
+
+
+def test_one_of_too_many_topics_is_held_for_what_it_has_brought() -> None:
+    """Whatever topics are known of it, until nobody owes any more."""
+    desk = Desk({**GROUPS, "resourcegroups.rg1": {"dispatchRateInMsgs": 5}})
+    ids = [number.to_bytes(16, "big") for number in range(SHARE_TOPICS_MAX)]
+    desk.frames.names.update({id_of("t"): TOPIC, **dict.fromkeys(ids, "other")})
+    named = [{"TopicId": topic, "Partitions": [{"PartitionIndex": 0}]} for topic in (*ids, id_of("t"))]
+    line = Line(desk)
+    assert line.room(epoch=0, Topics=named) == (1, PART_BYTES_MIN)
+    line.got()
+    assert line.room() is None and line.room(acknowledged=["t"]) == NOTHING
+    desk.now_ms += 100_000
+    assert line.room() == (1, PART_BYTES_MIN)
 
 
 def test_names_are_asked_for_first() -> None:
