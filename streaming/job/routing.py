@@ -164,7 +164,12 @@ class _Router:
             columns = (records.column(name).to_pylist() for name in ("partition", "offset", "ts"))
             values = [value.as_buffer() for value in records["value"]]
             given = list(map(Record, values, *columns))
-            found = list(parts(given, topic=topic, shards=self.shards, max_ahead_ms=self.max_ahead_ms))
+            requests = whole == schemas.PACKED_EVENT
+            found = list(
+                parts(
+                    given, topic=topic, shards=self.shards, max_ahead_ms=self.max_ahead_ms, requests=requests
+                )
+            )
             # Of some laws, rows of several records are together; nothing is known of those.
             lone = [not part.cut or LAWS.by_name[part.law].plain is None for part in found]
             yield _routed(

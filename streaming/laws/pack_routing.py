@@ -89,8 +89,9 @@ class _Rows:
 
 
 def parts(
-    records: Sequence[Record], *, topic: str, shards: int, max_ahead_ms: int = MAX_AHEAD_MS
-) -> Iterator[RecordPart]:
+    records: Sequence[Record], *, topic: str, shards: int, max_ahead_ms: int = MAX_AHEAD_MS,
+    requests: bool = False,
+) -> Iterator[RecordPart]:  # fmt: skip
     """The parts of packed records; one that cannot be used goes whole to a shard that says so.
 
     Args:
@@ -98,12 +99,16 @@ def parts(
         topic: its name.
         shards: per law.
         max_ahead_ms: how far an event may lie after its record's timestamp; beyond, it cannot be used.
+        requests: whether requests stand there, so that events of other laws cannot be used.
     """
     alike: dict[Any, list[_Rows]] = {}
     size = 0
     for i, record in enumerate(records):
         try:
             law, own = _only_shard(record.value, shards)
+            if requests and not law.on_requests:
+                # The step of another law says so of each row.
+                raise BadEvent(f"type: of the law {law.name}")
             if own is not None:
                 # That shard unpacks it.
                 yield RecordPart(law.name, own, record.value.to_pybytes(), False, i)

@@ -5,14 +5,17 @@ from typing import Any
 import orjson
 import pyarrow as pa
 import pytest
+from pack_kit import packed, records_with
 
 from streaming.job import routing as placing
 from streaming.job import schemas
 from streaming.job.grouping_keys import grouping_keys_of
 from streaming.job.routing import ROUTED_COLUMNS, line_router, live_router
+from streaming.laws.law import StepContext
 from streaming.laws.name_hashes import shard_of
 from streaming.laws.registry import LAWS
 from streaming.laws.routing import Origin, policy_shards, routes
+from streaming.laws.shard import step
 from streaming.policy.timeline import PolicyTimeline
 
 SHARDS, TASKS = 4, 2
@@ -112,6 +115,24 @@ def test_single_requests_go_by_the_key_that_is_said() -> None:
     assert own == {i: numbers[shard_of(key, SHARDS)] for i, key in enumerate(keys)}
     origins = {Origin.EVENT: schemas.USAGE, Origin.BROADCAST: schemas.TICK}
     assert [row for row in found if row[1] != schemas.EVENT] == expected(origins, "t-0-{}", 7, timeline=None)
+
+
+def test_packed_reports_on_the_topic_of_requests_are_buried_as_single_ones_are() -> None:
+    """Cut up they were decided: who may write requests, and no reports, could change anybody's shares."""
+    reports = [REPORT, REPORT | {"broker": "c"}]
+    (value,) = packed(reports)
+    origins = pa.array([schemas.PACKED_EVENT, schemas.PACKED_USAGE], pa.int32())
+    batch = live().slice(0, 2).set_column(0, "origin", origins)
+    batch = batch.set_column(5, "value", pa.array([value] * 2, pa.binary()))
+    routed = live_router(NAMES, SHARDS, TASKS, max_ahead_ms=AHEAD_MS)([batch])
+    whole, *cut = [row for rows in routed for row in rows.to_pylist()]
+    numbers = grouping_keys_of(SHARDS, TASKS).numbers
+    assert (whole["offset"], whole["origin"], whole["value"]) == (0, schemas.PACKED_EVENT, value)
+    assert {row["grouping_key"] for row in cut} <= set(numbers["shares"])
+    shard = numbers[LAWS.on_requests.name].index(whole["grouping_key"])
+    records = records_with([value], [True], ts=7)
+    _, outputs = step(LAWS.on_requests.name, shard, None, records, StepContext(processed_ts=7))
+    assert outputs.listed("sink") == ["deadletter"] * len(reports)
 
 
 def test_policies_go_where_they_are_asked_for() -> None:
