@@ -199,7 +199,9 @@ class Creation:
             self._office.mutations.settle(answer, {self.want.name: made})
         elif made:
             self._office.mutations.charge(self._request(made), {self.want.name: made})
-        told = made or not reply.response or reply.error == ServerError.TOPIC_NOT_FOUND
+        told = made or reply.error == ServerError.TOPIC_NOT_FOUND
+        if not told and not reply.response:
+            told = not await self._is_plain(namespace)
         if told and _NUMBERED not in self.want.name:
             self._learn(namespace, made)
         if made:
@@ -213,6 +215,16 @@ class Creation:
             reply = await self._questions.ask(name, self._question_s)
             if not reply.response and reply.partitions:
                 self._learn(namespace, reply.partitions)
+
+    async def _is_plain(self, namespace: str) -> bool:
+        """Whether none came since the topic was made without partitions meanwhile, which says nothing of its
+        namespace; looked at only where it would forgive what came of those unheard."""
+        if (self._link.user, namespace) not in self._known.unheard:
+            return False
+        try:
+            return bool((await self._ask_in_its_name(creating=False)).error != ServerError.TOPIC_NOT_FOUND)
+        except TimeoutError:
+            return True
 
     def _learn(self, namespace: str, made: int) -> None:
         """So many come of a question; what came of those unheard beyond their charge is charged now."""

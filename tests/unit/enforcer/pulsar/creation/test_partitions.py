@@ -119,6 +119,30 @@ async def test_what_clients_that_leave_have_created_is_charged_later(yard: Yard,
     assert client.told().partitions == 3 and not yard.known.unheard
 
 
+@pytest.mark.parametrize("plain", [True, False])
+async def test_a_topic_that_was_made_plain_meanwhile_forgives_nothing(
+    yard: Yard, client: Client, plain: bool
+) -> None:
+    """Whoever made one by another proxy in that moment had all partitions before it for nothing."""
+    yard.known.defaults["public/default"] = 0
+    gone = Client(yard)
+    await gone.look_up("a")
+    await gone.answer(None)
+    gone.part.close()
+    await settle_down()
+    await client.look_up("b")
+    await client.answer(None)
+    assert (await client.answer(0)).metadata_auto_creation_enabled
+    question = await client.answer(0 if plain else None)
+    assert question.topic == "b" and not question.metadata_auto_creation_enabled
+    assert client.told().partitions == 0 and not yard.charged()
+    yard.known.defaults.clear()
+    await client.look_up("c")
+    await client.answer(None)
+    assert (await client.answer(3)).topic == (HERE + "a" if plain else "c")
+    assert yard.charged() == ([{"a": 3}, {"c": 3}] if plain else [{"c": 1}, {"c": 2}])
+
+
 async def test_a_namespace_where_nothing_is_created_by_itself(yard: Yard, client: Client) -> None:
     """What was charged is given back, and the next question is free."""
     for name in ("a", "b"):
