@@ -209,8 +209,10 @@ class OpenQuestions:
         self._open_in_all -= 1
         own = line_of(subject)
         if was_full:
-            # The place is everybody's: who has waited longest may be of a subject that has none open.
-            other = next((name for name in self._waiting if name.startswith(_LINE) and name != own), None)
+            # The place is everybody's: who has waited longest may be of a subject that has none open. One
+            # that has all it may have would not take it, and those behind it would not hear of it.
+            lines = (name for name in self._waiting if name.startswith(_LINE) and name != own)
+            other = next((name for name in lines if not self.full(name.removeprefix(_LINE))), None)
             for wake in list(self._waiting.get(other or "", ()))[:1]:
                 wake()
         for wake in list(self._waiting.get(own, ()))[:_WOKEN_MAX]:

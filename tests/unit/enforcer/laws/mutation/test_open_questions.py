@@ -71,6 +71,19 @@ def test_a_place_of_all_is_for_whoever_waits() -> None:
     assert (crowd.asked, other.asked) == ([0, 1, 2], [8, 9])
 
 
+def test_a_place_of_all_is_for_a_subject_that_may_take_it() -> None:
+    """One that has all its own open waits on, and its line came first."""
+    turns = OpenQuestions(1, 2)
+    crowd, other = Crowd(turns), Crowd(turns, "other")
+    turns.begin("third")
+    for number in range(2):
+        crowd.come(number)
+    other.come(9)
+    assert (crowd.asked, other.asked) == ([0], [])
+    turns.end("third")
+    assert (crowd.asked, other.asked) == ([0], [9])
+
+
 def test_only_some_are_called_at_a_time() -> None:
     """Those who do not ask after all leave room, and the loop has other things to do."""
     turns = OpenQuestions(1, 100)
