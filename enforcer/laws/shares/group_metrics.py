@@ -96,7 +96,9 @@ class GroupMetrics(MetricTable):
             yield from self._limited(account, members)
 
     def _passed(self, account: Account) -> Iterator[Sample]:
-        usage = self._members[account.name].usage() if account.name in self._members else {}
+        # A scrape has a thread of its own: the group may go meanwhile.
+        members = self._members.get(account.name)
+        usage = {} if members is None else members.usage()
         usage.pop(self._proxy_id, None)
         for place, dimension in enumerate(DIMENSIONS):
             used, quota, elsewhere = (

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from enforcer.core.law import Clock
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
 from enforcer.laws.shares.decisions import MEMBERS_MAX, Members, OthersShares, share_of, slots_of
+from enforcer.laws.shares.group_metrics import GroupMetrics
 from enforcer.laws.shares.groups import Groups
 from enforcer.laws.shares.meter import Meter
 from enforcer.laws.shares.topic_accounts import TopicAccounts
@@ -117,6 +119,22 @@ def test_own_shares_are_obeyed_those_of_others_are_shown(rig: Rig) -> None:
     rig.share("p2", 0.0, None)
     assert rig.value("weir_group_members", group="rg1") == 1
     assert rig.value("weir_group_state", group="rg1", state="active") == 1
+
+
+def test_a_group_may_go_while_it_is_told_of(rig: Rig) -> None:
+    """A scrape has a thread of its own; as often as it looks, the group is gone before it looks again."""
+
+    class Going(dict[str, Members]):
+        def __contains__(self, name: object) -> bool:
+            found = super().__contains__(name)
+            self.clear()
+            return found
+
+    rig.share("p1", 60.0, 60.0)
+    groups, metrics = rig.groups, Metrics(10)
+    GroupMetrics(replace(rig.context, metrics=metrics), groups.meter, groups.reports, Going(groups._members))
+    labels = {"group": "rg1", "dimension": "publishRateInMsgs"}
+    assert metrics.registry.get_sample_value("weir_group_share", labels) == 60.0
 
 
 def test_a_share_is_one_of_the_limit_at_its_time(rig: Rig) -> None:
