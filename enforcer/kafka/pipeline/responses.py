@@ -194,10 +194,16 @@ class Responses(Unread):
         self._out.clear()
 
     def flush(self) -> None:
-        """Write the answers that are ready, as far as no earlier one is missing; the others are kept."""
-        self._gather()
-        self._count_kept()
-        self._write()
+        """Write the answers that are ready, as far as no earlier one is missing; the others are kept.
+
+        Raises:
+            WeirError: one cannot be read; what came before it has been written.
+        """
+        try:
+            self._gather()
+            self._count_kept()
+        finally:
+            self._write()
 
     def _gather(self) -> None:
         answers = self.answers

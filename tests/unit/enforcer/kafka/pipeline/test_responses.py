@@ -74,6 +74,22 @@ def test_later_answers_wait_for_an_own_one_that_is_missing() -> None:
     assert client.data == response(1) + response(2)
 
 
+def test_what_is_ready_before_a_bad_answer_leaves() -> None:
+    """Who asked for it would ask again for what was done: a topic that it has created itself is there."""
+
+    def finish(_: bytes) -> bytes:
+        raise WeirError("it cannot be read")
+
+    own, bad = Slot(LIST_GROUPS, 0, 1), Slot(LIST_GROUPS, 0, 2)
+    client = Client(own, bad)
+    bad.response, bad.finish = struct.pack(">i", 2), finish
+    client.responses.flush()
+    own.response = struct.pack(">i", 1)
+    with pytest.raises(WeirError):
+        client.responses.flush()
+    assert client.data == response(1)
+
+
 def test_a_lookup_of_our_own_does_not_reach_the_client() -> None:
     """What the proxy asked for itself is handed to who asked."""
     taken: list[bytes] = []
