@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
         try:
             told = find(source, wanted)
             said = as_json(told) if args.json else "\n".join(lines(told))
-        except (TypeError, ValueError, LookupError, AttributeError, OverflowError) as error:
+        except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
             # Decisions are the job's, but a file may have been written by hand.
             raise WeirError(f"the decision, or the one before it, cannot be read: {error!r}") from error
     print(said)

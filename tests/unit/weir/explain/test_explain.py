@@ -237,7 +237,8 @@ def test_an_event_that_the_job_buries_explains_nothing(
     assert found["event"] is None and [event["id"] for event in found["events"]] == ["p1-7"]
     assert main(["explain", "--id", "p1-8", *files]) == 0
     untyped = {name: value for name, value in admission.items() if name != "type"}
-    for malformed in (admission | {"tokens": "many"}, admission | {"applied_ts": 10**18}, untyped):
+    unlimited = admission | {"tokens": None, "rate": 1.0, "limit": 0.0}
+    for malformed in (admission | {"tokens": "many"}, admission | {"applied_ts": 10**18}, untyped, unlimited):
         decisions.write_text(json.dumps(malformed) + "\n")
         assert main(["explain", "--id", "p1-8", *files]) == 1 and "cannot be read" in capsys.readouterr().err
 
