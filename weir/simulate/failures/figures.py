@@ -207,16 +207,17 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.1f}"
 
 
-def _with(value: float, percent: float) -> str:
-    return f"{number(value)} ({percent:.1f} %)"
+def _with(value: float, percent: float | None) -> str:
+    return number(value) if percent is None else f"{number(value)} ({percent:.1f} %)"
 
 
 def _short(name: str, most: int = 28) -> str:
     return name if len(name) <= most else f"..{name[2 - most:]}"
 
 
-def _percent(part: float, whole: float) -> float:
-    return rounded(100.0 * part / whole) if whole else 0.0
+def _percent(part: float, whole: float) -> float | None:
+    """None: it is no part of nothing."""
+    return rounded(100.0 * part / whole) if whole else None if part else 0.0
 
 
 @contextmanager

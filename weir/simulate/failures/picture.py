@@ -66,4 +66,5 @@ def _said(row: Mapping[str, Any], value: str) -> str:
         return f"{row[value]:.1f}"
     bound = "no bound" if row["bound"] is None else f"bound {number(row['bound'])}"
     exceeded = "" if row["exceeded_by"] is None else ", exceeded"
-    return f"{row[value]:.1f} ({number(row['over'])}; {bound}{exceeded})"
+    percent = "-" if row[value] is None else f"{row[value]:.1f}"
+    return f"{percent} ({number(row['over'])}; {bound}{exceeded})"

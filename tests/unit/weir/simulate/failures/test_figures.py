@@ -24,6 +24,7 @@ from weir.simulate.failures.figures import (
     figures,
     table,
 )
+from weir.simulate.failures.picture import _said
 from weir.simulate.failures.scenario import SCENARIOS, SPANS, Failures
 
 TOPIC = "persistent://acme/orders/t1"
@@ -203,6 +204,18 @@ def test_who_got_nothing_at_all_has_missed_it() -> None:
     facts: Any = None
     row = _against(ran(a=1.0), ran(a=1.0, b=5.0), facts, 0)
     assert (row["missed_whose"], row["missed"], row["missed_percent"]) == ("b", 5.0, 100.0)
+
+
+def test_beyond_a_limit_of_nothing_is_no_part_of_it() -> None:
+    """It was told as 0 %, as if nothing were beyond."""
+    found, head = Found(0), {"scenario": "none", "law": "backlog"}
+    found.of("t").stand(1_000, 500, 0)
+    traffic: Any = SimpleNamespace(found=found, bound=lambda *_: 9.0)
+    row = head | _against(traffic, traffic, traffic, 0)
+    assert (row["over"], row["over_percent"]) == (500, None)
+    line = table({"titles": {"none": "none"}, "rows": [row], "left_out": {}})[1]
+    assert " 500  " in line and line.endswith("0 (0.0 %)") and line.count("%") == 1
+    assert _said(row, "over_percent") == "- (500; bound 9, exceeded)"
 
 
 @pytest.mark.usefixtures("brief")
