@@ -2,10 +2,12 @@
 
 import contextlib
 import ctypes
+import errno
 import json
 import os
 import signal
 import stat
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import FrameType
@@ -13,10 +15,12 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 from enforcer.host.doors.listening import listen_at
+from streaming.contract.errors import WeirError
 from streaming.job.process.stop import Stop, stop_signals
 from weir.paths import check_folder, named
 
 _PRIVATE = 0o700
+_POLL_S = 0.1
 # mallopt(3).
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _SMALL_BYTES = 128 * 1024
@@ -93,7 +97,9 @@ def write_ready_file(
             draft.unlink()
 
 
-def forget_ready_file(path: Path | None, address: tuple[str, int] | None = None) -> None:
+def forget_ready_file(
+    path: Path | None, address: tuple[str, int] | None = None, patience_s: float = 0.0
+) -> None:
     """Remove what an earlier process has left: it says nothing about one that starts now.
 
     Who listens does so once the port is his: it may be the file of another one, which goes on.
@@ -101,13 +107,14 @@ def forget_ready_file(path: Path | None, address: tuple[str, int] | None = None)
     Args:
         path: the file; None: there is none.
         address: where we shall listen, and do not yet; None: nowhere, or we do.
+        patience_s: so long another one that listens there, as it stops, may take to be gone.
 
     Raises:
         WeirError: the port is another one's, or no such file can be written, which would be noticed only once
             all is up.
     """
     if address is not None:
-        listen_at(address, both=False).close()
+        _wait_for(address, patience_s)
     if path is None:
         return
     with named(path, "written"):
@@ -117,6 +124,20 @@ def forget_ready_file(path: Path | None, address: tuple[str, int] | None = None)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.unlink(missing_ok=True)
         check_folder(path.parent)
+
+
+def _wait_for(address: tuple[str, int], patience_s: float) -> None:
+    until = time.monotonic() + patience_s
+    while True:
+        try:
+            listen_at(address, both=False).close()
+            return
+        except WeirError as error:
+            cause = error.__cause__
+            taken = isinstance(cause, OSError) and cause.errno == errno.EADDRINUSE
+            if not taken or time.monotonic() >= until:
+                raise
+        time.sleep(_POLL_S)
 
 
 def private_folder(path: Path, ours: tuple[str, ...]) -> str | None:

@@ -40,7 +40,9 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def run(args: argparse.Namespace) -> int:
     """Run the job until SIGINT or SIGTERM; raises WeirError if it cannot start or fails."""
-    forget_ready_file(args.ready_file, args.metrics)
+    from streaming.job.process.lease import GONE_S
+
+    forget_ready_file(args.ready_file, args.metrics, GONE_S)
     # Imported here: pyspark and pandas take seconds that `weir job --help` need not wait for.
     from streaming.job.process.service import JobOptions, serve
     from streaming.job.spark.settings import JobSettings, local_folder

@@ -27,6 +27,8 @@ from streaming.job.process.lease_note import Lock, Note, Notes, ProcessIdentity
 from streaming.kafka_io.threads import Threads
 
 _LOG = logging.getLogger("weir.job")
+GONE_S: Final = 30
+"""So long the last job on the same checkpoint, and its JVM, may take to be gone."""
 _POLL_S: Final = 0.1
 _PS_LIMIT_S: Final = 5.0
 _SAID_AFTER_S: Final = 1.0

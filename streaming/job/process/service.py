@@ -22,7 +22,7 @@ from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster
 from streaming.job.checkpoint_name import checkpoint_path
 from streaming.job.process.host_clock import HostClock
-from streaming.job.process.lease import Lease
+from streaming.job.process.lease import GONE_S, Lease
 from streaming.job.process.new_checkpoint import first_offsets, warn_of_new
 from streaming.job.process.progress import JobMetrics, ProgressReader
 from streaming.job.process.stop import Stop, Stopped, stop_signals
@@ -45,8 +45,6 @@ from streaming.laws.law import CandidatePolicies
 from streaming.metrics_server import serve_metrics
 
 _LOG = logging.getLogger("weir.job")
-_GONE_S: Final = 30
-"""So long the last job on the same checkpoint, and its JVM, may take to be gone."""
 _POLL_S = 1.0
 _READY_POLL_S = 0.1
 _PROMPT_S: Final = 3.0
@@ -177,7 +175,7 @@ def _taken(checkpoint: str, settings: JobSettings, jvm_pid: int, stop: Stop) -> 
     if folder is None:
         yield None
         return
-    with Lease(folder, _GONE_S, settings.lease_silence_s, jvm_pid, pause=stop.sleep) as lease:
+    with Lease(folder, GONE_S, settings.lease_silence_s, jvm_pid, pause=stop.sleep) as lease:
         if torn := go_back(folder):
             _LOG.warning("%s", torn)
         yield lease

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from streaming.contract.errors import WeirError
 from weir import cli, proxy_process
 from weir.commands import admin
-from weir.foreground import StopSignal, private_folder, write_ready_file
+from weir.foreground import StopSignal, forget_ready_file, private_folder, write_ready_file
 
 KEPT = ("kafka", "up.lock")
 ANYWHERE = """
@@ -140,6 +141,7 @@ def test_a_second_one_leaves_the_ready_file_of_the_first(
         monkeypatch.setattr(runs, "run_in_loop", asyncio.run)
         monkeypatch.setattr(runs, "stop_event", asyncio.Event)
     monkeypatch.setattr("gc.set_threshold", lambda _: None)
+    monkeypatch.setattr("streaming.job.process.lease.GONE_S", 0)
     monkeypatch.setattr("weir.stack.topics.check_topics", lambda _: None)
     monkeypatch.setattr("weir.stack.workers.StopSignal.install", lambda _: None)
     ready = tmp_path / "ready.json"
@@ -149,6 +151,29 @@ def test_a_second_one_leaves_the_ready_file_of_the_first(
         given = ("--kafka", "127.0.0.1:1", option, address, "--ready-file", str(ready))
         assert cli.main([*command.split(), *given]) == 1
     assert f"cannot listen on {address}" in capsys.readouterr().err and ready.exists()
+
+
+def test_who_comes_while_the_former_one_stops_waits_for_its_port(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As it does for the checkpoint: a job that is started anew would have ended at once."""
+    ready = tmp_path / "ready.json"
+    ready.touch()
+    with socket.create_server(("127.0.0.1", 0)) as former:
+        address = former.getsockname()
+        waits = list[float]()
+
+        def sleep(seconds: float) -> None:
+            waits.append(seconds)
+            if len(waits) == 2:
+                former.close()
+
+        monkeypatch.setattr("weir.foreground.time.sleep", sleep)
+        forget_ready_file(ready, address, 30)
+    assert len(waits) == 2 and not ready.exists()
+    with pytest.raises(WeirError, match="cannot listen"):
+        forget_ready_file(ready, ("192.0.2.1", 9), 30)
+    assert len(waits) == 2
 
 
 @pytest.mark.parametrize("rule, kept", [("SCHED_OTHER", "SCHED_BATCH"), ("SCHED_IDLE", "SCHED_IDLE")])
