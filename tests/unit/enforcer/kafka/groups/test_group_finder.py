@@ -1,9 +1,12 @@
 """Groups that look alike are told apart by offsets; until then a fetch may be of each."""
 
+from collections.abc import Iterator
+
 import pytest
 from group_finder_kit import FREE, OTHER, SAME, SLOW, Scene, T
 
 from enforcer.kafka.groups.group_finder import ENDED_MS
+from enforcer.kafka.groups.trails import Trail
 
 
 @pytest.fixture
@@ -160,6 +163,23 @@ def test_who_goes_on_where_one_may_have_ended() -> None:
     scene.fetches(own, 100)
     scene.forgets()
     assert own not in scene.trails.on(T, "alice")
+
+
+def test_what_a_group_has_read_itself_is_looked_for_nowhere_else() -> None:
+    """Nor are all connections of its topic gathered for each offset that it commits."""
+
+    class Unread(dict[Trail, None]):
+        def __iter__(self) -> Iterator[Trail]:
+            raise AssertionError
+
+    scene = Scene(SLOW)
+    own = scene.connection()
+    scene.fetches(own, 0)
+    scene.gets(own, 100)
+    scene.trails._by_topic[T] = Unread(scene.trails._by_topic[T])
+    scene.commits(SLOW, 100)
+    scene.settles()
+    assert not scene._pending and not scene._unread
 
 
 def test_nobody_of_another_principal() -> None:
