@@ -75,7 +75,7 @@ def test_our_own_parts_bring_no_topic_back(
     """All that run go on, try to write, and make nothing; each says what is missing."""
     assert guarding.proxy is not None
     where = cluster.kafka.bootstrap
-    ticker = Ticker(Home(where, topics), 1000, HostClock(Gauge("ahead", "s", registry=None)))
+    ticker = Ticker(Home(where, topics), 1000, HostClock(Gauge("ahead", "s", registry=None)), {})
     delete(broker, *topics.all())
     proxy = guarding.proxy
     assert proxy is not None

@@ -33,6 +33,7 @@ from enforcer.host.server import ProxyConfig
 from streaming.contract.topics import Cluster as Home
 from streaming.contract.topics import Topics
 from streaming.job.process.host_clock import HostClock
+from streaming.job.process.other_job import said_of
 from streaming.job.process.ticker import Ticker
 from weir import cli
 from weir.doctor import command
@@ -130,7 +131,7 @@ def config(kafka: LocalKafka, topics: Topics, **settings: Any) -> ProxyConfig:
 def ticking(kafka: LocalKafka, topics: Topics) -> Iterator[Ticker]:
     """The part of the job by which it is known."""
     clock = HostClock(Gauge("ahead", "of the brokers", registry=None))
-    ticker = Ticker(Home(kafka.sasl_bootstrap, topics, login(ADMIN)), 1_000, clock)
+    ticker = Ticker(Home(kafka.sasl_bootstrap, topics, login(ADMIN)), 1_000, clock, said_of("q"))
     try:
         yield ticker
     finally:

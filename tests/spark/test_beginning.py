@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from streaming.contract.topics import Cluster
-from streaming.job.process.new_checkpoint import NewCheckpoint, warn_of_new
+from streaming.job.process.new_checkpoint import NewCheckpoint, query_of, warn_of_new
 
 OLD, NEW = "v7-shards1-partitions1-topicsa", "v7-shards2-partitions2-topicsb"
 
@@ -52,3 +52,17 @@ def test_only_a_checkpoint_without_a_batch_begins_anew(
     (tmp_path / NEW / "commits").mkdir()
     (tmp_path / NEW / "commits" / "0").touch()
     assert said() == []
+
+
+def test_the_id_of_a_checkpoints_queries_is_read_beforehand(spark: SparkSession, tmp_path: Path) -> None:
+    """The one that each of them then has; none where there is none yet, or none to be read."""
+    checkpoint = (tmp_path / NEW).as_uri()
+    assert query_of(spark, checkpoint) == ""
+    rates = spark.readStream.format("rate").load().writeStream.format("noop")
+    query = rates.option("checkpointLocation", checkpoint).start()
+    try:
+        assert query_of(spark, checkpoint) == query.id != ""
+    finally:
+        query.stop()
+    (tmp_path / NEW / "metadata").write_text("{")
+    assert query_of(spark, checkpoint) == ""

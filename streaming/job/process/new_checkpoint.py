@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Final
 
+import orjson
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
@@ -100,6 +101,21 @@ def first_offsets(cluster: Cluster) -> dict[str, dict[str, int]]:
     """The first record that is there of the topics of events, by topic and partition; none: not known."""
     spans = _spans(cluster, (cluster.topics.requests, cluster.topics.usage))
     return {topic: {str(span.partition): span.start for span in each} for topic, each in spans.items()}
+
+
+def query_of(spark: SparkSession, checkpoint: str) -> str:
+    """The id that Spark keeps in a checkpoint for all queries on it; empty: none yet, or unreadable."""
+    jvm: Any = spark._jvm
+    path = jvm.org.apache.hadoop.fs.Path(checkpoint, "metadata")
+    files = path.getFileSystem(spark._jsc.hadoopConfiguration())
+    try:
+        if not files.exists(path):
+            return ""
+        with closing(files.open(path)) as stream:
+            return str(orjson.loads(stream.readAllBytes())["id"])
+    # What is wrong with it Spark says, as the query starts.
+    except (Py4JError, ValueError, LookupError, TypeError):
+        return ""
 
 
 def _why(other: str, name: str) -> str:

@@ -6,7 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,8 @@ from streaming.contract.topics import Cluster
 from streaming.job.checkpoint_name import checkpoint_path
 from streaming.job.process.host_clock import HostClock
 from streaming.job.process.lease import GONE_S, Lease
-from streaming.job.process.new_checkpoint import first_offsets, warn_of_new
+from streaming.job.process.new_checkpoint import first_offsets, query_of, warn_of_new
+from streaming.job.process.other_job import other_job, said_of
 from streaming.job.process.progress import JobMetrics, ProgressReader
 from streaming.job.process.stop import Stop, Stopped, stop_signals
 from streaming.job.process.ticker import Ticker
@@ -136,10 +137,11 @@ def _decide(
     sources = hashlib.sha256(" ".join(ids.values()).encode()).hexdigest()[:8]
     checkpoint = checkpoint_path(settings, sources)
     taken = _taken(checkpoint, settings, session.jvm_pid, stop)
-    with taken as held, started.pop_all(), _living(session, held):
+    with taken as held, ExitStack() as ended, started.pop_all(), _living(session, held):
         metrics = JobMetrics(held.restarts if held is not None else 0)
         address = options.metrics and serve_metrics(metrics.registry, *options.metrics)
         counts = session.spark.sparkContext.accumulator(BatchCounts(), CountsParam())
+        _alone(options.cluster, query_of(session.spark, checkpoint), stop)
         warn_of_new(
             session.spark,
             checkpoint,
@@ -152,8 +154,10 @@ def _decide(
         first = first_offsets(options.cluster)
         query = _start(session, settings, options, partitions, counts, checkpoint)
         clock = HostClock(metrics.brokers_clock_ahead_seconds)
-        ticker = Ticker(options.cluster, settings.tick_interval_ms, clock)
-        with closing(ticker), _looking(options, metrics, ids) as watch:
+        ticker = Ticker(options.cluster, settings.tick_interval_ms, clock, said_of(query.id))
+        # Its last tick says that nobody decides any more, and begins no batch.
+        ended.callback(ticker.close)
+        with _looking(options, metrics, ids) as watch:
             _watch(
                 query,
                 ProgressReader(query, counts, metrics, first),
@@ -179,6 +183,21 @@ def _taken(checkpoint: str, settings: JobSettings, jvm_pid: int, stop: Stop) -> 
         if torn := go_back(folder):
             _LOG.warning("%s", torn)
         yield lease
+
+
+def _alone(cluster: Cluster, query: str, stop: Stop) -> None:
+    """Refuse to decide beside the job of another checkpoint; what cannot be found out stops nothing."""
+    try:
+        other = other_job(cluster, query, stop.sleep, _LOG.info)
+    except WeirError as error:
+        _LOG.warning("it cannot be seen whether another job decides here: %s", error)
+        return
+    if other:
+        raise WeirError(
+            f"another job decides by {cluster.topics.usage} on {cluster.bootstrap} ({other}), on another"
+            " checkpoint; stop that one first, or start this one on its checkpoint when it is gone (two"
+            " installations on one cluster need two kafka.topic_prefix)"
+        )
 
 
 @contextmanager

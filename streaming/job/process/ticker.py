@@ -8,6 +8,7 @@ batches, which run on any machine, how far the clock of the job's host is from t
 
 import contextlib
 import logging
+from collections.abc import Mapping
 from functools import partial
 from time import monotonic
 from typing import Any, Final
@@ -19,7 +20,7 @@ from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster
 from streaming.job.process.host_clock import HostClock
 from streaming.kafka_io.reader import NoTopic, Reader, Span
-from streaming.kafka_io.writer import connected, flushed
+from streaming.kafka_io.writer import connected
 from streaming.policy.policy_set import RAISE
 
 _LOG = logging.getLogger("weir.job")
@@ -41,10 +42,12 @@ class Ticker:
         cluster: where ticks go and policies come from.
         interval_ms: the longest time between two ticks.
         clock: learns from their acknowledgements.
+        said: what each says of this job (other_job.py).
     """
 
-    def __init__(self, cluster: Cluster, interval_ms: int, clock: HostClock) -> None:
+    def __init__(self, cluster: Cluster, interval_ms: int, clock: HostClock, said: Mapping[str, Any]) -> None:
         self._topics = cluster.topics
+        self._said = said
         self._interval_ms = interval_ms
         self._clock = clock
         self._round_ms = ROUND_DEFAULT_S * 1000
@@ -89,12 +92,14 @@ class Ticker:
             _LOG.warning("no tick: %s; rounds without reports stay open until the next one", error)
 
     def close(self) -> None:
-        """Leave the cluster, within two limits."""
-        flushed(self._producer, _LIMIT_S)
+        """Leave the cluster, within two limits; the last tick says so to who starts on another checkpoint."""
+        if self._in_use:
+            with contextlib.suppress(KafkaException, SystemError, BufferError):
+                self._send(leaving=True)
         self._reader.close()
 
-    def _send(self) -> None:
-        tick: dict[str, Any] = {"type": "tick"}
+    def _send(self, **more: Any) -> None:
+        tick: dict[str, Any] = {"type": "tick", **self._said, **more}
         if self._clock.ahead_ms is not None:
             tick["brokers_ahead_ms"] = self._clock.ahead_ms
         learn = partial(self._learn, monotonic() + _ACK_S)

@@ -12,8 +12,8 @@ from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Message, TopicPartition
 
 from enforcer.core.feeds.peers import Sign, signs_in
 from enforcer.core.membership import ALIVE_EVERY_MS, ALIVE_MS, Alive
-from streaming.contract.errors import BadEvent
 from streaming.contract.events import load_object
+from streaming.job.process.other_job import Jobs, tick_in
 from streaming.kafka_io.reader import Reader, Span
 from weir.backlog.table import human_seconds
 from weir.doctor.findings import Finding, error, ok, warning
@@ -30,7 +30,6 @@ _BACK_MS: Final = 40_000
 _READ_S: Final = 15.0
 _LAST: Final = 10
 """Records that are read for the newest one: behind it may stand markers of transactions."""
-_TICK_BYTES: Final = 1_024
 _SAID: Final = re.compile(r".*-alive-(\d{1,15})-\d+", re.DOTALL)
 """What a proxy's own clock said stands in its id: enforcer/core/feeds/membership.py."""
 _NTP: Final = "set the clock of that host (NTP)"
@@ -45,6 +44,7 @@ class Heard:
         clocks: by proxy, the brokers' clock less its own, the least of its signs.
         newest_ms: the newest record; None: there is none.
         tick_ms: the job's newest tick; None: none was seen.
+        jobs: those that tick.
         job_ahead_ms: the brokers' clock less that of the job's host, as it says; None: it does not.
         ahead_ms: the brokers' clock less our own; None: nothing came while we listened.
         cut: there was no time to read all of them.
@@ -54,6 +54,7 @@ class Heard:
     clocks: dict[str, int] = field(default_factory=dict)
     newest_ms: int | None = None
     tick_ms: int | None = None
+    jobs: Jobs = field(default_factory=Jobs)
     job_ahead_ms: int | None = None
     ahead_ms: int | None = None
     cut: bool = False
@@ -72,17 +73,10 @@ class Heard:
         if signs and brokers and (said := _SAID.fullmatch(str(load_object(value).get("id")))):
             behind = ts - int(said[1])
             self.clocks[signs[0].proxy] = min(behind, self.clocks.get(signs[0].proxy, behind))
-        if len(value) <= _TICK_BYTES and b'"tick"' in value:
-            self._tick(value, ts)
-
-    def _tick(self, value: bytes, ts: int) -> None:
-        try:
-            fields = load_object(value)
-        except BadEvent:
-            return
-        if fields.get("type") == "tick":
+        if tick := tick_in(value):
             self.tick_ms = max(ts, self.tick_ms or 0)
-            ahead = fields.get("brokers_ahead_ms")
+            self.jobs.take(tick, ts)
+            ahead = tick.get("brokers_ahead_ms")
             self.job_ahead_ms = ahead if type(ahead) is int else None
 
     def now_ms(self, own_ms: int) -> int:
@@ -180,9 +174,13 @@ def _as_heard_by(alive: Alive, signs: list[Sign]) -> bool:
 
 
 def check_job(patient: Patient) -> Iterator[Finding]:
-    """Whether it ticks."""
+    """Whether it ticks, and no other one does."""
     heard = patient.once(listen)
     now_ms = heard.now_ms(wall_ms())
+    if len(ticking := heard.jobs.since(now_ms - TICK_MS)) > 1:
+        names = "; ".join(sorted(who for _, who in ticking.values()))
+        yield error(f"{len(ticking)} jobs decide, on a checkpoint each: {names}", "stop all but one")
+        return
     if heard.tick_ms is not None and now_ms - heard.tick_ms <= TICK_MS:
         yield ok(f"the job ticked {_ago(now_ms - heard.tick_ms)}")
         return

@@ -81,6 +81,17 @@ def test_whether_the_job_is_there(said: list[Record], status: str, words: str) -
     assert (found, words in what) == (status, True)
 
 
+def test_jobs_on_two_checkpoints_are_named() -> None:
+    """Each decides all; not so one that has left, or has not ticked for longer than a job may."""
+    first, second = ({"query": name, "host": name, "pid": 7} for name in ("a", "b"))
+    ((status, what),) = told(check_job(heard(tick(NOW - 9_000, **first), tick(NOW, **second))))
+    assert (status, what) == (
+        "error", "2 jobs decide, on a checkpoint each: pid 7 on host a; pid 7 on host b"
+    )  # fmt: skip
+    for gone in (tick(NOW - 9_000, **first, leaving=True), tick(NOW - 31_000, **first)):
+        assert told(check_job(heard(gone, tick(NOW, **second))))[0][0] == "ok"
+
+
 def test_the_brokers_clock_counts_for_the_age_of_a_tick() -> None:
     """Ours is an hour ahead: the tick is new all the same."""
     late = NOW - 3_600_000

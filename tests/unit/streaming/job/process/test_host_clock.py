@@ -15,6 +15,7 @@ from streaming.job.process.host_clock import HostClock
 from streaming.job.process.ticker import Ticker
 
 DAY_MS = 86_400_000
+SAID = {"query": "q"}
 
 
 class Host:
@@ -91,7 +92,7 @@ def test_a_slow_broker_is_no_clock_that_is_wrong(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(ticker, "Reader", lambda *_args, **_named: None)
     monkeypatch.setattr(Ticker, "_has_events", lambda _self: True)
     monkeypatch.setattr(Ticker, "_read_round", lambda _self: None)
-    Ticker(Cluster(""), 10_000, host.clock).poll(0.0)
+    Ticker(Cluster(""), 10_000, host.clock, SAID).poll(0.0)
     assert host.clock.ahead_ms is None
 
 
@@ -103,10 +104,10 @@ def test_ticks_tell_the_batches_how_far_the_clocks_are_apart(monkeypatch: pytest
     monkeypatch.setattr(ticker, "Reader", lambda *_args, **_named: None)
     monkeypatch.setattr(Ticker, "_has_events", lambda _self: True)
     monkeypatch.setattr(Ticker, "_read_round", lambda _self: None)
-    ticks = Ticker(Cluster(""), 10_000, host.clock)
+    ticks = Ticker(Cluster(""), 10_000, host.clock, SAID)
     ticks.poll(0.0)
     ticks.poll(9_999.0)
     host.ahead_ms = 0
     ticks.poll(10_000.0)
-    said = [{"type": "tick", "brokers_ahead_ms": ahead_ms} for ahead_ms in (-2_500, 0)]
-    assert log.values == [{"type": "tick"}, *said]
+    said = [{"type": "tick", **SAID, "brokers_ahead_ms": ahead_ms} for ahead_ms in (-2_500, 0)]
+    assert log.values == [{"type": "tick", **SAID}, *said]

@@ -127,6 +127,22 @@ def test_a_jvm_that_is_gone_as_the_query_starts_is_said(
     assert job.done == ["Spark", "lease", "Spark ended", "lease left"]
 
 
+def test_a_job_refuses_to_decide_beside_that_of_another_checkpoint(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Both decided all, each by its own state; where it cannot be seen the job starts, and says so."""
+    monkeypatch.setattr(service, "other_job", lambda *_: "pid 7 on host far")
+    with pytest.raises(WeirError, match=r"another job decides by weir\.usage on b:1 \(pid 7 on host far\)"):
+        service._alone(CLUSTER, "q", Stop())
+
+    def refuse(*_: Any) -> str:
+        raise WeirError("no leader")
+
+    monkeypatch.setattr(service, "other_job", refuse)
+    service._alone(CLUSTER, "q", Stop())
+    assert "it cannot be seen whether another job decides here: no leader" in caplog.text
+
+
 def test_a_stop_while_kafka_is_away_ends_spark(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     """Soon, however long Kafka may be away."""
     monkeypatch.setattr(service, "_PROMPT_S", 0.1)

@@ -15,6 +15,7 @@ from streaming.job.process.host_clock import HostClock
 from streaming.job.process.ticker import ROUND_DEFAULT_S, Ticker, _round_ms
 
 KNOWN = 7000
+SAID = {"query": "q", "host": "h", "pid": 7}
 
 
 def broker(value: object) -> bytes:
@@ -85,6 +86,19 @@ def test_it_goes_on_where_no_other_producer_can_be_made(monkeypatch: pytest.Monk
     its.poll(2000.0)
 
 
+def test_its_last_tick_says_that_the_job_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whose they are stands in all: who starts on another checkpoint waits for none that has left."""
+    sent = list[Any]()
+    producer = SimpleNamespace(produce=lambda *record, **_: sent.append(record), flush=lambda _s: 0)
+    its = a_ticker(monkeypatch, producer)
+    its.close()
+    assert not sent
+    its.poll(0.0)
+    its.close()
+    tick = {"type": "tick", **SAID}
+    assert [orjson.loads(value) for _, value in sent] == [tick, tick, {**tick, "leaving": True}]
+
+
 def a_ticker(monkeypatch: pytest.MonkeyPatch, *producers: Any) -> Ticker:
     """One where there are events, and the policies cannot be read; with these producers, in turn."""
 
@@ -93,7 +107,8 @@ def a_ticker(monkeypatch: pytest.MonkeyPatch, *producers: Any) -> Ticker:
             raise WeirError("no leader")
         return [SimpleNamespace(end=1)]
 
+    reader = SimpleNamespace(spans=spans, close=lambda: None)
     turns = iter(producers)
     monkeypatch.setattr(ticker, "connected", lambda client, own: next(turns))
-    monkeypatch.setattr(ticker, "Reader", lambda bootstrap, client: SimpleNamespace(spans=spans))
-    return Ticker(Cluster("nowhere:1"), 1000, HostClock(Gauge("ahead", "s", registry=None)))
+    monkeypatch.setattr(ticker, "Reader", lambda bootstrap, client: reader)
+    return Ticker(Cluster("nowhere:1"), 1000, HostClock(Gauge("ahead", "s", registry=None)), SAID)

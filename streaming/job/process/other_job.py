@@ -1,0 +1,112 @@
+"""Another job that decides by the same topics, on a checkpoint of its own: it is known by its ticks.
+
+A lease (lease.py) is beside one checkpoint and knows of no other. Two jobs would each write decisions, and
+those differ where their states do. The topic of ticks is what all jobs of a cluster share.
+"""
+
+import os
+import socket
+import time
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from typing import Any, Final
+
+from streaming.contract.errors import BadEvent, WeirError
+from streaming.contract.events import load_object
+from streaming.contract.printable import printable
+from streaming.contract.topics import Cluster
+from streaming.kafka_io.reader import Reader
+
+SILENT_S: Final = 20.0
+"""A job that has not ticked for so long is gone: it ticks at least every 15 s (job.tick_interval_ms)."""
+_BACK_MS: Final = 40_000
+"""So far back ticks are looked for, by the clock of this host, which may be wrong."""
+_LIMIT_S: Final = 5.0
+"""Of each question, and of reading."""
+_POLL_S: Final = 1.0
+_TICK_BYTES: Final = 1_024
+
+
+def said_of(query: str) -> dict[str, Any]:
+    """What this job's ticks say of it; `query` has its checkpoint's id."""
+    return {"query": query, "host": socket.gethostname(), "pid": os.getpid()}
+
+
+def tick_in(value: bytes | None) -> dict[str, Any]:
+    """The fields of a tick; none: the record is something else."""
+    if value is None or len(value) > _TICK_BYTES or b'"tick"' not in value:
+        return {}
+    try:
+        fields = load_object(value)
+    except BadEvent:
+        return {}
+    return fields if fields.get("type") == "tick" else {}
+
+
+class Jobs:
+    """Which jobs tick."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, tuple[int, bool, str]] = {}
+
+    def take(self, tick: Mapping[str, Any], ts: int) -> None:
+        """A tick and its record's time, ms; those of an earlier Weir do not say whose they are."""
+        if type(query := tick.get("query")) is str:
+            who = printable(f"pid {tick.get('pid')} on host {tick.get('host')}")
+            told = ts, tick.get("leaving") is True, who
+            # Of several partitions, which are read one after the other.
+            self._last[query] = max(told, self._last.get(query, told))
+
+    def since(self, ts: int) -> dict[str, tuple[int, str]]:
+        """By query, but for those that left: when it ticked last, not before `ts`, ms, and who it is."""
+        return {
+            query: (last, who)
+            for query, (last, leaving, who) in self._last.items()
+            if last >= ts and not leaving
+        }
+
+
+def other_job(
+    cluster: Cluster, query: str, pause: Callable[[float], object], say: Callable[[str], object]
+) -> str:
+    """Who else decides here, for people; empty: nobody.
+
+    At once where nobody else has ticked lately; else that one is listened to until it has ticked again, has
+    left, or has been silent for `SILENT_S`, as one that was killed.
+
+    Args:
+        cluster: with the topic.
+        query: id of our own checkpoint, which an earlier job of it has left in ticks; empty: a new one.
+        pause: sleeps for so long; what it raises ends it.
+        say: takes a line, where that takes a while.
+
+    Raises:
+        WeirError: the topic cannot be read, or not within a time.
+    """
+    jobs, since_ms = Jobs(), time.time_ns() // 1_000_000 - _BACK_MS
+
+    def others(reader: Reader) -> dict[str, tuple[int, str]]:
+        until = time.monotonic() + _LIMIT_S
+        spans = reader.spans(cluster.topics.usage, since_ms, limit_s=_LIMIT_S)
+        for message in reader.read_on(spans, _LIMIT_S):
+            if time.monotonic() > until:
+                raise WeirError(f"{cluster.topics.usage} has too many records for {_LIMIT_S:.0f} s")
+            jobs.take(tick_in(message.value()), message.timestamp()[1])
+        found = jobs.since(since_ms)
+        found.pop(query, None)
+        return found
+
+    # A collector's open transaction would hide what comes behind it.
+    own = {"isolation.level": "read_uncommitted"}
+    with closing(Reader(cluster.bootstrap, cluster.client, own)) as reader:
+        before = now = others(reader)
+        end = time.monotonic() + SILENT_S
+        if before:
+            names = "; ".join(who for _, who in before.values())
+            say(f"waiting for at most {SILENT_S:.0f} s: a job of another checkpoint ticked lately ({names})")
+        while now and time.monotonic() < end:
+            pause(_POLL_S)
+            now = others(reader)
+            for _, (_, who) in now.items() - before.items():
+                return who
+    return ""

@@ -1,0 +1,68 @@
+"""Two jobs on one Kafka, each with a checkpoint of its own: only one of them decides."""
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import orjson
+import pytest
+from job_broker_kit import WAIT_S, Broker
+from job_kit import Job
+
+USAGE = "weir.usage"
+
+
+@pytest.fixture
+def make_job(bootstrap: str, tmp_path: Path) -> Iterator[Callable[[str], Job]]:
+    """Makes jobs, each with a folder of its own; they are not started yet."""
+    made: list[Job] = []
+
+    def make(name: str) -> Job:
+        folder = tmp_path / name
+        folder.mkdir()
+        made.append(Job(folder, bootstrap))
+        return made[-1]
+
+    try:
+        yield make
+    finally:
+        for job in made:
+            job.close()
+
+
+def ticks(broker: Broker) -> int:
+    """How many there are."""
+    return sum(orjson.loads(message.value())["type"] == "tick" for message in broker.read(USAGE))
+
+
+@pytest.mark.soak
+def test_a_second_job_decides_only_once_the_first_is_gone(
+    make_job: Callable[[str], Job], broker: Broker
+) -> None:
+    """It names that one and ends. Nobody waits for what was killed on its own checkpoint, or for who left."""
+    first, second = make_job("first"), make_job("second")
+    broker.limit("u1", 1)
+    broker.request("before", "u1", 1)
+    broker.flush()
+    first.start()
+    broker.wait_for({"before"})
+    deadline = time.monotonic() + WAIT_S
+    while not ticks(broker):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    first.end(signal.SIGKILL)
+    pid = first.start()["pid"]
+    assert "waiting for at most" not in first.log.read_text()
+    with pytest.raises(AssertionError, match=rf"another job decides by weir\.usage on .*\(pid {pid} on host"):
+        second.start()
+    assert second.status() == 1
+    broker.request("after", "u1", 1)
+    broker.flush()
+    values = broker.wait_for({"before", "after"})
+    assert [orjson.loads(value)["id"] for value in values].count("after") == 1
+    assert first.end(signal.SIGTERM) == 0
+    said = len(second.log.read_text())
+    second.start()
+    assert "waiting for at most" not in second.log.read_text()[said:]
+    assert second.end(signal.SIGTERM) == 0
