@@ -372,9 +372,9 @@ class Stack:
             args[PULSAR_PROXY] = ["--pulsar", self._pulsar, "--listen", listen, *name]
         backlogs = self._settings.backlog.enabled
         if self._settings.collect.quotas_from_kafka or backlogs:
-            args["collect"] = []
+            args["collect"] = ["--stand-by"]  # another one that takes over must not end all the rest
         if self._pulsar_admin and backlogs:
-            args[PULSAR_COLLECTOR] = ["--no-usage", "--admin", self._pulsar_admin]
+            args[PULSAR_COLLECTOR] = ["--stand-by", "--no-usage", "--admin", self._pulsar_admin]
         job = [] if self.parts else [self._make_job(cluster_id(self.cluster))]
         return job + [self._make_part(name, words) for name, words in args.items()]
 

@@ -274,13 +274,16 @@ def test_nobody_is_stopped_whom_another_still_needs(world: World) -> None:
 
 
 def test_collectors_run_where_there_is_something_to_collect(world: World) -> None:
-    """Quotas and backlogs in one part; backlogs of Pulsar, which a proxy meters already, in another."""
+    """Quotas and backlogs in one part; backlogs of Pulsar, which a proxy meters already, in another.
+
+    Neither ends, and the stack with it, as somebody starts another collector of that cluster.
+    """
     stack = world.stack(pulsar_admin="http://p:1")
     words = world.words["collect"]
-    assert words[0] == "kafka" and words[-2:] == ["--metrics", "127.0.0.1:0"]
+    assert words[0] == "kafka" and words[-3:] == ["--metrics", "127.0.0.1:0", "--stand-by"]
     assert world.commands[PULSAR_COLLECTOR] == "collect"
     words = world.words[PULSAR_COLLECTOR]
-    assert words[0] == "pulsar" and words[-3:] == ["--no-usage", "--admin", "http://p:1"]
+    assert words[0] == "pulsar" and words[-4:] == ["--stand-by", "--no-usage", "--admin", "http://p:1"]
     assert PULSAR_COLLECTOR in stack.addresses()["pids"]
     stack.stop()
     no_quotas, no_backlogs = CollectSettings(quotas_from_kafka=False), BacklogSettings(enabled=False)
