@@ -1,6 +1,7 @@
 """The command `weir`: finds the subcommand's module, runs it, turns errors into an exit status."""
 
 import argparse
+import contextlib
 import os
 import re
 import sys
@@ -73,10 +74,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         status = args.run(args)
         print(end="", flush=True)
     except ConfigError as error:
-        print("\n".join(printable(str(problem)) for problem in error.problems), file=sys.stderr)
+        _say("\n".join(printable(str(problem)) for problem in error.problems))
         status = BAD_USAGE
     except WeirError as error:
-        print(printable_lines(f"weir: {error}"), file=sys.stderr)
+        _say(printable_lines(f"weir: {error}"))
         status = TAKEN_OVER if isinstance(error, TakenOver) else FAILED
     except BrokenPipeError:
         # The reader of our output went away (`weir tail | head`).
@@ -84,14 +85,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         # Of a file, mostly: what a command does not expect of its surroundings is no defect of ours.
         where = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
-        print(printable_lines(f"weir: {where}{error.strerror or error}"), file=sys.stderr)
+        _say(printable_lines(f"weir: {where}{error.strerror or error}"))
         status = FAILED
     except KeyboardInterrupt:
-        print("weir: interrupted", file=sys.stderr)
+        _say("weir: interrupted")
         status = FAILED
     finally:
         _give_up_unwritten()
     return status
+
+
+def _say(text: str) -> None:
+    """Print it on stderr; who does not take it changes no status."""
+    with contextlib.suppress(OSError):
+        print(text, file=sys.stderr)
 
 
 def _give_up_unwritten() -> None:

@@ -76,9 +76,12 @@ def test_a_command_without_standard_output_is_done_all_the_same(command: Any, ca
 PRINTS = """
 import sys
 from types import SimpleNamespace
+from streaming.contract.errors import TakenOver
 from weir import cli
 
 def run(args):
+    if sys.argv[1] == "3":
+        raise TakenOver("another one has taken over")
     print("limits")
     return int(sys.argv[1])
 
@@ -88,17 +91,15 @@ def add_parser(subparsers):
 cli.import_module = lambda name: SimpleNamespace(add_parser=add_parser)
 sys.exit(cli.main(["up"]))
 """
-"""A command that prints a line and ends with a status."""
+"""A command that prints a line and ends with a status; with 3 it says why."""
 
 
-def ended(status: int, output: Any) -> tuple[int, str]:
-    """Status and stderr of PRINTS, whose standard output goes there."""
+def ended(status: int, output: Any, errors: Any = subprocess.PIPE) -> tuple[int, str | None]:
+    """Status and stderr of PRINTS, whose standard output goes there, and what it says of errors."""
     words = [sys.executable, "-c", PRINTS, str(status)]
     # Or each line would be written at once, and the first one end it.
     own = {**os.environ, "PYTHONUNBUFFERED": ""}
-    done = subprocess.run(
-        words, stdout=output, stderr=subprocess.PIPE, text=True, timeout=30, check=False, env=own
-    )
+    done = subprocess.run(words, stdout=output, stderr=errors, text=True, timeout=30, check=False, env=own)
     return done.returncode, done.stderr
 
 
@@ -115,6 +116,16 @@ def test_who_stops_reading_changes_no_status(status: int) -> None:
     os.close(read)
     try:
         assert ended(status, write) == (status, "")
+    finally:
+        os.close(write)
+
+
+def test_nor_does_who_stops_reading_what_is_wrong() -> None:
+    """`weir collect 2>&1 | logger`: whatever starts it again took a collector for failed, by status 1."""
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        assert ended(3, subprocess.DEVNULL, write) == (3, None)
     finally:
         os.close(write)
 
