@@ -204,12 +204,12 @@ def host_port(text: str) -> tuple[str, int]:
     """`HOST:PORT` as a pair; for argparse, so it raises ValueError on anything else.
 
     A missing host is the loopback address; port 0 means any free one. Of IPv6 the
-    brackets go: who connects or listens knows none.
+    brackets go: who connects or listens knows none. Nor spaces, which stand in lists.
 
-    >>> host_port("[::1]:9092")
+    >>> host_port(" [::1]:9092")
     ('::1', 9092)
     """
-    host, colon, port = text.rpartition(":")
+    host, colon, port = text.strip().rpartition(":")
     if not colon or not port.isdigit() or int(port) > 65535:
         raise ValueError(f"{text!r} is not HOST:PORT")
     return host.strip("[]") or "127.0.0.1", int(port)

@@ -12,6 +12,7 @@ import pytest
 
 from streaming.contract.errors import ConfigError, Problem, TakenOver, WeirError
 from weir import cli
+from weir.commands.proxy import _addresses
 
 
 @pytest.fixture
@@ -182,6 +183,12 @@ def test_a_bootstrap_of_the_settings_is_named_by_its_key(tmp_path: Path, capsys:
     file.write_text("kafka: {bootstrap: broker1}\n")
     assert cli.main(["proxy", "--settings", str(file)]) == 2
     assert f"weir proxy: {file}: kafka.bootstrap: 'broker1' is not HOST:PORT" in capsys.readouterr().err
+
+
+def test_brokers_of_a_list_may_stand_apart() -> None:
+    """As librdkafka and Spark take them: a proxy looked for the host ` b`, so without `a` it had no Kafka."""
+    found = _addresses("a:9092, b:9093 ,[::1]:9094", "--kafka")
+    assert found == (("a", 9092), ("b", 9093), ("::1", 9094))
 
 
 def test_relative_times_need_no_equals_sign() -> None:
