@@ -15,6 +15,7 @@ from streaming.job.spark.class_archive import archiving, forget, keep, shared_cl
 from weir.jars.folders import PULSAR, jars_dir
 from weir.jars.installation import fetch_jars
 from weir.jars.java import java_command
+from weir.jars.wait import Wait
 from weir.stack.kafka import HOST, free_port
 from weir.stack.process import Child
 from weir.stack.server import LocalServer
@@ -202,7 +203,12 @@ def archive_classes(stopping: Callable[[], bool] = lambda: False) -> None:
     with tempfile.TemporaryDirectory() as folder:
         pulsar = LocalPulsar(folder, options=tuple(archiving(jars)))
         pulsar.start(stopping=stopping)
-        pulsar.stop(_ARCHIVE_LIMIT_S)
+        try:
+            pulsar.terminate()
+            end = Wait("classes of Pulsar", lambda _: None, stopping, "archiving")
+            end.until(lambda: not any(child.alive() for child in pulsar.children), _ARCHIVE_LIMIT_S)
+        finally:
+            pulsar.stop(0.0)
     if not keep(jars):
         raise WeirError(f"Java wrote none for {jars}")
 

@@ -13,6 +13,7 @@ from weir.jars.folders import POMS, PULSAR
 from weir.jars.pins import LIST, digest_of
 from weir.stack import pulsar
 from weir.stack.pulsar import LocalPulsar, archive_classes, prepare
+from weir.stack.server import LocalServer
 
 DIES = "echo no memory >&2; exit 3"
 SLEEPS = "exec sleep 60"
@@ -98,6 +99,24 @@ def test_a_stop_while_classes_are_archived_is_a_stop(java: Callable[[str], None]
         with pytest.raises(WeirError, match="stopped"):
             prepare(said.append, lambda: True)
     assert len(said) == 2
+
+
+def test_a_stop_while_java_writes_the_archive_is_one_too(
+    java: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It was heard once that was written, up to two minutes later."""
+    asked: list[LocalServer] = []
+
+    def terminate(server: LocalServer) -> None:
+        asked.append(server)
+        LocalServer.terminate(server)
+
+    deaf = tmp_path / "deaf"
+    monkeypatch.setattr(LocalPulsar, "_ready", lambda self: deaf.exists())
+    monkeypatch.setattr(LocalPulsar, "terminate", terminate)
+    java(f"trap '' TERM; touch {deaf}; {SLEEPS}")
+    with pytest.raises(WeirError, match="stopped while archiving classes of Pulsar"):
+        archive_classes(lambda: bool(asked))
 
 
 def test_no_archive_written_is_an_error(
