@@ -88,4 +88,5 @@ def _candidates(args: argparse.Namespace) -> "tuple[CandidatePolicies, ...]":
 
 def _overridden(settings: Any, args: argparse.Namespace) -> Any:
     changes = {"master": args.master, "checkpoint_dir": args.checkpoint}
-    return settings.model_copy(update={name: value for name, value in changes.items() if value is not None})
+    # An empty word is a variable that is not set, and no folder: the checkpoint lay in the root's.
+    return settings.model_copy(update={name: value for name, value in changes.items() if value})

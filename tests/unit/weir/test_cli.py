@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from streaming.contract.errors import ConfigError, Problem, TakenOver, WeirError
+from streaming.job.spark.settings import JobSettings
 from weir import cli
+from weir.commands.job import _overridden
 from weir.commands.proxy import _addresses
 
 
@@ -189,6 +191,13 @@ def test_brokers_of_a_list_may_stand_apart() -> None:
     """As librdkafka and Spark take them: a proxy looked for the host ` b`, so without `a` it had no Kafka."""
     found = _addresses("a:9092, b:9093 ,[::1]:9094", "--kafka")
     assert found == (("a", 9092), ("b", 9093), ("::1", 9094))
+
+
+def test_an_empty_word_leaves_the_checkpoint_where_the_settings_have_it() -> None:
+    """`weir job --checkpoint "$STATE"` without that variable kept it in `/`, which a container forgets."""
+    words = ["job", "--checkpoint", "", "--master", ""]
+    settings = _overridden(JobSettings(checkpoint_dir="/state"), cli.build_parser("job").parse_args(words))
+    assert (settings.checkpoint_dir, settings.master) == ("/state", "local[*]")
 
 
 def test_relative_times_need_no_equals_sign() -> None:
