@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from benchmarks.kit.entities import listed
 from benchmarks.kit.fixtures import spark
-from benchmarks.kit.machine import cpu_s, peak_bytes, process_tree
+from benchmarks.kit.machine import counted_twice, cpu_s, peak_bytes, process_tree
 from benchmarks.kit.progress import Progress
 from benchmarks.kit.result import Result, Row
 from benchmarks.kit.stack import Stack, work_dir
@@ -90,6 +90,7 @@ class _Found:
         disk: bytes of the checkpoint at the end, with what is kept of earlier batches.
         jvm: most memory that the job's JVM held, bytes.
         python: the same of its Python workers, all together.
+        twice: bytes of that which workers share, as far as they still did at the end.
     """
 
     seconds: list[float]
@@ -102,6 +103,7 @@ class _Found:
     disk: int
     jvm: int
     python: int
+    twice: int
 
 
 def run(smoke: bool, progress: Progress) -> Result:
@@ -146,6 +148,7 @@ def _rounds(stack: Stack, ready: dict[str, Any], scale: _Scale, progress: Progre
         job_s, broker_s = cpu_s(pid) - spent[0], cpu_s(broker) - spent[1]
         read, written = _log_bytes(stack, topics.usage), _log_bytes(stack, topics.decisions)
         memory = {each: peak_bytes(each) for each in process_tree(pid)}
+        twice = counted_twice(memory)
         usual = _usual(stack, writer, scale, decisions, progress)
     jvm = memory.pop(ready["jvm_pid"])
     del memory[pid]
@@ -153,7 +156,7 @@ def _rounds(stack: Stack, ready: dict[str, Any], scale: _Scale, progress: Progre
         seconds=seconds, usual=usual, writing=writing, job_s=job_s, broker_s=broker_s,
         read=(read - sizes[0]) / scale.rounds, written=(written - sizes[1]) / scale.rounds,
         disk=sum(file.stat().st_size for file in stack.checkpoint.rglob("*") if file.is_file()),
-        jvm=jvm, python=sum(memory.values()),
+        jvm=jvm, python=sum(memory.values()), twice=twice,
     )  # fmt: skip
 
 
@@ -215,7 +218,7 @@ def _idiom(stack: Stack, scale: _Scale, progress: Progress) -> float:
 
 def _rows(found: _Found, scale: _Scale, idiom: float) -> list[Row]:
     entries, took = scale.cluster.entries, median(found.seconds)
-    all_us = scale.rounds * entries / 1e6
+    all_us, held = scale.rounds * entries / 1e6, found.jvm + found.python - found.twice
     return [
         Row(
             what=f"a round of {entries:,} reports by group and broker",
@@ -255,12 +258,13 @@ def _rows(found: _Found, scale: _Scale, idiom: float) -> list[Row]:
         Row(what="checkpoint on disk, with earlier batches", value=found.disk / 1e6, unit="MB"),
         Row(what="JVM, most memory resident", value=found.jvm / 1e6, unit="MB"),
         Row(what="Python workers together, most memory resident", value=found.python / 1e6, unit="MB"),
+        Row(what="both together at their peaks", value=(found.jvm + found.python) / 1e6, unit="MB"),
         Row(
-            what="both together at their peaks",
-            value=(found.jvm + found.python) / 1e6,
+            what="both together at their peaks, memory that workers share counted once",
+            value=held / 1e6,
             unit="MB",
             target="< 2 GiB",
-            met=found.jvm + found.python < TARGET_MEMORY,
+            met=held < TARGET_MEMORY,
         ),
     ]
 

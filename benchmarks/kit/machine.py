@@ -5,6 +5,7 @@ import platform
 import re
 import subprocess
 import time
+from collections.abc import Iterable
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -101,6 +102,19 @@ def peak_bytes(pid: int) -> int:
     except OSError:
         return 0
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM")), 0)
+
+
+def counted_twice(pids: Iterable[int]) -> int:
+    """Bytes that the resident memory of these processes counts for each although they share them."""
+    total = 0
+    for pid in pids:
+        try:
+            lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        except OSError:
+            continue
+        of = {words[0]: int(words[1]) * 1024 for line in lines[1:] if (words := line.split())}
+        total += of["Rss:"] - of["Pss:"]
+    return total
 
 
 def _stat(pid: int) -> list[str]:
