@@ -80,6 +80,7 @@ def test_our_own_parts_bring_no_topic_back(
     proxy = guarding.proxy
     assert proxy is not None
     guarding.call(lambda: proxy.enforcement.context.send_usage({"type": "tick"}, ""))
+    ticker._in_use, ticker._assigned = True, True
     ticker.poll(1e9)
     with pytest.raises(WeirError, match="there is no topic"):
         change_policies(Home(where, topics), lambda _log: [Update(path="broker", value=None)], origin="apply")

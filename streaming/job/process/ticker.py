@@ -2,8 +2,8 @@
 
 Rounds of resource groups close and standing decisions are repeated by event time. Where nobody reports any
 more, a record on `weir.usage` must say so; being a record, it is in a dump too and a replay closes the same
-rounds. A tick also tells the batches, which run on any machine, how far the clock of the job's host is from
-the brokers', and a job that starts on another checkpoint that this one is there (other_job.py).
+rounds. Where nobody has ever reported or asked, nothing stands and nothing ticks. A tick also tells the
+batches, which run on any machine, how far the clock of the job's host is from the brokers'.
 """
 
 import contextlib
@@ -19,13 +19,15 @@ from confluent_kafka import KafkaError, KafkaException, Message
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster
 from streaming.job.process.host_clock import HostClock
-from streaming.kafka_io.reader import Reader
+from streaming.kafka_io.reader import NoTopic, Reader, Span
 from streaming.kafka_io.writer import connected
 from streaming.policy.policy_set import RAISE
 
 _LOG = logging.getLogger("weir.job")
 ROUND_DEFAULT_S: Final = 60
 """resourceUsagePublishIntervalInSecs where no policy sets it (docs/contract.md 2)."""
+_LIMIT_S: Final = 5.0
+"""Of one question to the cluster."""
 _ROUND_LIMIT_S: Final = 0.5
 """Of each question for the length of a round, asked with every tick: the job's watch waits for it."""
 _ACK_S: Final = 0.5
@@ -34,7 +36,7 @@ the brokers' clock were so far behind."""
 
 
 class Ticker:
-    """Writes a tick each round, and at least every `interval_ms`.
+    """Writes a tick each round, and at least every `interval_ms`, once there is any usage or request.
 
     Args:
         cluster: where ticks go and policies come from.
@@ -55,6 +57,7 @@ class Ticker:
         self._connect = partial(connected, cluster.properties, own)
         self._producer = self._connect()
         self._reader = Reader(cluster.bootstrap, cluster.client)
+        self._in_use = False
 
     @property
     def period_ms(self) -> int:
@@ -71,6 +74,9 @@ class Ticker:
             return
         self._next_ms = now_ms + self.period_ms
         try:
+            self._in_use = self._in_use or self._has_events()
+            if not self._in_use:
+                return
             with contextlib.suppress(WeirError):
                 # As long as it is not known, the last one holds.
                 self._read_round()
@@ -78,7 +84,7 @@ class Ticker:
                 # It only shows what the next one says.
                 self._send()
             self._send()
-        except (KafkaException, SystemError, BufferError) as error:
+        except (WeirError, KafkaException, SystemError, BufferError) as error:
             if isinstance(error, KafkaException | SystemError):
                 # It has broken for good, as a rule: the library tells so once, and refuses ever after.
                 with contextlib.suppress(KafkaException):
@@ -87,8 +93,9 @@ class Ticker:
 
     def close(self) -> None:
         """Leave the cluster, within two limits; the last tick says so to who starts on another checkpoint."""
-        with contextlib.suppress(KafkaException, SystemError, BufferError):
-            self._send(leaving=True)
+        if self._in_use:
+            with contextlib.suppress(KafkaException, SystemError, BufferError):
+                self._send(leaving=True)
         self._reader.close()
 
     def _send(self, **more: Any) -> None:
@@ -103,9 +110,20 @@ class Ticker:
         if error is None and monotonic() <= until_s:
             self._clock.learn(message.timestamp()[1])
 
+    def _spans(self, topic: str, limit_s: float = _LIMIT_S) -> list[Span]:
+        try:
+            return self._reader.spans(topic, limit_s=limit_s)
+        except NoTopic:
+            return []
+
+    def _has_events(self) -> bool:
+        """Whether anything was ever written to `weir.usage` or `weir.requests`."""
+        topics = self._topics.usage, self._topics.requests
+        return any(span.end > 0 for topic in topics for span in self._spans(topic))
+
     def _read_round(self) -> None:
         """Follow the length of a round in the policies; a change counts from when it is published."""
-        spans = self._reader.spans(self._topics.policies, limit_s=_ROUND_LIMIT_S)
+        spans = self._spans(self._topics.policies, _ROUND_LIMIT_S)
         for message in self._reader.read_on(spans, _ROUND_LIMIT_S):
             self._round_ms = _round_ms(message.value(), self._round_ms)
 

@@ -187,11 +187,13 @@ def check_job(patient: Patient) -> Iterator[Finding]:
     if heard.cut:
         yield _cut(patient)
         return
+    if heard.newest_ms is None:
+        yield warning("nothing was ever reported, so the job has nothing to say", "start `weir proxy`")
+        return
     last = "no tick of it was found"
     if heard.tick_ms is not None:
         last = f"it ticked last {_ago(now_ms - heard.tick_ms)}"
-    when = "never came" if heard.newest_ms is None else f"is from {_ago(now_ms - heard.newest_ms)}"
-    newest = f"the newest record of {patient.cluster.topics.usage} {when}"
+    newest = f"the newest record of {patient.cluster.topics.usage} is from {_ago(now_ms - heard.newest_ms)}"
     mend = "start `weir job` on its checkpoint; its log says why it ended (docs/operate/alerts.md)"
     yield error(f"the job is away: {last}; {newest}", mend)
 

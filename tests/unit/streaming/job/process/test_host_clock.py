@@ -90,6 +90,7 @@ def test_a_slow_broker_is_no_clock_that_is_wrong(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(ticker, "connected", lambda _client, _own: log)
     monkeypatch.setattr(ticker, "monotonic", lambda: host.now_ms / 1000)
     monkeypatch.setattr(ticker, "Reader", lambda *_args, **_named: None)
+    monkeypatch.setattr(Ticker, "_has_events", lambda _self: True)
     monkeypatch.setattr(Ticker, "_read_round", lambda _self: None)
     Ticker(Cluster(""), 10_000, host.clock, SAID).poll(0.0)
     assert host.clock.ahead_ms is None
@@ -101,6 +102,7 @@ def test_ticks_tell_the_batches_how_far_the_clocks_are_apart(monkeypatch: pytest
     log = Log(host)
     monkeypatch.setattr(ticker, "connected", lambda _client, _own: log)
     monkeypatch.setattr(ticker, "Reader", lambda *_args, **_named: None)
+    monkeypatch.setattr(Ticker, "_has_events", lambda _self: True)
     monkeypatch.setattr(Ticker, "_read_round", lambda _self: None)
     ticks = Ticker(Cluster(""), 10_000, host.clock, SAID)
     ticks.poll(0.0)
