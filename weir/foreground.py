@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import stat
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -127,7 +128,7 @@ def forget_ready_file(
 
 
 def _wait_for(address: tuple[str, int], patience_s: float) -> None:
-    until = time.monotonic() + patience_s
+    until, told = time.monotonic() + patience_s, False
     while True:
         try:
             listen_at(address, both=False).close()
@@ -137,6 +138,9 @@ def _wait_for(address: tuple[str, int], patience_s: float) -> None:
             taken = isinstance(cause, OSError) and cause.errno == errno.EADDRINUSE
             if not taken or time.monotonic() >= until:
                 raise
+            if not told:
+                print(f"{error}; waiting for at most {patience_s:.0f} s", file=sys.stderr, flush=True)
+                told = True
         time.sleep(_POLL_S)
 
 

@@ -89,7 +89,8 @@ class Verdicts:
         """Without proxies' probes, and without parts of what may be in flight."""
         wanted: NDArray[np.bool_] = np.ones(len(self), dtype=np.bool_)
         if self.law == "mutation":
-            wanted = ~pc.ends_with(self.ids, PROBE_SUFFIX).to_numpy(zero_copy_only=False)
+            probes = pc.match_substring_regex(self.ids, rf"-\d+{PROBE_SUFFIX}$")
+            wanted = ~probes.to_numpy(zero_copy_only=False)
         elif self.law == "shares":
             wanted = np.array([_is_traffic(group) for group in self.names], dtype=np.bool_)[self.name]
         return self if wanted.all() else self.only(wanted)

@@ -127,6 +127,10 @@ class ShareFetches:
         wait_ms = self._wait_ms(wants, broker)
         if not wait_ms:
             if not wants and session.begun:
+                if session.number:
+                    # Its answer is read whole.
+                    size = max(1, min(asked.max_bytes, FETCH_LIMIT_MAX))
+                    frame = with_share(frame, asked, records=asked.max_records, size=size)
                 return self._go(frame)
             if wants:
                 # No longer than what it may bring is kept free; alone, so often that who comes meets it.

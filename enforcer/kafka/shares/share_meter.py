@@ -79,7 +79,7 @@ class ShareMeter(ConnectionMeter):
             return None
         accounts = self._frames.fetching(self._session_accounts(), user, header.client_id or "")
         if session.overflown:
-            accounts = accounts | self._owing
+            accounts = accounts | {account for account in self._owing if self._meter.has(account)}
         if may_wait:
             self._unnamed.clear()
             self._short.most_ms = left_ms

@@ -200,9 +200,10 @@ class Creation:
         elif made:
             self._office.mutations.charge(self._request(made), {self.want.name: made})
         told = made or reply.error == ServerError.TOPIC_NOT_FOUND
-        if not told and not reply.response:
+        whole = _NUMBERED not in self.want.name
+        if whole and not told and not reply.response:
             told = not await self._is_plain(namespace)
-        if told and _NUMBERED not in self.want.name:
+        if whole and told:
             self._learn(namespace, made)
         if made:
             self._known.note(self.want.name, made)

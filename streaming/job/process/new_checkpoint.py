@@ -107,8 +107,8 @@ def query_of(spark: SparkSession, checkpoint: str) -> str:
     """The id that Spark keeps in a checkpoint for all queries on it; empty: none yet, or unreadable."""
     jvm: Any = spark._jvm
     path = jvm.org.apache.hadoop.fs.Path(checkpoint, "metadata")
-    files = path.getFileSystem(spark._jsc.hadoopConfiguration())
     try:
+        files = path.getFileSystem(spark._jsc.hadoopConfiguration())
         if not files.exists(path):
             return ""
         with closing(files.open(path)) as stream:

@@ -81,7 +81,7 @@ def other_job(
         say: takes a line, where that takes a while.
 
     Raises:
-        WeirError: the topic cannot be read, or not within a time.
+        WeirError: the topic cannot be read, or not within a time, as nobody else was heard yet.
     """
     jobs, since_ms = Jobs(), time.time_ns() // 1_000_000 - _BACK_MS
 
@@ -100,13 +100,18 @@ def other_job(
     own = {"isolation.level": "read_uncommitted"}
     with closing(Reader(cluster.bootstrap, cluster.client, own)) as reader:
         before = now = others(reader)
-        end = time.monotonic() + SILENT_S
+        end, failed = time.monotonic() + SILENT_S, ""
         if before:
             names = "; ".join(who for _, who in before.values())
             say(f"waiting for at most {SILENT_S:.0f} s: a job of another checkpoint ticked lately ({names})")
         while now and time.monotonic() < end:
             pause(_POLL_S)
-            now = others(reader)
+            try:
+                now, failed = others(reader), ""
+            except WeirError:
+                # Heard before, and not heard to go.
+                failed = names
+                continue
             for _, (_, who) in now.items() - before.items():
                 return who
-    return ""
+    return failed

@@ -156,7 +156,7 @@ def _decide(
         clock = HostClock(metrics.brokers_clock_ahead_seconds)
         ticker = Ticker(options.cluster, settings.tick_interval_ms, clock, said_of(query.id))
         # Its last tick says that nobody decides any more, and begins no batch.
-        ended.callback(ticker.close)
+        ended.callback(lambda: ticker.close(leaving=held is None or not held.lost))
         with _looking(options, metrics, ids) as watch:
             _watch(
                 query,

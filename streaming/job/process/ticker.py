@@ -91,9 +91,13 @@ class Ticker:
                     self._producer = self._connect()
             _LOG.warning("no tick: %s; rounds without reports stay open until the next one", error)
 
-    def close(self) -> None:
-        """Leave the cluster, within two limits; the last tick says so to who starts on another checkpoint."""
-        if self._in_use:
+    def close(self, *, leaving: bool) -> None:
+        """Leave the cluster, within two limits; the last tick says so to who starts on another checkpoint.
+
+        Args:
+            leaving: False where another one goes on, on the same checkpoint.
+        """
+        if leaving and self._in_use:
             with contextlib.suppress(KafkaException, SystemError, BufferError):
                 self._send(leaving=True)
         self._reader.close()

@@ -13,7 +13,7 @@ from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Message, TopicPartition
 from enforcer.core.feeds.peers import Sign, signs_in
 from enforcer.core.membership import ALIVE_EVERY_MS, ALIVE_MS, Alive
 from streaming.contract.events import load_object
-from streaming.job.process.other_job import Jobs, tick_in
+from streaming.job.process.other_job import SILENT_S, Jobs, tick_in
 from streaming.kafka_io.reader import Reader, Span
 from weir.backlog.table import human_seconds
 from weir.doctor.findings import Finding, error, ok, warning
@@ -177,7 +177,7 @@ def check_job(patient: Patient) -> Iterator[Finding]:
     """Whether it ticks, and no other one does."""
     heard = patient.once(listen)
     now_ms = heard.now_ms(wall_ms())
-    if len(ticking := heard.jobs.since(now_ms - TICK_MS)) > 1:
+    if len(ticking := heard.jobs.since(now_ms - int(SILENT_S * 1_000))) > 1:
         names = "; ".join(sorted(who for _, who in ticking.values()))
         yield error(f"{len(ticking)} jobs decide, on a checkpoint each: {names}", "stop all but one")
         return

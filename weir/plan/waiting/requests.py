@@ -84,17 +84,21 @@ class RequestsThatWait:
         self, batch: Batch | None, decided: DecisionRows | None, recorded: Verdicts | None, upto: int
     ) -> tuple[Verdicts | None, Integers]:
         """See `loop.Waiting`."""
-        held = self._held
-        said: Verdicts | None = None
-        if batch is not None and recorded is not None:
-            held = self._asked(batch, recorded).behind(held)
-        if held is None:
-            return None, NOBODY
-        since = max(self._since, int(held.rows["own_at"].min()))
-        for end in (*sorted({at for at, _ in self._timeline.changed(since, upto - 1)}), upto):
+        held, said = self._held, None
+        new = None if batch is None or recorded is None else self._asked(batch, recorded)
+        first = min((int(each.rows["own_at"].min()) for each in (held, new) if each), default=upto)
+        since = max(self._since, first)
+        ends = [*sorted({at for at, _ in self._timeline.changed(since, upto - 1)}), upto]
+        # Each comes when its time has, or all would be looked through at every change.
+        own_at = NOBODY if new is None else new.rows["own_at"]
+        turn = np.minimum(np.searchsorted(ends, own_at, side="right"), len(ends) - 1)
+        for number, end in enumerate(ends):
+            if new is not None and (mine := turn == number).any():
+                held = new.only(mine).behind(held)
             if held is not None:
                 some, held = self._send(held, since, end)
-                said, since = some.behind(said), end
+                said = some.behind(said)
+            since = end
         self._held, self._since = held, upto
         return said, NOBODY if held is None else held.verdicts.source
 

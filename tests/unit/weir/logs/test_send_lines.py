@@ -81,6 +81,13 @@ def test_every_type_has_its_topic_and_key(tmp_path: Path, event: Any, topic: str
     assert (record.topic, record.key.decode(), orjson.loads(record.value)) == (topic, key, event)
 
 
+def test_a_tick_is_nobodys(tmp_path: Path) -> None:
+    """Those of another job would keep a job that starts from deciding."""
+    tick = {"type": "tick", "ts": 1000}
+    (record,) = sent(tmp_path, addresser(), tick | {"query": "a", "host": "h", "pid": 1, "leaving": True})
+    assert orjson.loads(record.value) == tick
+
+
 def test_requests_are_stamped_with_the_entity_in_force(tmp_path: Path) -> None:
     """By the policies of now, though the recording is older; who has no quota is keyed by his name."""
     alice, bob = sent(tmp_path, addresser(QUOTA), request(), request(user="bob"))

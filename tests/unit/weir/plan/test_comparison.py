@@ -98,6 +98,8 @@ def test_probes_are_nobodys_requests(tmp_path: Path) -> None:
     asked = [request("a", 0, 20), request("p1-7-probe", 1, 0, validate_only=True)]
     plan = plan_of(tmp_path, asked, {}, quotas_of(alice=1))
     assert [outcomes(plan, "user=alice", waiting=which) for which in (False, True)] == [[[1, 0, 0]] * 2] * 2
+    named = plan_of(tmp_path, [request("a", 0, 20), request("night-probe", 1, 5)], {}, quotas_of(alice=1))
+    assert outcomes(named, "user=alice") == [[2, 0, 0], [1, 0, 1]]
 
 
 def test_hours_add_up(tmp_path: Path) -> None:

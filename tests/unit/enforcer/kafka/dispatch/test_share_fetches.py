@@ -113,7 +113,7 @@ def test_what_acquires_nothing_passes(fields: dict[str, Any]) -> None:
 def test_a_session_that_went_on_unread_has_unknown_topics() -> None:
     """While there was no limit at all nothing was read: what it brings tells, one record at a time."""
     rig = Rig(World())
-    assert rig.room("u", epoch=0) == (500, 1 << 20)
+    assert rig.room("u", epoch=0) == (500, FETCH_LIMIT_MAX)
     rig.world.counted.begun += 1
     plan = rig.plan(epoch=7)
     assert plan is not None and plan.cut is not None
@@ -127,10 +127,11 @@ def test_a_topic_that_left_the_session_is_waited_for_no_more() -> None:
     rig.get(20, "tu", epoch=0)
     assert rig.plan() is None and len(rig.world.desk.lines) == 1
     for _ in range(2):
-        assert rig.room(forgotten="t") == (500, 1 << 20) and len(rig.world.desk.lines) == 0
+        # Its answer is read whole.
+        assert rig.room(forgotten="t") == (500, FETCH_LIMIT_MAX) and len(rig.world.desk.lines) == 0
     assert rig.room() == (500, 1 << 20)
     rig.plan("t")
-    assert rig.room("u", epoch=0) == (500, 1 << 20)
+    assert rig.room("u", epoch=0) == (500, FETCH_LIMIT_MAX)
     rig.shares.claims.close()
     assert len(rig.world.desk.lines) == 0
 
@@ -168,7 +169,7 @@ def test_a_session_that_began_unread_is_known_by_what_it_brings() -> None:
     rig.world.now_ms += UNHEARD_MS
     assert third.room(epoch=5) == (1, PART_BYTES_MIN)
     plan.cut(share_response({"t": (batch(3), [(0, 2, 1)])}))
-    assert third.room(epoch=0) == (500, 1 << 20)
+    assert third.room(epoch=0) == (500, FETCH_LIMIT_MAX)
     assert [each.msgs for each in rig.world.counted.delivered] == [20, 3]
     assert other.plan(epoch=6) is None
 
@@ -271,21 +272,21 @@ def test_too_large_a_session_gets_a_record_at_a_time(many: dict[str, int]) -> No
     rig.world.now_ms += 1_000
     assert rig.room() == (1, PART_BYTES_MIN)
     assert rig.room(acknowledged="t") == NOTHING
-    assert rig.room("u", epoch=0) == (500, 1 << 20)
+    assert rig.room("u", epoch=0) == (500, FETCH_LIMIT_MAX)
 
 
 def test_a_connection_that_speaks_for_several_members() -> None:
     """Each has a session of its own: that another one begins hides no topic; beyond a few, one at a time."""
     rig = Rig(World())
     rig.get(20, epoch=0, MemberId=b"a")
-    assert rig.room("u", epoch=0, MemberId=b"b") == (500, 1 << 20)
+    assert rig.room("u", epoch=0, MemberId=b"b") == (500, FETCH_LIMIT_MAX)
     assert rig.plan(epoch=1, MemberId=b"a") is None
-    assert rig.room("u", epoch=0, group="other") == (500, 1 << 20)
+    assert rig.room("u", epoch=0, group="other") == (500, FETCH_LIMIT_MAX)
     for number in range(SHARE_SESSIONS_MAX):
         rig.plan("u", epoch=0, MemberId=b"m%d" % number)
     assert rig.room("u", epoch=0, MemberId=b"more", acknowledged="u") == NOTHING
     rig.room(epoch=-1, MemberId=b"b")
-    assert rig.room("u", epoch=0, MemberId=b"more") == (500, 1 << 20)
+    assert rig.room("u", epoch=0, MemberId=b"more") == (500, FETCH_LIMIT_MAX)
 
 
 @pytest.mark.parametrize("fields", [{"MaxRecords": -1}, {"MaxBytes": -1}])

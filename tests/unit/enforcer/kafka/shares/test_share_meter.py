@@ -187,6 +187,12 @@ def test_one_of_too_many_topics_is_held_for_what_it_has_brought() -> None:
     assert line.room() is None and line.room(acknowledged=["t"]) == NOTHING
     desk.now_ms += 100_000
     assert line.room() == (1, PART_BYTES_MIN)
+    line.got()
+    assert line.room() is None
+    # A group that is limited no more holds nobody.
+    others = {name: GROUPS[name] for name in ("resourcegroups.rg2", "tenants.acme")}
+    desk.meter.set_policies(PolicySet(others))
+    assert line.room() == (1, PART_BYTES_MIN)
 
 
 def test_names_are_asked_for_first() -> None:

@@ -26,11 +26,11 @@ class World:
     """A cluster's `weir.usage`, and the time that goes by while it is listened to.
 
     Args:
-        looks: what comes by each look; by those after the last one nothing does.
+        looks: what comes by each look, None: it fails; by those after the last one nothing does.
         slow_s: what reading a record takes.
     """
 
-    def __init__(self, looks: Sequence[Sequence[Record]], slow_s: float = 0.0) -> None:
+    def __init__(self, looks: Sequence[Sequence[Record] | None], slow_s: float = 0.0) -> None:
         self._looks, self._slow_s, self.passed_s = iter(looks), slow_s, 0.0
         self.said: list[str] = []
 
@@ -41,7 +41,10 @@ class World:
 
     def read_on(self, _spans: str, _limit_s: float) -> Iterator[Record]:
         """What came since the last look."""
-        for record in next(self._looks, ()):
+        came = next(self._looks, ())
+        if came is None:
+            raise WeirError("Kafka does not answer")
+        for record in came:
             self.passed_s += self._slow_s
             yield record
 
@@ -97,6 +100,15 @@ def test_one_that_was_killed_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> N
     """Longer than two ticks may be apart, and no longer."""
     world = World([[tick(THEIRS, 3)]])
     assert (found(monkeypatch, world), world.passed_s) == ("", SILENT_S)
+
+
+def test_one_that_was_heard_is_listened_to_though_kafka_is_away_for_a_moment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Both would decide; one that cannot be heard to the end is not known to be gone."""
+    world = World([[tick(THEIRS, 3)], None, [tick(THEIRS, -2)]])
+    assert (found(monkeypatch, world), world.passed_s) == ("pid 7 on host far", 2.0)
+    assert found(monkeypatch, World([[tick(THEIRS, 3)], *[None] * 20])) == "pid 7 on host far"
 
 
 def test_one_that_leaves_meanwhile_is_waited_for_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -91,10 +91,12 @@ def test_its_last_tick_says_that_the_job_leaves(monkeypatch: pytest.MonkeyPatch)
     sent = list[Any]()
     producer = SimpleNamespace(produce=lambda *record, **_: sent.append(record), flush=lambda _s: 0)
     its = a_ticker(monkeypatch, producer)
-    its.close()
+    its.close(leaving=True)
     assert not sent
     its.poll(0.0)
-    its.close()
+    its.close(leaving=False)
+    assert len(sent) == 2
+    its.close(leaving=True)
     tick = {"type": "tick", **SAID}
     assert [orjson.loads(value) for _, value in sent] == [tick, tick, {**tick, "leaving": True}]
 
