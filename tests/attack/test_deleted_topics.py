@@ -92,7 +92,7 @@ def test_our_own_parts_bring_no_topic_back(
     assert code == 503 and f"topic {topics.policies} is not there" in str(told)
     time.sleep(1.0)  # as long as a producer of ours would need to bring one back
     assert look(broker, Home(where, topics), LIMIT_S).ids == {}
-    ticker.close()
+    ticker.close(leaving=True)
 
 
 @pytest.mark.soak

@@ -135,7 +135,7 @@ def ticking(kafka: LocalKafka, topics: Topics) -> Iterator[Ticker]:
     try:
         yield ticker
     finally:
-        ticker.close()
+        ticker.close(leaving=True)
 
 
 def write(kafka: LocalKafka, topic: str, *events: dict[str, Any]) -> None:
