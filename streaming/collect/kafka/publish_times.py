@@ -99,13 +99,17 @@ class PublishTimes:
             while waiting and (left := ends - time.monotonic()) > 0:
                 done = []
                 for message in consumer.consume(_AT_ONCE, timeout=min(_POLL_S, left)):
-                    spot = waiting.get(_where(message))
+                    spot, error = waiting.get(_where(message)), message.error()
+                    refused = error is not None and error.code() != KafkaError._PARTITION_EOF
                     # One of an earlier turn may still be under way, which reads another place.
-                    if spot is None or (message.offset() or 0) < spot.offset:
+                    if spot is None or (not refused and (message.offset() or 0) < spot.offset):
                         continue
-                    if (read := _published(message)) is not None:
-                        found[waiting.pop(spot.partition)] = None if read < 0 else read
-                        done.append(TopicPartition(*spot.partition))
+                    # One that cannot be read now must not have the others' turns wait for it to their end.
+                    del waiting[spot.partition]
+                    done.append(TopicPartition(*spot.partition))
+                    if not refused:
+                        at = -1 if error is not None else message.timestamp()[1]
+                        found[spot] = None if at < 0 else at
                 if done:
                     # What they would still bring nobody needs.
                     consumer.incremental_unassign(done)
@@ -123,14 +127,6 @@ class PublishTimes:
 def _where(message: Message) -> Partition:
     number = message.partition()
     return Partition(message.topic() or "", -1 if number is None else number)
-
-
-def _published(message: Message) -> int | None:
-    """Its publish time; negative: there is no record, or it has none; None: an error, which says nothing."""
-    error = message.error()
-    if error is not None:
-        return -1 if error.code() == KafkaError._PARTITION_EOF else None
-    return int(message.timestamp()[1])
 
 
 def _turns(spots: Iterable[Spot], most: int) -> list[list[Spot]]:
