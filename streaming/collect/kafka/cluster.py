@@ -12,9 +12,16 @@ from streaming.collect.backlog.cluster import RoundQuestion, RoundResult, now_ms
 from streaming.collect.kafka.connection import Connection, Unanswered
 from streaming.collect.kafka.evictor import KafkaEvictor
 from streaming.collect.kafka.groups import CommittedOffsets, GroupReader
-from streaming.collect.kafka.known_partitions import KnownPartition, Partitions
-from streaming.collect.kafka.partitions import Extent, Partition, PartitionReader, Place, places
-from streaming.collect.kafka.publish_times import PublishTimes, Read, Spot
+from streaming.collect.kafka.partitions import (
+    Extent,
+    KnownPartition,
+    Partition,
+    PartitionReader,
+    Partitions,
+    Place,
+    places,
+)
+from streaming.collect.kafka.publish_times import PublishTimes, Spot
 from streaming.collect.kafka.settings import KafkaBacklogSettings
 from streaming.contract.broker_events import Backlog, Subscription
 from streaming.contract.errors import WeirError
@@ -23,9 +30,9 @@ from streaming.contract.topics import Cluster
 
 PARTITIONS_MAX: Final = 100_000
 """Partitions whose stretches are kept; others are counted as unread."""
-LEDGERS_MAX: Final = 64
-"""Stretches that are kept of a partition: an hour of checks, and less of what is older; beyond it neighbours
-are merged."""
+STRETCHES_MAX: Final = 63
+"""Stretches that are kept of a partition beside the open one: an hour of checks, and less of what is older;
+beyond it neighbours are merged."""
 FIRST_STEP_MS: Final = 60_000
 """A topic that is seen first is divided at this age, and at twice, four times it and so on."""
 FIRST_STEPS: Final = 12
@@ -80,7 +87,7 @@ class KafkaCluster:
         self._connection = Connection(cluster)
         self._reader = PartitionReader(self._connection)
         self._groups = GroupReader(self._connection)
-        self._partitions = Partitions(LEDGERS_MAX)
+        self._partitions = Partitions()
         self._times = PublishTimes(cluster)
         evicting = KafkaEvictor(self._connection, self._reader, self._groups, self._partitions)
         self.prepare, self.carry_out, self.passed = evicting.prepare, evicting.carry_out, evicting.passed
@@ -111,18 +118,16 @@ class KafkaCluster:
         looked.unread += len(wrong)
         self._partitions.keep(there)
         led = self._readable(there, looked)
-        extents = await self._reader.extents(led)
-        looked.failures += extents.failures
-        looked.unread += len(led) - len(extents.found)
-        unseen = [place for place in self._partitions.unseen(led) if place.partition in extents.found]
-        marks, failures = await self._reader.marks(unseen, self._first_times() if unseen else ())
-        looked.failures += failures
-        self._partitions.take(led, extents.found, marks)
+        extents = await self._reader.extents(led, looked.failures)
+        looked.unread += len(led) - len(extents)
+        unseen = [place for place in self._partitions.unseen(led) if place.partition in extents]
+        marks = await self._reader.marks(unseen, _first_times(), looked.failures)
+        self._partitions.take(led, extents, marks)
         # Offsets after ends: who reads as fast as others write has no backlog.
         committed = await self._groups.read(metadata)
         looked.failures += committed.failures
-        drafts = self._drafts(led, extents.found, committed)
-        looked.unread += len(extents.found) - len(drafts)
+        drafts = self._drafts(led, extents, committed)
+        looked.unread += len(extents) - len(drafts)
         times = await self._publish_times(drafts, wants, looked)
         looked.reports = [self._report(draft, times) for draft in drafts]
         return looked
@@ -136,10 +141,6 @@ class KafkaCluster:
             looked.failures.append(f"{len(led)} partitions; {PARTITIONS_MAX} are read")
         looked.unread += len(there) - len(led[:PARTITIONS_MAX])
         return led[:PARTITIONS_MAX]
-
-    def _first_times(self) -> list[int]:
-        now, step = now_ms(), FIRST_STEP_MS
-        return [at for power in range(FIRST_STEPS) if (at := now - step * 2**power) > 0]
 
     def _drafts(
         self, led: Sequence[Place], extents: Mapping[Partition, Extent], committed: CommittedOffsets
@@ -156,7 +157,7 @@ class KafkaCluster:
             come = committed.offsets.get(place.partition, {})
             offsets = {group: one.position(extent.end) for group, one in come.items()}
             slowest = min([extent.end, *offsets.values()])
-            self._partitions.bound(known, slowest, extent.ts)
+            known.stretches.bound(STRETCHES_MAX, slowest, now=extent.ts)
             drafts.append(_Draft(known=known, extent=extent, offsets=offsets, slowest=slowest))
         return drafts
 
@@ -170,15 +171,16 @@ class KafkaCluster:
                 spots.update(map(draft.spot, draft.offsets.values()))
             elif wants.precise_age:
                 spots.add(draft.spot(draft.slowest))
+        wanted = {spot for spot in spots if spot is not None}
+        found: Mapping[Spot, int | None] = {}
         try:
-            read = await asyncio.to_thread(self._times.read, [spot for spot in spots if spot is not None])
+            found = await asyncio.to_thread(self._times.read, wanted)
         except (KafkaException, WeirError) as error:
-            read = Read({}, len(spots))
             looked.failures.append(f"records were not read: {error}")
-        if read.missed:
-            looked.publish_times_missed = read.missed
-            looked.failures.append(f"{read.missed} publish times were not read in time")
-        return read.found
+        if missed := len(wanted - found.keys()):
+            looked.publish_times_missed = missed
+            looked.failures.append(f"{missed} publish times were not read in time")
+        return found
 
     def _report(self, draft: _Draft, times: Mapping[Spot, int | None]) -> Backlog:
         stretches, slowest = draft.known.stretches, draft.slowest
@@ -210,3 +212,8 @@ class KafkaCluster:
         """Close all connections."""
         self._connection.close()
         self._times.close()
+
+
+def _first_times() -> list[int]:
+    now, step = now_ms(), FIRST_STEP_MS
+    return [at for power in range(FIRST_STEPS) if (at := now - step * 2**power) > 0]

@@ -14,9 +14,8 @@ from streaming.collect.backlog.cluster import CannotEvict, Eviction, NotKnown, O
 from streaming.collect.kafka.actor import BacklogActor
 from streaming.collect.kafka.connection import Connection, Unanswered
 from streaming.collect.kafka.groups import INACTIVE, Come, GroupReader
-from streaming.collect.kafka.known_partitions import KnownPartition, Partitions
 from streaming.collect.kafka.ledgers import offset_of
-from streaming.collect.kafka.partitions import PartitionReader, Place
+from streaming.collect.kafka.partitions import KnownPartition, PartitionReader, Partitions, Place
 from streaming.contract.backlog.actions import Position
 from streaming.contract.backlog.decisions import EvictionPlan
 from streaming.contract.broker_events import Backlog

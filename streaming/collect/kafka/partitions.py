@@ -1,7 +1,10 @@
-"""Where partitions begin and end, and how many bytes they take: ListOffsets and DescribeLogDirs, in bulk."""
+"""Where partitions begin and end, and how many bytes they take: ListOffsets and DescribeLogDirs, in bulk.
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+And what is remembered of them from one check to the next.
+"""
+
+from collections import defaultdict, deque
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -10,11 +13,14 @@ from kafka.protocol.consumer import ListOffsetsRequest
 
 from streaming.collect.backlog.cluster import now_ms
 from streaming.collect.kafka.connection import Connection, Unanswered, chunks, gathered, why
+from streaming.collect.kafka.ledgers import Stretches
 from streaming.contract.namespaces import Namespaces
 from streaming.contract.printable import printable
 
 PARTITIONS_PER_REQUEST: Final = 1_000
 """Partitions in one request, which bounds its answer."""
+REPORTS_MAX: Final = 8
+"""Reports of a topic that may still be acted on; a plan on an older one has been overtaken by newer ones."""
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -54,14 +60,6 @@ class Extent:
     ts: int
 
 
-@dataclass(slots=True)
-class Extents:
-    """What was found, and why other partitions' were not."""
-
-    found: dict[Partition, Extent] = field(default_factory=dict)
-    failures: list[str] = field(default_factory=list)
-
-
 def places(topics: Iterable[Any], namespaces: Namespaces, own_prefix: str) -> tuple[list[Place], list[str]]:
     """The partitions in the answer to a Metadata request, without Kafka's own topics and Weir's.
 
@@ -97,6 +95,74 @@ def places(topics: Iterable[Any], namespaces: Namespaces, own_prefix: str) -> tu
     return found, wrong
 
 
+@dataclass(slots=True, kw_only=True)
+class KnownPartition:
+    """One partition.
+
+    Attributes:
+        place: where it is, as last read.
+        stretches: its log.
+        reports: times of the last reports on it.
+    """
+
+    place: Place
+    stretches: Stretches
+    reports: deque[int] = field(default_factory=lambda: deque(maxlen=REPORTS_MAX))
+
+
+class Partitions:
+    """All that are known from one check to the next, by Kafka's name and by topic.
+
+    Attributes:
+        there: topics that the cluster has, also those that could not be read so far.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[Partition, KnownPartition] = {}
+        self._by_topic: dict[str, KnownPartition] = {}
+        self.there: frozenset[str] = frozenset()
+
+    def topic(self, full: str) -> KnownPartition | None:
+        """The partition that a topic is; None: not known."""
+        return self._by_topic.get(full)
+
+    def keep(self, places: Collection[Place]) -> None:
+        """Forget all that the cluster does not have any more; one that was created anew is another."""
+        ids = {place.partition: place.topic_id for place in places}
+        self.there = frozenset(place.full for place in places)
+        self._known = {
+            partition: own
+            for partition, own in self._known.items()
+            if ids.get(partition) == own.place.topic_id
+        }
+
+    def unseen(self, places: Iterable[Place]) -> list[Place]:
+        """Those that are seen first."""
+        return [place for place in places if place.partition not in self._known]
+
+    def take(
+        self,
+        places: Iterable[Place],
+        extents: Mapping[Partition, Extent],
+        marks: Mapping[Partition, list[tuple[int, int]]],
+    ) -> None:
+        """What a check has found."""
+        for place in places:
+            extent = extents.get(place.partition)
+            if extent is None:
+                continue
+            known = self._known.get(place.partition)
+            if known is None:
+                stretches = Stretches.begun(
+                    extent.start, extent.end, extent.size, marks.get(place.partition, ()), now=extent.ts
+                )
+                self._known[place.partition] = KnownPartition(place=place, stretches=stretches)
+            else:
+                known.place = place
+                known.stretches.grow(extent.start, extent.end, extent.size, now=extent.ts)
+        self._by_topic = {own.place.full: own for own in self._known.values()}
+
+
 class PartitionReader:
     """Asks leaders.
 
@@ -107,21 +173,15 @@ class PartitionReader:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    async def extents(self, wanted: Sequence[Place]) -> Extents:
-        """Where they begin and end, and how large they are; what was not answered is left out."""
-        result = Extents()
-        work = [
-            (leader, piece)
-            for leader, own in by_leader(wanted)
-            for piece in chunks(own, PARTITIONS_PER_REQUEST)
-        ]
-        answers = await gathered(self._extents(leader, piece, result.failures) for leader, piece in work)
-        for answer in answers:
+    async def extents(self, wanted: Sequence[Place], failures: list[str]) -> dict[Partition, Extent]:
+        """Where they begin and end, and how large they are; what was not answered is left out, and said."""
+        found = dict[Partition, Extent]()
+        for answer in await gathered(self._extents(*piece, failures) for piece in pieces(wanted)):
             if isinstance(answer, Unanswered):
-                result.failures.append(str(answer))
+                failures.append(str(answer))
             else:
-                result.found.update(answer)
-        return result
+                found |= answer
+        return found
 
     async def _extents(
         self, leader: int, wanted: Sequence[Partition], failures: list[str]
@@ -197,34 +257,28 @@ class PartitionReader:
         }
 
     async def marks(
-        self, wanted: Sequence[Place], times: Sequence[int]
-    ) -> tuple[dict[Partition, list[tuple[int, int]]], list[str]]:
+        self, wanted: Sequence[Place], times: Sequence[int], failures: list[str]
+    ) -> dict[Partition, list[tuple[int, int]]]:
         """For each partition (first offset written at a time or later, that time), where there is one."""
-        failures = list[str]()
-        work = [
-            (leader, piece, at)
-            for at in times
-            for leader, own in by_leader(wanted)
-            for piece in chunks(own, PARTITIONS_PER_REQUEST)
-        ]
-        answers = await gathered(self.offsets(leader, piece, at, failures) for leader, piece, at in work)
+        work = [(*piece, at) for at in times for piece in pieces(wanted)]
+        answers = await gathered(self.offsets(*one, failures) for one in work)
         found: dict[Partition, list[tuple[int, int]]] = defaultdict(list)
-        for (_, _, at), answer in zip(work, answers, strict=True):
+        for (*_, at), answer in zip(work, answers, strict=True):
             if isinstance(answer, Unanswered):
                 failures.append(str(answer))
                 continue
             for partition, offset in answer.items():
                 if offset >= 0:
                     found[partition].append((offset, at))
-        return found, failures
+        return found
 
 
-def by_leader(wanted: Iterable[Place]) -> list[tuple[int, list[Partition]]]:
-    """Partitions by the node that leads them."""
-    found: dict[int, list[Partition]] = defaultdict(list)
+def pieces(wanted: Iterable[Place]) -> list[tuple[int, Sequence[Partition]]]:
+    """What is asked in one request: a node, and partitions that it leads."""
+    led: dict[int, list[Partition]] = defaultdict(list)
     for one in wanted:
-        found[one.leader].append(one.partition)
-    return sorted(found.items())
+        led[one.leader].append(one.partition)
+    return [(node, piece) for node in sorted(led) for piece in chunks(led[node], PARTITIONS_PER_REQUEST)]
 
 
 def by_topic(wanted: Iterable[Partition]) -> list[tuple[str, list[int]]]:

@@ -6,7 +6,6 @@ compaction has taken it or it only ends a transaction.
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from confluent_kafka import KafkaError, Message, TopicPartition
@@ -36,14 +35,6 @@ class Spot(NamedTuple):
     offset: int
 
 
-@dataclass(slots=True)
-class Read:
-    """What a pass has found: times by spot, None where there is no record; and how many were not reached."""
-
-    found: dict[Spot, int | None]
-    missed: int
-
-
 class PublishTimes:
     """Reads records, and remembers when they were published.
 
@@ -71,8 +62,10 @@ class PublishTimes:
         }
         self._reader: Reader | None = None
 
-    def read(self, wanted: Iterable[Spot]) -> Read:
-        """The publish times of the records at these spots; blocks. Others are forgotten.
+    def read(self, wanted: Iterable[Spot]) -> dict[Spot, int | None]:
+        """The publish times of the records at these spots, as far as they were reached; blocks.
+
+        None: there is no record. Other spots are forgotten.
 
         Raises:
             WeirError: no consumer can be made.
@@ -86,7 +79,7 @@ class PublishTimes:
                 break
             found |= self._turn(turn, ends)
         self._known = {spot: at for spot, at in found.items() if at is not None}
-        return Read(found, len(asked - found.keys()))
+        return found
 
     def _turn(self, turn: Sequence[Spot], ends: float) -> dict[Spot, int | None]:
         """Read of partitions that are all different."""

@@ -9,8 +9,7 @@ from streaming.collect.backlog.cluster import CannotEvict, Eviction, NotKnown, O
 from streaming.collect.kafka.connection import Unanswered
 from streaming.collect.kafka.evictor import KafkaEvictor
 from streaming.collect.kafka.groups import GroupReader
-from streaming.collect.kafka.known_partitions import Partitions
-from streaming.collect.kafka.partitions import EARLIEST, Extent, Partition, PartitionReader, Place
+from streaming.collect.kafka.partitions import EARLIEST, Extent, Partition, PartitionReader, Partitions, Place
 from streaming.contract.backlog.decisions import EvictionPlan
 from streaming.contract.broker_events import Backlog, Subscription
 
@@ -91,7 +90,7 @@ class World:
     def __init__(self, state: str) -> None:
         self.cluster = Busy(state)
         connection: Any = self.cluster
-        self._groups, self.partitions = GroupReader(connection), Partitions(64)
+        self._groups, self.partitions = GroupReader(connection), Partitions()
         place = Place(partition=PLACE, full=TOPIC, topic_id=7, leader=1)
         self.partitions.take([place], {PLACE: Extent(start=0, end=20, size=2_000, ts=1)}, {})
         known = self.partitions.topic(TOPIC)

@@ -4,8 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from streaming.collect.kafka.connection import chunks
-from streaming.collect.kafka.known_partitions import REPORTS_MAX, Partitions
-from streaming.collect.kafka.partitions import Extent, Partition, Place, places
+from streaming.collect.kafka.partitions import REPORTS_MAX, Extent, Partition, Partitions, Place, places
 from streaming.contract.namespaces import Namespaces
 
 NAMESPACES = Namespaces("tenant.namespace.topic")
@@ -64,7 +63,7 @@ def test_two_names_of_one_topic() -> None:
 
 def test_a_topic_of_another_id_is_another() -> None:
     """And one that has gone is forgotten; one whose extent was not read stays."""
-    known = Partitions(64)
+    known = Partitions()
     first = [place("a"), place("b"), place("c")]
     known.take(first, {one.partition: extent(5) for one in first}, {})
     now = [place("a", "2"), place("b")]
@@ -74,12 +73,12 @@ def test_a_topic_of_another_id_is_another() -> None:
     a, b, c = (known.topic(f"persistent://public/default/{name}") for name in "abc")
     assert a is not None and [one.entries for one in a.stretches.ledgers()] == [3, 0]
     assert b is not None and b.stretches.end == 5
-    assert c is None and len(known) == 2
+    assert c is None and [one.partition.topic for one in known.unseen(first)] == ["c"]
 
 
 def test_only_the_last_reports_can_be_acted_on() -> None:
     """So that what is remembered of a topic is bounded."""
-    known = Partitions(64)
+    known = Partitions()
     known.take([place("a")], {Partition("a", 0): extent(5)}, {})
     own = known.topic("persistent://public/default/a")
     assert own is not None
@@ -89,12 +88,12 @@ def test_only_the_last_reports_can_be_acted_on() -> None:
 
 def test_stretches_stay_within_their_number() -> None:
     """The open one counts."""
-    known = Partitions(8)
+    known = Partitions()
     for end in range(1, 50):
         known.take([place("a")], {Partition("a", 0): extent(end, end)}, {})
         own = known.topic("persistent://public/default/a")
         assert own is not None
-        known.bound(own, 0, end)
+        own.stretches.bound(7, 0, now=end)
         assert len(own.stretches.ledgers()) <= 8
 
 
