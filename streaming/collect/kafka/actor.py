@@ -93,28 +93,20 @@ class BacklogActor:
         return found[place.partition]
 
     async def coordinators(self, groups: Sequence[str]) -> dict[str, int]:
-        """The coordinator of each group, as far as there is one.
+        """The coordinator of each group.
 
         Raises:
-            Unanswered: nobody tells.
+            Unanswered: nobody tells, or one has none.
         """
         found = {}
         for piece in chunks(list(groups), PARTITIONS_PER_REQUEST):
             request = FindCoordinatorRequest(key_type=_GROUP, coordinator_keys=list(piece), min_version=4)
             answer = await self._connection.send(request)
             found.update({one.key: one.node_id for one in answer.coordinators if not one.error_code})
+        for group in groups:
+            if group not in found:
+                raise Unanswered(f"group {printable(group)} has no coordinator now")
         return found
-
-    async def coordinator(self, group: str) -> int:
-        """Of one group.
-
-        Raises:
-            Unanswered: it has none.
-        """
-        found = await self.coordinators([group])
-        if group not in found:
-            raise Unanswered(f"group {printable(group)} has no coordinator now")
-        return found[group]
 
     async def groups(self) -> list[str]:
         """All groups of the cluster.
@@ -143,12 +135,9 @@ class BacklogActor:
         Raises:
             Unanswered: of at least one it is not known.
         """
-        nodes = await self.coordinators(groups)
         by_node: dict[int, list[str]] = defaultdict(list)
-        for group in groups:
-            if group not in nodes:
-                raise Unanswered(f"group {printable(group)} has no coordinator now")
-            by_node[nodes[group]].append(group)
+        for group, node in (await self.coordinators(groups)).items():
+            by_node[node].append(group)
         found: dict[str, Come] = {}
         for node, own in by_node.items():
             found.update(await self._groups.of(place.partition, node, own))
@@ -184,7 +173,7 @@ class BacklogActor:
             CannotEvict: it was refused, or the group was moved back; nothing was done.
             Unanswered: it is not known whether it was done.
         """
-        node = await self.coordinator(group)
+        node = (await self.coordinators([group]))[group]
         # An end from before a lag puts the group too far back if at all, one from after it too far on.
         end = await self.offset(place, LATEST)
         committed = await self.committed(place, node, group)

@@ -9,6 +9,7 @@ from typing import Final
 from confluent_kafka import KafkaException
 
 from streaming.collect.backlog.cluster import RoundQuestion, RoundResult, now_ms
+from streaming.collect.kafka.actor import BacklogActor
 from streaming.collect.kafka.connection import Connection, Unanswered
 from streaming.collect.kafka.evictor import KafkaEvictor
 from streaming.collect.kafka.groups import CommittedOffsets, GroupReader
@@ -75,12 +76,7 @@ class KafkaCluster:
         namespaces: which topic a Kafka name means.
     """
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        settings: KafkaBacklogSettings,
-        namespaces: Namespaces,
-    ) -> None:
+    def __init__(self, cluster: Cluster, settings: KafkaBacklogSettings, namespaces: Namespaces) -> None:
         self._look_s = settings.look_timeout_ms / 1000
         self._namespaces = namespaces
         self._own_prefix = cluster.topics.prefix
@@ -89,7 +85,8 @@ class KafkaCluster:
         self._groups = GroupReader(self._connection)
         self._partitions = Partitions()
         self._times = PublishTimes(cluster)
-        evicting = KafkaEvictor(self._connection, self._reader, self._groups, self._partitions)
+        acting = BacklogActor(self._connection, self._reader, self._groups)
+        evicting = KafkaEvictor(acting, self._partitions)
         self.prepare, self.carry_out, self.passed = evicting.prepare, evicting.carry_out, evicting.passed
 
     async def look(self, wants: RoundQuestion) -> RoundResult:

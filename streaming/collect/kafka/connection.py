@@ -48,7 +48,6 @@ class Connection:
             "receive_message_max_bytes": ANSWER_MAX_BYTES,
             "reconnect_backoff_max_ms": 1_000,
         }
-        self._limit_s = REQUEST_MS / 1000
         self._slots = asyncio.Semaphore(REQUESTS_AT_ONCE)
         self._opening: asyncio.Task[AdminClient] | None = None
         self._admin: AdminClient | None = None
@@ -101,14 +100,13 @@ class Connection:
 
     async def _limited(self, node: int | None, call: Callable[[AdminClient], Any]) -> Any:
         async with self._slots:
-            limit = self._limit_s + GRACE_S
+            limit = REQUEST_MS / 1000 + GRACE_S
             ends = self._ends.get()
             if ends is not None:
                 limit = max(0.0, min(limit, ends - time.monotonic()))
             try:
                 async with asyncio.timeout(limit):
-                    admin = await self._opened()
-                    return await self._answer_of(admin, call, admin)
+                    return await self._answer_of(await self._opened(), call)
             except TimeoutError as error:
                 raise Unanswered(f"{_who(node)} did not answer in {limit:.1f} s") from error
             # The library raises its own, those of sockets, and ValueError for what it cannot write.
@@ -116,7 +114,7 @@ class Connection:
                 raise Unanswered(f"{_who(node)}: {printable(str(error))}") from error
 
     @staticmethod
-    async def _answer_of(admin: AdminClient, call: Callable[..., Any], *arguments: Any) -> Any:
+    async def _answer_of(admin: AdminClient, call: Callable[[AdminClient], Any]) -> Any:
         """The result of a call on the client's own thread."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Any] = loop.create_future()
@@ -126,7 +124,7 @@ class Connection:
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(lambda: None if answer.done() else put(value))
 
-        future = admin._manager.call_soon(call, *arguments)
+        future = admin._manager.call_soon(call, admin)
         future.add_callback(lambda value: settle(answer.set_result, value))
         future.add_errback(lambda error: settle(answer.set_exception, error))
         return await answer
@@ -171,9 +169,7 @@ def chunks(items: Sequence[Item], size: int) -> list[Sequence[Item]]:
     return [items[begin : begin + size] for begin in range(0, len(items), size)]
 
 
-async def gathered(
-    work: Iterable[Awaitable[Answer]],
-) -> list[Answer | Unanswered]:
+async def gathered(work: Iterable[Awaitable[Answer]]) -> list[Answer | Unanswered]:
     """The answers, or why there was none, in order.
 
     Raises:

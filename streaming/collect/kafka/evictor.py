@@ -12,10 +12,10 @@ from typing import Final
 
 from streaming.collect.backlog.cluster import CannotEvict, Eviction, NotKnown, Order
 from streaming.collect.kafka.actor import BacklogActor
-from streaming.collect.kafka.connection import Connection, Unanswered
-from streaming.collect.kafka.groups import INACTIVE, Come, GroupReader
+from streaming.collect.kafka.connection import Unanswered
+from streaming.collect.kafka.groups import INACTIVE, Come
 from streaming.collect.kafka.ledgers import offset_of
-from streaming.collect.kafka.partitions import KnownPartition, PartitionReader, Partitions, Place
+from streaming.collect.kafka.partitions import KnownPartition, Partitions, Place
 from streaming.contract.backlog.actions import Position
 from streaming.contract.backlog.decisions import EvictionPlan
 from streaming.contract.broker_events import Backlog
@@ -48,17 +48,12 @@ class KafkaEvictor:
     """Carries orders out.
 
     Args:
-        connection: the cluster.
-        reader: of partitions.
-        groups: of groups.
+        acting: asks the cluster and acts on it.
         partitions: what the checks have found.
     """
 
-    def __init__(
-        self, connection: Connection, reader: PartitionReader, groups: GroupReader, partitions: Partitions
-    ) -> None:
-        self._acting = BacklogActor(connection, reader, groups)
-        self._partitions = partitions
+    def __init__(self, acting: BacklogActor, partitions: Partitions) -> None:
+        self._acting, self._partitions = acting, partitions
         self._prepared: OrderedDict[tuple[str, str], _Prepared] = OrderedDict()
 
     async def prepare(self, order: Order) -> Eviction | None:
@@ -81,7 +76,7 @@ class KafkaEvictor:
             )
         place = await self._acting.still(known.place)
         target = await self._target(report, order.planned, place)
-        node = await self._acting.coordinator(group)
+        node = (await self._acting.coordinators([group]))[group]
         committed = await self._acting.committed(place, node, group)
         # After a share group's lag the end is asked for, by reports before it: so none seems to go back.
         start, end = await self._acting.extent(place)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from streaming.collect.backlog.cluster import CannotEvict, Eviction, NotKnown, Order
+from streaming.collect.kafka.actor import BacklogActor
 from streaming.collect.kafka.connection import Unanswered
 from streaming.collect.kafka.evictor import KafkaEvictor
 from streaming.collect.kafka.groups import GroupReader
@@ -101,7 +102,8 @@ class World:
         self.report = Backlog(
             id="", ts=1, at=1, broker="", topic=TOPIC, ledgers=known.stretches.ledgers(), subscriptions=(own,)
         )
-        self.evictor = KafkaEvictor(connection, PartitionReader(connection), self._groups, self.partitions)
+        acting = BacklogActor(connection, PartitionReader(connection), self._groups)
+        self.evictor = KafkaEvictor(acting, self.partitions)
 
     async def prepare(self, target: int) -> Eviction | None:
         """Of the share group, up to an offset; what it has acknowledged is known."""
