@@ -184,7 +184,7 @@ def test_partitions_one_by_one(rolling: LocalPulsar, rolls: Rig) -> None:
 @pytest.mark.soak
 def test_an_eviction_is_quick(rolling: LocalPulsar, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pulsar 4.0.7's own eviction by size with precise times may stand still for 30 s; ours does not."""
-    monkeypatch.setattr("streaming.collect.pulsar_backlog.cluster.EVICTION_WAIT_S", 5.0)
+    monkeypatch.setattr("streaming.collect.pulsar_backlog.eviction.EVICTION_WAIT_S", 5.0)
     topic = backlogged(rolling, 500, SLOW)
     with closing(Rig(rolling.admin)) as rig:
         for upto in range(99, 500, 100):

@@ -41,7 +41,7 @@ class RoundResult:
     Attributes:
         reports: a topic each, without names: `id` is empty; `ts` is when that topic was read, by our clock.
         unread: topics that are there and could not be read in this round.
-        failures: why, a line each for the log, few; topics that have gone meanwhile are none.
+        failures: why, a line each for the log; topics that have gone meanwhile are none.
         publish_times_missed: publish times that were wanted and not read in this round.
     """
 

@@ -3,8 +3,10 @@
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from enum import StrEnum
+from itertools import islice
 from typing import Final
 
 from streaming.collect.backlog.actions import Actions
@@ -31,6 +33,7 @@ PROGRESS_S: Final = 60.0
 _LOOK_S: Final = 1.0
 """How often it is asked whether the interval is another one, and whether there is something to settle."""
 _FAILURES_SAID: Final = 5
+"""Of one check one by one; the others are counted."""
 
 
 class Outcome(StrEnum):
@@ -194,9 +197,11 @@ class BacklogCollector:
         now_s = time.monotonic()
         if (why or looked.failures) and now_s >= self._next_failure_s:
             self._next_failure_s = now_s + PROGRESS_S
-            for line in [why, *looked.failures][: _FAILURES_SAID + 1]:
-                if line:
-                    logger.warning("backlogs: %s", printable(line))
+            lines = Counter(looked.failures if not why else [why, *looked.failures])
+            for line, times in islice(lines.items(), _FAILURES_SAID):
+                logger.warning("backlogs: %s%s", printable(line), f" ({times} times)" if times > 1 else "")
+            if len(lines) > _FAILURES_SAID:
+                logger.warning("backlogs: %d further failures in this check", len(lines) - _FAILURES_SAID)
         if not why and now_s >= self._next_progress_s:
             self._next_progress_s = now_s + PROGRESS_S
             logger.info(

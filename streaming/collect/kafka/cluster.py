@@ -1,7 +1,6 @@
 """A Kafka cluster's backlogs, read and relieved (docs/contract.md 3.5, "On Kafka"; docs/backlog/kafka.md)."""
 
 import asyncio
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -38,9 +37,6 @@ FIRST_STEP_MS: Final = 60_000
 """A topic that is seen first is divided at this age, and at twice, four times it and so on."""
 FIRST_STEPS: Final = 12
 """How many such divisions there are at most: the last at 34 hours and more."""
-
-FAILURES_MAX: Final = 20
-"""Lines of one check; the rest are counted in the last one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,19 +89,11 @@ class KafkaCluster:
         """Read all topics (see BacklogCluster)."""
         try:
             with self._connection.within(self._look_s):
-                looked = await self._look(wants)
+                return await self._look(wants)
         except Unanswered:
             # Whatever state the connections are in, the next check starts from fresh ones.
             await asyncio.to_thread(self._connection.close)
             raise
-        looked.failures = [
-            line if times == 1 else f"{line} ({times} times)"
-            for line, times in Counter(looked.failures).items()
-        ]
-        more = len(looked.failures) - FAILURES_MAX
-        if more > 0:
-            looked.failures[FAILURES_MAX:] = [f"and {more} more"]
-        return looked
 
     async def _look(self, wants: RoundQuestion) -> RoundResult:
         looked = RoundResult()

@@ -28,18 +28,10 @@ from streaming.collect.pulsar_backlog.readings import (
 from streaming.collect.settings import PulsarCollectSettings
 from streaming.contract.backlog.actions import Position
 from streaming.contract.broker_events import Backlog, Ledger, Subscription
-from streaming.contract.errors import BadEvent
-from streaming.contract.printable import printable
+from streaming.contract.errors import WeirError
 
 REQUESTS_AT_ONCE: Final = 8
 """REST calls under way at a time."""
-EVICTION_WAIT_S: Final = 10.0
-"""How long an eviction may take until the subscription is seen to have moved."""
-EVICTION_SAMPLE: Final = 100
-"""Entries of one eviction that are asked how many messages they hold, evenly apart."""
-
-FAILURES_MAX: Final = 5
-"""Failures that a round tells one by one."""
 _EARLIEST: Final = "?getEarliestTimeInBacklog=true"
 
 
@@ -68,8 +60,7 @@ class PulsarBacklogs:
 
     def __init__(self, rest: Rest, settings: PulsarCollectSettings) -> None:
         self._rest, self._topics_max = rest, settings.topics_max
-        self._at_once = REQUESTS_AT_ONCE
-        self._evictor = Evictor(rest, EVICTION_WAIT_S, EVICTION_SAMPLE)
+        self._evictor = Evictor(rest)
         self.carry_out = self._evictor.carry_out
         self._listing = Listing(rest)
         self._memories: dict[str, _Memory] = {}
@@ -82,22 +73,17 @@ class PulsarBacklogs:
             WeirError: nothing could be read.
         """
         looked = RoundResult()
-        failures: list[str] = []
         self._rest.ask_again()
         await self._meet()
-        listed = await self._listing.list()
-        failures += map(str, listed.failures)
-        topics, beyond = listed.topics[: self._topics_max], len(listed.topics) - self._topics_max
+        listed = await self._listing.list(looked)
+        topics, beyond = listed[: self._topics_max], len(listed) - self._topics_max
         if beyond > 0:
-            failures.append(f"{beyond} topics beyond collect_pulsar.topics_max are not read")
-        looked.unread = listed.unread + max(0, beyond)
+            looked.failures.append(f"{beyond} topics beyond collect_pulsar.topics_max are not read")
+            looked.unread += beyond
         # Of topics that are only unread now, what was seen of them stays known.
         kept = self._listing.known[: self._topics_max]
         self._memories = {topic: self._memories.get(topic) or _Memory() for topic in (*kept, *topics)}
-        await self._read_all(topics, wants, looked, failures)
-        looked.failures = failures[:FAILURES_MAX]
-        if len(failures) > FAILURES_MAX:
-            looked.failures.append(f"{len(failures) - FAILURES_MAX} further failures in this round")
+        await self._read_all(topics, wants, looked)
         return looked
 
     async def prepare(self, order: Order) -> Eviction | None:
@@ -137,9 +123,7 @@ class PulsarBacklogs:
             self._rest.trust_brokers(await self._rest.names("/admin/v2/brokers"))
             self._met = True
 
-    async def _read_all(
-        self, topics: Iterable[str], wants: RoundQuestion, looked: RoundResult, failures: list[str]
-    ) -> None:
+    async def _read_all(self, topics: Iterable[str], wants: RoundQuestion, looked: RoundResult) -> None:
         """As many at a time as calls may be under way: more would only wait in memory."""
         waiting: Iterator[str] = iter(topics)
 
@@ -147,19 +131,14 @@ class PulsarBacklogs:
             for topic in waiting:
                 try:
                     looked.reports.append(await self._read(topic, wants))
-                except RestError as failure:
-                    if not failure.absent:
-                        looked.unread += 1
-                        failures.append(str(failure))
-                except BadEvent as failure:
-                    looked.unread += 1
-                    failures.append(printable(str(failure)))
                 except Exception as failure:  # noqa: BLE001 - one topic must not cost all others their check
-                    looked.unread += 1
-                    failures.append(printable(f"{topic}: {failure!r}"))
+                    if not isinstance(failure, RestError) or not failure.absent:
+                        looked.unread += 1
+                        said = str(failure) if isinstance(failure, WeirError) else f"{topic}: {failure!r}"
+                        looked.failures.append(said)
 
         async with asyncio.TaskGroup() as group:
-            for _ in range(self._at_once):
+            for _ in range(REQUESTS_AT_ONCE):
                 group.create_task(work())
         looked.reports.sort(key=lambda report: report.topic)
 

@@ -26,6 +26,10 @@ from streaming.contract.names import partitioned_topic_of
 from streaming.contract.printable import printable
 
 HOW: Final = "expire"
+EVICTION_WAIT_S: Final = 10.0
+"""How long an eviction may take until the subscription is seen to have moved."""
+EVICTION_SAMPLE: Final = 100
+"""Entries of one eviction that are asked how many messages they hold, evenly apart."""
 NARROWED_MAX: Final = 10
 """How often an eviction by time is cut before one that is too young."""
 _POLL_S: Final = 0.05
@@ -47,12 +51,10 @@ class Evictor:
 
     Args:
         rest: the admin API.
-        wait_s: limit of waiting for a subscription to move.
-        sample: entries of one eviction that are asked what they hold.
     """
 
-    def __init__(self, rest: Rest, wait_s: float, sample: int) -> None:
-        self._rest, self._wait_s, self._sample = rest, wait_s, sample
+    def __init__(self, rest: Rest) -> None:
+        self._rest = rest
 
     async def prepare(self, order: Order) -> Eviction | None:
         """See PulsarBacklogs."""
@@ -75,7 +77,7 @@ class Evictor:
         path = f"{topic_path(eviction.topic)}/subscription/{_twice(eviction.subscription)}/expireMessages"
         ledger, entry = eviction.upto
         body = {"ledgerId": ledger, "entryId": entry, "partitionIndex": _partition(eviction.topic)}
-        deadline = time.monotonic() + self._wait_s
+        deadline = time.monotonic() + EVICTION_WAIT_S
         first = True
         while True:
             said = "it did not move"
@@ -94,7 +96,7 @@ class Evictor:
             if await self._arrived(eviction, min(deadline, time.monotonic() + _POLL_MAX_S)):
                 return
             if time.monotonic() >= deadline:
-                raise NotKnown(f"not at {ledger}:{entry} within {self._wait_s:g} s: {said}")
+                raise NotKnown(f"not at {ledger}:{entry} within {EVICTION_WAIT_S:g} s: {said}")
 
     async def _arrived(self, eviction: Eviction, deadline: float) -> bool:
         """Whether it is seen there before `deadline`; looks once at least."""
@@ -176,7 +178,7 @@ class Evictor:
         """Entries that would go, all of them or some that stand evenly apart."""
         positions = [
             position
-            for position in _spread(list(log.between(cursor.position, upto)), self._sample)
+            for position in _spread(list(log.between(cursor.position, upto)), EVICTION_SAMPLE)
             if not _acknowledged(log, cursor, (position[0], position[1] - 1), position)
         ]
         return await asyncio.gather(*(self._held(topic, position) for position in positions))

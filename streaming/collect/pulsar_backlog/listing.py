@@ -2,29 +2,14 @@
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
+from streaming.collect.backlog.cluster import RoundResult
 from streaming.collect.pulsar.readings import is_users
 from streaming.collect.pulsar.rest import Rest, RestError, answer_of, part
 from streaming.contract.names import NAMESPACE
 
 SYSTEM_NAMESPACE: Final = "pulsar/system"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterListing:
-    """What a cluster has.
-
-    Attributes:
-        topics: full names.
-        unread: at least so many besides, in namespaces that could not be listed.
-        failures: why.
-    """
-
-    topics: Sequence[str]
-    unread: int
-    failures: Sequence[RestError]
 
 
 class Listing:
@@ -43,8 +28,8 @@ class Listing:
         """The topics of the last list; of namespaces that could not be listed, of an earlier one."""
         return [topic for topics in self._known.values() for topic in topics]
 
-    async def list(self) -> ClusterListing:
-        """Ask for them all.
+    async def list(self, looked: RoundResult) -> Sequence[str]:
+        """The full names of all that could be listed; `looked` is told of others, at least so many, and why.
 
         Raises:
             RestError: nothing could be listed.
@@ -59,21 +44,22 @@ class Listing:
         failures = [one for one in (*found, *lists) if _failed(one)]
         if failures and not any(isinstance(one, list) for one in (*lists, *(() if namespaces else found))):
             raise failures[0]
+        looked.failures += map(str, failures)
         before, self._known = self._known, {}
-        topics, unread = [], 0
+        topics = []
         for namespace, one in zip(namespaces, lists, strict=True):
             if _failed(one):
                 self._known[namespace] = before.get(namespace, [])
                 # Nobody knows how many there are now; one is always said.
-                unread += max(1, len(self._known[namespace]))
+                looked.unread += max(1, len(self._known[namespace]))
             elif not isinstance(one, RestError):
                 self._known[namespace] = sorted({topic for topic in one if is_users(topic)})
                 topics += self._known[namespace]
         for tenant in lost_tenants:
             kept = {name: one for name, one in before.items() if name.startswith(f"{tenant}/")}
             self._known |= kept
-            unread += max(1, sum(map(len, kept.values())))
-        return ClusterListing(topics=topics, unread=unread, failures=failures)
+            looked.unread += max(1, sum(map(len, kept.values())))
+        return topics
 
     async def _all(self, paths: Iterable[str]) -> Sequence[Any]:
         """The names that are listed at each, or why they are not known."""

@@ -155,7 +155,7 @@ async def test_failures_are_said_once_a_minute_and_few(caplog: pytest.LogCapture
     class Partly(FakeCluster):
         async def look(self, wants: RoundQuestion) -> RoundResult:
             looked = await super().look(wants)
-            looked.unread, looked.failures = 9, [f"no leader {number}\x1b" for number in range(9)]
+            looked.unread, looked.failures = 9, [f"no leader {number}\x1b" for number in (0, *range(9))]
             return looked
 
     desk = Desk(Partly(a=1))
@@ -163,6 +163,8 @@ async def test_failures_are_said_once_a_minute_and_few(caplog: pytest.LogCapture
     await desk.check()
     told = [line for line in caplog.messages if "no leader" in line]
     assert len(told) == 5 and "\x1b" not in "".join(told)
+    assert told[0].endswith("(2 times)")
+    assert sum("4 further failures" in line for line in caplog.messages) == 1
     assert desk.value("weir_backlog_unread_topics") == 9
 
 

@@ -9,7 +9,7 @@ from limits_kit import rest_of, run
 from pulsar_backlog_kit import NOW_MS, FakeBacklogs, FakeTopic, cluster_of, wants
 
 from streaming.collect.backlog.cluster import CannotEvict, Eviction, NotKnown, Order
-from streaming.collect.pulsar_backlog import cluster, eviction
+from streaming.collect.pulsar_backlog import eviction
 from streaming.collect.pulsar_backlog.cluster import PulsarBacklogs
 from streaming.collect.pulsar_backlog.eviction import HOW
 from streaming.collect.pulsar_backlog.readings import Cursor, Stretch, TopicLog
@@ -23,7 +23,7 @@ SLOW = {"slow": (1, 2), "fast": (2, 1)}
 @pytest.fixture(autouse=True)
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Little time to move."""
-    monkeypatch.setattr(cluster, "EVICTION_WAIT_S", 0.3)
+    monkeypatch.setattr(eviction, "EVICTION_WAIT_S", 0.3)
 
 
 def topic(**given: Any) -> FakeTopic:
@@ -108,7 +108,7 @@ def test_what_was_acknowledged_alone_is_not_counted() -> None:
 @pytest.mark.parametrize(("sample", "asked"), [(100, 11), (3, 3)])
 def test_entries_of_several_messages(sample: int, asked: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Entries are asked what they hold, as many as the setting says."""
-    monkeypatch.setattr("streaming.collect.pulsar_backlog.cluster.EVICTION_SAMPLE", sample)
+    monkeypatch.setattr("streaming.collect.pulsar_backlog.eviction.EVICTION_SAMPLE", sample)
     rig = Rig(topic(batch=7))
     prepared = rig.prepare(ledger=2, entry=3, entries=11)
     assert prepared is not None and prepared.messages == 77
@@ -177,7 +177,7 @@ def test_time_takes_nothing_that_does_not_tell_its_own(rig: Rig, status: int) ->
 
 def test_endless_disorder_evicts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is cut again and again is given up, with the reason."""
-    monkeypatch.setattr("streaming.collect.pulsar_backlog.cluster.EVICTION_SAMPLE", 2)
+    monkeypatch.setattr("streaming.collect.pulsar_backlog.eviction.EVICTION_SAMPLE", 2)
     rig = Rig(topic())
     # The second of two that are asked lies in the middle of what is left, and is too young each time.
     rig.topic.ledgers[1] = 2**12
@@ -249,7 +249,7 @@ def test_a_refusal_is_told_and_ends_it(rig: Rig, status: int) -> None:
 def test_an_eviction_under_way_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """409 is Pulsar's for that; it is asked again until the limit."""
     monkeypatch.setattr(eviction, "_POLL_MAX_S", 0.0)
-    monkeypatch.setattr(cluster, "EVICTION_WAIT_S", 5.0)
+    monkeypatch.setattr(eviction, "EVICTION_WAIT_S", 5.0)
     rig = Rig(topic())
     refused = iter([409, 409])
     rig.fake.fail = lambda method, _path: next(refused, 0) if method == "POST" else 0
