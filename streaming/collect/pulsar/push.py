@@ -26,7 +26,7 @@ from streaming.collect.pulsar.limits import (
 )
 from streaming.collect.pulsar.metrics import CollectMetrics
 from streaming.collect.pulsar.notes import Note, Notes
-from streaming.collect.pulsar.rest import Rest, RestError
+from streaming.collect.pulsar.rest import Rest, RestError, answer_of
 
 logger = logging.getLogger("weir.collect")
 
@@ -179,15 +179,12 @@ class Pusher:
 
     async def look(self, slots: Iterable[Slot]) -> dict[Slot, Rates | RestError | None]:
         """What limiters hold now, whoever set them."""
-
-        async def one(slot: Slot) -> Rates | RestError | None:
-            try:
-                return rates_in(await self._rest.get(slot.path))
-            except RestError as failure:
-                return failure
-
         asked = list(slots)
-        return dict(zip(asked, await asyncio.gather(*(one(slot) for slot in asked)), strict=True))
+        answers = await asyncio.gather(*(answer_of(self._rest.get(slot.path)) for slot in asked))
+        return {
+            slot: answer if isinstance(answer, RestError) else rates_in(answer)
+            for slot, answer in zip(asked, answers, strict=True)
+        }
 
     def _may(self, slot: Slot, now_ms: int) -> bool:
         last = self._last_ms.get(slot)

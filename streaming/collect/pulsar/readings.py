@@ -79,9 +79,8 @@ async def read_counters(rest: Rest, source: Source, concerns: Concerns) -> Broke
     if source is Source.STATS:
         return await _by_topics(rest, brokers, concerns)
     reading = BrokerReading(concerns)
-    for broker, found in zip(
-        brokers, await asyncio.gather(*(_page(rest, one, concerns) for one in brokers)), strict=True
-    ):
+    pages = await asyncio.gather(*(answer_of(_page(rest, one, concerns)) for one in brokers))
+    for broker, found in zip(brokers, pages, strict=True):
         if isinstance(found, RestError):
             reading.failures.append(found)
         else:
@@ -90,15 +89,13 @@ async def read_counters(rest: Rest, source: Source, concerns: Concerns) -> Broke
     return reading
 
 
-async def _page(rest: Rest, broker: str, concerns: Concerns) -> dict[Place, Counts] | RestError:
+async def _page(rest: Rest, broker: str, concerns: Concerns) -> dict[Place, Counts]:
+    text = await rest.text(f"{rest.broker_url(broker)}/metrics/")
     try:
-        text = await rest.text(f"{rest.broker_url(broker)}/metrics/")
         # Of many topics it is some megabytes, and the loop has other things to do.
         return await asyncio.to_thread(counters_in, text, broker_name(broker), concerns)
-    except RestError as failure:
-        return failure
     except (ValueError, OverflowError) as error:
-        return RestError(f"GET {broker}/metrics/: not in the form of Prometheus: {error}", None)
+        raise RestError(f"GET {broker}/metrics/: not in the form of Prometheus: {error}", None) from error
 
 
 def counters_in(text: bytes, broker: str, concerns: Concerns) -> dict[Place, Counts]:

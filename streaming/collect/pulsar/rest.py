@@ -235,19 +235,23 @@ class Rest:
             # Of the whole answer: one that trickles would never end.
             async with asyncio.timeout(self._terms.timeout_s):
                 for _ in range(HOPS_MAX):
-                    self._check_heard(url, where)
+                    if _origin(url) in self._silent:
+                        raise Unheard(f"{where}: {_whom(url)} did not answer a moment ago", None)
                     status, answer, onward = await self._ask(method, url, body)
                     outcome = str(status)
                     if onward is None:
                         break
-                    url = self._onward(onward, where)
+                    url = onward
+                    if _origin(url) not in self._known:
+                        told = printable(f"{url.scheme}://{_whom(url)}")
+                        raise RestError(
+                            f"{where}: sent on to {told}, which is no broker of this cluster", None
+                        )
                 else:
                     raise RestError(f"{where}: sent on more than {HOPS_MAX} times", None)
         except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError, ssl.SSLError) as error:
             said = printable(str(error)) or type(error).__name__
-            whom = f"{url.host}:{url.port or ''}"
-            message = f"{where}: {whom} does not answer: {said}"
-            raise RestError(message, None, _origin(url)) from error
+            raise RestError(f"{where}: {_whom(url)} does not answer: {said}", None, _origin(url)) from error
         finally:
             self._seen(method, outcome, time.monotonic() - began)
         if status >= 300:
@@ -270,16 +274,6 @@ class Rest:
             onward = answer.headers.get("location") if answer.status_code in _REDIRECTS else None
             said = b"".join(pieces), answer.headers
             return answer.status_code, said, None if onward is None else url.join(onward)
-
-    def _check_heard(self, url: httpx2.URL, where: str) -> None:
-        if _origin(url) in self._silent:
-            raise Unheard(f"{where}: {url.host}:{url.port or ''} did not answer a moment ago", None)
-
-    def _onward(self, url: httpx2.URL, where: str) -> httpx2.URL:
-        if _origin(url) not in self._known:
-            told = printable(f"{url.scheme}://{url.host}:{url.port or ''}")
-            raise RestError(f"{where}: sent on to {told}, which is no broker of this cluster", None)
-        return url
 
     def _renew_token(self) -> bool:
         with contextlib.suppress(WeirError):
@@ -322,6 +316,10 @@ def _base_of(text: str) -> httpx2.URL:
 
 def _origin(url: httpx2.URL) -> Origin:
     return url.scheme, url.host, url.port or (443 if url.scheme == "https" else 80)
+
+
+def _whom(url: httpx2.URL) -> str:
+    return f"{url.host}:{url.port or ''}"
 
 
 def read_token(file: str) -> str:

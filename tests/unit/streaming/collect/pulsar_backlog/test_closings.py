@@ -2,7 +2,7 @@
 
 import pytest
 
-from streaming.collect.pulsar_backlog.closings import Closings
+from streaming.collect.pulsar_backlog.cluster import Closings
 from streaming.collect.pulsar_backlog.readings import Stretch, TopicLog
 
 

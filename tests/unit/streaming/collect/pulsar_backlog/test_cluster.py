@@ -8,8 +8,7 @@ from pulsar_backlog_kit import NOW_MS, FakeBacklogs, FakeTopic, cluster_of, want
 from streaming.collect.backlog.cluster import CannotEvict, Order
 from streaming.collect.pulsar.rest import RestError
 from streaming.collect.pulsar_backlog import cluster
-from streaming.collect.pulsar_backlog.closings import Closings
-from streaming.collect.pulsar_backlog.cluster import PulsarBacklogs
+from streaming.collect.pulsar_backlog.cluster import Closings, PulsarBacklogs
 from streaming.collect.pulsar_backlog.readings import TopicLog
 from streaming.contract.backlog.decisions import EvictionPlan
 from streaming.contract.broker_events import Ledger, Subscription
