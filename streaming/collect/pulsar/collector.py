@@ -34,10 +34,6 @@ from streaming.policy.groups import round_rules
 from streaming.policy.policy_set import PolicySet, Section
 from streaming.policy.topics import namespace_group
 
-NEWCOMER_FRACTION: Final = 0.05
-"""Part of a group's limit for each topic without a limit of its own, as that of a proxy without a share."""
-IDLE_ROUNDS: Final = 3
-"""Rounds without traffic after which a topic's own limit is taken away."""
 PASSES_MAX: Final = 11
 """At the stop those for newcomers are taken away first, then those of topics until ten of a namespace have
 failed: each may take long."""
@@ -111,7 +107,7 @@ class Collector:
         self._name, self._push, self._metrics = name, push, metrics
         self._shares = Shares()
         self._differences = Differences(settings.topics_max)
-        self._planner = Planner(NEWCOMER_FRACTION, IDLE_ROUNDS)
+        self._planner = Planner()
         self._told: dict[str, set[str]] = {}
         self._brokers: set[str] = set()
         self._number = 0

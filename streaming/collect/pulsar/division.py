@@ -20,6 +20,8 @@ from streaming.laws.shares.law import FULL_USE, ROOM, divide, water_level
 InForce = Callable[[Target, int], tuple[float | None, bool]]
 """A target and a dimension -> the rate of one partition that Pulsar holds now, per second (None: no limit),
 and whether it is the target's own."""
+NEWCOMER_FRACTION: Final = 0.05
+"""Part of a group's limit for each topic without a limit of its own, as that of a proxy without a share."""
 _OWN_FROM: Final = FULL_USE
 """From this part of what a newcomer may use on, a topic gets a limit of its own: a lower one is no help,"""
 _OWN_TO: Final = 0.5
@@ -28,19 +30,14 @@ _MOST_OF_IT: Final = 0.9
 
 
 class Division:
-    """Divides pools, round by round.
+    """Divides pools, round by round."""
 
-    Args:
-        newcomer_fraction: part of a group's limit that a topic without a limit of its own may use.
-    """
-
-    def __init__(self, newcomer_fraction: float) -> None:
-        self._fraction = newcomer_fraction
+    def __init__(self) -> None:
         self._last: dict[tuple[str, int, str], dict[Target, float]] = {}
 
     def newcomer(self, pool: str, limit: float) -> float:
         """What a topic without a limit of its own may use, per second; of a rate across brokers all of it."""
-        return limit if pool.startswith(DISPATCH_GROUP_PREFIX) else self._fraction * limit
+        return limit if pool.startswith(DISPATCH_GROUP_PREFIX) else NEWCOMER_FRACTION * limit
 
     def rates(
         self, pool: Pool, dimension: int, shares: Shares, in_force: InForce, now_ms: int
@@ -138,7 +135,7 @@ class Division:
             return {}
         shares = divide(
             # Ever so little is left, or nothing could be divided.
-            max(share - small, share * self._fraction, 1e-9),
+            max(share - small, share * NEWCOMER_FRACTION, 1e-9),
             np.array([used for _, used, _, _ in members]),
             np.array([full for _, _, full, _ in members], dtype=np.bool_),
             np.array([had for _, _, _, had in members]),

@@ -1,7 +1,9 @@
 """What Pulsar's limiters should hold now: by policies, shares and what passed."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
 
 from streaming.collect.pulsar.counters import Passage
 from streaming.collect.pulsar.division import Division
@@ -14,7 +16,9 @@ from streaming.policy.groups import group_limits
 from streaming.policy.policy_set import UNLIMITED, PolicySet, Section
 from streaming.policy.topics import RateKind, namespace_group
 
-_KIND_OF = {RateKind.TOPIC: Kind.DISPATCH, RateKind.SUBSCRIPTION: Kind.SUBSCRIPTION}
+IDLE_ROUNDS: Final = 3
+"""Rounds without traffic after which a topic's own limit is taken away."""
+_KIND_OF: Final = {RateKind.TOPIC: Kind.DISPATCH, RateKind.SUBSCRIPTION: Kind.SUBSCRIPTION}
 
 
 @dataclass(slots=True)
@@ -39,15 +43,10 @@ class Plan:
 
 
 class Planner:
-    """Makes plans, round by round.
+    """Makes plans, round by round."""
 
-    Args:
-        newcomer_fraction, idle_rounds: of the settings.
-    """
-
-    def __init__(self, newcomer_fraction: float, idle_rounds: int) -> None:
-        self._division = Division(newcomer_fraction)
-        self._idle_rounds = idle_rounds
+    def __init__(self) -> None:
+        self._division = Division()
         self._idle: dict[Slot, int] = {}
 
     def plan(
@@ -67,9 +66,7 @@ class Planner:
             # What Pulsar holds of ours is taken back.
             return plan
 
-        def in_force(target: Target, dimension: int) -> tuple[float | None, bool]:
-            return _in_force(pushed, target, dimension)
-
+        in_force = partial(_in_force, pushed)
         for pool in plan.pools.values():
             if pool.limits.shadow:
                 continue
@@ -126,9 +123,7 @@ class Planner:
                 if fixed is not None:
                     plan.want(Slot(namespace, "", "", kind), fixed)
 
-    def _keep(
-        self, plan: Plan, policies: PolicySet, pushed: Mapping[Slot, Rates], passed: Passage
-    ) -> None:
+    def _keep(self, plan: Plan, policies: PolicySet, pushed: Mapping[Slot, Rates], passed: Passage) -> None:
         """A topic's own limit stays for some rounds without traffic, unless its policy is gone.
 
         What nobody has told of may have traffic, which must not fall back on what is there for newcomers.
@@ -142,7 +137,7 @@ class Planner:
             target = slot.topic, slot.subscription
             heard = target not in silent and (passed.whole or target in told)
             rounds = self._idle.get(slot, 0) + heard
-            if rounds < self._idle_rounds and _is_shared(policies, slot):
+            if rounds < IDLE_ROUNDS and _is_shared(policies, slot):
                 idle[slot] = rounds
                 plan.held.add(slot)
         self._idle = idle
@@ -194,33 +189,23 @@ def _add_fixed(plan: Plan, policies: PolicySet, slot: Slot) -> None:
         plan.want(slot, _of_limit(limit))
 
 
-def _add_topic(plan: Plan, topic: str, value: Mapping[str, object]) -> None:
+def _add_topic(plan: Plan, topic: str, value: Mapping[str, Any]) -> None:
     """The rates that a topic's own entry sets."""
-    for slot, rate in _rates_of_entry(topic, value):
-        fixed = _fixed(rate)
+    rates = {("", kind): value.get(rate_kind) for rate_kind, kind in _KIND_OF.items()}
+    for name, one in value.get("subscriptions", {}).items():
+        rates[name, Kind.SUBSCRIPTION] = one.get("dispatchRate")
+    for (subscription, kind), rate in rates.items():
+        slot, fixed = Slot(namespace_of(topic), topic, subscription, kind), _fixed(rate)
         # A part of a rate across brokers, once there is one, is what holds.
         if fixed is not None and slot not in plan.wanted:
             plan.want(slot, fixed)
 
 
-def _rates_of_entry(
-    topic: str, value: Mapping[str, object]
-) -> Iterator[tuple[Slot, Mapping[str, int] | None]]:
-    namespace = namespace_of(topic)
-    for rate_kind, kind in _KIND_OF.items():
-        yield Slot(namespace, topic, "", kind), value.get(rate_kind)  # type: ignore[misc]
-    subscriptions = value.get("subscriptions", {})
-    assert isinstance(subscriptions, Mapping)
-    for name, one in subscriptions.items():
-        yield Slot(namespace, topic, name, Kind.SUBSCRIPTION), one.get("dispatchRate")
-
-
 def _is_shared(policies: PolicySet, slot: Slot) -> bool:
     """Whether some group that is enforced still limits what the slot does."""
-    for name in groups_of(policies, Target(slot.topic, slot.subscription)):
-        limits = group_limits(policies, name)
-        dimensions = (0, 1) if slot.kind is Kind.PUBLISH else (2, 3)
-        enforced = limits is not None and not limits.shadow
-        if limits is not None and enforced and any(limits.rates[one] is not None for one in dimensions):
-            return True
-    return False
+    dimensions = slice(0, 2) if slot.kind is Kind.PUBLISH else slice(2, 4)
+    names = groups_of(policies, Target(slot.topic, slot.subscription))
+    return any(
+        limits is not None and not limits.shadow and any(one is not None for one in limits.rates[dimensions])
+        for limits in (group_limits(policies, name) for name in names)
+    )

@@ -40,7 +40,7 @@ def plan(
     planner: Planner | None = None,
 ) -> Plan:
     """One round at time 0."""
-    planner = planner or Planner(0.05, 3)
+    planner = planner or Planner()
     return planner.plan(PolicySet(entries), passed(counts), shares or Shares(), pushed or {}, 0)
 
 
@@ -64,7 +64,7 @@ def test_a_share_is_divided_as_the_law_divides_a_limit() -> None:
     """In proportion at first; then half-way to fairness where both use all they have."""
     shares = Shares()
     shares.take("g", "b1", {"publishRateInMsgs": 60.0}, 1, ours=True)
-    planner = Planner(0.05, 3)
+    planner = Planner()
     made = plan(GROUP, published("b1", (T1, 80), (T2, 40)), None, shares, planner)
     assert msgs(made) == {T1: 40.0, T2: 20.0}
     pushed = {own(T1): Rates(40, -1), own(T2): Rates(20, -1)}
@@ -75,7 +75,7 @@ def test_a_share_is_divided_as_the_law_divides_a_limit() -> None:
 
 def test_a_share_of_nothing_lets_next_to_nothing_pass() -> None:
     """Round by round: no job decides it, but who may write decisions can, and it ended the collector."""
-    planner, shares = Planner(0.05, 3), Shares()
+    planner, shares = Planner(), Shares()
     shares.take("g", "b1", {"publishRateInMsgs": 0.0}, 1, ours=True)
     for _ in range(2):
         made = plan(GROUP, published("b1", (T1, 40)), {own(T1): Rates(1, -1)}, shares, planner)
@@ -109,7 +109,7 @@ def test_a_topic_whose_name_only_looks_like_a_partition_has_a_limit_of_its_own()
 
 def test_who_uses_little_since_it_may_not_use_more_is_no_newcomer() -> None:
     """Its way up is the law's: half-way to a fair part."""
-    planner, shares = Planner(0.05, 3), Shares()
+    planner, shares = Planner(), Shares()
     shares.take("g", "b1", {"publishRateInMsgs": 100.0}, 1, ours=True)
     plan(GROUP, published("b1", (T1, 400), (T2, 10)), None, shares, planner)
     pushed = {own(T1): Rates(97, -1), own(T2): Rates(1, -1)}
@@ -126,7 +126,7 @@ def test_a_newcomer_goes_half_way_to_a_fair_part_at_once() -> None:
 
 def test_a_topic_without_traffic_keeps_its_limit_for_some_rounds() -> None:
     """Then it is a newcomer again; so is one that uses less than half of what a newcomer may."""
-    planner, pushed = Planner(0.05, 3), {own(T1): Rates(50, -1), NAMESPACE: Rates(5, -1)}
+    planner, pushed = Planner(), {own(T1): Rates(50, -1), NAMESPACE: Rates(5, -1)}
     for _ in range(2):
         assert own(T1) in plan(GROUP, published("b1", (T1, 1)), pushed, None, planner).held
     assert own(T1) not in plan(GROUP, {}, pushed, None, planner).held
@@ -134,7 +134,7 @@ def test_a_topic_without_traffic_keeps_its_limit_for_some_rounds() -> None:
 
 def test_a_topic_that_nobody_has_told_of_keeps_its_limit() -> None:
     """Its broker does not answer the collector, and may serve its clients: it is no newcomer."""
-    planner, pushed = Planner(0.05, 3), {own(T1): Rates(50, -1), NAMESPACE: Rates(5, -1)}
+    planner, pushed = Planner(), {own(T1): Rates(50, -1), NAMESPACE: Rates(5, -1)}
     silent = Passage(
         period_ms={}, counts={}, restarted=0, unknown=0, unheard=frozenset({(f"{T1}-partition-0", "")})
     )
@@ -145,7 +145,7 @@ def test_a_topic_that_nobody_has_told_of_keeps_its_limit() -> None:
 
 def test_a_topic_that_nobody_has_told_of_since_the_start_keeps_its_limit() -> None:
     """Its broker has not answered this run of the collector yet; one that is told to be idle is."""
-    planner, pushed = Planner(0.05, 3), {own(T1): Rates(50, -1), own(T2): Rates(50, -1)}
+    planner, pushed = Planner(), {own(T1): Rates(50, -1), own(T2): Rates(50, -1)}
     counts = published("b2", (T2, 0))
     some = Passage(period_ms={"b2": 1_000}, counts=counts, restarted=0, unknown=0, whole=False)
     held = [planner.plan(PolicySet(GROUP), some, Shares(), pushed, 0).held for _ in range(3)]
@@ -158,7 +158,7 @@ def test_newcomers_of_a_namespace_that_nobody_has_told_of_stay_limited(whole: bo
     entries = {"resourcegroups.g": {"publishRateInMsgs": 100}, "tenants.a": {"resourcegroup": "g"}}
     unheard = frozenset({(T1, "")}) if whole else frozenset[tuple[str, str]]()
     silent = Passage(period_ms={}, counts={}, restarted=0, unknown=0, unheard=unheard, whole=whole)
-    planner, pushed = Planner(0.05, 3), {NAMESPACE: Rates(5, -1)}
+    planner, pushed = Planner(), {NAMESPACE: Rates(5, -1)}
     made = planner.plan(PolicySet(entries), silent, Shares(), pushed, 0)
     assert made.wanted == {NAMESPACE: LimiterRate(5.0, None, True)}
     assert planner.plan(PolicySet({}), silent, Shares(), pushed, 0).wanted == {}
