@@ -29,7 +29,7 @@ from benchmarks.kit.stack import Stack, work_dir
 from streaming.collect.backlog.cluster import RoundQuestion
 from streaming.collect.kafka import groups
 from streaming.collect.kafka.cluster import KafkaCluster
-from streaming.collect.kafka.settings import KafkaBacklogSettings
+from streaming.collect.settings import KafkaBacklogSettings
 from streaming.contract.errors import WeirError
 from streaming.contract.namespaces import Namespaces
 from streaming.contract.topics import Cluster, Topics

@@ -6,9 +6,7 @@ from enforcer.control.settings import AdminSettings
 from enforcer.core.settings import ProxySettings
 from enforcer.http.settings import HttpSettings
 from enforcer.pulsar.settings import PulsarSettings
-from streaming.collect.backlog.settings import BacklogSettings
-from streaming.collect.kafka.settings import KafkaBacklogSettings
-from streaming.collect.settings import PulsarCollectSettings
+from streaming.collect.settings import BacklogSettings, KafkaBacklogSettings, PulsarCollectSettings
 from streaming.job.spark.settings import JobSettings
 from streaming.policy.settings import render_section
 from weir.settings import CollectSettings, KafkaSettings, LocalSettings

@@ -3,9 +3,11 @@
 Two collectors of one cluster would report everything twice and push against each other. Kafka has one
 producer per transactional id: whoever comes later ends the one before (KIP-98). So reports are written in
 transactions whose id names the cluster, and a collector that may not write any more learns it with its next
-report.
+report. It ends, or stands by while the other one is at work: else they would take turns.
 """
 
+import asyncio
+import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
@@ -13,16 +15,26 @@ from typing import Any, Final, Self
 
 import orjson
 from confluent_kafka import KafkaException
+from kafka.errors import KafkaError, TransactionalIdNotFoundError
 
 from streaming.contract.errors import TakenOver, WeirError
+from streaming.contract.printable import printable
 from streaming.contract.topics import Cluster
+from streaming.kafka_io.admin_client import AdminClient
 from streaming.kafka_io.reader import reason_of
 from streaming.kafka_io.writer import OVER, Learn, NotWritten, Record, Transactions
+
+logger = logging.getLogger("weir.collect")
 
 RECORD_BYTES: Final = 900_000
 DOUBT_TIMES: Final = 3
 """For so many limits of a step after a failure who ends us may be ourselves: a broker that comes back still
 finds what we asked before, takes it for a producer that starts, and ends the one that has started since."""
+QUIET_S: Final = 180.0
+"""The least time of silence that is taken for the other one's end."""
+_INTERVALS: Final = 3
+_LOOK_S: Final = 10.0
+_LIMIT_MS: Final = 10_000
 
 
 class Reports:
@@ -106,6 +118,48 @@ class Reports:
     def __exit__(self, *_: object) -> None:
         if self._transactions is not None:
             self._transactions.close()
+
+
+async def stand_by(cluster: Cluster, taken: TakenOver, interval_s: float) -> None:
+    """Return once whoever has taken over has written nothing for so long.
+
+    Args:
+        cluster: where it writes.
+        taken: what was told of it.
+        interval_s: between two of its reports; three of them are waited for, and three minutes at least.
+    """
+    quiet_s = max(QUIET_S, _INTERVALS * interval_s)
+    logger.warning("%s until that one has been silent for %.0f s", printable(str(taken)), quiet_s)
+    seen, since_s = None, time.monotonic()
+    while time.monotonic() - since_s < quiet_s:
+        await asyncio.sleep(_LOOK_S)
+        try:
+            found = await asyncio.to_thread(last_begun_ms, cluster, taken.lease)
+        except WeirError:
+            # Where we cannot ask, that one need not be silent.
+            since_s = time.monotonic()
+            continue
+        if found != seen:
+            seen, since_s = found, time.monotonic()
+    logger.warning("the other collector is silent; this one takes over as %s", taken.lease)
+
+
+def last_begun_ms(cluster: Cluster, lease: str) -> int:
+    """When the newest transaction of a transactional id began, by its broker; -1: there is none.
+
+    Raises:
+        WeirError: Kafka does not tell.
+    """
+    try:
+        admin = AdminClient(cluster=cluster, timeout_ms=_LIMIT_MS)
+        try:
+            return int(admin.describe_transactions([lease])[lease].transaction_start_time_ms)
+        finally:
+            admin.close()
+    except TransactionalIdNotFoundError:
+        return -1
+    except (KafkaError, OSError, ValueError) as error:
+        raise WeirError(f"{cluster.bootstrap} does not tell who writes as {lease}: {error}") from error
 
 
 def records(event: Mapping[str, Any], name: str, size_max: int = RECORD_BYTES) -> Iterator[dict[str, Any]]:

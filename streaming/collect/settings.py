@@ -1,4 +1,4 @@
-"""Section `collect_pulsar:` of weir.yaml: how Pulsar's brokers are read, and what is pushed into them."""
+"""Sections of weir.yaml: `collect_pulsar:`, `collect_kafka:` and, of backlogs on both, `backlog:`."""
 
 from enum import StrEnum
 
@@ -22,7 +22,7 @@ class AtStop(StrEnum):
 
 
 class PulsarCollectSettings(Settings):
-    """The collector of Pulsar's usage, which can push limits into Pulsar's own limiters."""
+    """The collector of Pulsar's usage: how brokers are read, and what is pushed into their own limiters."""
 
     admin: str = setting("http://127.0.0.1:8080", "base URL of Pulsar's admin API; --admin wins over it")
     cluster: str = setting("", "name of the Pulsar cluster; empty: as its brokers say (clusterName)")
@@ -45,3 +45,34 @@ class PulsarCollectSettings(Settings):
         100_000, "topics and subscriptions whose counters are kept; others are counted", minimum=1
     )
     at_stop: AtStop = setting(AtStop.KEEP, "what becomes of pushed limits when the collector stops")
+
+
+class KafkaBacklogSettings(Settings):
+    """The collector of a Kafka cluster's backlogs."""
+
+    look_timeout_ms: int = setting(
+        30_000, "limit of reading the whole cluster, ms; what is not read by then is left out", minimum=1_000
+    )
+
+
+class BacklogSettings(Settings):
+    """The collectors of backlogs. How often they look is a policy: `backlogQuotaCheckIntervalInSeconds`."""
+
+    enabled: bool = setting(
+        True, "look after backlogs: report them, and evict where a quota has `actions: true`"
+    )
+    cluster: str = setting(
+        "",
+        "what a Kafka cluster is called in metrics and actions; empty: its own id. Pulsar's name is"
+        " collect_pulsar.cluster",
+    )
+    order_timeout_ms: int = setting(
+        15_000,
+        "limit of each step of an eviction, ms; what was begun or left without an answer so long ago is"
+        " settled",
+        minimum=100,
+    )
+    topic_metrics: bool = setting(
+        True, "metrics of each topic, as Pulsar's exposeTopicLevelMetricsInPrometheus; else of each namespace"
+    )
+    metrics_topics_max: int = setting(5_000, "topics that metrics show; the others are counted", minimum=1)

@@ -46,7 +46,7 @@ from enforcer.host.server import ProxyConfig
 from streaming.collect.backlog.action_log import ActionLog
 from streaming.collect.backlog.cluster import Order, RoundQuestion
 from streaming.collect.kafka.cluster import KafkaCluster
-from streaming.collect.kafka.settings import KafkaBacklogSettings
+from streaming.collect.settings import KafkaBacklogSettings
 from streaming.contract.backlog.decisions import EvictionPlan
 from streaming.contract.namespaces import Namespaces
 from streaming.contract.topics import Cluster, Topics

@@ -9,8 +9,7 @@ import orjson
 import pytest
 from cluster_kit import Cluster, fresh
 
-from streaming.collect.reports import DOUBT_TIMES, Reports
-from streaming.collect.standby import last_begun_ms
+from streaming.collect.reports import DOUBT_TIMES, Reports, last_begun_ms
 from streaming.contract.errors import TakenOver, WeirError
 from streaming.contract.topics import Cluster as Home
 from streaming.contract.topics import Topics

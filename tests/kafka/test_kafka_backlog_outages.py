@@ -19,7 +19,7 @@ from streaming.collect.backlog.cluster import CannotEvict
 from streaming.collect.kafka import actor, connection
 from streaming.collect.kafka.cluster import KafkaCluster
 from streaming.collect.kafka.connection import Connection, Unanswered
-from streaming.collect.kafka.settings import KafkaBacklogSettings
+from streaming.collect.settings import KafkaBacklogSettings
 from streaming.contract.errors import WeirError
 from streaming.contract.namespaces import Namespaces
 from streaming.contract.topics import Cluster

@@ -17,7 +17,7 @@ from streaming.collect.backlog.cluster import (
 )
 from streaming.collect.backlog.collector import BacklogCollector
 from streaming.collect.backlog.metrics import BacklogMetrics
-from streaming.collect.backlog.settings import BacklogSettings
+from streaming.collect.settings import BacklogSettings
 from streaming.contract.backlog.actions import BacklogAction, Position
 from streaming.contract.backlog.decisions import TTL_MS, BacklogDecision, backlog_decision
 from streaming.contract.broker_events import Backlog, Ledger, Subscription

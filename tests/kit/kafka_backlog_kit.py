@@ -15,7 +15,7 @@ from kafka.structs import OffsetAndMetadata
 
 from streaming.collect.backlog.cluster import Eviction, Order, RoundQuestion, RoundResult
 from streaming.collect.kafka.cluster import KafkaCluster
-from streaming.collect.kafka.settings import KafkaBacklogSettings
+from streaming.collect.settings import KafkaBacklogSettings
 from streaming.contract.backlog.actions import Position
 from streaming.contract.backlog.decisions import EvictionPlan
 from streaming.contract.broker_events import Backlog

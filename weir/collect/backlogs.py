@@ -16,9 +16,8 @@ from streaming.collect.backlog.collector import BacklogCollector, Outcome
 from streaming.collect.backlog.metrics import BacklogMetrics
 from streaming.collect.backlog.open_orders import READ_BACK_MS
 from streaming.collect.backlog.packed_reports import write_reports
-from streaming.collect.backlog.settings import BacklogSettings
-from streaming.collect.reports import Reports
-from streaming.collect.standby import stand_by
+from streaming.collect.reports import Reports, stand_by
+from streaming.collect.settings import BacklogSettings
 from streaming.contract.broker_events import Backlog
 from streaming.contract.errors import TakenOver, WeirError
 from streaming.contract.printable import printable

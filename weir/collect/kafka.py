@@ -10,9 +10,8 @@ from typing import Any, Final
 
 from prometheus_client import CollectorRegistry
 
-from streaming.collect.backlog.settings import BacklogSettings
 from streaming.collect.kafka.cluster import KafkaCluster
-from streaming.collect.kafka.settings import KafkaBacklogSettings
+from streaming.collect.settings import BacklogSettings, KafkaBacklogSettings
 from streaming.contract.errors import WeirError
 from streaming.contract.namespaces import Namespaces
 from streaming.contract.topics import Cluster

@@ -12,7 +12,6 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, Final
 
-from streaming.collect.backlog.settings import BacklogSettings
 from streaming.collect.pulsar.collector import Collector, Outcome, Round
 from streaming.collect.pulsar.limits import Rates, Slot
 from streaming.collect.pulsar.metrics import CollectMetrics
@@ -20,9 +19,8 @@ from streaming.collect.pulsar.notes import Notes
 from streaming.collect.pulsar.push import Change, Pusher, PushTerms, Result
 from streaming.collect.pulsar.rest import Rest, RestError, RestTerms, check_terms
 from streaming.collect.pulsar_backlog.cluster import PulsarBacklogs
-from streaming.collect.reports import Reports
-from streaming.collect.settings import AtStop, PulsarCollectSettings
-from streaming.collect.standby import stand_by
+from streaming.collect.reports import Reports, stand_by
+from streaming.collect.settings import AtStop, BacklogSettings, PulsarCollectSettings
 from streaming.contract.decisions import Share
 from streaming.contract.errors import TakenOver, WeirError
 from streaming.contract.printable import printable

@@ -63,8 +63,7 @@ def _run_pulsar(args: argparse.Namespace) -> int:
     """Collect until a signal; raises WeirError as `serve` does."""
     forget_ready_file(args.ready_file, args.metrics)
     # Here and not above: `weir --help` must load neither an HTTP nor a Kafka client.
-    from streaming.collect.backlog.settings import BacklogSettings
-    from streaming.collect.settings import PulsarCollectSettings
+    from streaming.collect.settings import BacklogSettings, PulsarCollectSettings
     from weir.collect.pulsar import rest_terms, serve
     from weir.stack.topics import check_topics
 
@@ -83,8 +82,7 @@ def _run_kafka(args: argparse.Namespace) -> int:
     forget_ready_file(args.ready_file, args.metrics)
     # Here and not above: `weir --help` must not load a Kafka client.
     from enforcer.core.settings import ProxySettings
-    from streaming.collect.backlog.settings import BacklogSettings
-    from streaming.collect.kafka.settings import KafkaBacklogSettings
+    from streaming.collect.settings import BacklogSettings, KafkaBacklogSettings
     from streaming.contract.namespaces import Namespaces
     from weir.collect.kafka import serve
 

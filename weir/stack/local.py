@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from enforcer.core.security.tls import TlsSettings
-from streaming.collect.backlog.settings import BacklogSettings
+from streaming.collect.settings import BacklogSettings
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster, Topics
 from streaming.kafka_io.threads import Threads

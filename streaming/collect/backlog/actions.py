@@ -18,7 +18,7 @@ from streaming.collect.backlog.metrics import BacklogMetrics
 from streaming.collect.backlog.open_orders import OpenOrders, decision_of
 from streaming.collect.backlog.plans import Plan, plan_of
 from streaming.collect.backlog.report_names import ReportNames
-from streaming.collect.backlog.settings import BacklogSettings
+from streaming.collect.settings import BacklogSettings
 from streaming.contract.backlog.actions import BEGUN, DONE, FAILED, BacklogAction
 from streaming.contract.backlog.decisions import BacklogDecision, EvictionPlan
 from streaming.contract.errors import WeirError

@@ -17,7 +17,7 @@ from typing import Final
 
 from streaming.collect.backlog.cluster import BacklogCluster, now_ms
 from streaming.collect.backlog.metrics import BacklogMetrics
-from streaming.collect.backlog.settings import BacklogSettings
+from streaming.collect.settings import BacklogSettings
 from streaming.contract.backlog.actions import BEGUN, DONE, ENDED, FAILED, BacklogAction
 from streaming.contract.errors import WeirError
 from streaming.contract.printable import printable

@@ -22,7 +22,7 @@ from streaming.collect.kafka.partitions import (
     places,
 )
 from streaming.collect.kafka.publish_times import PublishTimes, Spot
-from streaming.collect.kafka.settings import KafkaBacklogSettings
+from streaming.collect.settings import KafkaBacklogSettings
 from streaming.contract.broker_events import Backlog, Subscription
 from streaming.contract.errors import WeirError
 from streaming.contract.namespaces import Namespaces

@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from kafka.errors import KafkaConnectionError
 
-from streaming.collect import standby as module
-from streaming.collect.standby import QUIET_S, last_begun_ms, stand_by
+from streaming.collect import reports as module
+from streaming.collect.reports import QUIET_S, last_begun_ms, stand_by
 from streaming.contract.errors import TakenOver, WeirError
 from streaming.contract.topics import Cluster, Topics
 
@@ -28,7 +29,7 @@ class Other:
         self._told: Iterator[int | None] = iter(told)
         self._last: int | None = -1
         monkeypatch.setattr(module, "_LOOK_S", 0)
-        monkeypatch.setattr(module, "_now_s", lambda: self.now_s)
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: self.now_s))
         monkeypatch.setattr(module, "last_begun_ms", self._look)
 
     def _look(self, _cluster: Cluster, lease: str) -> int:

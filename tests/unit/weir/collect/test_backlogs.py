@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from streaming.collect.backlog.settings import BacklogSettings
+from streaming.collect.settings import BacklogSettings
 from streaming.contract.errors import TakenOver
 from streaming.contract.topics import Cluster, Topics
 from weir.collect import backlogs as module

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from streaming.collect.backlog.settings import BacklogSettings
+from streaming.collect.settings import BacklogSettings
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster
 from weir.foreground import StopSignal
