@@ -143,9 +143,9 @@ async def collect_of_pulsar(login: dict[str, str]) -> None:
     cluster = Cluster(bootstrap=bootstrap, topics=topics, client=login)
     policies = PolicyFeed(cluster, lambda: unusable.append(None))
     read = partial(shares_in, policies.clock.now_ms)
-    shares = DecisionFeed(cluster, read, lambda _share: None, lambda: unusable.append(None))
+    shares = DecisionFeed(cluster, read, lambda _share: None, lambda: unusable.append(None), 60_000)
     await policies.start()
-    await shares.start(60_000)
+    await shares.start()
     await policies.stop()
     await shares.stop()
     assert unusable == []

@@ -5,7 +5,6 @@ import logging
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from typing import Final
 
 from prometheus_client import CollectorRegistry
@@ -32,23 +31,9 @@ AGAIN_S: Final = 5.0
 """Pause before another attempt to start."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterWatch:
-    """A cluster to look after.
-
-    Attributes:
-        kind: `kafka` or `pulsar`.
-        name: its own, in labels, in ids and in the right to be its only collector.
-        backlogs: reads and relieves it.
-    """
-
-    kind: str
-    name: str
-    backlogs: BacklogCluster
-
-
-Watch = Callable[[AsyncExitStack], Awaitable[ClusterWatch]]
-"""Finds the cluster; what is to be closed goes on the stack. Raises WeirError while it does not answer."""
+Watch = Callable[[AsyncExitStack], Awaitable[tuple[str, BacklogCluster]]]
+"""Finds the cluster: its name, and what reads and relieves it; what is to be closed goes on the stack. Raises
+WeirError while it does not answer."""
 
 
 class BacklogPart:
@@ -56,6 +41,7 @@ class BacklogPart:
 
     Args:
         cluster: where Weir's topics are.
+        kind: `kafka` or `pulsar`, which the cluster is that is looked after.
         settings: of backlogs.
         registry: for metrics.
         watch: finds the cluster that is looked after.
@@ -66,6 +52,7 @@ class BacklogPart:
     def __init__(
         self,
         cluster: Cluster,
+        kind: str,
         settings: BacklogSettings,
         registry: CollectorRegistry,
         watch: Watch,
@@ -73,7 +60,7 @@ class BacklogPart:
         *,
         stand_by: bool,
     ) -> None:
-        self._cluster, self._settings, self._watch = cluster, settings, watch
+        self._cluster, self._kind, self._settings, self._watch = cluster, kind, settings, watch
         self._registry, self._checked, self._stand_by = registry, checked, stand_by
         self._metrics: BacklogMetrics | None = None
 
@@ -112,13 +99,12 @@ class BacklogPart:
 
     async def _start(self, stack: AsyncExitStack, *, once: bool) -> BacklogCollector:
         cluster, settings = self._cluster, self._settings
-        watched = await self._watch(stack)
-        actor = f"collect-{watched.kind}-{watched.name}"
-        lease = f"{cluster.topics.usage}-backlog-{watched.kind}-{watched.name}{'-once' if once else ''}"
+        name, backlogs = await self._watch(stack)
+        lease = f"{cluster.topics.usage}-backlog-{self._kind}-{name}{'-once' if once else ''}"
         if self._metrics is None:
             self._metrics = BacklogMetrics(
                 self._registry,
-                watched.name,
+                name,
                 topic_metrics=settings.topic_metrics,
                 topics_max=settings.metrics_topics_max,
             )
@@ -128,7 +114,9 @@ class BacklogPart:
             metrics.dropped_decisions.labels("unusable").inc()
 
         policies = PolicyFeed(cluster, unusable)
-        decisions = DecisionFeed(cluster, backlogs_in, lambda said: collector.take(said), unusable)
+        decisions = DecisionFeed(
+            cluster, backlogs_in, lambda said: collector.take(said), unusable, READ_BACK_MS
+        )
 
         async def stop() -> None:
             await asyncio.gather(policies.stop(), decisions.stop())
@@ -144,8 +132,8 @@ class BacklogPart:
             return await asyncio.to_thread(write_reports, writer, reports)
 
         collector = BacklogCollector(
-            watched.backlogs,
-            f"{actor}-{secrets.token_hex(4)}",
+            backlogs,
+            f"collect-{self._kind}-{name}-{secrets.token_hex(4)}",
             policies.policies,
             write,
             log.write,
@@ -154,5 +142,5 @@ class BacklogPart:
             lambda: decisions.caught_up,
         )
         if not once:
-            decisions.begin(READ_BACK_MS)
+            decisions.begin()
         return collector

@@ -81,6 +81,7 @@ class DecisionFeed(Generic[T]):
         read: what is wanted of a record; tells the second argument of what cannot be used; must not raise.
         take: gets each, in order, in the loop.
         unusable: counts a record that cannot be used.
+        back_ms: what was written so long before the newest record or later is read too.
     """
 
     def __init__(
@@ -89,49 +90,47 @@ class DecisionFeed(Generic[T]):
         read: Callable[[Message, Callable[[str], None]], Sequence[T]],
         take: Callable[[T], None],
         unusable: Callable[[], None],
+        back_ms: int,
     ) -> None:
-        self._properties, self._topic = cluster.properties, cluster.topics.decisions
-        self._read, self._take = read, take
-        self._complaints = Complaints(self._topic, unusable)
-        self._tail: Tail[T] | None = None
+        self._topic = cluster.topics.decisions
+        complaints = Complaints(self._topic, unusable)
 
-    def begin(self, back_ms: int) -> None:
-        """Read what was written so long before the newest record or later, and go on; see `caught_up`."""
-        self._tail = Tail(
-            self._properties,
+        def deliver(found: list[T]) -> None:
+            for one in found:
+                take(one)
+
+        self._tail: Tail[T] = Tail(
+            cluster.properties,
             self._topic,
             from_beginning=False,
             back_ms=back_ms,
             # Our own clock may be ahead of the brokers', and would leave out what was written just now.
             from_newest=True,
-            parse=lambda message: self._read(message, self._complaints),
-            deliver=self._deliver,
+            parse=lambda message: read(message, complaints),
+            deliver=deliver,
         )
+
+    def begin(self) -> None:
+        """Begin to read; see `caught_up`."""
         self._tail.start(asyncio.get_running_loop())
 
-    async def start(self, back_ms: int) -> None:
+    async def start(self) -> None:
         """As `begin`, and wait until what was there has been delivered.
 
         Raises:
             WeirError: not in time.
         """
-        self.begin(back_ms)
-        assert self._tail is not None
+        self.begin()
         await _wait_for(self._tail.caught_up, self._topic)
 
     @property
     def caught_up(self) -> bool:
         """Whether what was there at the beginning has been delivered."""
-        return self._tail is not None and self._tail.caught_up.is_set()
+        return self._tail.caught_up.is_set()
 
     async def stop(self) -> None:
         """End it."""
-        if self._tail is not None:
-            await self._tail.stop(STOP_S)
-
-    def _deliver(self, found: list[T]) -> None:
-        for one in found:
-            self._take(one)
+        await self._tail.stop(STOP_S)
 
 
 def shares_in(now_ms: Callable[[], int], message: Message, unusable: Callable[[str], None]) -> list[Share]:

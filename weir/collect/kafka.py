@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from prometheus_client import CollectorRegistry
 
+from streaming.collect.backlog.cluster import BacklogCluster
 from streaming.collect.kafka.cluster import KafkaCluster
 from streaming.collect.settings import BacklogSettings, KafkaBacklogSettings
 from streaming.contract.errors import WeirError
@@ -20,7 +21,7 @@ from streaming.kafka_io.policy_topic import PolicyLog, Update, differences
 from streaming.kafka_io.policy_turn import change_policies
 from streaming.kafka_io.threads import use_threads
 from streaming.metrics_server import serve_metrics
-from weir.collect.backlogs import BacklogPart, ClusterWatch, Watch
+from weir.collect.backlogs import BacklogPart, Watch
 from weir.foreground import write_ready_file
 from weir.settings import CollectSettings
 from weir.stack.topics import cluster_id
@@ -63,7 +64,9 @@ async def serve(
     if backlog.enabled:
         checked = (lambda: None) if quotas else once_ready
         watch = _watch(cluster, kafka, namespaces, backlog.cluster)
-        part = BacklogPart(cluster, backlog, registry, watch, checked=checked, stand_by=args.stand_by)
+        part = BacklogPart(
+            cluster, "kafka", backlog, registry, watch, checked=checked, stand_by=args.stand_by
+        )
         parts.append(part.once() if args.once else part.run())
     if not parts:
         raise WeirError("nothing to do: collect.quotas_from_kafka and backlog.enabled are both false")
@@ -109,10 +112,10 @@ def collect_once(reader: QuotaReader, cluster: Cluster, timeout_s: float) -> int
 
 
 def _watch(cluster: Cluster, settings: KafkaBacklogSettings, namespaces: Namespaces, own: str) -> Watch:
-    async def watch(stack: AsyncExitStack) -> ClusterWatch:
+    async def watch(stack: AsyncExitStack) -> tuple[str, BacklogCluster]:
         name = own or await asyncio.to_thread(cluster_id, cluster)
         held = KafkaCluster(cluster, settings, namespaces)
         stack.callback(held.close)
-        return ClusterWatch(kind="kafka", name=name, backlogs=held)
+        return name, held
 
     return watch

@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, Final
 
+from streaming.collect.backlog.cluster import BacklogCluster
 from streaming.collect.pulsar.collector import Collector, Outcome, Round
 from streaming.collect.pulsar.limits import Rates, Slot
 from streaming.collect.pulsar.metrics import CollectMetrics
@@ -28,7 +29,7 @@ from streaming.contract.topics import Cluster
 from streaming.kafka_io.threads import use_threads
 from streaming.metrics_server import serve_metrics
 from streaming.policy.groups import LIFE_ROUNDS, round_rules
-from weir.collect.backlogs import BacklogPart, ClusterWatch, Watch
+from weir.collect.backlogs import BacklogPart, Watch
 from weir.collect.feeds import DecisionFeed, PolicyFeed, shares_in
 from weir.foreground import write_ready_file
 from weir.stopping import stop_event, unless, until_stopped
@@ -82,18 +83,18 @@ async def serve(
     parts: list[Coroutine[Any, Any, None]] = []
     if backlog.enabled:
         watch = _watch(terms, settings, metrics)
-        part = BacklogPart(cluster, backlog, metrics.registry, watch, stand_by=args.stand_by)
+        part = BacklogPart(cluster, "pulsar", backlog, metrics.registry, watch, stand_by=args.stand_by)
         parts.append(part.once() if args.once else part.run())
     usage = _Usage(args, settings, cluster, terms, metrics, address, stop)
     await until_stopped(stop, parts, [] if args.no_usage else [usage.run()])
 
 
 def _watch(terms: RestTerms, settings: PulsarCollectSettings, metrics: CollectMetrics) -> Watch:
-    async def watch(stack: AsyncExitStack) -> ClusterWatch:
+    async def watch(stack: AsyncExitStack) -> tuple[str, BacklogCluster]:
         # Connections of its own: of the two parts neither keeps the other waiting.
         rest = await stack.enter_async_context(Rest(terms, metrics.request))
         name = settings.cluster or await _cluster_name(rest)
-        return ClusterWatch(kind="pulsar", name=name, backlogs=PulsarBacklogs(rest, settings))
+        return name, PulsarBacklogs(rest, settings)
 
     return watch
 
@@ -158,12 +159,13 @@ class _Usage:
         def take(share: Share) -> None:
             collector.take_share(share.group, share.broker, share.limits, share.ttl_ms)
 
-        read = partial(shares_in, clock.now_ms)
-        shares = DecisionFeed(cluster, read, take, metrics.unusable_records.inc)
-        stack.push_async_callback(shares.stop)
         await policies.start()
         await collector.meet()
-        await shares.start(LIFE_ROUNDS * round_rules(policies.policies()).interval_ms)
+        back_ms = LIFE_ROUNDS * round_rules(policies.policies()).interval_ms
+        read = partial(shares_in, clock.now_ms)
+        shares = DecisionFeed(cluster, read, take, metrics.unusable_records.inc, back_ms)
+        stack.push_async_callback(shares.stop)
+        await shares.start()
 
     async def _rounds(self) -> None:
         readings = 0

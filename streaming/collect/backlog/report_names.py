@@ -1,13 +1,10 @@
 """The reports of the newest checks, which decisions are made of, by their ids."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
 
 from streaming.contract.broker_events import Backlog
-
-_DIGITS_MAX: Final = 18
-"""Of a number in an id: what has more was not named by us."""
 
 
 class ReportNames:
@@ -19,8 +16,9 @@ class ReportNames:
     """
 
     def __init__(self, name: str, rounds_kept: int) -> None:
-        self._prefix = f"{name}-"
-        self._kept = rounds_kept
+        self._prefix, self._kept = f"{name}-", rounds_kept
+        # A number of more digits was not named by us.
+        self._form = re.compile(rf"{re.escape(self._prefix)}([0-9]{{1,18}})\.([0-9]{{1,18}})")
         self._rounds: dict[int, Sequence[Backlog]] = {}
         self.round = 0
 
@@ -43,12 +41,8 @@ class ReportNames:
 
     def place(self, id: str) -> tuple[int, int] | None:
         """Number of the check and of the report in it; None: no report of this run has this id."""
-        number, dot, k = id.removeprefix(self._prefix).partition(".")
-        if not id.startswith(self._prefix) or not dot:
-            return None
-        if not all(one.isascii() and one.isdigit() and len(one) <= _DIGITS_MAX for one in (number, k)):
-            return None
-        return int(number), int(k)
+        found = self._form.fullmatch(id)
+        return None if found is None else (int(found[1]), int(found[2]))
 
     def report(self, round: int, k: int) -> Backlog | None:
         """A report of a check that is still kept; None: it is not."""

@@ -47,7 +47,8 @@ def test_who_stands_by_goes_on_when_the_other_one_has_ended(
     monkeypatch.setattr(BacklogPart, "_start", start)
     monkeypatch.setattr(module, "stand_by", stand_by)
     monkeypatch.setattr(module, "AGAIN_S", 0)
-    part = BacklogPart(CLUSTER, BacklogSettings(), CollectorRegistry(), lambda _: None, stand_by=waits)  # type: ignore[arg-type,return-value]
+    none: Any = None
+    part = BacklogPart(CLUSTER, "kafka", BacklogSettings(), CollectorRegistry(), none, stand_by=waits)
     with pytest.raises(asyncio.CancelledError if waits else TakenOver):
         asyncio.run(part.run())
     assert stood_by == ([("lease", 90)] if waits else [])
