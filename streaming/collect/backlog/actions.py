@@ -16,8 +16,7 @@ from typing import Any, Final
 from streaming.collect.backlog.cluster import BacklogCluster, CannotEvict, Eviction, NotKnown, Order, now_ms
 from streaming.collect.backlog.metrics import BacklogMetrics
 from streaming.collect.backlog.open_orders import OpenOrders, decision_of
-from streaming.collect.backlog.plans import Plan, plan_of
-from streaming.collect.backlog.report_names import ReportNames
+from streaming.collect.backlog.plans import Plan, ReportNames, plan_of
 from streaming.collect.settings import BacklogSettings
 from streaming.contract.backlog.actions import BEGUN, DONE, FAILED, BacklogAction
 from streaming.contract.backlog.decisions import BacklogDecision, EvictionPlan

@@ -13,7 +13,7 @@ from streaming.collect.backlog.actions import Actions
 from streaming.collect.backlog.cluster import BacklogCluster, RoundQuestion, RoundResult
 from streaming.collect.backlog.metrics import BacklogMetrics
 from streaming.collect.backlog.open_orders import OpenOrders
-from streaming.collect.backlog.report_names import ReportNames
+from streaming.collect.backlog.plans import ReportNames
 from streaming.collect.settings import BacklogSettings
 from streaming.contract.backlog.actions import BacklogAction
 from streaming.contract.backlog.decisions import BacklogDecision

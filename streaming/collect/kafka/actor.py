@@ -30,13 +30,7 @@ _NO_GENERATION = -1
 
 
 class BacklogActor:
-    """Asks and acts.
-
-    Args:
-        connection: the cluster.
-        reader: of partitions.
-        groups: of groups.
-    """
+    """Asks and acts."""
 
     def __init__(self, connection: Connection, reader: PartitionReader, groups: GroupReader) -> None:
         self._connection = connection
@@ -161,13 +155,10 @@ class BacklogActor:
         return await self._groups.state(group, node)
 
     async def move(self, place: Place, group: str, floor: int, target: int) -> None:
-        """Move a group's offset forward, if it is not there already, and see that it was moved.
+        """Move a group's offset forward to `target`, if it is not there already, and see that it was moved.
 
         Args:
-            place: the partition.
-            group: its name.
             floor: how far it had come at least, when that was prepared.
-            target: the offset.
 
         Raises:
             CannotEvict: it was refused, or the group was moved back; nothing was done.

@@ -35,11 +35,7 @@ class Unanswered(WeirError):
 
 
 class Connection:
-    """A cluster's brokers; connects when first used, and anew after `close`.
-
-    Args:
-        cluster: whose they are.
-    """
+    """A cluster's brokers; connects when first used, and anew after `close`."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._options: dict[str, Any] = {

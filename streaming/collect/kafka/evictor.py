@@ -45,23 +45,14 @@ class _Prepared:
 
 
 class KafkaEvictor:
-    """Carries orders out.
-
-    Args:
-        acting: asks the cluster and acts on it.
-        partitions: what the checks have found.
-    """
+    """Carries orders out on what the checks have found (`partitions`); see BacklogCluster."""
 
     def __init__(self, acting: BacklogActor, partitions: Partitions) -> None:
         self._acting, self._partitions = acting, partitions
         self._prepared: OrderedDict[tuple[str, str], _Prepared] = OrderedDict()
 
     async def prepare(self, order: Order) -> Eviction | None:
-        """What carrying it out comes to; None: the group is there already, or has gone.
-
-        Raises:
-            CannotEvict: why not.
-        """
+        """None: the group is there already, or has gone."""
         try:
             return await self._prepare(order)
         except Unanswered as error:
@@ -149,13 +140,10 @@ class KafkaEvictor:
     async def _losers(
         self, place: Place, target: int, planned: Mapping[str, int], groups: Sequence[str]
     ) -> dict[str, Come]:
-        """How far those have come that are behind `target`: DeleteRecords deletes for everybody.
+        """How far those of `groups` have come that are behind `target`: DeleteRecords deletes for everybody.
 
         Args:
-            place: the partition.
-            target: offset from which on records stay.
-            planned: those that are to lose them, and how far they had come at least.
-            groups: that are looked at.
+            planned: those that are to lose records, and how far they had come at least.
 
         Raises:
             CannotEvict: somebody else is behind it.
@@ -178,12 +166,7 @@ class KafkaEvictor:
         return found
 
     async def carry_out(self, eviction: Eviction) -> None:
-        """Do it, and see that it was done.
-
-        Raises:
-            CannotEvict: it was refused; nothing was done.
-            NotKnown: it may have been done.
-        """
+        """Do it, and see that it was done."""
         prepared = self._prepared.pop((eviction.topic, eviction.subscription), None)
         if prepared is None or prepared.eviction != eviction:
             raise CannotEvict("it was not prepared in this run, or prepared again since")
@@ -206,11 +189,7 @@ class KafkaEvictor:
             raise NotKnown(f"it is not known whether it was done: {error}") from error
 
     async def passed(self, topic: str, subscriptions: Sequence[tuple[str, Position]]) -> list[bool | None]:
-        """Whether each has come to a position or further, or what was before it is deleted; None: not known.
-
-        Raises:
-            WeirError: nothing could be read.
-        """
+        """Whether each has come to a position or further, or what was before it is deleted."""
         known = self._partitions.topic(topic)
         if known is None and topic in self._partitions.there:
             raise Unanswered(f"{printable(topic)} could not be read yet")

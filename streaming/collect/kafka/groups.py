@@ -48,28 +48,15 @@ class Come(NamedTuple):
     lag: int = -1
 
     def position(self, end: int) -> int:
-        """The offset that has as many entries behind it as the group has not acknowledged.
-
-        Args:
-            end: of the partition.
-        """
+        """The offset that has as many entries before the partition's `end` as it has not acknowledged."""
         return self.first if self.lag < 0 else max(self.first, end - self.lag)
 
     def since(self, start: int) -> int:
-        """From where on it loses entries, at most: a share group has acknowledged some of them.
-
-        Args:
-            start: where the log begins.
-        """
+        """From where on it loses entries of a log, at most: a share group has acknowledged some of them."""
         return max(start, self.first)
 
     def floor(self, start: int, reported: int) -> int:
-        """Its position at least: lag and end are of two moments, so a share group's is as reported.
-
-        Args:
-            start: where the log begins.
-            reported: its position in the report.
-        """
+        """Its position at least: lag and end are of two moments, so a share group's is as `reported`."""
         return reported if self.lag >= 0 else self.since(start)
 
 
@@ -107,11 +94,7 @@ class CommittedOffsets:
 
 
 class GroupReader:
-    """Asks coordinators, and remembers what each group had.
-
-    Args:
-        connection: the cluster.
-    """
+    """Asks coordinators, and remembers what each group had."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -122,11 +105,7 @@ class GroupReader:
         self._shares: set[str] = set()
 
     async def read(self, metadata: Any) -> CommittedOffsets:
-        """The offsets of all groups.
-
-        Args:
-            metadata: of the brokers, and of all topics.
-        """
+        """The offsets of all groups; `metadata` is of the brokers and of all topics."""
         result = CommittedOffsets()
         nodes = [broker.node_id for broker in metadata.brokers]
         listed, silent = await self.listed(nodes, result.failures)

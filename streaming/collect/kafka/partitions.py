@@ -164,11 +164,7 @@ class Partitions:
 
 
 class PartitionReader:
-    """Asks leaders.
-
-    Args:
-        connection: the cluster.
-    """
+    """Asks leaders."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

@@ -36,11 +36,7 @@ class Spot(NamedTuple):
 
 
 class PublishTimes:
-    """Reads records, and remembers when they were published.
-
-    Args:
-        cluster: that holds them.
-    """
+    """Reads records, and remembers when they were published."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._known: dict[Spot, int] = {}

@@ -42,14 +42,9 @@ class Division:
     def rates(
         self, pool: Pool, dimension: int, shares: Shares, in_force: InForce, now_ms: int
     ) -> dict[Target, float] | None:
-        """The rate of a partition of each target that is to have its own; None: all stays as it is.
+        """The rate of a partition of each target that is to have its own, in a dimension that `pool` limits.
 
-        Args:
-            pool: what passed.
-            dimension: one that it limits.
-            shares: those that stand.
-            in_force: what Pulsar holds.
-            now_ms: time for the shares.
+        None: all stays as it is.
         """
         limit = pool.limits.rates[dimension]
         assert limit is not None

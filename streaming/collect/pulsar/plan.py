@@ -52,15 +52,7 @@ class Planner:
     def plan(
         self, policies: PolicySet, passed: Passage, shares: Shares, pushed: Mapping[Slot, Rates], now_ms: int
     ) -> Plan:
-        """What to do now.
-
-        Args:
-            policies: in force.
-            passed: since the last round.
-            shares: those that stand.
-            pushed: what Pulsar holds of ours.
-            now_ms: time for the shares.
-        """
+        """What to do now, by what passed since the last round and what Pulsar holds of ours (`pushed`)."""
         plan = Plan(pools=pools_of(policies, passed))
         if policies.tracks:
             # What Pulsar holds of ours is taken back.

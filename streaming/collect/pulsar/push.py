@@ -74,14 +74,7 @@ class PushTerms:
 
 
 class Pusher:
-    """What Pulsar holds of ours.
-
-    Args:
-        rest: the admin API.
-        notes: what was pushed before.
-        terms: when to push.
-        metrics: counts what became of it.
-    """
+    """What Pulsar holds of ours."""
 
     def __init__(self, rest: Rest, notes: Notes, terms: PushTerms, metrics: CollectMetrics) -> None:
         self.pushed: dict[Slot, Rates] = {}

@@ -105,12 +105,7 @@ class _Memory:
 
 
 class PulsarBacklogs:
-    """The backlogs of one cluster.
-
-    Args:
-        rest: its admin API.
-        settings: of the section.
-    """
+    """A BacklogCluster: all topics but Pulsar's own."""
 
     def __init__(self, rest: Rest, settings: PulsarCollectSettings) -> None:
         self._rest, self._topics_max = rest, settings.topics_max
@@ -121,11 +116,7 @@ class PulsarBacklogs:
         self._met = False
 
     async def look(self, wants: RoundQuestion) -> RoundResult:
-        """Read all topics, those of Pulsar's own left out.
-
-        Raises:
-            WeirError: nothing could be read.
-        """
+        """Read all topics (see BacklogCluster)."""
         looked = RoundResult()
         self._rest.ask_again()
         await self._meet()
@@ -141,11 +132,7 @@ class PulsarBacklogs:
         return looked
 
     async def prepare(self, order: Order) -> Eviction | None:
-        """What carrying out an order comes to, as things are now; None: there is nothing left to do.
-
-        Raises:
-            CannotEvict: why not.
-        """
+        """What carrying out an order comes to, as things are now."""
         try:
             await self._meet(again=False)
         except RestError as failure:
@@ -153,11 +140,7 @@ class PulsarBacklogs:
         return await self._evictor.prepare(order)
 
     async def passed(self, topic: str, subscriptions: Sequence[tuple[str, Position]]) -> list[bool | None]:
-        """Whether each of these subscriptions of a topic has come to a position, or further; None: not known.
-
-        Raises:
-            WeirError: nothing could be read.
-        """
+        """Whether each of these subscriptions of a topic has come to a position, or further."""
         await self._meet(again=False)
         try:
             log = topic_log(topic, await self._rest.get(f"{topic_path(topic)}/internalStats"))

@@ -47,17 +47,13 @@ class _Held:
 
 
 class Evictor:
-    """Carries out orders.
-
-    Args:
-        rest: the admin API.
-    """
+    """Carries out orders; see BacklogCluster."""
 
     def __init__(self, rest: Rest) -> None:
         self._rest = rest
 
     async def prepare(self, order: Order) -> Eviction | None:
-        """See PulsarBacklogs."""
+        """What carrying it out comes to, as things are now."""
         try:
             return await self._prepare(order)
         except RestError as failure:
@@ -68,12 +64,7 @@ class Evictor:
             raise CannotEvict(printable(str(failure))) from failure
 
     async def carry_out(self, eviction: Eviction) -> None:
-        """Move the subscription, and see that it was.
-
-        Raises:
-            CannotEvict: it was refused, nothing was done.
-            NotKnown: it may have been done.
-        """
+        """Move the subscription, and see that it was."""
         path = f"{topic_path(eviction.topic)}/subscription/{_twice(eviction.subscription)}/expireMessages"
         ledger, entry = eviction.upto
         body = {"ledgerId": ledger, "entryId": entry, "partitionIndex": _partition(eviction.topic)}

@@ -13,11 +13,7 @@ SYSTEM_NAMESPACE: Final = "pulsar/system"
 
 
 class Listing:
-    """The topics of a cluster, round by round.
-
-    Args:
-        rest: the admin API.
-    """
+    """The topics of a cluster, round by round."""
 
     def __init__(self, rest: Rest) -> None:
         self._rest = rest
