@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from streaming.collect.pulsar.counters import NOTHING, Counts, Place, added
 from streaming.collect.pulsar.limits import topic_path
-from streaming.collect.pulsar.rest import Rest, RestError, answer_of, namespace_path, part
+from streaming.collect.pulsar.rest import Rest, RestError, answer_of, namespace_path, part, told
 from streaming.collect.settings import Source
 from streaming.contract.errors import BadEvent
 from streaming.contract.names import TOPIC, namespace_of
@@ -168,16 +168,11 @@ async def _told(
     ask: Callable[[str], Awaitable[Any]], reading: BrokerReading, paths: Mapping[str, str]
 ) -> dict[str, Any]:
     """What is told of some names, each at its path; a failure of one is noted, and costs no other."""
-    answers = await asyncio.gather(*(answer_of(ask(path)) for path in paths.values()))
-    told = {}
-    for name, answer in zip(paths, answers, strict=True):
-        if not isinstance(answer, RestError):
-            told[name] = answer
-        elif not answer.absent:
-            # Else it was deleted meanwhile, or is partitioned and nothing else.
-            reading.unread.add(name)
-            reading.failures.append(answer)
-    return told
+    # One that is absent was deleted meanwhile, or is partitioned and nothing else.
+    found, failed = await told(ask, paths)
+    reading.unread |= failed.keys()
+    reading.failures += failed.values()
+    return found
 
 
 def counters_of(topic: str, stats: Any) -> Iterator[tuple[Place, Counts]]:

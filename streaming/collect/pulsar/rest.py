@@ -290,6 +290,21 @@ async def answer_of(asked: Awaitable[Any]) -> Any:
         return failure
 
 
+async def told(
+    ask: Callable[[str], Awaitable[Any]], paths: Mapping[str, str]
+) -> tuple[dict[str, Any], dict[str, RestError]]:
+    """What is told of some names, each at its path, and of which why not; of those that have gone neither."""
+    answers = await asyncio.gather(*(answer_of(ask(path)) for path in paths.values()))
+    found: dict[str, Any] = {}
+    failed: dict[str, RestError] = {}
+    for name, answer in zip(paths, answers, strict=True):
+        if not isinstance(answer, RestError):
+            found[name] = answer
+        elif not answer.absent:
+            failed[name] = answer
+    return found, failed
+
+
 def check_terms(terms: RestTerms) -> None:
     """Return if calls can be made so, as far as that can be said without one.
 

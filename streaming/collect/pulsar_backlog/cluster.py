@@ -9,12 +9,13 @@ import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
+from urllib.parse import quote
 
 from streaming.collect.backlog.cluster import CannotEvict, Eviction, Order, RoundQuestion, RoundResult, now_ms
 from streaming.collect.pulsar.limits import topic_path
-from streaming.collect.pulsar.rest import Rest, RestError
+from streaming.collect.pulsar.readings import is_users
+from streaming.collect.pulsar.rest import Rest, RestError, part, told
 from streaming.collect.pulsar_backlog.eviction import Evictor, has_passed
-from streaming.collect.pulsar_backlog.listing import Listing
 from streaming.collect.pulsar_backlog.readings import (
     PUBLISHED,
     Cursor,
@@ -28,6 +29,7 @@ from streaming.collect.settings import PulsarCollectSettings
 from streaming.contract.backlog.actions import Position
 from streaming.contract.broker_events import Backlog, Ledger, Subscription
 from streaming.contract.errors import WeirError
+from streaming.contract.names import NAMESPACE
 
 REQUESTS_AT_ONCE: Final = 8
 """REST calls under way at a time."""
@@ -102,6 +104,56 @@ class _Memory:
     durable: dict[tuple[str, str], bool] = field(default_factory=dict)
     published: dict[str, tuple[Position, int]] = field(default_factory=dict)
     closings: Closings = field(default_factory=Closings)
+
+
+class Listing:
+    """The topics of a cluster, round by round."""
+
+    def __init__(self, rest: Rest) -> None:
+        self._rest = rest
+        self._known: dict[str, list[str]] = {}
+
+    @property
+    def known(self) -> Sequence[str]:
+        """The topics of the last list; of namespaces that could not be listed, of an earlier one."""
+        return [topic for topics in self._known.values() for topic in topics]
+
+    async def list(self, looked: RoundResult) -> Sequence[str]:
+        """The full names of all that could be listed; `looked` is told of others, at least so many, and why.
+
+        Raises:
+            RestError: nothing could be listed.
+        """
+        tenants = await self._rest.names("/admin/v2/tenants")
+        found, lost = await told(
+            self._rest.names, {one: f"/admin/v2/namespaces/{part(one)}" for one in tenants}
+        )
+        # Users', in the form that Pulsar has had since 2.0.
+        namespaces = [
+            name
+            for names in found.values()
+            for name in names
+            if NAMESPACE.fullmatch(name) and name != "pulsar/system"
+        ]
+        lists, unlisted = await told(
+            self._rest.names, {one: f"/admin/v2/persistent/{quote(one)}" for one in namespaces}
+        )
+        failures = [*lost.values(), *unlisted.values()]
+        if failures and not (lists if namespaces else found):
+            raise failures[0]
+        looked.failures += map(str, failures)
+        before = self._known
+        self._known = {name: sorted(filter(is_users, set(topics))) for name, topics in lists.items()}
+        topics = self.known
+        # Nobody knows how many there are now; one is always said.
+        kept = {name: before.get(name, []) for name in unlisted}
+        looked.unread += sum(max(1, len(one)) for one in kept.values())
+        for tenant in lost:
+            own = {name: one for name, one in before.items() if name.startswith(f"{tenant}/")}
+            looked.unread += max(1, sum(map(len, own.values())))
+            kept |= own
+        self._known |= kept
+        return topics
 
 
 class PulsarBacklogs:

@@ -6,7 +6,7 @@ from pulsar_backlog_kit import FakeBacklogs, FakeTopic
 
 from streaming.collect.backlog.cluster import RoundResult
 from streaming.collect.pulsar.rest import RestError
-from streaming.collect.pulsar_backlog.listing import Listing
+from streaming.collect.pulsar_backlog.cluster import Listing
 
 A1, A2, B1 = "persistent://a/x/1", "persistent://a/x/2", "persistent://b/y/1"
 
