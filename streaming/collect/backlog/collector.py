@@ -115,28 +115,23 @@ class BacklogCollector:
             TakenOver: as in `run`.
         """
         began_s = time.monotonic()
-        outcome, looked, why = Outcome.DONE, RoundResult(), ""
+        outcome, looked, why = Outcome.UNREAD, RoundResult(), ""
         try:
             looked = await self._cluster.look(self._wants())
             self._looked = True
             self._metrics.publish_times_missed.inc(looked.publish_times_missed)
+            outcome = Outcome.UNREPORTED
+            await self._report(looked)
+            outcome = Outcome.DONE
+        except TakenOver:
+            raise
         except WeirError as error:
-            outcome, why = Outcome.UNREAD, str(error)
+            why = str(error)
         except Exception as error:
-            # What a cluster answers may be anything, and its backlogs must be looked at again all the same.
+            # What a cluster answers may be anything, and its backlogs must be looked at again all the same;
+            # nor must one topic that cannot be written down end the others' checks.
             logger.exception("backlogs: a check failed")
-            outcome, why = Outcome.UNREAD, repr(error)
-        if outcome is Outcome.DONE:
-            try:
-                await self._report(looked)
-            except TakenOver:
-                raise
-            except WeirError as error:
-                outcome, why = Outcome.UNREPORTED, str(error)
-            except Exception as error:
-                # One topic that cannot be written down must not end the others' checks.
-                logger.exception("backlogs: reports were not written")
-                outcome, why = Outcome.UNREPORTED, repr(error)
+            why = repr(error)
         seconds = time.monotonic() - began_s
         self._metrics.check_seconds.observe(seconds)
         self._metrics.rounds.labels(outcome).inc()

@@ -15,14 +15,13 @@ from streaming.collect.backlog.cluster import CannotEvict, Eviction, Order, Roun
 from streaming.collect.pulsar.limits import topic_path
 from streaming.collect.pulsar.readings import is_users
 from streaming.collect.pulsar.rest import Rest, RestError, part, told
-from streaming.collect.pulsar_backlog.eviction import Evictor, has_passed
+from streaming.collect.pulsar_backlog.eviction import Evictor, has_passed, log_of
 from streaming.collect.pulsar_backlog.readings import (
     PUBLISHED,
     Cursor,
     TopicLog,
     durabilities,
     earliest,
-    topic_log,
     when,
 )
 from streaming.collect.settings import PulsarCollectSettings
@@ -195,7 +194,7 @@ class PulsarBacklogs:
         """Whether each of these subscriptions of a topic has come to a position, or further."""
         await self._meet(again=False)
         try:
-            log = topic_log(topic, await self._rest.get(f"{topic_path(topic)}/internalStats"))
+            log = await log_of(self._rest, topic)
         except RestError as failure:
             if failure.absent:
                 return [None] * len(subscriptions)
@@ -232,16 +231,11 @@ class PulsarBacklogs:
         looked.reports.sort(key=lambda report: report.topic)
 
     async def _read(self, topic: str, wants: RoundQuestion) -> Backlog:
-        """One topic.
-
-        Raises:
-            RestError: no answer of use; `absent`: it has gone.
-            BadEvent: an answer in another form.
-        """
+        """One topic; raises as `log_of`."""
         memory, path = self._memories[topic], topic_path(topic)
         # Before the answer: ages must not be greater than they are.
         ts = now_ms()
-        log = topic_log(topic, await self._rest.get(f"{path}/internalStats"))
+        log = await log_of(self._rest, topic)
         memory.closings.take(log, ts)
         durable = await self._durable(topic, memory, log)
         names = sorted(durable)

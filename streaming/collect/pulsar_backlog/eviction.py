@@ -93,7 +93,7 @@ class Evictor:
         """Whether it is seen there before `deadline`; looks once at least."""
         while True:
             try:
-                log = await self._log(eviction.topic)
+                log = await log_of(self._rest, eviction.topic)
             except RestError as failure:
                 if failure.absent:
                     raise NotKnown(str(failure)) from failure
@@ -109,12 +109,9 @@ class Evictor:
                 return False
             await asyncio.sleep(_POLL_S)
 
-    async def _log(self, topic: str) -> TopicLog:
-        return topic_log(topic, await self._rest.get(f"{topic_path(topic)}/internalStats"))
-
     async def _prepare(self, order: Order) -> Eviction | None:
         topic, planned = order.report.topic, order.planned
-        log = await self._log(topic)
+        log = await log_of(self._rest, topic)
         cursor = log.cursors.get(planned.subscription)
         if cursor is None:
             # It was deleted, and its backlog with it.
@@ -180,6 +177,16 @@ class Evictor:
             headers = await self._rest.head(f"{topic_path(topic)}/ledger/{position[0]}/entry/{position[1]}")
             return _Held(position, max(1, int(headers.get(_MESSAGES, 1))), when(headers.get(PUBLISHED)))
         return _Held(position, 1, None)
+
+
+async def log_of(rest: Rest, topic: str) -> TopicLog:
+    """A topic's log now.
+
+    Raises:
+        RestError: no answer of use; `absent`: it has gone.
+        BadEvent: an answer in another form.
+    """
+    return topic_log(topic, await rest.get(f"{topic_path(topic)}/internalStats"))
 
 
 def has_passed(log: TopicLog, subscription: str, position: Position) -> bool | None:

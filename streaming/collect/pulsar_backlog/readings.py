@@ -121,7 +121,8 @@ def topic_log(topic: str, answer: Any) -> TopicLog:
             created=(when(answer.get("lastLedgerCreatedTimestamp")) or None) if is_open else None,
             cursors={
                 name: _cursor(cursor)
-                for name, cursor in _named(answer["cursors"])
+                # They are named as the metadata store needs it.
+                for name, cursor in ((unquote_plus(key), one) for key, one in answer["cursors"].items())
                 if not name.startswith(INTERNAL)
             },
         )
@@ -190,11 +191,6 @@ def _open_ledger(ledger: int, answer: Fields) -> Stretch:
     confirmed = position_of(text(answer, "lastConfirmedEntry", None))
     there = min(entries, confirmed[1] + 1) if confirmed[0] == ledger else 0
     return Stretch(ledger, there, size * there // entries if there else 0)
-
-
-def _named(cursors: Fields) -> Iterator[tuple[str, Any]]:
-    """Cursors are named as the metadata store needs it."""
-    return ((unquote_plus(name), cursor) for name, cursor in cursors.items())
 
 
 def _cursor(said: Fields) -> Cursor:
