@@ -124,8 +124,6 @@ async def stand_by(cluster: Cluster, taken: TakenOver, interval_s: float) -> Non
     """Return once whoever has taken over has written nothing for so long.
 
     Args:
-        cluster: where it writes.
-        taken: what was told of it.
         interval_s: between two of its reports; three of them are waited for, and three minutes at least.
     """
     quiet_s = max(QUIET_S, _INTERVALS * interval_s)

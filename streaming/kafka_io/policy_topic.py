@@ -198,25 +198,14 @@ def earlier_of(told: Sequence[bytes], most_bytes: int) -> list[orjson.Fragment]:
 
 
 def rows(log: PolicyLog, entry: str | None, from_ms: int) -> list[dict[str, Any]]:
-    """The changes from a time on, oldest first.
-
-    Args:
-        log: what was read.
-        entry: the path of one; None: of all.
-        from_ms: ms since the epoch.
-    """
+    """The changes from a time on (ms since the epoch), oldest first, of the entry at a path, or of all."""
     told = log.told if entry is None else {entry: log.told.get(entry, [])}
     found = [row for path, each in told.items() for row in _of_entry(path, each) if row["at"] >= from_ms]
     return sorted(found, key=_place)
 
 
 def newest_rows(told: Mapping[str, Sequence[bytes]], begin: int, size: int) -> list[dict[str, Any]]:
-    """So many changes behind the first, the newest first; no others are made, as a log may hold a million.
-
-    Args:
-        told: as of PolicyLog.
-        begin, size: how many are left out, and are wanted.
-    """
+    """`size` changes behind the first `begin`, the newest first; of a million no others are made."""
     if begin + size < len(told):
         # An entry whose last change comes before so many has none among them.
         paths = nlargest(begin + size, told, key=lambda path: _place(orjson.loads(told[path][-1])))

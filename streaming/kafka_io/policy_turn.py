@@ -95,9 +95,6 @@ class Attempt:
         """What to write behind all that was read; whether that came is then known by `log.arrived`.
 
         Args:
-            log: the topic.
-            updates: what changes, in order.
-            author: who does it.
             slow: how often Kafka was too slow for it before.
         """
         after_ms = EFFECTIVE_AFTER_MS << min(slow, _DOUBLINGS_MAX)
@@ -120,10 +117,7 @@ class Attempt:
         )
 
     def check_in_force(self, log: PolicyLog) -> None:
-        """Whether readers will go by what was written.
-
-        Args:
-            log: the topic, read after the writing.
+        """Whether readers will go by what was written; `log` was read after the writing.
 
         Raises:
             NotInForce: they will not, and not because somebody has changed it since.
@@ -329,13 +323,7 @@ def records(
 
 
 def _said(log: PolicyLog, update: Update, author: Author, of: int) -> bytes:
-    """What a record says but for its time.
-
-    Args:
-        log: as it was before.
-        update, author: what it says.
-        of: so many are written together.
-    """
+    """What a record says but for its time, one `of` so many that are written together."""
     told = log.told.get(update.path, ())
     earlier = earlier_of(told, min(EARLIER_MAX_BYTES, ALL_EARLIER_MAX_BYTES // of))
     change = {**_change(update, author), "actor": author.actor or author.origin, "reason": author.reason}

@@ -109,12 +109,7 @@ class TopicsSeen:
 
 
 def topic_settings(topics: Topics, kept_ms: int = KEPT_MS) -> dict[str, dict[str, str]]:
-    """Kafka's topic properties by topic name.
-
-    Args:
-        topics: the names.
-        kept_ms: how long events and decisions are kept.
-    """
+    """Kafka's topic properties by topic name, where events and decisions are kept for so long."""
     rolled = {"segment.ms": str(SEGMENT_MS)}
     kept = {
         CLEANUP_POLICY: "delete", RETENTION_MS: str(kept_ms), RETENTION_BYTES: str(_FOR_EVER), **rolled,
@@ -135,8 +130,6 @@ def look(admin: AdminClient, cluster: Cluster, limit_s: float) -> TopicsSeen:
     """Look at the topics once; creates none, also where the broker would.
 
     Args:
-        admin: asks.
-        cluster: that holds the topics.
         limit_s: of each of two questions.
 
     Raises:

@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry
@@ -21,7 +22,7 @@ from streaming.kafka_io.policy_topic import PolicyLog, Update, differences
 from streaming.kafka_io.policy_turn import change_policies
 from streaming.kafka_io.threads import use_threads
 from streaming.metrics_server import serve_metrics
-from weir.collect.backlogs import BacklogPart, Watch
+from weir.collect.backlogs import BacklogPart
 from weir.foreground import write_ready_file
 from weir.settings import CollectSettings
 from weir.stack.topics import cluster_id
@@ -63,7 +64,7 @@ async def serve(
         parts.append(_quotas(cluster, collect, once_ready, once=args.once))
     if backlog.enabled:
         checked = (lambda: None) if quotas else once_ready
-        watch = _watch(cluster, kafka, namespaces, backlog.cluster)
+        watch = partial(_watch, cluster, kafka, namespaces, backlog.cluster)
         part = BacklogPart(
             cluster, "kafka", backlog, registry, watch, checked=checked, stand_by=args.stand_by
         )
@@ -111,11 +112,10 @@ def collect_once(reader: QuotaReader, cluster: Cluster, timeout_s: float) -> int
     return len(written.updates)
 
 
-def _watch(cluster: Cluster, settings: KafkaBacklogSettings, namespaces: Namespaces, own: str) -> Watch:
-    async def watch(stack: AsyncExitStack) -> tuple[str, BacklogCluster]:
-        name = own or await asyncio.to_thread(cluster_id, cluster)
-        held = KafkaCluster(cluster, settings, namespaces)
-        stack.callback(held.close)
-        return name, held
-
-    return watch
+async def _watch(
+    cluster: Cluster, settings: KafkaBacklogSettings, namespaces: Namespaces, name: str, stack: AsyncExitStack
+) -> tuple[str, BacklogCluster]:
+    name = name or await asyncio.to_thread(cluster_id, cluster)
+    held = KafkaCluster(cluster, settings, namespaces)
+    stack.callback(held.close)
+    return name, held

@@ -29,7 +29,7 @@ from streaming.contract.topics import Cluster
 from streaming.kafka_io.threads import use_threads
 from streaming.metrics_server import serve_metrics
 from streaming.policy.groups import LIFE_ROUNDS, round_rules
-from weir.collect.backlogs import BacklogPart, Watch
+from weir.collect.backlogs import BacklogPart
 from weir.collect.feeds import DecisionFeed, PolicyFeed, shares_in
 from weir.foreground import write_ready_file
 from weir.stopping import stop_event, unless, until_stopped
@@ -82,21 +82,19 @@ async def serve(
         write_ready_file(args.ready_file, {"pid": os.getpid(), "metrics": address})
     parts: list[Coroutine[Any, Any, None]] = []
     if backlog.enabled:
-        watch = _watch(terms, settings, metrics)
+        watch = partial(_watch, terms, settings, metrics)
         part = BacklogPart(cluster, "pulsar", backlog, metrics.registry, watch, stand_by=args.stand_by)
         parts.append(part.once() if args.once else part.run())
     usage = _Usage(args, settings, cluster, terms, metrics, address, stop)
     await until_stopped(stop, parts, [] if args.no_usage else [usage.run()])
 
 
-def _watch(terms: RestTerms, settings: PulsarCollectSettings, metrics: CollectMetrics) -> Watch:
-    async def watch(stack: AsyncExitStack) -> tuple[str, BacklogCluster]:
-        # Connections of its own: of the two parts neither keeps the other waiting.
-        rest = await stack.enter_async_context(Rest(terms, metrics.request))
-        name = settings.cluster or await _cluster_name(rest)
-        return name, PulsarBacklogs(rest, settings)
-
-    return watch
+async def _watch(
+    terms: RestTerms, settings: PulsarCollectSettings, metrics: CollectMetrics, stack: AsyncExitStack
+) -> tuple[str, BacklogCluster]:
+    # Connections of its own: of the two parts neither keeps the other waiting.
+    rest = await stack.enter_async_context(Rest(terms, metrics.request))
+    return settings.cluster or await _cluster_name(rest), PulsarBacklogs(rest, settings)
 
 
 class _Usage:

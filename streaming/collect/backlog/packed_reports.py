@@ -55,13 +55,7 @@ def write_reports(writer: Reports, reports: Sequence[Backlog]) -> list[str]:
 def packed_reports(
     reports: Iterable[Backlog], partitions: int, most: int = RECORD_BYTES
 ) -> tuple[list[Record], list[str]]:
-    """Reports as packed records, one a partition where it fits, and the topics of those that never fit.
-
-    Args:
-        reports: of topics, each once.
-        partitions: of `weir.usage`.
-        most: bytes of a record.
-    """
+    """Reports as records of at most so many bytes, one a partition where it fits; topics of what never does."""
     by_partition: dict[int, list[Backlog]] = {}
     for report in reports:
         by_partition.setdefault(partition_of(report.topic, partitions), []).append(report)
