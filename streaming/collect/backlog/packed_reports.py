@@ -55,7 +55,7 @@ def write_reports(writer: Reports, reports: Sequence[Backlog]) -> list[str]:
 def packed_reports(
     reports: Iterable[Backlog], partitions: int, most: int = RECORD_BYTES
 ) -> tuple[list[Record], list[str]]:
-    """Reports as records of at most so many bytes, one a partition where it fits; topics of what never does."""
+    """Reports as records of at most so many bytes, one a partition where it fits; topics of others."""
     by_partition: dict[int, list[Backlog]] = {}
     for report in reports:
         by_partition.setdefault(partition_of(report.topic, partitions), []).append(report)
