@@ -11,7 +11,7 @@ import orjson
 from streaming.collect.pulsar.limits import Rates, Slot, body_of
 from streaming.collect.pulsar.metrics import CollectMetrics
 from streaming.collect.pulsar.notes import Notes
-from streaming.collect.pulsar.push import Pusher, PushTerms
+from streaming.collect.pulsar.push import Pusher
 from streaming.collect.pulsar.rest import Rest, RestTerms
 
 BASE = "http://admin:8080"
@@ -92,10 +92,10 @@ def rest_of(fake: Callable[[httpx2.Request], httpx2.Response], **terms: Any) -> 
     return Rest(RestTerms(base=BASE, **{"attempts_max": 1, **terms}), transport=httpx2.MockTransport(fake))
 
 
-def pusher_of(fake: FakePulsar, **terms: Any) -> Pusher:
+def pusher_of(fake: FakePulsar, *, override: bool = False) -> Pusher:
     """A collector's pushing half that has just started."""
     rest = rest_of(fake)
-    return Pusher(rest, Notes(rest, "pulsar/system"), PushTerms(**terms), CollectMetrics())
+    return Pusher(rest, Notes(rest, "pulsar/system"), CollectMetrics(), override=override)
 
 
 def run(work: Awaitable[T]) -> T:

@@ -16,7 +16,7 @@ from streaming.collect.pulsar.collector import Collector, Round
 from streaming.collect.pulsar.limits import Kind, Rates, Slot
 from streaming.collect.pulsar.metrics import CollectMetrics
 from streaming.collect.pulsar.notes import Notes
-from streaming.collect.pulsar.push import Pusher, PushTerms, Result
+from streaming.collect.pulsar.push import Pusher, Result
 from streaming.collect.pulsar.rest import Rest, RestTerms
 from streaming.collect.settings import PulsarCollectSettings, Source
 from streaming.policy.policy_set import PolicySet
@@ -37,7 +37,7 @@ class Rig:
         metrics = CollectMetrics()
         self._rest = self.run(self._connect())
         notes = Notes(self._rest, self._settings.notes_namespace)
-        self.pusher = Pusher(self._rest, notes, PushTerms(), metrics)
+        self.pusher = Pusher(self._rest, notes, metrics)
         self.collector = Collector(
             self._rest, self.pusher, self._settings, policies=lambda: PolicySet(self.entries),
             report=self.reported.extend, name="test", push=True, metrics=metrics,

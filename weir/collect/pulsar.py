@@ -17,7 +17,7 @@ from streaming.collect.pulsar.collector import Collector, Outcome, Round
 from streaming.collect.pulsar.limits import Rates, Slot
 from streaming.collect.pulsar.metrics import CollectMetrics
 from streaming.collect.pulsar.notes import Notes
-from streaming.collect.pulsar.push import Change, Pusher, PushTerms, Result
+from streaming.collect.pulsar.push import Change, Pusher, Result
 from streaming.collect.pulsar.rest import Rest, RestError, RestTerms, check_terms
 from streaming.collect.pulsar_backlog.cluster import PulsarBacklogs
 from streaming.collect.reports import Reports, stand_by
@@ -141,8 +141,8 @@ class _Usage:
             await asyncio.to_thread(Reports, cluster, lease, _ATTEMPT_S, clock.learn)
         )
         stack.push_async_callback(policies.stop)
-        push = PushTerms(override=self._args.override)
-        pusher = Pusher(rest, Notes(rest, settings.notes_namespace), push, metrics)
+        notes = Notes(rest, settings.notes_namespace)
+        pusher = Pusher(rest, notes, metrics, override=self._args.override)
         collector = self._collector = Collector(
             rest,
             pusher,

@@ -15,15 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from streaming.collect.pulsar.limits import (
-    Kind,
-    LimiterRate,
-    Rates,
-    Slot,
-    body_of,
-    is_real_change,
-    rates_in,
-)
+from streaming.collect.pulsar.limits import Kind, LimiterRate, Rates, Slot, body_of, is_real_change, rates_in
 from streaming.collect.pulsar.metrics import CollectMetrics
 from streaming.collect.pulsar.notes import Note, Notes
 from streaming.collect.pulsar.rest import Rest, RestError, answer_of
@@ -32,6 +24,10 @@ logger = logging.getLogger("weir.collect")
 
 PUSH_APART_MS: Final = 9_000
 """Between rounds with pushes, so that parts of one share change together: each refills a bucket."""
+CHANGE: Final = 0.05
+"""Least relative change; less is noise of the counters."""
+PUSHES_MAX: Final = 200
+"""Of one round; the others come in the next ones."""
 LOOK_AGAIN_MS: Final = 60_000
 """After this time it is looked again whether a limit is still somebody else's, or its target still gone."""
 
@@ -58,29 +54,14 @@ class Change:
         return f"{self.slot.name}: {'removed' if self.rates is None else self.rates}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PushTerms:
-    """When limits are pushed.
-
-    Attributes:
-        change: least relative change; less is noise of the counters.
-        pushes_max: of one round, the others come in the next ones.
-        override: take over what somebody else has set.
-    """
-
-    change: float = 0.05
-    pushes_max: int = 200
-    override: bool = False
-
-
 class Pusher:
-    """What Pulsar holds of ours."""
+    """What Pulsar holds of ours; with `override` we take over what somebody else has set."""
 
-    def __init__(self, rest: Rest, notes: Notes, terms: PushTerms, metrics: CollectMetrics) -> None:
+    def __init__(self, rest: Rest, notes: Notes, metrics: CollectMetrics, *, override: bool = False) -> None:
         self.pushed: dict[Slot, Rates] = {}
         """Our limits, as they are in force as far as is known."""
         self._rest, self._notes = rest, notes
-        self._terms, self._metrics = terms, metrics
+        self._metrics, self._override = metrics, override
         self._noted: dict[Slot, Note] = {}
         # Of which it is not known whether they were carried out.
         self._unsure: set[Slot] = set()
@@ -116,7 +97,7 @@ class Pusher:
         self._count()
 
     def changes(self, wanted: Mapping[Slot, LimiterRate], held: Iterable[Slot], now_ms: int) -> list[Change]:
-        """What is to be pushed now, at most `pushes_max`, and how much is put off is counted.
+        """What is to be pushed now, at most PUSHES_MAX, and how much is put off is counted.
 
         Limits of topics come before those of their namespace when they are set, and after them when they are
         taken away: between the two a topic must not fall back on what is there for newcomers.
@@ -132,7 +113,7 @@ class Pusher:
             # Of what has failed nobody knows whether Pulsar holds that, or what it held before.
             before = None if slot in self._unsure else self.pushed.get(slot)
             rates = one.rates(slot.kind)
-            least = 0.0 if one.exact else self._terms.change
+            least = 0.0 if one.exact else CHANGE
             if slot not in stay and (before is None or is_real_change(before, rates, least)):
                 due.append(Change(slot, rates))
         ours = {*self.pushed, *self._unsure}
@@ -145,13 +126,13 @@ class Pusher:
         ready.sort(key=_turn)
         if ready and not self._crowded:
             self._began_ms = now_ms
-        self._crowded = len(ready) > self._terms.pushes_max
+        self._crowded = len(ready) > PUSHES_MAX
         # Somebody else's and those of absent targets wait too, but for nothing of ours.
         self._metrics.waiting_pushes.set(
             sum(self._later_ms.get(change.slot, 0) <= now_ms for change in due)
-            - len(ready[: self._terms.pushes_max])
+            - len(ready[: PUSHES_MAX])
         )
-        return ready[: self._terms.pushes_max]
+        return ready[: PUSHES_MAX]
 
     def all_removals(self) -> list[Change]:
         """Taking away all of ours, limits of namespaces first."""
@@ -229,7 +210,7 @@ class Pusher:
             return self._failed(slot, found, now_ms)
         note = self._noted.get(slot)
         ours = found is None or found == self.pushed.get(slot) or (note is not None and found in note)
-        if ours or self._terms.override:
+        if ours or self._override:
             self._foreign.pop(slot, None)
             self._unsure.discard(slot)
             return None

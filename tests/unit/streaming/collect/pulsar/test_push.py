@@ -6,6 +6,7 @@ from urllib.parse import unquote
 import pytest
 from limits_kit import NOTES, FakePulsar, pusher_of, run
 
+from streaming.collect.pulsar import push
 from streaming.collect.pulsar.limits import Kind, LimiterRate, Rates, Slot, body_of
 from streaming.collect.pulsar.push import LOOK_AGAIN_MS, PUSH_APART_MS, Pusher, Result
 from streaming.collect.pulsar.rest import RestError
@@ -72,9 +73,10 @@ def test_topics_come_before_their_namespace_and_leave_after_it() -> None:
     assert (fake.set, pusher.pushed) == ({}, {})
 
 
-def test_rounds_have_a_bound() -> None:
+def test_rounds_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is beyond it comes with the next ones, and is counted."""
-    pusher = pusher_of(FakePulsar(), pushes_max=2)
+    monkeypatch.setattr(push, "PUSHES_MAX", 2)
+    pusher = pusher_of(FakePulsar())
     wanted = {Slot("a/b", f"persistent://a/b/t{n}", "", Kind.PUBLISH): 9.0 for n in range(5)}
     assert [len(step(pusher, wanted, ms)) for ms in (0, 1, 2, 3)] == [2, 2, 1, 0]
     assert pusher._metrics.waiting_pushes._value.get() == 0
