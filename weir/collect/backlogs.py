@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import Final
 
@@ -17,7 +17,6 @@ from streaming.collect.backlog.open_orders import READ_BACK_MS
 from streaming.collect.backlog.packed_reports import write_reports
 from streaming.collect.reports import Reports, stand_by
 from streaming.collect.settings import BacklogSettings
-from streaming.contract.broker_events import Backlog
 from streaming.contract.errors import TakenOver, WeirError
 from streaming.contract.printable import printable
 from streaming.contract.topics import Cluster
@@ -109,10 +108,7 @@ class BacklogPart:
                 topics_max=settings.metrics_topics_max,
             )
         metrics = self._metrics
-
-        def unusable() -> None:
-            metrics.dropped_decisions.labels("unusable").inc()
-
+        unusable = metrics.dropped_decisions.labels("unusable").inc
         policies = PolicyFeed(cluster, unusable)
         decisions = DecisionFeed(
             cluster, backlogs_in, lambda said: collector.take(said), unusable, READ_BACK_MS
@@ -127,15 +123,11 @@ class BacklogPart:
         stack.enter_context(writer)
         log = ActionLog(cluster, _WRITE_S)
         stack.callback(log.close)
-
-        async def write(reports: Sequence[Backlog]) -> Sequence[str]:
-            return await asyncio.to_thread(write_reports, writer, reports)
-
         collector = BacklogCollector(
             backlogs,
             f"collect-{self._kind}-{name}-{secrets.token_hex(4)}",
             policies.policies,
-            write,
+            lambda reports: asyncio.to_thread(write_reports, writer, reports),
             log.write,
             settings,
             metrics,
