@@ -23,13 +23,19 @@ class ActionLog:
     Args:
         cluster: they go to its `weir.decisions`.
         timeout_s: limit of a write.
+
+    Raises:
+        WeirError: the library makes no client, as where no thread is left for one.
     """
 
     def __init__(self, cluster: Cluster, timeout_s: float) -> None:
         self._topic = cluster.topics.decisions
         self._where = f"{self._topic} on {cluster.bootstrap}"
         own = {"message.timeout.ms": int(timeout_s * 1000), "linger.ms": 1}
-        self._lasting = Lasting(partial(connected, cluster.properties, own), "action log")
+        try:
+            self._lasting = Lasting(partial(connected, cluster.properties, own), "action log")
+        except KafkaException as refused:
+            raise WeirError(f"cannot write to {self._where}: {reason_of(refused)}") from refused
 
     async def write(self, action: BacklogAction) -> None:
         """Write one step.

@@ -18,6 +18,17 @@ ACTION = BacklogAction(
 )
 
 
+def test_where_no_client_can_be_made_the_next_start_may_make_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever looks after backlogs tries again after a WeirError, and after nothing else."""
+
+    def connect(*_: object) -> Producer:
+        raise KafkaException(KafkaError(KafkaError._CRIT_SYS_RESOURCE))
+
+    monkeypatch.setattr(action_log, "connected", connect)
+    with pytest.raises(WeirError, match=r"cannot write to weir\.decisions on x"):
+        action_log.ActionLog(Cluster("x"), 5.0)
+
+
 @pytest.mark.parametrize("refusals", [0, 1])
 def test_a_producer_that_the_library_gives_up_is_replaced(
     refusals: int, monkeypatch: pytest.MonkeyPatch
