@@ -91,6 +91,11 @@ async def _quotas(
                 raise
             # The next round tries anew: a cluster that is down now is not down for ever.
             logger.warning("%s", failure)
+        except Exception:
+            if once:
+                raise
+            # Such as that no thread is left for a moment, which must not end what looks after backlogs.
+            logger.exception("quotas: a round failed")
         else:
             done()
         if once:
