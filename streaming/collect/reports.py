@@ -133,8 +133,8 @@ async def stand_by(cluster: Cluster, taken: TakenOver, interval_s: float) -> Non
         await asyncio.sleep(_LOOK_S)
         try:
             found = await asyncio.to_thread(last_begun_ms, cluster, taken.lease)
-        except WeirError:
-            # Where we cannot ask, that one need not be silent.
+        except (WeirError, RuntimeError):
+            # Where we cannot ask, as where no thread is left for it, that one need not be silent.
             since_s = time.monotonic()
             continue
         if found != seen:

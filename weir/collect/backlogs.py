@@ -78,7 +78,8 @@ class BacklogPart:
                 if not self._stand_by:
                     raise
                 await stand_by(self._cluster, taken, collector.interval_s())
-            except WeirError as error:
+            # The second: this machine has no thread left, and may have one later.
+            except (WeirError, RuntimeError) as error:
                 logger.warning("backlogs: not looked after yet: %s; tried again in %.0f s",
                                printable(str(error)), AGAIN_S)  # fmt: skip
             await asyncio.sleep(AGAIN_S)

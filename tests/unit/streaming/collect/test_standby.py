@@ -26,6 +26,7 @@ class Other:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, told: Sequence[int | None]) -> None:
         self.now_s, self.looks = 0.0, 0
+        self.failure: Exception = WeirError("no answer")
         self._told: Iterator[int | None] = iter(told)
         self._last: int | None = -1
         monkeypatch.setattr(module, "_LOOK_S", 0)
@@ -38,7 +39,7 @@ class Other:
         self.looks += 1
         self._last = next(self._told, self._last)
         if self._last is None:
-            raise WeirError("no answer")
+            raise self.failure
         return self._last
 
 
@@ -57,9 +58,13 @@ def test_silence_is_waited_for(monkeypatch: pytest.MonkeyPatch, told: list[int |
     assert other.now_s in (1_800, 1_810)
 
 
-def test_where_kafka_does_not_tell_nobody_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its silence begins anew with the next answer."""
+@pytest.mark.parametrize("failure", [WeirError("no answer"), RuntimeError("can't start new thread")])
+def test_where_kafka_does_not_tell_nobody_is_silent(
+    monkeypatch: pytest.MonkeyPatch, failure: Exception
+) -> None:
+    """Its silence begins anew with the next answer; so where this host has no thread left to ask with."""
     other = Other(monkeypatch, [7, 7, *[None] * 50, 7])
+    other.failure = failure
     asyncio.run(stand_by(CLUSTER, TAKEN, 60))
     assert other.now_s == 520 + 180
 

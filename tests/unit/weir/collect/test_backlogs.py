@@ -7,7 +7,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from streaming.collect.settings import BacklogSettings
-from streaming.contract.errors import TakenOver
+from streaming.contract.errors import TakenOver, WeirError
 from streaming.contract.topics import Cluster, Topics
 from weir.collect import backlogs as module
 from weir.collect.backlogs import BacklogPart
@@ -52,3 +52,23 @@ def test_who_stands_by_goes_on_when_the_other_one_has_ended(
     with pytest.raises(asyncio.CancelledError if waits else TakenOver):
         asyncio.run(part.run())
     assert stood_by == ([("lease", 90)] if waits else [])
+
+
+@pytest.mark.parametrize("failure", [WeirError("no answer"), RuntimeError("can't start new thread")])
+def test_a_start_that_fails_is_tried_again(monkeypatch: pytest.MonkeyPatch, failure: Exception) -> None:
+    """Also where this host has no thread left for a moment."""
+    failures, collector = [failure], TwiceTaken()
+    collector.runs = 1
+
+    async def start(*_: Any, once: bool) -> TwiceTaken:
+        if failures:
+            raise failures.pop()
+        return collector
+
+    monkeypatch.setattr(BacklogPart, "_start", start)
+    monkeypatch.setattr(module, "AGAIN_S", 0)
+    none: Any = None
+    part = BacklogPart(CLUSTER, "kafka", BacklogSettings(), CollectorRegistry(), none, stand_by=False)
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(part.run())
+    assert (failures, collector.runs) == ([], 2)
