@@ -41,8 +41,6 @@ class BacklogPart:
     Args:
         cluster: where Weir's topics are.
         kind: `kafka` or `pulsar`, which the cluster is that is looked after.
-        settings: of backlogs.
-        registry: for metrics.
         watch: finds the cluster that is looked after.
         checked: called after each check that was reported.
         stand_by: after another collector has taken over, wait for its end; else that ends this part.

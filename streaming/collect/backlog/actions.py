@@ -51,14 +51,11 @@ class Actions:
     """Of one run of a collector; all in its loop.
 
     Args:
-        cluster: that is acted on.
         name: of this run.
         sent: its reports.
         unsettled: of earlier runs: topics that must wait.
         policies: those in force now.
         log: writes an action, and raises WeirError where it is not written.
-        settings: of backlogs.
-        metrics: told what becomes of all.
     """
 
     def __init__(

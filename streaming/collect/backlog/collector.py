@@ -48,14 +48,10 @@ class BacklogCollector:
     """One run of it; all in its loop.
 
     Args:
-        cluster: that is looked at.
         name: of this run: of its reports and actions.
-        policies: those in force now.
         write: writes reports, all or none; returns the topics whose reports were too large. Raises WeirError
             where they were not written, TakenOver where they never will be.
         log: writes an action; raises WeirError where it was not.
-        settings: of backlogs.
-        metrics: told of everything.
         known: whether all actions of earlier runs were read that may not have ended (see `take`).
     """
 

@@ -52,10 +52,7 @@ class BacklogMetrics(MetricTable):
         by_namespace: how often something was evicted of a namespace's topics, by type of quota.
 
     Args:
-        registry: that they are told to.
-        cluster: see there.
         topic_metrics: of each topic; else of each namespace.
-        topics_max: see there.
     """
 
     prefix = "weir_backlog_"

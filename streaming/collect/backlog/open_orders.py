@@ -57,10 +57,6 @@ class OpenOrders:
 
     Args:
         cluster: that tells how far subscriptions are.
-        name: of this run.
-        log: writes an action.
-        settings: of backlogs.
-        metrics: told what becomes of them.
         known: whether all that may be there was read; before that every topic is held.
         wall_ms: the time now, ms since the epoch.
     """

@@ -78,15 +78,11 @@ class Collector:
     """The collector.
 
     Args:
-        rest: the admin API.
         pusher: knows what was pushed.
-        settings: of the section.
-        policies: those in force now.
         shares: those that stand; `take_share` adds.
         report: writes events.
         name: of this collector, the head of its events' ids.
         push: False: only meter, and say what would be pushed.
-        metrics: counts.
     """
 
     def __init__(

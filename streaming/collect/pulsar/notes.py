@@ -36,7 +36,6 @@ class Notes:
     """The notes of one cluster.
 
     Args:
-        rest: its admin API.
         namespace: where they stand.
 
     Raises:
