@@ -1,11 +1,16 @@
 """Every setting of the Kafka proxy (section `proxy:` of weir.yaml), declared once and frozen."""
 
 from enum import StrEnum
+from typing import Annotated
+
+from pydantic import AfterValidator
 
 from enforcer.core.security.doors import GateSettings
 from enforcer.core.security.tls import UpstreamTlsSettings
+from streaming.contract.topics import bare_host
 from streaming.policy.policy_set import Decide
 from streaming.policy.settings import setting
+from streaming.policy.validation import expected
 
 
 class OnLate(StrEnum):
@@ -69,7 +74,9 @@ class ProxySettings(GateSettings):
     upstream_tls: UpstreamTlsSettings | None = setting(
         None, "TLS to Kafka's brokers; absent: plain text; {}: the system's CAs"
     )
-    advertise: str = setting("", "host that clients are told to connect to; empty: the listen host")
+    advertise: Annotated[str, AfterValidator(bare_host), expected("a host without a port")] = setting(
+        "", "host that clients are told to connect to; empty: the listen host"
+    )
     broker_port_base: int = setting(
         -1, "port of broker 0, others follow by id; -1: listen port + 1; 0: any free ports", minimum=-1
     )

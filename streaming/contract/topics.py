@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from typing import Any
 
 DEFAULT_PREFIX = "weir."
@@ -18,6 +19,18 @@ def address_text(host: str, port: int) -> str:
     ('kafka:9092', '[::1]:9092')
     """
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def bare_host(text: str) -> str:
+    """A host as others are told it, IPv6 without its brackets; raises ValueError if a port stands behind it.
+
+    >>> bare_host("kafka"), bare_host("[::1]")
+    ('kafka', '::1')
+    """
+    host = text.strip("[]")
+    if ":" in host:
+        ip_address(host)
+    return host
 
 
 @dataclass(frozen=True, slots=True)

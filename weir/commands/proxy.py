@@ -5,6 +5,7 @@ import logging
 import sys
 from typing import TYPE_CHECKING, Any
 
+from streaming.contract.topics import bare_host
 from streaming.policy.settings import read_settings
 from weir.foreground import host_port
 from weir.log import log_to_stderr, teller
@@ -37,7 +38,8 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     add(parser, "--pulsar", f"{pulsar} Weir's own topics", metavar="HOST:PORT")
     listen = f"address for clients (default {DEFAULT_LISTEN}, with --pulsar {DEFAULT_PULSAR_LISTEN})"
     add_address(parser, "--listen", f"{listen}; Kafka brokers get ports of their own")
-    add(parser, "--advertise", "host that clients are told (default: of --listen)", metavar="HOST")
+    told = "host that clients are told (default: of --listen)"
+    add(parser, "--advertise", told, metavar="HOST", type=bare_host)
     add_part_options(parser, "when a probe was decided")
     own = "name of this proxy in events, of no other one (default: host name and port)"
     add(parser, "--id", own, metavar="ID")

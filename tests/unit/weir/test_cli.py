@@ -246,6 +246,22 @@ def test_help_and_version_load_no_heavy_library() -> None:
     assert shown.stdout == "[]\n"
 
 
+@pytest.mark.parametrize(
+    ("command", "section", "told"),
+    [
+        ("proxy", "proxy: {advertise: 'h:9092'}", "proxy.advertise: is the text 'h:9092'; expected a host"),
+    ],
+)
+def test_settings_that_no_part_can_go_by_end_with_2(
+    command: str, section: str, told: str, tmp_path: Path, capsys: Any
+) -> None:
+    """With their line, before anything is asked."""
+    file = tmp_path / "weir.yaml"
+    file.write_text(f"{section}\n")
+    assert cli.main([*command.split(), "--kafka", "127.0.0.1:1", "--settings", str(file)]) == 2
+    assert f"weir.yaml:1: {told}" in capsys.readouterr().err
+
+
 def test_wrong_settings_of_pulsar(tmp_path: Path, capsys: Any) -> None:
     """The section `pulsar` is read with the line of every mistake."""
     file = tmp_path / "weir.yaml"

@@ -26,6 +26,10 @@ T = "persistent://acme/orders/t1"
         ("proxy --kafka nonsense --pulsar b:6650", "--kafka: 'nonsense' is not HOST:PORT"),
         ("proxy --pulsar b:6650 --workers 2", SEVERAL),
         ("proxy --kafka nonsense --workers 2", "--kafka: 'nonsense' is not HOST:PORT"),
+        # Clients would be told all of it as a host, with another port behind.
+        ("proxy --advertise h:9092", "--advertise: invalid bare_host value: 'h:9092'"),
+        ("proxy --advertise [::1]:9092", "--advertise: invalid bare_host value: '[::1]:9092'"),
+        ("kafka --advertise h:9092", "--advertise: invalid bare_host value: 'h:9092'"),
         ("proxy --metrics 127.0.0.1:65535 --workers 2", "--metrics: too few ports behind it for 2 workers"),
         ("kafka --property log.retention.ms", "--property: 'log.retention.ms' is not NAME=VALUE"),
         ("tail --type admision", "--type: invalid choice: 'admision'"),

@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from streaming.contract.topics import bare_host
 from weir.commands.local.foreground import add_local_options, serve
 from weir.options import add, add_flag, port_number
 from weir.settings import LOCAL_KAFKA_PORT
@@ -22,7 +23,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     listen = "address for clients, who need no login; 0.0.0.0 lets other machines in (default: %(default)s)"
     add(parser, "--listen", listen, metavar="HOST", default=HOST)
     told = f"host that clients are told to connect to (default: of --listen; with 0.0.0.0 {HOST})"
-    add(parser, "--advertise", told, metavar="HOST")
+    add(parser, "--advertise", told, metavar="HOST", type=bare_host)
     add_flag(parser, "--auto-create", "auto.create.topics.enable=true")
     parser.set_defaults(run=run)
 
