@@ -44,7 +44,7 @@ async def serve(
     """Collect until SIGINT or SIGTERM; with --once one round of each.
 
     Raises:
-        WeirError: there is nothing to do, another collector has taken over, or with --once a round failed.
+        WeirError: another collector has taken over, or with --once a round failed.
     """
     use_threads()
     stop = stop_event()
@@ -69,8 +69,6 @@ async def serve(
             cluster, "kafka", backlog, registry, watch, checked=checked, stand_by=args.stand_by
         )
         parts.append(part.once() if args.once else part.run())
-    if not parts:
-        raise WeirError("nothing to do: collect.quotas_from_kafka and backlog.enabled are both false")
     await until_stopped(stop, parts)
 
 

@@ -76,8 +76,6 @@ async def serve(
     stop = stop_event()
     metrics = CollectMetrics()
     address = args.metrics and serve_metrics(metrics.registry, *args.metrics)
-    if args.no_usage and not backlog.enabled:
-        raise WeirError("nothing to do: --no-usage was given and backlog.enabled is false")
     if args.no_usage:
         write_ready_file(args.ready_file, {"pid": os.getpid(), "metrics": address})
     parts: list[Coroutine[Any, Any, None]] = []

@@ -3,7 +3,9 @@
 import argparse
 import logging
 
+from streaming.contract.errors import ConfigError
 from streaming.policy.settings import read_settings
+from streaming.policy.yaml.lines import read_yaml
 from weir.foreground import forget_ready_file, http_url
 from weir.log import log_to_stderr
 from weir.options import add, add_cluster_options, add_flag, add_part_options, cluster_of
@@ -69,12 +71,19 @@ def _run_pulsar(args: argparse.Namespace) -> int:
 
     settings = read_settings(PulsarCollectSettings, "collect_pulsar", args.settings)
     backlog = read_settings(BacklogSettings, "backlog", args.settings)
+    if args.no_usage and not backlog.enabled:
+        raise _nothing_to_do(args.settings, "--no-usage was given")
     cluster = cluster_of(args, "collect_pulsar")
     log_to_stderr("collect pulsar")
     terms = rest_terms(args, settings)
     check_topics(cluster)
     run_in_loop(serve(args, settings, backlog, cluster, terms))
     return 0
+
+
+def _nothing_to_do(file: str, why: str) -> ConfigError:
+    message = f"is false, and {why}: nothing to do; expected true"
+    return ConfigError([read_yaml(file).problem(("backlog", "enabled"), message)])
 
 
 def _run_kafka(args: argparse.Namespace) -> int:
@@ -88,6 +97,8 @@ def _run_kafka(args: argparse.Namespace) -> int:
 
     collect = read_settings(CollectSettings, "collect", args.settings)
     backlog = read_settings(BacklogSettings, "backlog", args.settings)
+    if not (collect.quotas_from_kafka or backlog.enabled):
+        raise _nothing_to_do(args.settings, "so is collect.quotas_from_kafka")
     kafka = read_settings(KafkaBacklogSettings, "collect_kafka", args.settings)
     namespaces = Namespaces(read_settings(ProxySettings, "proxy", args.settings).namespace_pattern)
     cluster = cluster_of(args, "collect_kafka")

@@ -2,12 +2,15 @@
 
 from enum import Enum
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 from urllib.parse import unquote, urlsplit
+
+from pydantic import Field
 
 from streaming.contract.events import MAX_AHEAD_MS
 from streaming.policy.secrets import OpenText, SecretText
 from streaming.policy.settings import Settings, setting
+from streaming.policy.validation import expected
 
 
 class Profile(Enum):
@@ -68,7 +71,7 @@ class JobSettings(Settings):
         "since one wrong clock would move the time of others",
         minimum=0,
     )
-    checkpoint_dir: str = setting(
+    checkpoint_dir: Annotated[str, Field(min_length=1), expected("a folder or a URI")] = setting(
         ".weir/checkpoint",
         "folder or URI of checkpoints that driver and executors share; --checkpoint wins over it",
     )

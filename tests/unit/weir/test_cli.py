@@ -16,6 +16,8 @@ from weir import cli
 from weir.commands.job import _overridden
 from weir.commands.proxy import _addresses
 
+IDLE = "backlog: {enabled: false}"
+
 
 @pytest.fixture
 def command(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Any], int]], None]:
@@ -250,6 +252,9 @@ def test_help_and_version_load_no_heavy_library() -> None:
     ("command", "section", "told"),
     [
         ("proxy", "proxy: {advertise: 'h:9092'}", "proxy.advertise: is the text 'h:9092'; expected a host"),
+        ("collect", f"{IDLE}\ncollect: {{quotas_from_kafka: false}}", "backlog.enabled: is false, and so is"),
+        ("collect pulsar --no-usage", IDLE, "backlog.enabled: is false, and --no-usage was given"),
+        ("dump --out x", "job: {checkpoint_dir: ''}", "job.checkpoint_dir: is the text ''; expected a folder"),
     ],
 )
 def test_settings_that_no_part_can_go_by_end_with_2(
