@@ -12,16 +12,17 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import FrameType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 from urllib.parse import urlsplit
 
 from enforcer.host.doors.listening import listen_at
 from streaming.contract.errors import WeirError
 from streaming.job.process.stop import Stop, stop_signals
+from streaming.kafka_io.threads import Threads
 from weir.paths import check_folder, named
 
 _PRIVATE = 0o700
-_POLL_S = 0.1
+_POLL_S, _ANSWER_POLL_S = 0.1, 0.02
 # mallopt(3).
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _SMALL_BYTES = 128 * 1024
@@ -30,6 +31,8 @@ _LARGEST_BYTES = 32 * 1024 * 1024
 _FREE_KEPT_BYTES = 128 * 1024 * 1024
 HERE, AWAY = "decides", "away"
 """What a proxy's ready file says of the `job`: whether it has decided anything since the proxy's start."""
+
+T = TypeVar("T")
 
 
 @contextlib.contextmanager
@@ -61,6 +64,17 @@ class StopSignal(Stop):
         for number in stop_signals():
             signal.signal(number, self._handle)
         return self
+
+    def unless(self, work: Callable[[], T]) -> T:
+        """What work that waits for others leads to; raises KeyboardInterrupt once a stop is asked for.
+
+        It goes on in its thread then, so nothing that it uses may be closed.
+        """
+        result = Threads().submit(work)
+        while not result.done():
+            if self.wait(_ANSWER_POLL_S):
+                raise KeyboardInterrupt
+        return result.result()  # type: ignore[no-any-return]  # it is work's
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         # A shell says it and the kernel once more, as the shell ends.

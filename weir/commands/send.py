@@ -3,6 +3,7 @@
 import argparse
 import sys
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 from weir.foreground import StopSignal
@@ -63,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     for file in args.files:
         check_readable(file)
     stop = StopSignal().install()
-    log = read_policies(cluster)
+    log = stop.unless(partial(read_policies, cluster))
     addresser = Addresser(topics=cluster.topics, log=log, now_ms=wall_ms())
     sender = Sender(producer_for(cluster), progress=_say)
     pace = None if args.at_once else Pace(factor=args.speed, wait=stop.wait, now_s=time.time)

@@ -37,33 +37,28 @@ def run(args: argparse.Namespace) -> int:
     """Follow until a signal; raises WeirError if the cluster does not answer or has no decisions topic."""
     # Here and not above: `weir --help` must not load a Kafka client, nor the laws.
     from weir.logs.tail_lines import render
-    from weir.logs.topic_reader import Record, TopicReader
+    from weir.logs.topic_reader import TopicReader
 
     cluster = cluster_of(args)
     stop = StopSignal().install()
     reader = TopicReader(cluster.bootstrap, cluster.client)
-
-    def show(record: Record) -> None:
-        line = render(
-            record.value,
-            as_json=args.json,
-            subject=args.subject,
-            kind=args.type,
-            repeats=args.repeats,
-            probes=args.probes,
-        )
-        if line is not None:
-            print(line, flush=True)
-
+    topic, start = cluster.topics.decisions, args.start or BEGINNING_MS
+    chosen = {"subject": args.subject, "kind": args.type, "repeats": args.repeats, "probes": args.probes}
     try:
-        spans = reader.spans(cluster.topics.decisions, args.start or BEGINNING_MS, None)
+        spans = stop.unless(lambda: reader.spans(topic, start, None))
         if args.start is None:
             spans = [span.at_end() for span in spans]
         for batch in reader.follow(spans):
             for record in batch:
-                show(record)
+                line = render(record.value, as_json=args.json, **chosen)
+                if line is not None:
+                    print(line, flush=True)
             if stop.asked:
                 break
-    finally:
+    except KeyboardInterrupt:
+        raise  # the question is under way still: nobody may close what it goes by
+    except BaseException:
         reader.close()
+        raise
+    reader.close()
     return 0

@@ -8,6 +8,7 @@ import socket
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -120,6 +121,33 @@ def test_a_terminal_that_goes_away_asks_for_a_stop_unless_nohup_is_there(ignored
     for _ in range(2):
         signal.raise_signal(signal.SIGHUP)
     assert stop.asked is not ignored and not forced
+
+
+def test_what_waits_for_others_has_its_result() -> None:
+    """Or fails as it does without."""
+    stop = StopSignal()
+    assert stop.unless(lambda: 7) == 7
+    with pytest.raises(ValueError, match="abc"):
+        stop.unless(lambda: int("abc"))
+
+
+@pytest.mark.parametrize("command", ["tail", "send"])
+def test_an_absent_kafka_holds_up_no_stop(
+    command: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ctrl-C waited out the first question to it: 10 s, and 30 s."""
+
+    def install(stop: StopSignal) -> StopSignal:
+        stop.ask()
+        return stop
+
+    monkeypatch.setattr(StopSignal, "install", install)
+    file = tmp_path / "events.jsonl"
+    file.touch()
+    begun = time.monotonic()
+    words = [str(file)] if command == "send" else []
+    assert cli.main([command, "--kafka", "127.0.0.1:1", *words]) == 1
+    assert time.monotonic() - begun < 5 and capsys.readouterr().err == "weir: interrupted\n"
 
 
 @pytest.mark.parametrize(
