@@ -170,11 +170,7 @@ def object_of(body: bytes, example: str) -> Fields:
 
 
 def group_view(entries: Entries, group: str) -> dict[str, Any]:
-    """A group as Pulsar answers; -1 where nothing limits.
-
-    Raises:
-        Refusal: 404, there is none.
-    """
+    """A group as Pulsar answers; -1 where nothing limits; raises Refusal: 404, there is none."""
     value = entries.get(_group_path(group))
     if value is None:
         raise Refusal(404, "ResourceGroup does not exist")

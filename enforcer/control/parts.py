@@ -83,11 +83,7 @@ class PolicyStore(Protocol):
 
     @property
     def log(self) -> PolicyLog:
-        """The same, with who has set what.
-
-        Raises:
-            Unavailable: see entries.
-        """
+        """The same, with who has set what; raises Unavailable: see entries."""
 
     async def change(self, decide: Decide, actor: str, reason: str) -> None:
         """Make a change, visible in `entries` when this returns.
@@ -174,11 +170,7 @@ def topic_holder(tenant: str, namespace: str, topic: str) -> Holder:
 
 
 def flag(name: str, text: str) -> bool:
-    """The value of a parameter.
-
-    Raises:
-        Refusal: 400, neither true nor false.
-    """
+    """The value of a parameter; raises Refusal: 400, neither true nor false."""
     if text.lower() not in _FLAGS:
         raise Refusal(400, f"{name}: expected true or false")
     return _FLAGS[text.lower()]

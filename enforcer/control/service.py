@@ -144,11 +144,7 @@ class AdminService:
         return self._store.tail.caught_up
 
     async def start(self) -> None:
-        """Listen, and begin to read.
-
-        Raises:
-            WeirError: a port is taken, or who comes cannot be known.
-        """
+        """Listen, and begin to read; raises WeirError: a port is taken, or who comes cannot be known."""
         if not self.has_tokens and self._settings.proxy_protocol is ProxyProtocol.REQUIRED:
             # A header may name any address, also of this machine.
             raise WeirError("admin.proxy_protocol: required needs tokens (weir admin --tokens)")

@@ -10,11 +10,7 @@ from weir.jars.folders import jars_dir
 
 
 def java() -> str:
-    """Path of the java program, from $JAVA_HOME or $PATH.
-
-    Raises:
-        WeirError: there is none.
-    """
+    """Path of the java program, from $JAVA_HOME or $PATH; raises WeirError: there is none."""
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=str(Path(home) / "bin") if home else None) or shutil.which("java")
     if not found:

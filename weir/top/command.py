@@ -40,11 +40,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def run(args: argparse.Namespace) -> int:
-    """Show it once or until a signal.
-
-    Raises:
-        WeirError: the cluster does not answer or has no such topics.
-    """
+    """Show it once or until a signal; raises WeirError: the cluster does not answer or has no such topics."""
     # Here and not above: `weir --help` must not load a Kafka client.
     from weir.foreground import StopSignal
     from weir.top.screen import show, watch

@@ -27,11 +27,7 @@ _UNITS: Final = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def show(past: RecentPast, asked: Asked, *, as_json: bool) -> None:
-    """Print it once.
-
-    Raises:
-        WeirError: the cluster does not answer or has no such topics.
-    """
+    """Print it once; raises WeirError: the cluster does not answer or has no such topics."""
     now_ms = past.read()
     if as_json:
         print(_json(past, asked, now_ms))

@@ -98,11 +98,7 @@ def partitioned_backlog(
 
 
 def limits_of(policies: PolicySet, topic: str) -> dict[str, int]:
-    """The limits of a topic's backlog quotas, -1: none.
-
-    Raises:
-        BadEvent: no full topic name.
-    """
+    """The limits of a topic's backlog quotas, -1: none; raises BadEvent: no full topic name."""
     return {name: backlog_quota(policies, topic, kind).limit for kind, name in LIMITS.items()}
 
 

@@ -35,11 +35,7 @@ def put_value(entries: Entries, name: str, text: str) -> Changes:
 
 
 def delete_value(entries: Entries, name: str) -> Changes:
-    """Back to the default; nothing to do if it has it.
-
-    Raises:
-        Refusal: 412, no such setting.
-    """
+    """Back to the default; nothing to do if it has it; raises Refusal: 412, no such setting."""
     _check(name)
     held = entries.get(_PATH, {})
     if name not in held:

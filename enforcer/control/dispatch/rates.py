@@ -94,11 +94,7 @@ def rate_fields(body: bytes) -> dict[str, Any]:
 
 
 def rate_at(entries: Entries, place: RatePlace) -> Mapping[str, Any] | None:
-    """What stands there, None if nothing does.
-
-    Raises:
-        Refusal: 412, no such name.
-    """
+    """What stands there, None if nothing does; raises Refusal: 412, no such name."""
     place.check()
     value: Any = entries.get(place.holder.path)
     for key in place.keys:

@@ -43,11 +43,7 @@ class DispatchDecision:
 
 
 def dispatch_of(fields: Fields) -> DispatchDecision:
-    """A decision from its JSON object.
-
-    Raises:
-        BadEvent: it is none, or a number in it is out of range.
-    """
+    """A decision from its JSON object; raises BadEvent: it is none, or a number in it is out of range."""
     limited_by = _object(fields, "limited_by")
     acquired = _object(fields, "acquired")
     topic = text(fields, "topic", None)

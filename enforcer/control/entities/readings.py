@@ -71,11 +71,7 @@ class Sign(NamedTuple):
 
 
 def admission(fields: Fields) -> Admission:
-    """A decision from its JSON object.
-
-    Raises:
-        BadEvent: it is none, or a field in it is out of range.
-    """
+    """A decision from its JSON object; raises BadEvent: it is none, or a field in it is out of range."""
     ts = integer(fields, "ts", None, maximum=TS_MAX_MS)
     names(fields, "rejected")
     return Admission(
@@ -94,11 +90,7 @@ def admission(fields: Fields) -> Admission:
 
 
 def flight(fields: Fields, name: str, ts: int) -> Flight:
-    """A `latency` event, its samples taken together.
-
-    Raises:
-        BadEvent: it is none.
-    """
+    """A `latency` event, its samples taken together; raises BadEvent: it is none."""
     said = latency(fields, name, ts)
     samples = [each for each in ((said,) if isinstance(said, Latency) else said.samples) if each is not None]
     return Flight(
@@ -110,11 +102,7 @@ def flight(fields: Fields, name: str, ts: int) -> Flight:
 
 
 def asked(fields: Fields, name: str, _ts: int) -> Asked:
-    """A `request`; a dry run asks for nothing.
-
-    Raises:
-        BadEvent: it is none.
-    """
+    """A `request`; a dry run asks for nothing; raises BadEvent: it is none."""
     items: Any = fields.get("items")
     if type(items) is not list or not all(type(item) is dict for item in items):
         raise BadEvent(f"items: {shown(items)}; a list of {{name, mutations}} was expected")
@@ -128,11 +116,7 @@ def asked(fields: Fields, name: str, _ts: int) -> Asked:
 
 
 def alive(fields: Fields, _name: str, _ts: int) -> Sign:
-    """An `alive`: a proxy lives, or leaves.
-
-    Raises:
-        BadEvent: it is none.
-    """
+    """An `alive`: a proxy lives, or leaves; raises BadEvent: it is none."""
     return Sign("proxy", text(fields, "proxy", None), flag(fields, "leaving", False))
 
 
