@@ -17,9 +17,8 @@ from starlette.types import ASGIApp
 from enforcer.control.access.tokens import Tokens
 from enforcer.control.answers.shown import pressed
 from enforcer.control.api import create_app
-from enforcer.control.backlog.records import BacklogReport, report_of
 from enforcer.control.backlog.stats import kept_since
-from enforcer.control.backlog.table import BacklogTable
+from enforcer.control.backlog.table import BacklogReport, BacklogTable, report_of
 from enforcer.control.connections import REQUEST_MS, Connections, GuardedProtocol
 from enforcer.control.dispatch.records import DispatchDecision
 from enforcer.control.dispatch.table import DeliveryTable

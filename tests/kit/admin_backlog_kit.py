@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from enforcer.control.backlog.records import report_of
-from enforcer.control.backlog.table import BacklogTable
+from enforcer.control.backlog.table import BacklogTable, report_of
 from streaming.contract.backlog.actions import backlog_action
 from streaming.contract.backlog.decisions import backlog_decision
 

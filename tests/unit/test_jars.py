@@ -18,7 +18,7 @@ from each_kit import each
 from served import files_of
 
 from streaming.contract.errors import WeirError
-from weir.jars import download, folders, installation
+from weir.jars import folders, installation
 from weir.jars.__main__ import main
 from weir.jars.folders import KINDS, POMS, jars_dir
 from weir.jars.java import java_command
@@ -201,12 +201,12 @@ def test_a_cut_connection_is_tried_again_and_told(
     rig: Rig, odd: tuple[str, list[bytes]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Half a jar is none; what is larger than any jar is not read to its end."""
-    monkeypatch.setattr(download, "_PAUSE_S", 0.01)
+    monkeypatch.setattr(installation, "_PAUSE_S", 0.01)
     url, answer = odd
     answer[0] = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf"
     with pytest.raises(WeirError, match="ended in the middle of the jar"):
         here(rig, url)
-    monkeypatch.setattr(download, "_JAR_MAX_BYTES", 3)
+    monkeypatch.setattr(installation, "_JAR_MAX_BYTES", 3)
     with pytest.raises(WeirError, match="larger than any jar"):
         here(rig, url)
     assert rig.there() == {".jars.lock"}
@@ -216,8 +216,8 @@ def test_a_server_that_hangs_is_given_up(
     rig: Rig, odd: tuple[str, list[bytes]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After its silence, so many times."""
-    monkeypatch.setattr(download, "_PAUSE_S", 0.01)
-    monkeypatch.setattr(download, "_SILENCE_S", 0.2)
+    monkeypatch.setattr(installation, "_PAUSE_S", 0.01)
+    monkeypatch.setattr(installation, "_SILENCE_S", 0.2)
     begun = time.monotonic()
     with pytest.raises(WeirError, match="timed out"):
         here(rig, odd[0])
@@ -228,7 +228,7 @@ def test_a_stop_waits_for_no_server(
     rig: Rig, odd: tuple[str, list[bytes]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ctrl-C in `weir setup`: one that hangs held it up for a minute."""
-    monkeypatch.setattr(download, "_SILENCE_S", 2.0)
+    monkeypatch.setattr(installation, "_SILENCE_S", 2.0)
     begun = time.monotonic()
     wait = Wait("test jars", rig.said.append, lambda: time.monotonic() > begun + 0.2)
     with pytest.raises(WeirError, match="stopped while fetching test jars"):
@@ -241,9 +241,9 @@ def test_a_full_disk_is_said_and_not_tried_again(
     rig: Rig, repository: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """/dev/full in place of a jar's file."""
-    read = download._Fetching._read
+    read = installation._Fetching._read
     full = Path("/dev/full")
-    monkeypatch.setattr(download._Fetching, "_read", lambda self, url, file: read(self, url, full))
+    monkeypatch.setattr(installation._Fetching, "_read", lambda self, url, file: read(self, url, full))
     with pytest.raises(WeirError, match="cannot be written: No space left"):
         here(rig, repository)
     assert rig.there() == {".jars.lock"}

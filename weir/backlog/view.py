@@ -11,8 +11,7 @@ from streaming.kafka_io.policy_topic import TIMEOUT_S, PolicyReader
 from streaming.kafka_io.reader import Reader
 from streaming.policy.topics import check_interval_s
 from weir.backlog.decisions import BacklogReader, back_ms
-from weir.backlog.rows import Row, is_of, ordered
-from weir.backlog.table import human_seconds, table
+from weir.backlog.table import Row, human_seconds, is_of, ordered, table
 from weir.foreground import StopSignal
 from weir.logs.times import wall_ms
 

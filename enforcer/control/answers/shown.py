@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import orjson
 
-from enforcer.control.answers.help import what_would_help
+from enforcer.control.answers.help import reason, what_would_help
 from enforcer.control.answers.ladder import entry_of, ladder
-from enforcer.control.answers.reasons import reason
 from enforcer.control.dispatch.table import DeliveryTable
 from enforcer.control.entities.laws import MEASURES, NAMES, Entity, Law
 from enforcer.control.entities.table import Slot, Snapshot

@@ -12,8 +12,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel, Field
 
-from enforcer.control.backlog.records import SubscriptionLag
-from enforcer.control.backlog.table import BacklogTable, Done, Evictions, Judged, Row
+from enforcer.control.backlog.table import BacklogTable, Done, Evictions, Judged, Row, SubscriptionLag
 from enforcer.control.usage import folded
 from streaming.contract.backlog.actions import QUOTA_TYPES
 from streaming.policy.policy_set import PolicySet, Section

@@ -1,22 +1,99 @@
 """What was seen of backlogs, decided on them and done about them, as read from Weir's topics.
 
 A topic is known once a report of it or a decision on it was read. What was done is counted from the first
-action that was read on, and forgotten with its topic.
+action that was read on, and forgotten with its topic. Reports are cut down to what is shown of them where
+records are read, so that long lists of ledgers neither hold up requests nor stay in memory.
 """
 
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import takewhile
+from itertools import accumulate, takewhile
 from operator import attrgetter
 from sys import intern
 from typing import Final, NamedTuple
 
-from enforcer.control.backlog.records import BacklogReport
+from enforcer.core.feeds.rows import without_nulls
 from streaming.contract.backlog.actions import BEGUN, DONE, FAILED, BacklogAction
 from streaming.contract.backlog.decisions import BacklogDecision
+from streaming.contract.broker_events import backlog
+from streaming.contract.fields import Fields
 from streaming.contract.names import partitioned_topic_of
 from streaming.kafka_io.newest import Newest
+from streaming.laws.backlog.law import Log
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionLag:
+    """How far behind one subscription is.
+
+    Attributes:
+        name: unique in its topic.
+        durable: whether it holds data back.
+        msgs: entries that it has not acknowledged.
+        size: bytes of them, whole ledgers.
+        precise_size: the same with `preciseBacklogSize`.
+        earliest: publish time of the oldest of them, ms since the epoch; 0: not known, or there is none.
+    """
+
+    name: str
+    durable: bool
+    msgs: int
+    size: float
+    precise_size: float
+    earliest: int
+
+
+@dataclass(frozen=True, slots=True)
+class BacklogReport:
+    """What was seen of one topic.
+
+    Attributes:
+        topic: full name.
+        ts: when, ms since the epoch.
+        storage: bytes of all its ledgers.
+        subscriptions: as they were sent.
+    """
+
+    topic: str
+    ts: int
+    storage: int
+    subscriptions: tuple[SubscriptionLag, ...]
+
+
+def report_of(fields: Fields, name: str, ts: int) -> BacklogReport:
+    """A `backlog` event named `name` of time `ts`, cut down; sizes are the law's own.
+
+    Raises:
+        BadEvent: it is none.
+    """
+    listed = fields.get("subscriptions")
+    if type(listed) is list:
+        # In the rows of a packed record a null is an absent field.
+        items = [without_nulls(item) if type(item) is dict else item for item in listed]
+        fields = {**fields, "subscriptions": items}
+    event = backlog(fields, name, ts)
+    whole, precise = (Log(event.ledgers, precise=flag) for flag in (False, True))
+    counts = accumulate((ledger.entries for ledger in reversed(event.ledgers)), initial=0)
+    rest = list(counts)[::-1]  # entries from each ledger on; nothing at the end
+    subscriptions = []
+    for each in event.subscriptions:
+        place = whole.place(each)
+        number, acknowledged = place
+        msgs = rest[number] - acknowledged
+        subscriptions.append(
+            SubscriptionLag(
+                name=each.name,
+                durable=each.durable,
+                msgs=msgs,
+                size=whole.size(place),
+                precise_size=precise.size(place),
+                earliest=(each.oldest_publish_time or 0) if msgs else 0,
+            )
+        )
+    storage = sum(ledger.size for ledger in event.ledgers)
+    return BacklogReport(event.topic, event.ts, storage, tuple(subscriptions))
+
 
 REMEMBERED_MAX: Final = 100
 """Steps of a topic that are remembered so as not to be counted twice, and blocks of it that stand."""

@@ -8,8 +8,7 @@ from event_kit import EVICT, quotas
 
 from streaming.policy.policy_set import PolicySet
 from weir.backlog.decisions import Decisions
-from weir.backlog.rows import Row, is_of, ordered
-from weir.backlog.table import HEAD, human_bytes, human_seconds, table
+from weir.backlog.table import HEAD, Row, human_bytes, human_seconds, is_of, ordered, table
 
 NOW = 1_795_166_700_000
 HOLD, REFUSE = "producer_request_hold", "producer_exception"

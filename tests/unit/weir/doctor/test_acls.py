@@ -11,8 +11,7 @@ import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 from doctor_kit import patient_of, told
 
-from weir.doctor.checks.acls import Acl, acls, check_acls, check_authorizer
-from weir.doctor.checks.grants import GRANTS, Grant
+from weir.doctor.checks.acls import GRANTS, Acl, Grant, acls, check_acls, check_authorizer
 from weir.doctor.examination import examine
 from weir.doctor.patient import Unanswered, broker_settings, client
 

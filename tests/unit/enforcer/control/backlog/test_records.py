@@ -4,7 +4,7 @@ import pytest
 from admin_backlog_kit import report
 from each_kit import each
 
-from enforcer.control.backlog.records import SubscriptionLag, report_of
+from enforcer.control.backlog.table import SubscriptionLag, report_of
 from streaming.contract.errors import BadEvent
 
 T = "persistent://acme/orders/t1"
