@@ -25,7 +25,6 @@ from enforcer.control.answers.stream import stream_routes
 from enforcer.control.backlog.routes import quota_routes, stats_routes
 from enforcer.control.console.pages import page_routes
 from enforcer.control.console.policies import policy_routes
-from enforcer.control.console.topics import topic_routes
 from enforcer.control.dispatch.broker import NAMES
 from enforcer.control.dispatch.routes import NAMES_PATH, broker_routes, rate_routes
 from enforcer.control.docs import refusals
@@ -89,7 +88,7 @@ def create_app(parts: Parts) -> FastAPI:
         app.include_router(_holder_routes(parts, prefix, tag, holder))
 
     for routes in (
-        rate_routes, quota_routes, broker_routes, entity_routes, stream_routes, policy_routes, topic_routes
+        rate_routes, quota_routes, broker_routes, entity_routes, stream_routes, policy_routes
     ):  # fmt: skip
         app.include_router(routes(parts))
     if parts.beyond is None:

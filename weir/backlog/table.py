@@ -96,13 +96,7 @@ _NONE: Final = "-"
 
 
 def table(rows: Sequence[Row], now_ms: int, limit: int) -> list[str]:
-    """The lines of the table.
-
-    Args:
-        rows: in their order.
-        now_ms: time, ms since the epoch.
-        limit: so many rows are shown; a last line says how many there are more.
-    """
+    """The lines of the table, with so many rows at most; a last line says how many there are more."""
     cells = [HEAD, *(tuple(map(printable, _cells(row, now_ms))) for row in rows[:limit])]
     widths = [min(_WIDTH_MAX, max(map(len, column))) for column in zip(*cells, strict=True)]
     lines = []

@@ -95,13 +95,7 @@ def show(view: View) -> None:
 
 
 def watch(view: View, every_s: float, stop: StopSignal) -> None:
-    """Print it again and again until a signal; what cannot be read once is tried again.
-
-    Args:
-        view: what there is to see.
-        every_s: from one time to the next.
-        stop: ends it.
-    """
+    """Print it every so often until a stop; what cannot be read once is tried again."""
     terminal = sys.stdout.isatty()
     # Tables stand apart from each other, where nothing is overwritten.
     begin, end = (_CLEAR, "\n") if terminal else ("", "\n" if view.as_json else "\n\n")

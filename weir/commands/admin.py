@@ -146,18 +146,10 @@ async def _serve(service: "AdminService", fronts: "list[HttpService]", args: arg
 async def _say_ready(service: "AdminService", ready_file: Path | None) -> None:
     await service.read.wait()
     logger.info("ready on %s", service.url)
-    write_ready_file(ready_file, _described(service))
+    described = {"admin": service.url, "metrics": service.metrics_url, "tokens": service.has_tokens}
+    write_ready_file(ready_file, {"pid": os.getpid(), **described})
 
 
 async def _watch_over(service: "AdminService") -> None:
     await service.ended()
     raise WeirError("the server of the admin API ended by itself")
-
-
-def _described(service: "AdminService") -> dict[str, object]:
-    return {
-        "pid": os.getpid(),
-        "admin": service.url,
-        "metrics": service.metrics_url,
-        "tokens": service.has_tokens,
-    }

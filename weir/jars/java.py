@@ -48,16 +48,9 @@ def java_command(
         *options,
         *(f"-D{entry}" for entry in properties),
         "-cp",
-        _class_path(jars),
+        # By name, and not `jars/*`: Java takes that as the file system lists it, which differs from one
+        # machine to the next, and an archive of classes holds for one order only.
+        os.pathsep.join(str(path) for path in sorted(jars.glob("*.jar"))),
         main_class,
         *args,
     ]
-
-
-def _class_path(jars: Path) -> str:
-    """All jars by name, in order.
-
-    Java would take `jars/*` as the file system lists them, which differs from one machine to the next, and an
-    archive of classes holds for one order only: an image's would hold where it was built.
-    """
-    return os.pathsep.join(str(path) for path in sorted(jars.glob("*.jar")))

@@ -131,7 +131,7 @@ class Stack:
         if not self._start_brokers():
             return False
         # In a thread: Kafka may be away for long, and a stop must not wait for it.
-        prepared = Threads().submit(self._prepare)
+        prepared = Threads().submit(self._make_parts)
         while not prepared.done():
             if self._stop.wait(POLL_S):
                 return False
@@ -315,11 +315,6 @@ class Stack:
             raise WeirError(why)
         self._say(f"{why}\nrestarting {part.name} in {pause:.1f} s")
 
-    def _prepare(self) -> list[Part]:
-        """Have Kafka ready for the parts that are not there yet; these."""
-        self._prepare_topics()
-        return self._make_parts()
-
     def _prepare_topics(self) -> None:
         # Here and not above: `weir --help` must not load a Kafka client.
         from streaming.kafka_io.policy_topic import PolicyLog, Update, differences
@@ -352,9 +347,10 @@ class Stack:
         return self._make_part("job", ["--checkpoint", str(checkpoint), "--log-dir", log_dir])
 
     def _make_parts(self) -> list[Part]:
-        """Those that are not there yet."""
+        """Those that are not there yet, with Kafka ready for them."""
         from weir.stack.topics import cluster_id
 
+        self._prepare_topics()
         args = {
             "proxy": ["--listen", self._options.listen],
             "admin": ["--listen", self._options.admin],

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from math import inf
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from enforcer.host.doors.listening import reserve
 from streaming.contract.errors import WeirError
@@ -77,7 +77,8 @@ def run_workers(
                 part.start()
             while not stop.wait(_POLL_S):
                 if _look(parts, say) and all(part.ready for part in parts):
-                    write_ready_file(ready_file, _described(parts), say)
+                    ready = [part.ready or {} for part in parts]
+                    write_ready_file(ready_file, {**ready[0], "pid": os.getpid(), "workers": ready}, say)
         finally:
             _stop(parts, stop_s + _STOP_MORE_S, say)
     return 0
@@ -98,11 +99,6 @@ def _look(parts: Sequence[Part], say: Callable[[str], None]) -> bool:
                 raise WeirError(f"{ended}, too often; see its lines above")
             say(f"{ended}; it is started again in {pause_s:.0f} s")
     return changed
-
-
-def _described(parts: Sequence[Part]) -> dict[str, Any]:
-    ready = [part.ready or {} for part in parts]
-    return {**ready[0], "pid": os.getpid(), "workers": ready}
 
 
 def _stop(parts: Sequence[Part], limit_s: float, say: Callable[[str], None]) -> None:

@@ -30,20 +30,14 @@ def show(past: RecentPast, asked: Asked, *, as_json: bool) -> None:
     """Print it once; raises WeirError: the cluster does not answer or has no such topics."""
     now_ms = past.read()
     if as_json:
-        print(_json(past, asked, now_ms))
+        print(printable_array(map(orjson.dumps, page(past.view, now_ms, **asked)[0])))
     else:
         console = TableConsole()
         console.print(shown(past, asked, now_ms, console.width))
 
 
 def watch(past: RecentPast, asked: Asked, every_s: float, stop: StopSignal, *, as_json: bool) -> None:
-    """Print it again and again until a signal; what cannot be read once is tried again.
-
-    Args:
-        past, asked, as_json: as of show and page.
-        every_s: from one time to the next.
-        stop: ends it.
-    """
+    """Print it every so often until a stop; what cannot be read once is tried again."""
     if as_json or not sys.stdout.isatty():
         while not stop.asked:
             try:
@@ -63,20 +57,8 @@ def watch(past: RecentPast, asked: Asked, every_s: float, stop: StopSignal, *, a
             stop.wait(every_s)
 
 
-def _json(past: RecentPast, asked: Asked, now_ms: int) -> str:
-    rows, _ = page(past.view, now_ms, **asked)
-    return printable_array(map(orjson.dumps, rows))
-
-
 def shown(past: RecentPast, asked: Asked, now_ms: int, width: int) -> Group:
-    """A line for all, and the table.
-
-    Args:
-        past: what was read, up to `now_ms`.
-        asked: as of page.
-        now_ms: ms since the epoch.
-        width: of the terminal, columns.
-    """
+    """A line for all, and the table, for a terminal so many columns wide; `asked` as of page."""
     rows, total = page(past.view, now_ms, **asked)
     told = summary(past.view, now_ms)
     if not told["entities"]:

@@ -18,13 +18,7 @@ _VERBS: Final = {
 
 
 def reason(entity: Entity, measure: int, row: Mapping[str, Any]) -> str:
-    """What is so, why, and for how long.
-
-    Args:
-        entity: whose.
-        measure: what it is nearest to the limit of.
-        row: as the list shows it.
-    """
+    """What is so, why, and for how long, of what it is nearest to the limit of; `row` as the list has it."""
     law, unit = entity.law, MEASURES[entity.law][measure].unit
     used, limit = _number(row["used"]), _number(row["limit"])
     by = f" by {row['entry']}" if row["entry"] else ""

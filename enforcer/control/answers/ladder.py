@@ -32,13 +32,7 @@ class Level(NamedTuple):
 
 
 def ladder(policies: PolicySet, entity: Entity, measure: int) -> list[Level]:
-    """The levels in order of precedence; none for what is no name of that law.
-
-    Args:
-        policies: in force.
-        entity: whose limit.
-        measure: which of its law's (laws.MEASURES).
-    """
+    """The levels of one of its measures in order of precedence; none for what is no name of that law."""
     try:
         found = list(_LADDERS[entity.law](policies, entity.name, measure))
     except BadEvent:
@@ -61,10 +55,6 @@ def _quota(policies: PolicySet, subject: str, key: str) -> Iterator[Level]:
             limit = _set(policies.entries.get(place.path), key)
             # One that charges somebody else limits nothing here, and would have come first.
             yield Level(str(place.level), place.path, limit, limit is not None and place.subject == subject)
-
-
-def _mutation(policies: PolicySet, name: str, _measure: int) -> Iterator[Level]:
-    return _quota(policies, name, MUTATION_RATE)
 
 
 def _shares(policies: PolicySet, group: str, measure: int) -> Iterator[Level]:
@@ -116,7 +106,7 @@ def _backlog(policies: PolicySet, topic: str, measure: int) -> Iterator[Level]:
 
 
 _LADDERS: Final = {
-    Law.MUTATION: _mutation,
+    Law.MUTATION: lambda policies, name, _measure: _quota(policies, name, MUTATION_RATE),
     Law.SHARES: _shares,
     Law.DISPATCH: _dispatch,
     Law.CONCURRENCY: _concurrency,

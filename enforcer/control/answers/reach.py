@@ -36,19 +36,14 @@ class Reach(NamedTuple):
 
 
 def seen_by(grant: Grant, entries: Entries) -> Reach | None:
-    """What a token shows; None: all.
-
-    Args:
-        grant: the token.
-        entries: the policies in force.
-    """
+    """What a token shows by the policies in force; None: all."""
     if grant.role is not Role.TENANT:
         return None
     return Reach(grant.tenants, frozenset(groups_seen(grant, entries)))
 
 
 def check_seen(grant: Grant, entries: Entries, entity: Entity) -> None:
-    """Raises Refusal (403): the entity is somebody else's; arguments as of seen_by."""
+    """Raises Refusal (403): the entity is somebody else's."""
     reach = seen_by(grant, entries)
     if reach is not None and not reach.has(entity):
         own = ", ".join(sorted(grant.tenants))

@@ -1,10 +1,12 @@
-"""`GET /weir/v1/...`: the one view over all laws."""
+"""`GET /weir/v1/...`: the one view over all laws, and what is wrong with Weir's own topics."""
 
 import time
+from dataclasses import asdict
 from typing import Annotated, Any, Final
 
 import orjson
 from fastapi import APIRouter, Query, Request, Response
+from pydantic import BaseModel
 
 from enforcer.control.answers.reach import check_seen, seen_by
 from enforcer.control.answers.shown import BY, LIMIT, LIMIT_MAX, one, page, summary
@@ -21,6 +23,15 @@ LawName = Annotated[str, Query(json_schema_extra={"enum": ["", *NAMES]})]
 Name = Annotated[str, Query(description="what is in an entity's name, as it is written there")]
 Rows = Annotated[str, Query(description=f"rows of a page, 1 to {LIMIT_MAX}")]
 Offset = Annotated[str, Query(description="rows before the page's first")]
+
+
+class Fault(BaseModel):
+    """One thing that is wrong with a topic, and the command that mends it."""
+
+    topic: str
+    fault: str
+    what: str
+    mend: str
 
 
 def entity_routes(parts: Parts) -> APIRouter:
@@ -65,6 +76,14 @@ def entity_routes(parts: Parts) -> APIRouter:
     )
     async def all_of_it(request: Request) -> Response:
         return _json(summary(parts.view, now_ms(), seen_by(caller_of(request), parts.store.entries)))
+
+    @router.get(
+        "/topics",
+        response_model=list[Fault],
+        summary="What is wrong with Weir's own topics, and what mends it",
+    )
+    async def topics() -> Response:
+        return _json([asdict(each) for each in parts.topic_faults()])
 
     return router
 

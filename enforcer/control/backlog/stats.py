@@ -171,15 +171,12 @@ def _earliest(times: Iterable[int]) -> int:
     return min((time for time in times if time), default=0)
 
 
-def _newest(times: Iterable[int | None]) -> int | None:
-    return max((time or 0 for time in times), default=0) or None
-
-
 _OF_SUBSCRIPTIONS: Final[dict[str, Callable[[list[Any]], Any]]] = {
     "msgBacklog": sum, "backlogSize": sum, "earliestMsgPublishTimeInBacklog": _earliest, "isDurable": any,
 }  # fmt: skip
 _OF_EVICTIONS: Final[dict[str, Callable[[list[Any]], Any]]] = {
-    **dict.fromkeys(("times", "failures", "msgs", "bytes"), sum), "lastTime": _newest,
+    **dict.fromkeys(("times", "failures", "msgs", "bytes"), sum),
+    "lastTime": lambda times: max((time or 0 for time in times), default=0) or None,
 }  # fmt: skip
 _RULES: Final[dict[str, Callable[[list[Any]], Any]]] = {
     "storageSize": sum,

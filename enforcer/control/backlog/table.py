@@ -215,7 +215,7 @@ class BacklogTable:
 
     def partitions(self, topic: str, since_ms: int) -> Iterator[tuple[str, Row]]:
         """Partitions of a topic that were looked at since then, by number."""
-        for name, row in sorted(self.rows.of_group(topic), key=lambda one: _number(one[0])):
+        for name, row in sorted(self.rows.of_group(topic), key=lambda one: int(one[0].rpartition("-")[2])):
             if self.row(name, since_ms) is not None:
                 yield name, row
 
@@ -269,7 +269,3 @@ def _remember(done: Done, what: str) -> bool:
     if len(done.remembered) > REMEMBERED_MAX:
         done.remembered.popitem(last=False)
     return True
-
-
-def _number(partition: str) -> int:
-    return int(partition.rpartition("-")[2])

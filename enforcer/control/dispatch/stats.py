@@ -164,10 +164,7 @@ def _standing(
 ) -> dict[str, Any]:
     """What the counters of a broker, a topic and maybe a subscription come to now, by the law itself.
 
-    Args:
-        counters: the newest decision on each.
-        names: of all of them.
-        policies, now_ms: in force, and when.
+    Of each the newest decision and the name are given.
     """
     newest = counters[-1]
     if newest is None:
@@ -262,16 +259,12 @@ def _amounts(counts: Iterable[Any]) -> dict[str, int | None]:
     }
 
 
-def _newest(times: list[int | None]) -> int | None:
-    return max((time for time in times if time is not None), default=None)
-
-
 _COUNTED: Final[dict[str, Callable[[list[Any]], Any]]] = dict.fromkeys(_COUNTS, sum)
 _RULES: Final[dict[str, Callable[[list[Any]], Any]]] = {
     **_COUNTED,
     "available": _added,
     "acquired": lambda levels: folded(levels, dict.fromkeys(LEVELS, _added)),
     "debt": _added,
-    "decidedTime": _newest,
+    "decidedTime": lambda times: max((time for time in times if time is not None), default=None),
 }
 """What brokers' parts come to together, by field."""

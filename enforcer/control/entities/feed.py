@@ -30,17 +30,16 @@ def told(reader: DecisionReader) -> DecisionReader:
     return DecisionReader(type=reader.type, parse=parse, at=lambda pair: reader.at(pair[0]))
 
 
-def _readers(*readers: DecisionReader) -> dict[str, DecisionReader]:
-    return {reader.type: told(reader) for reader in readers}
-
-
-DECISIONS: Final[Readers] = _readers(
-    DecisionReader(type="admission", parse=readings.admission, at=attrgetter("at")),
-    DecisionReader(type="share", parse=share_of),
-    DecisionReader(type="dispatch", parse=dispatch_of, at=attrgetter("at")),
-    DecisionReader(type="limit", parse=limit_of, at=attrgetter("ts")),
-    DecisionReader(type="backlog", parse=backlog_decision),
-)
+DECISIONS: Final[Readers] = {
+    reader.type: told(reader)
+    for reader in (
+        DecisionReader(type="admission", parse=readings.admission, at=attrgetter("at")),
+        DecisionReader(type="share", parse=share_of),
+        DecisionReader(type="dispatch", parse=dispatch_of, at=attrgetter("at")),
+        DecisionReader(type="limit", parse=limit_of, at=attrgetter("ts")),
+        DecisionReader(type="backlog", parse=backlog_decision),
+    )
+}
 REPORTS: Final[EventReaders] = {
     "group_usage": group_usage,
     "latency": readings.flight,

@@ -69,12 +69,7 @@ class Signs:
         return sorted(name for name, ts in self._proxies.items() if ts > now_ms - ALIVE_MS)
 
     def parts(self, now_ms: int, round_ms: int) -> list[dict[str, Any]]:
-        """Each part: whether it gives signs, and how old the newest is.
-
-        Args:
-            now_ms: ms since the epoch.
-            round_ms: how often the job says that it is there.
-        """
+        """Each part: whether it gives signs, and how old the newest is; the job gives one each `round_ms`."""
         job_ts = max(self._round_ts, self._decided_ts)
         told = [
             _part("job", "job", now_ms, job_ts, _ROUNDS * round_ms),

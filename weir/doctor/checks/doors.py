@@ -44,13 +44,7 @@ class Knock:
 
 
 async def knock(address: Address, header: bytes, server_name: str) -> Knock:
-    """Connect, and try TLS; says nothing beyond that.
-
-    Args:
-        address: where.
-        header: sent before TLS.
-        server_name: of SNI.
-    """
+    """Connect, and try TLS, behind the header and by that name (SNI); says nothing beyond that."""
     is_open, certificate, refused = False, None, ""
     with suppress(OSError, ValueError):
         async with asyncio.timeout(KNOCK_S), connected(_here(address)) as (_, writer):

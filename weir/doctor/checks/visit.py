@@ -54,13 +54,7 @@ class Visit:
 
 
 async def visit(address: Address, topics: Sequence[str], limit_s: float = VISIT_S) -> Visit:
-    """Go there.
-
-    Args:
-        address: of the broker.
-        topics: those that are asked about.
-        limit_s: of each of two tries.
-    """
+    """Go there, and ask about topics; the limit is that of each of two tries."""
     plain = await _try(address, topics, False, limit_s)
     if plain.versions or not plain.reached:
         return plain
@@ -74,10 +68,6 @@ def too_old(versions: Versions) -> bool:
 
 async def refuse_old(addresses: Sequence[Address], tls: ssl.SSLContext | None) -> None:
     """Ask brokers for their age, as a client does before it logs in; who does not tell in time may be any.
-
-    Args:
-        addresses: of brokers.
-        tls: how they are spoken to; None: in plain text.
 
     Raises:
         WeirError: one is too old.
