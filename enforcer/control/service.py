@@ -272,12 +272,7 @@ def _server(app: FastAPI, settings: AdminSettings, metrics: AdminMetrics, reques
 
 
 class _Server(uvicorn.Server):
-    """Leaves signals to the command, which stops more than the server, and gets its clients as proxies do.
-
-    Args:
-        config: of uvicorn.
-        entrance: lets them in.
-    """
+    """Leaves signals to the command, which stops more than the server, and gets its clients as proxies do."""
 
     def __init__(self, config: uvicorn.Config, entrance: Entrance) -> None:
         super().__init__(config)

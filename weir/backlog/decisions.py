@@ -82,15 +82,7 @@ class Decisions:
 
 
 class BacklogReader:
-    """Reads the decisions, and later on what has come since.
-
-    Args:
-        reader: of the cluster.
-        topic: of the decisions.
-
-    Attributes:
-        newest: what was found.
-    """
+    """Reads the decisions, and later on what has come since; `newest` is what was found."""
 
     def __init__(self, reader: Reader, topic: str) -> None:
         self.newest = Decisions()

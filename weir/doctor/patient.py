@@ -41,14 +41,7 @@ class Unreached(WeirError):
 
 
 class Unusable(Unreached):
-    """Nobody was asked: librdkafka does not take the settings.
-
-    Args:
-        why: in its words.
-        key: that is wrong; empty: it does not say.
-        section: of the settings.
-        file: of the settings.
-    """
+    """Nobody was asked: librdkafka does not take the settings; an empty key: it does not say which one."""
 
     brief = "kafka.client is wrong"
 

@@ -46,11 +46,7 @@ def fetch(source: Path, into: Path, wait: Wait, *properties: str) -> None:
 
 
 def pin(source: Path, wait: Wait) -> None:
-    """Write a pom's list anew, from a fetch past what Maven has kept; for review and commit.
-
-    Raises:
-        WeirError: as `fetch`.
-    """
+    """Write a pom's list anew, past what Maven has kept, for review and commit; raises as `fetch`."""
     with tempfile.TemporaryDirectory(prefix="weir-pin-") as name:
         jars, repository = Path(name) / "jars", Path(name) / "repository"
         jars.mkdir()

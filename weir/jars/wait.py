@@ -33,12 +33,7 @@ class Wait:
     doing: str = "fetching"
 
     def until(self, done: Callable[[], bool], limit_s: float, so_far: Callable[[], str] = str) -> None:
-        """Wait.
-
-        Args:
-            done: what for.
-            limit_s: no longer than that.
-            so_far: how far it is, for people.
+        """Wait until it is done, and tell people how far it is.
 
         Raises:
             WeirError: it was to stop, or took too long.

@@ -102,11 +102,7 @@ class Child:
         return True
 
     def stop(self, term_s: float = 10.0) -> bool:
-        """SIGTERM, then SIGKILL to what is left of the group after `term_s`.
-
-        Returns:
-            True if it ended by itself within the limit.
-        """
+        """SIGTERM, then SIGKILL to what is left of the group after `term_s`; whether it ended by itself."""
         self.terminate()
         by_itself = self.wait(term_s)
         # Also after a clean end: a JVM that its Python parent left behind is still in the group.
@@ -150,11 +146,7 @@ def running(pid: int) -> bool:
 
 
 def wait_until_gone(pid: int, limit_s: float) -> bool:
-    """Wait for a process that is not our child, such as a JVM whose Python parent was killed.
-
-    Returns:
-        True once it has ended, False after `limit_s`.
-    """
+    """Whether one that is not our child ends in time, such as a JVM whose Python parent was killed."""
     deadline = time.monotonic() + limit_s
     while running(pid):
         if time.monotonic() > deadline:

@@ -17,14 +17,7 @@ BACK_MS: Final = SLOTS * SLOT_MS
 
 
 class RecentPast:
-    """Reads it, and later on what has come since.
-
-    Args:
-        cluster: whose.
-
-    Attributes:
-        view: what is known.
-    """
+    """Reads it, and later on what has come since; `view` is what is known."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._in_force = PolicySet()

@@ -67,10 +67,7 @@ def admit(grants: Sequence[Grant], request: Request, origins: Collection[str] = 
 def check_reach(grant: Grant, request: Request, entries: Callable[[], Entries]) -> None:
     """Keep a tenant's token to its tenants, their namespaces and topics, and to see the groups that they use.
 
-    Args:
-        grant: who asks.
-        request: its path is known to name something.
-        entries: the policies in force.
+    The request's path is known to name something.
 
     Raises:
         Refusal: 403, it is somebody else's.

@@ -74,11 +74,7 @@ class Tokens:
         return bool(self._fixed or self._file)
 
     def in_force(self, reads: Counter) -> Sequence[Grant]:
-        """Those of now; of a file that has become unreadable or wrong those before.
-
-        Args:
-            reads: counts, by result, how often it was tried to read a changed file.
-        """
+        """Those of now; of a file that has become unreadable or wrong those before; `reads` counts tries."""
         return self._grants.now(lambda read: reads.labels("read" if read else "unusable").inc())
 
     def _read(self) -> Sequence[Grant]:

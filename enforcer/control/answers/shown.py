@@ -145,13 +145,7 @@ def row_of(view: EntityView, snapshot: Snapshot, row: int) -> dict[str, Any]:
 def one(
     view: EntityView, deliveries: DeliveryTable | None, entity: Entity, now_ms: int
 ) -> dict[str, Any] | None:
-    """All that is known of an entity; None: nothing is.
-
-    Args:
-        view, now_ms: as of page.
-        deliveries: tells who delivered to a subscription.
-        entity: who is asked about.
-    """
+    """All that is known of an entity, also who delivered to a subscription; None: nothing is."""
     row = view.table.rows.get(entity)
     if row is None:
         return None

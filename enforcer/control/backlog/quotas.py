@@ -1,6 +1,7 @@
 """What the admin API does to backlog quotas: entries and a request in, changes or a refusal out; no I/O.
 
 Paths, field names and reasons are those of Pulsar's broker (docs/protocol_notes.md 4.6, docs/admin_api.md).
+Every function raises Refusal (412) where there is no such name.
 """
 
 from collections.abc import Mapping
@@ -116,22 +117,14 @@ def quota_fields(body: bytes, place: QuotaPlace) -> dict[str, Any]:
 
 
 def quotas_at(entries: Entries, holder: Holder) -> dict[str, Any]:
-    """The quotas that a namespace or a topic has itself, by type, as Pulsar answers.
-
-    Raises:
-        Refusal: 412, no such name.
-    """
+    """The quotas that a namespace or a topic has itself, by type, as Pulsar answers."""
     holder.check_policies()
     held = entries.get(holder.path, {}).get(MAP, {})
     return {kind.value: _shown(kind, held[kind]) for kind in BacklogKind if kind in held}
 
 
 def applied_quotas(policies: PolicySet, holder: Holder) -> dict[str, Any]:
-    """What applies to a topic by precedence (docs/contract.md 2), by type; always both, limit -1: none.
-
-    Raises:
-        Refusal: 412, no such name.
-    """
+    """What applies to a topic by precedence (docs/contract.md 2), by type; always both, limit -1: none."""
     holder.check_policies()
     applied = {}
     for kind in BacklogKind:
@@ -143,11 +136,7 @@ def applied_quotas(policies: PolicySet, holder: Holder) -> dict[str, Any]:
 
 
 def put_quota(entries: Entries, place: QuotaPlace, fields: Mapping[str, Any]) -> Changes:
-    """Set a quota in place of the one before, whose `actions` and the like stay if nothing is said of them.
-
-    Raises:
-        Refusal: 412, no such name.
-    """
+    """Set a quota in place of the one before, whose `actions` and the like stay if nothing else is said."""
     place.holder.check_policies()
     value = entries.get(place.holder.path, {})
     before = value.get(MAP, {}).get(place.kind, {})
@@ -156,11 +145,7 @@ def put_quota(entries: Entries, place: QuotaPlace, fields: Mapping[str, Any]) ->
 
 
 def delete_quota(entries: Entries, place: QuotaPlace) -> Changes:
-    """Remove a quota; nothing to do if there is none. With the last key of an entry the entry goes.
-
-    Raises:
-        Refusal: 412, no such name.
-    """
+    """Remove a quota; nothing to do if there is none. With the last key of an entry the entry goes."""
     if place.kind.value not in quotas_at(entries, place.holder):
         return {}
     return {place.holder.path: placed(entries[place.holder.path], place.keys, None)}

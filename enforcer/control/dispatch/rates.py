@@ -1,6 +1,7 @@
 """What the admin API does to dispatch rates: entries and a request in, changes or a refusal out; no I/O.
 
 Paths, field names and reasons are those of Pulsar's broker (docs/protocol_notes.md 4.5, docs/admin_api.md).
+Every function raises Refusal (412) where there is no such name.
 """
 
 from collections.abc import Mapping
@@ -94,7 +95,7 @@ def rate_fields(body: bytes) -> dict[str, Any]:
 
 
 def rate_at(entries: Entries, place: RatePlace) -> Mapping[str, Any] | None:
-    """What stands there, None if nothing does; raises Refusal: 412, no such name."""
+    """What stands there, None if nothing does."""
     place.check()
     value: Any = entries.get(place.holder.path)
     for key in place.keys:
@@ -103,11 +104,7 @@ def rate_at(entries: Entries, place: RatePlace) -> Mapping[str, Any] | None:
 
 
 def applied_rate(policies: PolicySet, place: RatePlace) -> dict[str, Any]:
-    """What applies to a topic or a subscription by precedence (docs/contract.md 2), absent fields filled in.
-
-    Raises:
-        Refusal: 412, no such name.
-    """
+    """What applies to a topic or subscription by precedence (docs/contract.md 2), absent fields filled in."""
     place.check()
     levels = dispatch_candidates(policies, place.holder.name, place.subscription, place.kind)
     won = next((level.value for level in levels if level.wins), None)
@@ -115,21 +112,13 @@ def applied_rate(policies: PolicySet, place: RatePlace) -> dict[str, Any]:
 
 
 def put_rate(entries: Entries, place: RatePlace, fields: Mapping[str, Any]) -> Changes:
-    """Set a rate in place of the one before; what else the entry says stays.
-
-    Raises:
-        Refusal: 412, no such name.
-    """
+    """Set a rate in place of the one before; what else the entry says stays."""
     place.check()
     return {place.holder.path: placed(entries.get(place.holder.path, {}), place.keys, fields)}
 
 
 def delete_rate(entries: Entries, place: RatePlace) -> Changes:
-    """Remove a rate; nothing to do if there is none. With the last key of an entry the entry goes.
-
-    Raises:
-        Refusal: 412, no such name.
-    """
+    """Remove a rate; nothing to do if there is none. With the last key of an entry the entry goes."""
     if rate_at(entries, place) is None:
         return {}
     return {place.holder.path: placed(entries[place.holder.path], place.keys, None)}

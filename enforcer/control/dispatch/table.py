@@ -113,12 +113,7 @@ class DeliveryTable(Columns[Key]):
         return [(key, self._view(row, now_ms)) for key, row in found]
 
     def newest(self, *names: str, among: NDArray[np.int64] | None = None) -> DispatchDecision | None:
-        """The newest decision on a broker, a topic there or a subscription of it; None: there is none.
-
-        Args:
-            names: of the broker, the topic and the subscription.
-            among: numbers of the rows that may hold it; None: any.
-        """
+        """The newest decision on a broker, a topic there or a subscription of it, in one of these rows."""
         columns = self.columns
         rows = np.arange(len(self)) if among is None else among
         rows = rows[columns["counters"][len(names) - 1, rows] == hash(names)]
