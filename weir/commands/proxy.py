@@ -16,6 +16,7 @@ from weir.options import (
     add_flag,
     add_part_options,
     cluster_of,
+    whole,
 )
 from weir.settings import DEFAULT_LISTEN, DEFAULT_PULSAR_LISTEN, PORT_MAX, LocalSettings
 from weir.stack.workers import WORKERS_MAX, run_workers
@@ -47,7 +48,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "processes that share the port, each a proxy of its own: ids ID-1, ID-2 ..., metrics on ports"
         " that follow each other; one that ends is started again"
     )
-    add(parser, "--workers", workers, metavar="N", type=int, default=1)
+    add(parser, "--workers", workers, metavar="N", type=whole(1, WORKERS_MAX), default=1)
     add_flag(parser, "--worker", argparse.SUPPRESS)
     parser.set_defaults(run=run)
 
@@ -60,9 +61,6 @@ def run(args: argparse.Namespace) -> int:
 
     log_to_stderr("proxy", logging.INFO)
     settings = read_settings(ProxySettings, "proxy", args.settings)
-    if not 1 <= args.workers <= WORKERS_MAX:
-        print(f"weir proxy: --workers: expected 1 to {WORKERS_MAX}", file=sys.stderr)
-        return 2
     cluster = cluster_of(args, "proxy")
     try:
         kafka = _addresses(

@@ -74,8 +74,10 @@ def serve(
         held.callback(_tell, stop)
         if stack.start():
             _announce(stack, server, args, pulsar_tls=settings.pulsar_tls)
-            if not meanwhile(stack, stop):
-                _watch(stack, stop, server, args.ready_file)
+            ended = meanwhile(stack, stop)
+            while not ended and not stop.wait(POLL_S):
+                if stack.look() and all(part.ready for part in stack.parts):
+                    write_ready_file(args.ready_file, {**stack.addresses(), "metrics": server.url}, _say)
     _say("stopped")
     return 0
 
@@ -85,18 +87,8 @@ def _tell(stop: StopSignal) -> None:
         _say("stopping (a second Ctrl-C kills) ...")
 
 
-def _watch(stack: Stack, stop: StopSignal, server: MetricsServer, ready_file: Path | None) -> None:
-    while not stop.wait(POLL_S):
-        if stack.look() and all(part.ready for part in stack.parts):
-            write_ready_file(ready_file, _ready_content(stack, server), _say)
-
-
-def _ready_content(stack: Stack, server: MetricsServer) -> dict[str, object]:
-    return {**stack.addresses(), "metrics": server.url}
-
-
 def _announce(stack: Stack, server: MetricsServer, args: argparse.Namespace, *, pulsar_tls: bool) -> None:
-    content = _ready_content(stack, server)
+    content = {**stack.addresses(), "metrics": server.url}
     write_ready_file(args.ready_file, content)
     proxy, kafka = content["proxy"], content["kafka"]
     there = reached(kafka, args.settings)

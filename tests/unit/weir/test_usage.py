@@ -21,7 +21,7 @@ T = "persistent://acme/orders/t1"
         ("dump --out x --to soon", "usage: weir dump"),
         ("admin --upstream pulsar:8080", "usage: weir admin"),
         ("admin --upstream http://pulsar:nonsense", "usage: weir admin"),
-        ("proxy --workers 0", "--workers: expected 1 to 64"),
+        ("proxy --workers 0", "--workers: '0'; expected a whole number at least 1 and at most 64"),
         ("proxy --pulsar nonsense", "--pulsar: 'nonsense' is not HOST:PORT"),
         ("proxy --kafka nonsense --pulsar b:6650", "--kafka: 'nonsense' is not HOST:PORT"),
         ("proxy --pulsar b:6650 --workers 2", SEVERAL),

@@ -1,7 +1,7 @@
 """Checks of the brokers: do they answer, how old are they, and who gets at them past the proxy."""
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final
 
@@ -107,16 +107,12 @@ def _advertised(patient: Patient) -> Iterator[Address]:
     for of_one in settings.values():
         controllers = set((of_one.get("controller.listener.names") or "").split(","))
         listeners = of_one.get("advertised.listeners") or of_one.get("listeners") or ""
-        yield from _addresses(listeners.split(","), controllers)
-
-
-def _addresses(listeners: Iterable[str], controllers: set[str]) -> Iterator[Address]:
-    for listener in listeners:
-        name, _, address = listener.strip().partition("://")
-        if name in controllers or address.startswith(":"):
-            continue
-        with suppress(ValueError):
-            yield host_port(address)
+        for listener in listeners.split(","):
+            name, _, address = listener.strip().partition("://")
+            if name in controllers or address.startswith(":"):
+                continue
+            with suppress(ValueError):
+                yield host_port(address)
 
 
 def _harmful(bits: int) -> bool:

@@ -164,13 +164,11 @@ def _lives(signs: list[Sign], now_ms: int) -> bool:
 
 def _taken(name: str, signs: list[Sign]) -> bool:
     """Whether one of this name would end itself, as proxies do that hear another of theirs."""
-    return any(_as_heard_by(Alive(name, own), signs) for own in {sign.instance for sign in signs})
-
-
-def _as_heard_by(alive: Alive, signs: list[Sign]) -> bool:
-    for sign in signs:
-        alive.heard(sign.proxy, sign.ts, leaving=sign.leaving, speaks=sign.speaks, instance=sign.instance)
-    return alive.name_is_taken
+    each = [Alive(name, own) for own in {sign.instance for sign in signs}]
+    for alive in each:
+        for sign in signs:
+            alive.heard(sign.proxy, sign.ts, leaving=sign.leaving, speaks=sign.speaks, instance=sign.instance)
+    return any(alive.name_is_taken for alive in each)
 
 
 def check_job(patient: Patient) -> Iterator[Finding]:
