@@ -1,5 +1,6 @@
 """Around every request to the admin API: who asks, how it ended, and no answer without a reason."""
 
+import asyncio
 import logging
 import time
 from collections import defaultdict
@@ -22,7 +23,10 @@ from enforcer.control.settings import AdminSettings
 from streaming.contract.topics import address_text
 
 REQUESTS_MAX: Final = 200
-"""Requests at a time, and as many for the API behind it, if there is one; further ones get 503."""
+"""Requests at a time, and as many for the API behind it, if there is one; for a further one that ends which
+waits for its body longest, or if none does, it gets 503."""
+BODY_S: Final = 10.0
+"""Who waits longer for a body lets it stream, and has a bound of its own for these."""
 logger = logging.getLogger("weir.admin")
 
 CALLER: Final = "weir.caller"
@@ -55,6 +59,39 @@ class UpstreamApi:
     check: Callable[[Scope], None]
 
 
+class _Arriving:
+    """What comes of a request; while its client lets it wait for the body, it may be displaced."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive, self._until_s = receive, time.monotonic() + BODY_S
+        self._limit: asyncio.Timeout | None = None
+        self._whole = self._displaced = False
+
+    def displace(self) -> bool:
+        """End it if it waits for its client; whether it does."""
+        if self._limit is None or time.monotonic() > self._until_s:
+            return False
+        self._displaced = True
+        self._limit.reschedule(0)
+        return True
+
+    async def __call__(self) -> Message:
+        """See ASGI; raises Refusal (503) where it was displaced."""
+        if self._whole:
+            return await self._receive()
+        try:
+            async with asyncio.timeout(None) as self._limit:
+                message = await self._receive()
+        except TimeoutError:
+            pass  # it was displaced
+        finally:
+            self._limit = None
+        if self._displaced:
+            raise Refusal(503, f"{REQUESTS_MAX} requests came after this one's body began", retry_after_s=1)
+        self._whole = not message.get("more_body", False)
+        return message
+
+
 class AccessControl:
     """ASGI middleware: admits or refuses, counts, logs changes, and turns what went wrong into an answer.
 
@@ -77,7 +114,7 @@ class AccessControl:
         self._app = app
         self._beyond = beyond
         self._settings = settings
-        self._requests = {False: 0, True: 0}
+        self._requests: dict[bool, dict[_Arriving, None]] = {False: {}, True: {}}
         self._tokens = tokens
         self._metrics = metrics
         self._refusals: defaultdict[int, FewLines] = defaultdict(FewLines)
@@ -88,7 +125,7 @@ class AccessControl:
             await self._app(scope, receive, send)
             return
         begun, status, who, route = time.monotonic(), 0, "", ""
-        sent_on: bool | None = None
+        under_way, arriving = dict[_Arriving, None](), _Arriving(receive)
 
         async def note(message: Message) -> None:
             nonlocal status
@@ -98,19 +135,22 @@ class AccessControl:
 
         try:
             beyond = None if self._beyond is None or self._beyond.ours(scope) else self._beyond
-            sent_on = beyond is not None
             # Apart: one behind that answers nobody would leave no room for Weir's own.
-            self._requests[sent_on] += 1
-            if self._requests[sent_on] > REQUESTS_MAX:
-                raise Refusal(503, f"{REQUESTS_MAX} requests are under way already", retry_after_s=1)
+            under_way = self._requests[beyond is not None]
+            if len(under_way) >= REQUESTS_MAX:
+                displaced = next((each for each in under_way if each.displace()), None)
+                if displaced is None:
+                    raise Refusal(503, f"{REQUESTS_MAX} requests are under way already", retry_after_s=1)
+                del under_way[displaced]
+            under_way[arriving] = None
             if beyond is not None:
                 if not self._settings.share_tokens and is_ours(self._in_force(), Request(scope)):
                     raise Refusal(401, "This is a token of Weir's, and is not shown to the API behind it")
                 route = _BEYOND
-                await beyond.app(scope, receive, note)
+                await beyond.app(scope, arriving, note)
                 return
             who = self._admitted(scope)
-            await self._app(scope, receive, note)
+            await self._app(scope, arriving, note)
         except Refusal as refused:
             # The reason names the token's holder where there is one, and never the token.
             line = f"{_asked(scope)} refused: {refused.status} {refused.reason}"
@@ -125,8 +165,7 @@ class AccessControl:
                 mistake = Refusal(500, "The admin API made a mistake; its log says which")
                 await self._refuse(scope, receive, note, mistake)
         finally:
-            if sent_on is not None:
-                self._requests[sent_on] -= 1
+            under_way.pop(arriving, None)
             route = route or getattr(scope.get("route"), "path", _UNKNOWN)
             self._metrics.answered(scope["method"], route, status, time.monotonic() - begun)
         if who and scope["method"] not in SAFE_METHODS:
