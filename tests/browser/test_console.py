@@ -184,6 +184,21 @@ def test_a_policy_is_checked_changed_and_told(browser: Browser) -> None:
     assert "loopback" in browser.text("main")
 
 
+def test_a_number_beyond_what_doubles_tell_apart_keeps_its_digits(browser: Browser) -> None:
+    """The page showed another one, and saved that with whatever else was changed."""
+    large = str(2**53 + 1)
+    browser.open("#/policies?entry=new")
+    entry, value = browser.find("#entry"), browser.find("#value")
+    entry.clear()
+    entry.send_keys("resourcegroups.large")
+    value.clear()
+    value.send_keys(f'{{"publishRateInBytes": {large}}}')
+    browser.find(".editor button.first").click()
+    browser.reads("Who changed resourcegroups.large", "main")
+    browser.reads(large, "main")
+    assert large in str(browser.find("#value").get_attribute("value"))
+
+
 @pytest.fixture
 def guarded(up: Up, tmp_path: Path) -> Iterator[Admin]:
     """An admin process before the same cluster that wants tokens."""

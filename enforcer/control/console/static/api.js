@@ -71,8 +71,16 @@ async function sent(path, given) {
   throw new Refused(answer.status, reason || answer.statusText, afterS);
 }
 
-/** One request; its answer as JSON, and the total of a list. */
-export async function ask(path, { method = "GET", body, reason, signal } = {}) {
+/** JSON whose whole numbers beyond 2^53 stay as they are written, where the browser knows that. */
+export const exact = (text) =>
+  JSON.parse(text, (_, value, context) =>
+    Number.isInteger(value) && !Number.isSafeInteger(value) && context?.source && JSON.rawJSON
+      ? JSON.rawJSON(context.source)
+      : value,
+  );
+
+/** One request; its answer as JSON that `read` reads, and the total of a list. */
+export async function ask(path, { method = "GET", body, reason, signal, read = JSON.parse } = {}) {
   const headers = body === undefined ? {} : { "Content-Type": "application/json" };
   if (reason) headers["X-Weir-Reason"] = latin(reason);
   const answer = await sent(path, {
@@ -82,7 +90,7 @@ export async function ask(path, { method = "GET", body, reason, signal } = {}) {
     body: body === undefined ? undefined : JSON.stringify(body),
   });
   const text = await answer.text();
-  return { data: text ? JSON.parse(text) : null, total: Number(answer.headers.get("X-Total-Count") ?? 0) };
+  return { data: text ? read(text) : null, total: Number(answer.headers.get("X-Total-Count") ?? 0) };
 }
 
 /** Headers carry bytes: those of UTF-8, each as a letter. */

@@ -1,5 +1,5 @@
 // Policies: see, check and change them; and who has changed what.
-import { ask, Refused } from "./api.js";
+import { ask, exact, Refused } from "./api.js";
 import { fill, h, number, rowsTable, time, turns } from "./words.js";
 
 const ROWS = 50;
@@ -50,16 +50,16 @@ export function show(main, to, signal) {
   };
   const read = async () => {
     const asked = new URLSearchParams({ like, offset, limit: ROWS });
-    const { data, total } = await ask(`weir/v1/policies?${asked}`, { signal });
+    const { data, total } = await ask(`weir/v1/policies?${asked}`, { signal, read: exact });
     fill(list, entries(to, data, total, offset));
   };
   const edit = async () => {
-    const found = await ask(`weir/v1/policies?${new URLSearchParams({ entry })}`, { signal });
+    const found = await ask(`weir/v1/policies?${new URLSearchParams({ entry })}`, { signal, read: exact });
     fill(editor, form(to, entry, found.data.entries[0]?.value ?? null, found.data.may_change, again));
   };
   const readLog = async () => {
     const asked = new URLSearchParams({ limit: ROWS, ...(entry && entry !== "new" ? { entry } : {}) });
-    const { data } = await ask(`weir/v1/policies/log?${asked}`, { signal });
+    const { data } = await ask(`weir/v1/policies/log?${asked}`, { signal, read: exact });
     fill(log, changes(to, data));
   };
   const again = () => {
@@ -105,7 +105,7 @@ function form(to, entry, value, mayChange, again) {
   const why = h("input", { id: "reason", maxlength: "1024" });
   const said = h("output", { "aria-live": "polite" });
   const say = (kind, ...words) => fill(said, h("div", { class: kind }, words));
-  const given = () => ({ entry: path.value.trim(), value: JSON.parse(text.value) });
+  const given = () => ({ entry: path.value.trim(), value: exact(text.value) });
 
   const attempt = (act) => async () => {
     try {
