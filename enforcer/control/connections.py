@@ -121,15 +121,9 @@ class Connections:
 
 
 class GuardedProtocol(H11Protocol):
-    """uvicorn's connection with limits.
+    """uvicorn's connection with limits; `greet` returns the address that a load balancer told.
 
-    Args:
-        table: all connections.
-        greet: told that it is made; returns the address that a load balancer told.
-        options: what uvicorn gives to each of its own.
-
-    Attributes:
-        source: what its limit is shared by: its address, this machine, or an IPv6 network.
+    Its limit is shared by its `source`: an address, this machine, or an IPv6 network.
     """
 
     def __init__(self, table: Connections, greet: Greet, **options: Any) -> None:

@@ -95,12 +95,7 @@ class _Arriving:
 class AccessControl:
     """ASGI middleware: admits or refuses, counts, logs changes, and turns what went wrong into an answer.
 
-    Args:
-        app: what answers.
-        tokens: none lets this machine in.
-        metrics: where requests are counted.
-        settings: requests at a time, beyond which they are refused, and origins that may ask.
-        beyond: what gets all that is not for Weir; None: nothing does.
+    Without tokens this machine is let in. What is not for Weir goes `beyond`, if that is there.
     """
 
     def __init__(

@@ -208,17 +208,9 @@ def add_changes(
     summaries: tuple[str, str],
     **told: Any,
 ) -> None:
-    """POST and DELETE of what stands at one kind of place.
+    """POST and DELETE of what stands at one kind of place, which the dependency `place_of` tells.
 
-    Args:
-        router, parts: where they are added, and what they work with.
-        path: theirs.
-        place_of: a dependency.
-        fields_of: reads a body for a place.
-        put, remove: (entries, place, what was read) -> changes; without the last.
-        schema: of the body.
-        summaries: of both.
-        told: what else is said of both.
+    `fields_of` reads a body for a place; what is `told` besides is said of both.
     """
     of_path, refused = Depends(place_of), told.pop("refused", ())
 
@@ -246,13 +238,7 @@ def add_change(
 ) -> None:
     """An endpoint that changes policies and answers nothing.
 
-    Args:
-        router, parts, path: see add_changes.
-        method: its method.
-        decision: a dependency; what it returns is asked for the changes.
-        refused: statuses that it may answer with instead.
-        status: its answer's.
-        told: what else is said of it.
+    `decision` is a dependency; what it returns is asked for the changes. It may answer so as `refused`.
     """
     of_request = Depends(decision)
     if "{tenant}" in router.prefix + path:

@@ -61,11 +61,7 @@ class _Row:
 
 
 class UsageTable:
-    """The newest report and share of each pair of group and broker.
-
-    Args:
-        rows_max: pairs kept; beyond it the one silent longest goes first, and is counted.
-    """
+    """The newest report and share of each pair of group and broker; beyond so many the silent go first."""
 
     def __init__(self, rows_max: int) -> None:
         self.rows: Newest[tuple[str, str], _Row] = Newest(rows_max, group=itemgetter(0))

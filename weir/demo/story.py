@@ -193,16 +193,7 @@ class Screen:
 
 
 def play(stack: Stack, stop: StopSignal, data: Path, policies: str) -> list[str]:
-    """Let the clients act and show what happens.
-
-    Args:
-        stack: all is ready.
-        stop: asked for an end.
-        data: folder of the stack.
-        policies: the file that limits the clients.
-
-    Returns:
-        What went wrong with the clients, empty if nothing.
+    """Let the clients act and show what happens; what went wrong with them, empty if nothing did.
 
     Raises:
         WeirError: a part of the stack failed.

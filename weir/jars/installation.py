@@ -45,20 +45,7 @@ _SERVER_ERROR: Final = 500
 def fetch_jars(
     kind: str, say: Callable[[str], None], stopping: Callable[[], bool] = never, repository: str = ""
 ) -> bool:
-    """Fetch the jars of a kind, unless they are there.
-
-    Args:
-        kind: one of `folders.KINDS`.
-        say: takes lines for people, one every ten seconds.
-        stopping: asked while waiting; True gives up.
-        repository: as of `fetch`.
-
-    Returns:
-        Whether they had to be fetched.
-
-    Raises:
-        WeirError: as `fetch`.
-    """
+    """Fetch the jars of a kind (`folders.KINDS`), unless they are there; all else as of `fetch`."""
     return fetch(POMS / kind, folder_of(kind), Wait(f"{kind} jars", say, stopping), repository)
 
 

@@ -18,13 +18,7 @@ def fetch(source: Path, into: Path, wait: Wait, *properties: str) -> None:
     """Have Maven put the jars of a pom into an empty folder.
 
     Its own checksums are those of the registry (-C: a wrong one ends it), so they say nothing about a
-    registry that is not what it was; whoever calls compares.
-
-    Args:
-        source: folder with the pom.
-        into: takes them; nothing is put beside them.
-        wait: says what goes on, knows when to stop.
-        properties: further ones, `name=value`.
+    registry that is not what it was; whoever calls compares. Properties are further ones, `name=value`.
 
     Raises:
         WeirError: Maven failed, with the end of what it said, or was too slow, or was to stop.

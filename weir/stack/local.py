@@ -95,14 +95,7 @@ class StackSettings:
 
 
 class Stack:
-    """All parts of one `weir up`; call its methods from the main thread only (see Child).
-
-    Args:
-        options: see StackOptions.
-        settings: see StackSettings.
-        stop: asked wherever something is waited for.
-        say: takes lines for people.
-    """
+    """All parts of one `weir up`; call its methods from the main thread only (see Child)."""
 
     def __init__(
         self, options: StackOptions, settings: StackSettings, stop: StopSignal, say: Callable[[str], None]

@@ -84,13 +84,7 @@ def _labelled(line: str, part: str) -> str:
 
 
 class MetricsServer:
-    """Serves `/metrics` in a thread of its own.
-
-    Args:
-        address: host and port, 0 for any free one.
-        sources: asked at every request, see `joined`.
-        timeout_s: limit for one part's answer.
-        tls: the context for the next client; None: plain text.
+    """Serves `/metrics` in a thread of its own; `sources` are asked at every request, see `joined`.
 
     Raises:
         WeirError: the address is taken.

@@ -173,11 +173,7 @@ class Row:
 
 
 class BacklogTable:
-    """All topics that are looked at.
-
-    Args:
-        rows_max: topics and subscriptions kept; beyond it topics silent longest go first, and are counted.
-    """
+    """Topics that are looked at; beyond so many, with their subscriptions, those silent longest go first."""
 
     def __init__(self, rows_max: int) -> None:
         self.rows: Newest[str, Row] = Newest(

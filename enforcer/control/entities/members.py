@@ -30,11 +30,7 @@ class Use(NamedTuple):
 
 
 class Members:
-    """The members of all groups.
-
-    Args:
-        rows_max: pairs of group and member kept; beyond it groups silent longest go first.
-    """
+    """The members of all groups, so many pairs of both at most; groups silent longest go first."""
 
     def __init__(self, rows_max: int) -> None:
         self._groups: Newest[str, dict[str, array[float]]] = Newest(rows_max, weight=len)

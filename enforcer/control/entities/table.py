@@ -97,13 +97,7 @@ class EntityTable(Columns[Entity]):
             self.slots["limits"][place, row] = self.columns["limit"][row]
 
     def measured(self, row: int, ts: int, used: float, limit: float, until: float) -> None:
-        """Note what is used and the limit; of a slot's the nearest to its limit is kept.
-
-        Args:
-            row, ts: whose and when.
-            used, limit: in the unit of the row's measure.
-            until: for how long that is known, ms since the epoch.
-        """
+        """Note what is used and the limit, known until then; of a slot the nearest to its limit stays."""
         columns = self.columns
         columns["used"][row], columns["limit"][row], columns["used_until"][row] = used, limit, until
         place = self.place(ts)

@@ -47,12 +47,7 @@ Decided = Admission | Share | DispatchDecision | LimitDecision | BacklogDecision
 
 
 class EntityView:
-    """All entities of all laws.
-
-    Args:
-        policies: those in force; none while they are not read.
-        rows_max: entities kept.
-    """
+    """All entities of all laws, by the policies in force, which are none while they are not read."""
 
     def __init__(self, policies: Callable[[], PolicySet], rows_max: int = ROWS_MAX) -> None:
         self.table = EntityTable(rows_max)
