@@ -238,7 +238,7 @@ def add_change(
 ) -> None:
     """An endpoint that changes policies and answers nothing.
 
-    `decision` is a dependency; what it returns is asked for the changes. It may answer so as `refused`.
+    `decision` is a dependency, and what it returns is asked for the changes; `refused`: what it answers else.
     """
     of_request = Depends(decision)
     if "{tenant}" in router.prefix + path:

@@ -73,6 +73,8 @@ T = "persistent://acme/orders/t1"
         ("backlog --watch 0", "'0'; expected a number at least 0.1 and at most 86400"),
         ("backlog --topic a.b.c", "--topic: 'a.b.c' may mean two topics"),
         ("backlog --topic 'a b'", "--topic: 'a b' is not a valid name"),
+        # Of a ready file it was said that it is none.
+        ("healthy ready.json --limit inf", "'inf'; expected a number at least 0 and at most 86400"),
         ("send e.jsonl --speed 0", "usage: weir send"),
         ("send e.jsonl --speed nan", "usage: weir send"),
         ("send e.jsonl --speed 2 --at-once", "usage: weir send"),

@@ -3,6 +3,8 @@
 import argparse
 from pathlib import Path
 
+from weir.options import add, number
+
 _LIMIT_S = 4.0
 
 
@@ -16,9 +18,8 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         " health checks of containers and the like.",
     )
     parser.add_argument("ready_file", metavar="FILE", type=Path, help="what the part got as --ready-file")
-    parser.add_argument(
-        "--limit", metavar="S", type=float, default=_LIMIT_S, help="limit, s (default: %(default)s)"
-    )
+    limit = number(0, 86_400)
+    add(parser, "--limit", "limit, s (default: %(default)s)", metavar="S", type=limit, default=_LIMIT_S)
     parser.set_defaults(run=run)
 
 
