@@ -25,7 +25,7 @@ class Grant(NamedTuple):
     """What one user may do.
 
     Attributes:
-        user: its name on that page.
+        user: its name in docs/security.md.
         operations: as kafka-acls names them.
         kind: of the resource.
         name: of the resource; of the cluster none.
@@ -85,6 +85,7 @@ GRANTS: Final[tuple[Grant, ...]] = (
     *_of("weir-backlogs", "Write", TRANSACTION, "weir.usage-backlog-kafka-", prefixed=True),
     *_of("weir-reader", "Read", TOPIC, "weir.", prefixed=True),
 )
+"""The ACLs of docs/security.md: which user of Weir needs what. A test holds them equal to that page."""
 
 
 _ANY: Final[Any] = None
