@@ -30,16 +30,9 @@ def set_up(
     stopping: Callable[[], bool] = never,
     repository: str = "",
 ) -> bool:
-    """Bring what is missing.
+    """Bring what is missing for these kinds of jars (`folders.KINDS`), from a Maven repository or by Maven.
 
-    Args:
-        kinds: of jars, as of `weir.jars.folders.KINDS`.
-        say: takes lines for people.
-        stopping: asked while waiting; True gives up.
-        repository: URL of a Maven repository, instead of Maven.
-
-    Returns:
-        Whether anything was missing.
+    Whether anything was. `stopping` is asked while it waits; True gives up.
 
     Raises:
         WeirError: Java or jars are not to be had, or the laws do not compile. Without archives of classes all

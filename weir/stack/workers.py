@@ -30,21 +30,10 @@ def run_workers(
     metrics: tuple[str, int] | None, proxy_id: str | None, ready_file: Path | None, stop_s: float,
     restarts_max: int,
 ) -> int:  # fmt: skip
-    """Run them until SIGINT or SIGTERM; a second signal kills them.
+    """Run so many, with these words, until SIGINT or SIGTERM; a second signal kills them.
 
-    Args:
-        count: how many.
-        words: arguments of `weir proxy` that all of them get.
-        listen: their bootstrap address; port 0: any free one.
-        say: takes lines for people.
-        metrics: where the first serves its metrics, the others on the ports behind it; port 0: any.
-        proxy_id: what their ids begin with; None: host name and port.
-        ready_file: written as JSON when all are ready.
-        stop_s: how long a worker takes to stop in order.
-        restarts_max: see LocalSettings.
-
-    Returns:
-        0: stopped as asked.
+    The first serves its metrics at the given address, the others on the ports behind it. Their ids begin with
+    `proxy_id`, without one with host name and port. Each takes `stop_s` to stop in order.
 
     Raises:
         WeirError: the port is taken, or one of them failed too often; the others were stopped.

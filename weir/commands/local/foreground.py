@@ -42,17 +42,8 @@ def serve(
 ) -> int:
     """Run it until SIGINT or SIGTERM; a second one kills it.
 
-    Args:
-        broker: not yet started.
-        kept: how the names of what it keeps in its folder begin, as of `private_folder`.
-        ready: the line that says where it is, asked when it is ready.
-        described: content of the ready file.
-        address: where it will listen.
-        ready_file: its path.
-        prepare: what has to be there before it can start, given who says lines and who is asked to give up.
-
-    Returns:
-        0: stopped as asked.
+    The names of what it keeps begin as `kept` says (`private_folder`). Once it is ready `ready` makes the
+    line that says where it is, `described` the ready file. `prepare` brings what has to be there before.
 
     Raises:
         WeirError: it did not start, or ended by itself.
