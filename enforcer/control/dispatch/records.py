@@ -57,12 +57,8 @@ def dispatch_of(fields: Fields) -> DispatchDecision:
         at=applied_ts(fields, integer(fields, "ts", None, maximum=TS_MAX_MS)),
         available=_counts(_object(fields, "available") or {}),
         throttle_ms=integer(fields, "throttle_time_ms", None),
-        limited_by=None
-        if limited_by is None
-        else (choice(limited_by, "level", "", LEVELS), choice(limited_by, "dimension", "", DIMENSIONS)),
-        acquired=None
-        if acquired is None
-        else {each: _counts(counts) for each in LEVELS if (counts := _object(acquired, each)) is not None},
+        limited_by=None if limited_by is None else _counter(limited_by),
+        acquired=None if acquired is None else _levels(acquired),
         repeated=flag(fields, "repeat", False),
     )
 
@@ -72,6 +68,14 @@ def _object(fields: Fields, key: str) -> dict[str, Any] | None:
     if value is not None and type(value) is not dict:
         raise BadEvent(f"{key}: {shown(value)}; an object was expected")
     return value
+
+
+def _counter(fields: Fields) -> tuple[str, str]:
+    return choice(fields, "level", "", LEVELS), choice(fields, "dimension", "", DIMENSIONS)
+
+
+def _levels(fields: Fields) -> dict[str, Counts]:
+    return {level: _counts(counts) for level in LEVELS if (counts := _object(fields, level)) is not None}
 
 
 def _counts(fields: Fields) -> Counts:
