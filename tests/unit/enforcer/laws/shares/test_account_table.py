@@ -25,7 +25,7 @@ def test_a_share_that_comes_before_any_traffic() -> None:
     desk = Desk(GROUPS, accounts_max=2)
     for group in ("a", "b", "rg1"):
         desk.share(group, publishRateInMsgs=50.0)
-    assert list(desk.meter._table._early) == ["b", "rg1"]
+    assert list(desk.meter._early) == ["b", "rg1"]
     desk.now_ms = 2_999.0
     publish(desk, 1)
     account = desk.meter.accounts["rg1"]
@@ -42,7 +42,7 @@ def test_an_early_share_of_a_very_long_name_is_passed_over() -> None:
     desk = Desk(GROUPS, accounts_max=1)
     for group in ("a" * 600, "rg1"):
         desk.share(group, publishRateInMsgs=50.0)
-    assert list(desk.meter._table._early) == ["rg1"]
+    assert list(desk.meter._early) == ["rg1"]
 
 
 def test_shares_that_end_together_are_one_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
@@ -78,7 +78,7 @@ def test_groups_without_room_cost_no_look_at_all_accounts(held: int) -> None:
     for number in range(held):
         publish(desk, 1, topic=f"t.n{number}.x")
         desk.share(f"g{number}", ttl_ms=10**9, publishRateInMsgs=1_000.0)
-    accounts = desk.meter.accounts = desk.meter._table.accounts = Looked(desk.meter.accounts)
+    accounts = desk.meter.accounts = Looked(desk.meter.accounts)
     generation = desk.meter.generation
     for _ in range(1_000):
         for topic in ("t.n64.x", "t.n65.x", "t.n0.x"):
@@ -94,7 +94,7 @@ def test_groups_without_room_cost_no_look_at_all_accounts(held: int) -> None:
 def test_making_room_pays_for_itself() -> None:
     """Where accounts are free, a look at all of them makes room for an eighth at least."""
     desk = Desk(many_groups(1_000), accounts_max=64)
-    accounts = desk.meter.accounts = desk.meter._table.accounts = Looked()
+    accounts = desk.meter.accounts = Looked()
     for number in range(1_000):
         publish(desk, 1, topic=f"t.n{number}.x")
     assert accounts.times <= 1_000 / 8 and desk.meter.generation <= 1_000 / 8
@@ -148,7 +148,7 @@ def test_of_many_names_those_that_used_least_make_room() -> None:
         desk.share(f"quota/user=mallory,client-id=c{number}", publishRateInBytes=1_000.0)
     kept = set(desk.meter.accounts)
     assert {"quota/user=bob,client-id=owes", "quota/user=bob,client-id=used"} < kept and len(kept) <= 8
-    assert len(desk.meter._table._left[True]) == 8 and desk.meter.unmetered == 32 - 8 - len(kept)
+    assert len(desk.meter._left[True]) == 8 and desk.meter.unmetered == 32 - 8 - len(kept)
 
 
 def test_where_all_owe_there_is_room_too() -> None:

@@ -199,10 +199,10 @@ def test_use_that_is_kept_for_the_report_is_bounded() -> None:
     desk = Desk(many_groups(count), accounts_max=accounts_max)
     for number in range(count):
         publish(desk, 1, topic=f"t.n{number}.x")
-    assert len(desk.meter.accounts) == len(desk.meter._table._left[False]) == accounts_max
+    assert len(desk.meter.accounts) == len(desk.meter._left[False]) == accounts_max
     desk.now_ms = 1_000.0
     desk.reports.report()
-    assert sum(told_use(desk).values()) + desk.meter.unmetered == count and not desk.meter._table._left[False]
+    assert sum(told_use(desk).values()) + desk.meter.unmetered == count and not desk.meter._left[False]
     publish(desk, 1, topic="t.n0.x")
     assert desk.meter.unmetered == count - 2 * accounts_max
 

@@ -304,7 +304,7 @@ def test_who_found_no_room_for_its_account_gets_one_later() -> None:
     """Not only when the policies change: till then it would read without a limit."""
     groups = {f"resourcegroups.rg{number}": {"dispatchRateInMsgs": 100} for number in (1, 2)}
     world = World({**groups, NAMESPACE: {"resourcegroup": "rg1"}})
-    world.meter._table._max = 1
+    world.meter._max = 1
     other = world.meter.of_group("rg2")
     assert other is not None
     other.charge(2, 20, 0, world.now_ms)
