@@ -1,19 +1,28 @@
 """Concurrency limits of the brokers: ties policies, limits, shares, samples and connections together."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import count
 from math import inf
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
+
+import pyarrow as pa
 
 from enforcer.core import bounds
 from enforcer.core.law import Accounts, Context, DecisionReader, EnforcerLaw
+from enforcer.core.membership import Membership
+from enforcer.laws.concurrency.in_force import of_all
 from enforcer.laws.concurrency.limiter import Limiter
 from enforcer.laws.concurrency.metrics import ConcurrencyMetrics
-from enforcer.laws.concurrency.partitions import SAMPLE_LINGER_MS, Partitions
-from enforcer.laws.concurrency.samples_out import SamplesOut
-from enforcer.laws.concurrency.shares import InflightShares
+from enforcer.laws.concurrency.partitions import SAMPLE_LINGER_MS, Partition, Partitions
+from streaming.columns.packed import pack
+from streaming.contract.broker_events import Sample
 from streaming.contract.decisions import LimitDecision, limit_of
+from streaming.contract.names import INFLIGHT_GROUP_PREFIX
+from streaming.policy.groups import INFLIGHT_PARTS
 
+_DIMENSION: Final = 0
+_NS_PER_MS: Final = 1_000_000
 _ASKED: Final = 3
 """So often a job is asked for a sign before it counts as away; it has at least as long to answer the last."""
 
@@ -29,6 +38,97 @@ class ClientConnection(Protocol):
 
     def count_by(self, limiter: Limiter | None) -> None:
         """From now on its requests in flight count here; None: nowhere."""
+
+
+class InflightShares:
+    """Tells this enforcer's part of each limit, and reports what it used of it.
+
+    The limit is a whole of 1,000,000 parts, of which the share law gives each enforcer some, whatever the
+    limit is at the moment. What an enforcer used of them is the greatest number in flight of a round.
+
+    Args:
+        accounts: of the groups.
+        membership: tells how many enforcers are alive.
+    """
+
+    def __init__(self, accounts: Accounts, membership: Membership) -> None:
+        self._accounts = accounts
+        self._membership = membership
+        self._count = 1
+
+    def of(self, partition: str) -> float:
+        """The fraction, above 0 and at most 1: its share, or what may be used without one (contract 3.2)."""
+        membership = self._membership
+        alive = None if membership.blind else membership.peers
+        account = self._accounts.of_group(f"{INFLIGHT_GROUP_PREFIX}{partition}")
+        self._count = max(1, alive or self._count)
+        if account is not None and (alive is not None or account.share[_DIMENSION] is not None):
+            rate = account.rate(_DIMENSION)
+            if rate is not None:
+                return max(1 / INFLIGHT_PARTS, min(1.0, rate / INFLIGHT_PARTS))
+        # When it is not known any more how many are alive, as many as there were: who hears nothing for a
+        # moment, since all is slow, must not make it slower still.
+        return 1.0 / self._count
+
+    def fill(self, partitions: Iterable[Partition], period_ms: float) -> None:
+        """Put into the accounts what was used in the round that ends now."""
+        for partition in partitions:
+            limiter = partition.limiter
+            peak, full_ns = limiter.take_use()
+            account = self._accounts.of_group(f"{INFLIGHT_GROUP_PREFIX}{limiter.partition}")
+            if account is not None:
+                parts = peak * INFLIGHT_PARTS / partition.in_force.limit
+                account.note(_DIMENSION, round(parts * period_ms / 1000), full_ns / _NS_PER_MS)
+
+
+class SamplesOut:
+    """Writes samples to the job: `latency` events of several each.
+
+    Args:
+        context: see there.
+        now_ns: the steady clock of the samples.
+        pack_min: partitions from which on they go as one packed record.
+    """
+
+    def __init__(
+        self, context: Context, now_ns: Callable[[], int], pack_min: int = bounds.PACK_MIN
+    ) -> None:
+        self._pack_min = pack_min
+        self._context = context
+        self._now_ns = now_ns
+        self._id_head = f"{context.proxy_id}-latency-{context.brokers_ms()}"
+        self._count = count(1)
+
+    def __call__(self, samples: Mapping[str, list[Sample]], fractions: Mapping[str, float]) -> None:
+        """Send what was kept of partitions' round trips.
+
+        Args:
+            samples: by partition, in order.
+            fractions: this enforcer's part of each one's limit.
+        """
+        ts = self._context.brokers_ms()
+        # All enforcers before one partition tell its starts on one clock.
+        ahead_ns = ts * _NS_PER_MS - self._now_ns()
+        rows: list[dict[str, Any]] = [
+            {
+                "id": f"{self._id_head}-{next(self._count)}",
+                "ts": ts,
+                "partition": name,
+                "samples": [
+                    [s.start_ns + ahead_ns, s.rtt_ns, of_all(s.inflight, fractions[name]), s.did_drop]
+                    for s in kept
+                ],
+            }
+            for name, kept in samples.items()
+        ]
+        if len(rows) < self._pack_min:
+            for row in rows:
+                self._context.send_usage({"type": "latency", **row}, row["partition"])
+            return
+        for row in rows:
+            row["samples"] = [[int(part) for part in sample] for sample in row["samples"]]
+        for value in pack("latency", pa.RecordBatch.from_pylist(rows)):
+            self._context.send_usage_pack(value, self._context.proxy_id)
 
 
 class ConcurrencyLimits(EnforcerLaw):

@@ -7,7 +7,7 @@ from concurrency_kit import MS
 from context_kit import context
 
 from enforcer.core.law import Clock
-from enforcer.laws.concurrency.samples_out import SamplesOut
+from enforcer.laws.concurrency.limits import SamplesOut
 from streaming.columns.packed import unpack
 from streaming.contract.broker_events import Latencies, Sample, latency
 

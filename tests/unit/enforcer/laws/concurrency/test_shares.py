@@ -4,7 +4,7 @@ from concurrency_kit import Parts, Times, partitions_at
 from meter_kit import Desk
 
 from enforcer.core.membership import Membership
-from enforcer.laws.concurrency.shares import InflightShares
+from enforcer.laws.concurrency.limits import InflightShares
 
 GROUP = "inflight/broker-1"
 AIMD = {"algorithm": "aimd", "useWindowed": False, "aimd": {"initialLimit": 40}}
