@@ -195,7 +195,7 @@ def test_imports_go_one_way() -> None:
         ("enforcer/laws/mutation/request.py", "streaming.laws.mutation.table"),
         ("enforcer/laws/mutation/request.py", "pyspark"),
         ("enforcer/laws/mutation/request.py", "enforcer.kafka.connection"),
-        ("enforcer/laws/dispatch/shares.py", "enforcer.laws.shares.meter"),
+        ("enforcer/laws/dispatch/dispatch.py", "enforcer.laws.shares.meter"),
         ("enforcer/laws/dispatch/counter.py", "streaming.laws.shares.law"),
         ("enforcer/core/control.py", "enforcer.laws.enforcement"),
         ("enforcer/core/control.py", "enforcer.host.turns"),

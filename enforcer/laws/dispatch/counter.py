@@ -181,26 +181,15 @@ class Counter:
 
     def fold(self, delivery: Delivery, timeline: PolicyTimeline) -> None:
         """Make the oldest delivery of the tail part of the statement."""
-        now = self.acquired, self.part, self.at
-        self._begin()
-        self.take(delivery, max(delivery.ts, self.at), timeline)
-        self._base, self._base_at = (self.acquired[MSGS], self.acquired[BYTES]), self.at
-        self.acquired, self.part, self.at = now
-        self._policies = None
+        self._move_base(max(delivery.ts, self._base_at), timeline, delivery)
         del self.tail[delivery.seq]
         self.folded, self.folded_ts = delivery.seq, delivery.ts
 
     def settle(self, upto: int, timeline: PolicyTimeline) -> None:
         """Pay off the periods of the statement before each change of policy up to a time, ms."""
-        if self._base_at >= upto:
-            return
-        now = self.acquired, self.part, self.at
-        self._begin()
-        self.roll(upto, timeline)
-        self._base, self._base_at = (self.acquired[MSGS], self.acquired[BYTES]), upto
-        self.acquired, self.part, self.at = now
-        self._policies = None
-        self.stale = True
+        if self._base_at < upto:
+            self._move_base(upto, timeline, None)
+            self.stale = True
 
     def catch_up(self, walk: int, newest: int, timeline: PolicyTimeline, proxies: int) -> None:
         """Walk the tail anew, which is due when it is stale or was walked by an older number.
@@ -232,6 +221,18 @@ class Counter:
                 its_rate = rate * pieces[dimension]
                 self.part[dimension] = rolled(self.part[dimension], its_rate, period_ms, since, at)
         self.at = at
+
+    def _move_base(self, at: int, timeline: PolicyTimeline, delivery: Delivery | None) -> None:
+        """Bring the statement to a later time, by a delivery or by time alone; what is counted now stays."""
+        now = self.acquired, self.part, self.at
+        self._begin()
+        if delivery is None:
+            self.roll(at, timeline)
+        else:
+            self.take(delivery, at, timeline)
+        self._base, self._base_at = (self.acquired[MSGS], self.acquired[BYTES]), at
+        self.acquired, self.part, self.at = now
+        self._policies = None
 
     def _begin(self) -> None:
         self.acquired = list(self._base)

@@ -8,15 +8,15 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Final
 
+from enforcer.core.account import DISPATCH
 from enforcer.core.law import Accounts, Context, EnforcerLaw
 from enforcer.core.lines import Counter, Lines, Others
 from enforcer.laws.dispatch.counter import Delivery
 from enforcer.laws.dispatch.counter_table import CounterTable, Moment
 from enforcer.laws.dispatch.decisions import READER, CounterStatement
-from enforcer.laws.dispatch.left import UNLIMITED, Left, both
+from enforcer.laws.dispatch.left import UNLIMITED, Left, both, left_of_account
 from enforcer.laws.dispatch.metrics import DeliveryTotals, DispatchMetrics
 from enforcer.laws.dispatch.reports import DeliveryReports, Report
-from enforcer.laws.dispatch.shares import DispatchShares
 from enforcer.laws.dispatch.terms import Place, Terms, all_names, terms_of
 from streaming.laws.dispatch.law import FORGET_MS
 from streaming.policy.policy_set import PolicySet
@@ -52,7 +52,7 @@ class Dispatch(EnforcerLaw):
         self.generation = self.begun = 0
         self.lines = Lines(context.clock.steady_ms)
         self._accounts = accounts
-        self._shares = DispatchShares(accounts, context.clock)
+        self._clock = context.clock
         self._membership = context.membership
         self._policies = policies
         self._brokers_ms = brokers_ms = context.brokers_ms
@@ -63,7 +63,7 @@ class Dispatch(EnforcerLaw):
             tail_max=DISPATCH_TAIL_MAX,
         )
         policies.follow(self.table.policies_changed, self.table.sweep)
-        self.reports = DeliveryReports(context, self._dropped)
+        self.reports = DeliveryReports(context, self.table.counts)
         self._proxy_id = proxy_id
         self._id_head = f"{proxy_id}-dispatch-{context.clock.wall_ms()}-"
         self._seq = 0
@@ -128,7 +128,10 @@ class Dispatch(EnforcerLaw):
             return UNLIMITED
         left = self.table.left(moment, topic, subscription, others)
         for level, group in self._terms.groups(topic, subscription):
-            share = self._shares.left(group, level)
+            account = self._accounts.of_group(group)
+            if account is None:
+                continue
+            share = left_of_account(account, level, self._clock.steady_ms())
             if others is not None:
                 share = share.beside(others((group,)))
             left = both(left, share)
@@ -164,8 +167,13 @@ class Dispatch(EnforcerLaw):
         place = moment.broker, topic, subscription
         self._see(place, delivery.ts, msgs, size, entries)
         if backlog or self.all_charged:
+            units = entries if self.by_entry else msgs
             for _, group in groups:
-                self._shares.charge(group, entries if self.by_entry else msgs, size)
+                account = self._accounts.of_group(group)
+                if account is None:
+                    self._accounts.unmetered += 1
+                else:
+                    account.charge(DISPATCH, units, size, self._clock.steady_ms())
         if ts is None:
             return
         event_id = f"{self._id_head}{self._seq}"
@@ -220,6 +228,3 @@ class Dispatch(EnforcerLaw):
             if ts - seen.last > FORGET_MS:
                 seen.msgs = seen.bytes = seen.entries = 0
         seen.take(ts, msgs, size, entries)
-
-    def _dropped(self, count: int) -> None:
-        self.table.counts.unsent += count

@@ -20,8 +20,11 @@ Left(msgs=0, bytes=None, wait_ms=300, level='subscription', dimension='msgs')
 """
 
 from collections.abc import Iterable, Sequence
+from math import inf
 from typing import Final, NamedTuple
 
+from enforcer.core.account import DISPATCH, Account
+from enforcer.core.bucket import LONGEST_WAIT_MS
 from enforcer.core.lines import NOTHING, OtherClaims
 from enforcer.laws.dispatch.counter import Counter
 from enforcer.laws.dispatch.parts import WHOLE
@@ -114,6 +117,36 @@ def left_of(presents: Sequence[Present], at: int, others: Sequence[OtherClaims] 
             if wait > longest:  # not >=: the first level, then dimension, wins a tie, as in the law
                 longest, freed_level, freed_dimension = wait, LEVELS[level], DIMENSIONS[dimension]
     return Left(least[0], least[1], longest, freed_level, freed_dimension)
+
+
+def left_of_account(account: Account, level: str, now_ms: float) -> Left:
+    """What may be delivered now by an account; nothing limits in shadow.
+
+    A rate across brokers is one for a whole cluster, so no counter of one broker says what is left of it. Its
+    group has an account like any other (docs/contract.md 3.2): what this proxy's share gives per second flows
+    in evenly, deliveries are charged when they have been made, whatever their size, and what was too much is
+    waited off.
+
+    Args:
+        account: a group's, or another's.
+        level: what the answer calls it.
+        now_ms: on the steady clock.
+    """
+    if account.limits.shadow:
+        return UNLIMITED
+    least: list[int | None] = [None, None]
+    for place in _BOTH:
+        bucket = account.buckets[DISPATCH + place]
+        if bucket is not None and bucket.rate != inf:
+            bucket.settle(now_ms)
+            # Who owes nothing may deliver one more, whatever it brings.
+            least[place] = max(1, int(bucket.tokens)) if bucket.tokens >= 0.0 else 0
+    wait = account.debt(DISPATCH, now_ms)
+    if wait is None:
+        msgs, size = (None if here is None else max(1, here) for here in least)
+        return Left(msgs, size, 0, "", "")
+    wait_ms = max(1, round(min(wait.ms, LONGEST_WAIT_MS)))
+    return Left(least[0], least[1], wait_ms, level, DIMENSIONS[wait.dimension - DISPATCH])
 
 
 def debt_of(presents: Iterable[Present]) -> tuple[int, int]:

@@ -5,13 +5,13 @@ it was delivered, so no single event overtakes a packed one of its broker: a bro
 key, and their record's key, single or packed, is the broker, which gives all of them one partition.
 """
 
-from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
 from enforcer.core import bounds
 from enforcer.core.law import Context
+from enforcer.laws.dispatch.counter_table import DeliveryAnomalies
 from streaming.columns.packed import pack
 
 PACK_LINGER_MS: Final = 20
@@ -41,11 +41,11 @@ class DeliveryReports:
 
     Args:
         context: see there.
-        dropped: told how many deliveries a dropped record held.
+        counts: deliveries of dropped records are counted there.
     """
 
-    def __init__(self, context: Context, dropped: Callable[[int], None]) -> None:
-        self._context, self._dropped = context, dropped
+    def __init__(self, context: Context, counts: DeliveryAnomalies) -> None:
+        self._context, self._counts = context, counts
         self._pack_min = bounds.PACK_MIN
         self._waiting: dict[str, list[Report]] = {}
 
@@ -70,11 +70,11 @@ class DeliveryReports:
         if len(reports) < self._pack_min:
             for report in reports:
                 if not self._context.send_usage({"type": "dispatch_usage", **report._asdict()}, broker):
-                    self._dropped(1)
+                    self._counts.unsent += 1
             return
         for first, value in _packed(reports):
             if not self._context.send_usage_pack(value, broker):
-                self._dropped(first)
+                self._counts.unsent += first
 
 
 def _packed(reports: list[Report]) -> list[tuple[int, bytes]]:

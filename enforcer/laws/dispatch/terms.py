@@ -123,11 +123,14 @@ def _groups(shared: Callable[[Names], Limit], topic: str, subscription: str) -> 
 
 
 def _is_shared(value: Mapping[str, Any]) -> bool:
-    own = (each.get("dispatchRate") for each in value.get("subscriptions", {}).values())
-    rates = (value.get(RateKind.TOPIC), value.get(RateKind.SUBSCRIPTION), *own)
+    rates = (value.get(RateKind.TOPIC), *_of_subscriptions(value))
     return any(rate is not None and rate.get("across_brokers", False) for rate in rates)
 
 
 def _limits_subscriptions(value: Mapping[str, Any]) -> bool:
+    return any(map(sets_rate, _of_subscriptions(value)))
+
+
+def _of_subscriptions(value: Mapping[str, Any]) -> list[Any]:
     own = (each.get("dispatchRate") for each in value.get("subscriptions", {}).values())
-    return any(map(sets_rate, (value.get(RateKind.SUBSCRIPTION), *own)))
+    return [value.get(RateKind.SUBSCRIPTION), *own]

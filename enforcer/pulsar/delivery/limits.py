@@ -13,8 +13,7 @@ from typing import Final, NamedTuple
 from enforcer.core.account import DISPATCH, Account
 from enforcer.core.lines import Counter
 from enforcer.laws.dispatch.dispatch import Dispatch
-from enforcer.laws.dispatch.left import UNLIMITED, both
-from enforcer.laws.dispatch.shares import left_of_account
+from enforcer.laws.dispatch.left import UNLIMITED, both, left_of_account
 from enforcer.laws.dispatch.smoothing import Limiting, Smoothing
 from enforcer.laws.shares.meter import Meter
 from enforcer.wire.pulsar.names import read_topic
