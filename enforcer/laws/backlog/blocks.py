@@ -9,19 +9,21 @@ blocked.
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final, NamedTuple
 
 from cachetools import LRUCache
+from prometheus_client import Counter
 
 from enforcer.core.law import Context, DecisionReader, EnforcerLaw
 from enforcer.core.settings import BacklogStale
-from enforcer.laws.backlog.action_log import ActionLog
 from enforcer.laws.backlog.block import Block, acts, block_of
-from enforcer.laws.backlog.metrics import BlockMetrics
+from streaming.contract.backlog.actions import BEGUN, ENDED, BacklogAction
 from streaming.contract.backlog.decisions import TTL_MS, BacklogDecision, backlog_decision
 from streaming.contract.fields import Fields
 from streaming.contract.names import namespace_of
 from streaming.contract.printable import printable
+from streaming.metrics import MetricTable, counter, gauge, histogram
 from streaming.policy.topics import check_interval_s
 
 BACKLOG_TOPICS_MAX: Final = 10_000
@@ -36,6 +38,7 @@ STALE_MIN_MS: Final = 60_000
 FORGET_MS: Final = 3_600_000
 """Of a topic that nothing was heard of for so long nothing is known; the job repeats no longer either."""
 _LOG_AGAIN_MS: Final = 60_000
+HELD_BUCKETS_S: Final = (0.01, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0)
 
 INSIDE, POLICY, STALE, OTHER, STOP = "inside", "policy", "stale", "other_quota", "stop"
 """Why a block ended: the backlog is inside; the policies say otherwise; the decision is too old; another
@@ -64,6 +67,71 @@ def _decision_of(fields: Fields) -> BacklogDecision:
     decision = backlog_decision(fields)
     namespace_of(decision.topic)
     return decision
+
+
+class BlockMetrics(MetricTable):
+    """What an enforcer tells Prometheus of blocked producers: docs/metrics.md, "Blocked producers"."""
+
+    prefix = "weir_producer_block_"
+
+    blocks = gauge("Topics whose producers are blocked", "quota_type policy", "weir_producer_blocks")
+    requests = counter("Requests to blocked topics, by what became of them", "quota_type policy outcome")
+    held = gauge("Requests that are held now")
+    held_seconds = histogram("How long a request was held", HELD_BUCKETS_S)
+    stale = counter("Decisions that became too old", "outcome", "open keep")
+    dropped = counter("Decisions beyond 10,000 topics")
+    actions = counter("Steps of blocks logged", "step result", "begun ended", "written failed dropped")
+
+
+class ActionLog:
+    """What one enforcer logs of its blocks on `weir.decisions`: begun, once one met a request, and ended.
+
+    Never waited for: what cannot be written is counted.
+
+    Args:
+        context: see there.
+        counts: by step and result.
+    """
+
+    def __init__(self, context: Context, counts: Counter) -> None:
+        self._context = context
+        # A block of another process of the same name is another one.
+        self._actor = f"{context.proxy_id}-{context.clock.wall_ms()}"
+        self._counts = counts
+        # Topic -> its block that has begun; no more than there are blocks.
+        self._begun: dict[str, Block] = {}
+
+    def begin(self, block: Block) -> None:
+        """A request met a block."""
+        if block.topic not in self._begun:
+            self._begun[block.topic] = block
+            self._write(block, BEGUN, "")
+
+    def end(self, block: Block, why: str) -> None:
+        """A block has ended; one that met no request is not spoken of."""
+        begun = self._begun.pop(block.topic, None)
+        if begun is not None:
+            self._write(begun, ENDED, why)
+
+    def _write(self, block: Block, step: str, why: str) -> None:
+        action = BacklogAction(
+            id=f"{block.decision}/{block.quota_type}/{self._actor}",
+            ts=self._context.brokers_ms(),
+            topic=block.topic,
+            quota_type=block.quota_type,
+            policy=block.policy,
+            limit=block.limit,
+            actor=self._actor,
+            step=step,
+            how="hold" if block.holds else "refuse",
+            reason=why,
+        )
+        if not self._context.send_action(action.fields(), block.topic, acked=partial(self._acked, step)):
+            self._counts.labels(step, "dropped").inc()
+
+    def _acked(self, step: str, record_ms: int | None) -> None:
+        """In a thread."""
+        self._counts.labels(step, "failed" if record_ms is None else "written").inc()
 
 
 class Blocks(EnforcerLaw):
