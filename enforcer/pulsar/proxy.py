@@ -15,6 +15,7 @@ from enforcer.laws.dispatch.smoothing import Smoothing
 from enforcer.laws.enforcement import Enforcement
 from enforcer.laws.mutation.law import MutationQuotas
 from enforcer.pulsar.connection import Connection
+from enforcer.pulsar.context import PulsarMetrics
 from enforcer.pulsar.creation.part import creating
 from enforcer.pulsar.delivery.context import DeliveryContext
 from enforcer.pulsar.delivery.limits import Laws
@@ -22,7 +23,6 @@ from enforcer.pulsar.delivery.part import DeliveryPart
 from enforcer.pulsar.link import Link, Part
 from enforcer.pulsar.lookup.part import Lookups
 from enforcer.pulsar.lookup.targets import TARGETS_MAX, Targets
-from enforcer.pulsar.metrics import PulsarMetrics
 from enforcer.pulsar.publish.context import PublishContext
 from enforcer.pulsar.publish.part import PublishingPart
 from enforcer.pulsar.settings import PulsarSettings

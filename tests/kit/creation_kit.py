@@ -6,9 +6,8 @@ from mutation_kit import Bureau, settle_down
 from part_link_kit import PartLink
 
 from enforcer.pulsar.creation import part
-from enforcer.pulsar.creation.creation import Office
+from enforcer.pulsar.creation.creation import CreationMetrics, Office
 from enforcer.pulsar.creation.known_topics import KnownTopics
-from enforcer.pulsar.creation.metrics import CreationMetrics
 from enforcer.pulsar.creation.part import CreationPart
 from enforcer.pulsar.link import Features
 from enforcer.pulsar.settings import PulsarSettings

@@ -15,10 +15,10 @@ from enforcer.host.doors.certificates import Visitor
 from enforcer.host.sockets import Address
 from enforcer.host.turns import Turns
 from enforcer.pulsar.connection import Connection
+from enforcer.pulsar.context import PulsarMetrics
 from enforcer.pulsar.link import Link, Part
 from enforcer.pulsar.lookup.part import Lookups
 from enforcer.pulsar.lookup.targets import TARGETS_MAX, Targets
-from enforcer.pulsar.metrics import PulsarMetrics
 from enforcer.pulsar.settings import PulsarSettings
 from enforcer.wire.pulsar import frames
 from enforcer.wire.pulsar.commands import build, command

@@ -8,9 +8,8 @@ from typing import Final
 from enforcer.laws.mutation.admission import CallLater
 from enforcer.laws.mutation.coordinator import QuotaCoordinator
 from enforcer.laws.mutation.mutations import Mutations
-from enforcer.pulsar.creation.creation import KEPT_BYTES, Creation, Office, TopicState
+from enforcer.pulsar.creation.creation import KEPT_BYTES, Creation, CreationMetrics, Office, TopicState
 from enforcer.pulsar.creation.known_topics import KnownTopics
-from enforcer.pulsar.creation.metrics import CreationMetrics
 from enforcer.pulsar.creation.questions import Questions
 from enforcer.pulsar.creation.request import (
     ASKING,
@@ -74,7 +73,6 @@ class CreationPart:
         self._withheld: dict[tuple[int, int] | None, Creation] = {}
         self._tasks: dict[asyncio.Task[None], Creation] = {}
         self.held_bytes = 0
-        self._paused = False
         self._limited = applies(link.user)
         self.up, self.down = self._kinds()
 
@@ -147,8 +145,7 @@ class CreationPart:
         self.held_bytes += len(want.frame) + _OVERHEAD_BYTES
         self._office.metrics.held.inc()
         task.add_done_callback(self._done)
-        if len(self._tasks) >= CREATIONS_MAX and not self._paused:
-            self._paused = True
+        if len(self._tasks) >= CREATIONS_MAX:
             self._link.pause(self)
         self._look()
 
@@ -157,8 +154,7 @@ class CreationPart:
         self._closed(creation)
         self.held_bytes -= len(creation.want.frame) + _OVERHEAD_BYTES
         self._office.metrics.held.dec()
-        if self._paused and len(self._tasks) < CREATIONS_MAX:
-            self._paused = False
+        if len(self._tasks) < CREATIONS_MAX:
             self._link.resume(self)
         self._look()
         if not task.cancelled() and (error := task.exception()) is not None:

@@ -13,10 +13,16 @@ from enforcer.host.sockets import Address
 from enforcer.pulsar.context import Context
 from enforcer.pulsar.link import Link
 from enforcer.pulsar.lookup.client import AskingFailed, LookupClient
-from enforcer.pulsar.lookup.migration import ELSEWHERE, led_back
 from enforcer.pulsar.lookup.targets import PLAIN, SECURE
 from enforcer.wire.pulsar.commands import LookupType, ServerError, build, command, parse, rewritten
-from enforcer.wire.pulsar.frames import AUTH_RESPONSE, LOOKUP, LOOKUP_RESPONSE
+from enforcer.wire.pulsar.frames import (
+    AUTH_RESPONSE,
+    CLOSE_CONSUMER,
+    CLOSE_PRODUCER,
+    LOOKUP,
+    LOOKUP_RESPONSE,
+    TOPIC_MIGRATED,
+)
 from streaming.contract.errors import WeirError
 
 LOOKUP_TIMEOUT_MS: Final = 10_000
@@ -31,6 +37,9 @@ logger = logging.getLogger(__name__)
 _IDLE_MS: Final = 10_000
 _ASKED_MAX: Final = 8
 """Brokers that one client's redirects keep connections to; none that is being asked makes room."""
+_ELSEWHERE: Final = frozenset({CLOSE_PRODUCER, CLOSE_CONSUMER, TOPIC_MIGRATED})
+"""Kinds of frames by which a broker may send a client elsewhere."""
+_NAMED: Final = ("assignedBrokerServiceUrl", "assignedBrokerServiceUrlTls")
 
 
 class Lookups:
@@ -53,7 +62,7 @@ class Lookups:
         # How large their frames are.
         self._following: dict[asyncio.Task[None], int] = {}
         self.up = frozenset({LOOKUP, AUTH_RESPONSE})
-        self.down = frozenset({LOOKUP_RESPONSE}) | ELSEWHERE
+        self.down = frozenset({LOOKUP_RESPONSE}) | _ELSEWHERE
 
     @property
     def held_bytes(self) -> int:
@@ -79,8 +88,8 @@ class Lookups:
 
     def take_down(self, kind: int, frame: bytes) -> bytes | None:
         """An answer, or what sends the client elsewhere."""
-        if kind in ELSEWHERE:
-            return led_back(kind, frame, self._link, self._context)
+        if kind in _ELSEWHERE:
+            return _led_back(kind, frame, self._link, self._context)
         body = parse(frame)
         asked = self._asked.pop(body.request_id, None)
         if body.response != LookupType.REDIRECT:
@@ -190,3 +199,30 @@ class Lookups:
             )  # fmt: skip
         self._others[target] = other
         return other
+
+
+def _led_back(kind: int, frame: bytes, link: Link, context: Context) -> bytes | None:
+    """What sends a client elsewhere, as it gets it; None: its connection ends.
+
+    A broker that gives a topic away may name the new one to its clients. Some versions of clients go there
+    directly, so the name is taken out: all of them look the topic up again, which leads through the proxy.
+
+    A topic that was migrated to another cluster is looked up there, outside this proxy, unless the settings
+    name one that stands before that cluster.
+    """
+    body, moved = parse(frame), context.pulsar_metrics.moved
+    if kind != TOPIC_MIGRATED:
+        if not any(map(body.HasField, _NAMED)):
+            return frame
+        for name in _NAMED:
+            body.ClearField(name)
+        moved.labels("unnamed").inc()
+        return rewritten(frame, body)
+    url = context.pulsar.migrated_url
+    if not url:
+        moved.labels("ended").inc()
+        link.end("topic_migrated")
+        return None
+    body.brokerServiceUrl = body.brokerServiceUrlTls = url
+    moved.labels("migrated").inc()
+    return rewritten(frame, body)
