@@ -5,6 +5,7 @@ other producers, its consumers and their acks are not touched. No SEND is refuse
 one of its producer. Producers whose topic is blocked are closed, and not made (producer_closures).
 """
 
+from functools import partial
 from typing import Any, Final
 
 from enforcer.core import bounds
@@ -13,11 +14,10 @@ from enforcer.laws.concurrency.limiter import Limiter
 from enforcer.pulsar.link import Link
 from enforcer.pulsar.publish.context import PublishContext
 from enforcer.pulsar.publish.metrics import UnsentReason
-from enforcer.pulsar.publish.pending_sends import Window
+from enforcer.pulsar.publish.pending_sends import Window, read_send
 from enforcer.pulsar.publish.producer import Lane, Producer
 from enforcer.pulsar.publish.producer_closures import ProducerClosures
 from enforcer.pulsar.publish.room import HeldBytes
-from enforcer.pulsar.publish.sends import read_send
 from enforcer.wire.pulsar.commands import TEXT_MAX, ServerError, error, parse
 from enforcer.wire.pulsar.frames import (
     CLOSE_PRODUCER,
@@ -74,7 +74,7 @@ class PublishingPart:
         self.up, self.down = _UP, _DOWN
         self._link = link
         self._context = context
-        self._held = HeldBytes(self)
+        self._held = HeldBytes(partial(link.pause, self), partial(link.resume, self))
         self._lane = Lane(link, context, Window(PENDING_SENDS_MAX), self._held)
         self._exempt = frozenset(context.pulsar.exempt_users)
         self._by_id: dict[int, Producer] = {}
@@ -90,7 +90,6 @@ class PublishingPart:
         self._looks = False
         self._shutting = ProducerClosures(link, context.closer, self._set_kinds)
         self._sweep_ms = 0.0
-        self._closed = False
 
     @property
     def held_bytes(self) -> int:
@@ -147,19 +146,8 @@ class PublishingPart:
 
     def close(self) -> None:
         """See link.Part."""
-        self._closed = True
         for producer in self._producers():
             producer.drop(UnsentReason.CONNECTION)
-        self._context.room.leave(self._held)
-
-    def stop_reading(self) -> None:
-        """Too much of its waits (room.Holder)."""
-        self._link.pause(self)
-
-    def read_on(self) -> None:
-        """It does not any more (room.Holder)."""
-        if not self._closed:
-            self._link.resume(self)
 
     def _take(self, frame: bytes) -> bytes | None:
         """A SEND of the client's."""

@@ -5,21 +5,12 @@ as they do on a broker, which knows nothing finer. Where the process holds too m
 that hold more than their part of it, so that who is throttled for long takes nothing from others.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 EACH_BYTES: Final = 300
 """What a SEND that waits takes beside its own bytes."""
-
-
-class Holder(Protocol):
-    """A connection."""
-
-    def stop_reading(self) -> None:
-        """It holds too much."""
-
-    def read_on(self) -> None:
-        """It does not any more."""
 
 
 @dataclass(slots=True, eq=False)
@@ -27,12 +18,14 @@ class HeldBytes:
     """What one connection holds.
 
     Attributes:
-        holder: it.
+        stop_reading: called when it holds too much.
+        read_on: called when it does not any more.
         size: bytes.
         unread: it is not read.
     """
 
-    holder: Holder
+    stop_reading: Callable[[], None]
+    read_on: Callable[[], None]
     size: int = 0
     unread: bool = False
 
@@ -71,7 +64,7 @@ class Room:
         if not held.unread and held.size > self._bound():
             held.unread = True
             self._unread.add(held)
-            held.holder.stop_reading()
+            held.stop_reading()
 
     def give(self, held: HeldBytes, size: int) -> None:
         """It waits no more."""
@@ -88,15 +81,11 @@ class Room:
         elif held.unread:
             self._look(held)
 
-    def leave(self, held: HeldBytes) -> None:
-        """The connection is over; what it held was given back."""
-        self._unread.discard(held)
-
     def _look(self, held: HeldBytes) -> None:
         if held.size <= self._bound() // 2:
             held.unread = False
             self._unread.discard(held)
-            held.holder.read_on()
+            held.read_on()
 
     def _bound(self) -> int:
         if self.size <= self._all_max:

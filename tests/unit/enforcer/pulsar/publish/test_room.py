@@ -8,15 +8,15 @@ class Reader:
 
     def __init__(self) -> None:
         self.read = True
-        self.held = HeldBytes(self)
+        self.held = HeldBytes(self.stop_reading, self.read_on)
 
     def stop_reading(self) -> None:
-        """See room.Holder."""
+        """See room.HeldBytes."""
         assert self.read
         self.read = False
 
     def read_on(self) -> None:
-        """See room.Holder."""
+        """See room.HeldBytes."""
         assert not self.read
         self.read = True
 
@@ -84,5 +84,6 @@ def test_a_connection_that_is_over_is_not_counted() -> None:
     """Once it has given back what it held."""
     room, one = Room(500, 1_000), Reader()
     room.take(one.held, SIZE)
-    room.leave(one.held)
+    assert room.unread == 1
+    room.give(one.held, SIZE)
     assert room.unread == 0
