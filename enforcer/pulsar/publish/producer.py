@@ -9,9 +9,8 @@ from enforcer.laws.shares.line_up import LineUp
 from enforcer.pulsar.link import Link
 from enforcer.pulsar.publish.context import PublishContext
 from enforcer.pulsar.publish.metrics import UnsentReason
-from enforcer.pulsar.publish.pending_sends import PendingSend, PendingSends, Window
+from enforcer.pulsar.publish.pending_sends import PendingSend, PendingSends, Send, Window
 from enforcer.pulsar.publish.room import HeldBytes
-from enforcer.pulsar.publish.sends import Send
 from enforcer.wire.pulsar.names import Topic
 
 SEND_CLASS: Final = "produce"

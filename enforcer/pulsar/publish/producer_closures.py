@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from enforcer.pulsar.link import Link
-from enforcer.pulsar.publish.closer import CLOSED, Closer
+from enforcer.pulsar.publish.context import CLOSED, Closer
 from enforcer.pulsar.publish.producer import Producer
 from enforcer.wire.pulsar.commands import CONNECTION, ServerError, command, error, own_request_id
 from enforcer.wire.pulsar.frames import CLOSE_PRODUCER, SUCCESS

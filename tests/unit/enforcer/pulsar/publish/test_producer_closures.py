@@ -5,7 +5,7 @@ from backlog_kit import EXCEPTION, HOLD
 from publish_kit import FREE, LIMITED, TEN, FakeLink, World, joined
 from pulsar_rig import Seeing
 
-from enforcer.pulsar.publish.closer import Closer
+from enforcer.pulsar.publish.context import Closer
 from enforcer.pulsar.publish.producer_closures import FORGET_MS, TOLD_MS
 from enforcer.wire.pulsar.commands import CONNECTION
 from enforcer.wire.pulsar.frames import (

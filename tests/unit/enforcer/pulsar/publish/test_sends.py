@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from publish_kit import send_frame
 
-from enforcer.pulsar.publish.sends import read_send
+from enforcer.pulsar.publish.pending_sends import read_send
 from enforcer.wire.pulsar.frames import BadFrame, command_end
 
 
