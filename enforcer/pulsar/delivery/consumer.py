@@ -11,11 +11,9 @@ from typing import Final, Protocol
 
 from enforcer.core.lines import RESERVED_MS, Counter
 from enforcer.pulsar.delivery.context import DeliveryContext, has_room
-from enforcer.pulsar.delivery.entry import ArrivedEntry
-from enforcer.pulsar.delivery.held_frames import HeldFrame, Queue, Store
+from enforcer.pulsar.delivery.entry import ArrivedEntry, HeldFrame, Queue, Store
 from enforcer.pulsar.delivery.limits import GROUP, NO_TURN, USER, Limits, Room
-from enforcer.pulsar.delivery.mean_entry import MeanEntry
-from enforcer.pulsar.delivery.permits import Permits
+from enforcer.pulsar.delivery.permits import MeanEntry, Permits
 from enforcer.pulsar.link import Link
 from enforcer.wire.pulsar.commands import command
 from enforcer.wire.pulsar.frames import FLOW

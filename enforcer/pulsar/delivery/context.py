@@ -8,13 +8,14 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from prometheus_client import CollectorRegistry
+
 from enforcer.core.lines import Waiter
 from enforcer.core.metrics import Metrics
-from enforcer.pulsar.delivery.entry import ArrivedEntry
-from enforcer.pulsar.delivery.held_frames import Store
+from enforcer.pulsar.delivery.entry import ArrivedEntry, Store
 from enforcer.pulsar.delivery.limits import FREE, GROUP, NO_TURN, USER, Laws, Limits, Room
-from enforcer.pulsar.delivery.metrics import DeliveryMetrics
 from streaming.contract.usage_events import DIMENSIONS
+from streaming.metrics import MetricTable, counter, read_gauge
 
 _LOOK_MS: Final = 25.0
 """How often it is looked whether limits have changed: they come into force at most so late."""
@@ -31,6 +32,33 @@ class Taker(Waiter, Protocol):
     """A consumer, as it is counted."""
 
     limits: Limits
+
+
+class DeliveryMetrics(MetricTable):
+    """What the delivering side tells Prometheus (docs/metrics.md).
+
+    Args:
+        registry: shows them.
+        context: what is held there is read off it.
+    """
+
+    prefix = "weir_consumer_"
+
+    banked_permits = read_gauge(
+        "Permits that clients gave and that wait to be forwarded", of="context.banked"
+    )
+    held_frames = read_gauge("Frames for consumers that wait for a limit", of="context.held.frames")
+    held_bytes = read_gauge("What they take", of="context.held.size")
+    exempt = counter("Consumers that a dispatch rate leaves alone, by why", "why")
+    holds = counter("Messages that had to wait with the proxy")
+    lost_messages = counter("Messages of topics that are not stored, dropped for a limit")
+    permit_questions = counter("Brokers asked for a consumer's permits, by what came", "result")
+    full = counter("Times that a broker was not read, since too much was held")
+    unreadable_messages = counter("Messages without metadata, counted as one each")
+
+    def __init__(self, registry: CollectorRegistry, context: object) -> None:
+        self.context = context
+        super().__init__(registry)
 
 
 class DeliveryContext:
@@ -192,17 +220,17 @@ class DeliveryContext:
         if room.wait_ms or room is FREE or granted or not charged:
             return room
         claim = (consumer, limits.topic, limits.subscription)
-        for counter in limits.counters:
-            if not self.lines.is_next(counter, claim):
-                return NO_TURN._replace(level=level_of(counter))
+        for line in limits.counters:
+            if not self.lines.is_next(line, claim):
+                return NO_TURN._replace(level=level_of(line))
         return room
 
 
-def level_of(counter: tuple[str, ...]) -> str:
-    """Which level's limit a counter is of."""
-    if counter[0] in (GROUP, USER):
-        return counter[0]
-    return ("broker", "topic", "subscription")[len(counter) - 1]
+def level_of(line: tuple[str, ...]) -> str:
+    """Which level's limit a line is for."""
+    if line[0] in (GROUP, USER):
+        return line[0]
+    return ("broker", "topic", "subscription")[len(line) - 1]
 
 
 def has_room(room: Room) -> bool:

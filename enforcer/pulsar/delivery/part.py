@@ -5,8 +5,7 @@ from typing import Any, Final
 
 from enforcer.pulsar.delivery.consumer import Consumer
 from enforcer.pulsar.delivery.context import DeliveryContext
-from enforcer.pulsar.delivery.entry import arrived
-from enforcer.pulsar.delivery.held_frames import Store
+from enforcer.pulsar.delivery.entry import Store, arrived
 from enforcer.pulsar.delivery.limits import Limits
 from enforcer.pulsar.delivery.permit_questions import ConnectionQuestions
 from enforcer.pulsar.link import Link

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from enforcer.pulsar.delivery.consumer import Consumer
-from enforcer.pulsar.delivery.metrics import DeliveryMetrics
+from enforcer.pulsar.delivery.context import DeliveryMetrics
 from enforcer.pulsar.link import Link
 from enforcer.wire.pulsar.commands import command, own_request_id
 from enforcer.wire.pulsar.frames import CONSUMER_STATS

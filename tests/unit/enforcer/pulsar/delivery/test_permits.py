@@ -3,8 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enforcer.pulsar.delivery.mean_entry import MeanEntry
-from enforcer.pulsar.delivery.permits import PERMITS_MAX, Permits
+from enforcer.pulsar.delivery.permits import PERMITS_MAX, MeanEntry, Permits
 
 
 @given(
