@@ -100,13 +100,8 @@ class Client(Holder, Protocol):
 class Laws(Protocol):
     """What is enforced, without sockets to clients."""
 
-    @property
-    def ready(self) -> asyncio.Event:
-        """Set once probe requests are decided in time."""
-
-    @property
-    def serving(self) -> asyncio.Event:
-        """Set then, or once it decides without the job what it can."""
+    ready: asyncio.Event
+    serving: asyncio.Event
 
     async def start(self) -> None:
         """Connect, and read what was decided before."""

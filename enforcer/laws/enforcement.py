@@ -4,7 +4,6 @@ A proxy makes one of these in its event loop, starts it before it lets clients i
 it after the last client has left.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, Final, TypeVar
@@ -43,6 +42,8 @@ class Enforcement:
     Attributes:
         context: what its laws stand in.
         meter: the accounts of groups and byte rates.
+        ready: set once probe requests are decided in time.
+        serving: set then, or once it decides without the job what it can.
 
     Args:
         control: its ties to the job; started and stopped here.
@@ -64,22 +65,14 @@ class Enforcement:
         self.meter = Meter(self.context.settings, control.clock)
         assert len({law.reads.type for law in laws}) == len(laws), "each law has decisions of its own type"
         self._laws = {law: law(self.context, self.meter) for law in laws}
+        quotas = self.of(MutationQuotas)
+        self.ready, self.serving = quotas.ready, quotas.serving
 
     def of(self, law: type[Law]) -> Law:
         """One of its laws."""
         found = self._laws[law]
         assert isinstance(found, law)
         return found
-
-    @property
-    def ready(self) -> asyncio.Event:
-        """Set once probe requests are decided in time."""
-        return self.of(MutationQuotas).ready
-
-    @property
-    def serving(self) -> asyncio.Event:
-        """Set then, or once it decides without the job what it can."""
-        return self.of(MutationQuotas).serving
 
     async def start(self) -> None:
         """Connect, read the policies and what was decided before; see ControlPlane.start."""
