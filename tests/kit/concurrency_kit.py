@@ -6,9 +6,8 @@ from typing import Any
 from clock_kit import SteadyClock
 
 from enforcer.core.law import Clock
-from enforcer.laws.concurrency.limiter import Limiter
+from enforcer.laws.concurrency.limiter import Limiter, Reservoir
 from enforcer.laws.concurrency.partitions import Partitions
-from enforcer.laws.concurrency.reservoir import Reservoir
 from streaming.contract.broker_events import Sample
 from streaming.policy.timeline import PolicyTimeline
 

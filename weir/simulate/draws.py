@@ -7,7 +7,7 @@ and what differs between two runs is the algorithm's doing.
 from math import log
 from typing import Final
 
-from enforcer.laws.concurrency.reservoir import mixed
+from enforcer.laws.concurrency.limiter import mixed
 
 ARRIVALS, PLACES, WORK, STARTS = range(4)
 """Streams: times between arrivals, the proxy that a request reaches, its work, when a client begins."""

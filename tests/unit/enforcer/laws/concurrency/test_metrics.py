@@ -5,7 +5,7 @@ from clock_kit import Waiter
 from concurrency_kit import FIXED_2, Times, partitions_at
 from prometheus_client import CollectorRegistry
 
-from enforcer.laws.concurrency.metrics import ConcurrencyMetrics
+from enforcer.laws.concurrency.partitions import ConcurrencyMetrics
 
 
 def test_numbers_are_those_of_the_limiter() -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from enforcer.laws.concurrency.reservoir import Reservoir
+from enforcer.laws.concurrency.limiter import Reservoir
 from streaming.contract.broker_events import Sample
 
 
