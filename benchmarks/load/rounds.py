@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from benchmarks.load.events import T0
-from enforcer.laws.shares.usage_packs import report_rows
+from enforcer.laws.shares.usage import report_rows
 from streaming.columns.byte_strings import Integers
 from streaming.columns.packed import pack
 
@@ -66,7 +66,7 @@ class Cluster:
                 yield name.encode(), value
 
     def _rows(self, name: str, broker: int, number: int) -> pa.RecordBatch:
-        """The report of one broker, as `enforcer.laws.shares.usage_packs` makes its columns."""
+        """The report of one broker, as `enforcer.laws.shares.usage` makes its columns."""
         groups, use, times = self._used(broker, number)
         counts = np.stack([use, use * 100, use // 2, use * 50], axis=1)
         throttled = np.stack([np.full(len(use), -1), times, *[np.full(len(use), -1)] * 2], axis=1)

@@ -75,9 +75,9 @@ class Waits:
 class Reservoir:
     """At most so many samples between two calls of `take`; each that came is among them with equal chance.
 
-    Vitter's algorithm R (docs/protocol_notes.md 5.6). The choice depends on the number of a sample alone, never on what it says, so means
-    and the distribution of round trips and of requests in flight are those of all samples. A counter through
-    a hash stands for the random numbers: two runs choose alike.
+    Vitter's algorithm R (docs/protocol_notes.md 5.6). The choice depends on the number of a sample alone,
+    never on what it says, so means and the distribution of round trips and of requests in flight are those of
+    all samples. A counter through a hash stands for the random numbers: two runs choose alike.
 
     Attributes:
         sent: samples taken out so far.

@@ -17,8 +17,7 @@ from enforcer.core.law import Clock
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
 from enforcer.laws.shares.decisions import MEMBERS_MAX, Members, OthersShares, share_of, slots_of
-from enforcer.laws.shares.group_metrics import GroupMetrics
-from enforcer.laws.shares.groups import Groups
+from enforcer.laws.shares.groups import GroupMetrics, Groups
 from enforcer.laws.shares.meter import Meter
 from enforcer.laws.shares.topic_accounts import TopicAccounts
 

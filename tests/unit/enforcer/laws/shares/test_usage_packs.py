@@ -9,8 +9,7 @@ from meter_kit import Desk, publish
 from property_kit import tries
 
 from enforcer.core.account import Use
-from enforcer.laws.shares.usage import _entry
-from enforcer.laws.shares.usage_packs import packed_reports
+from enforcer.laws.shares.usage import _entry, packed_reports
 from streaming.columns.json_rows import objects
 from streaming.columns.packed import unpack
 from streaming.contract.fields import INT64_MAX
