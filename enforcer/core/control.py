@@ -98,9 +98,7 @@ class ControlPlane:
         self._back_ms = 0
         self._opening: asyncio.Task[None] | None = None
         self._start_until_ms = 0.0
-        self._watch = TopicWatch(
-            cluster, metrics=metrics.topics, logger=logger, on_replaced=self._begin_anew
-        )
+        self._watch = TopicWatch(cluster, metrics=metrics.topics, logger=logger, on_replaced=self._begin_anew)
 
     def _make_feed(self, hear: Hear) -> MembershipFeed:
         return MembershipFeed(

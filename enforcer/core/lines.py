@@ -29,21 +29,18 @@ Counter = tuple[str, ...]
 """Whose counters: a group's one way; a broker's, a topic's at a broker, a subscription's of that."""
 
 
-class Pause(Protocol):
-    """What holds a connection back; see pacing.Pacer."""
-
-    def pause(self, wait_ms: float) -> None:
-        """Handle nothing until `wake`, and for so long at most."""
-
-    def wake(self) -> None:
-        """Handle the request at the head again, soon."""
-
-
 class Waiter(Protocol):
     """A connection that waits."""
 
     def wake(self) -> None:
         """Look again, soon."""
+
+
+class Pause(Waiter, Protocol):
+    """What holds a connection back, whose head is looked at again then; see pacing.Pacer."""
+
+    def pause(self, wait_ms: float) -> None:
+        """Handle nothing until `wake`, and for so long at most."""
 
 
 Claim = tuple[Waiter, str, str]

@@ -66,9 +66,7 @@ class Connection(asyncio.Protocol):
         self._to_client = Outlet()
         limit = bounds.MAX_UNAUTHENTICATED_FRAME_BYTES
         turns = context.turns
-        self._up = Inlet(
-            turns, self._upstream.pass_on, self._take_up, lambda: self.data_received(b""), limit
-        )
+        self._up = Inlet(turns, self._upstream.pass_on, self._take_up, lambda: self.data_received(b""), limit)
         self._down = Inlet(
             turns, self._to_client.pass_on, self._take_down, lambda: self.upstream_received(b""), limit
         )
@@ -135,13 +133,8 @@ class Connection(asyncio.Protocol):
     @property
     def held_bytes(self) -> int:
         """What it keeps (budget.Holder)."""
-        own = self._up.splitter.held_bytes + self._down.splitter.held_bytes
-        return (
-            own
-            + self._upstream.held_bytes
-            + self._to_client.held_bytes
-            + sum(part.held_bytes for part in self._parts)
-        )
+        keep = self._up.splitter, self._down.splitter, self._upstream, self._to_client, *self._parts
+        return sum(each.held_bytes for each in keep)
 
     def cut(self, reason: str) -> None:
         """End at once and keep nothing (budget.Holder)."""

@@ -94,9 +94,7 @@ class SamplesOut:
         pack_min: partitions from which on they go as one packed record.
     """
 
-    def __init__(
-        self, context: Context, now_ns: Callable[[], int], pack_min: int = bounds.PACK_MIN
-    ) -> None:
+    def __init__(self, context: Context, now_ns: Callable[[], int], pack_min: int = bounds.PACK_MIN) -> None:
         self._pack_min = pack_min
         self._context = context
         self._now_ns = now_ns

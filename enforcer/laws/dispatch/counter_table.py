@@ -130,9 +130,7 @@ class CounterTable:
         at = self._time(known, now)
         return Moment(broker, at, at - now, self._terms(at), known.tail)
 
-    def left(
-        self, moment: Moment, topic: str, subscription: str, others: Others | None = None
-    ) -> Left:
+    def left(self, moment: Moment, topic: str, subscription: str, others: Others | None = None) -> Left:
         """What may be delivered in a moment; see `Left`.
 
         Args:

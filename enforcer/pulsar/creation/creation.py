@@ -11,8 +11,7 @@ from typing import Any, Final
 
 from enforcer.laws.mutation.mutations import Answer, Mutations
 from enforcer.laws.mutation.request import Request
-from enforcer.pulsar.creation.known_topics import KnownTopics
-from enforcer.pulsar.creation.questions import Questions
+from enforcer.pulsar.creation.known_topics import KnownTopics, Questions
 from enforcer.pulsar.creation.request import APIS, CreationRequest, refusal
 from enforcer.pulsar.link import Link
 from enforcer.pulsar.settings import PulsarSettings

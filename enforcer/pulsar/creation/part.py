@@ -9,8 +9,7 @@ from enforcer.laws.mutation.admission import CallLater
 from enforcer.laws.mutation.coordinator import QuotaCoordinator
 from enforcer.laws.mutation.mutations import Mutations
 from enforcer.pulsar.creation.creation import KEPT_BYTES, Creation, CreationMetrics, Office, TopicState
-from enforcer.pulsar.creation.known_topics import KnownTopics
-from enforcer.pulsar.creation.questions import Questions
+from enforcer.pulsar.creation.known_topics import KnownTopics, Questions
 from enforcer.pulsar.creation.request import (
     ASKING,
     CLOSING,

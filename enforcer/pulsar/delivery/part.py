@@ -173,9 +173,8 @@ class DeliveryPart:
 
     def _see(self) -> None:
         """See FLOW and MESSAGE while they matter to a consumer."""
-        limited = any(
-            consumer.limits.applies or consumer.busy for consumer in self._consumers.values()
-        ) or bool(self._asking or self._asking.unanswered or self._gone)
+        asking = self._asking or self._asking.unanswered or self._gone
+        limited = asking or any(map(self._applies, self._consumers.values()))
         up, down = (_UP_LIMITED, _DOWN_LIMITED) if limited else (_UP, _DOWN)
         if up is not self.up:
             self.up, self.down = up, down

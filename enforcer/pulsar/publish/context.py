@@ -12,8 +12,7 @@ from enforcer.laws.backlog.block import Block
 from enforcer.laws.backlog.blocks import Blocks
 from enforcer.laws.shares.meter import Meter
 from enforcer.laws.shares.topic_accounts import Bill, BillItem, ChargeResult, TopicAccounts
-from enforcer.pulsar.publish.metrics import Numbers, PublishMetrics
-from enforcer.pulsar.publish.room import Room
+from enforcer.pulsar.publish.room import Numbers, PublishMetrics, Room
 from enforcer.pulsar.settings import PulsarSettings
 from enforcer.wire.pulsar.commands import TEXT_MAX, ServerError
 from streaming.contract.names import QUOTA_GROUP_PREFIX

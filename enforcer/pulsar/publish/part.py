@@ -13,11 +13,10 @@ from enforcer.core.account import PUBLISH
 from enforcer.laws.concurrency.limiter import Limiter
 from enforcer.pulsar.link import Link
 from enforcer.pulsar.publish.context import PublishContext
-from enforcer.pulsar.publish.metrics import UnsentReason
 from enforcer.pulsar.publish.pending_sends import Window, read_send
 from enforcer.pulsar.publish.producer import Lane, Producer
 from enforcer.pulsar.publish.producer_closures import ProducerClosures
-from enforcer.pulsar.publish.room import HeldBytes
+from enforcer.pulsar.publish.room import HeldBytes, UnsentReason
 from enforcer.wire.pulsar.commands import TEXT_MAX, ServerError, error, parse
 from enforcer.wire.pulsar.frames import (
     CLOSE_PRODUCER,
@@ -300,14 +299,10 @@ class PublishingPart:
                 # Whom they wait for may be another one now, or nobody.
                 producer.wake()
         if self._limited != self._looks and (self._limited or not self._busy()):
-            self._look_at_sends(self._limited)
-
-    def _look_at_sends(self, wanted: bool) -> None:
-        self._looks = wanted
-        if not wanted:
-            for producer in self._by_id.values():
+            self._looks = self._limited
+            for producer in () if self._looks else self._by_id.values():
                 producer.unfinished.clear()
-        self._set_kinds()
+            self._set_kinds()
 
     def _set_kinds(self) -> None:
         """Tell the link what is to be seen now, if that is something else."""

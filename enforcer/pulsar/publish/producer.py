@@ -8,9 +8,8 @@ from enforcer.laws.concurrency.limiter import Limiter
 from enforcer.laws.shares.line_up import LineUp
 from enforcer.pulsar.link import Link
 from enforcer.pulsar.publish.context import PublishContext
-from enforcer.pulsar.publish.metrics import UnsentReason
 from enforcer.pulsar.publish.pending_sends import PendingSend, PendingSends, Send, Window
-from enforcer.pulsar.publish.room import HeldBytes
+from enforcer.pulsar.publish.room import HeldBytes, UnsentReason
 from enforcer.wire.pulsar.names import Topic
 
 SEND_CLASS: Final = "produce"

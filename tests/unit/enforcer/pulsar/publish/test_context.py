@@ -5,8 +5,8 @@ from collections import Counter
 from clock_kit import Waiter
 from publish_kit import TEN, World
 
-from enforcer.pulsar.publish.metrics import Numbers
 from enforcer.pulsar.publish.pending_sends import Window
+from enforcer.pulsar.publish.room import Numbers
 
 
 def test_a_namespace_counts_for_its_tenant() -> None:
