@@ -18,7 +18,7 @@ from enforcer.core.feeds.policies import Policies, policies_tail
 from enforcer.core.law import Clock, Context, EnforcerLaw, Upstreams
 from enforcer.core.membership import Membership
 from enforcer.core.metrics import Metrics
-from enforcer.core.reports import EVENT_TIMEOUT_MS, EVENTS_MAX, Reports
+from enforcer.core.reports import Reports
 from enforcer.core.settings import ProxySettings
 from streaming.contract.topics import Cluster
 from streaming.kafka_io.brokers_clock import BrokersClock
@@ -78,8 +78,6 @@ class ControlPlane:
         self._reports = Reports(
             connection,
             topics.requests,
-            events_max=EVENTS_MAX,
-            event_timeout_ms=EVENT_TIMEOUT_MS,
             metrics=metrics,
             refused=self._refused,
             learn=self._brokers.learn,
@@ -139,7 +137,7 @@ class ControlPlane:
             send_usage_pack=partial(reports.send_packed, topic=topics.usage),
             send_action=partial(reports.send, topic=topics.decisions),
             soon=self._loop.call_soon,
-            call_later=self._call_later,
+            call_later=lambda delay_ms, function: self._loop.call_later(delay_ms / 1000, function),
             call_at=self.call_at,
             in_loop=self._in_loop,
             ask_for_a_sign=self._ask_for_a_sign,
@@ -316,6 +314,3 @@ class ControlPlane:
         # From the producer's thread; the loop may have closed meanwhile.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(function)
-
-    def _call_later(self, delay_ms: float, function: Callable[[], None]) -> asyncio.TimerHandle:
-        return self._loop.call_later(delay_ms / 1000, function)

@@ -82,15 +82,11 @@ class Accounts(Protocol):
 
 
 class Upstreams(Protocol):
-    """What is known of the brokers behind an enforcer.
-
-    Attributes:
-        changes: goes up when an address may belong to another one than before.
-    """
+    """What is known of the brokers behind an enforcer."""
 
     @property
     def changes(self) -> int:
-        """See there."""
+        """Goes up when an address may belong to another one than before."""
 
     def partition_at(self, address: tuple[str, int]) -> str | None:
         """The partition (docs/contract.md 3.4) of the broker at an address; None: nobody knows which."""

@@ -191,8 +191,8 @@ class Limiter:
         ticket = Ticket(now_ns, self.in_flight + 1, holds, sampled)
         self._open[ticket] = None
         if holds:
-            if self._queue and by is not None:
-                self._serve(by, now_ns)
+            if self._queue and by is not None and (place := self._queue.pop(by, None)) is not None:
+                self.waits.note((now_ns - place.since_ns) / _NS_PER_S)
             self._take(now_ns)
         return ticket
 
@@ -327,11 +327,6 @@ class Limiter:
         queue, self._queue = list(self._queue), {}
         for waiter in queue:
             waiter.wake()
-
-    def _serve(self, waiter: Waiter, now_ns: int) -> None:
-        place = self._queue.pop(waiter, None)
-        if place is not None:
-            self.waits.note((now_ns - place.since_ns) / _NS_PER_S)
 
     def _take(self, now_ns: int) -> None:
         self.in_flight += 1

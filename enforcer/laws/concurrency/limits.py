@@ -159,7 +159,7 @@ class ConcurrencyLimits(EnforcerLaw):
         self._shares = InflightShares(accounts, context.membership)
         out = SamplesOut(context, now_ns)
         self.partitions = Partitions(context.clock, now_ns, self._shares.of, out)
-        accounts.before_report(self._fill)
+        accounts.before_report(lambda ms: self._shares.fill(self.partitions.known.values(), ms))
         ConcurrencyMetrics(context.metrics.registry, self.partitions)
 
     @property
@@ -203,6 +203,3 @@ class ConcurrencyLimits(EnforcerLaw):
         # The bootstrap address may be a balancer's, or name its broker otherwise: then nobody knows which.
         found = None if name is None else self.partitions.find(name)
         return None if found is None else found.limiter
-
-    def _fill(self, period_ms: float) -> None:
-        self._shares.fill(self.partitions.known.values(), period_ms)

@@ -127,7 +127,8 @@ class CounterTable:
     def moment(self, broker: str, now: int) -> Moment:
         """A broker as it is now: read once for the hundreds of topics of a request."""
         known = self._broker(broker)
-        at = self._time(known, now)
+        # Its time never goes back.
+        at = known.ts = max(known.ts, known.newest, now)
         return Moment(broker, at, at - now, self._terms(at), known.tail)
 
     def left(self, moment: Moment, topic: str, subscription: str, others: Others | None = None) -> Left:
@@ -289,12 +290,6 @@ class CounterTable:
             presents.append((level, limit, counter))
         self._looked = moment, place, presents
         return presents
-
-    def _time(self, known: _Broker, now: int) -> int:
-        """The present of a broker, ms: its time never goes back."""
-        if now > known.ts or known.newest > known.ts:
-            known.ts = max(known.newest, now)
-        return known.ts
 
     def _terms(self, at: int) -> Terms:
         """What the policies in force at a time say."""

@@ -262,7 +262,8 @@ class Consumer:
             self._wait(NO_TURN)
             return False
         self._forward(permits.grant(entries))
-        self._reserve(entries)
+        msgs, size = self._mean.units(entries, by_entry=self._context.laws.dispatch.by_entry)
+        self._context.lines.reserve([self._counter()], self._claim, msgs, size)
         return True
 
     def _forward(self, permits: int) -> None:
@@ -281,11 +282,6 @@ class Consumer:
                 return 0
         waiting = 1 if self._line is None else max(1, self._context.lines.waiting(self._line))
         return self._mean.entries(units / waiting, size / waiting, by_entry=by_entry)
-
-    def _reserve(self, entries: int) -> None:
-        by_entry = self._context.laws.dispatch.by_entry
-        msgs, size = self._mean.units(entries, by_entry=by_entry)
-        self._context.lines.reserve([self._counter()], self._claim, msgs, size)
 
     def _turn(self) -> float:
         """How many of the held go on before others who wait get their turn."""

@@ -111,8 +111,9 @@ class PublishContext:
         self.numbers = Numbers(Counter(), Counter(), settings.metric_subjects_max)
         self.waits = PublishMetrics(metrics.registry, self.room, self.numbers).wait_seconds
         self._throttled = metrics.throttled_frames
-        self._by_namespace = TopicAccounts(
-            meter, _any_topic_of, max(1, bounds.TOPICS_MAX // _NAMESPACES_PART), 2 * TEXT_MAX
+        # All topics of a namespace have one account, so that one name stands for them.
+        self._by_namespace = TopicAccounts[str](
+            meter, "persistent://{}/-".format, max(1, bounds.TOPICS_MAX // _NAMESPACES_PART), 2 * TEXT_MAX
         )
 
     def of_user(self, user: str) -> Account | None:
@@ -139,8 +140,3 @@ class PublishContext:
             by = "user" if charged.wait.account.name.startswith(QUOTA_GROUP_PREFIX) else "group"
             self._throttled.labels(by, DIMENSIONS[charged.wait.dimension]).inc()
         return charged
-
-
-def _any_topic_of(namespace: str) -> str:
-    """All topics of a namespace have one account, so that one name stands for them."""
-    return f"persistent://{namespace}/-"
