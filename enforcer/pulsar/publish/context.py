@@ -1,6 +1,5 @@
 """What all connections of a proxy share to publish: accounts, bounds and counts."""
 
-from collections import Counter
 from math import inf
 from typing import Final
 
@@ -12,7 +11,7 @@ from enforcer.laws.backlog.block import Block
 from enforcer.laws.backlog.blocks import Blocks
 from enforcer.laws.shares.meter import Meter
 from enforcer.laws.shares.topic_accounts import Bill, BillItem, ChargeResult, TopicAccounts
-from enforcer.pulsar.publish.room import Numbers, PublishMetrics, Room
+from enforcer.pulsar.publish.room import PublishMetrics, Room
 from enforcer.pulsar.settings import PulsarSettings
 from enforcer.wire.pulsar.commands import TEXT_MAX, ServerError
 from streaming.contract.names import QUOTA_GROUP_PREFIX
@@ -85,14 +84,13 @@ class PublishContext:
         pulsar: settings of this kind alone.
         closer: what stands in the way of producers.
         room: what waits.
-        numbers: counts of what is done to SENDs.
-        waits: how long those waited that did.
+        metrics: counts of what is done to SENDs.
 
     Args:
         meter: see there.
         settings: of all proxies.
         pulsar: see there.
-        metrics: gets the numbers too.
+        metrics: counts of all proxies.
         blocks: topics that take nothing of their producers.
     """
 
@@ -108,8 +106,7 @@ class PublishContext:
         self.pulsar = pulsar
         self.closer = Closer(blocks)
         self.room = Room(PUBLISH_QUEUE_BYTES, _QUEUES_BYTES)
-        self.numbers = Numbers(Counter(), Counter(), settings.metric_subjects_max)
-        self.waits = PublishMetrics(metrics.registry, self.room, self.numbers).wait_seconds
+        self.metrics = PublishMetrics(metrics.registry, self.room, settings.metric_subjects_max)
         self._throttled = metrics.throttled_frames
         # All topics of a namespace have one account, so that one name stands for them.
         self._by_namespace = TopicAccounts[str](

@@ -151,7 +151,7 @@ class PublishingPart:
     def _take(self, frame: bytes) -> bytes | None:
         """A SEND of the client's."""
         if self._shutting and self._shutting.drops(parse(frame).producer_id):
-            self._context.numbers.unsent[UnsentReason.BLOCKED] += 1
+            self._context.metrics.unsent_sends.labels(UnsentReason.BLOCKED).inc()
             return None
         if not self._looks:
             return frame

@@ -96,7 +96,7 @@ class Producer:
         """A SEND; whether it goes on at once. If not it is kept, or, after a CLOSE_PRODUCER, of no use."""
         lane = self._lane
         if self._closings:
-            lane.context.numbers.unsent[UnsentReason.CLOSED] += 1
+            lane.context.metrics.unsent_sends.labels(UnsentReason.CLOSED).inc()
             return False
         if not self._queue and self._passes(send):
             return True
@@ -174,7 +174,7 @@ class Producer:
                 return
             queue.popleft()
             lane.link.to_broker(frame)
-            lane.context.waits.observe((lane.link.now_ms() - since_ms) / 1000)
+            lane.context.metrics.wait_seconds.observe((lane.link.now_ms() - since_ms) / 1000)
             lane.context.room.give(lane.held, len(frame))
         if self._closings:
             self._close()
@@ -195,7 +195,7 @@ class Producer:
     def _forget(self, why: UnsentReason) -> None:
         lane = self._lane
         queue, self._queue = list(self._queue), deque()
-        lane.context.numbers.unsent[why] += len(queue)
+        lane.context.metrics.unsent_sends.labels(why).inc(len(queue))
         self._line_up.close()
         self._follow(None)
         lane.window.leave(self)
@@ -224,7 +224,7 @@ class Producer:
             self._follow(None)
             if not self._limited:
                 self._limited = True
-                lane.context.numbers.limit(self.namespace)
+                lane.context.metrics.limit(self.namespace)
             return False
         self._limited = False
         charged = lane.context.charge(bill, now_ms)

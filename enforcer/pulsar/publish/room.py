@@ -13,7 +13,7 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry
 
-from streaming.metrics import MetricTable, Sample, histogram, read_counter, read_gauge
+from streaming.metrics import MetricTable, Sample, counter, histogram, read_gauge
 
 EACH_BYTES: Final = 300
 """What a SEND that waits takes beside its own bytes."""
@@ -113,33 +113,13 @@ class UnsentReason(StrEnum):
     """The producer was closed since its topic is blocked, they waited or came after that; the same."""
 
 
-@dataclass(slots=True)
-class Numbers:
-    """Counts.
-
-    Attributes:
-        unsent: reason -> SENDs that waited and were never sent.
-        limited: namespace -> how often a SEND had to wait for its group or user.
-        namespaces_max: namespaces with a number of their own; all others count together, as "".
-    """
-
-    unsent: Counter[UnsentReason]
-    limited: Counter[str]
-    namespaces_max: int
-
-    def limit(self, namespace: str) -> None:
-        """A SEND has to wait for its group or user."""
-        known = namespace in self.limited or len(self.limited) < self.namespaces_max
-        self.limited[namespace if known else ""] += 1
-
-
 class PublishMetrics(MetricTable):
     """What Prometheus is told of SENDs (docs/metrics.md, "Publishing on Pulsar"), read when it asks.
 
     Args:
         registry: shows them.
         room: what waits.
-        numbers: what was counted.
+        namespaces_max: namespaces with a number of their own; all others count together, as "".
     """
 
     prefix = "weir_publish_"
@@ -147,19 +127,22 @@ class PublishMetrics(MetricTable):
     queued_sends = read_gauge("SENDs that wait, and CLOSE_PRODUCERs behind them", of="_room.sends")
     queued_bytes = read_gauge("Their bytes", of="_room.size")
     unread_connections = read_gauge("Connections not read, since too much of theirs waits", of="_room.unread")
-    unsent_sends = read_counter("SENDs that waited and were never sent", "reason")
+    unsent_sends = counter("SENDs that waited and were never sent", "reason", " ".join(UnsentReason))
     limited = read_gauge("How often a SEND had to wait", "namespace", name="pulsar_publish_rate_limit_times")
     wait_seconds = histogram("How long SENDs waited in the proxy, of those that did", WAIT_BUCKETS_S)
 
-    def __init__(self, registry: CollectorRegistry, room: Room, numbers: Numbers) -> None:
-        self._room = room
-        self._numbers = numbers
+    def __init__(self, registry: CollectorRegistry, room: Room, namespaces_max: int) -> None:
+        self._room, self._namespaces_max = room, namespaces_max
+        self._limited: Counter[str] = Counter()
         super().__init__(registry)
+
+    def limit(self, namespace: str) -> None:
+        """A SEND has to wait for its group or user."""
+        known = namespace in self._limited or len(self._limited) < self._namespaces_max
+        self._limited[namespace if known else ""] += 1
 
     def read_samples(self) -> Iterator[Sample]:
         """See there."""
         yield from self.read_paths((), self)
-        for reason in UnsentReason:
-            yield self.unsent_sends, [reason.value], self._numbers.unsent[reason]
-        for namespace, count in list(self._numbers.limited.items()):
+        for namespace, count in list(self._limited.items()):
             yield self.limited, [namespace], count

@@ -1,12 +1,11 @@
 """Whom SENDs are charged to, and numbers of namespaces, within bounds."""
 
-from collections import Counter
-
 from clock_kit import Waiter
+from prometheus_client import CollectorRegistry
 from publish_kit import TEN, World
 
 from enforcer.pulsar.publish.pending_sends import Window
-from enforcer.pulsar.publish.room import Numbers
+from enforcer.pulsar.publish.room import PublishMetrics, Room
 
 
 def test_a_namespace_counts_for_its_tenant() -> None:
@@ -20,10 +19,12 @@ def test_a_namespace_counts_for_its_tenant() -> None:
 
 def test_namespaces_have_so_many_series() -> None:
     """The others count together."""
-    numbers = Numbers(Counter(), Counter(), 2)
+    metrics = PublishMetrics(CollectorRegistry(), Room(1, 1), 2)
     for namespace in ("a", "b", "c", "a", "d"):
-        numbers.limit(namespace)
-    assert numbers.limited == {"a": 2, "b": 1, "": 2}
+        metrics.limit(namespace)
+    samples = (one for family in metrics.collect() for one in family.samples)
+    said = {one.labels["namespace"]: one.value for one in samples if one.labels}
+    assert said == {"a": 2, "b": 1, "": 2}
 
 
 def test_a_full_window_opens_for_all_when_half_is_answered() -> None:
