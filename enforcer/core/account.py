@@ -233,7 +233,10 @@ class Account:
         if not longest:
             return None
         if self.limits.shadow:
-            self._forgive()
+            # Its debt is counted, not waited off: one second of it is enough to be seen.
+            for bucket in self.buckets:
+                if bucket is not None and bucket.debt > bucket.rate:
+                    bucket.forgive(bucket.rate)
             return None
         return Wait(longest, self, dimension, (few, less))
 
@@ -361,12 +364,6 @@ class Account:
     def indebted(self) -> bool:
         """Whether something passed that is not waited off yet."""
         return any(bucket is not None and bucket.tokens < 0.0 for bucket in self.buckets)
-
-    def _forgive(self) -> None:
-        """Of a shadow group debt is counted, not waited off: one second of it is enough to be seen."""
-        for bucket in self.buckets:
-            if bucket is not None and bucket.debt > bucket.rate:
-                bucket.forgive(bucket.rate)
 
     def _apply_rates(self, now_ms: float) -> None:
         pairs = zip(self.limits.rates, self.share, strict=True)

@@ -10,17 +10,14 @@ Both must leave something. Over time they give the same, so nobody gets less tha
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable
 from math import ceil
 from typing import Final
 
 from enforcer.laws.dispatch.left import UNLIMITED, Left, both
-from enforcer.laws.dispatch.terms import Names
+from enforcer.laws.dispatch.terms import Limiting, Names
 from streaming.laws.dispatch.law import COUNT_MAX, DIMENSIONS, LEVELS, rolled, wait_ms
-from streaming.policy.dispatch_limits import NOT_LIMITED, Limit
+from streaming.policy.dispatch_limits import NOT_LIMITED
 
-Limiting = Iterable[tuple[int, Names, Limit]]
-"""Level, name and limit of counters."""
 _EVENLY_MS: Final = 1_000
 """Periods up to this length are paid off evenly."""
 _AT_ONCE_S: Final = 0.01

@@ -77,16 +77,13 @@ def worth_telling(told: LastReport | None, rates: tuple[float, ...], share: tupl
     """
     if told is None:
         return any(rates)
-    if any(_has_changed(now, before) for now, before in zip(rates, told.rates, strict=True)):
-        return True
+    for now, before in zip(rates, told.rates, strict=True):
+        if now != before and abs(now - before) >= _CHANGE * before:
+            return True
     if any(_is_new(now, before) for now, before in zip(share, told.share, strict=True)):
         return True
     # Silence is said twice, in case the first time was lost, and then no more.
     return told.quiet + 1 >= ROUNDS_MAX and (any(rates) or told.zeros < _ZEROS_MAX)
-
-
-def _has_changed(now: float, before: float) -> bool:
-    return now != before and abs(now - before) >= _CHANGE * before
 
 
 def _is_new(now: float | None, before: float | None) -> bool:

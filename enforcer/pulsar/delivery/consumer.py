@@ -7,16 +7,18 @@ and goes on in order when there is room: a limit is passed by one entry at most.
 
 import asyncio
 from math import inf
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from enforcer.core.lines import RESERVED_MS, Counter
 from enforcer.pulsar.delivery.context import DeliveryContext, has_room
-from enforcer.pulsar.delivery.entry import ArrivedEntry, HeldFrame, Queue, Store
+from enforcer.pulsar.delivery.entry import ArrivedEntry, HeldFrame, Queue
 from enforcer.pulsar.delivery.limits import GROUP, NO_TURN, USER, Limits, Room
 from enforcer.pulsar.delivery.permits import MeanEntry, Permits
-from enforcer.pulsar.link import Link
 from enforcer.wire.pulsar.commands import command
 from enforcer.wire.pulsar.frames import FLOW
+
+if TYPE_CHECKING:
+    from enforcer.pulsar.delivery.part import DeliveryPart
 
 HELD_UNSTORED_MAX: Final = 1_000
 """Messages of a topic that is not stored that wait for one consumer, as many as its default queue holds;
@@ -26,21 +28,6 @@ _SHARE_LOOK_MS: Final = 250.0
 """Shares come without a word to those who wait, so they look this often."""
 _LONGEST_MS: Final = 60_000.0
 """No wait is longer before it is looked again."""
-
-
-class Owner(Protocol):
-    """The connection of a consumer.
-
-    Attributes:
-        link: its connection.
-        store: what it holds.
-    """
-
-    link: Link
-    store: Store
-
-    def holds(self, *, more: bool = False) -> None:
-        """What it holds has become more, or less."""
 
 
 class Consumer:
@@ -66,7 +53,7 @@ class Consumer:
         "_woken", "active", "closed", "id", "known", "limits", "loose", "permits",
     )  # fmt: skip
 
-    def __init__(self, owner: Owner, context: DeliveryContext, limits: Limits, number: int) -> None:
+    def __init__(self, owner: "DeliveryPart", context: DeliveryContext, limits: Limits, number: int) -> None:
         self._owner, self._context, self.limits, self.id = owner, context, limits, number
         self.permits = Permits()
         self.known = self.active = True
@@ -210,9 +197,7 @@ class Consumer:
     def _serve(self) -> None:
         """It may be its turn."""
         self._woken = False
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._stop_timer()
         if self.closed:
             return
         released = self._release()
@@ -313,14 +298,16 @@ class Consumer:
             wait_ms = min(float(room.wait_ms) or RESERVED_MS, _LONGEST_MS)
             if counter[0] in (GROUP, USER):
                 wait_ms = min(wait_ms, _SHARE_LOOK_MS)
-            if self._timer is not None:
-                self._timer.cancel()
+            self._stop_timer()
             self._timer = self._owner.link.call_later(wait_ms, self._serve)
 
-    def _leave(self) -> None:
+    def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def _leave(self) -> None:
+        self._stop_timer()
         if self._line is not None:
             self._line = None
             self._context.lines.leave(self._claim)

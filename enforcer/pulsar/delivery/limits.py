@@ -14,7 +14,8 @@ from enforcer.core.account import DISPATCH, Account
 from enforcer.core.lines import Counter
 from enforcer.laws.dispatch.dispatch import Dispatch
 from enforcer.laws.dispatch.left import UNLIMITED, both, left_of_account
-from enforcer.laws.dispatch.smoothing import Limiting, Smoothing
+from enforcer.laws.dispatch.smoothing import Smoothing
+from enforcer.laws.dispatch.terms import Limiting
 from enforcer.laws.shares.meter import Meter
 from enforcer.wire.pulsar.names import read_topic
 from streaming.contract.names import TOPIC

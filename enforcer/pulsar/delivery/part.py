@@ -46,7 +46,7 @@ _CONSUMER_BYTES: Final = 800
 
 
 class DeliveryPart:
-    """The consumers of one connection (link.Part, consumer.Owner).
+    """The consumers of one connection (link.Part).
 
     FLOW and MESSAGE are seen only while something applies to one of them.
 
@@ -149,7 +149,7 @@ class DeliveryPart:
         self._see()
 
     def holds(self, *, more: bool = False) -> None:
-        """See consumer.Owner: too much held stops reading the broker until half of that is gone."""
+        """What it holds has become more, or less: too much stops reading the broker until half is gone."""
         store = self.store
         if self._full_from:
             if store.size * 2 <= self._full_from:
