@@ -15,6 +15,7 @@ from prometheus_client import Counter as Metric
 
 from enforcer.core.security.doors import DoorSettings, ProxyProtocol, source_of
 from enforcer.host.doors.certificates import ServerTls, Visitor, failure_of
+from enforcer.host.doors.listening import BACKLOG
 from enforcer.host.doors.proxy_header import plain, read_header
 from enforcer.host.doors.sources import Sources, TurnedAway
 from enforcer.host.secured import Secured
@@ -80,7 +81,8 @@ class Entrance:
         if self._closed:
             listener.close()
         elif self._tls is None and not self._announcing and not self._sources.bounded:
-            server = await loop.create_server(accept, sock=listener)
+            # By itself it makes room for 100, whatever the socket had.
+            server = await loop.create_server(accept, sock=listener, backlog=BACKLOG)
             if self._closed:
                 server.close()
             self._servers.append(server)

@@ -9,7 +9,9 @@ from enforcer.host.sockets import Address
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import address_text
 
-_BACKLOG: Final = 512
+BACKLOG: Final = 512
+"""Clients that may wait to be taken: all of a restarted proxy come at once, and who finds no room tries again
+after a second."""
 
 
 def listen_at(address: Address, shared: bool = False, *, both: bool = True) -> socket.socket:
@@ -24,7 +26,7 @@ def listen_at(address: Address, shared: bool = False, *, both: bool = True) -> s
         WeirError: it cannot be had, for people.
     """
     with _for_people(address):
-        return _bound(address, shared, both, _BACKLOG)
+        return _bound(address, shared, both, BACKLOG)
 
 
 def reserve(address: Address) -> socket.socket:
@@ -36,7 +38,7 @@ def reserve(address: Address) -> socket.socket:
     with _for_people(address):
         if address[1]:
             # Whoever shares it with us would get some of our clients: nobody must be there.
-            _bound(address, backlog=_BACKLOG).close()
+            _bound(address, backlog=BACKLOG).close()
         kept = _bound(address, shared=True)
         # With it, the next one's look would pass until one of our processes listens, seconds later.
         kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)

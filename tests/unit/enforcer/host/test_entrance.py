@@ -5,6 +5,7 @@ import contextlib
 import gc
 import socket
 import ssl
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from tls_kit import LOOPBACK, Authority
 
 from enforcer.core.security.doors import DoorSettings
 from enforcer.host.doors import entrance, sources
-from enforcer.host.doors.listening import listen_at
+from enforcer.host.doors.listening import BACKLOG, listen_at
 from enforcer.host.doors.sources import Sources, TurnedAway
 
 LOOP = uvloop.new_event_loop
@@ -318,6 +319,15 @@ def test_who_comes_while_it_closes_is_sent_away(recwarn: pytest.WarningsRecorder
         in_loop(run())
         gc.collect()
     assert not [str(one.message) for one in recwarn]
+
+
+@pytest.mark.parametrize("doors", [{}, REQUIRED])
+async def test_as_many_may_wait_to_be_taken_however_they_come_in(doors: Any) -> None:
+    """Those of a proxy that was restarted come at once, and each beyond the bound loses a second."""
+    async with Door(**doors) as door:
+        told = door._listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
+        # tcpi_sacked: of a socket that listens, how many may wait.
+        assert int.from_bytes(told[28:32], sys.byteorder) == BACKLOG
 
 
 @pytest.mark.parametrize("doors", [{}, REQUIRED, {"connection_creation_rate": 9}])
