@@ -118,7 +118,8 @@ class Alive:
 
     def predecessor_ms(self, ts: int) -> int:
         """How long at most, from a time on, until one that had our name before says a word or is gone, ms."""
-        last = (heard.ts for heard in self._namesakes() if self._precedes(heard) and not heard.leaving)
+        mine = (heard for (name, _), heard in self._others.items() if name == self._own)
+        last = (heard.ts for heard in mine if self._precedes(heard) and not heard.leaving)
         return max(0, max(last, default=0) + PREDECESSOR_MS - ts)
 
     @property
@@ -161,9 +162,6 @@ class Alive:
     def count_of(self, protocols: frozenset[str]) -> int:
         """How many of those that were just counted speak one of these, or do not say; this one included."""
         return 1 + sum(not heard.speaks or heard.speaks in protocols for heard in self._others.values())
-
-    def _namesakes(self) -> list[_Heard]:
-        return [heard for (name, _), heard in self._others.items() if name == self._own]
 
     def _precedes(self, heard: _Heard) -> bool:
         """Whether one of our name has said nothing since our own first `alive`."""

@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from enforcer.core.control import ControlPlane
@@ -83,7 +84,7 @@ class PulsarProxy(Host[Connection]):
             config.pulsar, pulsar.targets, TARGETS_MAX, secure=pulsar.upstream_tls is not None
         )
         coordinator, blocks = enforcement.of(MutationQuotas).coordinator, enforcement.of(Blocks)
-        self._concurrency, brokers_ms = enforcement.of(ConcurrencyLimits), enforcement.context.brokers_ms
+        brokers_ms = enforcement.context.brokers_ms
         publish = PublishContext(enforcement.meter, self.settings, self.pulsar, self.metrics, blocks)
         smoothing = Smoothing(self.settings.dispatch_rows_max)
         laws = Laws(enforcement.of(Dispatch), enforcement.meter, brokers_ms, smoothing)
@@ -96,19 +97,12 @@ class PulsarProxy(Host[Connection]):
             # The last: the others see requests for new topics when they come, not when they go on.
             creating(coordinator, brokers_ms, self.pulsar, self.call_later),
         ]
-        self._bootstrap = itertools.cycle(config.pulsar)
+        self.bootstrap: Callable[[], Address] = partial(next, itertools.cycle(config.pulsar))
+        self.placed = enforcement.of(ConcurrencyLimits).came
 
     def accept(self) -> Connection:
         """See Host."""
         return Connection(self, self.upstream)
-
-    def bootstrap(self) -> Address:
-        """The broker of a client that names none."""
-        return next(self._bootstrap)
-
-    def placed(self, connection: Connection) -> None:
-        """A connection's broker is known now."""
-        self._concurrency.came(connection)
 
     def look(self) -> int:
         """See Host."""

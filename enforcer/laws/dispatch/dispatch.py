@@ -5,7 +5,7 @@ A protocol's side names the upstream broker (`broker-<id>`), the full name of th
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Final
 
@@ -66,17 +66,14 @@ class DispatchMetrics(MetricTable):
 
     Args:
         registry: shows them.
-        table: the counters.
-        seen: what was delivered, by broker, topic and subscription, the newest last.
-        terms: tells what the policies in force say.
-        brokers_ms: the brokers' time, ms.
+        dispatch: has the counters.
         places_max: of each sort so many have series of their own, those that were used last.
     """
 
     prefix = "weir_dispatch_"
 
     counters = read_gauge("Counters of dispatch rates known")
-    own_deliveries = read_gauge("Deliveries whose decision was not read", of="_table.tail")
+    own_deliveries = read_gauge("Deliveries whose decision was not read", of="_dispatch.table.tail")
     uncommon = read_counter("Deliveries out of the ordinary", "what")
     msg_events = read_counter("Times that a limit in msgs cut a plan", _EVENT, name=f"{_THROTTLED}msg_events")
     bytes_events = read_counter(
@@ -92,20 +89,8 @@ class DispatchMetrics(MetricTable):
     resume_seconds = read_gauge("Time until something may be delivered again", _PLACE)
     limited_by = read_gauge("1 for what frees last", f"{_PLACE} level dimension")
 
-    def __init__(
-        self,
-        registry: CollectorRegistry,
-        table: CounterTable,
-        seen: Mapping[tuple[str, str, str], DeliveryTotals],
-        terms: Callable[[], Terms],
-        brokers_ms: Callable[[], int],
-        places_max: int,
-    ) -> None:
-        self._table = table
-        self._seen = seen
-        self._terms = terms
-        self._brokers_ms = brokers_ms
-        self._places_max = places_max
+    def __init__(self, registry: CollectorRegistry, dispatch: "Dispatch", places_max: int) -> None:
+        self._dispatch, self._places_max = dispatch, places_max
         self._throttled: OrderedDict[tuple[str, str, str, str], int] = OrderedDict()
         super().__init__(registry)
 
@@ -120,20 +105,20 @@ class DispatchMetrics(MetricTable):
     def read_samples(self) -> Iterator[Sample]:
         """See there."""
         yield from self.read_paths((), self)
-        yield self.counters, (), len(self._table.counters)
-        for what, count in asdict(self._table.counts).items():
+        yield self.counters, (), len(self._dispatch.table.counters)
+        for what, count in asdict(self._dispatch.table.counts).items():
             yield self.uncommon, [what], count
         for (topic, subscription, level, dimension), count in list(self._throttled.items()):
             events = self.msg_events if dimension == "msgs" else self.bytes_events
             yield events, [namespace_of(topic), topic, subscription, level], count
-        for place, each in list(self._seen.items())[-self._places_max :]:
+        for place, each in list(self._dispatch.seen.items())[-self._places_max :]:
             delivered = self.delivered_msgs, self.delivered_bytes, self.delivered_entries
             yield from ((row, place, total) for row, total in zip(delivered, each.totals, strict=True))
             yield from self._presents(place)
 
     def _presents(self, place: tuple[str, str, str]) -> Iterator[Sample]:
-        at = self._brokers_ms()
-        presents = self._table.presents(*place, at, self._terms())
+        at = self._dispatch.brokers_ms()
+        presents = self._dispatch.table.presents(*place, at, self._dispatch.terms())
         now = left_of(presents, at)
         yield self.resume_seconds, place, now.wait_ms / 1000
         if now.level:
@@ -158,6 +143,8 @@ class Dispatch(EnforcerLaw):
         lines: who waits for what, in what order.
         reports: deliveries on their way to the job.
         table: the counters.
+        seen: what was delivered, by broker, topic and subscription, the newest last.
+        brokers_ms: the brokers' time, ms.
 
     Args:
         context: see there.
@@ -175,8 +162,8 @@ class Dispatch(EnforcerLaw):
         self._clock = context.clock
         self._membership = context.membership
         self._policies = policies
-        self._brokers_ms = brokers_ms = context.brokers_ms
-        self._use(policies.at(brokers_ms()))
+        self.brokers_ms = context.brokers_ms
+        self._use(policies.at(self.brokers_ms()))
         self.table = CounterTable(
             policies.timeline,
             counters_max=settings.dispatch_rows_max,
@@ -187,12 +174,9 @@ class Dispatch(EnforcerLaw):
         self._proxy_id = proxy_id
         self._id_head = f"{proxy_id}-dispatch-{context.clock.wall_ms()}-"
         self._seq = 0
-        self._seen: OrderedDict[Place, DeliveryTotals] = OrderedDict()
+        self.seen: OrderedDict[Place, DeliveryTotals] = OrderedDict()
         self._seen_max = settings.dispatch_rows_max
-        self._metrics = DispatchMetrics(
-            context.metrics.registry, self.table, self._seen, self.terms, brokers_ms,
-            settings.metric_subjects_max,
-        )  # fmt: skip
+        self._metrics = DispatchMetrics(context.metrics.registry, self, settings.metric_subjects_max)
 
     def terms(self) -> Terms:
         """What the policies in force say, as of the last look."""
@@ -200,7 +184,7 @@ class Dispatch(EnforcerLaw):
 
     def look(self) -> None:
         """Called now and then: follow the policies as they come into force, and who is alive."""
-        policies = self._policies.at(self._brokers_ms())
+        policies = self._policies.at(self.brokers_ms())
         if policies is not self._in_force:
             self._use(policies)
         self.table.set_proxies(self.proxies)
@@ -240,7 +224,7 @@ class Dispatch(EnforcerLaw):
 
     def moment(self, broker: str) -> Moment:
         """A broker as it is now: read once for the hundreds of topics of a request."""
-        return self.table.moment(broker, self._brokers_ms())
+        return self.table.moment(broker, self.brokers_ms())
 
     def left_at(self, moment: Moment, topic: str, subscription: str, others: Others | None = None) -> Left:
         """What may be delivered in a moment, all in mode `track`; arguments as `CounterTable.left`."""
@@ -304,8 +288,8 @@ class Dispatch(EnforcerLaw):
 
         As the law's averages it is forgotten after an hour without a delivery; (1.0, 0.0): nothing was seen.
         """
-        seen = self._seen.get((broker, topic, subscription))
-        if seen is None or not seen.entries or self._brokers_ms() - seen.last > FORGET_MS:
+        seen = self.seen.get((broker, topic, subscription))
+        if seen is None or not seen.entries or self.brokers_ms() - seen.last > FORGET_MS:
             return 1.0, 0.0
         return seen.msgs / seen.entries, seen.bytes / seen.entries
 
@@ -338,13 +322,13 @@ class Dispatch(EnforcerLaw):
         self.generation += 1
 
     def _see(self, place: Place, ts: int, msgs: int, size: int, entries: int) -> None:
-        seen = self._seen.get(place)
+        seen = self.seen.get(place)
         if seen is None:
-            if len(self._seen) >= self._seen_max:
-                self._seen.popitem(last=False)
-            seen = self._seen[place] = DeliveryTotals()
+            if len(self.seen) >= self._seen_max:
+                self.seen.popitem(last=False)
+            seen = self.seen[place] = DeliveryTotals()
         else:
-            self._seen.move_to_end(place)
+            self.seen.move_to_end(place)
             if ts - seen.last > FORGET_MS:
                 seen.msgs = seen.bytes = seen.entries = 0
         seen.take(ts, msgs, size, entries)

@@ -215,7 +215,7 @@ class GroupMetrics(MetricTable):
 
     def _known_members(self, account: Account) -> Members | None:
         """What is known of all members; None: nothing, or not of others, whose packed shares are not read."""
-        members = self._members.get(account.name)
-        if members is not None and len(members) < 2 and self._meter.has_unread(account):
-            return None
+        members, newcomers = self._members.get(account.name), self._meter.newcomers
+        if members is not None and len(members) < 2 and newcomers.unread:
+            return None if newcomers.stands(account.name, self._meter.clock.steady_ms()) else members
         return members

@@ -232,10 +232,6 @@ class Meter:
         """Whether an account is still to be charged: it is in the table, or stands for what has no room."""
         return account is self.nowhere or self.accounts.get(account.name) is account
 
-    def has_unread(self, account: Account) -> bool:
-        """Whether another proxy may have shares of an account's group that were not read."""
-        return self.newcomers.unread and self.newcomers.stands(account.name, self.clock.steady_ms())
-
     def told_ms(self, wait: Wait, queued_ms: float) -> int:
         """What a client is told of a debt.
 
