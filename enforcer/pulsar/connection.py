@@ -76,9 +76,7 @@ class Connection(asyncio.Protocol):
         self.pause, self.resume = self._up.pause, self._up.resume
         self.pause_broker, self.resume_broker = self._down.pause, self._down.resume
         self.now_ms = context.now_ms
-        self._handshake: Handshake | None = Handshake(
-            context, dial=self._dial, refuse=self.refuse, opened=self._opened
-        )
+        self._handshake: Handshake | None = Handshake(context, self)
         self._parts: list[Part] = []
         self._up_parts: dict[int, list[Part]] = {}
         self._down_parts: dict[int, list[Part]] = {}
@@ -283,20 +281,22 @@ class Connection(asyncio.Protocol):
         frames = self._guarded(lambda: self._down.feed(data), "bad_response")
         self._context.pulsar_metrics.broker_frames.inc(frames or 0)
 
-    # ---------------------------------------------------------------------------------------------------
+    # What the handshake sees -----------------------------------------------------------------------------
 
     def refuse(self, code: int, message: str, why: str) -> None:
         """Answer the client with an error that concerns the whole connection, and end it."""
         self._to_client.send(error(CONNECTION, code, message))
         self.end(why)
 
-    def _dial(self, target: Address) -> None:
+    def dial(self, target: Address) -> None:
+        """Connect to a broker."""
         self.broker = self.address = target
         self._up.stop(_DIAL)
         self._dialing = True
         self._upstream.dial(target)
 
-    def _opened(self, features: Features, user: str) -> None:
+    def opened(self, features: Features, user: str) -> None:
+        """The broker has let the client in: what it said of itself, and the user."""
         assert self._handshake is not None and self._handshake.connect is not None
         # A login that names somebody wins over a certificate.
         self.features, self.user = features, user if user != ANONYMOUS else self.user

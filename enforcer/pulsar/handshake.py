@@ -4,11 +4,9 @@ Logins pass as they are, and the broker checks them. What they name is believed 
 CONNECTED.
 """
 
-from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from enforcer.core.security.credentials import name_of_password, name_of_token
-from enforcer.host.sockets import Address
 from enforcer.pulsar.context import Context
 from enforcer.pulsar.link import Features
 from enforcer.pulsar.lookup.targets import parse_target
@@ -27,6 +25,9 @@ from enforcer.wire.pulsar.frames import (
 )
 from streaming.contract.events import ANONYMOUS
 
+if TYPE_CHECKING:
+    from enforcer.pulsar.connection import Connection
+
 _FROM_CLIENT: Final = frozenset({AUTH_RESPONSE, PING, PONG})
 _FROM_BROKER: Final = frozenset({AUTH_CHALLENGE, ERROR, PING, PONG})
 
@@ -39,23 +40,11 @@ class Handshake:
 
     Args:
         context: what all connections share.
-        dial: connects to a broker.
-        refuse: answers the client with an error of this code and text, and ends.
-        opened: the broker has let the client in: what it said of itself, and the user.
+        owner: the connection.
     """
 
-    def __init__(
-        self,
-        context: Context,
-        *,
-        dial: Callable[[Address], None],
-        refuse: Callable[[int, str, str], None],
-        opened: Callable[[Features, str], None],
-    ) -> None:
-        self._context = context
-        self._dial = dial
-        self._refuse = refuse
-        self._opened = opened
+    def __init__(self, context: Context, owner: "Connection") -> None:
+        self._context, self._owner = context, owner
         self._name: str | None = None
         self._method = self._original = ""
         self._challenged = False
@@ -86,7 +75,7 @@ class Handshake:
             body = parse(frame)
             flags = body.feature_flags
             size = body.max_message_size
-            self._opened(
+            self._owner.opened(
                 Features(
                     protocol_version=body.protocol_version,
                     max_message_size=size if size > 0 else MESSAGE_BYTES_DEFAULT,
@@ -108,7 +97,7 @@ class Handshake:
         target = parse_target(asked) if asked else self._context.bootstrap()
         if target is None or not (asked == "" or self._context.targets.allows(target)):
             self._context.pulsar_metrics.refused_targets.inc()
-            self._refuse(
+            self._owner.refuse(
                 ServerError.NOT_ALLOWED,
                 f"the proxy knows no broker {asked[:300]!r}: look the topic up again, or see pulsar.targets",
                 "refused_target",
@@ -121,7 +110,7 @@ class Handshake:
             body.ClearField("proxy_to_broker_url")
             frame = rewritten(frame, body)
         self.connect = frame
-        self._dial(target)
+        self._owner.dial(target)
 
     def _see(self, data: bytes) -> None:
         pulsar = self._context.pulsar
