@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
+from enforcer.host.dial import Introduced
 from enforcer.laws.concurrency.limiter import Limiter
 from enforcer.wire.pulsar.frames import MESSAGE_BYTES_DEFAULT
 
@@ -58,7 +59,7 @@ class Part(Protocol):
         """The connection is over: nothing can be sent any more."""
 
 
-class Link(Protocol):
+class Link(Introduced, Protocol):
     """One client's connection, as its parts see it. They are made once the broker has answered CONNECTED.
 
     Attributes:
@@ -66,15 +67,11 @@ class Link(Protocol):
         user: its principal; ANONYMOUS where it gave none, or none that can be read.
         features: what the broker said of itself.
         limiter: concurrency limit of its broker; None: there is none.
-        peer: where the client comes from, if that is known.
-        server_name: the server that it asked for by TLS; empty: none.
         connect: the client's CONNECT, as its broker got it: to log in elsewhere in its name.
     """
 
     broker: tuple[str, int]
     user: str
-    peer: object
-    server_name: str
     features: Features
     limiter: Limiter | None
     connect: bytes

@@ -85,14 +85,12 @@ class WatchedContext(WatchedFiles[ssl.SSLContext]):
         super().__init__(make, files, logger, stays, PydanticCustomError)
 
     @classmethod
-    def of_server(
-        cls, settings: TlsSettings, prepare: Callable[[ssl.SSLContext], None] = lambda _: None
-    ) -> "WatchedContext":
-        """What clients are shown; each new context is prepared."""
+    def of_server(cls, settings: TlsSettings, named: Any = None) -> "WatchedContext":
+        """What clients are shown; `named` hears which server each asks for (ssl's `sni_callback`)."""
 
         def make() -> ssl.SSLContext:
             context = server_context(settings)
-            prepare(context)
+            context.sni_callback = named
             return context
 
         return cls(make, (settings.certificate, settings.key, settings.client_ca))
@@ -150,15 +148,12 @@ class ServerTls:
         self._rules = MappingRules(settings.principal_mapping_rules)
         self._is_known = is_known
         self._names: WeakKeyDictionary[object, str] = WeakKeyDictionary()
-        self._watched = WatchedContext.of_server(settings, self._ask_names)
+        self._watched = WatchedContext.of_server(settings, self._named)
 
     @property
     def context(self) -> ssl.SSLContext:
         """For the next client."""
         return self._watched.now()
-
-    def _ask_names(self, made: ssl.SSLContext) -> None:
-        made.sni_callback = self._named
 
     def _named(self, client: ssl.SSLObject, name: str | None, _context: ssl.SSLContext) -> int | None:
         if name is None:

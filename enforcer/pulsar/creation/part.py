@@ -45,8 +45,6 @@ _AHEAD_MS: Final = 1_500
 """A quota is looked for so long before it is in force: connections are looked at once a second."""
 _OVERHEAD_BYTES: Final = 4_096 + KEPT_BYTES
 """What a request that is kept takes beside its frame."""
-Applies = Callable[[str], bool]
-"""Whether a mutation quota applies to a user."""
 
 
 class CreationPart:
@@ -61,7 +59,7 @@ class CreationPart:
         applies: whether a quota applies to a user.
     """
 
-    def __init__(self, link: Link, office: Office, applies: Applies) -> None:
+    def __init__(self, link: Link, office: Office, applies: Callable[[str], bool]) -> None:
         self._link = link
         self._office = office
         self._applies = applies

@@ -42,7 +42,6 @@ _UP: Final = frozenset({PRODUCER, CLOSE_PRODUCER})
 _DOWN: Final = frozenset({PRODUCER_SUCCESS, ERROR, CLOSE_PRODUCER})
 _ANSWERS: Final = frozenset({SEND_RECEIPT, SEND_ERROR})
 _DONE: Final = frozenset({SUCCESS, ERROR})
-_NONE: Final[frozenset[int]] = frozenset()
 _GRACE_MS: Final = 5_000.0
 """After the deadline of slots: what nobody answers is found by the limiter first."""
 _ASKED_MS: Final = 120_000.0
@@ -308,7 +307,7 @@ class PublishingPart:
         """Tell the link what is to be seen now, if that is something else."""
         shuts = bool(self._shutting)
         up = _UP | {SEND} if self._looks or shuts else _UP
-        down = _DOWN | (_ANSWERS if self._looks else _NONE) | (_DONE if shuts else _NONE)
+        down = _DOWN | (_ANSWERS if self._looks else set()) | (_DONE if shuts else set())
         if (up, down) != (self.up, self.down):
             self.up, self.down = up, down
             self._link.look_again()
