@@ -198,7 +198,6 @@ class Lookups:
     def __init__(self, link: Link, context: Context) -> None:
         self._link = link
         self._context = context
-        self._pulsar = context.pulsar
         self._metrics = context.pulsar_metrics
         # As the client logs in now.
         self._connect = link.connect
