@@ -9,7 +9,7 @@ from streaming.contract.errors import BadEvent
 from streaming.contract.events import PolicyChange, parse
 from streaming.kafka_io.tail import Tail
 from streaming.policy.files import check_entry
-from streaming.policy.policy_set import MutationQuota, PolicySet, raised_until
+from streaming.policy.policy_set import PolicySet, raised_until
 from streaming.policy.timeline import PolicyTimeline
 
 KEEP_MS = 600_000
@@ -58,14 +58,6 @@ class Policies:
     def at(self, ts: int) -> PolicySet:
         """The policies in force at a time, ms since the epoch."""
         return self.timeline.at(ts)
-
-    def quota(self, user: str, client_id: str, now_ts: int) -> MutationQuota | None:
-        """The mutation quota that applies to a client now, None if none does."""
-        return self.timeline.at(now_ts).mutation_quota(user, client_id)
-
-    def quota_of_subject(self, subject: str, ts: int) -> MutationQuota | None:
-        """The mutation quota of a subject that somebody else stamped, at a time."""
-        return self.timeline.at(ts).mutation_quota_of_subject(subject)
 
     def apply(self, changes: list[PolicyChange]) -> None:
         """Take changes that were read, in order."""

@@ -71,7 +71,9 @@ class QuotaCoordinator:
 
     def quota(self, user: str, client_id: str) -> MutationQuota | None:
         """The mutation quota that applies to a client now."""
-        return self.policies.quota(user, client_id, self._brokers_ms()) if self.policies.known() else None
+        if not self.policies.known():
+            return None
+        return self.policies.timeline.at(self._brokers_ms()).mutation_quota(user, client_id)
 
     def enforces(self, user: str, client_id: str) -> bool:
         """Whether a mutation quota that is acted on applies to a client now."""
@@ -276,7 +278,7 @@ class QuotaCoordinator:
             if decision.shadow:
                 self.metrics.shadow_decisions.inc()
             return
-        quota = self.policies.quota_of_subject(decision.subject, decision.ts)
+        quota = self.policies.at(decision.ts).mutation_quota_of_subject(decision.subject)
         if request is None and decision.proxy == self.proxy_id and self.decides(quota):
             # Decided here, and noted then; more may have been since.
             return
@@ -342,7 +344,8 @@ class QuotaCoordinator:
     def _charge(self, request: Request, why: str, items: Mapping[str, int]) -> None:
         """Charge what was carried out, whatever the balance is."""
         charge, event = self._events.charge(request, why, items)
-        quota = self.policies.quota_of_subject(request.subject, self._brokers_ms()) if request.local else None
+        now = self.policies.at(self._brokers_ms())
+        quota = now.mutation_quota_of_subject(request.subject) if request.local else None
         if quota is not None and self.decides(quota):
             self._decide_here(charge, quota, event)
         self.outgoing.send(event, charge.home)

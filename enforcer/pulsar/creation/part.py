@@ -205,7 +205,7 @@ def creating(
 
     def applies(user: str) -> bool:
         now = now_ms()
-        policies = coordinator.policies
-        return any(policies.quota(user, "", ts) is not None for ts in (now, now + _AHEAD_MS))
+        at = coordinator.policies.at
+        return any(at(ts).mutation_quota(user, "") is not None for ts in (now, now + _AHEAD_MS))
 
     return lambda link: CreationPart(link, office, applies)

@@ -106,7 +106,7 @@ class Proxy:
 
     def _comes(self, day: int, name: str) -> None:
         policies, now, topic = self.context.policies, self.wall_ms(), f"persistent://d{day}/n0/t{name}"
-        quota = policies.quota_of_subject(f"user={name}", now)
+        quota = policies.at(now).mutation_quota_of_subject(f"user={name}")
         asked, at = own(f"r{name}-{now}", now, {"t": 40})
         self._laws[MutationQuotas].coordinator.local_decisions.decide(quota, asked, at)
         for account in (self.meter.of_user(name, "c", PUBLISH), self.meter.of_group(name)):

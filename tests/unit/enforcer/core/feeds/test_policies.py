@@ -48,10 +48,10 @@ def test_policies_take_effect_in_time() -> None:
     assert change is not None
     policies.apply([change])
     assert told == [100]
-    assert policies.quota("a", "", 99) is None
-    quota = policies.quota("a", "", 100)
+    assert policies.at(99).mutation_quota("a", "") is None
+    quota = policies.at(100).mutation_quota("a", "")
     assert quota is not None and quota.rate == 5 and policies.at(100).version == 9
-    assert policies.quota_of_subject("user=a", 100) == quota
+    assert policies.at(100).mutation_quota_of_subject("user=a") == quota
 
 
 def test_many_changes_are_folded() -> None:
@@ -63,7 +63,7 @@ def test_many_changes_are_folded() -> None:
         change = parse_policy(orjson.dumps(event), "x", None)
         assert change is not None
         policies.apply([change])
-    newest = policies.quota("a", "", 200_000_000)
+    newest = policies.at(200_000_000).mutation_quota("a", "")
     assert newest is not None and newest.rate == 199
     assert len(policies.timeline.changes(-1, 200_000_000)) < 100
 
@@ -89,11 +89,12 @@ def test_a_change_dated_ahead_waits_for_its_time() -> None:
     past = [rate_of("b", number, NOW_TS - 100 + number) for number in range(100)]
     ahead = [rate_of("a", 7, NOW_TS + DAY_MS), rate_of("c", 8, NOW_TS + DAY_MS + KEEP_MS)]
     policies.apply([*past, *ahead])
-    assert policies.quota("a", "", NOW_TS + DAY_MS - 1) is None
-    tomorrow, now = policies.quota("a", "", NOW_TS + DAY_MS), policies.quota("b", "", NOW_TS)
+    assert policies.at(NOW_TS + DAY_MS - 1).mutation_quota("a", "") is None
+    tomorrow = policies.at(NOW_TS + DAY_MS).mutation_quota("a", "")
+    now = policies.at(NOW_TS).mutation_quota("b", "")
     assert tomorrow is not None and tomorrow.rate == 7
     assert now is not None and now.rate == 99
-    late = policies.quota("b", "", NOW_TS - 50)
+    late = policies.at(NOW_TS - 50).mutation_quota("b", "")
     assert late is not None and late.rate == 50
 
 
@@ -106,7 +107,7 @@ def test_nothing_is_forgotten_by_our_own_clock() -> None:
     past = [rate_of("b", number, NOW_TS - 100 + number) for number in range(100)]
     policies.apply([*past, rate_of("a", 7, NOW_TS + DAY_MS // 2)])
     now_ms, dated = NOW_TS + KEEP_MS, True
-    assert policies.quota("a", "", now_ms) is None
+    assert policies.at(now_ms).mutation_quota("a", "") is None
     policies.apply([rate_of("b", 100, now_ms)])
     assert len(policies.timeline.changes(-1, now_ms + DAY_MS)) == 2
-    assert policies.quota("a", "", now_ms) is None
+    assert policies.at(now_ms).mutation_quota("a", "") is None
