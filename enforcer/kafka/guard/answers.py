@@ -7,15 +7,26 @@ long length, which is 1, or before a short one an error code below 7, as topics 
 """
 
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Any, Final
 
-from enforcer.kafka.guard.apis import limit_api_versions
+from enforcer.kafka.guard.apis import ANY_VERSION, HIDDEN, READABLE
 from enforcer.kafka.guard.protected import OwnTopics
 from enforcer.kafka.guard.rules import SHOWN
 from enforcer.wire.kafka import fields
 from enforcer.wire.kafka.codec import Reader, rewritten, told
 from enforcer.wire.kafka.fields import Fields
-from enforcer.wire.kafka.frames import API_VERSIONS, METADATA, BadFrame, Reason, is_flexible
+from enforcer.wire.kafka.frames import (
+    API_VERSIONS,
+    DELETE_TOPICS,
+    FLEXIBLE_FROM,
+    METADATA,
+    BadFrame,
+    Reason,
+    is_flexible,
+    response_body_offset,
+)
+from enforcer.wire.kafka.messages import BY_ID_FROM
 from enforcer.wire.kafka.traffic import METADATA_IDS_FROM
 
 DESCRIBE_CONFIGS: Final = 32
@@ -30,6 +41,10 @@ _ADDRESSES: Final = (b"listeners", b"bootstrap.servers", b"quorum.voters", b"zoo
 _LIST: Final = told(METADATA, "at:Topics of:Topics Topics:count")
 _TOPIC: Final = Reader(METADATA, "response.Topics()", "Name? TopicId end")
 _ERRORS: Final = 7
+_DELETED_BY_ID_FROM: Final = 6
+_OFFERED: Final = Reader(
+    API_VERSIONS, "response", "ApiKeys(ApiKey MinVersion MaxVersion end:MaxVersion end) end:ApiKeys"
+)
 
 Rewrite = Callable[[int, int, bytes], bytes]
 
@@ -162,3 +177,39 @@ def _start(data: bytes, name: int, flexible: bool, errors: int) -> int:
         return name - 4
     short = data[name - 3] == 0 and data[name - 2] < errors
     return name - 3 if short else -1
+
+
+def limit_api_versions(response: bytes, version: int) -> bytes:
+    """A broker's ApiVersions response reduced to what the proxy understands.
+
+    Throttle time and the tagged section (features) are copied byte for byte. An error 35 comes in the form
+    of version 0 whatever was asked, with the correlation id of the request.
+
+    Raises:
+        BadFrame: the response ends too early or a length in it is impossible.
+    """
+    start = response_body_offset(API_VERSIONS, version, response)
+    return response[:start] + _limited(response[start:], version)
+
+
+# A broker says the same for as long as it runs, to every client that comes: read it once per version.
+@lru_cache(maxsize=64)
+def _limited(body: bytes, version: int) -> bytes:
+    refused = int.from_bytes(body[:2], "big") == fields.UNSUPPORTED_VERSION
+    version = 0 if refused else version
+    keys, list_end = _OFFERED(body, version, 0)
+    said = {key: (low, high, body[tags:end]) for key, low, high, tags, end in keys}
+    knows_ids = said.get(METADATA, (0, 0, b""))[1] >= BY_ID_FROM
+    rows: list[bytes] = []
+    for key, (low, high, row_tags) in said.items():
+        if key not in FLEXIBLE_FROM or key in HIDDEN:
+            continue
+        lowest, highest = READABLE.get(key, ANY_VERSION)
+        if key == DELETE_TOPICS and not knows_ids:
+            # Kafka 2.8 and 3.0 delete by id what they cannot be asked for by id.
+            highest = _DELETED_BY_ID_FROM - 1
+        low, high = max(low, lowest), min(high, highest)
+        if low <= high:
+            rows.append(fields.int16(key) + fields.int16(low) + fields.int16(high) + row_tags)
+    count = fields.array_length(len(rows), is_flexible(API_VERSIONS, version))
+    return b"".join((body[:2], count, *rows, body[list_end:]))

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import Alter, ProxySettings
-from enforcer.kafka.guard.apis import APIS, FILTERED, REFUSED, api_versions_refusal, unsupported
+from enforcer.kafka.guard.apis import ANY_VERSION, APIS, FILTERED, HIDDEN, READABLE, REFUSED
 from enforcer.kafka.guard.protected import OwnTopics
 from enforcer.kafka.guard.refusals import RemovedEntry, RequestCut, add, name_of, take
 from enforcer.kafka.guard.rules import (
@@ -26,10 +26,11 @@ from enforcer.kafka.guard.rules import (
 )
 from enforcer.kafka.part import EVERYTHING, Concern, Finish, Link, Part, Request
 from enforcer.wire.kafka.codec import ASKED_MAX, Reader, answer, request_layout, rewritten
-from enforcer.wire.kafka.fields import Fields
+from enforcer.wire.kafka.fields import UNSUPPORTED_VERSION, Fields
 from enforcer.wire.kafka.frames import (
     API_VERSIONS,
     FIND_COORDINATOR,
+    FLEXIBLE_FROM,
     METADATA,
     PRODUCE,
     STREAMS_HEARTBEAT,
@@ -270,6 +271,33 @@ class GuardPart(Part):
         if judged.finish is not None:
             request.amend(judged.finish)
         return True
+
+
+def unsupported(header: RequestHeader) -> bool:
+    """Whether the proxy must close the connection, as a broker does on a version that it does not know.
+
+    ApiVersions is never unsupported: a too-new one gets an answer, see `api_versions_refusal`.
+    """
+    key = header.api_key
+    if key == API_VERSIONS:
+        return False
+    if key not in FLEXIBLE_FROM or key in HIDDEN:
+        return True
+    lowest, highest = READABLE.get(key, ANY_VERSION)
+    return not lowest <= header.api_version <= highest
+
+
+def api_versions_refusal(header: RequestHeader) -> bytes | None:
+    """The answer to an ApiVersions request that is newer than we read; None if it may go to the broker.
+
+    Error 35 in the form of version 0 with the range of ApiVersions itself; the client then asks again.
+    """
+    lowest, highest = READABLE[API_VERSIONS]
+    if lowest <= header.api_version <= highest:
+        return None
+    said = {"ApiKey": API_VERSIONS, "MinVersion": lowest, "MaxVersion": highest}
+    values = {"ErrorCode": UNSUPPORTED_VERSION, "ApiKeys": [said]}
+    return answer(header._replace(api_version=0), values)
 
 
 def _add(taken: list[RemovedEntry], emptied: bool, said: Fields) -> None:

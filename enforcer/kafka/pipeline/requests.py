@@ -10,7 +10,7 @@ from typing import Final
 
 from enforcer.core import bounds
 from enforcer.kafka.groups.frames import GROUP_KEYS
-from enforcer.kafka.guard.apis import HIDDEN, READABLE
+from enforcer.kafka.guard.apis import ANY_VERSION, HIDDEN, READABLE
 from enforcer.kafka.guard.guard import ALWAYS_READ
 from enforcer.kafka.guard.protected import NOTHING, PLAIN_TOPICS_AT, InForce, LastRequest, OwnTopics
 from enforcer.kafka.part import NO_KEYS, Request, Slot
@@ -45,12 +45,11 @@ _HEAD_WITHIN_BYTES: Final = (1_024, 131_072)
 _SMALL_KEYS: Final = frozenset({SASL_HANDSHAKE, API_VERSIONS})
 _TOKEN_PLACE_BYTES: Final = 64
 """What stands around a SASL token and the client id, and some of what may come to stand there."""
-_VERSION_MAX: Final = (1 << 15) - 1
 _READ_KEYS: Final = MUTATION_KEYS | ALWAYS_READ | SASL_KEYS
 
 UNREAD: Final[Mapping[int, tuple[int, int]]] = MappingProxyType(
     {
-        key: READABLE.get(key, (0, _VERSION_MAX))
+        key: READABLE.get(key, ANY_VERSION)
         for key in FLEXIBLE_FROM
         if key not in _READ_KEYS and key not in HIDDEN
     }

@@ -7,7 +7,8 @@ from each_kit import each
 from kafka.protocol.metadata.api_versions import ApiVersionsResponse
 from kafka_kit import CLIENT_ID, CORRELATION_ID, build, decode, response, with_tag
 
-from enforcer.kafka.guard import apis
+from enforcer.kafka.guard.answers import limit_api_versions
+from enforcer.kafka.guard.guard import api_versions_refusal, unsupported
 from enforcer.wire.kafka.frames import RequestHeader
 
 BROKER_SAYS = {
@@ -37,28 +38,28 @@ def test_versions_are_intersected(version: int) -> None:
     """Ranges shrink to ours, unknown and hidden APIs vanish, features and throttle time are copied."""
     feature = {"name": "f", "min_version": 1, "max_version": 2}
     fields = {"supported_features": [feature], "finalized_features_epoch": 5, "throttle_time_ms": 3}
-    limited = apis.limit_api_versions(answered(version, BROKER_SAYS, **fields), version)
+    limited = limit_api_versions(answered(version, BROKER_SAYS, **fields), version)
     assert limited == answered(version, CLIENT_SEES, **fields)
 
 
 def test_range_that_we_do_not_share_with_the_broker_vanishes() -> None:
     """A broker whose versions are all newer than ours does not offer the API at all."""
-    limited = apis.limit_api_versions(answered(0, {19: (8, 9)}), 0)
+    limited = limit_api_versions(answered(0, {19: (8, 9)}), 0)
     assert decode(ApiVersionsResponse, 0, limited).api_keys == []
 
 
 def test_unknown_tags_of_a_key_survive() -> None:
     """A tagged field in an entry is copied with it."""
     frame = with_tag(answered(3, {22: (0, 6)}), 4 + 2 + 1 + 6)
-    assert apis.limit_api_versions(frame, 3) == frame
+    assert limit_api_versions(frame, 3) == frame
 
 
 def test_too_new_api_versions_is_answered_in_version_0() -> None:
     """Error 35 with the range of ApiVersions, correlation id kept; a broker's own such answer passes too."""
-    answer = apis.api_versions_refusal(header(18, 99))
+    answer = api_versions_refusal(header(18, 99))
     assert answer == bytes.fromhex("00000007 0023 00000001 0012 0000 0004")  # what a 4.1.0 broker sends
-    assert apis.limit_api_versions(answer, 99) == answer
-    assert apis.api_versions_refusal(header(18, 4)) is None
+    assert limit_api_versions(answer, 99) == answer
+    assert api_versions_refusal(header(18, 4)) is None
 
 
 @each(
@@ -74,12 +75,12 @@ def test_too_new_api_versions_is_answered_in_version_0() -> None:
 )  # fmt: skip
 def test_what_must_be_closed(api_key: int, version: int, closed: bool) -> None:
     """Only versions that we would have to read and cannot, and unknown APIs, end a connection."""
-    assert apis.unsupported(header(api_key, version)) is closed
+    assert unsupported(header(api_key, version)) is closed
 
 
 @pytest.mark.parametrize(("metadata", "offered"), [(13, 6), (12, 6), (11, 5), (9, 5)])
 def test_nothing_by_id_is_offered_where_ids_cannot_be_looked_up(metadata: int, offered: int) -> None:
     """Kafka 2.8 and 3.0 have DeleteTopics by id, but end a connection that asks for the names of ids."""
-    frame = apis.limit_api_versions(answered(3, {20: (1, 6), 3: (0, metadata)}), 3)
+    frame = limit_api_versions(answered(3, {20: (1, 6), 3: (0, metadata)}), 3)
     limited = decode(ApiVersionsResponse, 3, frame)
     assert {key.api_key: key.max_version for key in limited.api_keys} == {20: offered, 3: metadata}

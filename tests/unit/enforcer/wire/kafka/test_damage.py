@@ -15,7 +15,8 @@ from kafka.protocol.producer import ProduceResponse
 from kafka_kit import build, request, response
 from property_kit import tries
 
-from enforcer.kafka.guard import apis
+from enforcer.kafka.guard.answers import limit_api_versions
+from enforcer.kafka.guard.guard import unsupported
 from enforcer.kafka.mutations.mutation import costs_of
 from enforcer.wire.kafka import addresses, messages, mutations
 from enforcer.wire.kafka.codec import patch_throttle
@@ -28,7 +29,7 @@ Reader = Callable[[bytes], Any]
 def read_request(frame: bytes) -> None:
     """What the proxy does with a mutation request; what parses is copied whole."""
     header = parse_header(frame)
-    if header.api_key not in mutations.MUTATION_KEYS or apis.unsupported(header):
+    if header.api_key not in mutations.MUTATION_KEYS or unsupported(header):
         return
     read = mutations.decode_request(frame, header)
     costs_of(read, NOTHING_KNOWN, 1)
@@ -61,8 +62,8 @@ def read_response(api_key: int, version: int) -> Reader:
         if api_key != 18:
             patch_throttle(api_key, version, frame, 1)
         else:
-            limited = apis.limit_api_versions(frame, version)
-            assert apis.limit_api_versions(limited, version) == limited
+            limited = limit_api_versions(frame, version)
+            assert limit_api_versions(limited, version) == limited
 
     return read
 
