@@ -136,7 +136,7 @@ class Part(ABC):
     """One concern of one connection.
 
     Attributes:
-        asked: APIs whose requests it must see, though its concern may not want them any more.
+        asked: APIs whose requests it must see, whether its concern wants them or not.
     """
 
     asked: frozenset[int] = NO_KEYS

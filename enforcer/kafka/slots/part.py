@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from enforcer.core.lines import Pause
 from enforcer.core.settings import ProxySettings
 from enforcer.kafka.backlog.produce import PartitionRefusal, answer, asked_in
-from enforcer.kafka.part import Behind, Concern, Link, Part, Request, Slot
+from enforcer.kafka.part import NO_KEYS, Behind, Concern, Link, Part, Request, Slot
 from enforcer.kafka.slots.counted_answers import ADMIN_CLASS, CountedAnswers, class_of, prompt_fetches
 from enforcer.laws.concurrency.limiter import Limiter
 from enforcer.wire.kafka.frames import PRODUCE, RequestHeader, parse_header
@@ -175,9 +175,9 @@ class ConnectionAnswers(Protocol):
 
 
 class Slots(Concern):
-    """Concurrency limits of brokers. All requests count; of those that are read, it may refuse mutations."""
+    """Concurrency limits of brokers. All requests count; where they do, its part may refuse mutations."""
 
-    keys = MUTATION_KEYS
+    keys = NO_KEYS
     from_the_beginning = True
 
     def part(self, link: Link) -> Part:
@@ -224,7 +224,7 @@ class SlotsPart(Part):
         before, sent = self.flow, self._sent
         if limiter is (None if before is None else before.limiter):
             return
-        self.flow = None
+        self.flow, self.asked = None, NO_KEYS
         if before is not None:
             before.close()
             # Whoever waited for the old one asks again.
@@ -233,7 +233,7 @@ class SlotsPart(Part):
             sent.due = deque(sent.due)
             return
         self.flow = Flow(limiter, self._link.pacer, sent.due, self._settings, self._coming)
-        sent.due = self.flow.due
+        sent.due, self.asked = self.flow.due, MUTATION_KEYS
 
     def step_aside(self) -> None:
         if self.flow is not None:
