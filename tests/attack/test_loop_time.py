@@ -9,7 +9,7 @@ from process_kit import ProxyProcess, proxy_process
 from proxy_kit import until
 from wire_client import Closed, WireClient
 
-from enforcer.wire.kafka import fields
+from enforcer.wire.kafka import frames
 from enforcer.wire.kafka.codec import told
 
 ALLOWED_S = 0.25
@@ -33,11 +33,11 @@ def head(key: int, version: int, flexible: bool = True) -> bytes:
 
 def creation(count: int, configs: int = 0, assignments: int = 0) -> bytes:
     """CreateTopics v7 of many topics with short names, or of one with many details."""
-    name = fields.string(fresh("t"), True)
+    name = frames.string(fresh("t"), True)
     row = name + struct.pack(">ih", 1, 1)
-    row += fields.uvarint(assignments + 1) + (bytes(4) + b"\1\0") * assignments
-    row += fields.uvarint(configs + 1) + b"\1\1\0" * configs + b"\0"
-    return head(CREATE, 7) + fields.uvarint(count + 1) + row * count + struct.pack(">i", 1) + b"\0\0"
+    row += frames.uvarint(assignments + 1) + (bytes(4) + b"\1\0") * assignments
+    row += frames.uvarint(configs + 1) + b"\1\1\0" * configs + b"\0"
+    return head(CREATE, 7) + frames.uvarint(count + 1) + row * count + struct.pack(">i", 1) + b"\0\0"
 
 
 def old_deletion(count: int) -> bytes:
@@ -51,13 +51,13 @@ FRAMES: dict[str, Callable[[], bytes]] = {
     "600,000 configurations": lambda: creation(1, configs=600_000),
     "300,000 assignments": lambda: creation(1, assignments=300_000),
     "600,000 deletions": lambda: old_deletion(600_000),
-    "a million tags": lambda: head(CREATE, 7)[:-1] + fields.uvarint(1_000_000) + b"\1\0" * 1_000_000,
-    "a login of 10 MB": lambda: head(SASL_AUTHENTICATE, 2) + fields.uvarint(10**7 + 1) + bytes(10**7) + b"\0",
+    "a million tags": lambda: head(CREATE, 7)[:-1] + frames.uvarint(1_000_000) + b"\1\0" * 1_000_000,
+    "a login of 10 MB": lambda: head(SASL_AUTHENTICATE, 2) + frames.uvarint(10**7 + 1) + bytes(10**7) + b"\0",
     "a login that is all commas": lambda: (
-        head(SASL_AUTHENTICATE, 2) + fields.uvarint(500_001) + b"," * 500_000 + b"\0"
+        head(SASL_AUTHENTICATE, 2) + frames.uvarint(500_001) + b"," * 500_000 + b"\0"
     ),
     "100,000 coordinators": lambda: (
-        head(FIND_COORDINATOR, 4) + b"\0" + fields.uvarint(100_001) + b"\2a" * 100_000 + b"\0"
+        head(FIND_COORDINATOR, 4) + b"\0" + frames.uvarint(100_001) + b"\2a" * 100_000 + b"\0"
     ),
 }
 
@@ -97,11 +97,11 @@ def answered_topics(frame: bytes) -> dict[str, tuple[int, str | None]]:
 def test_too_many_topics_are_refused_and_the_connection_goes_on(attacked: ProxyProcess) -> None:
     """Error 44 with what to do, nothing created; the same client's next request is served."""
     rows = b"".join(
-        fields.string(f"many-{number}", True) + struct.pack(">ih", 1, 1) + b"\1\1\0"
+        frames.string(f"many-{number}", True) + struct.pack(">ih", 1, 1) + b"\1\1\0"
         for number in range(2_001)
     )
     with WireClient(attacked.bootstrap) as client:
-        client.send_frame(head(CREATE, 7) + fields.uvarint(2_002) + rows + struct.pack(">i", 1) + b"\0\0")
+        client.send_frame(head(CREATE, 7) + frames.uvarint(2_002) + rows + struct.pack(">i", 1) + b"\0\0")
         answer = answered_topics(client.receive_frame())
         assert len(answer) == 2_000 and {error for error, _ in answer.values()} == {POLICY_VIOLATION}
         assert "2000 topics" in str(answer["many-0"][1])
@@ -125,8 +125,8 @@ def test_the_largest_request_that_is_served(attacked: ProxyProcess) -> None:
 def test_odd_client_ids(attacked: ProxyProcess, client_id: bytes) -> None:
     """A client id that is not UTF-8 is repeated as it came, so its requests are answered like any other."""
     name = fresh("odd")
-    row = fields.string(name, True) + struct.pack(">ih", 1, 1) + b"\1\1\0"
-    body = fields.uvarint(2) + row + struct.pack(">i", 10_000) + b"\0\0"
+    row = frames.string(name, True) + struct.pack(">ih", 1, 1) + b"\1\1\0"
+    body = frames.uvarint(2) + row + struct.pack(">i", 10_000) + b"\0\0"
     frame = struct.pack(">hhih", CREATE, 7, 7, len(client_id)) + client_id + b"\0" + body
     with WireClient(attacked.bootstrap) as client:
         client.send_frame(frame)
@@ -139,7 +139,7 @@ def test_odd_client_ids(attacked: ProxyProcess, client_id: bytes) -> None:
 def test_odd_topic_names(attacked: ProxyProcess) -> None:
     """A name that grows when it is decoded and encoded is passed on as it came; the broker refuses it."""
     raw = b"\xff" * 9_000
-    compact, classic = fields.uvarint(len(raw) + 1) + raw, struct.pack(">h", len(raw)) + raw
+    compact, classic = frames.uvarint(len(raw) + 1) + raw, struct.pack(">h", len(raw)) + raw
     one_partition, timeout = struct.pack(">ih", 1, 1), struct.pack(">i", 1_000)
     with WireClient(attacked.bootstrap) as client:
         client.send_frame(head(CREATE, 7) + b"\2" + compact + one_partition + b"\1\1\0" + timeout + b"\0\0")

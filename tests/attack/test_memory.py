@@ -12,7 +12,7 @@ from proxy_kit import until
 from traffic_kit import batch, produce
 from wire_client import WireClient
 
-from enforcer.wire.kafka import fields
+from enforcer.wire.kafka import frames
 
 GROWTH_MAX = 64 * MIB
 METERED = "memory"
@@ -103,9 +103,9 @@ def test_unfinished_requests(attacked: ProxyProcess, key: int, version: int, cli
 
 def test_a_client_that_does_not_read(attacked: ProxyProcess) -> None:
     """Eight clients that ask for answers of 200 kB each, ours or the broker's, and take none."""
-    name = fields.string("t", True)
+    name = frames.string("t", True)
     rows = (name + struct.pack(">ih", 1, 1) + b"\1\1\0") * 2_001
-    refused = struct.pack(">hhih", 19, 7, 7, -1) + b"\0" + fields.uvarint(2_002) + rows + bytes(6)
+    refused = struct.pack(">hhih", 19, 7, 7, -1) + b"\0" + frames.uvarint(2_002) + rows + bytes(6)
     everything = struct.pack(">hhihi", 3, 1, 7, -1, -1)
     growth = Growth(attacked)
     for asked in (framed(refused), framed(everything) * 2_000):
@@ -127,12 +127,12 @@ def test_a_client_that_does_not_read(attacked: ProxyProcess) -> None:
 @pytest.mark.soak
 def test_many_large_admin_requests_under_way(attacked: ProxyProcess) -> None:
     """Requests for mutations that are read and not answered are bounded for each connection."""
-    names = [fields.string(f"absent-{number}-{'x' * 230}", True) for number in range(2_000)]
+    names = [frames.string(f"absent-{number}-{'x' * 230}", True) for number in range(2_000)]
     rows = b"".join(name + bytes(16) + b"\0" for name in names)
     deletion = framed(
         struct.pack(">hhih", 20, 6, 7, -1)
         + b"\0"
-        + fields.uvarint(2_001)
+        + frames.uvarint(2_001)
         + rows
         + struct.pack(">i", 100)
         + b"\0"

@@ -9,7 +9,7 @@ import pytest
 from kafka.protocol.schemas.load_json import load_json
 
 from enforcer.wire.kafka import definitions
-from enforcer.wire.kafka.fields import Fields
+from enforcer.wire.kafka.frames import Fields
 from streaming.kafka_io import messages
 from weir.jars.folders import KAFKA, jars_dir
 

@@ -9,8 +9,7 @@ from confluent_kafka import TopicPartition
 from kafka_backlog_kit import Lagging, Looker, plans
 from share_kit import SHARE_HEARTBEAT, RawMember, acquired, configure
 
-from enforcer.wire.kafka.fields import Fields
-from enforcer.wire.kafka.frames import SHARE_ACKNOWLEDGE, SHARE_FETCH
+from enforcer.wire.kafka.frames import SHARE_ACKNOWLEDGE, SHARE_FETCH, Fields
 from streaming.collect.backlog.cluster import CannotEvict
 from streaming.contract.broker_events import Backlog
 

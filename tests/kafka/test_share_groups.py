@@ -25,8 +25,7 @@ from share_kit import (
     java,
 )
 
-from enforcer.wire.kafka.fields import Fields
-from enforcer.wire.kafka.frames import SHARE_ACKNOWLEDGE, SHARE_FETCH
+from enforcer.wire.kafka.frames import SHARE_ACKNOWLEDGE, SHARE_FETCH, Fields
 
 Start = Callable[..., ProxyThread]
 Client = Callable[..., list[str]]

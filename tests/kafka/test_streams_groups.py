@@ -17,8 +17,7 @@ from streams_apps import App, charged, internal, running
 from streams_kit import counting, heartbeat, topic
 from wire_client import Closed
 
-from enforcer.wire.kafka.fields import Fields
-from enforcer.wire.kafka.frames import STREAMS_DESCRIBE, STREAMS_HEARTBEAT
+from enforcer.wire.kafka.frames import STREAMS_DESCRIBE, STREAMS_HEARTBEAT, Fields
 
 PARTITIONS = 6
 API = {"streams": "StreamsGroupHeartbeat", "classic": "CreateTopics"}

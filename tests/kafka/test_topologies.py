@@ -10,8 +10,7 @@ from streams_kit import heartbeat, topic
 
 from enforcer.kafka.mutations.topology import NothingMade, missing_topics
 from enforcer.wire.kafka.codec import request_layout
-from enforcer.wire.kafka.fields import Fields
-from enforcer.wire.kafka.frames import STREAMS_HEARTBEAT
+from enforcer.wire.kafka.frames import STREAMS_HEARTBEAT, Fields
 from weir.jars.folders import ROOT
 from weir.jars.java import java_command
 

@@ -12,7 +12,7 @@ from frame_corpus import Exchange, load
 from frame_layout import HEAD_BYTES, Items, Layout, Text, layout_of
 
 from enforcer.kafka.guard.apis import READABLE
-from enforcer.wire.kafka.fields import uvarint
+from enforcer.wire.kafka.frames import uvarint
 
 STRING_MAX = 32_767
 _TEXT_SIZES = (0, 1, 249, 250, 255, 1_024, STRING_MAX)

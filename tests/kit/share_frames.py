@@ -8,8 +8,7 @@ from kafka_kit import CLIENT_ID, CORRELATION_ID
 from traffic_kit import topic_id
 
 from enforcer.wire.kafka.codec import request_layout, response_layout
-from enforcer.wire.kafka.fields import NO_TAGS, Fields, int16, int32
-from enforcer.wire.kafka.frames import SHARE_FETCH, RequestHeader, parse_header
+from enforcer.wire.kafka.frames import NO_TAGS, SHARE_FETCH, Fields, RequestHeader, int16, int32, parse_header
 
 Acquired = tuple[int, int, int]
 """First and last offset, deliveries."""

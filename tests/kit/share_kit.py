@@ -19,8 +19,7 @@ from proxy_kit import Decider, PolicyWriter
 from wire_client import WireClient
 
 from enforcer.wire.kafka.codec import request_layout, response_layout
-from enforcer.wire.kafka.fields import NO_TAGS, Fields, int16, int32
-from enforcer.wire.kafka.frames import response_body_offset
+from enforcer.wire.kafka.frames import NO_TAGS, Fields, int16, int32, response_body_offset
 from streaming.contract.topics import Cluster as Home
 from streaming.contract.topics import Topics
 from weir.jars.folders import ROOT

@@ -6,13 +6,15 @@ from typing import Any
 from connection_kit import Rig, framed, frames_of
 
 from enforcer.wire.kafka.codec import layout, request_layout, response_layout
-from enforcer.wire.kafka.fields import Fields, int16, int32
 from enforcer.wire.kafka.frames import (
     CREATE_TOPICS,
     FLEXIBLE_FROM,
     METADATA,
     STREAMS_DESCRIBE,
     STREAMS_HEARTBEAT,
+    Fields,
+    int16,
+    int32,
     parse_header,
     response_body_offset,
 )

@@ -12,7 +12,7 @@ of 500 partitions takes 1.5 ms this way in pieces of 64 KiB, by the codec 0.2 ms
 from collections.abc import Callable
 from typing import Final
 
-from enforcer.wire.kafka import fields
+from enforcer.wire.kafka import frames
 from enforcer.wire.kafka.frames import CORRELATION_BYTES, TAGS_MAX, BadFrame, Reason, read_uvarint
 
 END_MAX_BYTES: Final = 65_536
@@ -157,7 +157,7 @@ class FetchWalk:
         self._topics -= 1
 
     def _read_topic(self, data: bytes, offset: int) -> int:
-        count, offset = read_uvarint(data, offset + len(fields.NO_ID))
+        count, offset = read_uvarint(data, offset + len(frames.NO_ID))
         self._partitions = max(0, count - 1)
         self._next_partition()
         return offset
@@ -275,6 +275,6 @@ def _room_head(tag: int, size: int) -> bytes | None:
     """How a tagged field of so many bytes begins that no receiver knows; None: no field has so many."""
     for length_bytes in range(1, 5):
         content = size - 1 - length_bytes
-        if content >= 0 and len(length := fields.uvarint(content)) == length_bytes:
+        if content >= 0 and len(length := frames.uvarint(content)) == length_bytes:
             return bytes((tag,)) + length
     return None

@@ -9,8 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from enforcer.wire.kafka import codec
 from enforcer.wire.kafka.codec import ASKED_MAX, asked, request_layout, rewritten
-from enforcer.wire.kafka.fields import Fields
-from enforcer.wire.kafka.frames import PRODUCE, RequestHeader
+from enforcer.wire.kafka.frames import PRODUCE, Fields, RequestHeader
 from enforcer.wire.kafka.traffic import PRODUCE_IDS_FROM
 
 Place = tuple[bytes, int]

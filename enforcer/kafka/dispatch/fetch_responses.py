@@ -9,8 +9,7 @@ from typing import Final, NamedTuple
 
 from enforcer.kafka.dispatch.entries import AbortedTxn
 from enforcer.wire.kafka.codec import told
-from enforcer.wire.kafka.fields import NO_TAGS, array_length, int16, int32, uvarint
-from enforcer.wire.kafka.frames import FETCH, Frame, is_flexible
+from enforcer.wire.kafka.frames import FETCH, NO_TAGS, Frame, array_length, int16, int32, is_flexible, uvarint
 from enforcer.wire.kafka.traffic import FETCH_IDS_FROM, FETCH_PARTS_MAX
 
 _EMPTY: Final = struct.Struct(">hqqq")  # error, high watermark, last stable offset, log's start offset

@@ -13,15 +13,15 @@ from typing import Any, Final
 from enforcer.kafka.guard.apis import ANY_VERSION, HIDDEN, READABLE
 from enforcer.kafka.guard.protected import OwnTopics
 from enforcer.kafka.guard.rules import SHOWN
-from enforcer.wire.kafka import fields
+from enforcer.wire.kafka import frames
 from enforcer.wire.kafka.codec import Reader, rewritten, told
-from enforcer.wire.kafka.fields import Fields
 from enforcer.wire.kafka.frames import (
     API_VERSIONS,
     DELETE_TOPICS,
     FLEXIBLE_FROM,
     METADATA,
     BadFrame,
+    Fields,
     Reason,
     is_flexible,
     response_body_offset,
@@ -153,7 +153,7 @@ def without_ours(response: bytes, version: int, protected: OwnTopics) -> bytes:
         raise BadFrame(Reason.BAD_VALUE)
     if version >= METADATA_IDS_FROM:
         protected.saw(ids)
-    head = response[:list_at] + fields.array_length(count - len(parts), flexible)
+    head = response[:list_at] + frames.array_length(count - len(parts), flexible)
     return b"".join((head, *parts, response[copied:]))
 
 
@@ -195,7 +195,7 @@ def limit_api_versions(response: bytes, version: int) -> bytes:
 # A broker says the same for as long as it runs, to every client that comes: read it once per version.
 @lru_cache(maxsize=64)
 def _limited(body: bytes, version: int) -> bytes:
-    refused = int.from_bytes(body[:2], "big") == fields.UNSUPPORTED_VERSION
+    refused = int.from_bytes(body[:2], "big") == frames.UNSUPPORTED_VERSION
     version = 0 if refused else version
     keys, list_end = _OFFERED(body, version, 0)
     said = {key: (low, high, body[tags:end]) for key, low, high, tags, end in keys}
@@ -210,6 +210,6 @@ def _limited(body: bytes, version: int) -> bytes:
             highest = _DELETED_BY_ID_FROM - 1
         low, high = max(low, lowest), min(high, highest)
         if low <= high:
-            rows.append(fields.int16(key) + fields.int16(low) + fields.int16(high) + row_tags)
-    count = fields.array_length(len(rows), is_flexible(API_VERSIONS, version))
+            rows.append(frames.int16(key) + frames.int16(low) + frames.int16(high) + row_tags)
+    count = frames.array_length(len(rows), is_flexible(API_VERSIONS, version))
     return b"".join((body[:2], count, *rows, body[list_end:]))

@@ -26,7 +26,6 @@ from enforcer.kafka.guard.rules import (
 )
 from enforcer.kafka.part import EVERYTHING, Concern, Finish, Link, Part, Request
 from enforcer.wire.kafka.codec import ASKED_MAX, Reader, answer, request_layout, rewritten
-from enforcer.wire.kafka.fields import UNSUPPORTED_VERSION, Fields
 from enforcer.wire.kafka.frames import (
     API_VERSIONS,
     FIND_COORDINATOR,
@@ -34,6 +33,8 @@ from enforcer.wire.kafka.frames import (
     METADATA,
     PRODUCE,
     STREAMS_HEARTBEAT,
+    UNSUPPORTED_VERSION,
+    Fields,
     RequestHeader,
     TooManyRows,
 )

@@ -13,12 +13,12 @@ from weakref import ref
 
 from enforcer.kafka.guard.apis import FILTERED
 from enforcer.wire.kafka.codec import asked
-from enforcer.wire.kafka.fields import NO_ID
 from enforcer.wire.kafka.frames import (
     API_VERSIONS,
     FETCH,
     HEARTBEAT,
     METADATA,
+    NO_ID,
     PRODUCE,
     SHARE_ACKNOWLEDGE,
     SHARE_FETCH,

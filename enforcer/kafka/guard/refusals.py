@@ -5,8 +5,7 @@ from typing import Any, NamedTuple
 
 from enforcer.kafka.guard.rules import Kind, Rule
 from enforcer.wire.kafka.codec import ASKED_MAX
-from enforcer.wire.kafka.fields import Fields
-from enforcer.wire.kafka.frames import BadFrame, Reason
+from enforcer.wire.kafka.frames import BadFrame, Fields, Reason
 
 CodeOf = Callable[[Rule, Any], int]
 """(list, entry) -> the error that it is refused with; 0: it may pass."""

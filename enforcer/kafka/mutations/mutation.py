@@ -22,8 +22,7 @@ from enforcer.laws.mutation.coordinator import QuotaCoordinator
 from enforcer.laws.mutation.request import Action, MutationQuota, Reply, Request, Verdict
 from enforcer.wire.kafka.codec import patch_throttle
 from enforcer.wire.kafka.definitions import NAMES
-from enforcer.wire.kafka.fields import NO_ID
-from enforcer.wire.kafka.frames import RequestHeader, client_id_field
+from enforcer.wire.kafka.frames import NO_ID, RequestHeader, client_id_field
 from enforcer.wire.kafka.messages import (
     ASKED_AT_ONCE,
     NOTHING_KNOWN,

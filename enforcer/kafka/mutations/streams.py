@@ -26,14 +26,14 @@ from enforcer.kafka.mutations.topology import (
     places,
 )
 from enforcer.kafka.part import Link, Request, Slot
-from enforcer.wire.kafka import fields
+from enforcer.wire.kafka import frames
 from enforcer.wire.kafka.codec import ASKED_MAX, answer, asked, request_layout, told
-from enforcer.wire.kafka.fields import Fields
 from enforcer.wire.kafka.frames import (
     CREATE_TOPICS,
     STREAMS_DESCRIBE,
     STREAMS_HEARTBEAT,
     BadFrame,
+    Fields,
     RequestHeader,
     TooManyRows,
     client_id_field,
@@ -363,8 +363,8 @@ class StreamsHeartbeat(GatedLink):
 
     def _question(self, key: int, version: int, body: Fields) -> bytes:
         """A request of the client's own, as far as the broker can tell."""
-        head = fields.int16(key) + fields.int16(version) + fields.int32(self._header.correlation_id)
-        return head + self._id + fields.NO_TAGS + request_layout(key, version).write(body)
+        head = frames.int16(key) + frames.int16(version) + frames.int32(self._header.correlation_id)
+        return head + self._id + frames.NO_TAGS + request_layout(key, version).write(body)
 
 
 def leaves(frame: bytes, header: RequestHeader) -> bool:

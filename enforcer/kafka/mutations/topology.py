@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from enforcer.wire.kafka.codec import Reader, told
-from enforcer.wire.kafka.fields import Fields
-from enforcer.wire.kafka.frames import STREAMS_DESCRIBE, BadFrame, Reason
+from enforcer.wire.kafka.frames import STREAMS_DESCRIBE, BadFrame, Fields, Reason
 
 Counts = Mapping[bytes, int | None]
 """Partitions of topics by name; None: there is no such topic."""

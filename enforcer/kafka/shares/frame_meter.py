@@ -15,10 +15,10 @@ from enforcer.kafka.part import FETCH_LIMIT_MAX
 from enforcer.laws.shares.meter import Meter
 from enforcer.laws.shares.topic_accounts import Bill, BillItem, TopicAccounts
 from enforcer.wire.kafka.codec import told
-from enforcer.wire.kafka.fields import NO_ID
 from enforcer.wire.kafka.frames import (
     FETCH,
     METADATA,
+    NO_ID,
     PRODUCE,
     SHARE_FETCH,
     TOPIC_NAME_MAX,

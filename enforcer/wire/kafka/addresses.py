@@ -7,7 +7,7 @@ we do not know survive.
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from enforcer.wire.kafka import fields
+from enforcer.wire.kafka import frames
 from enforcer.wire.kafka.codec import Reader, ends_without_tags, spliced, told
 from enforcer.wire.kafka.frames import (
     DESCRIBE_CLUSTER,
@@ -130,7 +130,7 @@ def _spans(
             continue
         if (node_id, host, port) not in known:
             new_host, new_port = address_of(node_id, host, port)
-            known[node_id, host, port] = fields.string(new_host, flexible) + fields.int32(new_port)
+            known[node_id, host, port] = frames.string(new_host, flexible) + frames.int32(new_port)
         spans.append((start, end, known[node_id, host, port]))
     return spans
 
@@ -160,5 +160,5 @@ def _rewrite_endpoints(api_key: int, version: int, response: bytes, address_of: 
             if stop != len(content):
                 raise BadFrame(Reason.BAD_VALUE)
             content = spliced(content, _spans(nodes, True, address_of))
-            spans.append((start, end, fields.uvarint(len(content)) + content))
+            spans.append((start, end, frames.uvarint(len(content)) + content))
     return spliced(response, spans)

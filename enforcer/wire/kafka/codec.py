@@ -13,17 +13,21 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, Final
 
-from enforcer.wire.kafka import fields
+from enforcer.wire.kafka import frames
 from enforcer.wire.kafka.compiler import CODES, TAGS, Source, parse
 from enforcer.wire.kafka.definitions import WIDTHS, Field, body, newest
-from enforcer.wire.kafka.fields import ELEMENT_ROWS, ROWS_MAX, Fields, Read, Rows
 from enforcer.wire.kafka.frames import (
     CORRELATION_BYTES,
+    ELEMENT_ROWS,
     PRODUCE,
+    ROWS_MAX,
     BadFrame,
+    Fields,
     Frame,
+    Read,
     Reason,
     RequestHeader,
+    Rows,
     is_flexible,
     response_body_offset,
 )
@@ -172,7 +176,7 @@ def answer(header: RequestHeader, values: Fields) -> bytes:
     """A whole response of our own to a request."""
     flexible = is_flexible(header.api_key, header.api_version)
     written = response_layout(header.api_key, header.api_version).write(values)
-    return fields.int32(header.correlation_id) + fields.tags(flexible) + written
+    return frames.int32(header.correlation_id) + frames.tags(flexible) + written
 
 
 def rewritten(key: int, version: int, response: bytes, change: Callable[[Fields], None]) -> bytes:
@@ -243,7 +247,7 @@ def patch_throttle(api_key: int, version: int, response: Frame, throttle_ms: int
     if int.from_bytes(response[offset:end], "big", signed=True) >= throttle_ms:
         return bytes(response)
     patched = bytearray(response)
-    patched[offset:end] = fields.int32(throttle_ms)
+    patched[offset:end] = frames.int32(throttle_ms)
     return bytes(patched)
 
 
@@ -263,7 +267,7 @@ def _struct_writer(parts: Sequence[Field], flexible: bool) -> Callable[[Mapping[
     def write(values: Mapping[str, Any]) -> bytes:
         written = [put(values.get(name, default)) for name, default, put in puts]
         if flexible:
-            written.append(values.get(TAGS, fields.NO_TAGS))
+            written.append(values.get(TAGS, frames.NO_TAGS))
         return b"".join(written)
 
     return write
@@ -279,7 +283,7 @@ def _writer(part: Field, flexible: bool) -> _Put:
         return _text_writer(flexible, part.nullable)
     if kind == "bytes":
         return lambda value: (
-            fields.array_length(-1 if value is None else len(value), flexible) + (value or b"")
+            frames.array_length(-1 if value is None else len(value), flexible) + (value or b"")
         )
     if kind == "struct":
         write = _struct_writer(part.fields, flexible)
@@ -294,9 +298,9 @@ def _text_writer(flexible: bool, nullable: bool) -> _Put:
     def write(value: bytes | None) -> bytes:
         if value is None:
             if nullable:
-                return b"\0" if flexible else fields.int16(-1)
+                return b"\0" if flexible else frames.int16(-1)
             value = b""
-        return (fields.uvarint(len(value) + 1) if flexible else fields.int16(len(value))) + value
+        return (frames.uvarint(len(value) + 1) if flexible else frames.int16(len(value))) + value
 
     return write
 
@@ -308,8 +312,8 @@ def _array_writer(part: Field, flexible: bool) -> _Put:
 
     def write(values: Sequence[Any] | None) -> bytes:
         if values is None:
-            return fields.array_length(-1, flexible)
-        count = fields.array_length(len(values), flexible)
+            return frames.array_length(-1, flexible)
+        count = frames.array_length(len(values), flexible)
         if isinstance(values, Rows):
             return count + values.raw
         if put is None:

@@ -15,9 +15,6 @@ What is wanted is said by the names of Kafka's fields:
 The answer is a tuple in this order, or the value itself where one is wanted. A field that the version lacks
 has its default, an offset of one is 0, and an array that is null has no elements. Behind what is wanted of a
 body nothing is read.
-
-A body that is changed is written anew from what was read, tagged fields as they came, so what the broker gets
-is what was judged. A list of structs of fixed size is read as `Rows`, which costs the same for any length.
 """
 
 import re
@@ -30,16 +27,19 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from enforcer.wire.kafka.definitions import WIDTHS, Field
-from enforcer.wire.kafka.fields import (
+from enforcer.wire.kafka.frames import (
     TAGS_ROOM,
+    BadFrame,
     Read,
+    Reason,
     Rows,
+    TooManyRows,
     null,
     numbers,
+    read_uvarint,
     skip_tags_within,
     wrong_count,
 )
-from enforcer.wire.kafka.frames import BadFrame, Reason, TooManyRows, read_uvarint
 
 TAGS: Final = "_tags"
 """Where the tagged section of a struct is kept, as it came."""

@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from enforcer.wire.kafka import fields
+from enforcer.wire.kafka import frames
 from enforcer.wire.kafka.codec import asked, request_layout, spliced, told
-from enforcer.wire.kafka.fields import Fields
-from enforcer.wire.kafka.frames import CORRELATION_BYTES, METADATA, RequestHeader
+from enforcer.wire.kafka.frames import CORRELATION_BYTES, METADATA, Fields, RequestHeader
 
 _AUTO_CREATION_FROM: Final = 4  # Metadata version with allow_auto_topic_creation
 ASKED_AT_ONCE: Final = 500
@@ -80,8 +79,8 @@ def forbid_auto_creation(frame: bytes, header: RequestHeader) -> tuple[bytes, bo
     count, flag, creates, end = _FLAG(frame, header)
     if version < _AUTO_CREATION_FROM:
         # In version 0 an empty list asks for all topics; later versions say that with a null list.
-        topics = fields.int32(-1) if version == 0 and count == 0 else frame[header.body_offset : flag]
-        head = frame[:2] + fields.int16(_AUTO_CREATION_FROM) + frame[4 : header.body_offset]
+        topics = frames.int32(-1) if version == 0 and count == 0 else frame[header.body_offset : flag]
+        head = frame[:2] + frames.int16(_AUTO_CREATION_FROM) + frame[4 : header.body_offset]
         return head + topics + b"\0", True
     if not creates:
         return frame, False
@@ -138,11 +137,11 @@ def topics_request(
     if names and topic_ids:
         raise ValueError("a Metadata request asks by name or by id, not both")
     version = BY_ID_FROM if topic_ids else _BY_NAME
-    head = fields.int16(METADATA) + fields.int16(version) + fields.int32(correlation_id)
+    head = frames.int16(METADATA) + frames.int16(version) + frames.int32(correlation_id)
     asked_for: list[Fields] = [{"Name": name.encode("utf-8", "replace")} for name in names]
     asked_for += [{"TopicId": topic_id, "Name": None} for topic_id in topic_ids]
     body = request_layout(METADATA, version).write({"Topics": asked_for, "AllowAutoTopicCreation": False})
-    return b"".join((head, client_id, fields.tags(bool(topic_ids)), body))
+    return b"".join((head, client_id, frames.tags(bool(topic_ids)), body))
 
 
 _NO_SUCH_TOPIC: Final = frozenset({_UNKNOWN_TOPIC, 17, 100})  # the others: invalid name, unknown topic id
@@ -168,7 +167,7 @@ def decode_topics(response: bytes, ids: bool) -> TopicCounts:
         count = None if error in _NO_SUCH_TOPIC else max(0, partitions)
         if name is not None:
             by_name[name] = count
-        if topic_id != fields.NO_ID:
+        if topic_id != frames.NO_ID:
             by_id[topic_id] = count
             if name is not None:
                 topic_names[topic_id] = name

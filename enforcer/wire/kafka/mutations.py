@@ -13,16 +13,16 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from enforcer.wire.kafka import fields
+from enforcer.wire.kafka import frames
 from enforcer.wire.kafka.codec import Reader, answer, layout, patch_throttle, spliced, told
 from enforcer.wire.kafka.definitions import NAMES
-from enforcer.wire.kafka.fields import Fields
 from enforcer.wire.kafka.frames import (
     CREATE_PARTITIONS,
     CREATE_TOPICS,
     DELETE_TOPICS,
     TOPIC_NAME_MAX,
     BadFrame,
+    Fields,
     Reason,
     RequestHeader,
     TooManyRows,
@@ -148,7 +148,7 @@ _REQUESTS: Final = {
 }
 
 
-def decode_request(frame: bytes, header: RequestHeader, items_max: int = fields.ROWS_MAX) -> MutationRequest:
+def decode_request(frame: bytes, header: RequestHeader, items_max: int = frames.ROWS_MAX) -> MutationRequest:
     """Reads CreateTopics 2-7, DeleteTopics 1-6 or CreatePartitions 0-3.
 
     Args:
@@ -183,7 +183,7 @@ def _in_bounds(frame: bytes, header: RequestHeader, first: int, count: int, room
     """The first topics of a request that has too many: `count` of them, or less if their details are."""
     api, version, start = MutationApi(header.api_key), header.api_version, header.body_offset
     while True:
-        shorter = spliced(frame, [(start, first, fields.array_length(count, is_flexible(api, version)))])
+        shorter = spliced(frame, [(start, first, frames.array_length(count, is_flexible(api, version)))])
         try:
             _, *lists = _LISTS[api](shorter, version, start, room)
         except TooManyRows:
@@ -201,9 +201,9 @@ def _items(api: MutationApi, lists: Iterable[Iterable[tuple[Any, ...]]]) -> tupl
 
 
 def _deletion(
-    position: int, start: int, end: int, name: bytes | None, topic_id: bytes = fields.NO_ID
+    position: int, start: int, end: int, name: bytes | None, topic_id: bytes = frames.NO_ID
 ) -> MutationItem:
-    return MutationItem(position, start, end, name, topic_id=None if topic_id == fields.NO_ID else topic_id)
+    return MutationItem(position, start, end, name, topic_id=None if topic_id == frames.NO_ID else topic_id)
 
 
 def without(request: MutationRequest, gone: Collection[int]) -> bytes:
@@ -211,7 +211,7 @@ def without(request: MutationRequest, gone: Collection[int]) -> bytes:
     kept = [request.frame[item.start : item.end] for item in request.items if item.position not in gone]
     if len(kept) == len(request.items):
         return request.frame
-    count = fields.array_length(len(kept), request.flexible)
+    count = frames.array_length(len(kept), request.flexible)
     head, tail = request.frame[: request.list_start], request.frame[request.list_end :]
     return b"".join((head, count, *kept, tail))
 
@@ -241,7 +241,7 @@ class AnsweredItem(NamedTuple):
 
     name: str | None
     error_code: int
-    topic_id: bytes = fields.NO_ID
+    topic_id: bytes = frames.NO_ID
     num_partitions: int = -1
 
 
@@ -285,7 +285,7 @@ def _refusals(
     return [
         write(said | {
             "Name": item.raw_name,
-            "TopicId": item.topic_id or fields.NO_ID,
+            "TopicId": item.topic_id or frames.NO_ID,
         })
         for item in items
     ]  # fmt: skip
@@ -317,7 +317,7 @@ def merge(
         added = _refusals(request, refused, error_code, message)
         # Before what the broker said, so that its list need not be gone through; clients go by the names.
         start, first, count = _ANSWERED[request.api](response, request.version)
-        whole = fields.array_length(max(0, count) + len(added), request.flexible)
+        whole = frames.array_length(max(0, count) + len(added), request.flexible)
         response = b"".join((response[:start], whole, *added, response[first:]))
     return patch_throttle(request.api, request.version, response, throttle_ms)
 
@@ -345,7 +345,7 @@ def explain_throttle(api: MutationApi, version: int, response: bytes, message: s
     """
     if version >= STRICT_FROM[api] or api not in _MESSAGES:
         return response
-    text = fields.string(message[:_MESSAGE_MAX], is_flexible(api, version))
+    text = frames.string(message[:_MESSAGE_MAX], is_flexible(api, version))
     spans = [
         (start, end, text)
         for error_code, start, given, end in _MESSAGES[api](response, version)[0]

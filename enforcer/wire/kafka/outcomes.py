@@ -7,7 +7,7 @@ import struct
 from functools import lru_cache
 from typing import Final
 
-from enforcer.wire.kafka import fields
+from enforcer.wire.kafka import frames
 from enforcer.wire.kafka.codec import told
 from enforcer.wire.kafka.frames import (
     CORRELATION_BYTES,
@@ -72,7 +72,7 @@ def emptied(response: Frame, version: int) -> bytes:
     Raises:
         BadFrame: it ends too early.
     """
-    nothing = fields.array_length(0, True) + fields.NO_TAGS if is_flexible(FETCH, version) else bytes(4)
+    nothing = frames.array_length(0, True) + frames.NO_TAGS if is_flexible(FETCH, version) else bytes(4)
     return bytes(response[: _TOPICS_AT(response, version)]) + nothing
 
 

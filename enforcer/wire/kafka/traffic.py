@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 
 from enforcer.wire.kafka.batches import count_batches, count_records
 from enforcer.wire.kafka.codec import Reader, asked, spliced, told
-from enforcer.wire.kafka.fields import array_length
 from enforcer.wire.kafka.frames import (
     FETCH,
     PRODUCE,
@@ -20,6 +19,7 @@ from enforcer.wire.kafka.frames import (
     Frame,
     RequestHeader,
     TooManyRows,
+    array_length,
     is_flexible,
     skip_tags,
 )

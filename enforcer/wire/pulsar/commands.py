@@ -4,7 +4,7 @@ import secrets
 from enum import IntEnum
 from typing import Any, Final
 
-from enforcer.wire.kafka.fields import uvarint
+from enforcer.wire.kafka.frames import uvarint
 from enforcer.wire.pulsar.frames import ERROR, body_at, command_end
 from enforcer.wire.pulsar.schema import new_body, read_body
 

@@ -15,8 +15,7 @@ from traffic_kit import fetch_response
 from enforcer.kafka.addresses import fetch_walk
 from enforcer.kafka.addresses.fetch_walk import END_MAX_BYTES, FetchWalk, fitted
 from enforcer.wire.kafka.addresses import rewrite_addresses
-from enforcer.wire.kafka.fields import uvarint
-from enforcer.wire.kafka.frames import FETCH, BadFrame, skip_tags, tagged_fields
+from enforcer.wire.kafka.frames import FETCH, BadFrame, skip_tags, tagged_fields, uvarint
 
 PROXY = "proxy"
 TOPICS = st.dictionaries(

@@ -22,7 +22,7 @@ from traffic_kit import batch, fetch_request
 
 from enforcer.kafka.groups.frames import CONSUMER_GROUP_HEARTBEAT
 from enforcer.kafka.groups.readers import Client
-from enforcer.wire.kafka.fields import NO_TAGS, array_length, string
+from enforcer.wire.kafka.frames import NO_TAGS, array_length, string
 from enforcer.wire.kafka.traffic import FETCH_PARTS_MAX
 from streaming.policy.policy_set import PolicySet
 

@@ -30,8 +30,7 @@ from enforcer.kafka.groups.frames import (
     let_in,
     told,
 )
-from enforcer.wire.kafka.fields import NO_TAGS, array_length, string
-from enforcer.wire.kafka.frames import BadFrame, parse_header
+from enforcer.wire.kafka.frames import NO_TAGS, BadFrame, array_length, parse_header, string
 
 ME, SOMEBODY = GroupActor("g", "m"), GroupActor("g", "")
 MEMBER = {"group_id": "g", "member_id": "m"}

@@ -17,13 +17,14 @@ from enforcer.kafka.guard.protected import OwnTopics
 from enforcer.kafka.guard.refusals import RemovedEntry, add
 from enforcer.kafka.guard.rules import RULES, SHOWN, TRANSACTION_OF, Kind, Rule, rules_of
 from enforcer.wire.kafka.codec import ASKED_MAX, request_layout, response_layout
-from enforcer.wire.kafka.fields import Fields, tags
 from enforcer.wire.kafka.frames import (
     STREAMS_HEARTBEAT,
     BadFrame,
+    Fields,
     is_flexible,
     parse_header,
     response_body_offset,
+    tags,
 )
 from streaming.contract.topics import Topics
 

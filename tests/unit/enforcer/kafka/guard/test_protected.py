@@ -4,7 +4,7 @@ import pytest
 from each_kit import each
 
 from enforcer.kafka.guard.protected import _LOOKS_MAX, IDS_MAX, OwnTopics
-from enforcer.wire.kafka.fields import NO_ID, string
+from enforcer.wire.kafka.frames import NO_ID, string
 from streaming.contract.topics import Topics
 
 OURS = b"W" * 16

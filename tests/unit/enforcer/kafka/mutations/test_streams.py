@@ -10,8 +10,7 @@ from streams_kit import Coordinator, counting, heartbeat, request, topic
 
 from enforcer.kafka.mutations import streams
 from enforcer.wire.kafka.codec import ASKED_MAX
-from enforcer.wire.kafka.fields import Fields
-from enforcer.wire.kafka.frames import STREAMS_HEARTBEAT, BadFrame, Reason
+from enforcer.wire.kafka.frames import STREAMS_HEARTBEAT, BadFrame, Fields, Reason
 
 FENCED, INVALID_TOPOLOGY = 110, 130
 WRONG_PARTITIONS = 2

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from enforcer.kafka.mutations import topology as rules
 from enforcer.kafka.mutations.topology import NothingMade, TooManySteps, missing_topics
 from enforcer.wire.kafka.codec import ASKED_MAX, request_layout
-from enforcer.wire.kafka.fields import Fields
+from enforcer.wire.kafka.frames import Fields
 from enforcer.wire.kafka.mutations import topics_of
 
 Group = tuple[tuple[int, ...], tuple[int, ...]]

@@ -17,7 +17,7 @@ from kafka.protocol.metadata.metadata import MetadataResponse
 from kafka.protocol.producer import ProduceResponse
 from kafka_kit import build, decode, response, with_tag
 
-from enforcer.wire.kafka import fields
+from enforcer.wire.kafka import frames
 from enforcer.wire.kafka.addresses import Rewriter, may_hold_endpoints, rewrite_addresses
 from enforcer.wire.kafka.codec import response_layout
 from enforcer.wire.kafka.frames import (
@@ -208,7 +208,7 @@ def test_share_endpoints(
             for partitions in topics
         ]  # fmt: skip
         values = {"ErrorMessage": error or None, "Responses": rows, "NodeEndpoints": nodes}
-        return bytes(4) + fields.NO_TAGS + response_layout(api_key, version).write(values)
+        return bytes(4) + frames.NO_TAGS + response_layout(api_key, version).write(values)
 
     plain = answered(lambda _node, host, port: (host, port))
     assert may_hold_endpoints(api_key, plain) == bool(endpoints)

@@ -20,8 +20,7 @@ from enforcer.wire.kafka.codec import ELEMENTS_MAX, Reader, request_layout, resp
 from enforcer.wire.kafka.codec import layout as layout_of
 from enforcer.wire.kafka.compiler import TAGS
 from enforcer.wire.kafka.definitions import WIDTHS, Field, body, newest
-from enforcer.wire.kafka.fields import NO_ID, Fields, Rows
-from enforcer.wire.kafka.frames import BadFrame, Reason, is_flexible
+from enforcer.wire.kafka.frames import NO_ID, BadFrame, Fields, Reason, Rows, is_flexible
 
 DESCRIBE_QUORUM = 55
 JUDGED = sorted(FILTERED | REFUSED | {DESCRIBE_QUORUM})

@@ -12,8 +12,7 @@ from kafka.protocol.metadata.metadata import MetadataRequest, MetadataResponse
 from kafka_kit import CORRELATION_ID, build, request, response, with_tag
 
 from enforcer.wire.kafka import messages
-from enforcer.wire.kafka.fields import NO_ID
-from enforcer.wire.kafka.frames import METADATA, BadFrame, parse_header
+from enforcer.wire.kafka.frames import METADATA, NO_ID, BadFrame, parse_header
 from enforcer.wire.kafka.messages import NOTHING_KNOWN
 
 
