@@ -11,6 +11,7 @@ read by hand: a fifth of the time of a header and the codec, and no copy.
 import struct
 from collections.abc import Iterator, Sequence
 from functools import partial
+from math import inf
 from typing import Final
 
 from enforcer.host.turns import Turns
@@ -105,8 +106,6 @@ class Chain:
 
     def plain_taker(self) -> Part | None:
         """The one part that wants Produce requests now; None: none does, or several, or none may pass."""
-        if self._link.pacer.session_over:
-            return None
         for part in self._wanted:
             if PRODUCE in part.asked:
                 return None
@@ -116,7 +115,7 @@ class Chain:
                 if found is not None:
                     return None
                 found = limit
-        return None if found is None else self._made.get(found)
+        return None if found is None or self._link.pacer.session_over else self._made.get(found)
 
     def reads_answer(self, slot: Slot, read: Reader) -> None:
         """The broker's response to a request is to be read before it is the client's."""
@@ -128,9 +127,11 @@ class Chain:
         Raises:
             BadFrame: it cannot be read.
         """
-        probing = self._link.pacer.pass_one()
+        pacer = self._link.pacer
+        # Most are neither held back nor have a session that ends: they ask for no time.
+        probing = not pacer.idle and pacer.pass_one()
         header = parse_header(frame)
-        if self._link.pacer.session_over and header.api_key not in SASL_KEYS:
+        if pacer.session_until_ms < inf and pacer.session_over and header.api_key not in SASL_KEYS:
             # Perhaps it was held for so long. Sent on it would be charged and lost, and wait again for that.
             self._link.end_session()
             return

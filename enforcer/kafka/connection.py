@@ -360,7 +360,7 @@ class Connection(asyncio.Protocol):
     def finish(self, slot: Slot, mute_ms: float) -> None:
         """A request that a part kept is answered (part.Link): later ones may go on, when the mute is over."""
         self._flush()
-        if not self.ending.done:
+        if mute_ms > 0 and not self.ending.done:
             self.pacer.mute(mute_ms)
         self._pump()
 

@@ -67,13 +67,12 @@ class Pacer:
 
     def mute(self, mute_ms: float) -> None:
         """Stop reading for so long, as Kafka does with a client over its quota; a mute can only grow."""
-        if mute_ms > 0:
-            now_ms = self._now_ms()
-            self._until_ms = max(self._until_ms, now_ms + mute_ms) if self._muted else now_ms + mute_ms
-            self._coordinator.metrics.traffic.muted += not self._muted
-            self._muted, self._one_may_pass, self.idle = True, False, False
-            self._next_pass_ms = now_ms + bounds.MUTE_SPLIT_MS
-            self._arm()
+        now_ms = self._now_ms()
+        self._until_ms = max(self._until_ms, now_ms + mute_ms) if self._muted else now_ms + mute_ms
+        self._coordinator.metrics.traffic.muted += not self._muted
+        self._muted, self._one_may_pass, self.idle = True, False, False
+        self._next_pass_ms = now_ms + bounds.MUTE_SPLIT_MS
+        self._arm()
 
     def hold(self, subject: str, wait_ms: float) -> None:
         """Let nothing be handled until the subject may go on."""
