@@ -12,7 +12,7 @@ from kafka.protocol.admin import topics as messages
 from enforcer.core.feeds.decisions import Read, decisions_tail
 from enforcer.core.metrics import Metrics
 from enforcer.core.reports import Reports
-from enforcer.laws.mutation.request import READER
+from enforcer.laws.mutation.law import READER
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Topics
 

@@ -20,7 +20,7 @@ from proxy_kit import Decider, ProxyThread, until
 from wire_client import WireClient, errors
 
 from enforcer.core.feeds import membership
-from enforcer.laws.mutation import events
+from enforcer.laws.mutation import law
 from weir.cli import DONE, main
 from weir.foreground import AWAY, HERE
 from weir.stack.kafka import free_port
@@ -137,8 +137,8 @@ def test_what_was_decided_while_the_job_is_long_away(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is read back from when the job last spoke, though that was of nobody's balance and is long ago."""
-    monkeypatch.setattr(events, "BACK_MS", 1)
-    monkeypatch.setattr(events, "BACK_MAX_MS", 1)
+    monkeypatch.setattr(law, "BACK_MS", 1)
+    monkeypatch.setattr(law, "BACK_MAX_MS", 1)
     name = fresh("silent")
     with (
         apart(cluster, "silent") as own,

@@ -14,7 +14,7 @@ from law_kit import T0
 from simulated_case import END_MS, Fault
 
 from enforcer.core.feeds.decisions import Read, decisions_in
-from enforcer.laws.mutation.request import READER
+from enforcer.laws.mutation.law import READER
 from streaming.columns.outputs import DEAD_LETTER
 from streaming.laws.law import StepContext
 from weir.simulate.failures.world import TOPICS, Agenda, Record, stepped

@@ -31,7 +31,6 @@ from enforcer.laws.mutation.request import (
 )
 from streaming.contract.errors import WeirError
 from streaming.contract.names import PROBE_SUFFIX
-from streaming.policy.policy_set import PolicySet, refill_times
 
 EVENT_BYTES_MAX: Final = 900_000
 """Of a request event and its key. Kafka's default bound of a record is 1,048,588 bytes, and the decision,
@@ -42,10 +41,6 @@ _KEPT: Final = (32, 0)
 _CHAR_BYTES: Final = 6
 _ITEM_BYTES: Final = 64
 _FIELD_BYTES: Final = 1_024
-BACK_MS: Final = 60_000
-"""The least that is read back."""
-BACK_MAX_MS: Final = 600_000
-"""The most: one slow quota must not make each start read days. Debts are repeated meanwhile."""
 INCLUDED_MAX: Final = 500_000
 """Ids of events that admissions hold; the oldest leave."""
 _DUE_MAX: Final = 500
@@ -271,16 +266,10 @@ def _raise(mistake: Exception) -> None:
     raise mistake
 
 
-def back_ms(policies: PolicySet) -> int:
-    """R: how long an empty bucket takes to be full under any quota, from one minute to ten."""
-    longest_s = max((seconds for _, seconds in refill_times(policies.entries)), default=0.0)
-    return max(BACK_MS, int(min(longest_s * 1000.0, BACK_MAX_MS)))
-
-
 class ReadBack:
     """Fills local decisions with what stands on the topics, before a proxy lets clients in.
 
-    1. `back_ms(policies)` is R. Read `weir.decisions` from R before its newest record on, each partition in
+    1. R is `law.back_ms`. Read `weir.decisions` from R before its newest record on, each partition in
        order; give every admission to `ReadBack.admission`.
     2. Read `weir.requests` from R before the newest of these admissions on (none: before the newest record of
        `weir.decisions`; none: before now), each partition in order; give every event with `decided`, and

@@ -8,13 +8,20 @@ from collections.abc import Coroutine, Sequence
 from typing import Final
 
 from enforcer.core.feeds.peers import Charge, requests_since
-from enforcer.core.law import Context, EnforcerLaw
+from enforcer.core.law import Context, DecisionReader, EnforcerLaw
 from enforcer.laws.mutation.coordinator import QuotaCoordinator
-from enforcer.laws.mutation.events import back_ms
-from enforcer.laws.mutation.request import READER, Decision, probe
+from enforcer.laws.mutation.request import LONGEST_THROTTLE_MS, PROBE_API, Decision, Request
+from streaming.contract.events import ANONYMOUS
+from streaming.contract.fields import TS_MAX_MS, Fields, flag, integer, names, signed, text
+from streaming.policy.policy_set import PolicySet, refill_times
 
 logger = logging.getLogger(__name__)
 
+BACK_MS: Final = 60_000
+"""The least that is read back."""
+BACK_MAX_MS: Final = 600_000
+"""The most: one slow quota must not make each start read days. Debts are repeated meanwhile."""
+PROBE_CLIENT_ID: Final = "weir-probe"
 _MARGIN_MS: Final = 2_000
 """Read back more than is needed, since clocks disagree: nothing counts twice."""
 _STOP_S: Final = 1.0
@@ -26,6 +33,33 @@ _COMPLAIN_S: Final = 10.0
 _LOOK_S: Final = 0.1
 _POLICIES_LOOKS: Final = 600
 """For the policies: after a minute more clients are better off without."""
+
+
+def admission_of(fields: Fields) -> Decision:
+    """An admission decision from its JSON object.
+
+    Raises:
+        BadEvent: it is none, or a field in it is out of range.
+    """
+    ts = integer(fields, "ts", None, maximum=TS_MAX_MS)
+    return Decision(
+        id=text(fields, "id", None),
+        ts=ts,
+        proxy=text(fields, "proxy", ""),
+        subject=text(fields, "subject", None),
+        throttle_time_ms=min(integer(fields, "throttle_time_ms", None), LONGEST_THROTTLE_MS),
+        rejected=frozenset(names(fields, "rejected")),
+        limit=signed(fields, "limit"),
+        tokens=signed(fields, "tokens"),
+        rate=signed(fields, "rate"),
+        shadow=flag(fields, "shadow", False),
+        late=flag(fields, "late", False),
+        applied_ts=integer(fields, "applied_ts", ts, maximum=TS_MAX_MS),
+        refunds=tuple(names(fields, "refunds")) if "refunds" in fields else (),
+    )
+
+
+READER: Final = DecisionReader(type="admission", parse=admission_of, at=lambda decision: decision.at)
 
 
 class MutationQuotas(EnforcerLaw):
@@ -157,3 +191,17 @@ class MutationQuotas(EnforcerLaw):
         if self.coordinator.reading is not None:
             for charge in charges:
                 self.coordinator.reading.event(charge)
+
+
+def back_ms(policies: PolicySet) -> int:
+    """R: how long an empty bucket takes to be full under any quota, from one minute to ten."""
+    longest_s = max((seconds for _, seconds in refill_times(policies.entries)), default=0.0)
+    return max(BACK_MS, int(min(longest_s * 1000.0, BACK_MAX_MS)))
+
+
+def probe() -> Request:
+    """A request that costs nothing: its decision shows that events and decisions flow."""
+    return Request(
+        user=ANONYMOUS, client_id=PROBE_CLIENT_ID, api=PROBE_API, api_version=0,
+        strict=True, dry_run=True, items={PROBE_CLIENT_ID: 0},
+    )  # fmt: skip

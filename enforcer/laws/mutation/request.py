@@ -9,15 +9,11 @@ from enum import Enum, auto
 from math import ceil
 from typing import Any, Final, NamedTuple
 
-from enforcer.core.law import DecisionReader
-from streaming.contract.events import ANONYMOUS
-from streaming.contract.fields import TS_MAX_MS, Fields, flag, integer, names, signed, text
 from streaming.contract.names import encode_name
 from streaming.policy.policy_set import MutationQuota as MutationQuota  # enforcers need no more of policies
 
 LONGEST_THROTTLE_MS: Final = 2**31 - 1
 """What an answer of Kafka's protocol can say, 24.8 days; a longer wait is cut to it and asked about then."""
-PROBE_CLIENT_ID: Final = "weir-probe"
 PROBE_API: Final = "Probe"
 Aliases = Mapping[str, tuple[str, ...]]
 """Name as it was sent -> the names that it stands for; empty if all were sent as they are."""
@@ -186,41 +182,6 @@ class Answer(NamedTuple):
             "throttle_time_ms": self.throttle_time_ms,
             "tokens": self.tokens,
         }
-
-
-def probe() -> Request:
-    """A request that costs nothing: its decision shows that events and decisions flow."""
-    return Request(
-        user=ANONYMOUS, client_id=PROBE_CLIENT_ID, api=PROBE_API, api_version=0,
-        strict=True, dry_run=True, items={PROBE_CLIENT_ID: 0},
-    )  # fmt: skip
-
-
-def admission_of(fields: Fields) -> Decision:
-    """An admission decision from its JSON object.
-
-    Raises:
-        BadEvent: it is none, or a field in it is out of range.
-    """
-    ts = integer(fields, "ts", None, maximum=TS_MAX_MS)
-    return Decision(
-        id=text(fields, "id", None),
-        ts=ts,
-        proxy=text(fields, "proxy", ""),
-        subject=text(fields, "subject", None),
-        throttle_time_ms=min(integer(fields, "throttle_time_ms", None), LONGEST_THROTTLE_MS),
-        rejected=frozenset(names(fields, "rejected")),
-        limit=signed(fields, "limit"),
-        tokens=signed(fields, "tokens"),
-        rate=signed(fields, "rate"),
-        shadow=flag(fields, "shadow", False),
-        late=flag(fields, "late", False),
-        applied_ts=integer(fields, "applied_ts", ts, maximum=TS_MAX_MS),
-        refunds=tuple(names(fields, "refunds")) if "refunds" in fields else (),
-    )
-
-
-READER: Final = DecisionReader(type="admission", parse=admission_of, at=lambda decision: decision.at)
 
 
 class Action(Enum):

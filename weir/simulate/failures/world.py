@@ -37,7 +37,7 @@ BATCH_MS: Final = 500
 TICK_MS: Final = 5_000
 """How often it says that time has passed; the live job says so each second, which decides the same."""
 HISTORY_MS: Final = 600_000
-"""Decisions that a proxy that starts can read back: as far as any law asks for (read_back.BACK_MAX_MS)."""
+"""Decisions that a proxy that starts can read back: as far as any law asks for (law.BACK_MAX_MS)."""
 TOPICS: Final = Topics()
 
 

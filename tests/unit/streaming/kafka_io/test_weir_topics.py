@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import ConfigSource
 
-from enforcer.laws.mutation.events import BACK_MAX_MS
+from enforcer.laws.mutation.law import BACK_MAX_MS
 from streaming.collect.backlog import open_orders
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import KEPT_MS, Cluster

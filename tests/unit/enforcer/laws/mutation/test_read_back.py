@@ -6,7 +6,8 @@ from mutation_kit import SUBJECT, local_of, own, quota_of, statement
 
 from enforcer.core.feeds.peers import Charge
 from enforcer.laws.mutation import events
-from enforcer.laws.mutation.events import BACK_MAX_MS, BACK_MS, ReadBack, back_ms
+from enforcer.laws.mutation.events import ReadBack
+from enforcer.laws.mutation.law import BACK_MAX_MS, BACK_MS, back_ms
 from streaming.policy.policy_set import PolicySet
 from streaming.policy.timeline import PolicyTimeline
 
