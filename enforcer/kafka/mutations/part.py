@@ -16,9 +16,9 @@ from enforcer.kafka.mutations.topology import REMEMBERED_MAX, REMEMBERED_MS, Rem
 from enforcer.kafka.part import Concern, Link, Part, Request, Slot
 from enforcer.laws.mutation.admission import Admission
 from enforcer.laws.mutation.coordinator import QuotaCoordinator
+from enforcer.laws.mutation.events import line_of
 from enforcer.laws.mutation.request import Action, MutationQuota, Verdict
 from enforcer.laws.mutation.request import Request as Mutated
-from enforcer.laws.mutation.waiting import line_of
 from enforcer.wire.kafka.codec import asked
 from enforcer.wire.kafka.definitions import NAMES
 from enforcer.wire.kafka.frames import METADATA, STREAMS_HEARTBEAT, RequestHeader

@@ -16,10 +16,10 @@ from enforcer.core import bounds
 from enforcer.core.law import Context
 from enforcer.core.reports import Acknowledged
 from enforcer.core.settings import OnLate
-from enforcer.laws.mutation.events import EventSender, ReadBack, RequestEvents, Uncharged, UntoldRequests
+from enforcer.laws.mutation.events import EventSender, OpenQuestions, ReadBack, RequestEvents, Uncharged
 from enforcer.laws.mutation.local_decisions import OWN_EVENTS_MAX, LocalDecisions
-from enforcer.laws.mutation.request import Action, Decision, Request, Verdict, judge, remaining_ms
-from enforcer.laws.mutation.waiting import Allowance, NotBefore, OpenQuestions, PendingRequests
+from enforcer.laws.mutation.request import Action, Decision, NotBefore, Request, Verdict, judge, remaining_ms
+from enforcer.laws.mutation.waiting import Allowance, PendingRequests, UntoldRequests
 from streaming.contract.names import PROBE_SUFFIX
 from streaming.policy.policy_set import Algorithm, Decide, MutationQuota
 

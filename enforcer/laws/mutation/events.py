@@ -1,5 +1,5 @@
 """Events of requests for partition mutations: on their way to `weir.requests`, and read back from there
-before a proxy lets clients in (docs/contract.md 3.1).
+before a proxy lets clients in; and how many questions are open (docs/contract.md 3.1).
 
 What is too large to be sent could not be charged. Names are what makes an event large, and nobody decides by
 them, so they are cut where they must be; what was cut is put back when the decision comes. Counts are never
@@ -13,9 +13,7 @@ from typing import Any, Final
 
 import orjson
 
-from enforcer.core import bounds
 from enforcer.core.feeds.peers import Charge
-from enforcer.core.feeds.policies import Policies
 from enforcer.core.law import Clock, Sender
 from enforcer.core.metrics import Metrics
 from enforcer.core.reports import Acknowledged
@@ -43,9 +41,10 @@ _ITEM_BYTES: Final = 64
 _FIELD_BYTES: Final = 1_024
 INCLUDED_MAX: Final = 500_000
 """Ids of events that admissions hold; the oldest leave."""
-_DUE_MAX: Final = 500
-"""Told at a time: the loop has other things to do."""
 Called = Callable[[], None]
+_LINE: Final = "line "
+_WOKEN_MAX: Final = 8
+"""Called at a time: each may handle a request, and the loop has other things to do."""
 
 
 class Uncharged(WeirError):
@@ -308,31 +307,84 @@ class ReadBack:
             self._local_decisions.read_back(charge)
 
 
-class UntoldRequests:
-    """Keeps what has gone on until the policies are read and say whose quota it is, 10,000 at most.
+class OpenQuestions:
+    """Open questions by subject, and whom to call when somebody may go on.
 
-    An event that leaves that to the job would be charged by the wrong one of several shards.
+    A question takes the job's time, and a subject that asks very many at once would make everybody else wait
+    for theirs. So each has so many open at a time, and its next ones stand in line, first come, first served.
 
     Args:
-        policies: see there.
-        dropped: told of each beyond the bound.
+        per_subject: questions that one subject may have open,
+        in_all: and all of them together.
     """
 
-    def __init__(self, policies: Policies, dropped: Callable[[], None]) -> None:
-        self._policies, self._dropped = policies, dropped
-        self._kept = deque[Request]()
+    def __init__(self, per_subject: int, in_all: int) -> None:
+        self._per_subject = per_subject
+        self._in_all = in_all
+        self._open: dict[str, int] = {}
+        self._open_in_all = 0
+        # In order of arrival; as many as there are connections, each is in one line at most.
+        self._waiting: dict[str, dict[Called, None]] = {}
 
-    def keeps(self, request: Request) -> bool:
-        """Whether it must wait: the policies are not read."""
-        if self._policies.known():
-            return False
-        if len(self._kept) < bounds.PENDING_REQUESTS_MAX:
-            self._kept.append(request)
-        else:
-            self._dropped()
-        return True
+    def full(self, subject: str) -> bool:
+        """Whether a further question of the subject has to wait."""
+        return self._open_in_all >= self._in_all or self._open.get(subject, 0) >= self._per_subject
 
-    def due(self) -> Iterator[Request]:
-        """Some that need not wait any more."""
-        for _ in range(min(len(self._kept), _DUE_MAX) if self._policies.known() else 0):
-            yield self._kept.popleft()
+    def busy(self, subject: str) -> bool:
+        """Whether any question of the subject is open."""
+        return subject in self._open
+
+    def begin(self, subject: str) -> None:
+        """A question of the subject is open from now on."""
+        self._open[subject] = self._open.get(subject, 0) + 1
+        self._open_in_all += 1
+
+    def end(self, subject: str) -> None:
+        """One is not open any more: call those that stand in line for it."""
+        left = self._open.pop(subject) - 1
+        if left:
+            self._open[subject] = left
+        was_full = self._open_in_all >= self._in_all
+        self._open_in_all -= 1
+        own = line_of(subject)
+        if was_full:
+            # The place is everybody's: who has waited longest may be of a subject that has none open. One
+            # that has all it may have would not take it, and those behind it would not hear of it.
+            lines = (name for name in self._waiting if name.startswith(_LINE) and name != own)
+            other = next((name for name in lines if not self.full(name.removeprefix(_LINE))), None)
+            for wake in list(self._waiting.get(other or "", ()))[:1]:
+                wake()
+        for wake in list(self._waiting.get(own, ()))[:_WOKEN_MAX]:
+            if self.full(subject):
+                break
+            wake()
+
+    def wait_for(self, name: str, wake: Called) -> None:
+        """Call `wake` when it is time; it stays until `stop_waiting`.
+
+        Args:
+            name: a subject whose not-before time is waited for, or the `line_of` one.
+        """
+        self._waiting.setdefault(name, {})[wake] = None
+
+    def stop_waiting(self, name: str, wake: Called) -> None:
+        """Undo `wait_for`."""
+        waiting = self._waiting.get(name, {})
+        waiting.pop(wake, None)
+        if not waiting:
+            self._waiting.pop(name, None)
+
+    def wake(self, name: str) -> None:
+        """Call all who wait for this."""
+        for wake in list(self._waiting.get(name, ())):
+            wake()
+
+    def wake_all(self) -> None:
+        """Call everybody."""
+        for name in list(self._waiting):
+            self.wake(name)
+
+
+def line_of(subject: str) -> str:
+    """The name under which one stands in line for a subject's open questions; no subject begins so."""
+    return f"{_LINE}{subject}"

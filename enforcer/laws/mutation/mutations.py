@@ -16,8 +16,8 @@ from typing import Final
 from enforcer.core import bounds
 from enforcer.laws.mutation.admission import Admission, CallLater
 from enforcer.laws.mutation.coordinator import QuotaCoordinator
+from enforcer.laws.mutation.events import line_of
 from enforcer.laws.mutation.request import MutationQuota, Progress, Reply, Request, Verdict
-from enforcer.laws.mutation.waiting import line_of
 
 _WAITS: Final = frozenset({"reject", "not_before"})
 """Refusals that time alone ends."""

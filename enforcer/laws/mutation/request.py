@@ -3,6 +3,7 @@
 Forms, tables and pure functions (docs/contract.md 3.1).
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -255,6 +256,66 @@ def judge(
         return _DECIDE if local else _ASK
     # A permissive client knows no refusal: in a mute it is charged once more, elsewhere it waits.
     return Verdict(Action.HOLD, wait_ms)
+
+
+class NotBefore:
+    """Until when subjects must wait.
+
+    Args:
+        subjects_max: bound on them; who waits longest already leaves.
+    """
+
+    def __init__(self, subjects_max: int) -> None:
+        self._subjects_max = subjects_max
+        # The oldest leave when it is full; a plain dict would step over all that left before it.
+        self._waits: OrderedDict[str, tuple[float, MutationQuota | None]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._waits)
+
+    def __contains__(self, subject: str) -> bool:
+        """Whether a subject has a not-before time, passed or not."""
+        return subject in self._waits
+
+    def postpone(self, subject: str, until_ms: float, quota: MutationQuota | None) -> None:
+        """Note that a subject must wait; the newest decision counts, even if it is the shorter one.
+
+        Args:
+            quota: the quota under which that was decided: under another one it says nothing.
+        """
+        self._waits.pop(subject, None)
+        if len(self._waits) >= self._subjects_max:
+            self._waits.popitem(last=False)
+        self._waits[subject] = until_ms, quota
+
+    def until_ms(self, subject: str, quota: MutationQuota | None, now_ms: float) -> float | None:
+        """Until when a subject must wait; None if it need not. A changed quota drops the wait."""
+        wait = self._waits.get(subject)
+        if wait is None:
+            return None
+        # Most times it is the very same object; comparing every field costs more than the rest.
+        if wait[0] <= now_ms or (wait[1] is not quota and wait[1] != quota):
+            del self._waits[subject]
+            return None
+        return wait[0]
+
+    def give_back(self, subject: str, mutations: int) -> None:
+        """So much of what a subject was charged is given back: so much shorter is its wait, and no more.
+
+        Else who cannot be refused would go on for ever by what fails.
+        """
+        until_ms, quota = self._waits.get(subject, (0.0, None))
+        if quota is not None:
+            self._waits[subject] = until_ms - mutations * 1000 / quota.rate, quota
+
+    def drop(self, subject: str) -> None:
+        """Forget a subject's wait: it was let through after all."""
+        self._waits.pop(subject, None)
+
+    def expire(self, now_ms: float) -> None:
+        """Drop the waits that have passed."""
+        for subject in [name for name, (until_ms, _) in self._waits.items() if until_ms <= now_ms]:
+            del self._waits[subject]
 
 
 def remaining_ms(decision: Decision, sent_ms: float | None, now_ms: float, brokers_ms: int) -> float:

@@ -1,4 +1,4 @@
-"""Who waits: subjects until a time, requests for their decisions, connections for the turn of a question.
+"""Requests that wait: for their decisions, and for the policies that say whose they are.
 
 What costs a quota nothing has a rate of its own: dry runs, and requests that are refused at once. Each takes
 the broker's time and the job's, so without one a client could send them as fast as it likes.
@@ -7,14 +7,16 @@ No clock: times come as arguments, in ms of one steady clock. Every table has a 
 costs accuracy (a question more, a correction less), never a wrong refusal.
 """
 
-from collections import OrderedDict
-from collections.abc import Callable
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final
 
 from cachetools import LRUCache
 
+from enforcer.core import bounds
 from enforcer.core.bucket import Bucket
+from enforcer.core.feeds.policies import Policies
 from enforcer.laws.mutation.events import in_own_names
 from enforcer.laws.mutation.request import Decision, Request
 from streaming.policy.policy_set import MutationQuota
@@ -28,70 +30,8 @@ LATE_RECORD_MS: Final = 600_000
 """How long they are kept: a job that was away so long tells each balance anew."""
 _REQUEST_BYTES: Final = 1_024
 _ITEM_BYTES: Final = 400  # an entry in each of two tables, and the objects of its name but for the letters
-Wake = Callable[[], None]
-_LINE: Final = "line "
-_WOKEN_MAX: Final = 8
-"""Called at a time: each may handle a request, and the loop has other things to do."""
-
-
-class NotBefore:
-    """Until when subjects must wait.
-
-    Args:
-        subjects_max: bound on them; who waits longest already leaves.
-    """
-
-    def __init__(self, subjects_max: int) -> None:
-        self._subjects_max = subjects_max
-        # The oldest leave when it is full; a plain dict would step over all that left before it.
-        self._waits: OrderedDict[str, tuple[float, MutationQuota | None]] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._waits)
-
-    def __contains__(self, subject: str) -> bool:
-        """Whether a subject has a not-before time, passed or not."""
-        return subject in self._waits
-
-    def postpone(self, subject: str, until_ms: float, quota: MutationQuota | None) -> None:
-        """Note that a subject must wait; the newest decision counts, even if it is the shorter one.
-
-        Args:
-            quota: the quota under which that was decided: under another one it says nothing.
-        """
-        self._waits.pop(subject, None)
-        if len(self._waits) >= self._subjects_max:
-            self._waits.popitem(last=False)
-        self._waits[subject] = until_ms, quota
-
-    def until_ms(self, subject: str, quota: MutationQuota | None, now_ms: float) -> float | None:
-        """Until when a subject must wait; None if it need not. A changed quota drops the wait."""
-        wait = self._waits.get(subject)
-        if wait is None:
-            return None
-        # Most times it is the very same object; comparing every field costs more than the rest.
-        if wait[0] <= now_ms or (wait[1] is not quota and wait[1] != quota):
-            del self._waits[subject]
-            return None
-        return wait[0]
-
-    def give_back(self, subject: str, mutations: int) -> None:
-        """So much of what a subject was charged is given back: so much shorter is its wait, and no more.
-
-        Else who cannot be refused would go on for ever by what fails.
-        """
-        until_ms, quota = self._waits.get(subject, (0.0, None))
-        if quota is not None:
-            self._waits[subject] = until_ms - mutations * 1000 / quota.rate, quota
-
-    def drop(self, subject: str) -> None:
-        """Forget a subject's wait: it was let through after all."""
-        self._waits.pop(subject, None)
-
-    def expire(self, now_ms: float) -> None:
-        """Drop the waits that have passed."""
-        for subject in [name for name, (until_ms, _) in self._waits.items() if until_ms <= now_ms]:
-            del self._waits[subject]
+_DUE_MAX: Final = 500
+"""Told at a time: the loop has other things to do."""
 
 
 class PendingRequests:
@@ -168,89 +108,6 @@ def _bytes_of(request: Request) -> int:
     return _REQUEST_BYTES + _ITEM_BYTES * len(request.items) + 2 * sum(map(len, request.items))
 
 
-class OpenQuestions:
-    """Open questions by subject, and whom to call when somebody may go on.
-
-    A question takes the job's time, and a subject that asks very many at once would make everybody else wait
-    for theirs. So each has so many open at a time, and its next ones stand in line, first come, first served.
-
-    Args:
-        per_subject: questions that one subject may have open,
-        in_all: and all of them together.
-    """
-
-    def __init__(self, per_subject: int, in_all: int) -> None:
-        self._per_subject = per_subject
-        self._in_all = in_all
-        self._open: dict[str, int] = {}
-        self._open_in_all = 0
-        # In order of arrival; as many as there are connections, each is in one line at most.
-        self._waiting: dict[str, dict[Wake, None]] = {}
-
-    def full(self, subject: str) -> bool:
-        """Whether a further question of the subject has to wait."""
-        return self._open_in_all >= self._in_all or self._open.get(subject, 0) >= self._per_subject
-
-    def busy(self, subject: str) -> bool:
-        """Whether any question of the subject is open."""
-        return subject in self._open
-
-    def begin(self, subject: str) -> None:
-        """A question of the subject is open from now on."""
-        self._open[subject] = self._open.get(subject, 0) + 1
-        self._open_in_all += 1
-
-    def end(self, subject: str) -> None:
-        """One is not open any more: call those that stand in line for it."""
-        left = self._open.pop(subject) - 1
-        if left:
-            self._open[subject] = left
-        was_full = self._open_in_all >= self._in_all
-        self._open_in_all -= 1
-        own = line_of(subject)
-        if was_full:
-            # The place is everybody's: who has waited longest may be of a subject that has none open. One
-            # that has all it may have would not take it, and those behind it would not hear of it.
-            lines = (name for name in self._waiting if name.startswith(_LINE) and name != own)
-            other = next((name for name in lines if not self.full(name.removeprefix(_LINE))), None)
-            for wake in list(self._waiting.get(other or "", ()))[:1]:
-                wake()
-        for wake in list(self._waiting.get(own, ()))[:_WOKEN_MAX]:
-            if self.full(subject):
-                break
-            wake()
-
-    def wait_for(self, name: str, wake: Wake) -> None:
-        """Call `wake` when it is time; it stays until `stop_waiting`.
-
-        Args:
-            name: a subject whose not-before time is waited for, or the `line_of` one.
-        """
-        self._waiting.setdefault(name, {})[wake] = None
-
-    def stop_waiting(self, name: str, wake: Wake) -> None:
-        """Undo `wait_for`."""
-        waiting = self._waiting.get(name, {})
-        waiting.pop(wake, None)
-        if not waiting:
-            self._waiting.pop(name, None)
-
-    def wake(self, name: str) -> None:
-        """Call all who wait for this."""
-        for wake in list(self._waiting.get(name, ())):
-            wake()
-
-    def wake_all(self) -> None:
-        """Call everybody."""
-        for name in list(self._waiting):
-            self.wake(name)
-
-
-def line_of(subject: str) -> str:
-    """The name under which one stands in line for a subject's open questions; no subject begins so."""
-    return f"{_LINE}{subject}"
-
-
 class Allowance:
     """A balance by subject: of dry runs in mutations, each at least one, of refusals in topics.
 
@@ -292,3 +149,33 @@ class Allowance:
             bucket = Bucket(rate, quota.burst * self._burst_factor / rate, self._steady_ms())
             kept = self._buckets[quota.subject] = quota, bucket
         return kept[1]
+
+
+class UntoldRequests:
+    """Keeps what has gone on until the policies are read and say whose quota it is, 10,000 at most.
+
+    An event that leaves that to the job would be charged by the wrong one of several shards.
+
+    Args:
+        policies: see there.
+        dropped: told of each beyond the bound.
+    """
+
+    def __init__(self, policies: Policies, dropped: Callable[[], None]) -> None:
+        self._policies, self._dropped = policies, dropped
+        self._kept = deque[Request]()
+
+    def keeps(self, request: Request) -> bool:
+        """Whether it must wait: the policies are not read."""
+        if self._policies.known():
+            return False
+        if len(self._kept) < bounds.PENDING_REQUESTS_MAX:
+            self._kept.append(request)
+        else:
+            self._dropped()
+        return True
+
+    def due(self) -> Iterator[Request]:
+        """Some that need not wait any more."""
+        for _ in range(min(len(self._kept), _DUE_MAX) if self._policies.known() else 0):
+            yield self._kept.popleft()

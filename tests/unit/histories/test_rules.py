@@ -12,8 +12,9 @@ from simulated_rules import RULES
 from enforcer.core.membership import Alive
 from enforcer.laws.mutation.admission import Admission
 from enforcer.laws.mutation.coordinator import QuotaCoordinator
+from enforcer.laws.mutation.events import OpenQuestions
 from enforcer.laws.mutation.local_decisions import LocalDecisions
-from enforcer.laws.mutation.waiting import OpenQuestions, PendingRequests
+from enforcer.laws.mutation.waiting import PendingRequests
 from weir.logs import dump_lines
 
 Broken = Callable[..., Any]

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from enforcer.laws.mutation.waiting import OpenQuestions, line_of
+from enforcer.laws.mutation.events import OpenQuestions, line_of
 
 
 class Crowd:

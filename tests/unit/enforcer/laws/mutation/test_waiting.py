@@ -5,8 +5,8 @@ from typing import Any
 from each_kit import each
 from mutation_kit import decision, quota
 
-from enforcer.laws.mutation.request import Request
-from enforcer.laws.mutation.waiting import NotBefore, PendingRequests
+from enforcer.laws.mutation.request import NotBefore, Request
+from enforcer.laws.mutation.waiting import PendingRequests
 
 
 def undecided(**bounds: Any) -> PendingRequests:
