@@ -7,12 +7,12 @@ As Kafka's own authorizer does for a principal without rights, per entry and wit
 import logging
 from collections.abc import Callable, Iterator
 from functools import cache, partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import Alter, ProxySettings
-from enforcer.kafka.guard.apis import ANY_VERSION, APIS, FILTERED, HIDDEN, READABLE, REFUSED
-from enforcer.kafka.guard.protected import OwnTopics
+from enforcer.kafka.guard.apis import APIS, FILTERED, READABLE
+from enforcer.kafka.guard.protected import ALWAYS_READ, GuardPart, GuardVerdict, OwnTopics
 from enforcer.kafka.guard.refusals import RemovedEntry, RequestCut, add, name_of, take
 from enforcer.kafka.guard.rules import (
     CLUSTER_AUTHORIZATION_FAILED,
@@ -24,12 +24,11 @@ from enforcer.kafka.guard.rules import (
     Rule,
     rules_of,
 )
-from enforcer.kafka.part import EVERYTHING, Concern, Finish, Link, Part, Request
+from enforcer.kafka.part import EVERYTHING, Concern, Link, Part
 from enforcer.wire.kafka.codec import ASKED_MAX, Reader, answer, request_layout, rewritten
 from enforcer.wire.kafka.frames import (
     API_VERSIONS,
     FIND_COORDINATOR,
-    FLEXIBLE_FROM,
     METADATA,
     PRODUCE,
     STREAMS_HEARTBEAT,
@@ -42,14 +41,9 @@ from enforcer.wire.kafka.mutations import topics_of
 
 logger = logging.getLogger(__name__)
 
-CREATE_ACLS: Final = 30
 CONSUMER_GROUP_HEARTBEAT: Final = 68
 SHARE_GROUP_HEARTBEAT: Final = 76
-DELETE_ACLS: Final = 31
 DESCRIBE_CONFIGS: Final = 32
-ALWAYS_READ: Final = REFUSED | {CREATE_ACLS, DELETE_ACLS}
-"""APIs whose requests are read whatever they name."""
-
 # Of ACLs and of configurations.
 _ANY_TYPE, _TOPIC, _BROKER, _TRANSACTIONAL_ID, _BROKER_LOGGER = 1, 2, 4, 5, 8
 _TRANSACTION: Final = 1  # what FindCoordinator looks for
@@ -57,20 +51,6 @@ _TRANSACTION: Final = 1  # what FindCoordinator looks for
 _PER_ENTRY: Final = TRANSACTION_OF.keys() & RULES.keys()
 _PRINCIPALS_MAX: Final = 1_000
 _LOG_AGAIN_MS: Final = 600_000
-
-
-class GuardVerdict(NamedTuple):
-    """What becomes of a request that names what it must not.
-
-    Attributes:
-        frame: what is left of it, for the broker; None: nothing.
-        finish: puts the refused into the broker's answer.
-        answer: the answer if the broker is not asked; None: the client waits for none.
-    """
-
-    frame: bytes | None
-    finish: Finish | None
-    answer: bytes | None
 
 
 class Guard(Concern):
@@ -101,10 +81,10 @@ class Guard(Concern):
                 counter.labels(APIS[key].name)
 
     def part(self, link: Link) -> Part:
-        return GuardPart(link, self)
+        return GuardPart(link, self.protected, self.judge)
 
     def judge(self, frame: bytes, header: RequestHeader, user: str) -> GuardVerdict | None:
-        """Look at a request.
+        """Look at a request that may name what it must not, is always looked at, or is of ApiVersions.
 
         Args:
             frame: the request, in a version of `apis.READABLE`.
@@ -118,8 +98,9 @@ class Guard(Concern):
             BadFrame: it cannot be read, or is too large to be judged.
         """
         key, version = header.api_key, header.api_version
-        if key not in ALWAYS_READ and not self._may_name(frame, header):
-            return None
+        if key == API_VERSIONS:
+            refusal = api_versions_refusal(header)
+            return None if refusal is None else GuardVerdict(None, None, refusal)
         layout = request_layout(key, version)
         try:
             body = layout.read(frame, header.body_offset, ASKED_MAX)
@@ -153,15 +134,6 @@ class Guard(Concern):
             return rewritten(key, version, response, partial(_add, cut.taken, emptied))
 
         return GuardVerdict(frame[: header.body_offset] + layout.write(body), finish, None)
-
-    def _may_name(self, frame: bytes, header: RequestHeader) -> bool:
-        protected, key, version = self.protected, header.api_key, header.api_version
-        ids_from = protected.searched.get(key)
-        if ids_from is None:
-            return False
-        if key == PRODUCE:
-            return protected.names_ours(frame, header)
-        return protected.may_be_in(frame, header.body_offset, len(frame), version >= ids_from)
 
     def _code_of_all(self, key: int, version: int, body: Fields) -> int:
         """The error that a request is refused with as a whole, or each of its entries; else 0."""
@@ -239,53 +211,6 @@ class Guard(Concern):
             del self._logged[next(iter(self._logged))]
         self._logged[user] = now_ms
         logger.warning("%s of %r was refused, in part or whole: it is not theirs to do", APIS[key].name, user)
-
-
-class GuardPart(Part):
-    """Judges the requests of one connection.
-
-    Args:
-        link: the connection.
-        guard: see there.
-    """
-
-    def __init__(self, link: Link, guard: Guard) -> None:
-        self._link = link
-        self._guard = guard
-
-    def take(self, request: Request) -> bool:
-        header = request.header
-        if unsupported(header):
-            self._link.end("unsupported_version")
-            return False
-        if header.api_key == API_VERSIONS and (refusal := api_versions_refusal(header)) is not None:
-            self._link.answer(request, refusal)
-            return False
-        judged = self._guard.judge(request.frame, header, request.user)
-        if judged is None:
-            return True
-        if judged.frame is None:
-            if judged.answer is not None:
-                self._link.answer(request, judged.answer)
-            return False
-        request.frame = judged.frame
-        if judged.finish is not None:
-            request.amend(judged.finish)
-        return True
-
-
-def unsupported(header: RequestHeader) -> bool:
-    """Whether the proxy must close the connection, as a broker does on a version that it does not know.
-
-    ApiVersions is never unsupported: a too-new one gets an answer, see `api_versions_refusal`.
-    """
-    key = header.api_key
-    if key == API_VERSIONS:
-        return False
-    if key not in FLEXIBLE_FROM or key in HIDDEN:
-        return True
-    lowest, highest = READABLE.get(key, ANY_VERSION)
-    return not lowest <= header.api_version <= highest
 
 
 def api_versions_refusal(header: RequestHeader) -> bytes | None:

@@ -1,4 +1,4 @@
-"""Which topics and transactional ids are Weir's own, and whether bytes could name one.
+"""Which topics and transactional ids are Weir's own, and whether a request may name one: no other is judged.
 
 A Produce request is looked at by its structure: records may be megabytes and are stepped over. And most
 clients say the same again and again: what a request passes by are its bytes up to some place, but for the
@@ -8,14 +8,16 @@ of it need be looked at.
 
 import re
 from collections.abc import Callable, Collection, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 from weakref import ref
 
-from enforcer.kafka.guard.apis import FILTERED
+from enforcer.kafka.guard.apis import ANY_VERSION, FILTERED, HIDDEN, READABLE, REFUSED
+from enforcer.kafka.part import Finish, Link, Part, Request
 from enforcer.wire.kafka.codec import asked
 from enforcer.wire.kafka.frames import (
     API_VERSIONS,
     FETCH,
+    FLEXIBLE_FROM,
     HEARTBEAT,
     METADATA,
     NO_ID,
@@ -28,6 +30,11 @@ from enforcer.wire.kafka.traffic import FETCH_IDS_FROM, METADATA_IDS_FROM, PRODU
 from streaming.contract.topics import Topics
 
 NEVER: Final = 1 << 15
+CREATE_ACLS: Final = 30
+DELETE_ACLS: Final = 31
+ALWAYS_READ: Final = REFUSED | {CREATE_ACLS, DELETE_ACLS}
+"""APIs whose requests are read whatever they name."""
+_JUDGED: Final = ALWAYS_READ | {API_VERSIONS}
 # First version that names topics by id.
 _IDS_FROM: Final = {
     PRODUCE: PRODUCE_IDS_FROM, FETCH: FETCH_IDS_FROM, METADATA: METADATA_IDS_FROM, 8: 10, 9: 10, 20: 6,
@@ -201,6 +208,22 @@ class OwnTopics:
         version = header.api_version
         return self.has(transaction) or any(self.is_ours(topic, version) for topic in topics)
 
+    def must_be_judged(self, frame: bytes, header: RequestHeader) -> bool:
+        """Whether a request may name something, or is one that is judged whatever it names.
+
+        Raises:
+            BadFrame: a Produce ends too early or a length in it is impossible.
+        """
+        key = header.api_key
+        if key in _JUDGED:
+            return True
+        ids_from = self.searched.get(key)
+        if ids_from is None:
+            return False
+        if key == PRODUCE:
+            return self.names_ours(frame, header)
+        return self.may_be_in(frame, header.body_offset, len(frame), header.api_version >= ids_from)
+
     def is_ours(self, topic: bytes, version: int) -> bool:
         """Whether a topic, as a version calls it, is Weir's."""
         return topic in self.ids if version >= PRODUCE_IDS_FROM else self.has(topic)
@@ -220,6 +243,69 @@ def _has_length(data: bytes | bytearray, name: int, stop: int, shortest: int) ->
 
 
 NOTHING: Final = OwnTopics(Topics(), active=False)
+
+
+class GuardVerdict(NamedTuple):
+    """What becomes of a request that names what it must not.
+
+    Attributes:
+        frame: what is left of it, for the broker; None: nothing.
+        finish: puts the refused into the broker's answer.
+        answer: the answer if the broker is not asked; None: the client waits for none.
+    """
+
+    frame: bytes | None
+    finish: Finish | None
+    answer: bytes | None
+
+
+Judge = Callable[[bytes, RequestHeader, str], GuardVerdict | None]
+
+
+class GuardPart(Part):
+    """Has the requests of one connection judged that may name what they must not.
+
+    Args:
+        link: the connection.
+        protected: what is Weir's.
+        judge: see guard.Guard.
+    """
+
+    def __init__(self, link: Link, protected: OwnTopics, judge: Judge) -> None:
+        self._link, self._protected, self._judge = link, protected, judge
+
+    def take(self, request: Request) -> bool:
+        header = request.header
+        if unsupported(header):
+            self._link.end("unsupported_version")
+            return False
+        if not self._protected.must_be_judged(request.frame, header):
+            return True
+        judged = self._judge(request.frame, header, request.user)
+        if judged is None:
+            return True
+        if judged.frame is None:
+            if judged.answer is not None:
+                self._link.answer(request, judged.answer)
+            return False
+        request.frame = judged.frame
+        if judged.finish is not None:
+            request.amend(judged.finish)
+        return True
+
+
+def unsupported(header: RequestHeader) -> bool:
+    """Whether the proxy must close the connection, as a broker does on a version that it does not know.
+
+    ApiVersions is never unsupported: a too-new one gets an answer.
+    """
+    key = header.api_key
+    if key == API_VERSIONS:
+        return False
+    if key not in FLEXIBLE_FROM or key in HIDDEN:
+        return True
+    lowest, highest = READABLE.get(key, ANY_VERSION)
+    return not lowest <= header.api_version <= highest
 
 
 class LastRequest:

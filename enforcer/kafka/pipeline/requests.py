@@ -11,8 +11,14 @@ from typing import Final
 from enforcer.core import bounds
 from enforcer.kafka.groups.frames import GROUP_KEYS
 from enforcer.kafka.guard.apis import ANY_VERSION, HIDDEN, READABLE
-from enforcer.kafka.guard.guard import ALWAYS_READ
-from enforcer.kafka.guard.protected import NOTHING, PLAIN_TOPICS_AT, InForce, LastRequest, OwnTopics
+from enforcer.kafka.guard.protected import (
+    ALWAYS_READ,
+    NOTHING,
+    PLAIN_TOPICS_AT,
+    InForce,
+    LastRequest,
+    OwnTopics,
+)
 from enforcer.kafka.part import NO_KEYS, Request, Slot
 from enforcer.wire.kafka.frames import (
     API_VERSIONS,

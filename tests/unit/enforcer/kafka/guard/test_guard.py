@@ -12,8 +12,13 @@ from enforcer.core.metrics import Metrics
 from enforcer.core.settings import Alter, ProxySettings
 from enforcer.kafka.guard.answers import AnswerFilter
 from enforcer.kafka.guard.apis import APIS, FILTERED, REFUSED
-from enforcer.kafka.guard.guard import CONSUMER_GROUP_HEARTBEAT, Guard, names_none_of
-from enforcer.kafka.guard.protected import OwnTopics
+from enforcer.kafka.guard.guard import (
+    CONSUMER_GROUP_HEARTBEAT,
+    Guard,
+    api_versions_refusal,
+    names_none_of,
+)
+from enforcer.kafka.guard.protected import GuardVerdict, OwnTopics
 from enforcer.kafka.guard.refusals import RemovedEntry, add
 from enforcer.kafka.guard.rules import RULES, SHOWN, TRANSACTION_OF, Kind, Rule, rules_of
 from enforcer.wire.kafka.codec import ASKED_MAX, request_layout, response_layout
@@ -70,10 +75,16 @@ def asking(key: int, version: int, names: dict[bytes, bytes]) -> bytes:
     return framed(key, version, body)
 
 
+def looked(one: Guard, frame: bytes, user: str) -> GuardVerdict | None:
+    """What becomes of a request: it is judged only if it may name something, as in GuardPart."""
+    header = parse_header(frame)
+    return one.judge(frame, header, user) if one.protected.must_be_judged(frame, header) else None
+
+
 def judged(key: int, version: int, names: dict[bytes, bytes]) -> Any:
     """What a guard says of such a request."""
     frame = asking(key, version, names)
-    return guard().judge(frame, parse_header(frame), "mallory")
+    return looked(guard(), frame, "mallory")
 
 
 def test_no_api_is_forgotten() -> None:
@@ -136,7 +147,7 @@ def test_without_acks_nobody_is_answered() -> None:
     """Nothing is left, nothing is said."""
     body = {"TopicData": [{"Name": OURS, "PartitionData": [{"Index": 0}]}]}
     frame = framed(0, 9, body)
-    assert guard().judge(frame, parse_header(frame), "") == (None, None, None)
+    assert looked(guard(), frame, "") == (None, None, None)
 
 
 class Compared(bytes):
@@ -168,13 +179,13 @@ def test_too_many_refusals_are_too_large() -> None:
     parts = [{"PartitionIndex": 0}] * (ASKED_MAX + 1)
     frame = framed(2, 1, {"Topics": [{"Name": OURS, "Partitions": parts}]})
     with pytest.raises(BadFrame):
-        guard().judge(frame, parse_header(frame), "")
+        looked(guard(), frame, "")
 
 
 def test_what_is_held_is_counted_once() -> None:
     """A later part may hold what is left of a request, which is judged again each time that it may go on."""
     one, frame = guard(), asking(2, 1, {OTHER: OTHER_ID, OURS: OUR_ID})
-    verdicts: list[Any] = [one.judge(frame, parse_header(frame), "mallory") for _ in range(3)]
+    verdicts: list[Any] = [looked(one, frame, "mallory") for _ in range(3)]
     counted = partial(one._metrics.registry.get_sample_value, "weir_proxy_refused_topics_total")
     assert counted({"api": "ListOffsets"}) == 0
     verdicts[-1].finish(bytes(4) + response_layout(2, 1).write({}))
@@ -197,26 +208,36 @@ def test_names_that_look_like_weirs_are_looked_at(version: int) -> None:
     parts = [{"PartitionIndex": 0}] * (ASKED_MAX + 1)
     others = {"Name": b"acme.weir." + b"o" * 45, "Partitions": parts}
     frame = framed(8, version, {"Topics": [others]})
-    assert guard().judge(frame, parse_header(frame), "") is None
+    assert looked(guard(), frame, "") is None
     frame = framed(8, version, {"Topics": [others, {"Name": OURS, "Partitions": parts}]})
     with pytest.raises(BadFrame):
-        guard().judge(frame, parse_header(frame), "")
+        looked(guard(), frame, "")
 
 
 def test_nothing_is_protected_if_the_setting_says_so() -> None:
     """Then names pass; quotas are another setting's."""
     frame = asking(2, 1, {OURS: OUR_ID})
-    assert guard(protect=False).judge(frame, parse_header(frame), "") is None
+    assert looked(guard(protect=False), frame, "") is None
     frame = framed(49, 0, {"Entries": [{}]})
-    assert guard(protect=False).judge(frame, parse_header(frame), "") is not None
-    assert guard(alter_client_quotas=Alter.ALLOW).judge(frame, parse_header(frame), "") is None
+    assert looked(guard(protect=False), frame, "") is not None
+    assert looked(guard(alter_client_quotas=Alter.ALLOW), frame, "") is None
+
+
+def test_only_a_newer_api_versions_is_answered_here() -> None:
+    """Whatever is protected; one that can be read goes on."""
+    for version, newer in ((99, True), (4, False)):
+        frame = struct.pack(">hhihb", 18, version, 7, -1, 0)
+        refusal = api_versions_refusal(parse_header(frame))
+        found = looked(guard(protect=False), frame, "")
+        assert (refusal is not None) is newer
+        assert found == (GuardVerdict(None, None, refusal) if newer else None)
 
 
 def test_a_heartbeat_may_name_no_topic_of_weirs() -> None:
     """The new consumer protocol is told 29 as a whole, and gets no assignment of such topics."""
     for version in (0, 1):
         frame = framed(68, version, {"SubscribedTopicNames": [OTHER, OURS], "TopicPartitions": None})
-        found = guard().judge(frame, parse_header(frame), "")
+        found = looked(guard(), frame, "")
         assert found is not None and found.frame is None and found.answer is not None
         answer = response_layout(68, version).read(found.answer, 5)
         assert answer["ErrorCode"] == 29
@@ -245,10 +266,10 @@ def test_who_is_refused_is_logged_now_and_then(caplog: pytest.LogCaptureFixture)
     one = Guard(protected, ProxySettings(), Metrics(10), lambda: cast(float, now.ms))
     frame = asking(2, 1, {OURS: OUR_ID})
     for now.ms, user in ((0, "a"), (1, "a"), (2, "b"), (599_999, "a"), (600_000, "a")):
-        one.judge(frame, parse_header(frame), user)
+        looked(one, frame, user)
     assert [record.args[1] for record in caplog.records if record.args] == ["a", "b", "a"]  # type: ignore[index]
     for number in range(1_500):
-        one.judge(frame, parse_header(frame), f"user-{number}")
+        looked(one, frame, f"user-{number}")
     assert len(one._logged) == 1_000
 
 
@@ -262,7 +283,7 @@ def test_a_topology_that_names_ours_is_refused(field: str) -> None:
         topology = {"Epoch": 0, "Subtopologies": [{"SubtopologyId": b"0", field: [named]}]}
         for body in ({"Topology": topology}, {"Topology": None}):
             frame = framed(STREAMS_HEARTBEAT, 0, {"GroupId": OURS, **body})
-            verdict = guard().judge(frame, parse_header(frame), "alice")
+            verdict = looked(guard(), frame, "alice")
             if not refused or body["Topology"] is None:
                 assert verdict is None
                 continue

@@ -8,7 +8,8 @@ from kafka.protocol.metadata.api_versions import ApiVersionsResponse
 from kafka_kit import CLIENT_ID, CORRELATION_ID, build, decode, response, with_tag
 
 from enforcer.kafka.guard.answers import limit_api_versions
-from enforcer.kafka.guard.guard import api_versions_refusal, unsupported
+from enforcer.kafka.guard.guard import api_versions_refusal
+from enforcer.kafka.guard.protected import unsupported
 from enforcer.wire.kafka.frames import RequestHeader
 
 BROKER_SAYS = {

@@ -16,7 +16,7 @@ from kafka_kit import build, request, response
 from property_kit import tries
 
 from enforcer.kafka.guard.answers import limit_api_versions
-from enforcer.kafka.guard.guard import unsupported
+from enforcer.kafka.guard.protected import unsupported
 from enforcer.kafka.mutations.mutation import costs_of
 from enforcer.wire.kafka import addresses, messages, mutations
 from enforcer.wire.kafka.codec import patch_throttle
