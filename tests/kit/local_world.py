@@ -73,7 +73,7 @@ class Proxy:
         self.local = LocalDecisions(world.timeline, subjects_max=100, tail_max=100_000)
         self.alive = Alive(name)
         self.questions: dict[str, int] = {}
-        self.asked = self.at_once = self.refused = 0
+        self.asked = self.at_once = 0
         self.on = True
         self._numbers = count()
         self._quota = world.timeline.at(T0).mutation_quota_of_subject(SUBJECT)
@@ -161,7 +161,6 @@ class Proxy:
             self.world.after(DEADLINE_MS, lambda: self._deadline(name))
         else:
             self.at_once += 1
-            self.refused += answer.between
             event.ts, event.charged = answer.ts, answer.outcome == "allow"
             if event.charged:
                 self.world.admit(self.place.count)

@@ -113,7 +113,7 @@ class LocalDecisions:
         if request.dry_run:
             charged = []
         self._append(subject, quota, OwnEvent(request.id, subject.ts, Kind.CHARGE, charged), tokens, charged)
-        return Answer(OUTCOMES[outcome], names, wait_ms, tokens, subject.ts, between)
+        return Answer(OUTCOMES[outcome], names, wait_ms, tokens, subject.ts)
 
     def surely_admits(self, name: str) -> bool:
         """Whether any request of a subject is admitted that costs nothing, whatever it names; no: perhaps."""

@@ -165,7 +165,6 @@ class Answer(NamedTuple):
         throttle_time_ms: how long its subject must wait.
         tokens: balance afterwards.
         ts: time that the event must carry, ms.
-        between: refused though the law would have admitted it: nobody answers our questions.
     """
 
     outcome: str
@@ -173,7 +172,6 @@ class Answer(NamedTuple):
     throttle_time_ms: int
     tokens: float
     ts: int
-    between: bool
 
     def decided(self) -> dict[str, Any]:
         """The field `decided` of the event."""

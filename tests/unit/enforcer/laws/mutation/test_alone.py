@@ -92,7 +92,7 @@ class Alone:
             self.local.asked(*own)
         else:
             answer = self.local.decide(limit, *own)
-            assert answer is not None and not answer.between and answer.ts == event["ts"]
+            assert answer is not None and not self.local.counts.between and answer.ts == event["ts"]
             self.answers[event["id"]] = event["decided"] = answer.decided()
         self.topic.append(event)
 

@@ -69,7 +69,7 @@ def test_a_statement_on_which_a_folded_event_says_nothing_any_more_is_taken() ->
         assert local.counts.passed_over == 0
         assert local.decide(
             quota_of(PolicyTimeline(INITIAL), T0), *own("d", said.at, {"x": 1}, dry=True)
-        ) == Answer("allow", (), 0, 3.0, said.at, False)
+        ) == Answer("allow", (), 0, 3.0, said.at)
 
 
 def test_a_statement_of_before_is_passed_over_though_what_was_folded_fills_the_bucket() -> None:
