@@ -251,9 +251,7 @@ class PolicySet:
 
     __slots__ = ("__weakref__", "_of_request", "_of_subject", "at", "entries", "tracks", "version", "written")
 
-    def __init__(
-        self, written: Mapping[str, Any] | None = None, version: int = 1, at: float = inf
-    ) -> None:
+    def __init__(self, written: Mapping[str, Any] | None = None, version: int = 1, at: float = inf) -> None:
         self.written: Mapping[str, Any] = {} if written is None else written
         self.at = at
         self.entries = _in_force(self.written, at)
@@ -304,9 +302,11 @@ class PolicySet:
         return None
 
 
-def concerns_any(path: str) -> bool:
-    """Whether an entry that a subject of mutations may depend on is no single subject's own."""
-    return DEFAULT_NAME in path or path == Section.MODE
+def paths_of(subject: str) -> set[str]:
+    """The entries that what limits a subject of mutations may depend on."""
+    user, comma, client = subject.partition(",")
+    own = (subject, f"{user},client-id={DEFAULT_NAME}", f"user={DEFAULT_NAME},{client}")[: 3 if comma else 1]
+    return {*(f"quotas[{name}]" for name in own), _DEFAULT_BOTH, _DEFAULT_USER, _DEFAULT_CLIENT, Section.MODE}
 
 
 def raised_until(value: Any) -> int | None:

@@ -18,7 +18,7 @@ from typing import Final
 
 from streaming.laws.mutation.law import PERMISSIVE, STRICT, charge_bucket
 from streaming.laws.mutation.rates import FULL, refill
-from streaming.policy.policy_set import Algorithm, MutationQuota, concerns_any
+from streaming.policy.policy_set import Algorithm, MutationQuota, paths_of
 from streaming.policy.timeline import PolicyTimeline
 
 SHORT: Final = 64
@@ -116,9 +116,8 @@ def settle(balance: Balance, subject: str, upto: int, timeline: PolicyTimeline, 
     A bucket that was full at a change stays full, whatever its burst becomes, and one that had no quota, or
     another algorithm, starts afresh. Other changes leave it alone.
     """
-    own = f"quotas[{subject}]"
-    times = {ts for ts, path in timeline.changed(balance.at, upto) if path == own or concerns_any(path)}
-    for change in sorted(times):
+    own, changes = paths_of(subject), timeline.changed(balance.at, upto)
+    for change in sorted({ts for ts, path in changes if path in own}):
         before = timeline.at(change - 1).mutation_quota_of_subject(subject)
         after = timeline.at(change).mutation_quota_of_subject(subject)
         if before is not None and _is_bucket(before) and _is_bucket(after):

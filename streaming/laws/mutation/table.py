@@ -34,7 +34,6 @@ from streaming.laws.mutation.statements import (
     waiting_of,
     waits,
 )
-from streaming.policy.policy_set import concerns_any
 from streaming.policy.timeline import PolicyTimeline
 from streaming.state.blob_store import BlobStore
 from streaming.state.cold_rows import ColdRows
@@ -48,6 +47,8 @@ LOOK_MS: Final = 5_000
 """How often, in event time, all rows are looked through for what must be said again."""
 FORM: Final = DecisionForm(type=ADMISSION, subject=("subject",))
 NO_RING: Final[Doubles] = np.empty(0)
+_FOR_ALL: Final = ("", *DEFAULTS)
+"""Entries that any row may depend on, as `_own_rows` names them."""
 Change = tuple[int, str]
 """When an entry of the policies was changed, ms, and its path."""
 
@@ -189,9 +190,14 @@ class MutationTable(SubjectTable, LawState):
         settled for all, so that the timeline may forget them.
         """
         changes = timeline.changed(-1, horizon)
-        self._take_in(_own_rows(changes).unique())
+        entries = _own_rows(changes)
+        self._take_in(entries.unique())
+        if any("<default>" in path for _, path in changes):
+            self._put(self.cold.take_where(lambda columns: _are_half_of(columns[SUBJECT], entries)))
         self._settle(np.arange(len(self)), self.names, changes, timeline)
-        common = [(ts, path) for ts, path in changes if concerns_any(path)]
+        common = [
+            change for change, entry in zip(changes, entries.to_pylist(), strict=True) if entry in _FOR_ALL
+        ]
         if common:
             self.cold.rewrite(lambda columns: _settled(columns, common, timeline))
         quotas = quotas_of(timeline.at(horizon))
@@ -350,11 +356,21 @@ def _times_for(names: pa.Array, changes: Sequence[Change]) -> list[int]:
     times = {ts for ts, _ in changes}
     if len(times) < MAX_CACHED // 2:
         return sorted(times)
-    of_user = pc.replace_substring_regex(names, ",[^,]*$", ",client-id=<default>")
-    of_client = pc.replace_substring_regex(names, "^[^,]*,", "user=<default>,")
-    entries = pa.concat_arrays([names, of_user, of_client, pa.array(["", *DEFAULTS])])
+    entries = pa.concat_arrays([names, *_halves(names), pa.array(_FOR_ALL)])
     concern = places_in(entries, _own_rows(changes)) >= 0
     return sorted({ts for (ts, _), theirs in zip(changes, concern, strict=True) if theirs})
+
+
+def _halves(names: pa.Array) -> list[pa.Array]:
+    """Of rows the entries for all clients of each one's user, and for its client-id of all users."""
+    of_user = pc.replace_substring_regex(names, ",[^,]*$", ",client-id=<default>")
+    return [of_user, pc.replace_substring_regex(names, "^[^,]*,", "user=<default>,")]
+
+
+def _are_half_of(names: pa.Array, entries: pa.Array) -> Flags:
+    """Whether one of the two of each row is among these."""
+    of_user, of_client = (places_in(entries, half) >= 0 for half in _halves(names))
+    return of_user | of_client
 
 
 def _settled(

@@ -10,7 +10,8 @@ from enforcer.laws.mutation.local_decisions import LocalDecisions
 from enforcer.laws.mutation.request import Answer
 from enforcer.laws.mutation.subject import SAID_MS
 from streaming.laws.mutation.statements import LISTED_MS
-from streaming.policy.timeline import PolicyTimeline
+from streaming.policy.policy_set import PolicySet
+from streaming.policy.timeline import MAX_CACHED_SETS, PolicyTimeline
 
 
 def test_what_a_timeline_forgets_is_settled_before() -> None:
@@ -30,6 +31,23 @@ def test_what_a_timeline_forgets_is_settled_before() -> None:
     assert len(local._subjects) == 1
     assert (local.tail, local.counts.folded) == (0, 1)
     assert told(ask(local, "e2", 62_000, 0))[3] == 100.0
+
+
+def test_changes_for_others_clients_cost_a_subject_no_policies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of more sets than are kept each subject had all made anew, where each is a copy of all entries."""
+    timeline, build, made = PolicyTimeline(INITIAL), PolicyTimeline._build, list[int]()
+    local = LocalDecisions(timeline, subjects_max=10, tail_max=100)
+    ask(local, "e1", 0, 12)
+    for number in range(2 * MAX_CACHED_SETS):
+        timeline.apply(f"quotas[user=u{number},client-id=<default>]", quota(1), T0 + 1000 + number)
+
+    def counted(self: PolicyTimeline, changes: int) -> PolicySet:
+        made.extend([changes] if self is timeline else [])
+        return build(self, changes)
+
+    monkeypatch.setattr(PolicyTimeline, "_build", counted)
+    assert told(ask(local, "e2", 5000, 1))[3] == 19.0
+    assert made == [2 * MAX_CACHED_SETS]
 
 
 def test_the_tail_has_a_bound() -> None:

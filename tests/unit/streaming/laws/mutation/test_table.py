@@ -12,7 +12,7 @@ from property_kit import tries
 from streaming.contract.errors import StateError
 from streaming.laws.mutation import table as mutation_table
 from streaming.laws.mutation.limits import DEFAULTS, Quotas, quotas_of
-from streaming.policy.policy_set import PolicySet
+from streaming.policy.policy_set import PolicySet, paths_of
 from streaming.policy.timeline import PolicyTimeline
 from streaming.state.body import decode
 from streaming.state.cold_rows import ColdRows, Columns
@@ -83,7 +83,7 @@ def test_resting_subjects_leave_when_they_say_nothing() -> None:
 
 
 @pytest.mark.usefixtures("restless")
-@pytest.mark.parametrize("path", ["quotas[user=bob]", EVERYBODY])
+@pytest.mark.parametrize("path", ["quotas[user=bob]", "quotas[user=bob,client-id=<default>]", EVERYBODY])
 def test_a_change_of_policy_is_settled_for_resting_rows_before_it_is_forgotten(path: str) -> None:
     """Full at a change means full after it, although the row was read long after the change was forgotten."""
     shard = Shard({path: quota(1, 100)}, replay=False, blobs=MemoryBlobStore())
@@ -97,17 +97,36 @@ def test_a_change_of_policy_is_settled_for_resting_rows_before_it_is_forgotten(p
     assert decision["tokens"] == 1_999_999.0
 
 
-@pytest.mark.usefixtures("restless")
-def test_only_rows_that_are_said_again_are_taken_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Copies that a row left behind, as old as they are, do not have it moved at each look."""
-    cold, laid = mutation_table.ColdRows, list[int]()
-    add = cold.add
+@pytest.fixture
+def laid(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many rows were laid to rest each time."""
+    add, counts = ColdRows.add, list[int]()
 
     def counted(self: ColdRows, columns: Columns) -> None:
-        laid.append(len(columns["subject"]))
+        counts.append(len(columns["subject"]))
         add(self, columns)
 
-    monkeypatch.setattr(cold, "add", counted)
+    monkeypatch.setattr(ColdRows, "add", counted)
+    return counts
+
+
+@pytest.mark.usefixtures("restless")
+def test_a_change_for_the_clients_of_one_user_moves_no_row_of_others(
+    laid: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each minute with such a change all that rests was written anew."""
+    monkeypatch.setattr(ColdRows, "rewrite", lambda *_: pytest.fail("all is written anew"))
+    everybody = "quotas[user=<default>,client-id=<default>]"
+    shard = Shard({everybody: quota(0.001, 1000)}, replay=False, blobs=MemoryBlobStore())
+    shard.step([request(f"{user} asks", 0, 500, user=user) for user in ("alice", "bob", "carol")])
+    shard.step([policy(1000, "quotas[user=alice,client-id=<default>]", quota(1, 2000))])
+    shard.step([request("sweep", 400_000, 1, user="dave")])
+    assert laid == [3, 2] and cold_rows(shard) == 4
+
+
+@pytest.mark.usefixtures("restless")
+def test_only_rows_that_are_said_again_are_taken_out(laid: list[int]) -> None:
+    """Copies that a row left behind, as old as they are, do not have it moved at each look."""
     shard = Shard({EVERYBODY: quota(0.001, 1)}, replay=False, blobs=MemoryBlobStore())
     debtors, said = [f"u{number}" for number in range(40)], list[Event]()
     for at_ms, users in ((0, debtors), (25_000, debtors[:15]), (31_000, ["new"])):
@@ -153,7 +172,9 @@ def test_no_change_is_passed_over_that_concerns_a_row() -> None:
         row = row_names(pa.array([subject]))
         limited = [quotas_of(timeline.at(ts)).of(row)[0] for ts in range(len(changes) + 1)]
         concern = {ts for ts in range(1, len(limited)) if limited[ts] != limited[ts - 1]}
-        assert concern <= set(mutation_table._times_for(row, changes)) < {ts for ts, _ in changes}
+        times = set(mutation_table._times_for(row, changes))
+        assert concern <= times < {ts for ts, _ in changes}
+        assert times == {ts for ts, path in changes if path in paths_of(subject)}, "as enforcers settle"
 
 
 @pytest.mark.usefixtures("restless")
