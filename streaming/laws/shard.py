@@ -322,7 +322,7 @@ def batch_of(
         return None
     return Batch(
         events=events, timeline=timeline, processed_ts=processed_ts, end=end,
-        as_decided=context.as_decided, anew=context.replay and context.candidate is not None,
+        as_decided=context.as_decided, anew=context.candidate is not None,
     )  # fmt: skip
 
 

@@ -53,6 +53,15 @@ def test_all_is_decided_anew_by_its_own_policies_alone() -> None:
     assert [(one["outcome"], one["tokens"]) for one in said(anew)] == [("allow", 9.0)]
 
 
+def test_what_proxies_refused_by_themselves_is_asked_of_it() -> None:
+    """They had told the subject to wait by the policies in force; under any others it stayed refused."""
+    events = [request("a", 0, 5), *(request(name, 10, 10, answered="not_before") for name in "bc")]
+    _, outputs = step("mutation", 0, None, records_of(events), tried(STRICTER))
+    assert [one["outcome"] for one in said(outputs)] == ["allow", "allow", "reject"]
+    _, outputs = step("mutation", 0, None, records_of(events), LIVE)
+    assert [orjson.loads(value)["outcome"] for value in outputs.value] == ["allow", "reject", "reject"]
+
+
 def test_what_cannot_be_used_others_tell_of() -> None:
     """A candidate writes no dead letter."""
     _, outputs = step("mutation", 0, None, records_of([{"type": "nothing"}]), tried(STRICTER))
