@@ -33,6 +33,8 @@ MIN_LIFE_MS: Final = 1000
 REPEAT_MS: Final = 30_000
 """A debt may last for days, and who starts reads back much less (docs/contract.md 3.3)."""
 SEEN: Final = 3
+MAX_ROWS: Final = 65_536
+"""Rows of one shard; beyond it those without a delivery for longest leave first, debts too, ties by name."""
 
 
 def _paid_at(decision: Decision) -> int:
@@ -120,6 +122,8 @@ class DispatchTable(SubjectTable, LawState):
         results = _Results.of(len(at))
         for order, since in stretches(at, batch.timeline):
             self._walk_stretch(deliveries, at, rows, order, since, batch.timeline, results)
+        if not batch.replay:
+            self.bound(MAX_ROWS)
         return _decisions(deliveries, at, results)
 
     def sweep(self, timeline: PolicyTimeline, horizon: int) -> None:
@@ -135,6 +139,7 @@ class DispatchTable(SubjectTable, LawState):
         keep = np.ones(len(self), dtype=np.bool_)
         keep[idle] = self.state["acquired"][idle].any(axis=1)
         self.keep(keep)
+        self.bound(MAX_ROWS)
 
     def rows_of(self, deliveries: Deliveries) -> Integers:
         """The rows of each delivery's broker, topic and subscription; new ones have delivered nothing yet."""
