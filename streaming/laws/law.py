@@ -169,9 +169,15 @@ class LawState(Protocol):
         """What must be said again at `now` (ms, event time), by a law whose own state says what stands."""
         return None
 
-    def stand(self, subjects: pa.Array, now: int, timeline: PolicyTimeline) -> Flags:
-        """Whose decisions stand at `now` (ms, event time), of those whom DecisionForm.standing names."""
-        return np.ones(len(subjects), dtype=np.bool_)
+    def stand(self, subjects: pa.Array, over: Flags, now: int, timeline: PolicyTimeline) -> Flags:
+        """Whose decisions stand at `now` (ms, event time), of those whom DecisionForm.standing names.
+
+        Args:
+            subjects, now: see there.
+            over: whose `DecisionForm.until` has come.
+            timeline: the policies.
+        """
+        return ~over
 
     def take_up(self, notes: Mapping[str, bytes], blobs: BlobStore | None) -> None:
         """Take up what `leave` left, before anything else; most laws leave nothing beside their columns.
@@ -258,7 +264,8 @@ class DecisionForm:
         receiver: the field that names the one enforcer whom a decision is for; empty: it is for all.
         timely: receivers go by the one that comes last, whatever time it is of, so one whose life time is
             over is not written (docs/contract.md 1). Others answer an event, and their times are looked at.
-        until: event time (ms) from which a decision says nothing any more, if nothing newer comes.
+        until: event time (ms) from which a decision says nothing any more, if nothing newer comes, and
+            `LawState.stand` does not say otherwise.
         repeat_ms: how often one that stands is said again, event time; 0: at a quarter of its life time.
     """
 

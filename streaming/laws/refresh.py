@@ -97,32 +97,40 @@ class Refresh:
         if len(self) > MAX_STANDING or self._rows["value"].nbytes > STANDING_BYTES:
             self._rows = _newest(self._rows)
 
-    def repeats(self, now: int, stand: Callable[[pa.Array], Flags] | None = None) -> DecisionTexts | None:
+    def repeats(
+        self, now: int, stand: Callable[[pa.Array, Flags], Flags] = lambda _, over: ~over
+    ) -> DecisionTexts | None:
         """What must be said again at `now` (event time, ms), and counts as of it; what has ended leaves.
 
         Args:
             now: see there.
-            stand: tells whose decisions still do; asked of those that are due; None: all.
+            stand: tells whose decisions still do, of those that are due or whose `until`, as it is told, has
+                come; those of the latter that do are asked for again a repeat later.
         """
         if not len(self):
             return None
-        self._rows = self._rows.filter(pc.greater(self._rows["until"], now))
+        over = self._rows["until"].to_numpy() <= now
+        asked = self._due(now) | over
+        if asked.any():
+            stands = np.ones(len(self), dtype=np.bool_)
+            keys = self._rows["key"].filter(pa.array(asked)).combine_chunks()
+            stands[asked] = stand(keys, over[asked])
+            self._put("until", over & stands, now + self._form.repeat_ms)
+            self._rows = self._rows.filter(pa.array(stands))
         due = self._due(now)
-        if stand is not None and due.any():
-            ended = due.copy()
-            ended[due] = ~stand(self._rows["key"].filter(pa.array(due)).combine_chunks())
-            self._rows = self._rows.filter(pa.array(~ended))
-            due = self._due(now)
         if not due.any():
             return None
-        written = self._rows["written"].to_numpy()
-        place = self._rows.schema.get_field_index("written")
-        self._rows = self._rows.set_column(place, "written", pa.array(np.where(due, now, written)))
+        self._put("written", due, now)
         again = [
             (0, {**orjson.loads(value), "repeat": True})
             for value in self._rows["value"].filter(pa.array(due)).to_pylist()
         ]
         return replace(self._form.columns(again), times=[now] * len(again))
+
+    def _put(self, name: str, which: Flags, value: int) -> None:
+        """Write a number into a column of some rows."""
+        column = pa.array(np.where(which, value, self._rows[name].to_numpy()))
+        self._rows = self._rows.set_column(self._rows.schema.get_field_index(name), name, column)
 
     def _due(self, now: int) -> Flags:
         every = self._form.repeat_ms or self._rows["ttl"].to_numpy() // REPEAT_PARTS

@@ -120,7 +120,7 @@ class ConcurrencyTable(SubjectTable, LawState):
         self.keep(keep)
         self.bound(MAX_PARTITIONS)
 
-    def stand(self, subjects: pa.Array, now: int, timeline: PolicyTimeline) -> Flags:
+    def stand(self, subjects: pa.Array, over: Flags, now: int, timeline: PolicyTimeline) -> Flags:
         """Those that are sampled, under the policy that they were learned under."""
         rows = self.rows(subjects)
         stands: Flags = rows >= 0

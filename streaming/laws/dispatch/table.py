@@ -6,6 +6,7 @@ broker are in its shard: the broker is the routing key of its deliveries.
 
 from dataclasses import dataclass
 from typing import Final, Self
+from urllib.parse import unquote
 
 import numpy as np
 import orjson
@@ -140,6 +141,26 @@ class DispatchTable(SubjectTable, LawState):
         keep[idle] = self.state["acquired"][idle].any(axis=1)
         self.keep(keep)
         self.bound(MAX_ROWS)
+
+    def stand(self, subjects: pa.Array, over: Flags, now: int, timeline: PolicyTimeline) -> Flags:
+        """Those whose counters are not paid off: later than their decision said where a rate was lowered.
+
+        A counter that another delivery has moved since is that one's to tell.
+        """
+        stands = ~over
+        if not over.any() or not len(self):
+            return stands
+        levels = [list(map(unquote, key.split(" "))) for key in subjects.filter(pa.array(over)).to_pylist()]
+        names = [orjson.dumps(own[: level + 1]).decode() for own in levels for level in range(len(LEVELS))]
+        rows, owing = self.rows(pa.array(names, pa.string())), DispatchTable()
+        # Apart: what is decided next is of a time before now, maybe.
+        every = owing.append(pa.array(names, pa.string()), self.state[rows])
+        owing.settle(every, now, timeline)
+        owing._roll(every, timeline, now)
+        known, last = (rows != NONE).reshape(-1, len(LEVELS)), owing.state["last"].reshape(-1, len(LEVELS))
+        owes = owing.state["acquired"].any(axis=1).reshape(-1, len(LEVELS)) & known
+        stands[over] = (owes & known[:, -1:] & (last == last[:, -1:])).any(axis=1)
+        return stands
 
     def rows_of(self, deliveries: Deliveries) -> Integers:
         """The rows of each delivery's broker, topic and subscription; new ones have delivered nothing yet."""

@@ -6,7 +6,8 @@ import numpy as np
 import orjson
 import pyarrow as pa
 import pytest
-from law_kit import T0, records_of
+from event_kit import delivery, tick
+from law_kit import T0, policy, records_of
 
 from streaming.contract.decisions import RECORD_BYTES_MAX
 from streaming.laws import refresh
@@ -111,6 +112,39 @@ def test_a_debt_is_repeated_each_half_minute_until_it_is_paid() -> None:
     assert len(held) == 0
 
 
+RATES = "namespaces.acme/orders"
+
+
+def rate(level: str, msgs: int) -> dict[str, Any]:
+    return {level: {"dispatchThrottlingRateInMsg": msgs}}
+
+
+def test_a_debt_is_repeated_as_long_as_a_lower_rate_takes_to_pay_it() -> None:
+    """Its decision says 40 s, of which the change makes 400: who started then delivered a period too much."""
+    live = StepContext(initial={RATES: rate("subscriptionDispatchRate", 10)}, processed_ts=T0, fail_fast=True)
+    events = [delivery(0, 400), policy(1000, RATES, rate("subscriptionDispatchRate", 1))]
+    body, outputs = step("dispatch", 0, None, records_of(events), live)
+    assert orjson.loads(outputs.value[0])["ttl_ms"] == 40_000
+    said = list[int]()
+    for at_ms in (30_000, 60_000, 89_999, 90_000, 390_000, 420_000):
+        body, outputs = step("dispatch", 0, body, records_of([tick(at_ms)]), live)
+        said.append(len(outputs.value))
+    assert said == [1, 1, 0, 1, 1, 0]
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_counter_that_others_move_keeps_no_older_decision_up(others: int) -> None:
+    """It is told by theirs: where somebody always delivers, what was paid long ago was repeated for ever."""
+    live = StepContext(initial={RATES: rate("dispatchRate", 10)}, processed_ts=T0, fail_fast=True)
+    events = [delivery(0, 400), policy(1000, RATES, rate("dispatchRate", 1))]
+    body, _ = step("dispatch", 0, None, records_of(events), live)
+    events = [delivery(20_000, 1, subscription="other")] * others
+    body, _ = step("dispatch", 0, body, records_of([*events, tick(30_000)]), live)
+    _, outputs = step("dispatch", 0, body, records_of([tick(60_000)]), live)
+    said = [orjson.loads(value)["subscription"] for value in outputs.value]
+    assert said == (["other"] if others else ["sub1"])
+
+
 def test_a_debt_lasts_from_when_it_was_applied() -> None:
     """That of a late delivery begins later than its own time."""
     held = held_of(DISPATCH, debt(1000, 40_000, applied_ts=21_000), now=21_000)
@@ -139,7 +173,8 @@ def test_what_its_law_says_does_not_stand_leaves_when_it_is_due() -> None:
     note(held, LIMIT, limit("c", 1), limit("d", 1), now=1)
     asked: list[str] = []
 
-    def stand(subjects: pa.Array) -> Any:
+    def stand(subjects: pa.Array, over: Any) -> Any:
+        assert not over.any()
         asked.extend(subjects.to_pylist())
         return np.array([name not in "ac" for name in subjects.to_pylist()])
 

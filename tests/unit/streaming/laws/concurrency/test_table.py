@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from broker_law_kit import NOW, T0, Event, fold, limit_policy, replay, through_bytes, timeline_of
@@ -157,7 +158,8 @@ def test_a_week_without_a_sample_starts_a_partition_afresh(swept: bool) -> None:
 
 
 def stands(table: ConcurrencyTable, at_ms: int, timeline: PolicyTimeline, *partitions: str) -> list[bool]:
-    found: list[bool] = table.stand(pa.array(partitions, pa.string()), T0 + at_ms, timeline).tolist()
+    names, over = pa.array(partitions, pa.string()), np.zeros(len(partitions), dtype=np.bool_)
+    found: list[bool] = table.stand(names, over, T0 + at_ms, timeline).tolist()
     return found
 
 
