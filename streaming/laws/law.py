@@ -165,7 +165,7 @@ class LawState(Protocol):
         """The time (ms, at most `horizon`) before which no policy is needed any more."""
         return horizon
 
-    def repeats(self, now: int) -> Decided | None:
+    def repeats(self, now: int, timeline: PolicyTimeline) -> Decided | None:
         """What must be said again at `now` (ms, event time), by a law whose own state says what stands."""
         return None
 

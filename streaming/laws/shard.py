@@ -202,7 +202,7 @@ def _advance(
         # Nothing of it stands for anybody, so that nothing is said again.
         after[_CANDIDATE] = context.candidate.digest
     elif not context.replay:
-        outputs.add(None if present.behind else table.repeats(newest))
+        outputs.add(None if present.behind else table.repeats(newest, timeline))
         if law.decision.standing:
             refresh = Refresh(law.decision, notes.get("standing"))
             if decided is not None:

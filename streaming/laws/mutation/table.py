@@ -121,15 +121,19 @@ class MutationTable(SubjectTable, LawState):
         looked = {_LOOKED: b"%d" % self.looked}
         return looked | ({COLD: self.cold.to_bytes()} if self.cold.used else {})
 
-    def repeats(self, now: int) -> DecisionTexts | None:
-        """The newest admissions of subjects that have been in debt for REPEAT_MS since it was said."""
+    def repeats(self, now: int, timeline: PolicyTimeline) -> DecisionTexts | None:
+        """The newest admissions of subjects with a quota, in debt for REPEAT_MS since it was said."""
         if now - self.looked < LOOK_MS:
             return None
         self.looked = now
         self._put(self.cold.take_where(lambda rows: due(rows["said"], rows["said_at"].to_numpy(), now)))
         rows = np.flatnonzero(due(self.said, self.state["said_at"], now))
+        if not len(rows):
+            return None
         texts = self.said.take(pa.array(rows)).to_pylist()
-        repeated = [again(text, now) for text in texts]
+        number = quotas_of(timeline.at(now)).of(self.names.take(pa.array(rows)))
+        limited = (number != NOTHING).tolist()
+        repeated = [again(text, now) if owes else None for text, owes in zip(texts, limited, strict=True)]
         paid = [text if said else None for text, said in zip(texts, repeated, strict=True)]
         self._note(rows, pa.array(paid, pa.binary()), now)
         stated = [(0, said) for said in repeated if said]

@@ -123,7 +123,7 @@ class SharesTable(LawState):
         """
         return min(horizon, int(self._state.groups.end.min(initial=horizon)))
 
-    def repeats(self, now: int) -> DecisionRows | None:
+    def repeats(self, now: int, timeline: PolicyTimeline) -> DecisionRows | None:
         """The shares that must be said again at `now` (ms, event time), as they were first written."""
         groups = self._state.groups
         stands = groups.told_end > 0

@@ -215,6 +215,14 @@ def test_debts_are_said_again_while_they_last(shard: Shard) -> None:
     assert shard.step([tick(9 * REPEAT_MS)]) == []
 
 
+def test_a_debt_whose_quota_was_removed_is_not_said_again(shard: Shard) -> None:
+    """It was for up to six minutes: whoever looked saw somebody in debt without a limit."""
+    (decision,) = shard.step([own(request("a", 0, 9000))])
+    assert shard.step([tick(REPEAT_MS)]) == [decision | {"repeat": True}]
+    (path,) = BUCKET
+    assert shard.step([policy(REPEAT_MS + 1, path, None), tick(2 * REPEAT_MS)]) == []
+
+
 def test_a_long_admission_is_said_again_without_its_names(shard: Shard) -> None:
     """State must not grow with what clients call their topics."""
     items = [{"name": f"{number}-{'x' * SAID_BYTES}", "mutations": 450} for number in range(2)]

@@ -54,7 +54,7 @@ def test_the_accelerator_decides_what_the_reference_decides(
         assert written(table, events[start:stop], timeline, end=ends) == rows
         assert table.stale_reports == model.stale_reports
         newest = max([newest, *(entry.event.at for entry in entries)])
-        again = table.repeats(newest)
+        again = table.repeats(newest, timeline)
         values = [] if again is None else again.column("value").to_pylist()
         assert sorted(values) == model.repeats(expected, newest)
         if again is not None:
@@ -126,7 +126,7 @@ def test_a_tick_that_changes_nothing_keeps_the_columns() -> None:
     table.fold(batch([event], timeline, end=False))
     before = table.columns()
     table.fold(batch([tick(1)], timeline, end=False))
-    assert table.repeats(T0 + 1) is None
+    assert table.repeats(T0 + 1, timeline) is None
     assert table.columns() is before
 
 
@@ -136,9 +136,9 @@ def test_a_group_that_is_not_known_any_more_is_not_said_again() -> None:
     table = SharesTable()
     event = report(0, "b", {"rg1": {"publishedMsg": 1}})
     table.fold(batch([event, tick(60_000)], timeline, end=False))
-    assert table.repeats(T0 + 60_000) is None
-    again = table.repeats(T0 + 120_000)
+    assert table.repeats(T0 + 60_000, timeline) is None
+    again = table.repeats(T0 + 120_000, timeline)
     assert again is not None and again.column("key").to_pylist() == ["rg1/b"]
     timeline.apply("resourcegroups.rg1", None, T0 + 130_000)
     table.fold(batch([tick(200_000)], timeline, end=False))
-    assert table.repeats(T0 + 10**9) is None
+    assert table.repeats(T0 + 10**9, timeline) is None
