@@ -8,8 +8,8 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from enforcer.kafka.part import Behind
-from enforcer.wire.kafka.frames import LENGTH, LENGTH_BYTES, SHARE_FETCH, BadFrame, Frame, parse_header
-from enforcer.wire.kafka.traffic import ShareAsked, share_error, sharing
+from enforcer.wire.kafka.frames import LENGTH, LENGTH_BYTES, SHARE_FETCH, BadFrame, parse_header
+from enforcer.wire.kafka.traffic import ShareAsked, sharing
 
 SHARE_TOPICS_MAX: Final = 1_000
 """Topics of a session that are remembered."""
@@ -151,7 +151,7 @@ class ShareSession:
             self._heard = True
             if topic not in self.topics:
                 self._add(topic, ())
-                self.changes += 1
+                self.changes += topic in self.topics
 
     def overflow(self) -> None:
         """There are more than are remembered."""
@@ -198,16 +198,16 @@ class Asking(NamedTuple):
     number: int = 0
     ends: Callable[[], object] | None = None
 
-    def hear(self, response: Frame, version: int) -> None:
-        """This is the broker's answer.
-
-        Raises:
-            BadFrame: it cannot be read.
-        """
-        if self.number and not share_error(response, version):
+    def hear(self, error: int) -> None:
+        """The broker has answered, with this error of the whole request, or 0."""
+        if self.number and not error:
             self.session.accept(self.number)
             if self.ends is not None and not self.session.topics:
                 self.ends()
+
+
+OUTSIDE: Final = Asking(ShareSession(overflown=True))
+"""A request outside of sessions."""
 
 
 class ShareSessions:

@@ -7,6 +7,8 @@ from typing import Any, TypeVar, cast
 import orjson
 from clock_kit import Waiter
 from context_kit import context, read
+from kafka.protocol.consumer import FetchRequest
+from kafka_kit import decode
 from message_kit import Record
 from traffic_kit import batch, fetch_request, fetch_response, produce
 
@@ -23,6 +25,7 @@ from enforcer.laws.shares.meter import Meter
 from enforcer.laws.shares.topic_accounts import TopicAccounts
 from enforcer.laws.shares.usage import UsageReports
 from enforcer.wire.kafka.frames import FETCH, RequestHeader
+from enforcer.wire.kafka.traffic import fetching
 from streaming.columns.json_rows import objects
 from streaming.columns.packed import unpack
 from streaming.columns.records import Records
@@ -375,3 +378,18 @@ class Line(Waiter):
         admitted = self.produce(count, user=user)
         assert admitted is not None
         return admitted.told_ms
+
+
+def sessions(
+    line: Line, version: int, topics: Mapping[str, int], epoch: int, answer: bytes = b"", **more: Any
+) -> int:
+    """max_bytes of a Fetch request as it is forwarded; the broker answers so, or with nothing."""
+    frame, header = fetch_request(version, topics, max_bytes=50_000_000, epoch=epoch, **more)
+    admitted = line.connection_meter.fetch(frame, header, "bob")
+    assert admitted is not None
+    sent, limit = admitted
+    assert len(sent) == len(frame) and limit == fetching(sent, header).limit_bytes
+    meter, response = line.connection_meter, answer or fetch_response(version, {})
+    whole(meter.fetched(response, header, "bob", limit, meter.asking))
+    decode(FetchRequest, version, sent)
+    return fetching(sent, header).limit_bytes

@@ -25,6 +25,7 @@ from enforcer.kafka.share_sessions import RECORDS_MAX, ShareSession, ShareSessio
 from enforcer.wire.kafka.frames import BadFrame, Reason, RequestHeader
 from enforcer.wire.kafka.traffic import (
     ShareAsked,
+    share_error,
     shared,
     sharing,
     with_share,
@@ -97,7 +98,7 @@ class ShareFetches:
         cut = plan.cut
 
         def hear(response: bytes) -> bytes:
-            asking.hear(response, header.api_version)
+            asking.hear(share_error(response, header.api_version))
             return response if cut is None else cut(response)
 
         return Plan(plan.frame, hear)

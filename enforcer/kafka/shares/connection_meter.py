@@ -10,7 +10,7 @@ from enforcer.core.lines import Pause
 from enforcer.core.metrics import Metrics
 from enforcer.kafka.dispatch.fetch_responses import answer_of, changed
 from enforcer.kafka.names import LookUp, NameResolver
-from enforcer.kafka.share_sessions import SHARE_TOPICS_MAX, ShareSession
+from enforcer.kafka.share_sessions import OUTSIDE, SHARE_TOPICS_MAX, Asking, ShareSession
 from enforcer.kafka.shares.frame_meter import FETCH_SLICE_MS, FrameMeter
 from enforcer.laws.shares.line_up import LineUp
 from enforcer.laws.shares.topic_accounts import Bill, ChargeResult
@@ -23,6 +23,7 @@ from enforcer.wire.kafka.traffic import (
     Part,
     TopicUse,
     fetch_session,
+    fetch_told,
     fetched_in_steps,
     fetching,
     with_limit,
@@ -78,6 +79,9 @@ class ConnectionMeter:
         self._session: dict[bytes, None] = {}
         self._fetched, self._begun = ShareSession(), frames.meter.begun
         self._session_ids = False
+        self._seen: tuple[ShareSession, int, int, bool] | None = None
+        self.asking = OUTSIDE
+        """The request of a session that was asked about last."""
         # Topics that were in no request that was read, and have brought something.
         self._unnamed: list[bytes] = []
         self._accounts: set[Account] = set()
@@ -167,7 +171,7 @@ class ConnectionMeter:
         return (frame, 0) if limit is None else (with_limit(frame, asked, limit), limit)
 
     def fetched(
-        self, response: Frame, header: RequestHeader, user: str, limit: int = 0
+        self, response: Frame, header: RequestHeader, user: str, limit: int = 0, asking: Asking = OUTSIDE
     ) -> Generator[None, None, tuple[Frame, int]]:
         """Charge a Fetch response; it halts after so many parts of a large one, since others wait.
 
@@ -179,6 +183,7 @@ class ConnectionMeter:
             header: of its request.
             user: Kafka principal.
             limit: what `fetch` said that it may bring.
+            asking: `asking` as it was then.
 
         Returns:
             The response as the client gets it, and the throttle time for it, ms, 0 for none.
@@ -187,11 +192,16 @@ class ConnectionMeter:
             BadFrame: it cannot be read.
         """
         version = header.api_version
+        if asking.number:
+            error, _ = fetch_told(response, version)
+            asking.hear(error)
         if 0 < limit < len(response) <= limit + _HEADS_MAX_BYTES:
             response = whole_batches(response, version)
         passed: list[TopicUse] = []
         if self._meter.grouped:
             yield from fetched_in_steps(response, version, passed)
+            # It may have begun before anything was metered: then what comes tells its topics.
+            asking.session.learn(use.topic for use in passed)
         bill = self._frames.fetched(response, passed, header, user)
         now_ms = self._steady_ms()
         debt = self._line_up.fetched(bill.owed, now_ms)
@@ -238,21 +248,31 @@ class ConnectionMeter:
     def _note_session(self, frame: bytes, header: RequestHeader, asked: FetchSummary, ids: bool) -> None:
         if self._begun != self._meter.begun:
             # It has gone on unread.
-            self._fetched, self._session, self._begun = ShareSession(), {}, self._meter.begun
-        its, before = self._fetched, self._fetched.changes
-        if asked.epoch >= 0:
-            try:
-                its.note(*fetch_session(frame, header))
-            except TooManyRows:
-                # What it forgets of so many is not kept up.
-                its.note(asked.epoch, [(topic, ()) for topic in asked.topics], ())
-                its.overflow()
-            if its.changes == before:
-                return
-            # Believed at once: what comes in a debt is emptied, whatever topics it is of.
-            its.accept(its.number)
-        topics = its.topics if asked.epoch >= 0 else asked.topics[:SHARE_TOPICS_MAX]
-        self._session, self._found_by, self._session_ids = dict.fromkeys(topics), None, ids
+            self._fetched, self._begun = ShareSession(), self._meter.begun
+        if asked.epoch < 0:
+            self.asking = OUTSIDE
+            self._look_for(asked.topics[:SHARE_TOPICS_MAX], ids)
+            return
+        its = self._fetched
+        try:
+            its.note(*fetch_session(frame, header))
+        except TooManyRows:
+            # What it forgets of so many is not kept up.
+            its.note(asked.epoch, [(topic, ()) for topic in asked.topics], ())
+            its.overflow()
+        self.asking = Asking(its, its.number)
+        self._use(its, ids)
+
+    def _use(self, session: ShareSession, ids: bool) -> None:
+        """This session asks: its topics are those that accounts are looked for."""
+        seen = session, session.changes, session.number, ids
+        if self._seen != seen:
+            self._look_for(session.wanted, ids)
+            self._seen = seen
+
+    def _look_for(self, topics: list[bytes], ids: bool) -> None:
+        self._session, self._session_ids = dict.fromkeys(topics), ids
+        self._found_by = self._seen = None
 
     def _session_accounts(self) -> set[Account]:
         if self._found_by != (found_by := (self._meter.generation, self.naming.answers)):

@@ -155,9 +155,10 @@ class SharesPart(Part):
             self._link.hold(request)
             return False
         request.frame, limit = admitted
+        asking = self._connection_meter.asking
 
         def fetched(slot: Slot, response: bytes) -> bytes | None:
-            return self._read(slot, self._connection_meter.fetched(response, header, user, limit))
+            return self._read(slot, self._connection_meter.fetched(response, header, user, limit, asking))
 
         request.readers.append(fetched)
         return True

@@ -13,12 +13,13 @@ from enforcer.core.lines import Pause
 from enforcer.core.metrics import Metrics
 from enforcer.kafka.names import LookUp
 from enforcer.kafka.part import PART_BYTES_MIN, Behind
-from enforcer.kafka.share_sessions import RECORDS_MAX, Asking, ShareSession, ShareSessions, may_acknowledge
+from enforcer.kafka.share_sessions import RECORDS_MAX, Asking, ShareSessions, may_acknowledge
 from enforcer.kafka.shares.connection_meter import ConnectionMeter
 from enforcer.kafka.shares.frame_meter import FrameMeter
 from enforcer.wire.kafka.frames import Frame, RequestHeader
 from enforcer.wire.kafka.traffic import (
     TopicUse,
+    share_error,
     shared,
     sharing,
     with_share,
@@ -34,11 +35,7 @@ class ShareMeter(ConnectionMeter):
     def __init__(self, frames: FrameMeter, metrics: Metrics, pause: Pause, look_up: LookUp) -> None:
         self._short = _ShortPause(pause)
         super().__init__(frames, metrics, self._short, look_up)
-        self._session_ids = True
         self._sessions = ShareSessions()
-        self.asking = Asking(ShareSession(overflown=True))
-        """The request that was asked about last."""
-        self._seen = self.asking.session, -1, 0
         # Who owes for what has come.
         self._owing: set[Account] = set()
         self._held_since_ms = inf
@@ -66,7 +63,8 @@ class ShareMeter(ConnectionMeter):
             # They have gone on unread.
             self._sessions, self._begun = ShareSessions(), self._meter.begun
         self.asking = self._sessions.of(asked)
-        session = self._use(self.asking.session)
+        session = self.asking.session
+        self._use(session, ids=True)
         if not asked.acquires:
             return self._go(frame)
         if self.deaf:
@@ -109,7 +107,7 @@ class ShareMeter(ConnectionMeter):
         Raises:
             BadFrame: it cannot be read.
         """
-        asking.hear(response, header.api_version)
+        asking.hear(share_error(response, header.api_version))
         passed: list[TopicUse] = []
         if self._meter.grouped:
             passed = [TopicUse(*use[:3]) for use in shared(response, header.api_version)]
@@ -125,15 +123,6 @@ class ShareMeter(ConnectionMeter):
         self._owing = {account for account in charged if account.debt(DISPATCH, now_ms) is not None}
         if wait is not None:
             self._told_ms(wait)
-
-    def _use(self, session: ShareSession) -> ShareSession:
-        """This session asks: its topics are those that accounts are looked for."""
-        seen = session, session.changes, session.number
-        if self._seen != seen:
-            self._seen = seen
-            self._session = dict.fromkeys(session.wanted)
-            self._found_by = None
-        return session
 
     def _go(self, frame: bytes) -> bytes:
         self._held_since_ms = inf

@@ -202,6 +202,9 @@ fetch_session: Final = asked(
 """What a Fetch request changes in its session: the epoch, topics with partitions that it has, or has no more;
 raises BadFrame, TooManyRows where these are very many."""
 
+fetch_told: Final = told(FETCH, "ErrorCode SessionId")
+"""The error of a whole Fetch response, and the session that it is of; raises BadFrame."""
+
 
 def with_limit(frame: bytes, asked: FetchSummary, limit: int) -> bytes:
     """A Fetch request that brings at most so many bytes, and waits for no more than that."""

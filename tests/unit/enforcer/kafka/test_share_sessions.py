@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from share_frames import Waiting, id_of, share_request, share_response
+from share_frames import Waiting, id_of, share_request
 
 from enforcer.kafka.share_sessions import (
     SHARE_NAME_MAX,
@@ -28,7 +28,7 @@ def ask(sessions: ShareSessions, topics: str = "", **fields: Any) -> Asking:
 
 def answer(asking: Asking, error: int = 0) -> ShareSession:
     """It is answered, with nothing."""
-    asking.hear(share_response({}, error=error), 2)
+    asking.hear(error)
     return asking.session
 
 

@@ -1,22 +1,17 @@
 """What a connection is told of its frames, by name and by id, and how much its fetches bring."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import pytest
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka_kit import decode
-from meter_kit import ALICE, GROUPS, POLICIES, TOPIC, Desk, Line, used, whole
+from meter_kit import ALICE, GROUPS, POLICIES, TOPIC, Desk, Line, sessions, used, whole
 from traffic_kit import batch, fetch_request, fetch_response, key_of, produce, produce_response
 
 from enforcer.core import bounds
 from enforcer.kafka.names import ABSENT_MAX, ABSENT_MS
 from enforcer.kafka.part import FETCH_LIMIT_MAX
-from enforcer.kafka.share_sessions import SHARE_TOPICS_MAX
 from enforcer.kafka.shares.connection_meter import LEARN_MAX_BYTES
 from enforcer.wire.kafka.frames import FETCH, RequestHeader
 from enforcer.wire.kafka.messages import ASKED_AT_ONCE
-from enforcer.wire.kafka.traffic import STEP_PARTS, fetching
 from streaming.policy.policy_set import PolicySet
 
 
@@ -222,32 +217,11 @@ def test_a_session_that_began_unread_is_metered_all_the_same(desk: Desk, line: L
     assert used(desk.meter)["rg1"][2] == 9 and desk.meter.unmetered == 0
 
 
-def test_the_table_of_a_session_is_bounded(line: Line) -> None:
-    """Further topics do not make its responses smaller; of very many partitions nobody knows which left."""
-    names = {f"plain-{number}": 1 for number in range(SHARE_TOPICS_MAX)}
-    assert sessions(line, 11, {**names, TOPIC: 1}, epoch=0) == FETCH_LIMIT_MAX
-    assert len(line.connection_meter._session) == SHARE_TOPICS_MAX
-    assert sessions(line, 11, {TOPIC: STEP_PARTS}, epoch=0) == 5_000
-    assert sessions(line, 11, {TOPIC: 1}, epoch=1, forgotten={TOPIC: [0]}) == 5_000
-
-
 def test_a_large_metadata_response_is_not_read(desk: Desk, line: Line) -> None:
     """Its ids are looked up when they are needed."""
     line.connection_meter.described(bytes(LEARN_MAX_BYTES + 1), 12)
     line.connection_meter.described(b"anything", 9)
     assert not desk.frames.names
-
-
-def sessions(line: Line, version: int, topics: Mapping[str, int], epoch: int, **more: Any) -> int:
-    """max_bytes of a Fetch request as it is forwarded."""
-    frame, header = fetch_request(version, topics, max_bytes=50_000_000, epoch=epoch, **more)
-    admitted = line.connection_meter.fetch(frame, header, "bob")
-    assert admitted is not None
-    sent, limit = admitted
-    assert len(sent) == len(frame) and limit == fetching(sent, header).limit_bytes
-    whole(line.connection_meter.fetched(fetch_response(version, {}), header, "bob"))
-    decode(FetchRequest, version, sent)
-    return fetching(sent, header).limit_bytes
 
 
 @pytest.mark.parametrize("version", [4, 11, 12, 16])
@@ -261,15 +235,6 @@ def test_a_fetch_of_a_limited_group_brings_less(desk: Desk, line: Line, version:
         assert sessions(line, version, {"plain": 1}, epoch=2) == 25_000
     # What is read whole is never so much that a few consumers would fill the proxy.
     assert sessions(line, version, {"plain": 1}, epoch=0) == FETCH_LIMIT_MAX
-
-
-@pytest.mark.parametrize("version", [7, 12, 16])
-def test_a_topic_that_a_session_has_no_more_limits_it_no_more(desk: Desk, line: Line, version: int) -> None:
-    """A consumer that pauses a topic, whose group may owe, goes on with the others as they are."""
-    desk.frames.names.update({key_of(TOPIC, True): TOPIC, key_of("plain", True): "plain"})
-    assert sessions(line, version, {TOPIC: 2, "plain": 1}, epoch=0) == 5_000
-    assert sessions(line, version, {}, epoch=1, forgotten={TOPIC: [0]}) == 5_000
-    assert sessions(line, version, {}, epoch=2, forgotten={TOPIC: [1]}) == FETCH_LIMIT_MAX
 
 
 @pytest.mark.parametrize("version", [4, 11, 12, 16])
@@ -313,24 +278,6 @@ def test_a_fetch_limit_follows_the_policies(desk: Desk, line: Line) -> None:
     assert sessions(line, 11, {TOPIC: 2}, epoch=0) == 5_000
     desk.meter.set_policies(PolicySet({**GROUPS, "namespaces.acme/orders": {"resourcegroup": "rg2"}}))
     assert sessions(line, 11, {}, epoch=1) == FETCH_LIMIT_MAX
-
-
-@pytest.mark.parametrize("version", [7, 12, 16])
-def test_a_full_fetch_without_topics_forgets_the_last_session(desk: Desk, line: Line, version: int) -> None:
-    """It opens a session that is empty, or ends one: nobody's debt holds it back any more."""
-    desk.frames.names.update({key_of(TOPIC, True): TOPIC})
-    for epoch in (0, -1):
-        assert sessions(line, version, {TOPIC: 2}, epoch=0) == 5_000
-        assert sessions(line, version, {}, epoch=epoch) == FETCH_LIMIT_MAX
-
-
-def test_a_session_that_went_on_unread_has_unknown_topics(desk: Desk, line: Line) -> None:
-    """All groups were taken away and set again: nobody waits for a topic that it may have no more."""
-    assert sessions(line, 12, {TOPIC: 2}, epoch=0) == 5_000
-    for policies in ({}, GROUPS):
-        desk.meter.set_policies(PolicySet(dict(policies)))
-    assert sessions(line, 12, {}, epoch=7) == FETCH_LIMIT_MAX
-    assert sessions(line, 12, {TOPIC: 2}, epoch=8) == 5_000
 
 
 def test_a_limit_in_messages_is_turned_into_bytes() -> None:
