@@ -79,7 +79,10 @@ class ShareSession:
         changes: how often `topics` has changed.
     """
 
-    __slots__ = ("_heard", "_leaving", "_overflown", "_partitions", "_unread", "changes", "number", "topics")
+    __slots__ = (
+        "_heard", "_leaving", "_left", "_overflown", "_partitions", "_stay", "_unread", "changes", "number",
+        "topics",
+    )  # fmt: skip
 
     def __init__(self, overflown: bool = False) -> None:
         self.topics: dict[bytes, set[int]] = {}
@@ -90,6 +93,8 @@ class ShareSession:
         self._unread: int | None = _EVER
         self._overflown: int | None = _EVER if overflown else None
         self._heard = False
+        # Topics have left; and one came after all: they may have partitions that nobody has named.
+        self._left = self._stay = False
 
     @property
     def begun(self) -> bool:
@@ -127,7 +132,7 @@ class ShareSession:
             # Topics stay, since somebody may owe for them; what they have of partitions is not kept up.
             self.topics = {topic: set() for topic in self.topics}
             self._leaving.clear()
-        elif not anew:
+        elif not anew and (self._unread is None or not self._stay):
             # A broker forgets nothing of what it begins with.
             for topic, gone in forgotten:
                 if (its := self.topics.get(topic)) is not None:
@@ -142,6 +147,7 @@ class ShareSession:
             self.topics[topic] -= gone
             if not self.topics[topic]:
                 del self.topics[topic]
+                self._left = True
         self._unread = None if self._unread == number else self._unread
         self._overflown = None if self._overflown == number else self._overflown
 
@@ -150,6 +156,7 @@ class ShareSession:
         for topic in topics:
             self._heard = True
             if topic not in self.topics:
+                self._stay = self._left
                 self._add(topic, ())
                 self.changes += topic in self.topics
 

@@ -120,6 +120,20 @@ def test_a_session_whose_begin_is_refused_has_not_begun() -> None:
         assert session.unheard is bool(error) is not session.begun
 
 
+def test_a_topic_that_came_though_it_was_let_go_stays() -> None:
+    """In a session that began unread: of what partitions it has, the request may have named none."""
+    sessions, topic = ShareSessions(), id_of("t")
+    gone = [{"TopicId": topic, "Partitions": [99]}]
+    for _ in range(3):
+        ask(sessions).session.learn([topic])
+        asking = ask(sessions, ForgottenTopicsData=gone)
+        again = topic in asking.session.wanted
+        assert (topic in answer(asking).topics) is again
+    assert again
+    answer(ask(sessions, "t", epoch=0))
+    assert not answer(ask(sessions, forgotten="t")).topics
+
+
 def test_one_that_is_over_makes_room() -> None:
     """But where its end is refused it goes on."""
     sessions = ShareSessions()
