@@ -24,6 +24,8 @@ SHARE_NAME_MAX: Final = 1_000
 RECORDS_MAX: Final = 10_000
 """A limited request never asks for more records at once: each may be a range of its own in the answer."""
 
+SHARE_SESSION_NOT_FOUND: Final = 122
+
 _EVER: Final = -1
 """No request has this number."""
 
@@ -207,7 +209,8 @@ class Asking(NamedTuple):
 
     def hear(self, error: int) -> None:
         """The broker has answered, with this error of the whole request, or 0."""
-        if self.number and not error:
+        # What is not there has ended, too.
+        if self.number and (not error or (self.ends is not None and error == SHARE_SESSION_NOT_FOUND)):
             self.session.accept(self.number)
             if self.ends is not None and not self.session.topics:
                 self.ends()

@@ -8,6 +8,7 @@ from share_frames import Waiting, id_of, share_request
 from enforcer.kafka.share_sessions import (
     SHARE_NAME_MAX,
     SHARE_PARTS_MAX,
+    SHARE_SESSION_NOT_FOUND,
     SHARE_SESSIONS_MAX,
     SHARE_TOPICS_MAX,
     Asking,
@@ -135,7 +136,7 @@ def test_a_topic_that_came_though_it_was_let_go_stays() -> None:
 
 
 def test_one_that_is_over_makes_room() -> None:
-    """But where its end is refused it goes on."""
+    """But where its end is refused it goes on, unless the broker has none."""
     sessions = ShareSessions()
     for number in range(SHARE_SESSIONS_MAX):
         answer(ask(sessions, "t", epoch=0, MemberId=b"%d" % number))
@@ -144,6 +145,8 @@ def test_one_that_is_over_makes_room() -> None:
         answer(ask(sessions, epoch=-1, MemberId=b"0"), error)
     assert ask(sessions, epoch=-1, MemberId=b"none").number == 0
     assert not ask(sessions, "t", epoch=0, MemberId=b"more").session.overflown
+    answer(ask(sessions, epoch=-1, MemberId=b"1"), SHARE_SESSION_NOT_FOUND)
+    assert not ask(sessions, "t", epoch=0, MemberId=b"last").session.overflown
 
 
 def test_a_long_name_is_not_kept() -> None:
