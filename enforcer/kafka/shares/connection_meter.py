@@ -8,6 +8,7 @@ from enforcer.core import bounds
 from enforcer.core.account import DISPATCH, PUBLISH, Account, Wait
 from enforcer.core.lines import Pause
 from enforcer.core.metrics import Metrics
+from enforcer.kafka.dispatch.fetch_requests import UNKNOWN_SESSION, session_of, with_session
 from enforcer.kafka.dispatch.fetch_responses import answer_of, changed
 from enforcer.kafka.names import LookUp, NameResolver
 from enforcer.kafka.share_sessions import OUTSIDE, SHARE_TOPICS_MAX, Asking, ShareSession
@@ -82,6 +83,9 @@ class ConnectionMeter:
         self._seen: tuple[ShareSession, int, int, bool] | None = None
         self.asking = OUTSIDE
         """The request of a session that was asked about last."""
+        # That began one here last, and what the broker calls that; None: none has begun here.
+        self._begins = OUTSIDE
+        self._number: int | None = None
         # Topics that were in no request that was read, and have brought something.
         self._unnamed: list[bytes] = []
         self._accounts: set[Account] = set()
@@ -163,7 +167,7 @@ class ConnectionMeter:
         if ids and self.naming.must_wait(self._frames.unknown_ids([*self._unnamed, *asked.topics])):
             return None
         self._unnamed.clear()
-        self._note_session(frame, header, asked, ids)
+        frame = self._note_session(frame, header, asked, ids)
         accounts = self._frames.fetching(self._session_accounts(), user, header.client_id or "")
         if not self._line_up.admits_fetch(accounts, self._steady_ms()):
             return None
@@ -193,8 +197,10 @@ class ConnectionMeter:
         """
         version = header.api_version
         if asking.number:
-            error, _ = fetch_told(response, version)
+            error, number = fetch_told(response, version)
             asking.hear(error)
+            if asking is self._begins:
+                self._number = number
         if 0 < limit < len(response) <= limit + _HEADS_MAX_BYTES:
             response = whole_batches(response, version)
         passed: list[TopicUse] = []
@@ -245,14 +251,15 @@ class ConnectionMeter:
         self._metrics.throttled_frames.labels(by, DIMENSIONS[wait.dimension]).inc()
         return self._meter.told_ms(wait, queued_ms)
 
-    def _note_session(self, frame: bytes, header: RequestHeader, asked: FetchSummary, ids: bool) -> None:
+    def _note_session(self, frame: bytes, header: RequestHeader, asked: FetchSummary, ids: bool) -> bytes:
+        """Whose topics a Fetch brings; returns the request, which the broker refuses of another session."""
         if self._begun != self._meter.begun:
             # It has gone on unread.
-            self._fetched, self._begun = ShareSession(), self._meter.begun
+            self._fetched, self._number, self._begun = ShareSession(), None, self._meter.begun
         if asked.epoch < 0:
             self.asking = OUTSIDE
             self._look_for(asked.topics[:SHARE_TOPICS_MAX], ids)
-            return
+            return frame
         its = self._fetched
         try:
             its.note(*fetch_session(frame, header))
@@ -262,6 +269,13 @@ class ConnectionMeter:
             its.overflow()
         self.asking = Asking(its, its.number)
         self._use(its, ids)
+        at, number, _ = session_of(frame, header)
+        if not asked.epoch:
+            self._begins, self._number = self.asking, UNKNOWN_SESSION
+        elif self._number is not None and self._number != number:
+            # Its topics are not those that are known, and a client that has lost one begins anew.
+            return with_session(frame, at, UNKNOWN_SESSION, asked.epoch)
+        return frame
 
     def _use(self, session: ShareSession, ids: bool) -> None:
         """This session asks: its topics are those that accounts are looked for."""

@@ -1,9 +1,10 @@
 """Fetch sessions that are metered: which topics hold a request and make it smaller."""
 
 import pytest
-from meter_kit import GROUPS, TOPIC, Desk, Line, sessions
-from traffic_kit import batch, fetch_response, key_of
+from meter_kit import GROUPS, TOPIC, Desk, Line, sessions, whole
+from traffic_kit import batch, fetch_request, fetch_response, key_of
 
+from enforcer.kafka.dispatch.fetch_requests import UNKNOWN_SESSION, session_of
 from enforcer.kafka.part import FETCH_LIMIT_MAX
 from enforcer.kafka.share_sessions import SHARE_TOPICS_MAX
 from enforcer.wire.kafka.traffic import STEP_PARTS
@@ -86,3 +87,20 @@ def test_a_session_that_began_unread_is_known_by_what_it_brings(line: Line) -> N
     assert sessions(line, 12, {}, epoch=8) == 5_000
     sessions(line, 12, {}, epoch=9, forgotten={TOPIC: [0]})
     assert sessions(line, 12, {}, epoch=10) == FETCH_LIMIT_MAX
+
+
+def test_a_session_of_other_topics_goes_on_no_more(line: Line) -> None:
+    """It began before, or elsewhere, and brought them out of turn; until the answer no number is known."""
+    meter = line.connection_meter
+
+    def goes_as(session: int, epoch: int) -> int:
+        frame, header = fetch_request(12, {"plain": 1}, epoch=epoch, session=session)
+        admitted = meter.fetch(frame, header, "bob")
+        assert admitted is not None and len(admitted[0]) == len(frame)
+        return int(session_of(admitted[0], header)[1])
+
+    assert [goes_as(6, 5), goes_as(0, 0)] == [6, 0]
+    begins, (_, header) = meter.asking, fetch_request(12, {})
+    assert goes_as(6, 6) == UNKNOWN_SESSION
+    whole(meter.fetched(fetch_response(12, {}, session_id=7), header, "bob", asking=begins))
+    assert [goes_as(6, 6), goes_as(7, 1)] == [UNKNOWN_SESSION, 7]
