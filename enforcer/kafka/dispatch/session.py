@@ -95,7 +95,7 @@ class Session:
         self._listed, self._unnamed = None, False
 
     def add(self, topics: Sequence[bytes], ids: bool) -> None:
-        """Further topics; what has no name is limited by nothing."""
+        """Further topics; what has no name yet may have a limit once it is known."""
         for key in topics:
             name = self._context.topic(key, ids)
             self._unnamed |= name is None
@@ -109,8 +109,8 @@ class Session:
             self._state = _NEW
 
     def is_limited(self, client: Client) -> bool:
-        """Whether any of its topics is, for whichever group the client may read."""
-        if self._overflown:
+        """Whether any of its topics is or may be, for whichever group the client may read."""
+        if self._overflown or self._unnamed:
             return True
         dispatch, readers, finder = self._context.dispatch, self._context.readers, self._context.finder
         # A connection may name another client id with each request.

@@ -7,6 +7,7 @@ from traffic_kit import batch, fetch_request
 
 from enforcer.kafka.dispatch import session
 from enforcer.kafka.groups.readers import IDLE_MS, Client
+from enforcer.kafka.names import ABSENT_MS
 
 SIX = batch(6)
 
@@ -74,3 +75,23 @@ def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
         assert rig.plan({"t": 1, "v": 1}) is None
         rig.world.now_ms += 2_000
     assert rig.world.counted.delivered[-1] == Delivered((BROKER, full("v"), ""), 12, len(SIX) * 2, 2, True)
+
+
+def test_a_topic_that_its_broker_does_not_know_yet_has_no_session() -> None:
+    """A new one: once known it would come in a session that names it no more, and past its limit."""
+    rig = Rig(World(), 13)
+    rig.world.names[rig.key("u")] = "u"
+    rig.begins({"u": 1})
+    for topics, fields, goes_as in (
+        ({"t": 1}, {"epoch": 1, "session": 9}, (-1, 1)),
+        ({"t": 1, "u": 1}, {"epoch": 0, "session": 9}, (9, -1)),
+    ):
+        assert rig.plan(topics, **fields) is None
+        rig.asked[-1][1]({})
+        request, plan = rig.sent(topics, **fields)
+        assert (request.session_id, request.session_epoch, plan.cut) == (*goes_as, None)
+        rig.world.now_ms += ABSENT_MS
+    assert rig.plan({"t": 1, "u": 1}, epoch=0) is None
+    rig.asked[-1][1]({rig.key("t"): "t"})
+    _, plan = rig.sent({"t": 1, "u": 1}, epoch=0)
+    assert plan.cut is not None
