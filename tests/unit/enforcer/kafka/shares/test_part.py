@@ -14,6 +14,10 @@ from share_frames import read_request, share_request
 from traffic_kit import batch, fetch_request, fetch_response, key_of, produce, produce_response, topic_id
 
 from enforcer.core import bounds
+from enforcer.kafka.dispatch.fetch_requests import UNKNOWN_SESSION, session_of
+from enforcer.kafka.part import FETCH_LIMIT_MAX
+from enforcer.wire.kafka.frames import parse_header
+from enforcer.wire.kafka.traffic import fetching
 from streaming.policy.policy_set import PolicySet
 
 GROUPS: dict[str, Any] = {
@@ -185,6 +189,20 @@ def test_a_fetch_is_charged_by_its_response(rig: Metered) -> None:
     assert read.throttle_time_ms == 100  # 5 a second, 2.5 in stock
     assert read.responses[0].partitions[0].records == data
     assert not rig.send(frame) and not rig.pacer.may_handle
+
+
+def test_a_fetch_session_is_followed_by_what_the_broker_answers(rig: Metered) -> None:
+    """What it accepts leaves, and with it the limit on what comes at once."""
+    brings, steps = [], list[tuple[dict[str, int], dict[str, list[int]]]]()
+    steps += ({TOPIC: 1}, {}), ({}, {TOPIC: [0]}), ({}, {})
+    for epoch, (topics, forgotten) in enumerate(steps):
+        assert rig.send(fetch_request(12, topics, epoch=epoch, session=9, forgotten=forgotten)[0])
+        sent = rig.upstream.sent[-1]
+        brings.append(fetching(sent, parse_header(sent)).limit_bytes)
+        rig.answer([fetch_response(12, {}, session_id=9)])
+    assert brings == [1_024, FETCH_LIMIT_MAX, FETCH_LIMIT_MAX]
+    rig.send(fetch_request(12, {}, epoch=3, session=8)[0])
+    assert session_of(rig.upstream.sent[-1], parse_header(rig.upstream.sent[-1]))[1] == UNKNOWN_SESSION
 
 
 def large(rate: int, monkeypatch: pytest.MonkeyPatch) -> tuple[Metered, bytes]:
