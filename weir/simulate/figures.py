@@ -86,12 +86,12 @@ def run_figures(scenario: Scenario, tried: Contender, outcome: Outcome) -> dict[
 
 
 def _phase(seconds: Sequence[Second]) -> dict[str, float | None]:
-    """Means over a phase; times are null if nothing was completed in it."""
+    """Means over a phase, and p99 by nearest rank; times are null if nothing was completed in it."""
     length = len(seconds)
     latencies = sorted(latency for second in seconds for latency in second.latencies_ns)
     return {
         "latency_ms": _mean_ms(latencies),
-        "p99_ms": rounded(latencies[len(latencies) * 99 // 100] / _NS_PER_MS) if latencies else None,
+        "p99_ms": rounded(latencies[-(-len(latencies) * 99 // 100) - 1] / _NS_PER_MS) if latencies else None,
         "rtt_ms": _mean_ms([rtt for second in seconds for rtt in second.rtts_ns]),
         "arrived_per_s": rounded(sum(second.arrived for second in seconds) / length),
         "completed_per_s": rounded(sum(second.completed for second in seconds) / length),

@@ -5,8 +5,10 @@ from typing import Any
 import orjson
 import pytest
 
-from weir.simulate.figures import contender, contenders, figures, table
+from weir.simulate.figures import contender, contenders, figures, run_figures, table
+from weir.simulate.run import Outcome
 from weir.simulate.scenario import Scenario
+from weir.simulate.tally import Second
 
 SHORT = Scenario(seconds=9, slow_at=3, slow_for=3)
 PHASE = {
@@ -57,6 +59,15 @@ def test_phases_are_means_of_their_seconds(result: dict[str, Any]) -> None:
     assert slow["completed_per_s"] == pytest.approx(sum(run["series"]["completed"][3:6]) / 3, abs=0.001)
     assert slow["inflight"] == pytest.approx(sum(run["series"]["inflight"][3:6]) / 3, abs=0.001)
     assert slow["limit"] == 7 and slow["p99_ms"] >= slow["latency_ms"] >= slow["rtt_ms"]
+
+
+@pytest.mark.parametrize(("count", "p99_ms"), [(1, 1), (99, 99), (100, 99), (101, 100), (200, 198)])
+def test_the_p99_is_by_nearest_rank(count: int, p99_ms: int) -> None:
+    """What 99 of 100 do not exceed; it was the maximum."""
+    second = Second(latencies_ns=[ms * 10**6 for ms in range(count, 0, -1)])
+    calm = Scenario(seconds=1, slow_at=0, slow_for=0)
+    phases = run_figures(calm, contender({}), Outcome([second], 0, 0, 0))["phases"]
+    assert phases["calm"]["p99_ms"] == p99_ms
 
 
 def test_nothing_completed_is_null() -> None:
