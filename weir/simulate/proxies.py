@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from enforcer.laws.concurrency.limiter import own_part
 from streaming.laws.shares.law import FREE, THROTTLED, share_out
 from weir.simulate.scenario import DEMAND, NS, Scenario
 
@@ -64,7 +65,7 @@ class Proxy:
 
     def room(self, limit: int) -> int:
         """How many it may have in flight under the limit of all."""
-        return max(LEAST, int(limit * self.part))
+        return own_part(limit, self.part)
 
     def note(self, now_ns: int, limit: int) -> None:
         """Requests in flight or the limit are others from now on."""

@@ -18,6 +18,13 @@ _NS_PER_S: Final = 1_000_000_000
 _MASK: Final = (1 << 64) - 1
 _STEP: Final = 0x9E3779B97F4A7C15
 """Of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014)."""
+_ROUNDING: Final = 1e-6
+
+
+def own_part(limit: int, fraction: float) -> int:
+    """The part of a limit that one enforcer has, at least 1."""
+    # A third of 3 is 1, though a third is a little less in binary.
+    return max(1, int(limit * fraction + _ROUNDING))
 
 
 @dataclass(slots=True, eq=False)

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 from enforcer.core import bounds
 from enforcer.core.law import Clock
 from enforcer.laws.concurrency.in_force import LimitInForce
-from enforcer.laws.concurrency.limiter import WAIT_BUCKETS_S, Limiter, Reservoir, mixed
+from enforcer.laws.concurrency.limiter import WAIT_BUCKETS_S, Limiter, Reservoir, mixed, own_part
 from streaming.contract.broker_events import Sample
 from streaming.contract.decisions import LimitDecision
 from streaming.metrics import MetricTable, Row, read_counter, read_gauge
@@ -31,7 +31,6 @@ IDLE_MS: Final = 3_600_000.0
 under new names, and the job says no more of them either."""
 UNLIMITED: Final = 2**31 - 1
 """More than are ever in flight."""
-_ROUNDING: Final = 1e-6
 _PREFIX: Final = f"{Section.PARTITIONS}."
 SendSamples = Callable[[Mapping[str, list[Sample]], Mapping[str, float]], None]
 """Sends what was kept of partitions' round trips, and our fraction of their limits; see SamplesOut."""
@@ -60,9 +59,7 @@ class Partition:
     def set_fraction(self, fraction: float) -> None:
         """Our part of the limit, or the limit itself, may have changed."""
         self.fraction = fraction
-        # A third of 3 is 1, though a third is a little less in binary.
-        own = max(1, int(self.in_force.limit * fraction + _ROUNDING))
-        self.limiter.set_limit(UNLIMITED if self.tracked else own)
+        self.limiter.set_limit(UNLIMITED if self.tracked else own_part(self.in_force.limit, fraction))
 
 
 class Partitions:

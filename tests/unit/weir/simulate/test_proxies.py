@@ -6,7 +6,9 @@ from weir.simulate.proxies import Proxy, divide, equal_parts
 from weir.simulate.scenario import DEMAND, NS, Scenario
 
 
-@pytest.mark.parametrize(("limit", "proxies", "room"), [(20, 1, 20), (20, 3, 6), (3, 4, 1), (1, 8, 1)])
+@pytest.mark.parametrize(
+    ("limit", "proxies", "room"), [(20, 1, 20), (20, 3, 6), (3, 4, 1), (1, 8, 1), (98, 49, 2)]
+)
 def test_a_part_is_rounded_down_and_at_least_one(limit: int, proxies: int, room: int) -> None:
     """With a limit below the number of proxies each still has one, or it could never want more."""
     each = equal_parts(Scenario(proxies=proxies))
