@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     from weir.propose.told import policies_of
 
     with events_read(args) as files:
-        proposed = propose(files, args.headroom, args.policies)
+        proposed = propose(files, args.headroom, args.policies, args.kafka)
     write_lines(args.out, policies_of(proposed).encode().splitlines())
     if args.dead_letters is not None:
         write_lines(args.dead_letters, proposed.dead_letters)

@@ -52,13 +52,16 @@ def asked_in(records: Records, context: StepContext, outputs: Outputs) -> Asked:
     }
 
 
-def run(files: Sequence[str], headroom: float, policies: str | None) -> Proposed:
+def run(
+    files: Sequence[str], headroom: float, policies: str | None, kafka: str | None = None
+) -> Proposed:
     """Look at a log, propose limits, and try them on it.
 
     Args:
         files: event files, in order.
         headroom: how many times what is usual limits are.
         policies: file with the policies in force at the start of the log; None: none but those in it.
+        kafka: the cluster whose topics the files were made of; None: they are the caller's own.
 
     Raises:
         ConfigError: the policies are wrong.
@@ -76,7 +79,7 @@ def run(files: Sequence[str], headroom: float, policies: str | None) -> Proposed
         if not proposal.entries:
             also = "; {:,} lines could not be used, the first {topic}:{offset}: {reason}"
             raise WeirError(
-                f"{', '.join(files)}: nobody asks for anything, so there is nothing to propose"
+                f"{kafka or ', '.join(files)}: nobody asks for anything, so there is nothing to propose"
                 + (also.format(len(dead_letters), **orjson.loads(dead_letters[0])) if dead_letters else "")
             )
         proposal.keep_members(initial)

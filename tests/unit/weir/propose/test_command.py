@@ -11,6 +11,7 @@ from propose_kit import flat, hourly
 
 from streaming.policy.files import load_policies
 from weir.cli import main
+from weir.logs.dump_lines import DumpSummary
 
 ASKED = sorted(
     [
@@ -91,6 +92,21 @@ def test_a_log_of_nothing_is_a_sentence(
     err = capsys.readouterr().err
     assert err.startswith(f"{said}{also}") if also else err == f"{said}\n"
     assert not (tmp_path / "p.yaml").exists()
+
+
+def test_topics_of_nothing_are_named_by_their_cluster(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file that they were read into is gone."""
+
+    def dump(cluster: object, start: int, end: int, out: Path, **_: object) -> DumpSummary:
+        out.touch()
+        return DumpSummary()
+
+    monkeypatch.setattr("weir.logs.dump.dump", dump)
+    assert main(["propose", "--from-kafka", "kafka:9092", "--out", str(tmp_path / "p.yaml")]) == 1
+    said = "weir: kafka:9092: nobody asks for anything, so there is nothing to propose"
+    assert capsys.readouterr().err.splitlines()[-1] == said
 
 
 def test_truncated_files_and_wrong_policies_are_told(
