@@ -11,6 +11,7 @@ from streaming.laws.law import FOR_EVER, CandidatePolicies, StepContext
 from streaming.log.stretches import Stretch
 from streaming.policy.files import load_policies
 from streaming.replay import Decider, Drafts, Replayed, drafts, replaying, summarise
+from weir.plan.comparison import SIDES
 from weir.plan.identity import prove
 from weir.plan.progress import Progress
 from weir.plan.sides import Plan, Said, Side
@@ -112,6 +113,6 @@ def _decided(said: Mapping[str, Said]) -> list[Decided]:
 
 
 def _names(files: Sequence[str]) -> list[str]:
-    """Base names, and those that are not enough as they were given."""
-    bases = Counter(map(os.path.basename, files))
-    return [base if bases[base := os.path.basename(file)] == 1 else file for file in files]
+    """Base names; those that are not enough, or are keys of a summary themselves, as paths."""
+    taken, paths = Counter([*SIDES, "flips", *map(os.path.basename, files)]), map(os.path.split, files)
+    return [base if taken[base] == 1 else os.path.join(folder or os.curdir, base) for folder, base in paths]

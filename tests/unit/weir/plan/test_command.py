@@ -83,6 +83,17 @@ def test_several_are_tried_at_once(world: World) -> None:
     assert told["plans"]["before.yaml"]["flips"]["allow_to_refuse"] == 0
 
 
+@pytest.mark.parametrize("name", ["policies", "against", "flips"])
+def test_a_file_named_as_a_key_of_a_subject_stands_beside_it(
+    world: World, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """As a path; it took that key's place."""
+    monkeypatch.chdir(world.folder)
+    policies_of(world.folder, name)
+    alice = world.summary("--against", world.after, name)["subjects"]["user=alice"]
+    assert {*alice} == {"policies", "against", "flips", f"./{name}"}
+
+
 def test_the_table_says_who_is_hurt(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     """Headline, the first difference, and a line for each, those who are hurt most first."""
     assert world.replay("--against", world.after) == 0
