@@ -138,7 +138,9 @@ def routing_keys(
     if said.all():
         return _numbered(requests.subject, rows)
     told, asked = rows[said], rows[~said]
-    parts = [requests.subject.take(pa.array(told)), encoded(_resolved(requests, asked, timeline))]
+    user, client_id = (texts.take(pa.array(asked)) for texts in (requests.user, requests.client_id))
+    found = resolved(user, client_id, requests.at[asked], timeline)
+    parts = [requests.subject.take(pa.array(told)), encoded(found)]
     place = np.empty(len(rows), dtype=np.int64)
     place[np.flatnonzero(said)] = np.arange(len(told))
     place[np.flatnonzero(~said)] = np.arange(len(told), len(rows))
@@ -159,13 +161,13 @@ def _numbered(subjects: pa.Array, rows: Integers) -> RoutingKeys:
     return RoutingKeys(names=names, of=of)
 
 
-def _resolved(requests: Requests, rows: Integers, timeline: PolicyTimeline) -> pa.Array:
-    """The subject of each of these requests by the policies of its own time (docs/contract.md 2)."""
-    user, client = (encoded(texts.take(pa.array(rows))) for texts in (requests.user, requests.client_id))
+def resolved(user: pa.Array, client_id: pa.Array, times: Integers, timeline: PolicyTimeline) -> pa.Array:
+    """The subject of each who asks by the policies of its time, ms (docs/contract.md 2)."""
+    user, client = encoded(user), encoded(client_id)
     # One number for who asks: there are far fewer of these than requests.
     number = user.indices.to_numpy().astype(np.int64) * len(client.dictionary) + client.indices.to_numpy()
-    subjects, place = list[pa.Array](), np.empty(len(rows), dtype=np.int64)
-    for here, at in stretches(requests.at[rows], timeline):
+    subjects, place = list[pa.Array](), np.empty(len(times), dtype=np.int64)
+    for here, at in stretches(times, timeline):
         _, chosen, same = np.unique(number[here], return_index=True, return_inverse=True)
         first = pa.array(here[chosen])
         names = [_encoded(part.dictionary).take(part.indices.take(first)) for part in (user, client)]

@@ -13,6 +13,7 @@ from streaming.columns.limit_index import NOTHING
 from streaming.columns.outputs import DecisionRows
 from streaming.laws.law import FOR_EVER, Batch
 from streaming.laws.mutation.batch import begin
+from streaming.laws.mutation.intake import resolved
 from streaming.laws.mutation.law import REFUND, Events, Flags, Results, State, Terms
 from streaming.laws.mutation.limits import quotas_of
 from streaming.laws.mutation.rates import FULL, Doubles
@@ -93,6 +94,9 @@ class RequestsThatWait:
         own_at = NOBODY if new is None else new.rows["own_at"]
         turn = np.minimum(np.searchsorted(ends, own_at, side="right"), len(ends) - 1)
         for number, end in enumerate(ends):
+            if held is not None:
+                # What is tried again may be charged under another level by now.
+                held.rows["row"] = self._charged(held, since)
             if new is not None and (mine := turn == number).any():
                 held = new.only(mine).behind(held)
             if held is not None:
@@ -110,17 +114,27 @@ class RequestsThatWait:
         rows["own_at"], rows["due"] = events.at[order], NOT_DUE
         for name in ("of_ts", "mode", "items", "dry"):
             rows[name] = getattr(events, name)[order]
-        own = row_names(asked.routing_keys.names)
-        row = self._subjects.rows(own)
-        fresh = np.flatnonzero(row < 0)
-        added = {"tokens": FULL, "last": int(rows["own_at"].min())}
-        row[fresh] = self._subjects.add(own.take(pa.array(fresh)), **added)
-        rows["row"] = row[asked.routing_keys.of]
+        subjects = asked.routing_keys
+        rows["row"] = self._rows(subjects.names, int(rows["own_at"].min()))[subjects.of]
         items = places(events.first[order], events.items[order])
         taken, names = pa.array(order), (asked.requests.user, asked.requests.client_id)
         user, client_id = (each.take(taken).cast(pa.string()) for each in names)
         done = np.zeros(len(items), dtype=np.bool_)
         return _Requests(rows, events.mutations[items], done, user, client_id, recorded)
+
+    def _charged(self, held: _Requests, at: int) -> Integers:
+        """The row that each is charged to at a time, ms."""
+        times = np.full(len(held.rows), at, dtype=np.int64)
+        own = encoded(resolved(held.user, held.client_id, times, self._timeline))
+        return self._rows(own.dictionary, at)[own.indices.to_numpy()]
+
+    def _rows(self, subjects: pa.Array, at: int) -> Integers:
+        """Rows of subjects, each named once; new ones begin at a time, ms."""
+        own = row_names(subjects)
+        row = self._subjects.rows(own)
+        fresh = np.flatnonzero(row < 0)
+        row[fresh] = self._subjects.add(own.take(pa.array(fresh)), tokens=FULL, last=at)
+        return row
 
     def _send(self, held: _Requests, since: int, upto: int) -> tuple[Verdicts, _Requests | None]:
         """Have all of them send what they do from a time, after which no policy changes, to before another:

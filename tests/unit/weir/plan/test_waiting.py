@@ -99,6 +99,15 @@ SAMPLED: dict[str, Any] = {"controller_mutation_rate": 1, "algorithm": "sampled_
              policy(10_000, "quotas[user=alice]", quota(0.001, 10))],
             [1, 1, 0], 1900,
         ),
+        # The quota is another level's by then, which bob has used up: it was charged to nobody.
+        (
+            quotas_of(alice=0.1),
+            [request("a", 0, 12, client_id="c"), request("b", 1, 12, client_id="c"),
+             policy(10_000, "quotas[user=alice]", None),
+             policy(10_001, "quotas[client-id=c]", quota(0.1, 10)),
+             request("x", 15_000, 20, user="bob", client_id="c")],
+            [1, 1, 0], 100,
+        ),
         # A change of another's quota leaves windows as they are.
         (
             {"quotas": [{"entity": {"user": "alice"}, **SAMPLED}]},
