@@ -190,10 +190,7 @@ class DispatchTable(SubjectTable, LawState):
         """
         policies = timeline.at(since)
         present = np.flatnonzero(np.bincount(rows[order].ravel(), minlength=len(self)))
-        self.settle(present, since, timeline)
-        rate = np.zeros((len(self), len(DIMENSIONS)), dtype=np.int64)
-        period_ms = np.zeros(len(self), dtype=np.int64)
-        rate[present], period_ms[present] = self._limits(present, policies)
+        rate, period_ms = self.limits_at(since, present, timeline)
         broker = policies.entries.get(Section.BROKER, {})
         all_charged = broker.get("dispatchThrottlingOnNonBacklogConsumerEnabled", True)
         results.limited[order] = (rate != NOT_LIMITED).any(axis=1)[rows[order]]
@@ -208,6 +205,14 @@ class DispatchTable(SubjectTable, LawState):
             results.left, results.throttle_ms, results.freed_by, results.to_read, results.counted,
             results.owed_ms,
         )  # fmt: skip
+
+    def limits_at(self, at: int, rows: Integers, timeline: PolicyTimeline) -> tuple[Integers, Integers]:
+        """Settle these rows up to a time, ms; rates and periods (ms) from then on, of all rows by number."""
+        self.settle(rows, at, timeline)
+        rate = np.zeros((len(self), len(DIMENSIONS)), dtype=np.int64)
+        period_ms = np.zeros(len(self), dtype=np.int64)
+        rate[rows], period_ms[rows] = self._limits(rows, timeline.at(at))
+        return rate, period_ms
 
     def settle(self, rows: Integers, upto: int, timeline: PolicyTimeline) -> None:
         """Pay off the periods before each change up to `upto` by the rates before it, in these rows.

@@ -4,17 +4,16 @@ from dataclasses import replace
 from typing import Final
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from streaming.columns.byte_strings import Integers
 from streaming.columns.compiled import machine
 from streaming.columns.outputs import DecisionRows
 from streaming.laws.dispatch.deliveries import Deliveries
-from streaming.laws.dispatch.law import DIMENSIONS, LEVELS, SEEN_BYTES, SEEN_ENTRIES, SEEN_MSGS
-from streaming.laws.dispatch.table import SEEN, DispatchTable, limits_of
+from streaming.laws.dispatch.law import LEVELS, SEEN_BYTES, SEEN_ENTRIES, SEEN_MSGS
+from streaming.laws.dispatch.table import SEEN, DispatchTable
 from streaming.laws.law import FOR_EVER, Batch
-from streaming.policy.dispatch_limits import NO_LIMIT
+from streaming.policy.dispatch_limits import NOT_LIMITED
 from streaming.policy.policy_set import Section
 from streaming.policy.timeline import PolicyTimeline
 from weir.plan.verdicts import THROTTLED, Verdicts
@@ -81,7 +80,8 @@ class DeliveriesThatWait:
         """Deliver all that are made before a time; which ones still wait."""
         since, waits = max(self._since, int(held["own_at"].min())), np.ones(len(held), dtype=np.bool_)
         for end in (*sorted({at for at, _ in self._timeline.changed(since, upto - 1)}), upto):
-            which = np.flatnonzero(waits)
+            # What is not due yet holds nobody up, or all would be looked through at every change.
+            which = np.flatnonzero(waits & (held["own_at"] < end))
             said, waited = outcome[which], delay_ms[which]
             waits[which] = self._deliver_some(held[which], since, end, said, waited)
             outcome[which], delay_ms[which], since = said, waited, end
@@ -95,14 +95,9 @@ class DeliveriesThatWait:
         if not len(held):
             return np.zeros(0, dtype=np.bool_)
         present, counters, policies = np.unique(held["rows"]), self._counters, self._timeline.at(since)
-        counters.settle(present, since, self._timeline)
-        rate = np.zeros((len(counters), len(DIMENSIONS)), dtype=np.int64)
-        period_ms = np.full(len(counters), NO_LIMIT.period_ms)
-        limits = limits_of(policies)
-        number = limits.of(counters.names.take(pa.array(present)))
-        if not policies.tracks:
-            rate[present] = limits.field("rate", number, NO_LIMIT.rate)
-        period_ms[present] = limits.field("period_ms", number, NO_LIMIT.period_ms)
+        rate, period_ms = counters.limits_at(since, present, self._timeline)
+        if policies.tracks:
+            rate[present] = NOT_LIMITED
         own = {name: np.ascontiguousarray(held[name]) for name in held.dtype.names or ()}
         broker, waits = policies.entries.get(Section.BROKER, {}), np.ones(len(held), dtype=np.bool_)
         by_entry = broker.get("dispatchThrottlingOnBatchMessageEnabled", False)

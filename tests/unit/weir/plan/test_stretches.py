@@ -59,6 +59,24 @@ def test_changes_of_dispatch_rates_in_stretches(tmp_path: Path, monkeypatch: pyt
     assert told(tmp_path, log) == whole
 
 
+def test_a_change_costs_those_alone_whose_time_has_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that was open was looked through at each: changes times deliveries."""
+    deliver, looked = deliveries._deliver, list[int]()
+
+    def noted(since: int, upto: int, reader: Any, *rest: Any) -> None:
+        looked.append(len(reader))
+        deliver(since, upto, reader, *rest)
+
+    monkeypatch.setattr(deliveries, "_deliver", noted)
+    changes = [policy(1000 * n, "namespaces.acme/orders", rated(40)) for n in range(50)]
+    given = [delivery(1000 * n + 1, msgs=1) for n in range(50)]
+    plan_of(tmp_path, sorted(changes + given, key=lambda event: event["ts"]), dispatched(40), {})
+    # Once on either side, and once more where a stretch of the log ends.
+    assert 100 <= sum(looked) <= 150
+
+
 def shared(rate: int, seconds: int = 5) -> Any:
     """So many messages a second for the group rg1, shared out each time so many seconds are over."""
     return grouped(rate) | {"broker": {"resourceUsagePublishIntervalInSecs": seconds}}
