@@ -40,7 +40,7 @@ _READ: Final = frozenset({PRODUCE, FETCH, METADATA}) | MUTATION_KEYS | _BROKERS_
 _CLIENTS_MAX: Final = 100_000
 _RATES: Final = dict(zip((PUBLISHED, DISPATCHED), QUOTA_DIMENSIONS, strict=True))
 _BACK: Final = timedelta(minutes=30), timedelta(minutes=90)
-"""A log that goes back by so much has come to the hour that a zone has twice; by more: to another file."""
+"""A file that goes back by so much has come to the hour that a zone has twice; by more: it is several."""
 
 
 class KafkaRequestLog(Source):
@@ -67,27 +67,27 @@ class KafkaRequestLog(Source):
         self._usage = ByteUsage(period_ms)
         self._controllers: set[str] = set()
         self._groups: LRUCache[tuple[str, str, int], str | None] = LRUCache(_CLIENTS_MAX)
-        self._second: tuple[tuple[bytes, ...], datetime | None] = ((), None)
+        self._seconds: dict[str, tuple[tuple[bytes, ...], datetime]] = {}
 
     def is_one(self, value: bytes) -> bool:
         return _MARK in value
 
-    def time_of(self, value: bytes) -> int | None:
+    def time_of(self, value: bytes, file: str) -> int | None:
         found = _TIME.search(value, 0, max(0, value.find(_MARK)))
         if found is None:
             return None
         day, clock, ms, zone = found.groups()
         key = (day, clock, zone or b"")
-        if key != self._second[0]:
+        known, before = self._seconds.get(file, ((), None))
+        if before is None or key != known:
             moment = datetime.fromisoformat(b"%sT%s%s".__mod__(key).decode())
             if moment.tzinfo is None:
                 moment = moment.replace(tzinfo=self._zone)
-                before = self._second[1]
                 if before is not None and _BACK[0] < before - moment.astimezone(UTC) < _BACK[1]:
                     moment = moment.replace(fold=1)
-            self._second = key, moment.astimezone(UTC)
-        assert self._second[1] is not None
-        return round(self._second[1].timestamp()) * 1000 + int(ms or 0)
+            before = moment.astimezone(UTC)
+            self._seconds[file] = key, before
+        return round(before.timestamp()) * 1000 + int(ms or 0)
 
     def events(self, line: LogLine) -> Iterator[Event]:
         value = line.value
@@ -98,7 +98,7 @@ class KafkaRequestLog(Source):
         if int(key[1]) not in _READ:
             self.counted["of other kinds"] += 1
             return
-        ended = self.time_of(value)
+        ended = self.time_of(value, line.file)
         if ended is None:
             raise BadEvent("no date and time in front of it; such as [2026-11-26 10:42:11,840] was expected")
         try:

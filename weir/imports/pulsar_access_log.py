@@ -54,7 +54,7 @@ class PulsarAccessLog(Source):
     def is_one(self, value: bytes) -> bool:
         return _HEAD.search(value) is not None
 
-    def time_of(self, value: bytes) -> int | None:
+    def time_of(self, value: bytes, file: str) -> int | None:
         found = _HEAD.search(value)
         if found is None:
             return None
@@ -65,7 +65,7 @@ class PulsarAccessLog(Source):
 
     def events(self, line: LogLine) -> Iterator[Event]:
         found = _LINE.search(line.value)
-        ts = self.time_of(line.value)
+        ts = self.time_of(line.value, line.file)
         if found is None or ts is None:
             raise BadEvent(f"no whole request; such as {self.expected} was expected")
         user, method, target, status = (part.decode() for part in found.groups())

@@ -4,8 +4,10 @@ import gzip
 import os
 import time
 import zlib
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from heapq import heappop, heappush
 from typing import IO, Final, NamedTuple
 
 from streaming.log.reading import LINE_MAX
@@ -18,6 +20,8 @@ _HEAD_LINES: Final = 1_000
 
 _PIECES_MAX: Final = 16
 """A line of more pieces of LINE_MAX has no end: it comes from a device."""
+TimeOf = Callable[[bytes, str], int | None]
+"""(a line, its file) -> its time, ms since the epoch."""
 
 
 class LogLine(NamedTuple):
@@ -42,60 +46,81 @@ class LogLine(NamedTuple):
 
 
 class LogFiles:
-    """Log files, read once and in the order of their times: how a shell sorts them says nothing of that.
+    """Log files, read once and together, in the order of their times: how a shell sorts them says nothing of
+    that, and what one broker deletes another has created.
 
     Args:
         files: their paths; names that end with `.gz` are unpacked.
         say: takes lines for people, one every two seconds.
-        time_of: the time of a line, None if it has none.
+        time_of: the time of a line of a file, None if it has none.
     """
 
-    def __init__(
-        self, files: Sequence[str], say: Callable[[str], None], time_of: Callable[[bytes], int | None]
-    ) -> None:
-        self._say = say
-        self._files = sorted(files, key=lambda file: _begin(file, time_of))
-        self._sizes = [os.path.getsize(file) for file in self._files]
+    def __init__(self, files: Sequence[str], say: Callable[[str], None], time_of: TimeOf) -> None:
+        self._say, self._time_of = say, time_of
+        self._files = sorted((_begin(file, time_of), number, file) for number, file in enumerate(files))
+        self._total = sum(os.path.getsize(file) for file in files)
+        self._open: list[IO[bytes]] = []
+        self._done = self._count = 0
         self._begun_s = self._told_s = time.monotonic()
 
     def lines(self) -> Iterator[LogLine]:
         """All of them. A file that cannot be read any further ends with a line that says so."""
-        seen: dict[str, int] = {}
-        total = sum(self._sizes)
-        before = count = 0
-        for file, size in zip(self._files, self._sizes, strict=True):
-            base = os.path.basename(file)
-            seen[base] = seen.get(base, 0) + 1
-            name = base if seen[base] == 1 else f"{base}#{seen[base]}"
-            with open(file, "rb") as raw:
-                for number, (value, trouble) in enumerate(_read(raw, packed=file.endswith(".gz")), start=1):
-                    count += 1
-                    if count % _LOOK_EVERY == 0:
-                        self._tell(name, count, before + raw.tell() if raw.seekable() else 0, total)
-                    yield LogLine(name, number, value, trouble)
-            before += size
+        coming, seen = deque(self._files), Counter[str]()
+        heads: list[tuple[int, int, LogLine, Iterator[tuple[int, LogLine]]]] = []
+        while coming or heads:
+            # Not all at once: a process may have only so many files open.
+            if coming and (not heads or coming[0][0] <= heads[0][0]):
+                begin, number, file = coming.popleft()
+                seen[base := os.path.basename(file)] += 1
+                rest = self._lines_of(file, base if seen[base] == 1 else f"{base}#{seen[base]}", begin)
+            else:
+                _, number, line, rest = heappop(heads)
+                yield line
+            if (head := next(rest, None)) is not None:
+                heappush(heads, (head[0], number, head[1], rest))
 
-    def _tell(self, name: str, count: int, done: int, total: int) -> None:
+    def _lines_of(self, file: str, name: str, at: int) -> Iterator[tuple[int, LogLine]]:
+        """A file's lines, each with its time, or the one before it."""
+        with open(file, "rb") as raw:
+            self._open.append(raw)
+            for number, (value, trouble) in enumerate(_read(raw, packed=file.endswith(".gz")), start=1):
+                if len(self._files) > 1:
+                    at = _time(value, name, self._time_of) or at
+                self._count += 1
+                if self._count % _LOOK_EVERY == 0:
+                    self._tell(name)
+                yield at, LogLine(name, number, value, trouble)
+            self._open.remove(raw)
+        self._done += os.path.getsize(file)
+
+    def _tell(self, name: str) -> None:
         now_s = time.monotonic()
         if now_s - self._told_s < _SAY_EVERY_S:
             return
         self._told_s, passed_s = now_s, now_s - self._begun_s
-        left = ""
-        if 0 < done <= total:
-            left = f", {done / total:.0%}, {(total - done) / done * passed_s:.0f} s left"
-        self._say(f"{name}: {count:,} lines, {count / passed_s:,.0f} a second{left}")
+        left, done = "", 0
+        if all(raw.seekable() for raw in self._open):
+            done = self._done + sum(raw.tell() for raw in self._open)
+        if 0 < done <= self._total:
+            left = f", {done / self._total:.0%}, {(self._total - done) / done * passed_s:.0f} s left"
+        self._say(f"{name}: {self._count:,} lines, {self._count / passed_s:,.0f} a second{left}")
 
 
-def _begin(file: str, time_of: Callable[[bytes], int | None]) -> int:
+def _time(value: bytes, file: str, time_of: TimeOf) -> int | None:
+    """The time of a line, ms; None: it has none, or one that is none, which is said of it."""
+    with suppress(ValueError, OverflowError):
+        return time_of(value, file)
+    return None
+
+
+def _begin(file: str, time_of: TimeOf) -> int:
     """When a file begins, ms; 0 if its first lines do not tell, or for a pipe, which is read but once."""
     if not os.path.isfile(file):
         return 0
     with open(file, "rb") as raw:
         for (value, _), _ in zip(_read(raw, packed=file.endswith(".gz")), range(_HEAD_LINES), strict=False):
-            # A time that is none is said of its line.
-            with suppress(ValueError, OverflowError):
-                if (found := time_of(value)) is not None:
-                    return found
+            if (found := _time(value, file, time_of)) is not None:
+                return found
     return 0
 
 

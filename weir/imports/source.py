@@ -32,8 +32,8 @@ class Source(ABC):
         """Whether a line is one of such a log: others may stand between them."""
 
     @abstractmethod
-    def time_of(self, value: bytes) -> int | None:
-        """The time of a line, ms since the epoch; None: it has none."""
+    def time_of(self, value: bytes, file: str) -> int | None:
+        """The time of a line of a file, ms since the epoch; None: it has none."""
 
     @abstractmethod
     def events(self, line: LogLine) -> Iterator[Event]:

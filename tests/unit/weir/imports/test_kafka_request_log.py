@@ -188,6 +188,27 @@ def test_files_come_in_the_order_of_their_times(imported: Import, tmp_path: Path
     assert deleted["items"][0]["mutations"] == 7
 
 
+def test_files_of_several_brokers_are_read_together(imported: Import) -> None:
+    """What one broker deletes another has created meanwhile, though its own file began later."""
+    deleted = delete("t").replace("10:00:00", "10:30:00")
+    events = imported([produce(1, "2026-11-26 09:00:00,000"), "no time", deleted], [create(0, 7)])
+    asked = [event for event in events if event["type"] == "request"]
+    assert [event["api"] for event in asked] == ["CreateTopics", "DeleteTopics"]
+    assert [event["items"][0]["mutations"] for event in asked] == [7, 7]
+
+
+def test_each_file_has_that_hour_twice_by_itself(imported: Import) -> None:
+    """By summer time at 2:55, though another broker's next line is of 3:20."""
+    brokers = [("10.0.0.1:9092-x", "02:55"), ("10.0.0.2:9092-x", "03:20")]
+    logs = [
+        [produce(1, f"2026-10-25 {clock}:00,000", connection=broker) for clock in ("01:00", last)]
+        for broker, last in brokers
+    ]
+    reports = imported(*logs, words=("--timezone", "Europe/Berlin"))
+    used = sorted(r["ts"] for r in reports if any(r["usage"]["quota/user=alice"].values()))
+    assert [(ts - used[0]) // 60_000 for ts in used] == [0, 0, 115, 200]
+
+
 def test_progress(
     imported: Import, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
