@@ -11,7 +11,7 @@ A median moves only if half of the hours are the runaway's, and the others' peak
 away.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Self
 
@@ -161,12 +161,19 @@ def percentile(whose: Integers, value: Doubles, percent: int, count: int) -> Dou
         percent: of the values that are not above it.
         count: how many subjects there are.
     """
+    return _by_rank(whose, value, count, lambda own: -(-own * percent // 100) - 1)
+
+
+def _by_rank(
+    whose: Integers, value: Doubles, count: int, rank_of: Callable[[Integers], Integers]
+) -> Doubles:
+    """By subject, the value of a rank among its own, told by how many these are; 0: it has no such rank."""
     order = np.lexsort((value, whose))
     own = np.bincount(whose, minlength=count)
+    rank = rank_of(own)
+    there = (own > 0) & (rank >= 0)
     found = np.zeros(count)
-    there = own > 0
-    place = np.cumsum(own) - own + -(-own * percent // 100) - 1
-    found[there] = value[order][place[there]]
+    found[there] = value[order][(np.cumsum(own) - own + rank)[there]]
     return found
 
 
@@ -207,14 +214,8 @@ def _own(whose: Integers, hour: Integers, value: Doubles, hour_ms: int, count: i
 
 def _median(whose: Integers, value: Doubles, windows: int, count: int) -> Doubles:
     """By subject the median of so many windows, those in which it asked for nothing included."""
-    order = np.lexsort((value, whose))
-    own = np.bincount(whose, minlength=count)
     # Nothing comes first: it is the least.
-    rank = (windows + 1) // 2 - 1 - (windows - own)
-    there = (own > 0) & (rank >= 0)
-    found = np.zeros(count)
-    found[there] = value[order][(np.cumsum(own) - own + rank)[there]]
-    return found
+    return _by_rank(whose, value, count, lambda own: (windows + 1) // 2 - 1 - (windows - own))
 
 
 def _others(whose: Integers, value: Doubles, count: int) -> Doubles:

@@ -67,9 +67,7 @@ def run_figures(scenario: Scenario, tried: Contender, outcome: Outcome) -> dict[
         "phases": {name: _phase(seconds[start:end]) for name, (start, end) in scenario.phases().items()},
         "recovered_s": _recovered(scenario, seconds),
         "total": {
-            "arrived": sum(second.arrived for second in seconds),
-            "completed": sum(second.completed for second in seconds),
-            "rejected": sum(second.rejected for second in seconds),
+            **{name: sum(counts) for name, counts in _counted(seconds)},
             "inflight": outcome.inflight,
             "waiting": outcome.waiting,
             "most_above_limit": outcome.most_above,
@@ -78,9 +76,7 @@ def run_figures(scenario: Scenario, tried: Contender, outcome: Outcome) -> dict[
             "limit": [second.limit for second in seconds],
             "inflight": [rounded(second.inflight_ns / NS) for second in seconds],
             "latency_ms": [_mean_ms(second.latencies_ns) for second in seconds],
-            "arrived": [second.arrived for second in seconds],
-            "completed": [second.completed for second in seconds],
-            "rejected": [second.rejected for second in seconds],
+            **dict(_counted(seconds)),
         },
     }
 
@@ -93,12 +89,16 @@ def _phase(seconds: Sequence[Second]) -> dict[str, float | None]:
         "latency_ms": _mean_ms(latencies),
         "p99_ms": rounded(latencies[-(-len(latencies) * 99 // 100) - 1] / _NS_PER_MS) if latencies else None,
         "rtt_ms": _mean_ms([rtt for second in seconds for rtt in second.rtts_ns]),
-        "arrived_per_s": rounded(sum(second.arrived for second in seconds) / length),
-        "completed_per_s": rounded(sum(second.completed for second in seconds) / length),
-        "rejected_per_s": rounded(sum(second.rejected for second in seconds) / length),
+        **{f"{name}_per_s": rounded(sum(counts) / length) for name, counts in _counted(seconds)},
         "limit": rounded(fmean(second.limit for second in seconds)),
         "inflight": rounded(sum(second.inflight_ns for second in seconds) / NS / length),
     }
+
+
+def _counted(seconds: Sequence[Second]) -> Iterator[tuple[str, list[int]]]:
+    """What is counted of requests, and how many in each second."""
+    for name in ("arrived", "completed", "rejected"):
+        yield name, [getattr(second, name) for second in seconds]
 
 
 def _recovered(scenario: Scenario, seconds: Sequence[Second]) -> int | None:

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from streaming.columns.byte_strings import Integers
 from streaming.columns.outputs import DecisionRows
@@ -20,7 +19,6 @@ from streaming.policy.timeline import PolicyTimeline
 from weir.plan.verdicts import ALLOWED, EXACT_MAX, THROTTLED, Verdicts, as_rows, nth, overshoot_of
 from weir.plan.waiting.queues import HELD_MAX_MS, NOBODY
 
-Doubles = NDArray[np.float64]
 _OF_ROWS = ("at", "ts", "period_ms", "source", "ticks", "counts", "throttled_ms", "group", "broker")
 
 

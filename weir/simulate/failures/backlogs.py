@@ -1,6 +1,7 @@
 """Backlogs of topics whose producers are blocked beyond a quota (docs/contract.md 3.5)."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Final
 
@@ -9,6 +10,7 @@ import orjson
 from enforcer.core.law import EnforcerLaw
 from enforcer.laws.backlog.block import EXCEPTION, HOLD
 from enforcer.laws.backlog.blocks import Blocks
+from streaming.collect.backlog.packed_reports import rows_of
 from streaming.contract.broker_events import Backlog
 from streaming.laws.backlog.law import judge, rules_for
 from streaming.policy.policy_set import UNLIMITED, PolicySet
@@ -129,21 +131,7 @@ class _Topic:
         """What the collector says of it now; None: nothing was recorded yet."""
         if not self.passed:
             return None
-        like = self._reports[self._next - 1]
-        ledgers = [
-            {"id": one.id, "entries": one.entries, "size": one.size, "closeTime": one.close_time}
-            for one in like.ledgers
-        ]
-        last: Any = ledgers[-1] if ledgers else {}
-        last["size"] = max(0, round(last.get("size", 0) + self.size - self._sizes[self._next - 1]))
-        readers = [
-            {
-                "name": one.name, "ledger": one.ledger, "entry": one.entry, "durable": one.durable,
-                "oldestPublishTime": one.oldest_publish_time,
-            }
-            for one in like.subscriptions
-        ]  # fmt: skip
-        return {
-            "type": "backlog", "id": name, "ts": now, "broker": like.broker, "topic": self.name,
-            "ledgers": ledgers, "subscriptions": readers,
-        }  # fmt: skip
+        (event,) = rows_of([replace(self._reports[self._next - 1], id=name, ts=now)]).to_pylist()
+        for last in event["ledgers"][-1:]:
+            last["size"] = max(0, round(last["size"] + self.size - self._sizes[self._next - 1]))
+        return {"type": "backlog", **event}

@@ -13,9 +13,9 @@ from weir.logs.times import moment
 from weir.simulate.failures.backlogs import Backlogs
 from weir.simulate.failures.deliveries import Deliveries
 from weir.simulate.failures.demand import Demand
-from weir.simulate.failures.excess import Found, furthest_behind
+from weir.simulate.failures.excess import Found, S, furthest_behind
 from weir.simulate.failures.mutations import Mutations
-from weir.simulate.failures.scenario import ALONE, AWAY, LATE, NONE, Facts, Failures, S
+from weir.simulate.failures.scenario import ALONE, AWAY, LATE, NONE, Facts, Failures
 from weir.simulate.failures.shares import Shares
 from weir.simulate.failures.slots import Slots
 from weir.simulate.failures.world import Setting, Traffic, World

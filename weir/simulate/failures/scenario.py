@@ -5,13 +5,13 @@ from math import inf
 from typing import Final
 
 from enforcer.core.membership import ALIVE_EVERY_MS, UNACKNOWLEDGED_MS
+from weir.simulate.failures.excess import S
 from weir.simulate.failures.proxy import LOOK_MS, Place
 from weir.simulate.failures.world import BATCH_MS
 
 NONE, AWAY, LOST, CUT, CLOCKS, LATE, MORE = SCENARIOS = (
     "none", "job-away", "proxy-lost", "cut-off", "clocks-apart", "late", "more-proxies",
 )  # fmt: skip
-S: Final = 1_000
 SPANS: Final = {
     "mutation": (60, 240, 120), "shares": (180, 480, 420), "dispatch": (60, 240, 120),
     "concurrency": (150, 300, 150), "backlog": (300, 900, 300),
