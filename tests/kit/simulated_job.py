@@ -17,7 +17,8 @@ from enforcer.core.feeds.decisions import Read, decisions_in
 from enforcer.laws.mutation.law import READER
 from streaming.columns.outputs import DEAD_LETTER
 from streaming.laws.law import StepContext
-from weir.simulate.failures.world import TOPICS, Agenda, Record, stepped
+from weir.simulate.agenda import Agenda
+from weir.simulate.failures.world import TOPICS, Record, stepped
 
 TICK_MS = 1_000
 READERS = {READER.type: READER}

@@ -16,10 +16,11 @@ from enforcer.laws.mutation.request import Reply
 from streaming.contract.events import parse
 from streaming.laws.mutation.rates import FULL
 from streaming.policy.timeline import PolicyTimeline
+from weir.simulate.agenda import Timer
 from weir.simulate.failures.excess import Found
 from weir.simulate.failures.mutations import Asking, Mutations
 from weir.simulate.failures.proxy import Proxy
-from weir.simulate.failures.world import TOPICS, Setting, Timer
+from weir.simulate.failures.world import TOPICS, Setting
 
 AGAIN_MS = 500
 """A client that finds no proxy tries again."""

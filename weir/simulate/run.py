@@ -1,11 +1,10 @@
 """One algorithm in one scenario: the events in the order of their times."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from heapq import heappop, heappush
-from typing import Any
+from functools import partial
 
 from streaming.laws.concurrency.settings import LimitSettings
+from weir.simulate.agenda import Agenda
 from weir.simulate.broker import Broker
 from weir.simulate.draws import ARRIVALS, PLACES, STARTS, Draws
 from weir.simulate.limiter import Limiter
@@ -40,8 +39,11 @@ def simulate(scenario: Scenario, settings: LimitSettings) -> Outcome:
     return _Run(scenario, settings).outcome()
 
 
-class _Run:
+class _Run(Agenda):
+    """Times are ns."""
+
     def __init__(self, scenario: Scenario, settings: LimitSettings) -> None:
+        super().__init__(0)
         self._scenario = scenario
         self._broker = Broker(scenario)
         self._limiter = Limiter(settings)
@@ -51,18 +53,13 @@ class _Run:
         self._gaps = Draws(scenario.seed, ARRIVALS)
         self._places = Draws(scenario.seed, PLACES)
         self._arrived = 0
-        self._events: list[tuple[int, int, Callable[[Any], None], Any]] = []
-        self._pushed = 0
-        self._now = 0
         self._most_above = 0
 
     def outcome(self) -> Outcome:
         """Let the events happen until the time is up."""
         self._begin()
         end_ns = self._scenario.seconds * NS
-        while self._events and self._events[0][0] < end_ns:
-            self._now, _, happen, what = heappop(self._events)
-            happen(what)
+        self.run(end_ns - 1)
         self._tally.advance(end_ns)
         waiting = sum(proxy.waits for proxy in self._proxies)
         return Outcome(self._tally.seconds, self._tally.inflight, waiting, self._most_above)
@@ -70,31 +67,26 @@ class _Run:
     def _begin(self) -> None:
         scenario = self._scenario
         if scenario.clients is None:
-            self._at(self._gap(), self._next_arrival, NOBODY)
+            self.at(self._gap(), partial(self._next_arrival, NOBODY))
         else:
             # Spread over a second: clients that begin as one would also go on as one.
             starts = Draws(scenario.seed, STARTS)
             for client in range(scenario.clients):
-                self._at(round(starts.uniform(client) * NS), self._arrive, client)
+                self.at(round(starts.uniform(client) * NS), partial(self._arrive, client))
         if scenario.proxies > 1:
-            self._at(scenario.round_s * NS, self._round, None)
-
-    def _at(self, time_ns: int, happen: Callable[[Any], None], what: Any) -> None:
-        # Events of one time happen in the order in which they were foreseen.
-        heappush(self._events, (time_ns, self._pushed, happen, what))
-        self._pushed += 1
+            self.at(scenario.round_s * NS, self._round)
 
     def _gap(self) -> int:
         return max(1, round(self._gaps.exponential(self._arrived) / self._scenario.arrival_rate * NS))
 
     def _next_arrival(self, client: int) -> None:
         self._arrive(client)
-        self._at(self._now + self._gap(), self._next_arrival, client)
+        self.at(self.now + self._gap(), partial(self._next_arrival, client))
 
     def _arrive(self, client: int) -> None:
-        request = Request(self._arrived, self._place(client), self._now, client)
+        request = Request(self._arrived, self._place(client), self.now, client)
         self._arrived += 1
-        self._tally.advance(self._now).arrived += 1
+        self._tally.advance(self.now).arrived += 1
         proxy = self._proxies[request.proxy]
         if not proxy.waits and proxy.inflight < proxy.room(self._known):
             self._send(request)
@@ -102,7 +94,7 @@ class _Run:
             request.waiting = True
             proxy.waits += 1
             proxy.queue.append(request)
-            self._at(self._now + self._scenario.wait_ms * _MS, self._give_up, request)
+            self.at(self.now + self._scenario.wait_ms * _MS, partial(self._give_up, request))
         else:
             self._reject(request)
 
@@ -120,36 +112,36 @@ class _Run:
         return min(proxies - 1, 1 + int((drawn - first) / (1 - first) * (proxies - 1)))
 
     def _send(self, request: Request) -> None:
-        self._tally.advance(self._now)
+        self._tally.advance(self.now)
         self._tally.inflight += 1
         self._most_above = max(self._most_above, self._tally.inflight - self._known)
         proxy = self._proxies[request.proxy]
         proxy.inflight += 1
-        proxy.note(self._now, self._known)
-        request.sent_ns = self._now
+        proxy.note(self.now, self._known)
+        request.sent_ns = self.now
         request.inflight = proxy.sample_inflight()
-        self._at(self._broker.send(self._now, request.number), self._complete, request)
+        self.at(self._broker.send(self.now, request.number), partial(self._complete, request))
 
     def _complete(self, request: Request) -> None:
-        second = self._tally.advance(self._now)
+        second = self._tally.advance(self.now)
         self._tally.inflight -= 1
-        rtt_ns = self._now - request.sent_ns
+        rtt_ns = self.now - request.sent_ns
         second.completed += 1
         second.rtts_ns.append(rtt_ns)
-        second.latencies_ns.append(self._now - request.asked_ns)
+        second.latencies_ns.append(self.now - request.asked_ns)
         proxy = self._proxies[request.proxy]
         proxy.inflight -= 1
-        proxy.note(self._now, self._known)
+        proxy.note(self.now, self._known)
         if self._limiter.take(request.sent_ns, rtt_ns, request.inflight):
             self._tally.limit = self._limiter.limit
             if self._scenario.decision_ms:
-                heard_ns = self._now + self._scenario.decision_ms * _MS
-                self._at(heard_ns, self._hear, self._limiter.limit)
+                heard_ns = self.now + self._scenario.decision_ms * _MS
+                self.at(heard_ns, partial(self._hear, self._limiter.limit))
             else:
                 self._hear(self._limiter.limit)
         self._let_in(request.proxy)
         if request.client != NOBODY:
-            self._at(self._now, self._arrive, request.client)
+            self.at(self.now, partial(self._arrive, request.client))
 
     def _hear(self, limit: int) -> None:
         rose = limit > self._known
@@ -158,7 +150,7 @@ class _Run:
 
     def _room_changed(self, *, let_in: bool) -> None:
         for place, proxy in enumerate(self._proxies):
-            proxy.note(self._now, self._known)
+            proxy.note(self.now, self._known)
             if let_in:
                 self._let_in(place)
 
@@ -178,12 +170,12 @@ class _Run:
             self._reject(request)
 
     def _reject(self, request: Request) -> None:
-        self._tally.advance(self._now).rejected += 1
+        self._tally.advance(self.now).rejected += 1
         if request.client != NOBODY:
-            self._at(self._now + self._scenario.retry_ms * _MS, self._arrive, request.client)
+            self.at(self.now + self._scenario.retry_ms * _MS, partial(self._arrive, request.client))
 
-    def _round(self, _: None) -> None:
+    def _round(self) -> None:
         self._room_changed(let_in=False)
         divide(self._scenario, self._known, self._proxies)
         self._room_changed(let_in=True)
-        self._at(self._now + self._scenario.round_s * NS, self._round, None)
+        self.at(self.now + self._scenario.round_s * NS, self._round)

@@ -13,10 +13,11 @@ from streaming.contract.usage_events import DispatchUsage
 from streaming.laws.dispatch.law import DIMENSIONS
 from streaming.policy.dispatch_limits import NOT_LIMITED
 from streaming.policy.timeline import PolicyTimeline
+from weir.simulate.agenda import Timer
 from weir.simulate.failures.excess import Found, S
 from weir.simulate.failures.proxy import Proxy
 from weir.simulate.failures.scenario import Facts
-from weir.simulate.failures.world import Timer, Traffic
+from weir.simulate.failures.world import Traffic
 
 
 @dataclass(slots=True)

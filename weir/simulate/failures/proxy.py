@@ -19,7 +19,8 @@ from enforcer.laws.enforcement import NoUpstreams
 from enforcer.laws.shares.meter import Meter
 from streaming.contract.events import PolicyChange
 from streaming.kafka_io.brokers_clock import BrokersClock
-from weir.simulate.failures.world import TOPICS, Timer, World
+from weir.simulate.agenda import Timer
+from weir.simulate.failures.world import TOPICS, World
 
 LOOK_MS: Final = 1_000
 """How often a proxy looks at the time, at the least."""

@@ -8,8 +8,6 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from heapq import heappop, heappush
-from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import orjson
@@ -25,6 +23,7 @@ from streaming.contract.topics import Topics
 from streaming.laws.law import StepContext
 from streaming.laws.shard import step
 from streaming.policy.timeline import PolicyTimeline
+from weir.simulate.agenda import Agenda
 from weir.simulate.draws import PLACES, Draws
 from weir.simulate.failures.excess import Found
 
@@ -39,53 +38,6 @@ TICK_MS: Final = 5_000
 HISTORY_MS: Final = 600_000
 """Decisions that a proxy that starts can read back: as far as any law asks for (law.BACK_MAX_MS)."""
 TOPICS: Final = Topics()
-
-
-@dataclass(slots=True)
-class Timer:
-    """What is to be done; asyncio's handles look alike."""
-
-    function: Callable[[], None] | None
-
-    def cancel(self) -> None:
-        """Do not."""
-        self.function = None
-
-
-class Agenda:
-    """Simulated time; what is due at one time happens in the order in which it was put down."""
-
-    def __init__(self, now: int) -> None:
-        self.now = now
-        self._due: list[tuple[int, int, Timer]] = []
-        self._numbers = count()
-
-    def at(self, time_ms: int, function: Callable[[], None]) -> Timer:
-        """Call something at a time."""
-        timer = Timer(function)
-        heappush(self._due, (max(self.now, time_ms), next(self._numbers), timer))
-        return timer
-
-    def after(self, delay_ms: float, function: Callable[[], None]) -> Timer:
-        """Call something later."""
-        return self.at(self.now + max(0, round(delay_ms)), function)
-
-    def every(self, interval_ms: int, function: Callable[[], None]) -> None:
-        """Call something again and again, at multiples of an interval."""
-
-        def again() -> None:
-            self.at((self.now // interval_ms + 1) * interval_ms, again)
-            function()
-
-        self.at((self.now // interval_ms + 1) * interval_ms, again)
-
-    def run(self, until: int) -> None:
-        """Let time pass."""
-        while self._due and self._due[0][0] <= until:
-            self.now, _, timer = heappop(self._due)
-            if timer.function is not None:
-                timer.function()
-        self.now = until
 
 
 class Record:
