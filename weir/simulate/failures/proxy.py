@@ -19,6 +19,7 @@ from enforcer.laws.enforcement import NoUpstreams
 from enforcer.laws.shares.meter import Meter
 from streaming.contract.events import PolicyChange
 from streaming.kafka_io.brokers_clock import BrokersClock
+from streaming.laws.registry import LAWS
 from weir.simulate.agenda import Timer
 from weir.simulate.failures.world import TOPICS, World
 
@@ -224,9 +225,7 @@ class Proxy:
         return lambda: function() if self.on else None
 
 
-_LAW_OF: Final = {
-    "group_usage": "shares", "dispatch_usage": "dispatch", "latency": "concurrency", "backlog": "backlog",
-}  # fmt: skip
+_LAW_OF: Final = {kind: law.name for law in LAWS.by_name.values() for kind in law.readers}
 
 
 class _Requests:
